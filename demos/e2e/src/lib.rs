@@ -30,6 +30,7 @@ pub mod case_suite;
 pub mod gate;
 pub mod guest_suite;
 pub mod live_faults;
+pub mod live_files;
 pub mod live_libraries;
 pub mod live_server;
 pub mod live_suite;

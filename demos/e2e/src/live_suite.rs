@@ -71,12 +71,14 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         })
     };
     type Judge = fn(&Bench) -> Result<(), String>;
-    let others: [(&str, Judge); 6] = [
+    let others: [(&str, Judge); 8] = [
         ("server::quiescent", crate::live_server::judge_quiescent),
         ("faults::survived", crate::live_faults::judge),
         ("faults::killed", crate::live_faults::judge_killed),
         ("faults::refused", crate::live_faults::judge_refusals),
         ("libraries::swapped", crate::live_libraries::judge),
+        ("files::as_natively", crate::live_files::judge),
+        ("files::swap", crate::live_files::judge_swap),
         ("redirected::local", crate::live_faults::judge_local),
         ("slower::native_again", crate::live_faults::judge_slower),
     ];

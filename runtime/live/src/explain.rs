@@ -34,6 +34,13 @@ pub fn table(live: &Live) -> String {
             if why.is_empty() { "" } else { ": " },
         );
     }
+    for file in live.opened_later() {
+        let file = file.display();
+        let _ = writeln!(
+            text,
+            "   - {file}: stays native: opened while the program ran"
+        );
+    }
     for (module, why) in &live.failed {
         let why: String = why.chars().take(LONGEST).collect();
         let _ = writeln!(text, "   - {module}: {why}");

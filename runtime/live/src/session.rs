@@ -12,6 +12,7 @@
 //! - What fails costs a module, or a function: it stays native, with the reason in the table.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -79,6 +80,8 @@ pub struct Live {
     /// What is known of the files, of the executable first.
     pub programs: Vec<Arc<Program>>,
     functions: Arc<Functions>,
+    /// The files that the program began with.
+    began: Vec<PathBuf>,
     /// Files and modules that could not be added, and why.
     pub failed: Vec<(String, String)>,
     /// Sources of the modules.
@@ -123,8 +126,21 @@ impl Live {
         }
         match of_executable {
             Some(cause) if images.is_empty() => Err(cause),
-            _ => Live::of(images, failed, settings),
+            _ => {
+                let live = Live::of(images, failed, settings);
+                let began = loaded.iter().map(|it| it.file.clone()).collect();
+                live.map(|live| Live { began, ..live })
+            }
         }
+    }
+
+    /// Files with bitcode that the program opened after it began, and has open now: they stay native,
+    /// as they may be closed again.
+    pub fn opened_later(&self) -> Vec<PathBuf> {
+        let mut files = loaded::loaded();
+        files.retain(|it| !it.executable && !self.began.contains(&it.file));
+        let files = files.into_iter().map(|it| it.file);
+        files.filter(|file| carries_bitcode(file)).collect()
     }
 
     /// Compiles what a function's new code may call and that has no code yet, so that no caller
@@ -191,6 +207,7 @@ impl Live {
             dylib,
             programs,
             functions,
+            began: Vec::new(),
             failed,
             sources: Vec::new(),
             modules: modules.clone(),

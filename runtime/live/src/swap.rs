@@ -305,6 +305,7 @@ fn mean(
 ) -> Meant {
     let module = known.number;
     let mut meant = Meant::default();
+    let mut used: HashSet<u32> = HashSet::new();
     let global: HashMap<&str, &Arc<Function>> = functions
         .iter()
         .map(|function| (function.chosen.name.as_str(), function))
@@ -326,6 +327,9 @@ fn mean(
         let name = own.map_or_else(new, |own| own.chosen.name.clone());
         let adopted = own.is_some_and(|own| matches!(own.chosen.fate, Fate::Adopted { .. }));
         let counts = info.defined && (own.is_none() || changed.contains(stem(&info.name)));
+        if counts {
+            used.extend(info.variables.iter().copied());
+        }
         match (counts, own) {
             (true, Some(own)) => meant.members.push(Arc::clone(own)),
             (true, None) => {}
@@ -340,8 +344,12 @@ fn mean(
             name,
         });
     }
-    for info in &survey.variables {
-        let choice = variable(info, known, &mut meant);
+    for (number, info) in survey.variables.iter().enumerate() {
+        let choice = match info.thread_local && !used.contains(&(number as u32)) {
+            // Of functions that stay what they are.
+            true => VariableChoice::Own,
+            false => variable(info, known, &mut meant),
+        };
         meant.choices.variables.push(choice);
     }
     meant
