@@ -133,13 +133,14 @@ impl Program {
     }
 
     /// What a name means that a library's modules see outside of themselves: the first definition
-    /// in the order in which the process's files are searched, unless the library keeps to its own.
+    /// in the order in which the process's files are searched, unless the library's linker bound it
+    /// to the library's own (hidden and protected names, `-Bsymbolic`).
     fn bound(&self, name: &str) -> Bound {
         if let Some(known) = self.bound.with(|bound| bound.get(name).copied()) {
             return known;
         }
         let own = self.image.symbols.global(name);
-        let kept = own.filter(|own| !own.exported || self.image.symbolic);
+        let kept = own.filter(|own| !own.exported || !self.image.bound_late.contains(name));
         let bound = match (kept, own, loaded::find(name)) {
             (Some(own), ..) | (None, Some(own), None) => Bound::Own(own, own.address),
             (None, Some(own), Some(found)) if found == own.address => Bound::Own(own, found),

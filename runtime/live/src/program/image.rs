@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use object::Endianness;
 use object::elf::{self, FileHeader64};
 use object::read::ReadCache;
-use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
 
 use super::stream;
 use super::symbols::{Listed, Place, PlaceKind, Symbols};
@@ -88,8 +88,8 @@ pub struct Image {
     pub entries: Vec<Range<u64>>,
     /// It is the executable.
     pub executable: bool,
-    /// Names that it defines are its own, whoever else has them (`-Bsymbolic`).
-    pub symbolic: bool,
+    /// Names that the dynamic loader binds in its code and data; its linker has bound all others.
+    pub bound_late: HashSet<String>,
 }
 
 type Header = FileHeader64<Endianness>;
@@ -138,13 +138,10 @@ impl Image {
             threads: None,
             entries: Vec::new(),
             executable,
-            symbolic: false,
+            bound_late: HashSet::new(),
         };
         for segment in header.program_headers(endian, bytes).map_err(broken)? {
             image.add_segment(segment, endian, executable);
-        }
-        if let Some((words, _)) = sections.dynamic(endian, bytes).map_err(broken)? {
-            image.symbolic = words.iter().any(|word| is_symbolic(word, endian));
         }
         for section in sections.iter() {
             let name = sections.section_name(endian, section).map_err(broken)?;
@@ -157,6 +154,8 @@ impl Image {
                 image
                     .modules
                     .extend(found.into_iter().map(|at| data[at].to_vec()));
+            } else if !executable && section.sh_type(endian) == elf::SHT_RELA {
+                image.add_bound(section, &sections, endian, bytes);
             } else if name == PATCHABLE.as_bytes() {
                 let start = base + section.sh_addr(endian);
                 image.entries.push(start..start + section.sh_size(endian));
@@ -186,6 +185,37 @@ impl Image {
                 file: file.to_owned(),
             }),
             false => Ok(image),
+        }
+    }
+
+    /// Adds the names that dynamic relocations of a section mention; what is damaged, mentions
+    /// none.
+    fn add_bound(
+        &mut self,
+        section: &elf::SectionHeader64<Endianness>,
+        sections: &SectionTable<'_, Header>,
+        endian: Endianness,
+        bytes: &[u8],
+    ) {
+        let (Ok(Some((relocations, table))), Ok(symbols)) = (
+            section.rela(endian, bytes),
+            sections.symbols(endian, bytes, elf::SHT_DYNSYM),
+        ) else {
+            return;
+        };
+        if symbols.section() != table {
+            return;
+        }
+        for relocation in relocations {
+            let number = relocation.symbol(endian, false);
+            let symbol = number.and_then(|number| symbols.symbol(number).ok());
+            // Protected names are the library's own, whatever their relocations say.
+            let symbol = symbol.filter(|symbol| symbol.st_visibility() != elf::STV_PROTECTED);
+            let name = symbol.and_then(|symbol| symbol.name(endian, symbols.strings()).ok());
+            if let Some(name) = name {
+                let name = String::from_utf8_lossy(name).into_owned();
+                self.bound_late.insert(name);
+            }
         }
     }
 
@@ -257,15 +287,6 @@ pub fn is_dynamic(file: &Path) -> bool {
         Some(segments.any(|segment| segment.p_type(endian) == elf::PT_INTERP))
     };
     read().unwrap_or(false)
-}
-
-/// Whether a word of the dynamic section says that a file's names are its own.
-fn is_symbolic(word: &elf::Dyn64<Endianness>, endian: Endianness) -> bool {
-    match word.d_tag(endian) {
-        elf::DT_SYMBOLIC => true,
-        elf::DT_FLAGS => word.d_val(endian) & u64::from(elf::DF_SYMBOLIC.0) != 0,
-        _ => false,
-    }
 }
 
 /// A symbol as the rest of the package sees it; `None` for those of no account.
