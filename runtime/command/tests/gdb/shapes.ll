@@ -8,7 +8,7 @@ target triple = "x86_64-pc-linux-gnu"
 @__const.main.p = private unnamed_addr constant { i32, i32, i8, [7 x i8], ptr } { i32 1, i32 2, i8 5, [7 x i8] zeroinitializer, ptr null }, align 8
 @.str = private unnamed_addr constant [4 x i8] c"one\00", align 1, !dbg !11
 
-define dso_local i32 @leaf(i32 noundef %0, i32 noundef %1) #0 !dbg !26 {
+define dso_local i32 @lowest_of_all(i32 noundef %0, i32 noundef %1) #0 !dbg !26 {
   %3 = alloca i32, align 4
   %4 = alloca i32, align 4
   %5 = alloca i32, align 4
@@ -56,7 +56,7 @@ define dso_local i32 @middle(ptr noundef %0, i32 noundef %1, ptr noundef %2) #0 
   %13 = load ptr, ptr %4, align 8, !dbg !76
   %14 = getelementptr inbounds nuw %struct.point, ptr %13, i32 0, i32 1, !dbg !77
   %15 = load i32, ptr %14, align 4, !dbg !77
-  %16 = call i32 @leaf(i32 noundef %12, i32 noundef %15), !dbg !78
+  %16 = call i32 @lowest_of_all(i32 noundef %12, i32 noundef %15), !dbg !78
   store i32 %16, ptr %8, align 4, !dbg !72
   %17 = load i32, ptr %8, align 4, !dbg !79
   %18 = getelementptr inbounds [3 x i32], ptr %7, i64 0, i64 1, !dbg !80
@@ -152,7 +152,7 @@ attributes #0 = { noinline nounwind uwtable "frame-pointer"="all" }
 !22 = !{i32 7, !"PIE Level", i32 2}
 !23 = !{i32 7, !"uwtable", i32 2}
 !24 = !{i32 7, !"frame-pointer", i32 2}
-!26 = distinct !DISubprogram(name: "leaf", scope: !3, file: !3, line: 4, type: !27, scopeLine: 4, flags: DIFlagPrototyped, spFlags: DISPFlagDefinition, unit: !2, retainedNodes: !29)
+!26 = distinct !DISubprogram(name: "lowest_of_all", scope: !3, file: !3, line: 4, type: !27, scopeLine: 4, flags: DIFlagPrototyped, spFlags: DISPFlagDefinition, unit: !2, retainedNodes: !29)
 !27 = !DISubroutineType(types: !28)
 !28 = !{!17, !17, !17}
 !29 = !{}

@@ -4,14 +4,14 @@
 //! struct point { int x, y; unsigned flag : 3; struct point *next; };      // line 1
 //! enum color { RED, GREEN = 4 };
 //! static int total;
-//! __attribute__((noinline)) int leaf(int a, int b) {                       // line 4
+//! __attribute__((noinline)) int lowest_of_all(int a, int b) {              // line 4
 //!   int sum = a + b;
 //!   { int sum = a * 100; total += sum; }
 //!   return sum;
 //! }
 //! __attribute__((noinline)) int middle(struct point *p, enum color c, const char *name) {
 //!   int row[3] = {7, 8, 9};
-//!   int r = leaf(p->x - 1, p->y);                                          // line 11
+//!   int r = lowest_of_all(p->x - 1, p->y);                                 // line 11
 //!   return r + row[1] + c + (name[0] == 'x');
 //! }
 //! int main(int argc, char **argv) {
@@ -36,7 +36,7 @@ fn answer<'t>(text: &'t str, mark: &str) -> &'t str {
 #[test]
 fn frames_have_arguments_and_locals() {
     let commands = [
-        "break leaf",
+        "break lowest_of_all",
         "run",
         "bt",
         "next",
@@ -65,7 +65,7 @@ fn frames_have_arguments_and_locals() {
     let Some(text) = debug(SHAPES, "variables", &["--tiers", "1"], &commands) else {
         return;
     };
-    assert!(frame(&text, "#0 ").contains("leaf (a=0, b=2) at "));
+    assert!(frame(&text, "#0 ").contains("lowest_of_all (a=0, b=2) at "));
     let middle = frame(&text, "#1 ");
     assert!(middle.contains("middle (p=0x") && middle.contains("c=GREEN, name=0x"));
     assert!(middle.contains("\"one\") at ") && middle.contains("shapes.c:11"));
