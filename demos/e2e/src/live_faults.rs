@@ -145,24 +145,24 @@ fn tells_of(table: &str, name: &str) -> bool {
     table.lines().any(told)
 }
 
-/// Local functions are led to new code as all others are.
+/// Local functions are led to new code as all others are, also where code is to be small, which
+/// leaves functions unaligned.
 ///
 /// # Errors
 /// As [`judge`].
 pub fn judge_local(bench: &Bench) -> Result<(), String> {
-    let program = build(bench, "local", &[])?;
-    let args = ["--force=all", "--explain"];
-    let ours = execute(
-        bench,
-        "local",
-        live(bench, &args, &program, &["plain", "0"]),
-    )?;
-    let table = String::from_utf8_lossy(&ours.stderr).into_owned();
-    let is_led = |line: &str| line.trim_start().starts_with("2 ") && line.contains(" mix (");
-    match table.lines().any(is_led) {
-        true => Ok(()),
-        false => Err(format!("`mix` is not redirected:\n{table}")),
+    for (name, flags) in [("local", &[][..]), ("local-small", &["-Os"])] {
+        let program = build_of(bench, "faults.c", name, flags)?;
+        let options = ["--force=all", "--explain"];
+        let job = live(bench, &options, &program, &["plain", "0"]);
+        let ours = execute(bench, name, job)?;
+        let table = String::from_utf8_lossy(&ours.stderr).into_owned();
+        let is_led = |line: &str| line.trim_start().starts_with("2 ") && line.contains(" mix (");
+        if !table.lines().any(is_led) {
+            return Err(format!("{name}: `mix` is not redirected:\n{table}"));
+        }
     }
+    Ok(())
 }
 
 /// What is slower than native code goes back to it, and the run is told with its tiers.

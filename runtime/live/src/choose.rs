@@ -39,8 +39,9 @@ use crate::program::symbols::{Place, PlaceKind};
 /// Bytes in front of an entry that are used: an indirect jump, and the address it goes to.
 pub const ROOM: u64 = 14;
 
-/// Bytes in front of an entry that keep functions aligned as they would be without.
-pub const ALIGNED_ROOM: u64 = 16;
+/// Bytes in front of an entry that programs are built with: as few as are used, so many that
+/// entries are aligned, and so many that code lies where it would without, by cache lines.
+pub const ROOMS: [u64; 3] = [ROOM, 16, 62];
 
 /// Bytes at an entry that are a jump into the room while it is redirected.
 pub const HOP: u64 = 2;

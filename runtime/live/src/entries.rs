@@ -1,7 +1,7 @@
 //! Entries of native functions that lead to their stubs, and back.
 //!
 //! The compiler left room in front of each entry and a two-byte instruction without effect at it
-//! (`-fpatchable-function-entry=18,16`). A redirected entry is
+//! (`-fpatchable-function-entry=64,62`). A redirected entry is
 //!
 //! ```text
 //! entry - 14:  ff 25 00 00 00 00    jmp [rip]
@@ -13,9 +13,8 @@
 //! # No thread sees half an instruction
 //! The room is written first; nothing jumps there yet. Then all cores are made to look again
 //! (`membarrier`, SYNC_CORE), and the two bytes at the entry are written by one aligned store.
-//! Functions are aligned to 16 bytes with their rooms, and so are entries behind 16 bytes (14 would
-//! do, but move each function against the lines it is fetched by); the two bytes lie within one
-//! aligned eight bytes, thus within one cache line. AMD's manual allows just this
+//! Functions are aligned to 16 bytes with their rooms; behind 14, 16 or 62 bytes the two of the entry
+//! lie within one aligned eight bytes, thus within one cache line. AMD's manual allows just this
 //! without a handshake (volume 2, 7.6.1, asynchronous modification: a store to what lies within an
 //! aligned quadword); Intel's (volume 3, cross-modifying code) does not promise it in writing,
 //! while its processors have been patched like this since Windows' hot patching of 2003. An entry

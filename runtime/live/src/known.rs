@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::choose::{ALIGNED_ROOM, Known, OF, ROOM, session_name};
+use crate::choose::{Known, OF, ROOMS, session_name};
 use crate::entries::Entries;
 use crate::locked::Locked;
 use crate::program::image::Image;
@@ -268,7 +268,7 @@ impl Known for Module {
     }
 
     fn has_room(&self, entry: u64) -> bool {
-        let is_listed = [ROOM, ALIGNED_ROOM]
+        let is_listed = ROOMS
             .iter()
             .any(|room| self.program.rooms.contains(&entry.wrapping_sub(*room)));
         is_listed && self.program.entries.check(entry).is_ok()

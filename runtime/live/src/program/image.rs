@@ -51,7 +51,7 @@ pub enum ImageError {
         file: PathBuf,
     },
     /// Its functions cannot be redirected.
-    #[error("{}: functions have no room for a jump: build it with `uruk cc`, or clang's `-fpatchable-function-entry=18,16`", .file.display())]
+    #[error("{}: functions have no room for a jump: build it with `uruk cc`, or clang's `-fpatchable-function-entry=64,62`", .file.display())]
     NoEntries {
         /// The file.
         file: PathBuf,
