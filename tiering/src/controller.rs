@@ -408,8 +408,12 @@ impl Controller {
         let config = &self.config;
         let activity = self.functions.get(function)?;
         let from = activity.tier()?;
-        let to = from.above().filter(|&to| to <= config.max_tier)?;
-        if activity.wish != Wish::Free || activity.is_barred(to) {
+        let mut to = from.above()?;
+        if from == Tier::Native && activity.is_barred(to) {
+            // Native code was faster than that; guided code may be faster still.
+            to = to.above()?;
+        }
+        if to > config.max_tier || activity.wish != Wish::Free || activity.is_barred(to) {
             return None;
         }
         if to == Tier::Guided {
@@ -424,7 +428,11 @@ impl Controller {
             }
         }
         let share = activity.share(config);
-        let speedup = self.speedups.expect(from, to);
+        let speedup = match (from, to) {
+            // What tier 2 is worth over native code was found out: nothing.
+            (Tier::Native, Tier::Guided) => self.speedups.expect(Tier::Optimized, to),
+            _ => self.speedups.expect(from, to),
+        };
         let cost = self.costs.expect(to, &activity.facts());
         // Smith's rule: who saves most per time of the compile goes first.
         let (decayed, at) = activity.window();

@@ -63,10 +63,7 @@ impl Core {
             return;
         };
         let native = candidate.tier == Tier::Native;
-        let slice = match native {
-            true => super::native::slice(root.per_unit),
-            false => super::trial::slice(root.per_unit),
-        };
+        let slice = super::trial::slice(root.per_unit);
         let expected = Nanos(COMPILE.0 + nanos(slice).0 * 4);
         // What is slower than native code is to go in any case.
         if !native && !self.tuning.state().account.affords(expected) {

@@ -31,7 +31,7 @@ const ENOUGH: f64 = 4.0;
 const AGE: Duration = Duration::from_millis(150);
 
 /// Most time of the program per entry of a root.
-const LONGEST: Nanos = Nanos::from_ms(60);
+const LONGEST: Nanos = Nanos::from_ms(250);
 
 /// What the thread keeps from look to look.
 #[derive(Default)]
@@ -235,7 +235,7 @@ impl Core {
         if region.version != root.version {
             // A tier of its own: the variant stays what it is.
             (region.version, region.tier) = (root.version, root.tier);
-            region.lowered = false;
+            region.lowered = region.lost;
             region.drift = Drift::default();
             if matches!(region.phase, Phase::Left(_)) {
                 region.phase = Phase::Open;
@@ -288,6 +288,7 @@ impl Region {
             callees: 0,
             counted: false,
             native: false,
+            lost: false,
         }
     }
 

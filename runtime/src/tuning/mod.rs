@@ -116,6 +116,8 @@ struct Region {
     counted: bool,
     /// And with native code, where there is any.
     native: bool,
+    /// Native code was faster than code of tier 2.
+    lost: bool,
 }
 
 /// Where a root is.

@@ -14,15 +14,16 @@
 //! Every function that was compiled for a native program is compared, also those of which too few
 //! samples say that variants of them are worth a trial: each may cost its way.
 //!
-//! A winner is never compiled again by the policy, in this run; its callers' new code still may
-//! inline it, and is judged as a whole.
+//! Where it was faster than code of tier 2, the policy may still have guided code made, which is
+//! compared with it in turn: SQLite's `sqlite3VdbeExec` gains nothing at tier 2, and a tenth with a
+//! profile. A winner over guided code is never compiled again, in this run; its callers' new code
+//! still may inline it, and is judged as a whole.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tracing::debug;
 use uruk_base::{FunctionId, Nanos, Tier};
-use uruk_tiering::tuning::Verdict;
+use uruk_tiering::tuning::{Rules, Verdict};
 
 use super::choose::Root;
 use super::trial::Ended;
@@ -31,12 +32,9 @@ use crate::core::Core;
 use crate::tiers::nanos;
 use crate::version::Made;
 
-/// Entries of the root in a slice, at least: fewer than of other trials, because a program may
-/// enter its loop every 20 ms, and is to have its native code back within seconds.
-const ENTRIES: u64 = 4;
-
-/// Least and most length of a slice.
-const SLICE: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(250));
+/// The rate of errors: one of two codes is to run in any case, so to be wrong of two that are nearly
+/// equal costs little, and the program is to have its native code back within seconds.
+const ERROR: f64 = 0.1;
 
 /// What an entry costs, in nanoseconds, on its way through the stub and past the count: three
 /// jumps that are taken, and an increment in memory.
@@ -56,9 +54,12 @@ pub(super) fn prefers(ended: &Ended) -> bool {
     }
 }
 
-/// How long slices are for a root whose units take so long.
-pub(super) fn slice(per_unit: Nanos) -> Duration {
-    Duration::from_nanos(per_unit.0.saturating_mul(ENTRIES)).clamp(SLICE.0, SLICE.1)
+/// When a comparison with native code ends.
+pub(super) fn rules(rules: Rules) -> Rules {
+    Rules {
+        error: rules.error.max(ERROR),
+        ..rules
+    }
 }
 
 impl Core {
@@ -93,7 +94,9 @@ impl Core {
             controller.reverted(now, root.id, version, tier, counts);
             if won {
                 controller.bar(root.id, Tier::Optimized);
-                controller.bar(root.id, Tier::Guided);
+                if root.tier == Tier::Guided {
+                    controller.bar(root.id, Tier::Guided);
+                }
             }
         }
         let mut state = self.tuning.state();
@@ -117,6 +120,9 @@ impl Core {
         if won {
             region.ratio = region.ratio.times(ended.ratio);
             region.phase = Phase::Left("its native code is faster");
+            // Guided code may come yet, and is compared with it.
+            region.native = false;
+            region.lost = true;
         }
     }
 }

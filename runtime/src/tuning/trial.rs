@@ -3,7 +3,10 @@
 //! A slice begins right after the slot was stored to. A call that is in the version before is
 //! counted with the slice it began in and runs on in the next one; slices of at least
 //! [`ENTRIES`] entries keep that to a part, and as the order of a pair is drawn it favours
-//! neither. Slices are the program's time: on a busy machine a slice by the clock on the wall is often
+//! neither. Where a unit takes longer than [`COARSE`], so many of them would take seconds, and slices
+//! begin and end where a unit does: [`UNITS`] are as good then, and the unit in which the
+//! slot was stored to belongs to no slice. (An interpreter's loop that is entered every 50 ms was
+//! compared for 8 s or never; it takes 3 to 4.) Slices are the program's time: on a busy machine a slice by the clock on the wall is often
 //! one in which it did not run at all, and trials of such slices found nothing out. No pass is held while a slice runs, so forks wait for nothing here.
 
 use std::sync::Arc;
@@ -19,12 +22,24 @@ use super::choose::Root;
 use super::clock::{GuestClock, Reading};
 use crate::core::Core;
 use crate::fork::gate;
+use crate::tiers::nanos;
 
 /// Entries of the root in a slice, at least.
 const ENTRIES: u64 = 16;
 
 /// Least and most length of a slice.
 const SLICE: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(500));
+
+/// Time of the program per unit from which on slices begin and end with units.
+const COARSE: Nanos = Nanos::from_us(500);
+
+/// Units in a slice of those, at least, and the least length of one.
+const UNITS: u64 = 3;
+const COARSE_SLICE: Duration = Duration::from_millis(16);
+
+/// Part of a unit's time between two looks whether it is over, and bounds of that.
+const LOOKS: u64 = 128;
+const WAIT: (Duration, Duration) = (Duration::from_micros(50), Duration::from_micros(500));
 
 /// Part of a slice that the program is to have run: where others have the processors, a slice takes
 /// longer.
@@ -48,7 +63,11 @@ pub(super) struct Ended {
 
 /// How long slices are for a root whose units take so long.
 pub(super) fn slice(per_unit: Nanos) -> Duration {
-    Duration::from_nanos(per_unit.0.saturating_mul(ENTRIES)).clamp(SLICE.0, SLICE.1)
+    let units = |count| Duration::from_nanos(per_unit.0.saturating_mul(count));
+    match per_unit >= COARSE {
+        true => units(UNITS).max(COARSE_SLICE),
+        false => units(ENTRIES).clamp(SLICE.0, SLICE.1),
+    }
 }
 
 /// Where the counts of a slice begin.
@@ -70,7 +89,11 @@ impl Core {
         native: bool,
     ) -> Option<Ended> {
         let mut pass = gate::enter();
-        let mut trial = Trial::new(self.tuning.rules, candidate.0);
+        let rules = match native {
+            true => super::native::rules(self.tuning.rules),
+            false => self.tuning.rules,
+        };
+        let mut trial = Trial::new(rules, candidate.0);
         let mut published = candidate;
         let (mut idle, mut in_candidate) = (0, Nanos::ZERO);
         let verdict = loop {
@@ -139,6 +162,9 @@ impl Core {
     /// Lets the program run for a slice, longer if it did not get to run meanwhile; its time and
     /// the units it did. Not under a pass.
     fn run_slice(&self, root: Root, clock: &GuestClock, slice: Duration) -> (Nanos, u64) {
+        if root.per_unit >= COARSE {
+            return self.run_units(root, clock, slice);
+        }
         let begin = {
             let _pass = gate::enter();
             self.mark(clock, root)
@@ -150,12 +176,48 @@ impl Core {
             let _pass = gate::enter();
             let end = self.mark(clock, root);
             let time = end.clock.since(&begin.clock);
-            let work = end.units.wrapping_sub(begin.units);
+            let work = between(root, begin.units, end.units);
             let is_full = time >= part(slice, FULL) && work >= ENTRIES / 2;
             if is_full || waited >= SLICE.1 || self.is_stopping() {
                 self.tuning.state().account.ran(time);
                 return (time, work);
             }
+        }
+    }
+
+    /// The same, from the end of a unit to the end of another.
+    fn run_units(&self, root: Root, clock: &GuestClock, slice: Duration) -> (Nanos, u64) {
+        let wanted = (nanos(slice).0 / root.per_unit.0.max(1)).max(1);
+        let most = SLICE.1.max(slice * 2);
+        let begin = self.wait_for_units(root, clock, 1, most);
+        let end = self.wait_for_units(root, clock, wanted, most);
+        let time = end.clock.since(&begin.clock);
+        let _pass = gate::enter();
+        self.tuning.state().account.ran(time);
+        (time, between(root, begin.units, end.units))
+    }
+
+    /// Waits until so many units more have begun, for `most` at most.
+    fn wait_for_units(&self, root: Root, clock: &GuestClock, wanted: u64, most: Duration) -> Mark {
+        let begin = Instant::now();
+        let unit = Duration::from_nanos(root.per_unit.0);
+        let look = Duration::from_nanos(root.per_unit.0 / LOOKS).clamp(WAIT.0, WAIT.1);
+        let first = {
+            let _pass = gate::enter();
+            self.units(root)
+        };
+        loop {
+            let done = {
+                let _pass = gate::enter();
+                let done = between(root, first, self.units(root));
+                if done >= wanted || begin.elapsed() >= most || self.is_stopping() {
+                    return self.mark(clock, root);
+                }
+                done
+            };
+            // Half of what whole units that are to come take: several threads may do them.
+            let whole = u32::try_from(wanted - done - 1).unwrap_or(u32::MAX);
+            std::thread::park_timeout(look.max(unit.saturating_mul(whole) / 2));
         }
     }
 
@@ -172,13 +234,17 @@ impl Core {
 
     /// The counts now.
     fn mark(&self, clock: &GuestClock, root: Root) -> Mark {
-        let units = match root.unit {
-            Unit::Entries => u64::from(self.tiers.counts.now(root.id).entries),
-            Unit::Work => self.tuning.work.load(Ordering::Relaxed),
-        };
         Mark {
             clock: clock.read(),
-            units,
+            units: self.units(root),
+        }
+    }
+
+    /// Units so far.
+    fn units(&self, root: Root) -> u64 {
+        match root.unit {
+            Unit::Entries => u64::from(self.tiers.counts.now(root.id).entries),
+            Unit::Work => self.tuning.work.load(Ordering::Relaxed),
         }
     }
 
@@ -221,6 +287,15 @@ impl Core {
             self.retire_version(root.id, loser);
         }
         ended
+    }
+}
+
+/// Units from one count to a later one: entries are counted in 32 bits.
+fn between(root: Root, begin: u64, end: u64) -> u64 {
+    let units = end.wrapping_sub(begin);
+    match root.unit {
+        Unit::Entries => units & u64::from(u32::MAX),
+        Unit::Work => units,
     }
 }
 
