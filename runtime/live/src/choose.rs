@@ -4,10 +4,8 @@
 //! Pure: a survey of a module and the program's symbols in, choices and a table of functions out.
 //!
 //! # Rules
-//! A *variable* is the program's if a symbol says where it is. Without a symbol it was private (a
-//! string: found by its bytes), or the optimizer removed or split it. A constant then is the
-//! module's own: nobody can tell. Of any other, the program keeps its value elsewhere or nowhere,
-//! so who uses it is refused.
+//! A *variable* is the program's if a symbol says where it is, and else what its uses tell, or
+//! refused: the module `variables` has the rules.
 //!
 //! A *function* has a native version if a symbol says where it is, the linker left room in front
 //! of it, and callers keep to its type: a local function whose address nobody takes may have lost
@@ -16,7 +14,7 @@
 //!
 //! | a function | is | reason |
 //! |---|---|---|
-//! | that uses a refused variable | refused | [`Reason::Variable`] |
+//! | that uses a refused variable, or one whose value leads to it | refused | [`Reason::Variable`] |
 //! | that can be suspended, or uses a library's thread-local | refused | [`Reason::Coroutine`], [`Reason::ThreadLocal`] |
 //! | with assembly that may name symbols, or that asks the dynamic loader | refused | [`Reason::Assembly`], [`Reason::Asks`] |
 //! | that calls what is nowhere | refused | [`Reason::Missing`] |
@@ -30,11 +28,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::ops::Range;
 
-use uruk::rebound::{
-    Choices, FunctionChoice, FunctionInfo, Keep, Survey, VariableChoice, VariableInfo,
-};
+use uruk::rebound::{Choices, FunctionChoice, FunctionInfo, Keep, Survey};
 
 use crate::program::symbols::{Place, PlaceKind};
+use crate::variables::{self, Refused};
 
 /// Bytes in front of an entry that are used: an indirect jump, and the address it goes to.
 pub const ROOM: u64 = 14;
@@ -200,16 +197,11 @@ pub fn session_name(name: &str, local: bool, module: usize) -> String {
 /// Chooses for a module.
 pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut refused_variables = HashMap::new();
-    for (number, info) in survey.variables.iter().enumerate() {
-        let choice = variable(info, known, &mut outcome);
-        let choice = choice.unwrap_or_else(|reason| {
-            outcome.missing.push(info.name.clone());
-            refused_variables.insert(number as u32, reason);
-            VariableChoice::Own
-        });
-        outcome.choices.variables.push(choice);
-    }
+    let refused_variables = variables::choose(survey, known, &mut outcome);
+    let survey = &Survey {
+        functions: variables::users(survey, &outcome.choices.variables),
+        ..Survey::default()
+    };
     let natives: Vec<Option<Place>> = survey
         .functions
         .iter()
@@ -276,60 +268,6 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
     outcome
 }
 
-/// What a variable means; why who uses it is refused.
-fn variable(
-    info: &VariableInfo,
-    known: &dyn Known,
-    outcome: &mut Outcome,
-) -> Result<VariableChoice, Reason> {
-    // Labels belong to one version of their function.
-    if info.of_compiler || info.labels {
-        return Ok(VariableChoice::Own);
-    }
-    let name = known.name(&info.name, info.local);
-    if info.private {
-        let bytes = info
-            .bytes
-            .as_deref()
-            .filter(|_| info.constant && info.unnamed);
-        return Ok(match bytes.and_then(|bytes| known.string(bytes)) {
-            Some(address) => {
-                outcome.addresses.push((name.clone(), address));
-                VariableChoice::Named(name)
-            }
-            None => VariableChoice::Own,
-        });
-    }
-    let place = known.place(&info.name, info.local);
-    if info.thread_local {
-        let place = place.filter(|place| place.kind == PlaceKind::ThreadLocal);
-        let distance = place.and_then(|place| known.distance(place));
-        return match distance {
-            Some(distance) if !info.odd_thread_local => Ok(VariableChoice::ThreadLocal(distance)),
-            _ => Err(Reason::ThreadLocal(info.name.clone())),
-        };
-    }
-    // What the optimizer put in a variable's place may have its name, if not its size; a local
-    // byte may have become a flag of the same size.
-    let is_changed = |place: &Place| {
-        info.defined && info.local && (place.size != info.size || (info.flag && info.size == 1))
-    };
-    let place = place.filter(|place| place.kind == PlaceKind::Data && !is_changed(place));
-    match place {
-        Some(place) => {
-            outcome.addresses.push((name.clone(), place.address));
-            Ok(VariableChoice::Named(name))
-        }
-        None if !info.defined => {
-            let at = known.address(&info.name).filter(|_| !info.local);
-            outcome.wanted.push((name.clone(), at));
-            Ok(VariableChoice::Named(name))
-        }
-        None if info.constant => Ok(VariableChoice::Own),
-        None => Err(Reason::Variable(info.name.clone())),
-    }
-}
-
 /// Where native code of a function is that calls by its type reach, and that can be redirected.
 fn native(info: &FunctionInfo, known: &dyn Known) -> Option<Place> {
     let keeps_type = !info.local || info.address_taken;
@@ -353,7 +291,7 @@ fn refuse(
     survey: &Survey,
     known: &dyn Known,
     natives: &[Option<Place>],
-    variables: &HashMap<u32, Reason>,
+    variables: &Refused,
 ) -> Vec<Option<Reason>> {
     let asks = |info: &FunctionInfo| {
         let callees = info.functions.iter();

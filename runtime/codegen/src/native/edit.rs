@@ -6,26 +6,31 @@
 //!   knows. A function whose labels have addresses is never named by another value there, as
 //!   labels are constants of the function.
 
+use std::collections::HashMap;
+
 use inkwell::llvm_sys::comdat::LLVMSetComdat;
 use inkwell::llvm_sys::core::{
-    LLVMAddFunction, LLVMAddGlobal, LLVMAliasSetAliasee, LLVMBuildCall2, LLVMBuildGEP2,
-    LLVMConstInt, LLVMConstNull, LLVMDeleteFunction, LLVMDeleteGlobal, LLVMEraseGlobalIFunc,
-    LLVMGetFirstGlobalAlias, LLVMGetFirstGlobalIFunc, LLVMGetFunctionCallConv,
-    LLVMGetIntrinsicDeclaration, LLVMGetLinkage, LLVMGetNextGlobalAlias, LLVMGetNextGlobalIFunc,
-    LLVMGetNumOperands, LLVMGetOperand, LLVMGetTypeKind, LLVMGlobalGetValueType,
-    LLVMInstructionEraseFromParent, LLVMInt8TypeInContext, LLVMInt64TypeInContext,
-    LLVMIntrinsicGetType, LLVMIsDeclaration, LLVMLookupIntrinsicID, LLVMPointerTypeInContext,
-    LLVMPositionBuilderBefore, LLVMReplaceAllUsesWith, LLVMSetFunctionCallConv,
-    LLVMSetGlobalConstant, LLVMSetInitializer, LLVMSetLinkage, LLVMSetModuleInlineAsm2,
-    LLVMSetOperand, LLVMSetSection, LLVMSetUnnamedAddress, LLVMSetValueName2, LLVMSetVisibility,
+    LLVMAddFunction, LLVMAddGlobal, LLVMAliasSetAliasee, LLVMArrayType2, LLVMBuildCall2,
+    LLVMBuildGEP2, LLVMConstInt, LLVMConstNull, LLVMDeleteFunction, LLVMDeleteGlobal,
+    LLVMEraseGlobalIFunc, LLVMGetAlignment, LLVMGetFirstGlobalAlias, LLVMGetFirstGlobalIFunc,
+    LLVMGetFunctionCallConv, LLVMGetIntrinsicDeclaration, LLVMGetLinkage, LLVMGetNextGlobalAlias,
+    LLVMGetNextGlobalIFunc, LLVMGetNumOperands, LLVMGetOperand, LLVMGetTypeKind,
+    LLVMGlobalGetValueType, LLVMInstructionEraseFromParent, LLVMInt8TypeInContext,
+    LLVMInt64TypeInContext, LLVMIntrinsicGetType, LLVMIsDeclaration, LLVMLookupIntrinsicID,
+    LLVMPointerTypeInContext, LLVMPositionBuilderBefore, LLVMReplaceAllUsesWith, LLVMSetAlignment,
+    LLVMSetFunctionCallConv, LLVMSetGlobalConstant, LLVMSetInitializer, LLVMSetLinkage,
+    LLVMSetModuleInlineAsm2, LLVMSetOperand, LLVMSetSection, LLVMSetUnnamedAddress,
+    LLVMSetValueName2, LLVMSetVisibility,
 };
 use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMTypeRef, LLVMValueRef};
+use inkwell::llvm_sys::target::LLVMGetModuleDataLayout;
 use inkwell::llvm_sys::{
     LLVMLinkage, LLVMTypeKind, LLVMUnnamedAddr, LLVMValueKind, LLVMVisibility,
 };
 
 use super::survey::{self, ADDRESS_OF};
-use super::{Choices, FunctionChoice, Keep, VariableChoice};
+use super::uses;
+use super::{Choices, FunctionChoice, Keep, Part, VariableChoice};
 use crate::context::{Builder, LlvmContext, OwnedModule};
 use crate::handles::{FunctionRef, ValueRef, c_name};
 
@@ -52,6 +57,15 @@ pub(super) fn edit(context: &LlvmContext, module: &OwnedModule, choices: &Choice
         match choice {
             VariableChoice::Own => own(variable),
             VariableChoice::Named(name) => bind_variable(variable, name),
+            VariableChoice::Constant => {
+                own(variable);
+                // SAFETY: a live variable that nothing writes to.
+                unsafe { LLVMSetGlobalConstant(variable, 1) };
+            }
+            VariableChoice::Parts(parts) => {
+                split(context, module, handle, parts);
+                own(variable);
+            }
             VariableChoice::ThreadLocal(distance) => {
                 replace_thread_local(context, module, handle, *distance);
             }
@@ -113,6 +127,50 @@ fn bind_variable(variable: LLVMValueRef, name: &str) {
         } else if !optional {
             LLVMSetInitializer(variable, std::ptr::null_mut());
             LLVMSetLinkage(variable, LLVMLinkage::LLVMExternalLinkage);
+        }
+    }
+}
+
+/// Has loads and stores of a variable's bytes mean the parts that the program has of it.
+fn split(context: &LlvmContext, module: &OwnedModule, variable: ValueRef<'_>, parts: &[Part]) {
+    // SAFETY: the layout is the live module's.
+    let layout = unsafe { LLVMGetModuleDataLayout(module.raw()) };
+    let followed = variable
+        .as_variable()
+        .and_then(|it| uses::follow(it, layout));
+    let Some(followed) = followed else {
+        return;
+    };
+    let declared: HashMap<i64, (&Part, LLVMValueRef)> = parts
+        .iter()
+        .map(|part| {
+            // SAFETY: the variable is new, of a type of the module's context.
+            let declared = unsafe {
+                let kind = LLVMArrayType2(LLVMInt8TypeInContext(context.raw()), part.size);
+                let declared = LLVMAddGlobal(module.raw(), kind, c"".as_ptr());
+                LLVMSetAlignment(declared, part.align);
+                declared
+            };
+            set_name(declared, &part.name);
+            (part.offset as i64, (part, declared))
+        })
+        .collect();
+    for it in &followed.uses {
+        let found = it.offset.and_then(|offset| declared.get(&offset));
+        let Some(&(part, declared)) = found else {
+            continue;
+        };
+        // SAFETY: a live load or store, of which that operand is the address.
+        unsafe {
+            let access = it.instruction.raw();
+            LLVMSetOperand(access, it.operand, declared);
+            LLVMSetAlignment(access, LLVMGetAlignment(access).min(part.align));
+        }
+    }
+    for step in followed.steps.into_iter().rev() {
+        if step.users().next().is_none() {
+            // SAFETY: nothing uses it; what it is computed from is erased after it.
+            unsafe { LLVMInstructionEraseFromParent(step.raw()) };
         }
     }
 }
@@ -263,8 +321,9 @@ fn is_local(global: LLVMValueRef) -> bool {
 }
 
 /// Has aliases mean what they are names of, and makes other aliases, and ifuncs, declarations: the
-/// program knows what they are. Before the survey, which lists them as such.
-pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) {
+/// program knows what they are. Before the survey, which lists them as such; returns the aliases'
+/// names.
+pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> Vec<String> {
     let mut aliases = Vec::new();
     let mut ifuncs = Vec::new();
     // SAFETY: walks lists of a live module to their null ends.
@@ -280,6 +339,9 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) {
             next = LLVMGetNextGlobalIFunc(next);
         }
     }
+    // SAFETY: live aliases.
+    let named = |alias: &LLVMValueRef| unsafe { ValueRef::of(*alias) }.name();
+    let names = aliases.iter().map(named).collect();
     for alias in aliases.iter().chain(&ifuncs).copied() {
         // SAFETY: a live alias or ifunc, whose uses go to a declaration of the same name.
         unsafe {
@@ -312,7 +374,7 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) {
         unsafe { LLVMEraseGlobalIFunc(ifunc) };
     }
     if aliases.is_empty() {
-        return;
+        return names;
     }
     // SAFETY: a fresh constant that aliases may stand for, as they cannot be deleted.
     unsafe {
@@ -328,4 +390,5 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) {
             set_name(alias, "uruk.alias");
         }
     }
+    names
 }

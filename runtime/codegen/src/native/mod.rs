@@ -9,6 +9,8 @@
 //! | of the module | becomes |
 //! |---|---|
 //! | a variable that the program has | a declaration of it; a constant keeps its value for the optimizer |
+//! | a variable that the program has in parts | a declaration of each |
+//! | a variable of which nobody can tell whose it is | the module's own |
 //! | a thread-local of the executable | a distance from the thread pointer |
 //! | a function that stays | a definition for the session, under the name it is given |
 //! | a function of which another module's body counts | a copy for the optimizer |
@@ -27,6 +29,7 @@
 mod bodies;
 mod edit;
 mod survey;
+mod uses;
 
 use inkwell::llvm_sys::bit_reader::{LLVMGetBitcodeModuleInContext2, LLVMParseBitcodeInContext2};
 use inkwell::llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
@@ -39,6 +42,7 @@ use crate::handles::c_name;
 
 pub use bodies::{Body, bodies};
 pub use survey::{FunctionInfo, Survey, VariableInfo};
+pub use uses::{Access, Uses};
 
 /// What becomes of a function's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,10 +71,27 @@ pub struct FunctionChoice {
 pub enum VariableChoice {
     /// The module's own, of which nobody else knows.
     Own,
+    /// The module's own, and a constant.
+    Constant,
     /// What is found under that name.
     Named(String),
     /// A thread-local at a distance from the thread pointer, in bytes.
     ThreadLocal(i64),
+    /// Variables that the program has in its place: one for each access that the survey lists.
+    Parts(Vec<Part>),
+}
+
+/// A variable that has the place of some bytes of another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// The bytes' place in the other one.
+    pub offset: u64,
+    /// How many they are.
+    pub size: u64,
+    /// Of what its address is a multiple: a power of two.
+    pub align: u32,
+    /// The name by which it is found.
+    pub name: String,
 }
 
 /// What all of a module is to mean, in the order of its [`Survey`].
@@ -93,11 +114,17 @@ pub fn rebind(
 ) -> Result<Vec<u8>, CodegenError> {
     let context = LlvmContext::new()?;
     let module = read(&context, name, bytes)?;
-    edit::replace_aliases(&context, module.raw());
-    let survey = survey::survey(&module);
+    let aliases = edit::replace_aliases(&context, module.raw());
+    let mut survey = survey::survey(&module);
+    survey.aliases = aliases;
     let choices = choose(&survey);
     let fits = choices.functions.len() == survey.functions.len()
-        && choices.variables.len() == survey.variables.len();
+        && choices.variables.len() == survey.variables.len()
+        && choices
+            .variables
+            .iter()
+            .zip(&survey.variables)
+            .all(have_parts);
     if !fits {
         return Err(unreadable(name, "choices for another module".to_owned()));
     }
@@ -107,6 +134,18 @@ pub fn rebind(
     match context.take_errors() {
         Some(message) => Err(unreadable(name, message)),
         None => Ok(written.bytes().to_vec()),
+    }
+}
+
+/// Whether a variable that becomes parts has one for each access.
+fn have_parts((choice, info): (&VariableChoice, &VariableInfo)) -> bool {
+    match (choice, &info.uses) {
+        (VariableChoice::Parts(parts), Uses::Accessed(accesses)) => accesses.iter().all(|access| {
+            let mut parts = parts.iter();
+            parts.any(|part| (part.offset, part.size) == (access.offset, access.size))
+        }),
+        (VariableChoice::Parts(_), _) => false,
+        _ => true,
     }
 }
 

@@ -3,14 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use inkwell::llvm_sys::core::{
-    LLVMConstIntGetZExtValue, LLVMGetAsString, LLVMGetEnumAttributeKindForName,
-    LLVMGetInlineAsmAsmString, LLVMGetLinkage, LLVMGetUnnamedAddress, LLVMGlobalGetValueType,
-    LLVMIsConstantString, LLVMIsThreadLocal,
+    LLVMGetAsString, LLVMGetEnumAttributeKindForName, LLVMGetInlineAsmAsmString, LLVMGetLinkage,
+    LLVMGetUnnamedAddress, LLVMGlobalGetValueType, LLVMIsConstantString, LLVMIsThreadLocal,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout, LLVMTargetDataRef};
-use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMUnnamedAddr, LLVMValueKind};
+use inkwell::llvm_sys::{LLVMLinkage, LLVMUnnamedAddr, LLVMValueKind};
 
+use super::uses::{self, Uses};
 use crate::context::OwnedModule;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef, VariableRef};
 
@@ -79,9 +79,14 @@ pub struct VariableInfo {
     pub of_compiler: bool,
     /// Bytes that it takes.
     pub size: u64,
-    /// One byte that is only ever given one value besides its first: the optimizer may have made
-    /// a flag of it, which says the same in other words.
+    /// A byte of which the optimizer may have made a flag, which says the same in other words.
     pub flag: bool,
+    /// What the module does with it, if it is local.
+    pub uses: Uses,
+    /// The variables that its first value mentions, by number in the survey.
+    pub variables: Vec<u32>,
+    /// The functions that its first value mentions, by number in the survey.
+    pub functions: Vec<u32>,
     /// Its bytes, where they are a string.
     pub bytes: Option<Vec<u8>>,
 }
@@ -93,6 +98,8 @@ pub struct Survey {
     pub functions: Vec<FunctionInfo>,
     /// Its variables, in the module's order.
     pub variables: Vec<VariableInfo>,
+    /// Other names that the module had for these.
+    pub aliases: Vec<String>,
 }
 
 /// Attributes by which functions call hooks.
@@ -151,14 +158,21 @@ impl Walk {
     }
 }
 
+/// Numbers in their order, each once.
+fn numbers(mut list: Vec<u32>) -> Vec<u32> {
+    list.sort_unstable();
+    list.dedup();
+    list
+}
+
 /// Looks at all of a module.
 pub(super) fn survey(module: &OwnedModule) -> Survey {
     let listed: Vec<FunctionRef<'_>> = functions(module).collect();
     let variables: Vec<VariableRef<'_>> = module.variables().collect();
-    let numbers = |raws: Vec<LLVMValueRef>| raws.into_iter().zip(0_u32..).collect();
+    let numbered = |raws: Vec<LLVMValueRef>| raws.into_iter().zip(0_u32..).collect();
     let mut walk = Walk {
-        functions: numbers(listed.iter().map(|function| function.raw()).collect()),
-        variables: numbers(variables.iter().map(|variable| variable.raw()).collect()),
+        functions: numbered(listed.iter().map(|function| function.raw()).collect()),
+        variables: numbered(variables.iter().map(|variable| variable.raw()).collect()),
         taken: vec![false; listed.len()],
     };
     let mut survey = Survey::default();
@@ -172,6 +186,8 @@ pub(super) fn survey(module: &OwnedModule) -> Survey {
             walk.mention(initializer, &mut found);
         }
         info.labels = !found.labels.is_empty();
+        info.variables = numbers(found.variables);
+        info.functions = numbers(found.functions);
     }
     survey.functions = listed
         .iter()
@@ -218,6 +234,7 @@ fn variable(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> VariableInf
             LLVMGetUnnamedAddress(variable.raw()) != LLVMUnnamedAddr::LLVMNoUnnamedAddr,
         )
     };
+    let own = linkage == LLVMLinkage::LLVMInternalLinkage && initializer.is_some() && !thread_local;
     VariableInfo {
         defined: initializer.is_some() && !copy,
         local: is_local(linkage),
@@ -228,38 +245,16 @@ fn variable(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> VariableInf
         unnamed,
         // SAFETY: the type is sized, as a variable has it.
         size: unsafe { LLVMABISizeOfType(layout, LLVMGlobalGetValueType(variable.raw())) },
-        flag: is_flag(variable),
+        flag: own && uses::is_flag(variable, layout),
+        uses: match own {
+            true => uses::uses(variable, layout),
+            false => Uses::Any,
+        },
         of_compiler: name.starts_with("llvm."),
         bytes: initializer.and_then(string),
         name,
         ..VariableInfo::default()
     }
-}
-
-/// Whether a variable is a byte whose address nobody has, and that gets one value only besides its
-/// first. Not, where these are 0 and 1: a flag has the same bytes.
-fn is_flag(variable: VariableRef<'_>) -> bool {
-    let mut values = HashSet::new();
-    for user in variable.users() {
-        let Some(instruction) = user.as_instruction() else {
-            return false;
-        };
-        match instruction.opcode() {
-            LLVMOpcode::LLVMLoad => {}
-            LLVMOpcode::LLVMStore => {
-                let value = instruction.operands().next().flatten();
-                let is_number =
-                    |value: &ValueRef<'_>| value.kind() == LLVMValueKind::LLVMConstantIntValueKind;
-                let Some(value) = value.filter(is_number) else {
-                    return false;
-                };
-                // SAFETY: a live constant number.
-                values.insert(unsafe { LLVMConstIntGetZExtValue(value.raw()) });
-            }
-            _ => return false,
-        }
-    }
-    !values.is_empty() && values.iter().any(|&value| value > 1) && values.len() <= 2
 }
 
 /// The bytes of a constant string.
@@ -319,11 +314,6 @@ fn function(
             }
         }
     }
-    let numbers = |mut list: Vec<u32>| {
-        list.sort_unstable();
-        list.dedup();
-        list
-    };
     FunctionInfo {
         name: function.name(),
         defined: !function.is_declaration() && !copy,

@@ -1,0 +1,277 @@
+//! What each variable of a module means in the program, and what its users have to do with by it.
+//!
+//! Pure, as [`crate::choose`], of which it is the first half.
+//!
+//! # Rules
+//! | a variable | becomes |
+//! |---|---|
+//! | with a symbol: of its size, if it is local | what is there |
+//! | private, and its bytes are those of one string of the program | what is there |
+//! | a thread-local of the executable | its distance from the thread pointer |
+//! | of which another file has the definition | what has its name |
+//! | a constant without a symbol | the module's own: nobody can tell |
+//! | local, without a symbol, that nobody writes to | the module's own, and a constant: its first value is its value for ever |
+//! | local, without a symbol, that nobody reads | the module's own: nobody can tell |
+//! | local, without a symbol, of which the program has the parts | these: see below |
+//! | any other | refused: the program keeps its value elsewhere, or nowhere |
+//!
+//! Whoever uses a refused variable is refused, and so is whoever uses a variable whose value, which
+//! the optimizer looks at, leads to one.
+//!
+//! # Parts
+//! LLVM's `GlobalOpt` (`SRAGlobal`) replaces a local variable that is only accessed by plain loads and
+//! stores at fixed places: it makes a variable of each place that is accessed, calls them `NAME.0`,
+//! `NAME.1` and so on in the order of their places, and does away with `NAME`. The program's symbols
+//! do not say which place a part had. That follows from what the module accesses. Let that be `K`
+//! places, none of which overlaps another one, with the sizes `s(0)`, .., `s(K - 1)` in their order; and
+//! let the program have parts `0` to `K - 1` of just these sizes.
+//!
+//! - Optimizers remove accesses, merge them and split them, but access no byte that the module does
+//!   not. So all parts lie within the module's places. They overlap nowhere, and have as many bytes as
+//!   the places have: together they are the same bytes, and no other part was ever made.
+//! - Part `0` has the lowest of these bytes, so it begins where the first place does, and ends there,
+//!   as it has its size. The same holds for the next part and what is left; and so on.
+//!
+//! A part that has the right size may still say something else, if it is a byte: the optimizer may
+//! have made a flag of it, which keeps which of two values is meant. Such a byte is not trusted, nor is
+//! such a variable. Any other change of what a part says takes its name, or changes its size.
+
+use std::collections::{HashMap, HashSet};
+
+use uruk::rebound::{Access, FunctionInfo, Part, Survey, Uses, VariableChoice, VariableInfo};
+
+use crate::choose::{Known, Outcome, Reason};
+use crate::program::symbols::{Place, PlaceKind};
+
+/// Why users of variables are refused, by the variables' numbers.
+pub(crate) type Refused = HashMap<u32, Reason>;
+
+/// What a part's address is taken to be a multiple of at most.
+const LARGEST_ALIGN: u32 = 64;
+
+/// Chooses for all variables of a module.
+pub(crate) fn choose(survey: &Survey, known: &dyn Known, outcome: &mut Outcome) -> Refused {
+    let names = Names::of(survey);
+    let mut refused = Refused::new();
+    for (number, info) in survey.variables.iter().enumerate() {
+        let choice = variable(info, known, &names, outcome);
+        let choice = choice.unwrap_or_else(|reason| {
+            outcome.missing.push(info.name.clone());
+            refused.insert(number as u32, reason);
+            VariableChoice::Own
+        });
+        outcome.choices.variables.push(choice);
+    }
+    spread(survey, &outcome.choices.variables, &mut refused);
+    refused
+}
+
+/// The functions of a module, with what they have to do with by variables that are the module's own:
+/// the optimizer may find out what those lead to, and natively has.
+pub(crate) fn users(survey: &Survey, choices: &[VariableChoice]) -> Vec<FunctionInfo> {
+    let by_variable = behind(survey, choices);
+    let extend = |info: &FunctionInfo| {
+        let mut info = info.clone();
+        let used = info.variables.iter();
+        let more: HashSet<u32> = used
+            .flat_map(|&it| &by_variable[it as usize])
+            .copied()
+            .collect();
+        info.given.retain(|function| !more.contains(function));
+        info.functions.extend(more);
+        info.functions.sort_unstable();
+        info.functions.dedup();
+        info
+    };
+    survey.functions.iter().map(extend).collect()
+}
+
+/// The names that a module has.
+struct Names<'s>(HashSet<&'s str>);
+
+impl Names<'_> {
+    fn of(survey: &Survey) -> Names<'_> {
+        let functions = survey.functions.iter().map(|info| &info.name);
+        let variables = survey.variables.iter().map(|info| &info.name);
+        let all = functions.chain(variables).chain(&survey.aliases);
+        Names(all.map(String::as_str).collect())
+    }
+}
+
+/// What a variable means; why who uses it is refused.
+fn variable(
+    info: &VariableInfo,
+    known: &dyn Known,
+    names: &Names<'_>,
+    outcome: &mut Outcome,
+) -> Result<VariableChoice, Reason> {
+    // Labels belong to one version of their function.
+    if info.of_compiler || info.labels {
+        return Ok(VariableChoice::Own);
+    }
+    let name = known.name(&info.name, info.local);
+    if info.private {
+        let bytes = info
+            .bytes
+            .as_deref()
+            .filter(|_| info.constant && info.unnamed);
+        return Ok(match bytes.and_then(|bytes| known.string(bytes)) {
+            Some(address) => {
+                outcome.addresses.push((name.clone(), address));
+                VariableChoice::Named(name)
+            }
+            None => VariableChoice::Own,
+        });
+    }
+    let found = known.place(&info.name, info.local);
+    if info.thread_local {
+        let place = found.filter(|place| place.kind == PlaceKind::ThreadLocal);
+        let distance = place.and_then(|place| known.distance(place));
+        return match distance {
+            Some(distance) if !info.odd_thread_local => Ok(VariableChoice::ThreadLocal(distance)),
+            _ => Err(Reason::ThreadLocal(info.name.clone())),
+        };
+    }
+    // What the optimizer put in a variable's place may have its name, if not its size; a local
+    // byte may have become a flag of the same size.
+    let is_changed = |place: &Place| {
+        info.defined && info.local && (place.size != info.size || (info.flag && info.size == 1))
+    };
+    let place = found.filter(|place| place.kind == PlaceKind::Data && !is_changed(place));
+    match place {
+        Some(place) => {
+            outcome.addresses.push((name.clone(), place.address));
+            Ok(VariableChoice::Named(name))
+        }
+        None if !info.defined => {
+            let at = known.address(&info.name).filter(|_| !info.local);
+            outcome.wanted.push((name.clone(), at));
+            Ok(VariableChoice::Named(name))
+        }
+        None if info.constant => Ok(VariableChoice::Own),
+        None => {
+            let gone = info.local && found.is_none();
+            let choice = gone.then(|| removed(info, known, names, outcome)).flatten();
+            choice.ok_or_else(|| Reason::Variable(info.name.clone()))
+        }
+    }
+}
+
+/// What a local variable means that has no symbol and is no constant, if its uses tell that. A file
+/// that is exchanged may use it otherwise: for that one it stays missing.
+fn removed(
+    info: &VariableInfo,
+    known: &dyn Known,
+    names: &Names<'_>,
+    outcome: &mut Outcome,
+) -> Option<VariableChoice> {
+    let choice = match &info.uses {
+        Uses::Any => return None,
+        Uses::Read => VariableChoice::Constant,
+        Uses::Written => VariableChoice::Own,
+        Uses::Accessed(accesses) => {
+            let places = parts(info, accesses, known, names)?;
+            let name = |number| known.name(&part_name(&info.name, number), true);
+            let part = |(number, (access, place)): (usize, (&Access, Place))| {
+                outcome.addresses.push((name(number), place.address));
+                Part {
+                    offset: access.offset,
+                    size: access.size,
+                    align: 1 << place.address.trailing_zeros().min(LARGEST_ALIGN.ilog2()),
+                    name: name(number),
+                }
+            };
+            let parts = accesses.iter().zip(places).enumerate().map(part);
+            VariableChoice::Parts(parts.collect())
+        }
+    };
+    outcome.missing.push(info.name.clone());
+    Some(choice)
+}
+
+fn part_name(name: &str, number: usize) -> String {
+    format!("{name}.{number}")
+}
+
+/// Where the program has the parts of a variable, one for each access, if it is certain that these
+/// are what is there.
+fn parts(
+    info: &VariableInfo,
+    accesses: &[Access],
+    known: &dyn Known,
+    names: &Names<'_>,
+) -> Option<Vec<Place>> {
+    let mut end = 0;
+    for access in accesses {
+        if access.offset < end || access.size == 0 || (access.flag && access.size == 1) {
+            return None;
+        }
+        end = access.offset.checked_add(access.size)?;
+    }
+    let name = |number| part_name(&info.name, number);
+    let next = known.place(&name(accesses.len()), true);
+    let taken = (0..accesses.len()).any(|number| names.0.contains(name(number).as_str()));
+    if end > info.size || next.is_some() || taken {
+        return None;
+    }
+    let place = |(number, access): (usize, &Access)| {
+        let place = known.place(&name(number), true)?;
+        (place.kind == PlaceKind::Data && place.size == access.size).then_some(place)
+    };
+    accesses.iter().enumerate().map(place).collect()
+}
+
+/// Whether the optimizer looks at a variable's first value.
+fn is_looked_at(info: &VariableInfo, choice: &VariableChoice) -> bool {
+    !info.of_compiler
+        && match choice {
+            VariableChoice::Own | VariableChoice::Constant => true,
+            VariableChoice::Named(_) => info.constant,
+            _ => false,
+        }
+}
+
+/// Refuses variables whose values lead to refused ones, until there are no more.
+fn spread(survey: &Survey, choices: &[VariableChoice], refused: &mut Refused) {
+    let mut again = true;
+    while again {
+        again = false;
+        for (number, (info, choice)) in survey.variables.iter().zip(choices).enumerate() {
+            let number = number as u32;
+            if refused.contains_key(&number) || !is_looked_at(info, choice) {
+                continue;
+            }
+            let reason = info.variables.iter().find_map(|it| refused.get(it));
+            if let Some(reason) = reason.cloned() {
+                refused.insert(number, reason);
+                again = true;
+            }
+        }
+    }
+}
+
+/// The functions that the value of each variable leads to, if it is the module's own.
+fn behind(survey: &Survey, choices: &[VariableChoice]) -> Vec<Vec<u32>> {
+    let is_own = |number: u32| {
+        let number = number as usize;
+        let own = matches!(
+            choices[number],
+            VariableChoice::Own | VariableChoice::Constant
+        );
+        own && !survey.variables[number].of_compiler
+    };
+    let found = |number| {
+        let mut seen = HashSet::from([number]);
+        let mut left = vec![number];
+        let mut functions = Vec::new();
+        while let Some(number) = left.pop() {
+            if is_own(number) {
+                let info = &survey.variables[number as usize];
+                functions.extend(&info.functions);
+                left.extend(info.variables.iter().filter(|&&it| seen.insert(it)));
+            }
+        }
+        functions
+    };
+    (0..survey.variables.len() as u32).map(found).collect()
+}
