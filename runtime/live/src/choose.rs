@@ -400,21 +400,26 @@ fn give_samples(survey: &Survey, known: &dyn Known, outcome: &mut Outcome) {
             continue;
         };
         let mut seen = HashSet::from([number]);
-        let mut queue = VecDeque::from([number]);
-        while let Some(function) = queue.pop_front() {
+        let mut queue = VecDeque::from([(number, 0)]);
+        let mut nearest = usize::MAX;
+        while let Some((function, distance)) = queue.pop_front() {
+            if distance > nearest {
+                break;
+            }
             let info = &survey.functions[function];
             let at = chosen.get(&known.name(&info.name, info.local));
             if let Some(Fate::Adopted { beside, .. }) =
                 at.map(|&at| &mut outcome.functions[at].fate)
             {
                 beside.push(place.address..place.address + place.size.max(1));
-                break;
+                nearest = distance;
+                continue;
             }
             queue.extend(
                 callers[function]
                     .iter()
-                    .copied()
-                    .filter(|&caller| seen.insert(caller)),
+                    .filter(|&&caller| seen.insert(caller))
+                    .map(|&caller| (caller, distance + 1)),
             );
         }
     }

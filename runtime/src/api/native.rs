@@ -22,8 +22,8 @@ pub struct NativeCode {
     pub entry: u64,
     /// All of it.
     pub code: Range<u64>,
-    /// Code beside it whose samples count for it, too: of functions that it calls, and that are
-    /// replaced with it only.
+    /// Code beside it whose samples may count for it, too: of functions that it calls, and that are
+    /// replaced with it only, or with others that have the same beside them. These are asked in turns.
     pub beside: Vec<Range<u64>>,
     /// Functions of the dylib whose bodies, or facts of them, may be in the code: what depends on
     /// them is compiled anew when they are replaced. Names the dylib does not define as functions
@@ -76,7 +76,7 @@ impl Dylib {
         let version = core.adopt(id, native.entry, native.code.clone(), holds.collect())?;
         core.note_native(id, &native.beside);
         for beside in &native.beside {
-            core.tiers.sampling.add_code(beside.clone(), id, version);
+            core.tiers.sampling.add_shared(beside.clone(), id, version);
         }
         Ok(version)
     }

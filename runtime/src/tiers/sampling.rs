@@ -22,11 +22,13 @@ use uruk_reclaim::Edge;
 
 mod clock;
 mod maps;
+mod shared;
 #[cfg(test)]
 mod tests;
 
 use clock::Clock;
 use maps::Maps;
+use shared::Shared;
 
 use crate::api::builder::JitBuilder;
 use crate::api::jit::Jit;
@@ -79,6 +81,8 @@ struct State {
     last: HashMap<i32, u32>,
     /// How often one function was seen after another in a thread, the lesser first.
     neighbours: HashMap<(u32, u32), u64>,
+    /// Native code of several functions.
+    shared: Shared,
 }
 
 /// What samples.
@@ -397,6 +401,7 @@ impl Core {
             let Some(id) = self.stubs.function(id) else {
                 continue;
             };
+            self.pass_samples_on(&mut state, id, version);
             if let Some(tier) = self.tiers.versions.add_samples(id, version, heap.samples) {
                 let code = Some((version, tier));
                 state.hits.extend(heap.hits(&self.events, now, code));
