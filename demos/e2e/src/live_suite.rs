@@ -71,7 +71,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         })
     };
     type Judge = fn(&Bench) -> Result<(), String>;
-    let others: [(&str, Judge); 9] = [
+    let others: [(&str, Judge); 10] = [
         ("server::quiescent", crate::live_server::judge_quiescent),
         ("faults::survived", crate::live_faults::judge),
         ("faults::killed", crate::live_faults::judge_killed),
@@ -80,6 +80,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("files::as_natively", crate::live_files::judge),
         ("files::swap", crate::live_files::judge_swap),
         ("redirected::local", crate::live_faults::judge_local),
+        ("variables::as_natively", crate::live_variables::judge),
         ("slower::native_again", crate::live_faults::judge_slower),
     ];
     let others = others.map(|(name, judge)| {

@@ -152,13 +152,16 @@ pub(super) fn uses(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> Uses
     Uses::Accessed(accesses.collect())
 }
 
-/// Whether a variable is a byte that the optimizer may have made a flag of: a variable that only ever
-/// has two values it keeps as whether it is the second one. If these are 0 and 1, in this order, the
-/// bytes are the same.
+/// Whether a variable is a byte that the optimizer may have made a flag of: of a variable that only
+/// ever has two values it keeps whether it has the second one. If these are 0 and 1, in this order,
+/// the bytes are the same.
 ///
 /// Whoever looks at the module only cannot tell how many values there are: inlined functions store
-/// constants. So a byte is one unless all that is stored are bits; and what is only accessed as
-/// volatile, or as atomic, the optimizer lets alone.
+/// constants. So a byte is one unless it begins as 0 and all that is stored are bits. What is only
+/// accessed as volatile, or as atomic, the optimizer lets alone.
+///
+/// Of a byte whose address goes elsewhere it makes none, unless inlining shows where all of it goes.
+/// One that begins as 0 is taken not to be that rare.
 pub(super) fn is_flag(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> bool {
     // SAFETY: a live variable, and its type, which is sized.
     let is_byte = unsafe {
@@ -176,9 +179,13 @@ pub(super) fn is_flag(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> b
     if all_fixed {
         return false;
     }
-    let followed = follow(variable, layout);
-    let keeps =
-        followed.is_some_and(|it| it.uses.iter().all(|it| it.size.is_some() && keeps_bit(it)));
+    let keeps = match follow(variable, layout) {
+        Some(followed) => followed
+            .uses
+            .iter()
+            .all(|it| it.size.is_some() && keeps_bit(it)),
+        None => true,
+    };
     !(is_zero(variable) && keeps)
 }
 

@@ -1,104 +1,13 @@
 //! What names of a module mean, given what the program has.
 
-use std::collections::{HashMap, HashSet};
+mod program;
+mod variables;
 
-use uruk::rebound::{FunctionInfo, Keep, Survey, VariableChoice, VariableInfo};
-use uruk_live::choose::{Fate, Known, Outcome, Reason, choose, session_name};
-use uruk_live::program::symbols::{Place, PlaceKind};
+use uruk::rebound::{FunctionInfo, Keep, VariableChoice, VariableInfo};
+use uruk_live::choose::{Fate, Outcome, Reason};
+use uruk_live::program::symbols::PlaceKind;
 
-/// The module's number.
-const MODULE: usize = 3;
-
-/// A program that has what it is told.
-#[derive(Default)]
-struct Program {
-    places: HashMap<&'static str, Place>,
-    without_room: HashSet<u64>,
-    taken: HashSet<&'static str>,
-    elsewhere: HashMap<&'static str, u64>,
-}
-
-impl Program {
-    fn with(mut self, name: &'static str, kind: PlaceKind, address: u64) -> Program {
-        let place = Place {
-            address,
-            size: 4,
-            kind,
-            weak: false,
-            exported: true,
-        };
-        self.places.insert(name, place);
-        self
-    }
-}
-
-impl Known for Program {
-    fn name(&self, name: &str, local: bool) -> String {
-        session_name(name, local, MODULE)
-    }
-
-    fn address(&self, name: &str) -> Option<u64> {
-        self.elsewhere.get(name).copied()
-    }
-
-    fn is_elsewhere(&self, name: &str) -> bool {
-        self.elsewhere.contains_key(name)
-    }
-
-    fn place(&self, name: &str, _local: bool) -> Option<Place> {
-        self.places.get(name).copied()
-    }
-
-    fn distance(&self, place: Place) -> Option<i64> {
-        Some(place.address as i64 - 100)
-    }
-
-    fn string(&self, bytes: &[u8]) -> Option<u64> {
-        (bytes == b"known\0").then_some(7)
-    }
-
-    fn has_room(&self, entry: u64) -> bool {
-        !self.without_room.contains(&entry)
-    }
-
-    fn is_there(&self, name: &str) -> bool {
-        self.places.contains_key(name)
-    }
-
-    fn is_taken(&self, name: &str) -> bool {
-        self.taken.contains(name)
-    }
-}
-
-fn function(name: &str) -> FunctionInfo {
-    FunctionInfo {
-        name: name.to_owned(),
-        defined: true,
-        ..FunctionInfo::default()
-    }
-}
-
-fn variable(name: &str) -> VariableInfo {
-    VariableInfo {
-        name: name.to_owned(),
-        defined: true,
-        local: true,
-        size: 4,
-        ..VariableInfo::default()
-    }
-}
-
-fn chosen(
-    functions: Vec<FunctionInfo>,
-    variables: Vec<VariableInfo>,
-    program: &Program,
-) -> Outcome {
-    let survey = Survey {
-        functions,
-        variables,
-    };
-    choose(&survey, program)
-}
+use program::{Program, chosen, function, variable};
 
 fn fate<'o>(outcome: &'o Outcome, name: &str) -> &'o Fate {
     let found = outcome.functions.iter().find(|chosen| chosen.name == name);

@@ -1,0 +1,112 @@
+//! A program of which only names are known.
+
+use std::collections::{HashMap, HashSet};
+
+use uruk::rebound::{FunctionInfo, Survey, VariableInfo};
+use uruk_live::choose::{Known, Outcome, choose, session_name};
+use uruk_live::program::symbols::{Place, PlaceKind};
+
+/// The module's number.
+const MODULE: usize = 3;
+
+/// A program that has what it is told.
+#[derive(Default)]
+pub(crate) struct Program {
+    pub(crate) places: HashMap<&'static str, Place>,
+    pub(crate) without_room: HashSet<u64>,
+    pub(crate) taken: HashSet<&'static str>,
+    pub(crate) elsewhere: HashMap<&'static str, u64>,
+}
+
+impl Program {
+    pub(crate) fn with(self, name: &'static str, kind: PlaceKind, address: u64) -> Program {
+        self.with_size(name, kind, address, 4)
+    }
+
+    pub(crate) fn with_size(
+        mut self,
+        name: &'static str,
+        kind: PlaceKind,
+        address: u64,
+        size: u64,
+    ) -> Program {
+        let place = Place {
+            address,
+            size,
+            kind,
+            weak: false,
+            exported: true,
+        };
+        self.places.insert(name, place);
+        self
+    }
+}
+
+impl Known for Program {
+    fn name(&self, name: &str, local: bool) -> String {
+        session_name(name, local, MODULE)
+    }
+
+    fn address(&self, name: &str) -> Option<u64> {
+        self.elsewhere.get(name).copied()
+    }
+
+    fn is_elsewhere(&self, name: &str) -> bool {
+        self.elsewhere.contains_key(name)
+    }
+
+    fn place(&self, name: &str, _local: bool) -> Option<Place> {
+        self.places.get(name).copied()
+    }
+
+    fn distance(&self, place: Place) -> Option<i64> {
+        Some(place.address as i64 - 100)
+    }
+
+    fn string(&self, bytes: &[u8]) -> Option<u64> {
+        (bytes == b"known\0").then_some(7)
+    }
+
+    fn has_room(&self, entry: u64) -> bool {
+        !self.without_room.contains(&entry)
+    }
+
+    fn is_there(&self, name: &str) -> bool {
+        self.places.contains_key(name)
+    }
+
+    fn is_taken(&self, name: &str) -> bool {
+        self.taken.contains(name)
+    }
+}
+
+pub(crate) fn function(name: &str) -> FunctionInfo {
+    FunctionInfo {
+        name: name.to_owned(),
+        defined: true,
+        ..FunctionInfo::default()
+    }
+}
+
+pub(crate) fn variable(name: &str) -> VariableInfo {
+    VariableInfo {
+        name: name.to_owned(),
+        defined: true,
+        local: true,
+        size: 4,
+        ..VariableInfo::default()
+    }
+}
+
+pub(crate) fn chosen(
+    functions: Vec<FunctionInfo>,
+    variables: Vec<VariableInfo>,
+    program: &Program,
+) -> Outcome {
+    let survey = Survey {
+        functions,
+        variables,
+        ..Survey::default()
+    };
+    choose(&survey, program)
+}
