@@ -71,7 +71,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         })
     };
     type Judge = fn(&Bench) -> Result<(), String>;
-    let others: [(&str, Judge); 9] = [
+    let others: [(&str, Judge); 11] = [
         ("server::quiescent", crate::live_server::judge_quiescent),
         ("faults::survived", crate::live_faults::judge),
         ("faults::killed", crate::live_faults::judge_killed),
@@ -81,6 +81,8 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("files::swap", crate::live_files::judge_swap),
         ("redirected::local", crate::live_faults::judge_local),
         ("slower::native_again", crate::live_faults::judge_slower),
+        ("tuning::native_stays", crate::live_tuning::judge_native),
+        ("tuning::kept_at_the_end", crate::live_tuning::judge_end),
     ];
     let others = others.map(|(name, judge)| {
         let bench = bench.clone();

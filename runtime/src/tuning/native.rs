@@ -96,6 +96,7 @@ impl Core {
                 controller.bar(root.id, Tier::Guided);
             }
         }
+        self.keep_native(root.id, ended, won);
         let mut state = self.tuning.state();
         state.trials += 1;
         state.won += u32::from(won);
