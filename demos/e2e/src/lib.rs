@@ -34,6 +34,7 @@ pub mod live_files;
 pub mod live_libraries;
 pub mod live_server;
 pub mod live_suite;
+pub mod live_tuning;
 pub mod live_variables;
 pub mod once_suite;
 pub mod random_suite;

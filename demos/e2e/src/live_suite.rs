@@ -71,7 +71,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         })
     };
     type Judge = fn(&Bench) -> Result<(), String>;
-    let others: [(&str, Judge); 10] = [
+    let others: [(&str, Judge); 12] = [
         ("server::quiescent", crate::live_server::judge_quiescent),
         ("faults::survived", crate::live_faults::judge),
         ("faults::killed", crate::live_faults::judge_killed),
@@ -82,6 +82,8 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("redirected::local", crate::live_faults::judge_local),
         ("variables::as_natively", crate::live_variables::judge),
         ("slower::native_again", crate::live_faults::judge_slower),
+        ("tuning::native_stays", crate::live_tuning::judge_native),
+        ("tuning::kept_at_the_end", crate::live_tuning::judge_end),
     ];
     let others = others.map(|(name, judge)| {
         let bench = bench.clone();

@@ -1146,7 +1146,7 @@ typedef struct uruk_settings {
 
 /**
  * What a session has done so far. Times are in nanoseconds; those of several threads add up.
- * Arrays by tier hold tier 1 first.
+ * Arrays by tier hold tier 1 first; tier 0 is native code, which nobody compiled here.
  */
 typedef struct uruk_stats {
     /**
@@ -1253,6 +1253,18 @@ typedef struct uruk_stats {
      * Versions evicted because they were not used.
      */
     uint64_t evicted;
+    /**
+     * Versions of tier 0.
+     */
+    uint64_t native_versions;
+    /**
+     * Functions that run at it now.
+     */
+    uint64_t native_functions;
+    /**
+     * Bytes of their code, which are no bytes of the session's.
+     */
+    uint64_t native_bytes;
 } uruk_stats;
 
 /**

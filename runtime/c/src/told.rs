@@ -208,7 +208,7 @@ fn translated(event: &Event) -> Option<Told> {
 }
 
 /// What a session has done so far. Times are in nanoseconds; those of several threads add up.
-/// Arrays by tier hold tier 1 first.
+/// Arrays by tier hold tier 1 first; tier 0 is native code, which nobody compiled here.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct uruk_stats {
@@ -264,6 +264,12 @@ pub struct uruk_stats {
     pub memory_freed: u64,
     /// Versions evicted because they were not used.
     pub evicted: u64,
+    /// Versions of tier 0.
+    pub native_versions: u64,
+    /// Functions that run at it now.
+    pub native_functions: u64,
+    /// Bytes of their code, which are no bytes of the session's.
+    pub native_bytes: u64,
 }
 
 /// What a session has done so far: `uruk_jit_stats(jit, &stats, sizeof stats)`.
@@ -275,38 +281,44 @@ pub unsafe extern "C" fn uruk_jit_stats(
 ) -> *mut uruk_error {
     guarded(|| {
         // SAFETY: the caller's promise of the handle.
-        let own = unsafe { session(jit)? }.stats();
-        let own = uruk_stats {
-            size,
-            functions: own.functions,
-            compiled: own.compiled,
-            failed: own.failed,
-            cancelled: own.cancelled,
-            queued: own.queued,
-            code_bytes: own.code_bytes,
-            tier_versions: own.tiers.map(|tier| tier.versions),
-            tier_functions: own.tiers.map(|tier| tier.functions),
-            tier_ns: own.tiers.map(|tier| nanoseconds(tier.time)),
-            baseline_compiled: own.baseline.compiled,
-            load_ns: nanoseconds(own.load_time),
-            data_ns: nanoseconds(own.data_time),
-            emit_ns: nanoseconds(own.emit_time),
-            link_ns: nanoseconds(own.link_time),
-            wall_ns: nanoseconds(own.wall_time),
-            samples: own.samples.0,
-            samples_lost: own.samples.1,
-            ahead_compiled: own.ahead.compiled,
-            ahead_called: own.ahead.called,
-            memory_live: own.memory.live,
-            memory_retired: own.memory.retired,
-            memory_pinned: own.memory.pinned,
-            memory_held: own.memory.held,
-            memory_freed: own.memory.freed_bytes,
-            evicted: own.evictions.evicted,
-        };
+        let own = translated_stats(&unsafe { session(jit)? }.stats());
         // SAFETY: the caller's promise of the pointer; words only.
         unsafe { put_sized(stats, size, &own, "stats") }
     })
+}
+
+fn translated_stats(own: &uruk::Stats) -> uruk_stats {
+    uruk_stats {
+        size: size_of::<uruk_stats>(),
+        functions: own.functions,
+        compiled: own.compiled,
+        failed: own.failed,
+        cancelled: own.cancelled,
+        queued: own.queued,
+        code_bytes: own.code_bytes,
+        tier_versions: own.tiers.each_ref().map(|tier| tier.versions),
+        tier_functions: own.tiers.each_ref().map(|tier| tier.functions),
+        tier_ns: own.tiers.each_ref().map(|tier| nanoseconds(tier.time)),
+        baseline_compiled: own.baseline.compiled,
+        load_ns: nanoseconds(own.load_time),
+        data_ns: nanoseconds(own.data_time),
+        emit_ns: nanoseconds(own.emit_time),
+        link_ns: nanoseconds(own.link_time),
+        wall_ns: nanoseconds(own.wall_time),
+        samples: own.samples.0,
+        samples_lost: own.samples.1,
+        ahead_compiled: own.ahead.compiled,
+        ahead_called: own.ahead.called,
+        memory_live: own.memory.live,
+        memory_retired: own.memory.retired,
+        memory_pinned: own.memory.pinned,
+        memory_held: own.memory.held,
+        memory_freed: own.memory.freed_bytes,
+        evicted: own.evictions.evicted,
+        native_versions: own.native.versions,
+        native_functions: own.native.functions,
+        native_bytes: own.native.bytes,
+    }
 }
 
 /// Bytes that the session uses for one purpose, called as in its reports: `code`, `read-only`,
@@ -333,4 +345,44 @@ pub unsafe extern "C" fn uruk_jit_memory(
         };
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use uruk::{Jit, NativeCode, Tier};
+
+    use super::*;
+
+    /// No function of the interface for C makes native code a version; programs under `uruk live` have
+    /// such ones.
+    #[test]
+    fn native_code_is_told_of() {
+        extern "C" fn native() -> i32 {
+            42
+        }
+        let jit = Jit::new().expect("a session");
+        jit.add_ir("m", "define i32 @answer() { ret i32 42 }")
+            .expect("a module");
+        let entry = native as *const () as u64;
+        let code = NativeCode {
+            entry,
+            code: entry..entry + 5,
+            beside: Vec::new(),
+            holds: Vec::new(),
+        };
+        // SAFETY: both return the same number.
+        unsafe { jit.main().adopt("answer", &code) }.expect("a version");
+        let told = |jit: &Jit| {
+            let stats = translated_stats(&jit.stats());
+            let native = [
+                stats.native_versions,
+                stats.native_functions,
+                stats.native_bytes,
+            ];
+            (native, stats.tier_functions)
+        };
+        assert_eq!(told(&jit), ([1, 1, 5], [0, 0, 0]));
+        jit.compile_at("answer", Tier::Optimized).expect("code");
+        assert_eq!(told(&jit), ([1, 0, 5], [0, 1, 0]));
+    }
 }

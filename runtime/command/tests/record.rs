@@ -92,6 +92,39 @@ fn a_record_that_cannot_be_written_is_an_error_at_once() {
     std::fs::remove_dir_all(&folder).expect("ours");
 }
 
+/// What is behind `--` is the program's, and nothing else is.
+#[test]
+fn a_tuned_program_has_its_arguments_and_no_more() {
+    let folder = folder("arguments");
+    let program = folder.join("count.ll");
+    let text = "define i32 @main(i32 %count, ptr %words) { ret i32 %count }";
+    std::fs::write(&program, text).expect("written");
+    let mut tune = Command::new(env!("CARGO_BIN_EXE_uruk"));
+    tune.args(["tune", "--tuning"]).arg(folder.join("kept"));
+    let output = tune
+        .arg(&program)
+        .args(["--", "one", "--two"])
+        .output()
+        .expect("uruk starts");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    std::fs::remove_dir_all(&folder).expect("ours");
+}
+
+/// What is learned of native programs is learned by trials.
+#[test]
+fn no_trials_and_a_file_of_them_is_an_error() {
+    let mut live = Command::new(env!("CARGO_BIN_EXE_uruk"));
+    live.args(["live", "--tuning", "kept", "--no-tune", "true"]);
+    let output = live.output().expect("uruk starts");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(
+        told.contains("--tuning <FILE>") && told.contains("cannot be used with '--no-tune'"),
+        "{told}"
+    );
+    assert!(!std::path::Path::new("kept").exists());
+}
+
 /// A file of what was learned is written, read, and used as far as it is of use; `uruk tune` writes
 /// it run by run.
 #[test]

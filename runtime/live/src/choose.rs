@@ -20,6 +20,7 @@
 //! | that calls what is nowhere | refused | [`Reason::Missing`] |
 //! | whose address hooks are told | refused | [`Reason::Instrumented`] |
 //! | of a library, that another file has in its place, or that calls such a one | refused | [`Reason::Interposed`] |
+//! | that may call many that have no native code | refused | [`Reason::Needs`] |
 //! | that calls a refused one which cannot be called natively | refused | [`Reason::Calls`] |
 //! | whose symbol counts elsewhere | a copy for optimizers | |
 //! | without a symbol, or a local one | compiled, never adopted | |
@@ -42,6 +43,10 @@ pub const ROOMS: [u64; 3] = [ROOM, 16, 62];
 
 /// Bytes at an entry that are a jump into the room while it is redirected.
 pub const HOP: u64 = 2;
+
+/// Functions without native code that a version may need compiled before it. SQLite's
+/// `sqlite3VdbeExec` needs 660, of which each takes 30 ms and none is hot: the program was done before.
+const MOST_NEEDED: usize = 128;
 
 /// Functions of the dynamic loader that look at who calls them.
 const ASKING: [&str; 5] = ["dlsym", "dlvsym", "dlopen", "dlmopen", "dl_iterate_phdr"];
@@ -69,6 +74,8 @@ pub enum Reason {
     Asks(String),
     /// It calls one that is refused, and that has no native code its callers could call.
     Calls(String),
+    /// Before code of it runs, so many functions have to be compiled that have no native code.
+    Needs(usize),
     /// It is, or calls, a library's function in whose place another file has one of that name: the
     /// native code may have either.
     Interposed(String),
@@ -97,6 +104,12 @@ impl fmt::Display for Reason {
                 )
             }
             Reason::Calls(name) => write!(f, "calls `{name}`, which is refused and was inlined"),
+            Reason::Needs(count) => {
+                write!(
+                    f,
+                    "may call {count} functions that would be compiled before it"
+                )
+            }
             Reason::Interposed(name) => {
                 write!(
                     f,
@@ -336,7 +349,42 @@ fn refuse(
             false => None,
         })
         .collect();
-    // Callers of what can be called in no way, until there are no more.
+    spread(survey, natives, &mut refused);
+    for number in 0..survey.functions.len() {
+        if refused[number].is_none() && survey.functions[number].defined {
+            let count = needed(survey, natives, &refused, number);
+            if count > MOST_NEEDED {
+                refused[number] = Some(Reason::Needs(count));
+            }
+        }
+    }
+    spread(survey, natives, &mut refused);
+    refused
+}
+
+/// Functions without native code that a version needs compiled before it, as it may call them.
+fn needed(
+    survey: &Survey,
+    natives: &[Option<Place>],
+    refused: &[Option<Reason>],
+    number: usize,
+) -> usize {
+    let mut seen = HashSet::from([number]);
+    let mut left = vec![number];
+    while let Some(function) = left.pop() {
+        for &callee in &survey.functions[function].functions {
+            let callee = callee as usize;
+            let counts = survey.functions[callee].defined && natives[callee].is_none();
+            if counts && refused[callee].is_none() && seen.insert(callee) {
+                left.push(callee);
+            }
+        }
+    }
+    seen.len() - 1
+}
+
+/// Refuses callers of what can be called in no way, until there are no more.
+fn spread(survey: &Survey, natives: &[Option<Place>], refused: &mut [Option<Reason>]) {
     let mut again = true;
     while again {
         again = false;
@@ -354,7 +402,6 @@ fn refuse(
             }
         }
     }
-    refused
 }
 
 /// The functions with bodies that may be in the code of one: those it calls or looks at, and those

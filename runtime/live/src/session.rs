@@ -195,6 +195,12 @@ impl Live {
         if let Some(jobs) = settings.jobs {
             builder = builder.jobs(jobs);
         }
+        // An empty file is one that was just made.
+        let before = settings.tuning.as_ref();
+        let before = before.and_then(|file| std::fs::read(file).ok());
+        if let Some(before) = before.filter(|before| !before.is_empty()) {
+            builder = builder.tuned_before(String::from_utf8_lossy(&before).into_owned());
+        }
         let jit = builder.build()?;
         for text in programs.iter().flat_map(|program| &program.image.text) {
             jit.attend(text.clone());

@@ -9,6 +9,7 @@
 //! | `explain` | a table of functions and reasons at the end |
 //! | `stats`, `stats=json` | what was done, at the end |
 //! | `report=FILE`, `trace=FILE` | the page, and the timeline, of the run, written at the end |
+//! | `tuning=FILE` | what earlier runs learned, which is written anew at the end |
 //! | `record` | what these tell is kept, for whoever asks before the end |
 //! | `no-tune` | hot functions are compiled in one way only, and not compared with native code |
 //! | `verbose` | what is done, when it is |
@@ -53,7 +54,9 @@ pub struct Settings {
     pub report: Option<PathBuf>,
     /// Where its timeline goes.
     pub trace: Option<PathBuf>,
-    /// What those tell is kept in any case.
+    /// What earlier runs learned, and at the end this one.
+    pub tuning: Option<PathBuf>,
+    /// What the report and the timeline tell is kept in any case.
     pub record: bool,
     /// Hot functions are compiled in several ways, and compared with native code.
     pub tune: bool,
@@ -75,6 +78,7 @@ impl Default for Settings {
             stats: None,
             report: None,
             trace: None,
+            tuning: None,
             record: false,
             tune: true,
             verbose: false,
@@ -114,6 +118,7 @@ impl Settings {
                 ("stats", _) => settings.stats = Some(StatsFormat::Table),
                 ("report", file) => settings.report = Some(path(file)),
                 ("trace", file) => settings.trace = Some(path(file)),
+                ("tuning", file) => settings.tuning = Some(path(file)),
                 ("record", _) => settings.record = true,
                 ("no-tune", _) => settings.tune = false,
                 ("verbose", _) => settings.verbose = true,
@@ -176,7 +181,12 @@ impl fmt::Display for Settings {
         for (_, word) in flags.iter().filter(|(set, _)| *set) {
             write!(f, ",{word}")?;
         }
-        for (name, file) in [("report", &self.report), ("trace", &self.trace)] {
+        let files = [
+            ("report", &self.report),
+            ("trace", &self.trace),
+            ("tuning", &self.tuning),
+        ];
+        for (name, file) in files {
             if let Some(file) = file {
                 write!(f, ",{name}={}", word(file))?;
             }
@@ -200,12 +210,14 @@ mod tests {
         let settings = Settings {
             report: Some(PathBuf::from(odd)),
             trace: Some(PathBuf::from("plain.json")),
+            tuning: Some(PathBuf::from("/a folder/tuning")),
             stats: Some(StatsFormat::Json),
             tune: false,
             ..Settings::default()
         };
         let words = settings.to_string();
-        assert!(words.ends_with(",trace=plain.json"), "{words}");
+        let end = ",trace=plain.json,tuning=/a%20folder/tuning";
+        assert!(words.ends_with(end), "{words}");
         assert_eq!(Settings::parse(&words), settings);
         assert!(settings.records() && !Settings::default().records());
     }

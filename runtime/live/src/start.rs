@@ -61,7 +61,7 @@ pub fn begin() {
     // SAFETY: as above.
     unsafe { restore_preload() };
     let settings = Settings::parse(&words);
-    if settings.explain || settings.stats.is_some() || settings.records() {
+    if settings.explain || settings.records() || settings.tuning.is_some() {
         // SAFETY: a function without arguments, of a library that stays.
         unsafe { libc::atexit(tell) };
         let _ = TOLD.set(settings.clone());
@@ -143,6 +143,11 @@ extern "C" fn tell() {
         let _ = live.jit.trace(&mut text);
         Some(text)
     });
+    if let Some(file) = &settings.tuning
+        && let Err(cause) = live.jit.keep_tuning(file)
+    {
+        say_of(file, &cause);
+    }
 }
 
 /// Writes what was asked for to its file; what is in the way is said.
@@ -151,8 +156,13 @@ fn write(file: Option<&Path>, make: impl FnOnce() -> Option<Vec<u8>>) {
         return;
     };
     if let Err(cause) = std::fs::write(file, text) {
-        eprintln!("uruk live: {}: {cause}", file.display());
+        say_of(file, &cause);
     }
+}
+
+/// A file could not be written.
+fn say_of(file: &Path, cause: &std::io::Error) {
+    eprintln!("uruk live: {}: {cause}", file.display());
 }
 
 /// # Safety

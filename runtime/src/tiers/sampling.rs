@@ -409,6 +409,7 @@ impl Core {
             let time = Nanos(heap.time);
             let at = nanos(now);
             self.tiers.on_samples(at, id, version, heap.samples, time);
+            self.bring_up_early(id);
         }
         state.hits.extend(elsewhere.hits(&self.events, now, None));
         let period = (summary.hz > 0).then(|| Nanos(1_000_000_000 / u64::from(summary.hz)));

@@ -202,7 +202,8 @@ impl Core {
         let compared = || {
             let state = self.tuning.state();
             let region = state.regions.get(&id.index());
-            region.is_some_and(|region| region.native)
+            let before = || state.compared.contains(&id.index());
+            region.map_or_else(before, |region| region.native)
         };
         self.has_native(id) && !compared()
     }
@@ -223,9 +224,11 @@ impl Core {
         let mut state = self.tuning.state();
         let known = state.variants.get(&id.index()).copied();
         let settled = fingerprint.and_then(|it| Some(state.known.get(&it)?.settled));
+        let recalled = state.compared.contains(&id.index());
         let region = state.regions.entry(id.index()).or_insert_with(|| {
             let mut region = Region::new(root, known.unwrap_or(self.tiers.variant()));
             region.counted = counted;
+            region.native = recalled;
             // An earlier run has tried all there is.
             if settled == Some(true) {
                 region.phase = Phase::Settled;

@@ -30,7 +30,8 @@
 //! - A trial in which one version is published over by anybody else (a tier, a replacement, a pin,
 //!   an eviction) is given up, and whatever is published then stays.
 //! - Native code ([`Dylib::adopt`](crate::Dylib::adopt)) is the first candidate where there is any,
-//!   whatever the budget says: what is slower than that goes back to it, for good ([`native`]).
+//!   whatever the budget says: what is slower than that goes back to it, for good ([`native`]), and
+//!   the next run knows ([`recall`]).
 //! - Tier 1 is no candidate: what it has over tier 2 where it is faster is that nothing was
 //!   inlined, and that is the first candidate.
 //! - It is off unless asked for ([`JitBuilder::tune`](crate::JitBuilder::tune)): a trial runs code
@@ -53,12 +54,13 @@ mod choose;
 mod clock;
 mod count;
 mod native;
+mod recall;
 mod told;
 mod trial;
 
 pub use told::{TrialView, TuningStats, TuningView};
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::Thread;
@@ -68,7 +70,9 @@ use tracing::error;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Nanos, Tier, Variant, VersionId};
 use uruk_codegen::{Cancellation, Compile};
-use uruk_tiering::tuning::{Account, Advice, Budget, Drift, Interval, Known, Rules, Verdict};
+use uruk_tiering::tuning::{
+    Account, Advice, Budget, Drift, Interval, Known, KnownNative, Rules, Verdict,
+};
 
 use crate::api::error::Error;
 use crate::core::Core;
@@ -147,6 +151,12 @@ struct State {
     advice: Advice,
     /// By fingerprint: what earlier runs knew, and what this one found out.
     known: std::collections::BTreeMap<[u8; 16], Known>,
+    /// The same, of native code.
+    natives: std::collections::BTreeMap<[u8; 16], KnownNative>,
+    /// Functions that an earlier run compared with their native code.
+    compared: HashSet<u32>,
+    /// Those of them that are compiled once they are sampled.
+    early: HashSet<u32>,
     regions: HashMap<u32, Region>,
     /// By function, how it is compiled above tier 1.
     variants: HashMap<u32, Variant>,
@@ -245,6 +255,8 @@ impl Tuning {
             let mut state = self.state();
             state.regions.remove(&function.index());
             state.variants.remove(&function.index());
+            state.compared.remove(&function.index());
+            state.early.remove(&function.index());
         }
     }
 }

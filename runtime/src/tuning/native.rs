@@ -99,6 +99,7 @@ impl Core {
                 }
             }
         }
+        self.keep_native(root.id, ended, won);
         let mut state = self.tuning.state();
         state.trials += 1;
         state.won += u32::from(won);

@@ -185,6 +185,24 @@ impl Jit {
         self.core().tuning_text()
     }
 
+    /// Writes [`tuning_text`](Jit::tuning_text) to a file: all of it, or what is there stays.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::builder().tune(true).build()?;
+    /// let file = std::env::temp_dir().join(format!("uruk-tuning-{}", std::process::id()));
+    /// jit.keep_tuning(&file).expect("there is room");
+    /// assert_eq!(std::fs::read_to_string(&file).expect("it is there"), jit.tuning_text());
+    /// # std::fs::remove_file(&file).expect("ours");
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The file's, or those of the one beside it that takes its place.
+    pub fn keep_tuning(&self, file: &Path) -> io::Result<()> {
+        let _pass = gate::enter();
+        self.core().keep_tuning(file)
+    }
+
     /// Says that `units` of work were done: requests answered, frames drawn. From the first call
     /// on functions are [tuned](JitBuilder::tune) for processor time per unit instead of per
     /// entry of theirs. One atomic addition.
@@ -208,6 +226,7 @@ impl Core {
         }
         let memory = Memory {
             functions: state.known.clone(),
+            natives: state.natives.clone(),
             advice,
             skipped: 0,
         };
@@ -268,12 +287,16 @@ impl State {
     pub(super) fn remember(&mut self, text: &str) {
         match Memory::read(text, &cpu()) {
             Ok(memory) => {
-                let known = format!("{} functions known", memory.functions.len());
+                let mut known = format!("{} functions known", memory.functions.len());
+                if !memory.natives.is_empty() {
+                    known += &format!(", {} beside native code", memory.natives.len());
+                }
                 self.before = Some(match memory.skipped {
                     0 => known,
                     skipped => format!("{known}, {skipped} lines not readable"),
                 });
                 self.known = memory.functions;
+                self.natives = memory.natives;
                 for (shape, change, lesson) in memory.advice.lessons() {
                     self.advice.add(shape, change, lesson);
                 }

@@ -35,10 +35,14 @@ impl Core {
         depends: Arc<[FunctionId]>,
     ) -> Result<VersionId, Error> {
         self.note_own(id, entry, &code, &depends);
+        let bytes = code.end - code.start;
         let made = self.enter_native(id, entry, code, depends, false)?;
         let now = self.events.now();
         match made.first {
-            true => self.tiers.on_compiled(now, id, Tier::Native, &made.made),
+            true => {
+                self.tiers.on_compiled(now, id, Tier::Native, &made.made);
+                self.recall_native(id, bytes);
+            }
             false => self.tiers.on_published(now, id, Tier::Native, &made.made),
         }
         Ok(made.made.version)

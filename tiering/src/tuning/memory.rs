@@ -4,13 +4,16 @@
 //! uruk tuning 1
 //! cpu znver3 +avx2,...                                                    #d3a8c1f0
 //! settled 6f0c... 1.204 1.181 1.228 inline=none no-unroll                #5b1e7a90
+//! native 6f0c... 312 slower                                              #77a0c1d2
 //! lesson 1 0 0 3 12 0.31 no-unroll                                        #0ac0ffee
 //! ```
 //!
 //! A function is named by a fingerprint of its module's bytes and its place there: a file that is
-//! older than the program knows nothing of what changed, and says nothing wrong about it. Each
+//! older than the program knows nothing of what changed, and says nothing wrong about it. A line
+//! that begins with `native` tells how a function's native code did against what was compiled for
+//! it, and how many bytes that native code had: the same bitcode may be made into other code. Each
 //! line ends with a checksum of its text (FNV-1a), so that one that was cut or changed is
-//! skipped, and counted, by itself. Another format, or another CPU, is [`Stale`]: nothing of it
+//! skipped, and counted, by itself, as is one of a kind that only a later version knows. Another format, or another CPU, is [`Stale`]: nothing of it
 //! is used.
 
 use std::collections::BTreeMap;
@@ -36,11 +39,38 @@ pub struct Known {
     pub settled: bool,
 }
 
+/// How native code did against what was compiled for the same function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownNative {
+    /// Bytes of the native code.
+    pub bytes: u64,
+    /// It is not slower, and is what runs.
+    pub stays: bool,
+}
+
+impl KnownNative {
+    /// The word for what came out.
+    fn word(self) -> &'static str {
+        match self.stays {
+            true => STAYS,
+            false => SLOWER,
+        }
+    }
+}
+
+/// Native code is what runs.
+const STAYS: &str = "stays";
+
+/// Code that was compiled is what runs.
+const SLOWER: &str = "slower";
+
 /// What is known of functions and changes.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// By fingerprint.
     pub functions: BTreeMap<[u8; 16], Known>,
+    /// By fingerprint, of functions of native programs.
+    pub natives: BTreeMap<[u8; 16], KnownNative>,
     /// What helped.
     pub advice: Advice,
     /// Lines that could not be read.
@@ -90,11 +120,15 @@ impl Memory {
                 settled,
             } = known;
             let kind = if *settled { "settled" } else { "open" };
-            let name: String = fingerprint.iter().map(|b| format!("{b:02x}")).collect();
+            let name = name_of(fingerprint);
             let Interval { low, point, high } = ratio;
             line(format!(
                 "{kind} {name} {low:.4} {point:.4} {high:.4} {variant}"
             ));
+        }
+        for (fingerprint, native) in &self.natives {
+            let (name, bytes) = (name_of(fingerprint), native.bytes);
+            line(format!("native {name} {bytes} {}", native.word()));
         }
         for (shape, change, lesson) in self.advice.lessons() {
             let Shape {
@@ -143,6 +177,7 @@ impl Memory {
                 "settled" | "open" if known_cpu => {
                     memory.function(kind == "settled", rest.split_whitespace())
                 }
+                "native" if known_cpu => memory.native(rest.split_whitespace()),
                 "lesson" if known_cpu => memory.lesson(rest.split_whitespace()),
                 _ => None,
             };
@@ -152,13 +187,7 @@ impl Memory {
     }
 
     fn function(&mut self, settled: bool, mut words: SplitWhitespace<'_>) -> Option<()> {
-        let name = words
-            .next()
-            .filter(|name| name.len() == 32 && name.is_ascii())?;
-        let mut fingerprint = [0; 16];
-        for (at, byte) in fingerprint.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&name[2 * at..2 * at + 2], 16).ok()?;
-        }
+        let fingerprint = fingerprint(&mut words)?;
         let [low, point, high] = [
             number(&mut words)?,
             number(&mut words)?,
@@ -172,6 +201,19 @@ impl Memory {
             settled,
         };
         self.functions.insert(fingerprint, known);
+        Some(())
+    }
+
+    fn native(&mut self, mut words: SplitWhitespace<'_>) -> Option<()> {
+        let fingerprint = fingerprint(&mut words)?;
+        let bytes = words.next()?.parse().ok()?;
+        let stays = match words.next()? {
+            STAYS => true,
+            SLOWER => false,
+            _ => return None,
+        };
+        let native = KnownNative { bytes, stays };
+        self.natives.insert(fingerprint, native);
         Some(())
     }
 
@@ -191,6 +233,23 @@ impl Memory {
         self.advice.add(shape, change, lesson);
         Some(())
     }
+}
+
+/// What a function is called by.
+fn name_of(fingerprint: &[u8; 16]) -> String {
+    fingerprint.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// And back.
+fn fingerprint(words: &mut SplitWhitespace<'_>) -> Option<[u8; 16]> {
+    let name = words
+        .next()
+        .filter(|name| name.len() == 32 && name.is_ascii())?;
+    let mut fingerprint = [0; 16];
+    for (at, byte) in fingerprint.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&name[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(fingerprint)
 }
 
 /// A number that a ratio or a sum can be.
@@ -233,6 +292,11 @@ mod tests {
                 settled,
             };
             memory.functions.insert([byte; 16], known);
+            let native = KnownNative {
+                bytes: 100 + u64::from(byte),
+                stays: settled,
+            };
+            memory.natives.insert([byte + 3; 16], native);
         }
         let shape = Shape {
             loops: 1,
@@ -250,6 +314,7 @@ mod tests {
         let text = memory.write("made-up");
         let read = Memory::read(&text, "made-up").expect("it is fresh");
         assert_eq!((read.skipped, &read.functions), (0, &memory.functions));
+        assert_eq!(read.natives, memory.natives);
         assert_eq!(read.write("made-up"), text);
         let other = Memory::read(&text, "other").expect_err("another processor");
         assert_eq!(
@@ -258,6 +323,28 @@ mod tests {
         );
         let other = Memory::read("#!/bin/sh\n", "made-up").expect_err("something else");
         assert!(matches!(other, Stale::Format { .. }));
+    }
+
+    /// A file of a version that knew nothing of native code is read as it always was; lines of a
+    /// later one are skipped, one by one.
+    #[test]
+    fn files_of_other_versions_are_read() {
+        let old = "uruk tuning 1\n\
+            cpu made-up #82e0efc4\n\
+            settled 00010203040506070809101112131415 1.1000 1.2000 1.3000 no-unroll #abe688ad\n";
+        let read = Memory::read(old, "made-up").expect("it is fresh");
+        assert_eq!((read.skipped, read.functions.len()), (0, 1));
+        assert!(read.natives.is_empty());
+        let mut text = example().write("made-up");
+        for words in [
+            "native 00010203040506070809101112131415 12 perhaps",
+            "native 000102 12 stays",
+            "later 00010203040506070809101112131415",
+        ] {
+            text += &format!("{words} #{:08x}\n", checksum(words));
+        }
+        let read = Memory::read(&text, "made-up").expect("it is fresh");
+        assert_eq!((read.skipped, read.natives.len()), (3, 5));
     }
 
     /// Whatever happens to a file, a line is right or skipped.
@@ -280,6 +367,9 @@ mod tests {
             };
             for (fingerprint, known) in &read.functions {
                 assert_eq!(memory.functions.get(fingerprint), Some(known), "{damaged}");
+            }
+            for (fingerprint, native) in &read.natives {
+                assert_eq!(memory.natives.get(fingerprint), Some(native), "{damaged}");
             }
         }
     }

@@ -285,6 +285,12 @@ static void numbers(uruk_jit *jit)
     CHECK(stats.size == sizeof stats);
     CHECK(stats.compiled >= 4 && stats.functions >= 4);
     CHECK(stats.tier_versions[1] >= 1);
+    CHECK(stats.native_versions == 0 && stats.native_functions == 0 && stats.native_bytes == 0);
+    /* A host that was compiled before the library told of native code. */
+    memset(&stats, 0x5a, sizeof stats);
+    FINE(uruk_jit_stats(jit, &stats, offsetof(uruk_stats, native_versions)));
+    CHECK(stats.size == offsetof(uruk_stats, native_versions) && stats.compiled >= 4);
+    CHECK(stats.native_versions == UINT64_C(0x5a5a5a5a5a5a5a5a));
     FINE(uruk_jit_memory(jit, "total", &total));
     FINE(uruk_jit_memory(jit, "code", &part));
     CHECK(part > 0 && part < total);

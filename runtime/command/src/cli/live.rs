@@ -36,7 +36,11 @@ pub(super) struct Live {
     /// Write a timeline of compiles, publications and samples to a file, in Chrome's trace format.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Keep what these two tell, for `uruk swap PID --report FILE` while the program runs.
+    /// Start from what a file says that earlier runs learned, so that code that was faster comes
+    /// sooner, and native code that was stays; the file is written anew when the program ends.
+    #[arg(long, value_name = "FILE", conflicts_with = "no_tune")]
+    tuning: Option<PathBuf>,
+    /// Keep what report and timeline tell, for `uruk swap PID --report FILE` while the program runs.
     #[arg(long)]
     record: bool,
     /// Compile hot functions in one way only, and never compare with native code.
@@ -94,11 +98,14 @@ pub(super) fn main(live: &Live) -> i32 {
     };
     // The program may change its folder before it ends.
     let absolute = |file: &Option<PathBuf>| file.as_ref().map(std::path::absolute).transpose();
-    let (report, trace) = match (absolute(&live.report), absolute(&live.trace)) {
-        (Ok(report), Ok(trace)) => (report, trace),
-        (Err(cause), _) | (_, Err(cause)) => return fail(&cause.to_string()),
+    let files = [&live.report, &live.trace, &live.tuning].map(absolute);
+    let [report, trace, tuning] = match files {
+        [Ok(report), Ok(trace), Ok(tuning)] => [report, trace, tuning],
+        [Err(cause), ..] | [_, Err(cause), _] | [.., Err(cause)] => {
+            return fail(&cause.to_string());
+        }
     };
-    for file in report.iter().chain(&trace) {
+    for file in report.iter().chain(&trace).chain(&tuning) {
         let opened = File::options().append(true).create(true).open(file);
         if let Err(cause) = opened {
             return fail(&format!("{} cannot be written: {cause}", file.display()));
@@ -118,6 +125,7 @@ pub(super) fn main(live: &Live) -> i32 {
         }),
         report,
         trace,
+        tuning,
         record: live.record,
         tune: !live.no_tune,
         verbose: live.verbose,
@@ -138,6 +146,11 @@ pub(super) fn main(live: &Live) -> i32 {
         .env("LD_PRELOAD", preload)
         .exec();
     fail(&format!("{}: {cause}", program.display()))
+}
+
+/// Whether a file is a program that has no need of `uruk run`: the loader's.
+pub(super) fn is_native(program: &Path) -> bool {
+    find(program).is_some_and(|file| is_dynamic(&file))
 }
 
 /// The file that a shell would run.

@@ -1,6 +1,7 @@
 //! `uruk tune`: a workload again and again, each run from what the ones before have learned.
 //!
-//! Each run is `uruk run --tuning FILE` in a process of its own, so that nothing of one, such as
+//! Each run is `uruk run --tuning FILE`, or `uruk live --tuning FILE` where the last of the files is
+//! a native program, in a process of its own, so that nothing of one, such as
 //! its heap or its caches' contents, is left for the next, and so that a run that fails ends
 //! nothing but itself. The file is complete after each.
 
@@ -17,15 +18,13 @@ pub(super) struct Tune {
     /// Runs, at most; fewer if two in a row find nothing.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// The file, which the next `uruk run --tuning` starts from.
+    /// The file, which the next `uruk run --tuning`, or `uruk live --tuning`, starts from.
     #[arg(long, value_name = "FILE", default_value = "uruk.tuning")]
     tuning: PathBuf,
-    /// Files and options as `uruk run` takes them.
+    /// Files and options as `uruk run` takes them, or options of `uruk live` and a native program;
+    /// after `--`, arguments of the program.
     #[arg(required = true, value_name = "FILE", allow_hyphen_values = true, num_args = 1..)]
-    files: Vec<OsString>,
-    /// Arguments of the program.
-    #[arg(last = true, value_name = "ARGS")]
-    args: Vec<OsString>,
+    words: Vec<OsString>,
 }
 
 pub(super) fn main(tune: &Tune) -> i32 {
@@ -54,9 +53,24 @@ pub(super) fn main(tune: &Tune) -> i32 {
 
 fn run(tune: &Tune) -> std::io::Result<ExitStatus> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("run").arg("--tuning").arg(&tune.tuning);
-    command.args(&tune.files).arg("--").args(&tune.args);
-    command.status()
+    // Options of others may be anything, so the command line's own division is not told from them.
+    let mut parts = tune.words.splitn(2, |word| word == "--");
+    let (files, args) = (
+        parts.next().unwrap_or_default(),
+        parts.next().unwrap_or_default(),
+    );
+    let program = files.split_last();
+    match program.filter(|(program, _)| super::live::is_native(Path::new(program))) {
+        Some((program, options)) => {
+            command.arg("live").arg("--tuning").arg(&tune.tuning);
+            command.args(options).arg("--").arg(program)
+        }
+        None => {
+            command.arg("run").arg("--tuning").arg(&tune.tuning);
+            command.args(files).arg("--")
+        }
+    };
+    command.args(args).status()
 }
 
 /// What the file says of functions.
@@ -65,19 +79,29 @@ fn known(file: &Path) -> Vec<String> {
     let text = String::from_utf8_lossy(&text).into_owned();
     let lines = text.lines().filter(|line| {
         let kind = line.split(' ').next();
-        matches!(kind, Some("settled" | "open"))
+        matches!(kind, Some("settled" | "open" | "native"))
     });
     lines.map(str::to_owned).collect()
 }
 
 fn tell(number: u32, took: Duration, known: &[String]) {
-    let settled = known.iter().filter(|line| line.starts_with("settled"));
-    let plain = |line: &&String| line.contains(" plain #");
-    let changed = known.len() - known.iter().filter(plain).count();
+    let is_native = |line: &&String| line.starts_with("native");
+    let (native, tried): (Vec<_>, Vec<_>) = known.iter().partition(is_native);
+    let settled = tried.iter().filter(|line| line.starts_with("settled"));
+    let changed = tried.iter().filter(|line| !line.contains(" plain #"));
+    let stay = native.iter().filter(|line| line.contains(" stays #"));
+    let of_native = match native.len() {
+        0 => String::new(),
+        compared => format!(
+            "; {compared} beside native code, {} of them stay native",
+            stay.count()
+        ),
+    };
     eprintln!(
-        "uruk tune: run {number}: {:.2} s; {} functions tried, {} of them to the end, {changed} are compiled another way",
+        "uruk tune: run {number}: {:.2} s; {} functions tried, {} of them to the end, {} are compiled another way{of_native}",
         took.as_secs_f64(),
-        known.len(),
+        tried.len(),
         settled.count(),
+        changed.count(),
     );
 }
