@@ -470,3 +470,30 @@ fn the_load_is_what_processors_did() {
     let after = load(&controller, 100);
     assert!((0.7..0.9).contains(&after), "{after}");
 }
+
+/// Native code that was faster than code of tier 2 is left for guided code only.
+#[test]
+fn native_code_may_be_left_for_guided_code() {
+    let mut controller = controller(|_| {});
+    let native = FirstCode {
+        version: controller.ids.next(),
+        tier: Tier::Native,
+        facts: Facts::default(),
+        compile: Nanos::ZERO,
+        counters: false,
+    };
+    controller.on_compiled(Nanos::ZERO, F, &native);
+    controller.bar(F, Tier::Optimized);
+    let mut found = None;
+    for ms in (10..2000).step_by(10) {
+        let now = Nanos::from_ms(ms);
+        controller.on_samples(now, F, native.version, 1, Nanos::from_ms(10));
+        found = found.or_else(|| controller.next(now));
+    }
+    match found {
+        Some(Decision::Compile { function, tier, .. }) => {
+            assert_eq!((function, tier), (F, Tier::Guided));
+        }
+        other => panic!("{other:?}"),
+    }
+}
