@@ -4,9 +4,9 @@
 //! counted with the slice it began in and runs on in the next one; slices of at least
 //! [`ENTRIES`] entries keep that to a part, and as the order of a pair is drawn it favours
 //! neither. Where a unit takes longer than [`COARSE`], so many of them would take seconds, and slices
-//! begin and end where a unit does: [`UNITS`] are as good then, and the unit in which the
-//! slot was stored to belongs to no slice. (An interpreter's loop that is entered every 50 ms was
-//! compared for 8 s or never; it takes 3 to 4.) Slices are the program's time: on a busy machine a slice by the clock on the wall is often
+//! begin and end where a unit does: [`UNITS`] are as good then, and the unit in which the slot was
+//! stored to belongs to no slice. Of an interpreter's loop that is entered every 50 ms a slice is 0.2 s
+//! so, and not 0.8. Slices are the program's time: on a busy machine a slice by the clock on the wall is often
 //! one in which it did not run at all, and trials of such slices found nothing out. No pass is held while a slice runs, so forks wait for nothing here.
 
 use std::sync::Arc;

@@ -180,3 +180,62 @@ fn strings_and_thread_locals_are_where_the_program_has_them() {
     assert_eq!(found[1], VariableChoice::Own);
     assert_eq!(found[2], VariableChoice::ThreadLocal(-40));
 }
+
+/// A caller of `count` local functions, and these.
+fn caller_of(count: u32) -> Vec<FunctionInfo> {
+    let caller = FunctionInfo {
+        functions: (1..=count).collect(),
+        ..function("caller")
+    };
+    let inner = |number| FunctionInfo {
+        local: true,
+        ..function(&format!("inner{number}"))
+    };
+    std::iter::once(caller)
+        .chain((1..=count).map(inner))
+        .collect()
+}
+
+#[test]
+fn what_needs_many_functions_first_stays_native() {
+    let program = Program::default().with("caller", PlaceKind::Function, 64);
+    let few = chosen(caller_of(128), Vec::new(), &program);
+    assert!(matches!(fate(&few, "caller"), Fate::Adopted { .. }));
+    let many = chosen(caller_of(129), Vec::new(), &program);
+    assert_eq!(fate(&many, "caller"), &Fate::Refused(Reason::Needs(129)),);
+    assert_eq!(fate(&many, "inner7.of.3"), &Fate::WithCallers);
+}
+
+#[test]
+fn samples_are_those_of_all_nearest_callers() {
+    let calls = |name, functions: &[u32]| FunctionInfo {
+        functions: functions.to_vec(),
+        ..function(name)
+    };
+    let inner = FunctionInfo {
+        local: true,
+        ..function("inner")
+    };
+    let between = FunctionInfo {
+        local: true,
+        ..calls("between", &[0])
+    };
+    let all = vec![
+        inner,
+        calls("one", &[0]),
+        calls("two", &[0]),
+        between,
+        calls("far", &[3]),
+    ];
+    let program = [("inner", 96), ("one", 192), ("two", 256), ("far", 320)]
+        .into_iter()
+        .fold(Program::default(), |program, (name, at)| {
+            program.with(name, PlaceKind::Function, at)
+        });
+    let outcome = chosen(all, Vec::new(), &program);
+    let beside = ["one", "two", "far"].map(|name| match fate(&outcome, name) {
+        Fate::Adopted { beside, .. } => beside.len(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(beside, [1, 1, 0]);
+}

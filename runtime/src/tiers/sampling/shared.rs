@@ -4,9 +4,10 @@
 //!
 //! # Why
 //! So callers are asked in turns. Once a caller has code of its own it does not
-//! run that native code any more; if samples go on to fall there, they are another one's. (SQLite
-//! is in `sqlite3VdbeExec` for most of its time, which eight functions lead to; with the first one in
-//! the module's order that one was compiled, and the program went on in native code for good.)
+//! run that native code any more; if samples go on to fall there, they are another one's. Who is a
+//! caller at all is the embedder's affair: of all that lead to SQLite's hot functions, at any
+//! distance, 800 were compiled in 10 s and the program ran at two thirds of its speed; `uruk live`
+//! names the nearest.
 
 use std::collections::HashMap;
 use std::ops::Range;
