@@ -1,29 +1,10 @@
 //! Modules of a native program, rebound to what it has.
 
+mod support;
+
+use support::{bitcode, text};
 use uruk_codegen::native::{Choices, FunctionChoice, Keep, Survey, VariableChoice, rebind, source};
 use uruk_codegen::{Bitcode, fatal};
-
-/// Bitcode of IR text.
-fn bitcode(text: &str) -> Vec<u8> {
-    let context = inkwell::context::Context::create();
-    let buffer = inkwell::memory_buffer::MemoryBuffer::create_from_memory_range_copy(
-        text.as_bytes(),
-        "module",
-    );
-    let module = context.create_module_from_ir(buffer).expect("valid IR");
-    module.write_bitcode_to_memory().as_slice().to_vec()
-}
-
-/// The text of bitcode.
-fn text(bytes: &[u8]) -> String {
-    let context = inkwell::context::Context::create();
-    let buffer =
-        inkwell::memory_buffer::MemoryBuffer::create_from_memory_range_copy(bytes, "module");
-    let module = inkwell::module::Module::parse_bitcode_from_buffer(&buffer, &context);
-    let module = module.expect("bitcode");
-    module.verify().expect("valid IR");
-    module.to_string()
-}
 
 /// Everything stays, under the name it has; functions with `mark` have native addresses.
 fn as_it_is(survey: &Survey) -> Choices {

@@ -1,31 +1,12 @@
 //! What a survey tells of a variable's uses, and variables that become parts or constants.
 
+mod support;
+
+use support::{bitcode, text};
 use uruk_codegen::fatal;
 use uruk_codegen::native::{
     Access, Choices, FunctionChoice, Keep, Part, Survey, Uses, VariableChoice, rebind,
 };
-
-/// Bitcode of IR text.
-fn bitcode(text: &str) -> Vec<u8> {
-    let context = inkwell::context::Context::create();
-    let buffer = inkwell::memory_buffer::MemoryBuffer::create_from_memory_range_copy(
-        text.as_bytes(),
-        "module",
-    );
-    let module = context.create_module_from_ir(buffer).expect("valid IR");
-    module.write_bitcode_to_memory().as_slice().to_vec()
-}
-
-/// The text of bitcode.
-fn text(bytes: &[u8]) -> String {
-    let context = inkwell::context::Context::create();
-    let buffer =
-        inkwell::memory_buffer::MemoryBuffer::create_from_memory_range_copy(bytes, "module");
-    let module = inkwell::module::Module::parse_bitcode_from_buffer(&buffer, &context);
-    let module = module.expect("bitcode");
-    module.verify().expect("valid IR");
-    module.to_string()
-}
 
 /// All is the module's own, and functions stay; the first variable is what is given.
 fn first(survey: &Survey, choice: VariableChoice) -> Choices {

@@ -23,6 +23,28 @@ pub fn reader(ir: &str) -> Reader {
     Reader::new(&Bitcode::from_ir_text("test.ll", ir).expect("valid IR")).expect("readable")
 }
 
+/// Bitcode of IR text.
+pub fn bitcode(text: &str) -> Vec<u8> {
+    let context = inkwell::context::Context::create();
+    let buffer = inkwell::memory_buffer::MemoryBuffer::create_from_memory_range_copy(
+        text.as_bytes(),
+        "module",
+    );
+    let module = context.create_module_from_ir(buffer).expect("valid IR");
+    module.write_bitcode_to_memory().as_slice().to_vec()
+}
+
+/// The text of bitcode.
+pub fn text(bytes: &[u8]) -> String {
+    let context = inkwell::context::Context::create();
+    let buffer =
+        inkwell::memory_buffer::MemoryBuffer::create_from_memory_range_copy(bytes, "module");
+    let module = inkwell::module::Module::parse_bitcode_from_buffer(&buffer, &context);
+    let module = module.expect("bitcode");
+    module.verify().expect("valid IR");
+    module.to_string()
+}
+
 /// A module whose functions are read for the baseline compiler.
 pub struct Bare {
     pub reader: Reader,
