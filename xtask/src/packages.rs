@@ -1,8 +1,9 @@
 //! What embedders need: the packages that can be published, in dependency order.
 
 /// Folder and name of each; what a package uses stands before it.
-pub const PACKAGES: [(&str, &str); 20] = [
+pub const PACKAGES: [(&str, &str); 21] = [
     ("runtime/base", "uruk-base"),
+    ("runtime/files", "uruk-files"),
     ("runtime/baseline", "uruk-baseline"),
     ("runtime/bitcode", "uruk-bitcode"),
     ("runtime/late", "uruk-late"),

@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 28] = [
+const LAYERS: [(&str, &[&str]); 29] = [
     ("runtime/base", &[]),
+    ("runtime/files", &[]),
     ("runtime/link", &["uruk-base"]),
     ("runtime/heap", &["uruk-base"]),
     ("runtime/baseline", &[]),
@@ -31,11 +32,11 @@ const LAYERS: [(&str, &[&str]); 28] = [
     ),
     ("runtime/report", &["uruk-base"]),
     ("runtime/reclaim", &["uruk-base"]),
-    ("runtime/roots", &["uruk-base"]),
+    ("runtime/roots", &["uruk-base", "uruk-files"]),
     ("stubs", &["uruk-base", "uruk-heap"]),
     ("tiering", &["uruk-base"]),
     ("profiler", &["uruk-base"]),
-    ("runtime/tools", &["uruk-base"]),
+    ("runtime/tools", &["uruk-base", "uruk-files"]),
     ("runtime/live", &["uruk"]),
     ("runtime/live/preload", &["uruk", "uruk-live"]),
     ("runtime/command", &["uruk", "uruk-live", "uruk-report"]),
@@ -45,6 +46,7 @@ const LAYERS: [(&str, &[&str]); 28] = [
         &[
             "uruk-baseline",
             "uruk-codegen",
+            "uruk-files",
             "uruk-heap",
             "uruk-late",
             "uruk-link",

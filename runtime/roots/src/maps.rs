@@ -32,8 +32,7 @@
 //! one allocation then, which lives as long as the thread. Everything else is read by
 //! `process_vm_readv`.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -87,8 +86,7 @@ pub(crate) struct Maps {
 impl Maps {
     /// Reads the mappings. `stacks` must be sorted.
     pub(crate) fn take(mut stacks: Vec<Range<u64>>) -> io::Result<Self> {
-        let mut text = Vec::with_capacity(64 << 10);
-        File::open("/proc/self/maps")?.read_to_end(&mut text)?;
+        let text = uruk_files::read("/proc/self/maps")?;
         let areas = parse(&text);
         let contexts = CONTEXTS.all();
         // Of those that overlap, memory that was used again, none is certain.

@@ -40,11 +40,12 @@
 //! Bytes read are bounded by the limit of [`Roots::search_memory`](crate::Roots::search_memory);
 //! a process with more is not searched, and the scan proves nothing.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
+
+use uruk_files::OwnFile;
 
 use crate::hits::Hits;
 use crate::maps::lines;
@@ -116,14 +117,12 @@ impl Search<'_> {
     /// Searches all memory there is.
     pub(crate) fn run(mut self) -> Result<MemoryReport, Stop> {
         let began = Instant::now();
-        let mut text = Vec::with_capacity(64 << 10);
-        let mut file = File::open("/proc/self/maps").map_err(Stop::NoMaps)?;
-        file.read_to_end(&mut text).map_err(Stop::NoMaps)?;
+        let text = uruk_files::read("/proc/self/maps").map_err(Stop::NoMaps)?;
         let mut buffer = Scratch::new(CHUNK);
         let own = buffer.as_ptr_range();
         self.without.push(own.start as u64..own.end as u64);
         self.without.sort_by_key(|range| range.start);
-        let pages = File::open("/proc/self/pagemap").ok();
+        let pages = OwnFile::open("/proc/self/pagemap").ok();
         let mut found = Found {
             likely: Hits::new(self.range, Hits::FIRST),
             sure: Hits::new(self.range, Hits::FIRST),
@@ -138,6 +137,10 @@ impl Search<'_> {
             touched(pages.as_ref(), &range, |run| {
                 self.read(run, &mut buffer, &mut found)
             })?;
+        }
+        // What another file said of the pages would leave out some.
+        if pages.is_some_and(|pages| !pages.is_ours()) {
+            return Err(Stop::NoMaps(io::Error::from_raw_os_error(libc::EBADF)));
         }
         let mut report = self.judge(&found);
         report.took = began.elapsed();
@@ -349,7 +352,7 @@ fn searched(text: &[u8], without: &[Range<u64>], but_main: bool) -> Vec<Range<u6
 
 /// Tells `run` of the parts of `range` that were ever touched.
 fn touched(
-    pages: Option<&File>,
+    pages: Option<&OwnFile>,
     range: &Range<u64>,
     mut run: impl FnMut(Range<u64>) -> Result<(), Stop>,
 ) -> Result<(), Stop> {
@@ -476,7 +479,7 @@ mod tests {
         let at = at.expect("memory");
         // SAFETY: within the mapping.
         unsafe { at.byte_add(40 << 20).cast::<u64>().write(1) };
-        let pages = std::fs::File::open("/proc/self/pagemap").expect("proc");
+        let pages = uruk_files::OwnFile::open("/proc/self/pagemap").expect("proc");
         let mut runs = Vec::new();
         let start = at as u64;
         touched(Some(&pages), &(start..start + size as u64), |run| {

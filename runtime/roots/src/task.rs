@@ -13,10 +13,9 @@
 //! loses its place when the thread it stands at ends. [`list`] says whether the length
 //! agrees with the kernel's count of threads before and after.
 
-use std::io;
-use std::os::fd::AsFd;
+use std::io::{self, Read};
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use uruk_files::OwnFile;
 
 /// Readings of a thread's children until they are given up: room for a million of them.
 const TRIES: usize = 16;
@@ -47,13 +46,7 @@ pub(crate) enum Unread {
 /// The ids of the threads, sorted, and whether the list is whole.
 pub(crate) fn list() -> io::Result<(Vec<i32>, bool)> {
     let before = count();
-    let mut tids = Vec::new();
-    for entry in std::fs::read_dir("/proc/self/task")? {
-        let name = entry?.file_name();
-        if let Some(tid) = name.to_str().and_then(|name| name.parse().ok()) {
-            tids.push(tid);
-        }
-    }
+    let mut tids = uruk_files::threads()?;
     tids.sort_unstable();
     let whole = before == Some(tids.len()) && count() == before;
     Ok((tids, whole))
@@ -66,22 +59,25 @@ fn count() -> Option<usize> {
 }
 
 fn read<'a>(tid: i32, file: &str, buffer: &'a mut [u8]) -> Result<&'a [u8], Unread> {
-    let unread = |error: rustix::io::Errno| match error {
-        rustix::io::Errno::NOENT if exists(tid) => Unread::Forbidden(libc::ENOENT),
-        rustix::io::Errno::NOENT | rustix::io::Errno::SRCH => Unread::Gone,
-        error => Unread::Forbidden(error.raw_os_error()),
+    let unread = |error: io::Error| match error.raw_os_error() {
+        Some(libc::ENOENT) if exists(tid) => Unread::Forbidden(libc::ENOENT),
+        Some(libc::ENOENT | libc::ESRCH) => Unread::Gone,
+        error => Unread::Forbidden(error.unwrap_or(libc::EIO)),
     };
     let path = format!("/proc/self/task/{tid}/{file}");
-    let fd = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(unread)?;
+    let opened = OwnFile::open(path).map_err(unread)?;
     let mut len = 0;
     while len < buffer.len() {
-        match rustix::io::read(fd.as_fd(), &mut buffer[len..]).map_err(unread)? {
+        match opened.file().read(&mut buffer[len..]).map_err(unread)? {
             0 => break,
             more => len += more,
         }
         if !matches!(file, "status" | "children") {
             break;
         }
+    }
+    if !opened.is_ours() {
+        return Err(Unread::Forbidden(libc::EBADF));
     }
     Ok(&buffer[..len])
 }

@@ -72,7 +72,7 @@ impl DirectoryCache {
 
 impl ObjectCache for DirectoryCache {
     fn get(&self, key: &[u8; 32]) -> Option<Vec<u8>> {
-        std::fs::read(self.file(key)).ok()
+        uruk_files::read(self.file(key)).ok()
     }
 
     fn put(&self, key: &[u8; 32], entry: &[u8]) {

@@ -24,7 +24,7 @@ impl Executable {
     /// # Errors
     /// The file cannot be read, or is no ELF file.
     pub(crate) fn read() -> Result<Executable, Error> {
-        let bytes = std::fs::read(FILE).map_err(|cause| Error::File {
+        let bytes = uruk_files::read(FILE).map_err(|cause| Error::File {
             file: FILE.to_owned(),
             cause: Arc::new(cause),
         })?;

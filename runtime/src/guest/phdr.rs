@@ -16,14 +16,12 @@ use std::sync::OnceLock;
 
 use object::write::{Object, Symbol, SymbolSection};
 use object::{Architecture, BinaryFormat, Endianness, SymbolFlags, SymbolKind, SymbolScope};
+use uruk_files::OwnFile;
 
 use super::{dl, llvm};
 use crate::fork::gate;
 
 type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
-
-/// Descriptors below this one are the program's.
-const FIRST_DESCRIPTOR: c_int = 512;
 
 /// The file shown for JIT'd code, and the one segment it claims.
 struct Shown {
@@ -32,7 +30,7 @@ struct Shown {
     /// whose file the standard library thinks it knows.
     base: u64,
     segment: [libc::Elf64_Phdr; 1],
-    _file: OwnedFd,
+    _file: OwnFile,
 }
 
 /// # Safety
@@ -91,12 +89,7 @@ fn make() -> Option<Shown> {
     }
     // SAFETY: a fresh descriptor, ours.
     let low = unsafe { OwnedFd::from_raw_fd(low) };
-    // SAFETY: duplicates a descriptor of ours.
-    let high = unsafe { libc::fcntl(low.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR) };
-    if high < 0 {
-        return None;
-    }
-    let mut file = std::fs::File::from(low);
+    let mut file = OwnFile::of(low).ok()?;
     file.write_all(&bytes).ok()?;
     file.rewind().ok()?;
     // SAFETY: zeros are a valid header; the fields set below are all it says.
@@ -104,13 +97,11 @@ fn make() -> Option<Shown> {
     segment.p_type = libc::PT_LOAD;
     segment.p_flags = libc::PF_R | libc::PF_X;
     segment.p_memsz = code.end - code.start;
-    let path = CString::new(format!("/proc/self/fd/{high}")).ok()?;
-    // SAFETY: the duplicate, ours.
-    let _file = unsafe { OwnedFd::from_raw_fd(high) };
+    let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
     Some(Shown {
         path,
         base: code.start,
         segment: [segment],
-        _file,
+        _file: file,
     })
 }

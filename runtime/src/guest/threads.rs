@@ -198,7 +198,7 @@ pub(crate) fn look_at_main_thread() {
 
 /// The main thread's exit status, once it is gone.
 fn status_of_dead_main_thread() -> Option<c_int> {
-    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let text = uruk_files::read_to_string("/proc/self/stat").ok()?;
     // Behind the name, which may hold anything: the state is the third field.
     let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
     if fields.next()? != "Z" {
@@ -225,7 +225,7 @@ fn end_by_kernel(status: c_int) {
         // SAFETY: runs nothing of the program.
         unsafe { libc::_exit(status) }
     }
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = uruk_files::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let major = release.split('.').next().and_then(|word| word.parse().ok());
     let status = if major.unwrap_or(6u32) >= 6 {
         0
@@ -263,14 +263,13 @@ fn watch(end: impl Fn() + Send + 'static) {
 
 /// True while a thread of the program is left; the main thread does not count.
 fn program_threads() -> bool {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+    let Ok(tasks) = uruk_files::threads() else {
         return true;
     };
     // SAFETY: takes nothing, cannot fail.
     let main = unsafe { libc::getpid() };
     let ours = ours();
     tasks
-        .flatten()
-        .filter_map(|task| task.file_name().to_str()?.parse::<i32>().ok())
+        .into_iter()
         .any(|id| id != main && !ours.list.iter().any(|&(ours, _)| ours == id))
 }

@@ -50,7 +50,7 @@ impl Archive {
     /// It cannot be read, or is no archive with an index.
     pub(crate) fn read(path: &Path) -> Result<Archive, Error> {
         let name = path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|cause| Error::File {
+        let bytes = uruk_files::read(path).map_err(|cause| Error::File {
             file: name.clone(),
             cause: Arc::new(cause),
         })?;

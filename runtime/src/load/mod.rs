@@ -81,7 +81,7 @@ impl Source {
     /// Reads a file and tells what it is by its content.
     pub(crate) fn read(path: &Path) -> Result<Source, Error> {
         let file = path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|cause| Error::File {
+        let bytes = uruk_files::read(path).map_err(|cause| Error::File {
             file: file.clone(),
             cause: Arc::new(cause),
         })?;

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use uruk_codegen::{Bitcode, CodegenError, fatal};
+use uruk_files::OwnFile;
 
 use crate::api::builder::JitBuilder;
 use crate::api::error::Error;
@@ -182,8 +183,7 @@ impl Untrusted {
     }
 
     /// What the child said, and how it ended if that can be known.
-    fn wait(&self, id: c_int, from: OwnedFd) -> (Vec<u8>, Option<c_int>) {
-        let mut from = std::fs::File::from(from);
+    fn wait(&self, id: c_int, mut from: OwnFile) -> (Vec<u8>, Option<c_int>) {
         let mut answer = Vec::new();
         let start = Instant::now();
         let mut status = None;
@@ -236,10 +236,9 @@ impl Untrusted {
     }
 
     /// All that the child does.
-    fn child(&self, source: &Source, to: OwnedFd) -> ! {
+    fn child(&self, source: &Source, mut to: OwnFile) -> ! {
         self.confine();
-        let mut to = std::fs::File::from(to);
-        let mut fatal = to.try_clone().ok();
+        let mut fatal = to.file().try_clone().ok();
         let work = AssertUnwindSafe(|| {
             let on_fatal = move |message: &str| {
                 if let Some(to) = &mut fatal {
@@ -306,14 +305,15 @@ fn say(to: &mut impl Write, result: Result<(), String>) {
 }
 
 /// A pipe that no other program inherits: its end to read from, and to write to.
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+fn pipe() -> io::Result<(OwnFile, OwnFile)> {
     let mut ends = [-1; 2];
     // SAFETY: room for two.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: both are fresh, and ours.
-    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+    let [from, to] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+    Ok((OwnFile::of(from)?, OwnFile::of(to)?))
 }
 
 /// How a child ended; none if it has not, or somebody else has asked before.
@@ -347,7 +347,7 @@ unsafe fn limit(what: libc::__rlimit_resource_t, value: u64, more: u64) {
 
 /// Bytes of address space that the process has.
 fn address_space() -> Option<u64> {
-    let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages = uruk_files::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = pages.split(' ').next()?.parse().ok()?;
     // SAFETY: a plain question.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

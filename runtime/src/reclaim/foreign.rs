@@ -40,7 +40,7 @@ pub(super) struct Foreign {
 
 /// The executable mappings but those that begin at `ours`; `None` if nobody can say.
 pub(super) fn foreign_code(ours: impl Fn(u64) -> bool) -> Option<Foreign> {
-    let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let text = uruk_files::read_to_string("/proc/self/maps").ok()?;
     let mut hasher = DefaultHasher::new();
     let mut found = Foreign {
         mappings: 0,

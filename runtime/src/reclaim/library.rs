@@ -8,12 +8,11 @@
 //! A file is read by parts, which are few for its names and all of its code for the
 //! instructions. Nothing is mapped: a file that somebody cuts short must not end the process.
 
-use std::fs::File;
-
 use object::elf::{DT_NEEDED, DT_SONAME, FileHeader64};
 use object::read::ReadCache;
 use object::read::elf::{ElfFile64, ElfSection64, FileHeader, SectionHeader, Sym};
 use object::{LittleEndian, Object, ObjectSection, SectionKind};
+use uruk_files::OwnFile;
 
 use crate::reclaim::switches;
 
@@ -75,11 +74,11 @@ pub(super) struct Links {
     pub(super) needs: Vec<String>,
 }
 
-type Elf<'a> = ElfFile64<'a, LittleEndian, &'a ReadCache<File>>;
+type Elf<'a> = ElfFile64<'a, LittleEndian, &'a ReadCache<OwnFile>>;
 
 /// Runs `with` on a file; `None` if it cannot be read.
 fn read<T>(path: &str, with: impl FnOnce(&Elf<'_>, &[u8]) -> Option<T>) -> Option<T> {
-    let cache = ReadCache::new(File::open(path).ok()?);
+    let cache = ReadCache::new(OwnFile::open(path).ok()?);
     let elf = Elf::parse(&cache).ok()?;
     let symbols = elf.elf_dynamic_symbol_table();
     let strings = elf.elf_section_table().section(symbols.string_section());
@@ -96,7 +95,7 @@ fn string(strings: &[u8], at: u64) -> Option<&str> {
 
 /// How the loader knows the file at `path`, if it is one of its.
 pub(super) fn links(path: &str) -> Option<Links> {
-    let cache = ReadCache::new(File::open(path).ok()?);
+    let cache = ReadCache::new(OwnFile::open(path).ok()?);
     let header = FileHeader64::<LittleEndian>::parse(&cache).ok()?;
     let sections = header.sections(LittleEndian, &cache).ok()?;
     let table = sections.dynamic_table(LittleEndian, &cache).ok()?;

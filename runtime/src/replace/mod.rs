@@ -147,7 +147,7 @@ impl Replacement {
     /// [`Error::File`].
     pub fn file(path: &Path) -> Result<Replacement, Error> {
         let name = path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|cause| Error::File {
+        let bytes = uruk_files::read(path).map_err(|cause| Error::File {
             file: name.clone(),
             cause: Arc::new(cause),
         })?;

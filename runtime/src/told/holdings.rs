@@ -373,7 +373,7 @@ impl Core {
 
 /// Resident memory of the process.
 fn resident() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let text = uruk_files::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
     Some(pages * PAGE as u64)
 }

@@ -42,7 +42,7 @@ fn processor() -> String {
 
 /// The kernel's name of the processor.
 pub(crate) fn kernels_processor() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let text = uruk_files::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
     let model = lines.find(|(name, _)| name.trim() == "model name");
     model.map_or_else(String::new, |(_, name)| name.trim().to_owned())

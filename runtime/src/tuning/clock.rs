@@ -27,10 +27,9 @@ impl GuestClock {
     /// Of the threads there are. Under a pass.
     pub(super) fn new() -> GuestClock {
         let ours = threads::idle();
-        let tasks = std::fs::read_dir("/proc/self/task");
-        let ids = tasks.into_iter().flatten().flatten();
-        let ids = ids.filter_map(|task| task.file_name().to_str()?.parse::<i32>().ok());
+        let ids = uruk_files::threads().unwrap_or_default();
         let mut threads: Vec<_> = ids
+            .into_iter()
             .filter(|id| !ours.contains(id))
             // As the kernel makes a clock's number of a thread's: its scheduler's time.
             .map(|id| (!id << 3) | 6)

@@ -28,9 +28,11 @@ mod perf_map;
 pub mod symfile;
 mod task;
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+use uruk_files::OwnFile;
 
 pub use jitdump::{Code, JitDump, Line};
 pub use lines::Lines;
@@ -81,7 +83,7 @@ pub enum OutputError {
 #[derive(Debug)]
 struct Output {
     path: PathBuf,
-    file: File,
+    file: OwnFile,
     len: u64,
 }
 
@@ -93,7 +95,7 @@ impl Output {
         let _ = std::fs::remove_file(&path);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
-        match options.open(&path) {
+        match OwnFile::open_with(&path, &mut options) {
             Ok(file) => Ok(Output { path, file, len: 0 }),
             Err(source) => Err(OutputError::Create { path, source }),
         }

@@ -4,14 +4,15 @@
 //! name of the file. A page of the dump is mapped executable, never run and never
 //! unmapped: that event is how `perf inject` finds the dump.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+
+use uruk_files::OwnFile;
 
 const PAGE: usize = 4096;
 
 /// Maps the first page of the file.
-pub(super) fn map(file: &File) -> io::Result<()> {
+pub(super) fn map(file: &OwnFile) -> io::Result<()> {
     // SAFETY: a new private mapping at an address of the kernel's choice, which nobody
     // uses.
     let page = unsafe {

@@ -51,7 +51,7 @@ impl PerfMap {
     /// The files cannot be read, created or written.
     pub fn after_fork_child(&mut self) -> Result<(), OutputError> {
         let parent = self.output.path.clone();
-        let known = std::fs::read(&parent).map_err(|source| OutputError::Create {
+        let known = uruk_files::read(&parent).map_err(|source| OutputError::Create {
             path: parent.clone(),
             source,
         })?;

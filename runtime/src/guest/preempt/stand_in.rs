@@ -31,6 +31,8 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use uruk_files::OwnFile;
+
 /// A name and its address.
 pub(super) struct Name<'a> {
     pub(super) name: &'a CStr,
@@ -264,25 +266,15 @@ fn open_in_memory(bytes: &[u8]) -> Option<*mut c_void> {
         return None;
     }
     // SAFETY: a fresh descriptor, ours.
-    let file = File::from(unsafe { OwnedFd::from_raw_fd(file) });
-    let mut file = out_of_the_way(&file)?;
+    let file = unsafe { OwnedFd::from_raw_fd(file) };
+    // Debuggers, and whoever else reads the list of libraries, open them by their paths: under a
+    // low number they would find a file of their own, and wait for what nobody writes if that is
+    // a pipe.
+    let mut file = OwnFile::of(file).ok()?;
     file.write_all(bytes).ok()?;
     // Libraries are known by the path they were opened by: one that nobody else writes so.
     let path = format!("/proc/self/fd/../fd/{}", file.as_raw_fd());
     open_path(&CString::new(path).ok()?)
-}
-
-/// The same file under a higher number. Debuggers, and whoever else reads the list of
-/// libraries, open them by their paths: under a low number they would find a file of their own,
-/// and wait for what nobody writes if that is a pipe.
-fn out_of_the_way(file: &File) -> Option<File> {
-    /// Beyond the 64 that a process begins with, the kernel makes a larger table and waits for
-    /// all processors to leave the old one: that took 9 ms.
-    const NUMBER: libc::c_int = 58;
-    // SAFETY: an open descriptor.
-    let number = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, NUMBER) };
-    // SAFETY: a fresh descriptor, ours.
-    (number >= 0).then(|| File::from(unsafe { OwnedFd::from_raw_fd(number) }))
 }
 
 fn open_in_folder(bytes: &[u8]) -> Option<*mut c_void> {

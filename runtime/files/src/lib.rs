@@ -1,0 +1,349 @@
+//! Files that the runtime opens beside a program to whom all descriptors belong.
+//!
+//! A program closes what it did not open (daemons: 3 to the limit), and relies on the number that
+//! the next file gets (`close(0)`, then `open`). So a file of ours:
+//!
+//! - has a number from 40 on, after the microsecond that it has another; below 64 since
+//!   the kernel waits for all processors to make a larger table, which took 9 ms;
+//! - is known by device and inode: when the program closed it and somebody else has the number,
+//!   [`OwnFile`] neither writes to it nor closes it, and what [`read`] read is an error;
+//! - may be closed by others at any time without a panic or an abort, which `std::fs` has for it.
+//!
+//! What remains: between the look and the act another thread can change what a number means.
+
+#![deny(missing_docs)]
+
+use std::ffi::CStr;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::fs::RawDir;
+
+/// The least number, and how many there are to begin from: files that follow each other have
+/// different numbers, so that who lost one does not find the next one there.
+const NUMBERS: (i32, i32) = (40, 16);
+
+/// A file of ours.
+#[derive(Debug)]
+pub struct OwnFile {
+    file: ManuallyDrop<File>,
+    /// Device and inode.
+    is: (u64, u64),
+}
+
+impl OwnFile {
+    /// Opens `path` to read it.
+    ///
+    /// # Errors
+    ///
+    /// As `std::fs::File::open`.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<OwnFile> {
+        OwnFile::open_with(path, OpenOptions::new().read(true))
+    }
+
+    /// Opens `path` with `options`; the descriptor is not handed on to other programs.
+    ///
+    /// # Errors
+    ///
+    /// As `std::fs::OpenOptions::open`.
+    pub fn open_with(path: impl AsRef<Path>, options: &mut OpenOptions) -> io::Result<OwnFile> {
+        let opened = options.custom_flags(libc::O_CLOEXEC).open(path)?;
+        OwnFile::of(opened)
+    }
+
+    /// Takes over `file`, under another number where one is to be had.
+    ///
+    /// # Errors
+    ///
+    /// The descriptor is closed already.
+    pub fn of(file: impl Into<OwnedFd>) -> io::Result<OwnFile> {
+        /// In the order that numbers are asked for.
+        static NEXT: AtomicI32 = AtomicI32::new(0);
+        let low = OwnFile::owning(file.into().into_raw_fd())?;
+        let (least, count) = NUMBERS;
+        let least = least + NEXT.fetch_add(1, Ordering::Relaxed).rem_euclid(count);
+        if low.as_raw_fd() >= least {
+            return Ok(low);
+        }
+        match rustix::io::fcntl_dupfd_cloexec(&low, least) {
+            Ok(high) => {
+                let high = OwnFile::owning(high.into_raw_fd())?;
+                // Not if the program put another file there in between.
+                if high.is == low.is {
+                    Ok(high)
+                } else {
+                    Err(taken())
+                }
+            }
+            // The program allows none so high.
+            Err(_) => Ok(low),
+        }
+    }
+
+    /// Of a descriptor that was just made.
+    fn owning(raw: RawFd) -> io::Result<OwnFile> {
+        let is = identity(raw).ok_or_else(taken)?;
+        // SAFETY: an open descriptor that its maker gave up. It is never closed through the
+        // `File`, only where `drop` has looked at it.
+        let file = ManuallyDrop::new(unsafe { File::from_raw_fd(raw) });
+        Ok(OwnFile { file, is })
+    }
+
+    /// Whether the number still means this file.
+    pub fn is_ours(&self) -> bool {
+        identity(self.file.as_raw_fd()) == Some(self.is)
+    }
+
+    /// The file, for what `std` can do with it.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn checked(&self) -> io::Result<&File> {
+        if self.is_ours() {
+            Ok(&self.file)
+        } else {
+            Err(taken())
+        }
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // SAFETY: the number means our file, and nobody uses it after this.
+            unsafe { libc::close(self.file.as_raw_fd()) };
+        }
+    }
+}
+
+impl Read for OwnFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self.file).read(buffer)
+    }
+}
+
+impl Seek for OwnFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        (&*self.file).seek(to)
+    }
+}
+
+/// Into this file and no other.
+impl Write for OwnFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.checked()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl FileExt for OwnFile {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, at)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        self.checked()?.write_at(bytes, at)
+    }
+}
+
+impl AsRawFd for OwnFile {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+impl AsFd for OwnFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Reads a file whole.
+///
+/// # Errors
+///
+/// As `std::fs::read`; [`is_taken`] if the program closed the file meanwhile.
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let mut file = OwnFile::open(path)?;
+    let size = file.file.metadata().map_or(0, |about| about.len());
+    let mut bytes = Vec::new();
+    // What the kernel makes up has no size.
+    bytes.reserve(usize::try_from(size).unwrap_or(0).max(4096));
+    file.read_to_end(&mut bytes)?;
+    file.checked()?;
+    Ok(bytes)
+}
+
+/// Reads a text whole.
+///
+/// # Errors
+///
+/// As [`read`], and for what is no UTF-8.
+pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
+    String::from_utf8(read(path)?)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Hands the names in a folder to `with`, but for `.` and `..`.
+///
+/// # Errors
+///
+/// The folder cannot be opened or read; [`is_taken`] if the program closed it meanwhile.
+pub fn names(path: impl AsRef<Path>, mut with: impl FnMut(&CStr)) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let options = options
+        .read(true)
+        .custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC);
+    let folder = OwnFile::of(options.open(path)?)?;
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut entries = RawDir::new(&folder, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name != c"." && name != c".." {
+            with(name);
+        }
+    }
+    folder.checked()?;
+    Ok(())
+}
+
+/// The threads of this process, in no order.
+///
+/// # Errors
+///
+/// As [`names`].
+pub fn threads() -> io::Result<Vec<i32>> {
+    let mut ids = Vec::new();
+    names("/proc/self/task", |name| {
+        ids.extend(name.to_str().ok().and_then(|name| name.parse::<i32>().ok()));
+    })?;
+    Ok(ids)
+}
+
+/// Whether `error` says that the program closed a file of ours.
+pub fn is_taken(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EBADF)
+}
+
+fn taken() -> io::Error {
+    io::Error::from_raw_os_error(libc::EBADF)
+}
+
+fn identity(raw: RawFd) -> Option<(u64, u64)> {
+    // SAFETY: zeros are a valid value.
+    let mut about: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: any number may be asked about; the answer has room.
+    let known = unsafe { libc::fstat(raw, &raw mut about) } == 0;
+    known.then_some((about.st_dev, about.st_ino))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+    use std::sync::{Mutex, MutexGuard};
+
+    use super::{OwnFile, is_taken, names, read, read_to_string, threads};
+
+    /// Numbers are the process's: one at a time.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(|broken| broken.into_inner())
+    }
+
+    /// What a program does that closes all files and opens one.
+    fn put_in_its_place(file: &OwnFile, other: &std::fs::File) {
+        // SAFETY: the number of `file`, which is what is tested.
+        let number = unsafe { libc::dup2(other.as_raw_fd(), file.as_raw_fd()) };
+        assert_eq!(number, file.as_raw_fd());
+    }
+
+    fn is_open(number: i32) -> bool {
+        // SAFETY: a plain question.
+        unsafe { libc::fcntl(number, libc::F_GETFD) >= 0 }
+    }
+
+    #[test]
+    fn numbers_are_high_and_differ() {
+        let _alone = alone();
+        let first = OwnFile::open("/proc/self/maps").expect("there").as_raw_fd();
+        let second = OwnFile::open("/proc/self/maps").expect("there").as_raw_fd();
+        assert!(
+            (40..64).contains(&first) && first != second,
+            "{first} {second}"
+        );
+        assert!(!is_open(first) && !is_open(second));
+    }
+
+    #[test]
+    fn another_file_of_the_number_stays_open_and_unwritten() {
+        let _alone = alone();
+        let mut other = tempfile();
+        let mut file = OwnFile::of(tempfile()).expect("open");
+        let number = file.as_raw_fd();
+        assert!(file.is_ours());
+        file.write_all(b"ours").expect("ours");
+        put_in_its_place(&file, &other);
+        assert!(!file.is_ours());
+        assert!(is_taken(&file.write_all(b"theirs").expect_err("not ours")));
+        drop(file);
+        assert!(is_open(number));
+        // SAFETY: the duplicate of above.
+        unsafe { libc::close(number) };
+        let mut text = String::new();
+        other.read_to_string(&mut text).expect("a file");
+        assert_eq!(text, "");
+    }
+
+    #[test]
+    fn a_closed_file_is_an_error_and_nothing_else() {
+        let _alone = alone();
+        let mut file = OwnFile::open("/proc/self/maps").expect("there");
+        // SAFETY: as the program may do.
+        unsafe { libc::close(file.as_raw_fd()) };
+        assert!(is_taken(&file.read(&mut [0; 8]).expect_err("closed")));
+    }
+
+    #[test]
+    fn files_are_read_whole_and_folders_listed() {
+        let _alone = alone();
+        let maps = read_to_string("/proc/self/maps").expect("there");
+        assert!(maps.contains("[stack]") && maps.ends_with('\n'));
+        assert_eq!(
+            read("/nowhere").expect_err("nothing").kind(),
+            std::io::ErrorKind::NotFound
+        );
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || ended.recv());
+        let ids = threads().expect("there");
+        // SAFETY: plain questions.
+        assert!(
+            ids.contains(&unsafe { libc::gettid() }) && ids.len() >= 2,
+            "{ids:?}"
+        );
+        drop(end);
+        assert!(thread.join().expect("no panic").is_err());
+        assert!(names("/proc/self/maps", |_| {}).is_err());
+        let mut seen = 0;
+        names("/proc/self/fd", |_| seen += 1).expect("there");
+        assert!(seen > 3);
+    }
+
+    fn tempfile() -> std::fs::File {
+        // SAFETY: a C string and flags.
+        let made = unsafe { libc::memfd_create(c"uruk-test".as_ptr(), libc::MFD_CLOEXEC) };
+        assert!(made >= 0);
+        // SAFETY: fresh.
+        unsafe { std::os::fd::FromRawFd::from_raw_fd(made) }
+    }
+}
