@@ -86,7 +86,9 @@ pub use crate::api::lookup::{
     DylibId, Found, Lookup, LookupFuture, LookupResult, Required, StillMissing, SymbolState,
     Visibility,
 };
-pub use crate::api::native::{NativeCode, enter_program, look_at_main_thread, spawn_own, uncopied};
+pub use crate::api::native::{
+    Beside, NativeCode, enter_program, look_at_main_thread, spawn_own, uncopied,
+};
 pub use crate::api::seeing::Hot;
 pub use crate::api::symbols::Alias;
 pub use crate::api::tracker::{Removal, Tracker};

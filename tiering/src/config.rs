@@ -31,6 +31,8 @@ uruk_base::settings! {
         " Time a program is expected to go on as now, whatever its past.";
     speedup_optimized: f64 = 2.5, 1.0 => 1000.0,
         " Prior: how many times faster tier 2 is than tier 1.";
+    speedup_native: f64 = 1.1, 1.0 => 1000.0,
+        " Prior: how many times faster tier 2 is than code of a native program.";
     speedup_guided: f64 = 1.08, 1.0 => 1000.0,
         " Prior: how many times faster tier 3 is than tier 2.";
     cost_baseline: Nanos = Nanos::from_us(80), Nanos(1) => Nanos::from_ms(60_000),

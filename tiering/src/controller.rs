@@ -429,7 +429,7 @@ impl Controller {
         }
         let share = activity.share(config);
         let speedup = match (from, to) {
-            // What tier 2 is worth over native code was found out: nothing.
+            // What tier 2 is worth over this native code was found out: nothing.
             (Tier::Native, Tier::Guided) => self.speedups.expect(Tier::Optimized, to),
             _ => self.speedups.expect(from, to),
         };

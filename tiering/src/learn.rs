@@ -5,6 +5,7 @@
 //! | compile cost, a line per tier | every compile that ended well (`costs`) | inline candidates are known only by whether there are calls |
 //! | counters against samples | time of all counted versions by samples over that by counters | only while sampling is on |
 //! | speedup of tier 2 over tier 1 | functions of which both versions count entries and have enough samples: time per entry before over after | small functions are not counted at tier 2; of these, and of tier 3, it stays the prior |
+//! | speedup of tier 2 over native code | trials of the two (`tuning`) | trials are of what was hot first |
 //! | load | processor time of the process less that of compiles in the background; until it is told, time by counters and of first compiles | what other processes use is not seen |
 //!
 //! # Why entries, and of which functions
@@ -36,6 +37,10 @@ const LONGEST: f64 = 64.0;
 const PRIOR: f64 = 4.0;
 /// One observation is taken as at most this many times the prior, or the prior over it.
 const OUTLIER: f64 = 16.0;
+
+/// What is expected of tier 2 over native code at least: functions differ, and what was never tried
+/// is never found. A function has to run for so much longer before it is.
+const UNKNOWN: f64 = 1.02;
 
 /// A mean that starts from a prior and forgets.
 #[derive(Clone, Copy, Debug)]
@@ -70,36 +75,55 @@ pub struct Estimate {
     pub observed: u64,
 }
 
-/// How much faster each tier is than the one below.
+/// How much faster each tier is than the one below, and tier 2 than native code.
 #[derive(Debug)]
-pub(crate) struct Speedups([Mean; 2]);
+pub(crate) struct Speedups {
+    steps: [Mean; 2],
+    native: Mean,
+}
 
 impl Speedups {
     pub(crate) fn new(config: &Config) -> Speedups {
-        Speedups([
-            Mean::new(config.speedup_optimized.ln()),
-            Mean::new(config.speedup_guided.ln()),
-        ])
+        Speedups {
+            steps: [
+                Mean::new(config.speedup_optimized.ln()),
+                Mean::new(config.speedup_guided.ln()),
+            ],
+            native: Mean::new(config.speedup_native.ln()),
+        }
     }
 
     /// From `from` to the higher tier `to`; across two tiers the product of both.
     pub(crate) fn expect(&self, from: Tier, to: Tier) -> f64 {
-        let steps = from.index().min(2)..to.index().min(2);
-        let logs = self.0.get(steps).unwrap_or_default();
-        logs.iter().map(|mean| mean.value).sum::<f64>().exp()
+        let native = from == Tier::Native && to > Tier::Native;
+        let (first, base) = match native {
+            true => (Tier::Optimized, self.native.value.max(UNKNOWN.ln())),
+            false => (from, 0.0),
+        };
+        let steps = first.index().min(2)..to.index().min(2);
+        let logs = self.steps.get(steps).unwrap_or_default();
+        (base + logs.iter().map(|mean| mean.value).sum::<f64>()).exp()
+    }
+
+    /// Code of tier 2 was so many times as fast as native code.
+    pub(crate) fn learn_native(&mut self, speedup: f64) {
+        let log = speedup.ln();
+        if log.is_finite() {
+            self.native.add(log.clamp(-OUTLIER.ln(), OUTLIER.ln()));
+        }
     }
 
     /// Of neighbouring tiers only; others say nothing about either step.
     pub(crate) fn learn(&mut self, from: Tier, to: Tier, comparison: &Comparison) {
-        if from.above() == Some(to) {
+        if from.above() == Some(to) && from != Tier::Native {
             let log = comparison.speedup.ln();
-            self.0[from.index()].add(log.clamp(-OUTLIER.ln(), OUTLIER.ln()));
+            self.steps[from.index()].add(log.clamp(-OUTLIER.ln(), OUTLIER.ln()));
         }
     }
 
     /// Of the step that ends at `to`.
     pub(crate) fn step(&self, to: Tier) -> Option<Estimate> {
-        let mean = self.0.get(to.index().checked_sub(1)?)?;
+        let mean = self.steps.get(to.index().checked_sub(1)?)?;
         Some(Estimate {
             value: mean.value.exp(),
             observed: mean.observed,
@@ -238,6 +262,31 @@ mod tests {
         let guided = speedups.step(Tier::Guided).unwrap();
         assert_eq!(guided.observed, 0);
         assert_eq!(speedups.step(Tier::Baseline), None);
+    }
+
+    #[test]
+    fn native_code_is_a_step_of_its_own() {
+        let mut speedups = Speedups::new(&Config::default());
+        let before = speedups.expect(Tier::Baseline, Tier::Optimized);
+        let native = speedups.expect(Tier::Native, Tier::Optimized);
+        assert!(native < before);
+        let guided = speedups.expect(Tier::Optimized, Tier::Guided);
+        let both = speedups.expect(Tier::Native, Tier::Guided);
+        assert!((both - native * guided).abs() < 1e-9);
+        for speedup in [0.5, f64::NAN, 0.0] {
+            speedups.learn_native(speedup);
+        }
+        for _ in 0..100 {
+            let comparison = Comparison {
+                speedup: 0.8,
+                error: 0.1,
+            };
+            speedups.learn(Tier::Native, Tier::Optimized, &comparison);
+            speedups.learn_native(0.8);
+        }
+        assert_eq!(speedups.expect(Tier::Baseline, Tier::Optimized), before);
+        let native = speedups.expect(Tier::Native, Tier::Optimized);
+        assert!(native < 1.05 && native > 1.0, "{native}");
     }
 
     #[test]

@@ -26,7 +26,8 @@
 //! | `cancelled`, `nomemory` | f v tier |
 //! | `reverted` | f v tier counters |
 //! | `pin` | f tier (0: none) |
-//! | `request` | f tier |
+//! | `request`, `bar` | f tier |
+//! | `native` | thousandths: tier 2 over native code |
 //! | `replaced`, `demote` | f |
 //! | `pause`, `resume` | |
 
@@ -70,6 +71,8 @@ pub enum Input {
     Demote(FunctionId),
     /// See [`Controller::bar`].
     Bar(FunctionId, Tier),
+    /// See [`Controller::compared_with_native`].
+    ComparedWithNative(u32),
     /// See [`Controller::hold`].
     Hold(FunctionId),
     /// See [`Controller::release`].
@@ -103,6 +106,7 @@ impl Input {
             Input::Replaced(function) => controller.replaced(function),
             Input::Demote(function) => drop(controller.demote(function)),
             Input::Bar(function, tier) => controller.bar(function, tier),
+            Input::ComparedWithNative(thousandths) => controller.compared_with_native(thousandths),
             Input::Hold(function) => drop(controller.hold(function)),
             Input::Release(function) => controller.release(function),
             Input::Pause => controller.pause(),
@@ -179,6 +183,7 @@ impl fmt::Display for Input {
             Input::Replaced(function) => write!(f, "replaced {function}"),
             Input::Demote(function) => write!(f, "demote {function}"),
             Input::Bar(function, tier) => write!(f, "bar {function} {}", tier.number()),
+            Input::ComparedWithNative(thousandths) => write!(f, "native {thousandths}"),
             Input::Hold(function) => write!(f, "hold {function}"),
             Input::Release(function) => write!(f, "release {function}"),
             Input::Pause => f.write_str("pause"),
@@ -432,6 +437,9 @@ fn parse_line(line: &str) -> Result<(Nanos, Input), Problem> {
         "replaced" => Input::Replaced(words.function()?),
         "demote" => Input::Demote(words.function()?),
         "bar" => Input::Bar(words.function()?, words.tier()?),
+        "native" => {
+            Input::ComparedWithNative(words.number("a speedup", u64::from(u32::MAX))? as u32)
+        }
         "hold" => Input::Hold(words.function()?),
         "release" => Input::Release(words.function()?),
         "pause" => Input::Pause,

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use uruk::rebound::Body;
-use uruk::{Dylib, Error, Event, Jit, PolicyConfig, SamplingSettings, Tier};
+use uruk::{Dylib, Error, Event, Jit, SamplingSettings, Tier, ToolSettings};
 
 use crate::allocation::CPP_ALLOCATION;
 use crate::choose::{Fate, Outcome, choose};
@@ -47,9 +47,6 @@ pub enum LiveError {
     Session(#[from] Error),
 }
 
-/// What better code of a native function promises: somebody optimized it before.
-const SPEEDUP: f64 = 1.1;
-
 /// Part of the program's time that trials which win nothing may take, and what they may before it
 /// has run for long: less than a session's usual, as what there is to win is less.
 const TRIALS: (f64, Duration) = (0.01, Duration::from_millis(100));
@@ -64,11 +61,10 @@ fn sampling() -> SamplingSettings {
     }
 }
 
-fn policy() -> PolicyConfig {
-    PolicyConfig {
-        speedup_optimized: SPEEDUP,
-        ..PolicyConfig::default()
-    }
+fn tools(settings: &Settings) -> ToolSettings {
+    let mut tools = ToolSettings::default();
+    tools.perf_map = settings.perf_map;
+    tools
 }
 
 /// A program whose functions can be compiled again while it runs.
@@ -186,7 +182,7 @@ impl Live {
         };
         let mut builder = Jit::builder()
             .over_native(true)
-            .policy(policy())
+            .tools(tools(settings))
             .sampling_settings(sampling())
             .tune(settings.tune)
             .tuning_budget(TRIALS.0, TRIALS.1)

@@ -10,6 +10,7 @@
 //! | `stats`, `stats=json` | what was done, at the end |
 //! | `report=FILE`, `trace=FILE` | the page, and the timeline, of the run, written at the end |
 //! | `tuning=FILE` | what earlier runs learned, which is written anew at the end |
+//! | `perf-map` | `perf report` is told the names of functions |
 //! | `record` | what these tell is kept, for whoever asks before the end |
 //! | `no-tune` | hot functions are compiled in one way only, and not compared with native code |
 //! | `verbose` | what is done, when it is |
@@ -58,6 +59,8 @@ pub struct Settings {
     pub tuning: Option<PathBuf>,
     /// What the report and the timeline tell is kept in any case.
     pub record: bool,
+    /// `perf report` is told the names of functions, in the file where it looks for them.
+    pub perf_map: bool,
     /// Hot functions are compiled in several ways, and compared with native code.
     pub tune: bool,
     /// What is done, when it is.
@@ -80,6 +83,7 @@ impl Default for Settings {
             trace: None,
             tuning: None,
             record: false,
+            perf_map: false,
             tune: true,
             verbose: false,
             control: true,
@@ -120,6 +124,7 @@ impl Settings {
                 ("trace", file) => settings.trace = Some(path(file)),
                 ("tuning", file) => settings.tuning = Some(path(file)),
                 ("record", _) => settings.record = true,
+                ("perf-map", _) => settings.perf_map = true,
                 ("no-tune", _) => settings.tune = false,
                 ("verbose", _) => settings.verbose = true,
                 ("control", _) => settings.control = true,
@@ -174,6 +179,7 @@ impl fmt::Display for Settings {
             (self.stats == Some(StatsFormat::Table), "stats"),
             (self.stats == Some(StatsFormat::Json), "stats=json"),
             (self.record, "record"),
+            (self.perf_map, "perf-map"),
             (!self.tune, "no-tune"),
             (self.verbose, "verbose"),
             (self.control, "control"),
@@ -213,6 +219,7 @@ mod tests {
             tuning: Some(PathBuf::from("/a folder/tuning")),
             stats: Some(StatsFormat::Json),
             tune: false,
+            perf_map: true,
             ..Settings::default()
         };
         let words = settings.to_string();

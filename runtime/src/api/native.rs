@@ -24,11 +24,20 @@ pub struct NativeCode {
     pub code: Range<u64>,
     /// Code beside it whose samples may count for it, too: of functions that it calls, and that are
     /// replaced with it only, or with others that have the same beside them. These are asked in turns.
-    pub beside: Vec<Range<u64>>,
+    pub beside: Vec<Beside>,
     /// Functions of the dylib whose bodies, or facts of them, may be in the code: what depends on
     /// them is compiled anew when they are replaced. Names the dylib does not define as functions
     /// count for nothing.
     pub holds: Vec<String>,
+}
+
+/// Native code of a function that is replaced with its callers only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beside {
+    /// The function, by its name in the dylib.
+    pub name: String,
+    /// Its code.
+    pub code: Range<u64>,
 }
 
 impl Dylib {
@@ -76,7 +85,9 @@ impl Dylib {
         let version = core.adopt(id, native.entry, native.code.clone(), holds.collect())?;
         core.note_native(id, &native.beside);
         for beside in &native.beside {
-            core.tiers.sampling.add_shared(beside.clone(), id, version);
+            let whose = self.id_of(&beside.name).ok();
+            let code = beside.code.clone();
+            core.tiers.sampling.add_shared(code, whose, id, version);
         }
         Ok(version)
     }

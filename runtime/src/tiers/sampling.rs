@@ -366,6 +366,7 @@ impl Core {
             clock,
             last,
             neighbours,
+            shared,
             ..
         } = &mut *state;
         let Source::Open(sampler) = source else {
@@ -380,6 +381,7 @@ impl Core {
             &mut |sample| match sampling.maps.find(sample.pc, sample.time) {
                 Found::Tag(tag) => {
                     found.entry(tag).or_default().add(&sample);
+                    shared.count(sample.pc);
                     let (function, _) = untag(tag);
                     let before = last.insert(sample.tid, function);
                     if let Some(before) = before.filter(|&before| before != function) {

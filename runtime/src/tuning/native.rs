@@ -92,6 +92,11 @@ impl Core {
             let now = nanos(self.events.now());
             let controller = &mut control.controller;
             controller.reverted(now, root.id, version, tier, counts);
+            if root.tier == Tier::Optimized && ended.verdict != Verdict::Undecided {
+                // Of native code, which was the candidate.
+                let thousandths = (1000.0 / ended.ratio.point.max(0.001)) as u32;
+                controller.compared_with_native(thousandths);
+            }
             if won {
                 controller.bar(root.id, Tier::Optimized);
                 if root.tier == Tier::Guided {

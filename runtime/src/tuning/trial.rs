@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use tracing::trace;
 use uruk_base::{FunctionId, Nanos, VersionId};
-use uruk_tiering::tuning::{Arm, Interval, Slice, Trial, Verdict};
+use uruk_tiering::tuning::{Arm, Interval, Rules, Slice, Trial, Verdict};
 
 use super::candidate::{Unit, part};
 use super::choose::Root;
@@ -40,6 +40,25 @@ const COARSE_SLICE: Duration = Duration::from_millis(16);
 /// Part of a unit's time between two looks whether it is over, and bounds of that.
 const LOOKS: u64 = 128;
 const WAIT: (Duration, Duration) = (Duration::from_micros(50), Duration::from_micros(500));
+
+/// Pairs after which a trial is looked at for noise, the median difference of pairs that is noise,
+/// and how many times as long slices are then, up to what length, in how many steps. A program that
+/// does one thing after another in 20 ms, as SQLite in its bench, is cut anywhere by slices of 3 ms:
+/// 400 pairs left 20 % open.
+const NOISY_AFTER: u32 = 16;
+const NOISE: f64 = 0.08;
+const LONGER: u32 = 4;
+const LONGEST: Duration = Duration::from_millis(256);
+
+/// How long a trial of longer slices may take, if all of them did something.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The least pairs that say anything.
+const LEAST: u32 = 12;
+
+/// What of the rate of errors is the first trial's, and what is each one's with longer slices:
+/// together no more than all of it.
+const ERRORS: (f64, f64) = (0.7, 0.1);
 
 /// Part of a slice that the program is to have run: where others have the processors, a slice takes
 /// longer.
@@ -93,7 +112,8 @@ impl Core {
             true => super::native::rules(self.tuning.rules),
             false => self.tuning.rules,
         };
-        let mut trial = Trial::new(rules, candidate.0);
+        let mut slice = slice;
+        let mut trial = Trial::new(rules.with_part_of_error(ERRORS.0), candidate.0);
         let mut published = candidate;
         let (mut idle, mut in_candidate) = (0, Nanos::ZERO);
         let verdict = loop {
@@ -131,6 +151,17 @@ impl Core {
             let pairs = trial.pairs();
             if let Some(verdict) = trial.pair(slices) {
                 break verdict;
+            }
+            if trial.pairs() == NOISY_AFTER && trial.median() > NOISE && slice * LONGER <= LONGEST {
+                // From anew: what is known so far is nothing beside what is found out now.
+                slice *= LONGER;
+                let pairs = (PATIENCE.as_nanos() / (2 * slice).as_nanos()) as u32;
+                let rules = Rules {
+                    pairs: pairs.clamp(LEAST, rules.pairs.max(LEAST)),
+                    ..rules.with_part_of_error(ERRORS.1)
+                };
+                trial = Trial::new(rules, candidate.0.wrapping_add(slice.as_millis() as u64));
+                continue;
             }
             idle = if trial.pairs() == pairs { idle + 1 } else { 0 };
             if idle >= IDLE {

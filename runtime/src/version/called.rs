@@ -5,6 +5,11 @@
 //! takes the place of native code is published once each function it calls has code, and fails
 //! if one cannot be compiled: then native code runs on.
 //!
+//! Most of what is called that way never runs: SQLite's loop may call 660 such functions. So they
+//! start at tier 1, and rise as everywhere, but for what is known to be hot: where samples fell into
+//! the native code, or, as that of it which was inlined has none of its own, where optimized code
+//! calls it. SQLite's 660 take 0.1 s instead of 20.
+//!
 //! # Invariants
 //! - Functions that call each other in a circle are compiled once each: who is [under
 //!   way](MAKING) on this thread is passed over.
@@ -13,7 +18,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use uruk_base::FunctionId;
+use uruk_base::{FunctionId, Tier};
 use uruk_codegen::fatal;
 use uruk_tiering::Purpose;
 
@@ -21,18 +26,25 @@ use super::Request;
 use crate::api::error::Error;
 use crate::core::Core;
 
+/// Samples in a function's native code by which it is hot.
+const SAMPLES: u32 = 2;
+
 thread_local! {
     /// Functions that are compiled for the sake of a caller.
     static MAKING: RefCell<Vec<FunctionId>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Core {
-    /// Compiles what of these functions has no code. On a thread that LLVM can take down, under a
-    /// pass.
+    /// Compiles what of these functions has no code, for code of tier `by`. On a thread that LLVM can
+    /// take down, under a pass.
     ///
     /// # Errors
     /// Why one of them cannot be compiled.
-    pub(super) fn make_called(self: &Arc<Self>, called: &[FunctionId]) -> Result<(), Error> {
+    pub(super) fn make_called(
+        self: &Arc<Self>,
+        by: Tier,
+        called: &[FunctionId],
+    ) -> Result<(), Error> {
         for &id in called {
             let under_way = MAKING.with_borrow(|making| making.contains(&id));
             if under_way || self.stubs.has_code(id) || self.function(id).is_none() {
@@ -42,19 +54,24 @@ impl Core {
                 return Err((*cause).clone());
             }
             MAKING.with_borrow_mut(|making| making.push(id));
-            let made = self.make_for_caller(id);
+            let made = self.make_for_caller(by, id);
             MAKING.with_borrow_mut(Vec::pop);
             made?;
         }
         Ok(())
     }
 
-    fn make_for_caller(self: &Arc<Self>, id: FunctionId) -> Result<(), Error> {
+    fn make_for_caller(self: &Arc<Self>, by: Tier, id: FunctionId) -> Result<(), Error> {
         let version = self.tiers.versions.ids.next();
+        let tier = match self.tiers.sampling.native_samples(id) {
+            Some(samples) if samples >= SAMPLES => Tier::Optimized,
+            None if by > Tier::Baseline => Tier::Optimized,
+            _ => Tier::Baseline,
+        };
         let request = Request {
             function: id,
             version,
-            tier: self.tiers.first(),
+            tier,
             purpose: Purpose::First,
             ahead: false,
         };
@@ -65,7 +82,7 @@ impl Core {
             core.tell_failed(request, &cause);
             core.fail(id, &cause);
         };
-        let make = || self.make_first(id, version);
+        let make = || self.make_first_at(id, version, tier);
         let made = match fatal::is_guarded() {
             true => fatal::within(on_fatal, make),
             // LLVM is refused: who needs it is made anew, under a guard.

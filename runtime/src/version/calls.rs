@@ -196,8 +196,17 @@ impl Core {
         id: FunctionId,
         version: VersionId,
     ) -> Result<(), Error> {
+        self.make_first_at(id, version, self.tiers.first())
+    }
+
+    /// The same at a tier, unless it has to be a higher one.
+    pub(super) fn make_first_at(
+        self: &Arc<Self>,
+        id: FunctionId,
+        version: VersionId,
+        mut tier: Tier,
+    ) -> Result<(), Error> {
         let _planning = self.counters.parts.enter(Part::Planning);
-        let mut tier = self.tiers.first();
         if self.tiers.is_entry_point(id) {
             // Nobody comes back to see a better version: a pin is obeyed at once.
             tier = self.tiers.start_tier(id);

@@ -216,7 +216,7 @@ impl Core {
         let started = self.events.now();
         let epoch = self.replacing.epoch();
         let (request, built) = build()?;
-        if let Err(cause) = self.make_called(&built.called) {
+        if let Err(cause) = self.make_called(request.tier, &built.called) {
             self.discard(request.function, built);
             return Err(cause);
         }

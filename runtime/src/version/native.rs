@@ -17,6 +17,7 @@ use super::publish::Filed;
 use super::records::{Native, Version};
 use super::{Made, Request};
 use crate::api::error::{Error, Refusal};
+use crate::api::native::Beside;
 use crate::core::Core;
 use crate::fork::gate;
 use crate::tiers::TierState;
@@ -165,11 +166,11 @@ impl Core {
     }
 
     /// Keeps what lies beside a function's native code for part of it.
-    pub(crate) fn note_native(&self, id: FunctionId, beside: &[Range<u64>]) {
+    pub(crate) fn note_native(&self, id: FunctionId, beside: &[Beside]) {
         let mut natives = self.tiers.versions.natives();
         if let Some(native) = natives.get_mut(&id.index()) {
             // As below: of an entry.
-            let inside = beside.iter().map(|code| code.start + 1..code.end);
+            let inside = beside.iter().map(|it| it.code.start + 1..it.code.end);
             native.code.extend(inside.filter(|code| !code.is_empty()));
         }
     }

@@ -78,6 +78,12 @@ impl Controller {
         }
     }
 
+    /// Code of tier 2 was so many thousandths as fast as a function's native code.
+    pub fn compared_with_native(&mut self, thousandths: u32) {
+        self.note(Nanos::ZERO, || Input::ComparedWithNative(thousandths));
+        self.speedups.learn_native(f64::from(thousandths) / 1000.0);
+    }
+
     /// A function does not go up to `tier` by itself any more: its code there was found slower.
     pub fn bar(&mut self, function: FunctionId, tier: Tier) {
         self.note(Nanos::ZERO, || Input::Bar(function, tier));

@@ -105,6 +105,17 @@ impl Default for Rules {
     }
 }
 
+impl Rules {
+    /// The same for one of several trials of one question, which may err so much of the time.
+    #[must_use]
+    pub fn with_part_of_error(self, part: f64) -> Rules {
+        Rules {
+            error: self.error * part,
+            ..self
+        }
+    }
+}
+
 /// How a trial ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
@@ -299,6 +310,12 @@ impl Trial {
     /// Pairs that counted so far.
     pub fn pairs(&self) -> u32 {
         self.pairs.len() as u32
+    }
+
+    /// The median size of what pairs differ by, as a logarithm: of noise, if the versions are about
+    /// equal.
+    pub fn median(&self) -> f64 {
+        self.sizes.get(self.sizes.len() / 2).copied().unwrap_or(0.0)
     }
 
     /// How it ended, if it has.

@@ -43,6 +43,9 @@ pub(super) struct Live {
     /// Keep what report and timeline tell, for `uruk swap PID --report FILE` while the program runs.
     #[arg(long)]
     record: bool,
+    /// Write perf-PID.map, from which `perf report` takes the names of functions.
+    #[arg(long)]
+    perf_map: bool,
     /// Compile hot functions in one way only, and never compare with native code.
     #[arg(long)]
     no_tune: bool,
@@ -127,6 +130,7 @@ pub(super) fn main(live: &Live) -> i32 {
         trace,
         tuning,
         record: live.record,
+        perf_map: live.perf_map,
         tune: !live.no_tune,
         verbose: live.verbose,
         control: !live.no_control,

@@ -9,7 +9,7 @@
 //! distance, 800 were compiled in 10 s and the program ran at two thirds of its speed; `uruk live`
 //! names the nearest.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use uruk_base::{FunctionId, Tier, VersionId};
@@ -23,7 +23,7 @@ const MOST: usize = 8;
 /// Pieces of code, by where they begin, and who runs them.
 #[derive(Default)]
 pub(super) struct Shared {
-    pieces: HashMap<u64, Piece>,
+    pieces: BTreeMap<u64, Piece>,
     /// Function -> where the pieces begin whose samples are its.
     lent: HashMap<u32, Vec<u64>>,
 }
@@ -33,16 +33,28 @@ struct Piece {
     callers: Vec<FunctionId>,
     /// Whose its samples are.
     at: usize,
+    /// The function whose native code it is.
+    whose: Option<FunctionId>,
+    /// Samples that fell into it.
+    samples: u32,
 }
 
 impl Shared {
-    /// A function that runs `code`, after all that were told before; whether it is the first one.
-    pub(super) fn add(&mut self, code: Range<u64>, id: FunctionId) -> bool {
+    /// A function that runs `code` of `whose`, after all that were told before; whether it is the
+    /// first one.
+    pub(super) fn add(
+        &mut self,
+        code: Range<u64>,
+        whose: Option<FunctionId>,
+        id: FunctionId,
+    ) -> bool {
         let start = code.start;
         let piece = self.pieces.entry(start).or_insert_with(|| Piece {
             code,
             callers: Vec::new(),
             at: 0,
+            whose,
+            samples: 0,
         });
         if piece.callers.len() < MOST && !piece.callers.contains(&id) {
             piece.callers.push(id);
@@ -55,6 +67,22 @@ impl Shared {
             }
         }
         first
+    }
+
+    /// A sample fell there.
+    pub(super) fn count(&mut self, pc: u64) {
+        let before = self.pieces.range_mut(..=pc).next_back();
+        if let Some((_, piece)) = before.filter(|(_, piece)| piece.code.contains(&pc)) {
+            piece.samples = piece.samples.saturating_add(1);
+        }
+    }
+
+    /// Samples in the native code of a function that is compiled with its callers only; none if it
+    /// has no such code.
+    fn samples_of(&self, id: FunctionId) -> Option<u32> {
+        let mut pieces = self.pieces.values().filter(|it| it.whose == Some(id));
+        let first = pieces.next()?.samples;
+        Some(pieces.fold(first, |sum, it| sum.saturating_add(it.samples)))
     }
 
     /// Whether any samples are a function's of such code.
@@ -95,10 +123,25 @@ impl Shared {
 impl Sampling {
     /// Says that a version runs native code at `range` that others run, too: at first, samples are
     /// those of who was told first.
-    pub(crate) fn add_shared(&self, range: Range<u64>, id: FunctionId, version: VersionId) {
-        if self.choice != Choice::Off && self.lock().shared.add(range.clone(), id) {
+    pub(crate) fn add_shared(
+        &self,
+        range: Range<u64>,
+        whose: Option<FunctionId>,
+        id: FunctionId,
+        version: VersionId,
+    ) {
+        let first = self.choice != Choice::Off && self.lock().shared.add(range.clone(), whose, id);
+        if first {
             self.maps.insert(range, id, version);
         }
+    }
+}
+
+impl Sampling {
+    /// Samples in the native code of a function that is compiled with its callers only; none if it
+    /// has no such code, as it was inlined.
+    pub(crate) fn native_samples(&self, id: FunctionId) -> Option<u32> {
+        self.lock().shared.samples_of(id)
     }
 }
 
@@ -137,7 +180,10 @@ mod tests {
     fn samples_go_from_caller_to_caller_that_is_native() {
         let mut shared = Shared::default();
         let all = [FunctionId(3), FunctionId(5), FunctionId(7)];
-        assert_eq!(all.map(|id| shared.add(CODE, id)), [true, false, false]);
+        assert_eq!(
+            all.map(|id| shared.add(CODE, None, id)),
+            [true, false, false]
+        );
         let native = |id: FunctionId| (id == FunctionId(7)).then_some(version(9));
         let passed = shared.pass_on(FunctionId(3), native);
         assert_eq!(passed, [(CODE, FunctionId(7), version(9))]);
@@ -154,8 +200,22 @@ mod tests {
     #[test]
     fn who_is_told_twice_is_one() {
         let mut shared = Shared::default();
-        assert!(shared.add(CODE, FunctionId(3)) && shared.add(CODE, FunctionId(3)));
+        assert!(shared.add(CODE, None, FunctionId(3)) && shared.add(CODE, None, FunctionId(3)));
         assert_eq!(shared.pieces[&64].callers.len(), 1);
         assert_eq!(shared.lent[&3].len(), 1);
+    }
+
+    #[test]
+    fn samples_are_known_by_whose_code_it_is() {
+        let mut shared = Shared::default();
+        let (inner, other) = (FunctionId(1), FunctionId(2));
+        shared.add(CODE, Some(inner), FunctionId(3));
+        shared.add(CODE.end..256, Some(other), FunctionId(3));
+        for pc in [63, 64, 127, 128, 256] {
+            shared.count(pc);
+        }
+        assert_eq!(shared.samples_of(inner), Some(2));
+        assert_eq!(shared.samples_of(other), Some(1));
+        assert_eq!(shared.samples_of(FunctionId(3)), None);
     }
 }
