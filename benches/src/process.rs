@@ -74,7 +74,20 @@ impl Runner {
         variables: &[(&str, &OsStr)],
         limit: Duration,
     ) -> io::Result<Run> {
-        let paths = ["stdout", "stderr"].map(|name| self.directory.join(name));
+        let mut started = self.start("", command, variables)?;
+        let stopped = !started.ends_within(limit)?;
+        started.end(stopped)
+    }
+
+    /// Starts a command line; what it prints goes to files with this ending.
+    fn start(
+        &self,
+        mark: &str,
+        command: &[OsString],
+        variables: &[(&str, &OsStr)],
+    ) -> io::Result<Started> {
+        let path = |name| self.directory.join(format!("{name}{mark}"));
+        let paths = ["stdout", "stderr"].map(path);
         let [stdout, stderr] = [File::create(&paths[0])?, File::create(&paths[1])?];
         let start = Instant::now();
         let child = Command::new(&command[0])
@@ -86,23 +99,135 @@ impl Runner {
             .stderr(stderr)
             .process_group(0)
             .spawn()?;
-        let pid = child.id() as libc::pid_t;
-        let stopped = !ends_within(pid, limit)?;
-        if stopped {
-            // SAFETY: a plain call; the group's leader is not yet waited for, so
-            // the number is still the group's.
-            unsafe { libc::kill(-pid, libc::SIGKILL) };
+        Ok(Started {
+            pid: child.id() as libc::pid_t,
+            start,
+            paths,
+            waited: false,
+        })
+    }
+
+    /// Runs several command lines in one stretch of time, one at a time: each runs for `turn` while
+    /// the others are stopped, until all have ended, or `limit` is over. What the machine does
+    /// meanwhile falls on all alike.
+    ///
+    /// # Errors
+    /// One cannot be started, or its output cannot be read.
+    pub fn run_in_turns(
+        &self,
+        commands: &[(Vec<OsString>, Vec<(&str, &OsStr)>)],
+        turn: Duration,
+        limit: Duration,
+    ) -> io::Result<InTurns> {
+        let mut started = Vec::new();
+        for (number, (command, variables)) in commands.iter().enumerate() {
+            let one = self.start(&format!("-{number}"), command, variables)?;
+            one.signal(libc::SIGSTOP);
+            started.push(one);
         }
-        let (status, usage) = wait(pid)?;
-        let wall_ms = start.elapsed().as_secs_f64() * 1e3;
+        let begin = Instant::now();
+        let mut turns = Vec::new();
+        let mut left: Vec<usize> = (0..started.len()).collect();
+        while !left.is_empty() && begin.elapsed() < limit {
+            for number in left.clone() {
+                let one = &started[number];
+                let began = monotonic();
+                one.signal(libc::SIGCONT);
+                let ended = one.ends_within(turn)?;
+                match ended {
+                    true => left.retain(|&other| other != number),
+                    false => one.signal(libc::SIGSTOP),
+                }
+                turns.push(Turn {
+                    number,
+                    began,
+                    ended: monotonic(),
+                });
+            }
+        }
+        let runs = started.iter_mut().enumerate();
+        let runs = runs.map(|(number, one)| one.end(left.contains(&number)));
+        Ok(InTurns {
+            runs: runs.collect::<io::Result<_>>()?,
+            turns,
+        })
+    }
+}
+
+/// What [`Runner::run_in_turns`] did.
+#[derive(Debug)]
+pub struct InTurns {
+    /// How each ended.
+    pub runs: Vec<Run>,
+    /// Who ran when.
+    pub turns: Vec<Turn>,
+}
+
+/// A stretch of time in which one process ran, by the monotonic clock in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Turn {
+    /// Which of them.
+    pub number: usize,
+    /// Before it was let go on.
+    pub began: f64,
+    /// When it was stopped, or had ended.
+    pub ended: f64,
+}
+
+/// A process that runs; killed if nobody waits for it.
+struct Started {
+    pid: libc::pid_t,
+    start: Instant,
+    paths: [PathBuf; 2],
+    waited: bool,
+}
+
+impl Started {
+    fn signal(&self, signal: libc::c_int) {
+        // SAFETY: a plain call; the group's leader is not yet waited for, so the number is still
+        // the group's.
+        unsafe { libc::kill(-self.pid, signal) };
+    }
+
+    fn ends_within(&self, limit: Duration) -> io::Result<bool> {
+        ends_within(self.pid, limit)
+    }
+
+    /// Waits for its end, which comes at once if it is to be `stopped`.
+    fn end(&mut self, stopped: bool) -> io::Result<Run> {
+        if stopped {
+            self.signal(libc::SIGKILL);
+        }
+        let (status, usage) = wait(self.pid)?;
+        self.waited = true;
         Ok(Run {
             ending: ending(status, stopped),
             cpu_ms: milliseconds(usage.ru_utime) + milliseconds(usage.ru_stime),
-            wall_ms,
-            stdout: fs::read(&paths[0])?,
-            stderr: fs::read(&paths[1])?,
+            wall_ms: self.start.elapsed().as_secs_f64() * 1e3,
+            stdout: fs::read(&self.paths[0])?,
+            stderr: fs::read(&self.paths[1])?,
         })
     }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if !self.waited {
+            self.signal(libc::SIGKILL);
+            let _ = wait(self.pid);
+        }
+    }
+}
+
+/// Now, by the monotonic clock in nanoseconds.
+fn monotonic() -> f64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a live place for the result.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
 /// Sleeps until the child has ended; `false` if it has not by the limit.
@@ -177,6 +302,26 @@ mod tests {
         assert!(run.cpu_ms > 0.0 && run.wall_ms > 0.0);
         assert_eq!(shell("kill -TERM $$", 60_000).ending, Ending::Signal(15));
         assert_eq!(shell("sleep 100", 20).ending, Ending::Stopped);
+
+        let busy = |count: u32| {
+            let script = format!("i=0; while [ $i -lt {count} ]; do i=$((i+1)); done; echo $i");
+            (["/bin/sh", "-c", &script].map(Into::into).to_vec(), vec![])
+        };
+        let turn = Duration::from_millis(5);
+        let both = [busy(20_000), busy(100_000)];
+        let limit = Duration::from_secs(100);
+        let done = runner.run_in_turns(&both, turn, limit).expect("a shell");
+        assert_eq!(done.runs[0].stdout, b"20000\n");
+        assert_eq!(done.runs[1].stdout, b"100000\n");
+        let order: Vec<usize> = done.turns.iter().map(|turn| turn.number).collect();
+        assert_eq!(order[..3], [0, 1, 0]);
+        assert_eq!(order.last(), Some(&1));
+        let apart = |pair: &[super::Turn]| pair[0].ended <= pair[1].began;
+        assert!(done.turns.windows(2).all(apart));
+        let endless = [busy(1), (vec!["/bin/sleep".into(), "100".into()], vec![])];
+        let done = runner.run_in_turns(&endless, turn, turn * 4).expect("both");
+        assert_eq!(done.runs[0].ending, Ending::Status(0));
+        assert_eq!(done.runs[1].ending, Ending::Stopped);
         std::fs::remove_dir_all(directory).expect("removed");
     }
 }

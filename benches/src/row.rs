@@ -152,6 +152,9 @@ pub struct Row {
     /// Medians by wall-clock time, ours and the peer's, where they were taken as well;
     /// times or rates, as the unit is.
     pub wall: Option<(f64, f64)>,
+    /// The ratio, where both figures were taken in one stretch of time, which says more than one of
+    /// medians.
+    pub paired: Option<f64>,
     /// What is to be reached.
     pub target: Target,
     /// What a reader should know about this row.
@@ -168,6 +171,7 @@ impl Row {
             ours,
             peer: None,
             wall: None,
+            paired: None,
             target: Target::Information,
             note: String::new(),
         }
@@ -200,11 +204,11 @@ impl Row {
         self
     }
 
-    /// Our median over the peer's. Of a peer that was stopped, an upper bound.
+    /// Our median over the peer's, or what was [paired](Row::paired). Of a peer that was stopped, an upper bound.
     pub fn ratio(&self) -> Option<f64> {
         let ours = self.ours.median()?;
         match &self.peer.as_ref()?.figure {
-            Figure::Measured(sample) => Some(ours / sample.median()),
+            Figure::Measured(sample) => Some(self.paired.unwrap_or(ours / sample.median())),
             Figure::Stopped(at) => Some(ours / at),
             Figure::Failed(_) => None,
         }

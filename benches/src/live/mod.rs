@@ -1,7 +1,7 @@
 //! Native programs under `uruk live`, beside the same programs built without us.
 //!
-//! Three executables of each program run the same iterations (`tiers::trial`: in turns, the
-//! order reversed from round to round):
+//! Three executables of each program run the same iterations, in one stretch of time and in turns of
+//! a quarter of a second (`tiers::beside`):
 //!
 //! | executable | runs | says |
 //! |---|---|---|
@@ -9,9 +9,10 @@
 //! | `uruk cc -O2` | alone | what the additions cost: room at entries |
 //! | `uruk cc -O2` | under `uruk live` | the figure |
 //!
-//! Figures are iterations per second of processor time at the level where a process settles, all
-//! threads counted: those that sample, compile and compare are ours to pay for. When that level
-//! began is in the row's note, counted from the first iteration. [`measure_idle`] is a program in which
+//! Figures are iterations per second of processor time at the level where a process settles. Ratios
+//! are of the mean processor time of iterations in a turn, beside those of the peer's turns before and
+//! after it: the median of the later halves of all rounds, all threads counted: those that sample, compile and compare are ours
+//! to pay for. When the last level began is in the row's note, counted from the first iteration. [`measure_idle`] is a program in which
 //! there is nothing to gain, [`stall`] the moment in which an entry is written to.
 
 pub mod stall;
@@ -27,8 +28,9 @@ use uruk_guests::{Compiler, Native, Program, Workload};
 use crate::bench::{Bench, progress};
 use crate::findings::Findings;
 use crate::row::{Figure, Row, Target, Unit};
+use crate::tiers::beside::{self, Compared, Turns};
 use crate::tiers::steady::geometric_mean;
-use crate::tiers::trial::{self, Output, Side};
+use crate::tiers::trial::Side;
 
 /// The geometric mean to reach, and the least of any program.
 const MEAN: f64 = 1.05;
@@ -36,12 +38,11 @@ const LEAST: f64 = 0.98;
 /// What the additions may cost, and watching where nothing is to be gained, as a part.
 const NOTHING: f64 = 0.99;
 /// Iterations of a kernel, of a larger program, and in a quick run; each takes about 20 ms.
-const KERNEL: usize = 150;
-const PROGRAM: usize = 300;
-const QUICK: usize = 100;
-/// Rounds, and times a run that has not settled is repeated for twice as long.
-const ROUNDS: usize = 3;
-const DOUBLINGS: u32 = 1;
+const KERNEL: usize = 250;
+const PROGRAM: usize = 350;
+const QUICK: usize = 200;
+/// Rounds.
+const ROUNDS: usize = 5;
 /// Iterations of the program without anything to gain, and the bytes it handles.
 const IDLE: usize = 500;
 const IDLE_BYTES: usize = 1 << 20;
@@ -68,21 +69,17 @@ pub fn measure(bench: &Bench) -> Result<Findings> {
             Workload::Kernel(..) => KERNEL,
             _ => PROGRAM,
         };
-        let sides = built.hold(bench, &name, full, move |count| workload.args(count))?;
-        let live = &sides[LIVE];
-        let row = compared(format!("live {name}"), live, &sides[PLAIN]);
+        let held = built.hold(bench, &name, full, move |count| workload.args(count))?;
+        let live = &held.sides[LIVE];
+        let row = held.compared(format!("live {name}"), LIVE);
         speeds.push((name.clone(), row.ratio()));
         found
             .rows
             .push(row.target(Target::RatioAtLeast(LEAST)).note(gained(live)));
-        let row = compared(
-            format!("  built for it, {name}"),
-            &sides[BUILT],
-            &sides[PLAIN],
-        );
+        let row = held.compared(format!("  built for it, {name}"), BUILT);
         costs.push((name, row.ratio()));
         found.rows.push(row.note(built.sizes()?));
-        let curves = sides.into_iter().flat_map(|side| side.curves);
+        let curves = held.sides.into_iter().flat_map(|side| side.curves);
         found.curves.extend(curves.filter(|curve| curve.ours));
     }
     found
@@ -103,8 +100,9 @@ pub fn measure_idle(bench: &Bench) -> Result<Findings> {
     let program = idle();
     let built = Built::of(bench, &compiler, "idle", &program)?;
     let args = |count: usize| vec![count.to_string(), IDLE_BYTES.to_string()];
-    let sides = built.hold(bench, "idle", bench.rounds(IDLE), args)?;
-    let row = compared("live, nothing to gain", &sides[LIVE], &sides[PLAIN]);
+    let held = built.hold(bench, "idle", bench.rounds(IDLE), args)?;
+    let row = held.compared("live, nothing to gain", LIVE);
+    let sides = &held.sides;
     let whole = |side: &Side| {
         let times = side.curves.iter().map(|curve| {
             let sum: f64 = curve.iterations.iter().map(|one| one.process).sum();
@@ -186,7 +184,7 @@ impl Built {
         name: &str,
         iterations: usize,
         args: impl Fn(usize) -> Vec<String> + Clone + 'static,
-    ) -> Result<Vec<Side>> {
+    ) -> Result<Held> {
         let command = |words: Vec<OsString>| {
             let args = args.clone();
             move |count: usize| {
@@ -200,12 +198,12 @@ impl Built {
         let alone = |program: &PathBuf| command(vec![program.clone().into()]);
         let mut sides = vec![
             Side::peer("clang -O2", iterations, alone(&self.plain)),
-            Side::ours("uruk live", iterations, command(live)).until_warm(DOUBLINGS),
+            Side::ours("uruk live", iterations, command(live)),
             Side::peer("uruk cc -O2", iterations, alone(&self.live)),
         ];
         let rounds = if bench.quick { 1 } else { ROUNDS };
-        trial::hold(bench, name, "O2", rounds, Output::Same, &mut sides)?;
-        Ok(sides)
+        let turns = beside::hold(bench, name, "O2", rounds, &mut sides)?;
+        Ok(Held { sides, turns })
     }
 
     /// What the additions take in the file.
@@ -219,13 +217,34 @@ impl Built {
     }
 }
 
-/// Rates of two sides.
-fn compared(name: impl Into<String>, ours: &Side, peer: &Side) -> Row {
-    let mut row = Row::new(name, Unit::IterationsPerSecond, ours.rate())
-        .level("O2")
-        .peer(&*peer.name, peer.rate());
-    row.wall = ours.wall_rate().zip(peer.wall_rate());
-    row
+/// What was run.
+struct Held {
+    sides: Vec<Side>,
+    /// Of each round.
+    turns: Vec<Turns>,
+}
+
+impl Held {
+    /// Rates of a side and of the plain executable, and their ratio: the median of turns.
+    fn compared(&self, name: impl Into<String>, number: usize) -> Row {
+        let (ours, peer) = (&self.sides[number], &self.sides[PLAIN]);
+        let mut row = Row::new(name, Unit::IterationsPerSecond, ours.rate())
+            .level("O2")
+            .peer(&*peer.name, peer.rate());
+        let rounds = self.turns.iter().zip(&ours.curves).zip(&peer.curves);
+        let ratios = rounds.flat_map(|((turns, ours), peers)| {
+            let (ours, peers) = (&ours.iterations, &peers.iterations);
+            beside::compare(turns, (number, ours), (PLAIN, peers))
+        });
+        let ratios: Vec<Compared> = ratios.collect();
+        row.paired = Figure::of(ratios.iter().map(|it| it.cpu)).median();
+        // A rate of wall-clock time that is so many times the peer's.
+        let wall = Figure::of(ratios.iter().map(|it| it.wall)).median();
+        row.wall = wall
+            .zip(peer.wall_rate())
+            .map(|(wall, rate)| (wall * rate, rate));
+        row
+    }
 }
 
 /// When the last level began, in each round.

@@ -7,6 +7,7 @@
 //! `publication` and `waiting` about the moment itself, `overhead` about what watching costs
 //! (`windows`: with and without, in one process; `estimate`: of small differences).
 
+pub mod beside;
 mod changes;
 mod curve;
 mod estimate;

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -88,6 +89,51 @@ impl Side {
 }
 
 impl Side {
+    /// Its command line.
+    pub(super) fn line(&self) -> Vec<OsString> {
+        (self.command)(self.iterations)
+    }
+
+    /// Its name, and the time of an iteration.
+    pub(super) fn shown(&self) -> String {
+        match self.figure(|settled| settled.cpu / 1e6).median() {
+            Some(ms) => format!("{} {ms:.3}", self.name),
+            None => format!("{} out", self.name),
+        }
+    }
+
+    /// Takes a run, and what it wrote of its iterations; whether it counts.
+    pub(super) fn take(
+        &mut self,
+        run: &Run,
+        expected: Option<&Run>,
+        times: &Path,
+        workload: &str,
+        level: &str,
+        round: usize,
+    ) -> bool {
+        self.out = contest::complaint(run, expected).map(|out| match out {
+            // Of rates, the time at which it was stopped is no bound.
+            Figure::Stopped(ms) => Figure::Failed(format!("stopped at {:.0} s", ms / 1e3)),
+            other => other,
+        });
+        if self.out.is_none() {
+            let text = std::fs::read_to_string(times).unwrap_or_default();
+            match curve::parse(&text) {
+                Ok(iterations) => self.curves.push(Curve {
+                    workload: workload.to_owned(),
+                    side: self.name.clone(),
+                    ours: self.ours,
+                    level: level.to_owned(),
+                    round,
+                    iterations,
+                }),
+                Err(error) => self.out = Some(Figure::Failed(error.to_string())),
+            }
+        }
+        self.out.is_none()
+    }
+
     /// Forgets the last run if it has not settled, and is to be run for longer.
     fn goes_on(&mut self) -> bool {
         let again = self.patience > 0 && self.curves.last().is_some_and(|last| !last.is_warm());
@@ -142,15 +188,7 @@ pub fn hold(
         }
         order.reverse();
     }
-    let shown: Vec<String> = sides
-        .iter()
-        .map(
-            |side| match side.figure(|settled| settled.cpu / 1e6).median() {
-                Some(ms) => format!("{} {ms:.3}", side.name),
-                None => format!("{} out", side.name),
-            },
-        )
-        .collect();
+    let shown: Vec<String> = sides.iter().map(Side::shown).collect();
     progress(&format!("{workload} {level}, ms cpu: {}", shown.join(", ")));
     Ok(())
 }
@@ -170,26 +208,8 @@ fn run(
     let variables = [(TIMES, path.as_os_str())];
     let run = bench
         .runner
-        .run_with(&(side.command)(side.iterations), &variables, LIMIT)
+        .run_with(&side.line(), &variables, LIMIT)
         .with_context(|| format!("starting {}", side.name))?;
-    side.out = contest::complaint(&run, expected).map(|out| match out {
-        // Of rates, the time at which it was stopped is no bound.
-        Figure::Stopped(ms) => Figure::Failed(format!("stopped at {:.0} s", ms / 1e3)),
-        other => other,
-    });
-    if side.out.is_none() {
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
-        match curve::parse(&text) {
-            Ok(iterations) => side.curves.push(Curve {
-                workload: workload.to_owned(),
-                side: side.name.clone(),
-                ours: side.ours,
-                level: level.to_owned(),
-                round,
-                iterations,
-            }),
-            Err(error) => side.out = Some(Figure::Failed(error.to_string())),
-        }
-    }
-    Ok(side.out.is_none().then_some(run))
+    let counts = side.take(&run, expected, &path, workload, level, round);
+    Ok(counts.then_some(run))
 }
