@@ -39,7 +39,7 @@ const PRIOR: f64 = 4.0;
 const OUTLIER: f64 = 16.0;
 
 /// What is expected of tier 2 over native code at least: functions differ, and what was never tried
-/// is never found. A function has to run for so much longer before it is.
+/// is never found. A function has to run for so much longer before it is. Who sets less, expects less.
 const UNKNOWN: f64 = 1.02;
 
 /// A mean that starts from a prior and forgets.
@@ -80,6 +80,8 @@ pub struct Estimate {
 pub(crate) struct Speedups {
     steps: [Mean; 2],
     native: Mean,
+    /// What is expected over native code at least, as a logarithm.
+    least: f64,
 }
 
 impl Speedups {
@@ -90,6 +92,7 @@ impl Speedups {
                 Mean::new(config.speedup_guided.ln()),
             ],
             native: Mean::new(config.speedup_native.ln()),
+            least: config.speedup_native.min(UNKNOWN).ln(),
         }
     }
 
@@ -97,7 +100,7 @@ impl Speedups {
     pub(crate) fn expect(&self, from: Tier, to: Tier) -> f64 {
         let native = from == Tier::Native && to > Tier::Native;
         let (first, base) = match native {
-            true => (Tier::Optimized, self.native.value.max(UNKNOWN.ln())),
+            true => (Tier::Optimized, self.native.value.max(self.least)),
             false => (from, 0.0),
         };
         let steps = first.index().min(2)..to.index().min(2);

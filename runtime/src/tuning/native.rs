@@ -36,6 +36,9 @@ use crate::version::Made;
 /// equal costs little, and the program is to have its native code back within seconds.
 const ERROR: f64 = 0.1;
 
+/// What native code has to gain for more to be found out: below that, the better guess does.
+const MARGIN: f64 = 0.02;
+
 /// What an entry costs, in nanoseconds, on its way through the stub and past the count: three
 /// jumps that are taken, and an increment in memory.
 const WAY: f64 = 1.5;
@@ -58,6 +61,7 @@ pub(super) fn prefers(ended: &Ended) -> bool {
 pub(super) fn rules(rules: Rules) -> Rules {
     Rules {
         error: rules.error.max(ERROR),
+        margin: rules.margin.max(MARGIN),
         ..rules
     }
 }

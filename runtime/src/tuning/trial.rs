@@ -37,9 +37,10 @@ const COARSE: Nanos = Nanos::from_us(500);
 const UNITS: u64 = 3;
 const COARSE_SLICE: Duration = Duration::from_millis(16);
 
-/// Part of a unit's time between two looks whether it is over, and bounds of that.
-const LOOKS: u64 = 128;
-const WAIT: (Duration, Duration) = (Duration::from_micros(50), Duration::from_micros(500));
+/// Part of a unit's time between two looks whether it is over, and bounds of that: looking every 50 us
+/// took a tenth of a processor.
+const LOOKS: u64 = 20;
+const WAIT: (Duration, Duration) = (Duration::from_micros(200), Duration::from_micros(500));
 
 /// Pairs after which a trial is looked at for noise, the median difference of pairs that is noise,
 /// and how many times as long slices are then, up to what length, in how many steps. A program that
@@ -50,8 +51,8 @@ const NOISE: f64 = 0.08;
 const LONGER: u32 = 4;
 const LONGEST: Duration = Duration::from_millis(256);
 
-/// How long a trial of longer slices may take, if all of them did something.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a trial with slices of one length may take, if all of them did something.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The least pairs that say anything.
 const LEAST: u32 = 12;
@@ -89,6 +90,16 @@ pub(super) fn slice(per_unit: Nanos) -> Duration {
     }
 }
 
+/// The rules of a trial with slices of that length, which may err in a part of what `rules` allow.
+fn in_time(rules: Rules, part: f64, slice: Duration) -> Rules {
+    let pairs = PATIENCE.as_nanos() / (slice * 2).as_nanos().max(1);
+    let pairs = u32::try_from(pairs).unwrap_or(u32::MAX);
+    Rules {
+        pairs: rules.pairs.min(pairs.max(LEAST)),
+        ..rules.with_part_of_error(part)
+    }
+}
+
 /// Where the counts of a slice begin.
 struct Mark {
     clock: Reading,
@@ -113,7 +124,7 @@ impl Core {
             false => self.tuning.rules,
         };
         let mut slice = slice;
-        let mut trial = Trial::new(rules.with_part_of_error(ERRORS.0), candidate.0);
+        let mut trial = Trial::new(in_time(rules, ERRORS.0, slice), candidate.0);
         let mut published = candidate;
         let (mut idle, mut in_candidate) = (0, Nanos::ZERO);
         let verdict = loop {
@@ -155,11 +166,7 @@ impl Core {
             if trial.pairs() == NOISY_AFTER && trial.median() > NOISE && slice * LONGER <= LONGEST {
                 // From anew: what is known so far is nothing beside what is found out now.
                 slice *= LONGER;
-                let pairs = (PATIENCE.as_nanos() / (2 * slice).as_nanos()) as u32;
-                let rules = Rules {
-                    pairs: pairs.clamp(LEAST, rules.pairs.max(LEAST)),
-                    ..rules.with_part_of_error(ERRORS.1)
-                };
+                let rules = in_time(rules, ERRORS.1, slice);
                 trial = Trial::new(rules, candidate.0.wrapping_add(slice.as_millis() as u64));
                 continue;
             }

@@ -78,7 +78,7 @@ fn builder(before: Option<&str>, speedup: f64) -> JitBuilder {
         .over_native(true)
         .tune(true)
         .policy(PolicyConfig {
-            speedup_optimized: speedup,
+            speedup_native: speedup,
             ..PolicyConfig::default()
         });
     match before {
