@@ -61,6 +61,9 @@ const LEAST: u32 = 12;
 /// together no more than all of it.
 const ERRORS: (f64, f64) = (0.7, 0.1);
 
+/// How much longer than a slice may last a program is waited for that does not run.
+const IDLES: u32 = 8;
+
 /// Part of a slice that the program is to have run: where others have the processors, a slice takes
 /// longer.
 const FULL: f64 = 0.5;
@@ -235,9 +238,18 @@ impl Core {
         (time, between(root, begin.units, end.units))
     }
 
-    /// Waits until so many units more have begun, for `most` at most.
+    /// Waits until so many units more have begun, for `most` of the program's time at most: while it is
+    /// stopped, or others have its processor, none can begin.
     fn wait_for_units(&self, root: Root, clock: &GuestClock, wanted: u64, most: Duration) -> Mark {
         let begin = Instant::now();
+        let ran = {
+            let _pass = gate::enter();
+            clock.read()
+        };
+        let is_over = |now: &Mark| {
+            let ran = Duration::from_nanos(now.clock.since(&ran).0);
+            ran >= most || begin.elapsed() >= most * IDLES
+        };
         let unit = Duration::from_nanos(root.per_unit.0);
         let look = Duration::from_nanos(root.per_unit.0 / LOOKS).clamp(WAIT.0, WAIT.1);
         let first = {
@@ -249,7 +261,10 @@ impl Core {
                 let _pass = gate::enter();
                 let done = between(root, first, self.units(root));
                 if done >= wanted || begin.elapsed() >= most || self.is_stopping() {
-                    return self.mark(clock, root);
+                    let now = self.mark(clock, root);
+                    if done >= wanted || is_over(&now) || self.is_stopping() {
+                        return now;
+                    }
                 }
                 done
             };
