@@ -8,8 +8,8 @@
 //! refused: the module `variables` has the rules.
 //!
 //! A *function* has a native version if a symbol says where it is, the linker left room in front
-//! of it, and callers keep to its type: a local function whose address nobody takes may have lost
-//! arguments, or its result, natively. Such a one is compiled again with its callers only, which
+//! of it, and callers keep to its type: a local function whose address nobody takes *natively* may have
+//! lost arguments, or its result. Of a weak one that may differ from others nobody knows whose it is. Such a one is compiled again with its callers only, which
 //! call the new body; samples in it are theirs.
 //!
 //! | a function | is | reason |
@@ -19,6 +19,8 @@
 //! | with assembly that may name symbols, or that asks the dynamic loader | refused | [`Reason::Assembly`], [`Reason::Asks`] |
 //! | that calls what is nowhere | refused | [`Reason::Missing`] |
 //! | whose address hooks are told | refused | [`Reason::Instrumented`] |
+//! | whose labels are data, and that has no native version | refused | [`Reason::Labels`] |
+//! | that keeps the address of a string which is there twice | refused | [`Reason::Text`] |
 //! | of a library, that another file has in its place, or that calls such a one | refused | [`Reason::Interposed`] |
 //! | that may call many that have no native code | refused | [`Reason::Needs`] |
 //! | that calls a refused one which cannot be called natively | refused | [`Reason::Calls`] |
@@ -77,6 +79,10 @@ pub enum Reason {
     Asks(String),
     /// It calls one that is refused, and that has no native code its callers could call.
     Calls(String),
+    /// Its labels are data, and it has no native code of its own: these may be of its callers'.
+    Labels,
+    /// It keeps, or compares, the address of a string that is there several times.
+    Text(String),
     /// Before code of it runs, so many functions have to be compiled that have no native code.
     Needs(usize),
     /// It is, or calls, a library's function in whose place another file has one of that name: the
@@ -107,6 +113,8 @@ impl fmt::Display for Reason {
                 )
             }
             Reason::Calls(name) => write!(f, "calls `{name}`, which is refused and was inlined"),
+            Reason::Labels => f.write_str("has labels whose addresses are data, and was inlined"),
+            Reason::Text(text) => write!(f, "keeps the address of {text:?}, which is there twice"),
             Reason::Needs(count) => {
                 write!(
                     f,
@@ -168,6 +176,17 @@ pub struct Outcome {
     pub missing: Vec<String>,
 }
 
+/// Where a string is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Text {
+    /// Natively nobody has its address.
+    Nowhere,
+    /// Here.
+    At(u64),
+    /// At one of several places.
+    Several,
+}
+
 /// What is known of the program.
 pub trait Known {
     /// The name that a name of the module has in the session.
@@ -182,7 +201,11 @@ pub trait Known {
     /// How far from the thread pointer a thread-local of the program is.
     fn distance(&self, place: Place) -> Option<i64>;
     /// Where the bytes of a string are among what is only read and has no name.
-    fn string(&self, bytes: &[u8]) -> Option<u64>;
+    fn string(&self, bytes: &[u8]) -> Text;
+    /// Whether the program's code or data mention an address.
+    fn mentions(&self, address: u64) -> bool;
+    /// Whether the module's object file, and so its local names, are known.
+    fn has_object(&self) -> bool;
     /// Whether there is room in front of an entry.
     fn has_room(&self, entry: u64) -> bool;
     /// Whether somebody has code of that name: the program, its libraries, or an earlier module.
@@ -286,8 +309,9 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
 
 /// Where native code of a function is that calls by its type reach, and that can be redirected.
 fn native(info: &FunctionInfo, known: &dyn Known) -> Option<Place> {
-    let keeps_type = !info.local || info.address_taken;
     let place = known.place(&info.name, info.local)?;
+    // The bitcode may do with its address what natively was seen through and is gone.
+    let keeps_type = !info.local || (info.address_taken && known.mentions(place.address));
     let fits = place.kind == PlaceKind::Function && keeps_type && known.has_room(place.address);
     fits.then_some(place)
 }
@@ -296,6 +320,10 @@ fn native(info: &FunctionInfo, known: &dyn Known) -> Option<Place> {
 /// against that of another file of the process.
 fn is_elsewhere(info: &FunctionInfo, known: &dyn Known) -> bool {
     if !info.local && known.is_elsewhere(&info.name) {
+        return true;
+    }
+    // Which of several different bodies the linker took is not told.
+    if info.weak && !info.same && !info.local {
         return true;
     }
     let place = known.place(&info.name, info.local);
@@ -334,20 +362,37 @@ fn refuse(
         all.find(|info| is_interposed(info))
             .map(|info| info.name.clone())
     };
+    let text = |info: &FunctionInfo| {
+        let mut kept = info.kept.iter();
+        kept.find_map(|number| variables.texts.get(number)).cloned()
+    };
+    // Nobody knows which address of it is known natively.
+    let unknown = |info: &FunctionInfo| {
+        let callees = info.functions.iter();
+        let mut callees = callees.map(|&callee| &survey.functions[callee as usize]);
+        let found = callees.find(|it| it.local && it.address_taken && it.defined);
+        found
+            .filter(|_| !known.has_object())
+            .map(|it| it.name.clone())
+    };
     let mut refused: Vec<Option<Reason>> = survey
         .functions
         .iter()
-        .map(|info| match info.defined {
+        .enumerate()
+        .map(|(at, info)| match info.defined {
             true if info.coroutine => Some(Reason::Coroutine),
             true if info.instrumented => Some(Reason::Instrumented),
             true if info.assembly => Some(Reason::Assembly),
+            true if info.labels && natives[at].is_none() => Some(Reason::Labels),
+            true if text(info).is_some() => text(info).map(Reason::Text),
+            true if unknown(info).is_some() => unknown(info).map(Reason::Variable),
             true if missing(info).is_some() => missing(info).map(Reason::Missing),
             true if asks(info).is_some() => asks(info).map(Reason::Asks),
             true if interposed(info).is_some() => interposed(info).map(Reason::Interposed),
             true => info
                 .variables
                 .iter()
-                .find_map(|number| variables.get(number))
+                .find_map(|number| variables.reasons.get(number))
                 .cloned(),
             false => None,
         })

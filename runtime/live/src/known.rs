@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::choose::{Known, OF, ROOMS, session_name};
+use crate::choose::{Known, OF, ROOMS, Text, session_name};
 use crate::entries::Entries;
 use crate::locked::Locked;
 use crate::program::image::Image;
@@ -14,7 +14,7 @@ use crate::program::symbols::{Place, PlaceKind};
 /// The strings of a file, by their bytes with the zero at the end.
 #[derive(Debug, Default)]
 pub struct Strings {
-    /// Where they begin; of those that are there twice, both places.
+    /// Where they begin, [`MOST`] at most.
     places: HashMap<Vec<u8>, Vec<u64>>,
 }
 
@@ -50,20 +50,35 @@ impl Strings {
                 break;
             }
             let places = self.places.entry(rest.to_vec()).or_default();
-            if places.len() < 2 {
+            if places.len() < MOST {
                 places.push(at + skipped as u64);
             }
         }
     }
 
-    /// Where the bytes are, if that is at one place only.
-    pub fn find(&self, bytes: &[u8]) -> Option<u64> {
-        match self.places.get(bytes)?.as_slice() {
-            [place] => Some(*place),
-            _ => None,
+    /// Where the bytes are among the places that `counts` says are the address of a string.
+    pub fn find(&self, bytes: &[u8], counts: impl Fn(u64) -> bool) -> Text {
+        let Some(places) = self.places.get(bytes) else {
+            return Text::Nowhere;
+        };
+        if places.len() >= MOST {
+            return Text::Several;
         }
+        one(places.iter().copied().filter(|&place| counts(place)))
     }
 }
+
+/// Where a string is that is at these places.
+fn one(mut places: impl Iterator<Item = u64>) -> Text {
+    match (places.next(), places.next()) {
+        (None, _) => Text::Nowhere,
+        (Some(place), None) => Text::At(place),
+        (Some(_), Some(_)) => Text::Several,
+    }
+}
+
+/// Places of one string that are looked at.
+const MOST: usize = 16;
 
 /// What is known of a file.
 #[derive(Debug)]
@@ -246,7 +261,9 @@ impl Known for Module {
         if local {
             return symbols.local(self.object?, name);
         }
-        let own = symbols.global(name);
+        // Some linkers list hidden names with their object's local ones.
+        let hidden = || symbols.local(self.object?, name);
+        let own = symbols.global(name).or_else(hidden);
         if !self.is_library() {
             return own;
         }
@@ -261,10 +278,30 @@ impl Known for Module {
         self.program.image.distance(place)
     }
 
-    fn string(&self, bytes: &[u8]) -> Option<u64> {
-        let place = self.program.strings.find(bytes)?;
+    fn string(&self, bytes: &[u8]) -> Text {
+        let image = &self.program.image;
         // What has a name is a variable, whose address differs from a string's.
-        (!self.program.image.symbols.begins(place)).then_some(place)
+        let counts = |place| !image.symbols.begins(place) && image.mentions.contains(place);
+        if bytes != b"\0" {
+            return self.program.strings.find(bytes, counts);
+        }
+        // Every string ends with this one.
+        let constants = image.constants.iter();
+        let mentioned = constants.flat_map(|range| image.mentions.within(range));
+        // SAFETY: memory of the file that is only read, and does not change.
+        let is_zero = |place: &u64| unsafe { *(*place as *const u8) } == 0;
+        one(mentioned
+            .copied()
+            .filter(|&place| counts(place))
+            .filter(is_zero))
+    }
+
+    fn mentions(&self, address: u64) -> bool {
+        self.program.image.mentions.contains(address)
+    }
+
+    fn has_object(&self) -> bool {
+        self.object.is_some()
     }
 
     fn has_room(&self, entry: u64) -> bool {

@@ -6,10 +6,11 @@
 //! | a variable | becomes |
 //! |---|---|
 //! | with a symbol: of its size, if it is local | what is there |
-//! | private, and its bytes are those of one string of the program | what is there |
+//! | private, and its bytes are those of one string of the program whose address that mentions | what is there |
+//! | private, and of several of those | the module's own, and who keeps its address is refused |
 //! | a thread-local of the executable | its distance from the thread pointer |
 //! | of which another file has the definition | what has its name |
-//! | a constant without a symbol | the module's own: nobody can tell |
+//! | a constant without a symbol, of an object file that is known | the module's own: nobody can tell |
 //! | local, without a symbol, that nobody writes to | the module's own, and a constant: its first value is its value for ever |
 //! | local, without a symbol, that nobody reads | the module's own: nobody can tell |
 //! | local, without a symbol, of which the program has the parts | these: see below |
@@ -40,11 +41,18 @@ use std::collections::{HashMap, HashSet};
 
 use uruk::rebound::{Access, FunctionInfo, Part, Survey, Uses, VariableChoice, VariableInfo};
 
-use crate::choose::{Known, Outcome, Reason};
+use crate::choose::{Known, Outcome, Reason, Text};
 use crate::program::symbols::{Place, PlaceKind};
 
-/// Why users of variables are refused, by the variables' numbers.
-pub(crate) type Refused = HashMap<u32, Reason>;
+/// What is in the way of who uses variables.
+#[derive(Default)]
+pub(crate) struct Refused {
+    /// Why users of variables are refused, by the variables' numbers.
+    pub(crate) reasons: HashMap<u32, Reason>,
+    /// Strings that are there several times, by the numbers of their variables: who keeps or
+    /// compares an address of one is refused.
+    pub(crate) texts: HashMap<u32, String>,
+}
 
 /// What a part's address is taken to be a multiple of at most.
 const LARGEST_ALIGN: u32 = 64;
@@ -52,17 +60,24 @@ const LARGEST_ALIGN: u32 = 64;
 /// Chooses for all variables of a module.
 pub(crate) fn choose(survey: &Survey, known: &dyn Known, outcome: &mut Outcome) -> Refused {
     let names = Names::of(survey);
-    let mut refused = Refused::new();
+    let mut refused = Refused::default();
     for (number, info) in survey.variables.iter().enumerate() {
         let choice = variable(info, known, &names, outcome);
         let choice = choice.unwrap_or_else(|reason| {
             outcome.missing.push(info.name.clone());
-            refused.insert(number as u32, reason);
+            refused.reasons.insert(number as u32, reason);
             VariableChoice::Own
         });
+        if let Some(bytes) = text(info)
+            && known.string(bytes) == Text::Several
+        {
+            let shown = String::from_utf8_lossy(bytes.strip_suffix(b"\0").unwrap_or(bytes));
+            refused.texts.insert(number as u32, shown.into_owned());
+        }
         outcome.choices.variables.push(choice);
     }
-    spread(survey, &outcome.choices.variables, &mut refused);
+    hide(survey, &mut outcome.choices.variables, &refused);
+    spread(survey, &outcome.choices.variables, &mut refused.reasons);
     refused
 }
 
@@ -98,6 +113,26 @@ impl Names<'_> {
     }
 }
 
+/// The bytes of a string without a name of its own.
+fn text(info: &VariableInfo) -> Option<&[u8]> {
+    let is_text = info.private && info.constant && info.unnamed && !info.of_compiler;
+    info.bytes.as_deref().filter(|_| is_text)
+}
+
+/// Has the optimizer not look at constants of the program that have addresses of strings which are
+/// there several times: the program's are in its memory.
+fn hide(survey: &Survey, choices: &mut [VariableChoice], refused: &Refused) {
+    for (info, choice) in survey.variables.iter().zip(choices) {
+        let several = info
+            .variables
+            .iter()
+            .any(|it| refused.texts.contains_key(it));
+        if let (true, VariableChoice::Named(name)) = (several, &*choice) {
+            *choice = VariableChoice::Hidden(name.clone());
+        }
+    }
+}
+
 /// What a variable means; why who uses it is refused.
 fn variable(
     info: &VariableInfo,
@@ -111,16 +146,12 @@ fn variable(
     }
     let name = known.name(&info.name, info.local);
     if info.private {
-        let bytes = info
-            .bytes
-            .as_deref()
-            .filter(|_| info.constant && info.unnamed);
-        return Ok(match bytes.and_then(|bytes| known.string(bytes)) {
-            Some(address) => {
+        return Ok(match text(info).map(|bytes| known.string(bytes)) {
+            Some(Text::At(address)) => {
                 outcome.addresses.push((name.clone(), address));
                 VariableChoice::Named(name)
             }
-            None => VariableChoice::Own,
+            _ => VariableChoice::Own,
         });
     }
     let found = known.place(&info.name, info.local);
@@ -148,7 +179,8 @@ fn variable(
             outcome.wanted.push((name.clone(), at));
             Ok(VariableChoice::Named(name))
         }
-        None if info.constant => Ok(VariableChoice::Own),
+        // Where nobody knows the object file, nobody knows whether it is there.
+        None if info.constant && (!info.local || known.has_object()) => Ok(VariableChoice::Own),
         None => {
             let gone = info.local && found.is_none();
             let choice = gone.then(|| removed(info, known, names, outcome)).flatten();
@@ -232,7 +264,7 @@ fn is_looked_at(info: &VariableInfo, choice: &VariableChoice) -> bool {
 }
 
 /// Refuses variables whose values lead to refused ones, until there are no more.
-fn spread(survey: &Survey, choices: &[VariableChoice], refused: &mut Refused) {
+fn spread(survey: &Survey, choices: &[VariableChoice], refused: &mut HashMap<u32, Reason>) {
     let mut again = true;
     while again {
         again = false;

@@ -56,7 +56,8 @@ pub(super) fn edit(context: &LlvmContext, module: &OwnedModule, choices: &Choice
         }
         match choice {
             VariableChoice::Own => own(variable),
-            VariableChoice::Named(name) => bind_variable(variable, name),
+            VariableChoice::Named(name) => bind_variable(variable, name, true),
+            VariableChoice::Hidden(name) => bind_variable(variable, name, false),
             VariableChoice::Constant => {
                 own(variable);
                 // SAFETY: a live variable that nothing writes to.
@@ -110,14 +111,18 @@ fn own(variable: LLVMValueRef) {
     }
 }
 
-/// Makes a variable one that is found by `name`. A constant keeps its value, for the optimizer.
-fn bind_variable(variable: LLVMValueRef, name: &str) {
+/// Makes a variable one that is found by `name`. A constant that is `looked_at` keeps its value, for the
+/// optimizer, unless it is weak: then another one may be in its place.
+fn bind_variable(variable: LLVMValueRef, name: &str, looked_at: bool) {
     set_name(variable, name);
     // SAFETY: a live variable; a null initializer makes it a declaration.
     unsafe {
         let handle = ValueRef::of(variable).as_variable();
-        let optional = LLVMGetLinkage(variable) == LLVMLinkage::LLVMExternalWeakLinkage;
+        let linkage = LLVMGetLinkage(variable);
+        let optional = linkage == LLVMLinkage::LLVMExternalWeakLinkage;
+        let looked_at = looked_at && !is_replaceable(linkage);
         let shown = handle.is_some_and(|v| v.is_constant() && v.initializer().is_some());
+        let shown = shown && looked_at;
         LLVMSetComdat(variable, std::ptr::null_mut());
         LLVMSetVisibility(variable, LLVMVisibility::LLVMDefaultVisibility);
         LLVMSetUnnamedAddress(variable, LLVMUnnamedAddr::LLVMNoUnnamedAddr);
@@ -320,7 +325,17 @@ fn is_local(global: LLVMValueRef) -> bool {
     )
 }
 
-/// Has aliases mean what they are names of, and makes other aliases, and ifuncs, declarations: the
+/// Whether the linker may have taken another definition, which says something else.
+fn is_replaceable(linkage: LLVMLinkage) -> bool {
+    matches!(
+        linkage,
+        LLVMLinkage::LLVMWeakAnyLinkage
+            | LLVMLinkage::LLVMLinkOnceAnyLinkage
+            | LLVMLinkage::LLVMCommonLinkage
+    )
+}
+
+/// Has aliases mean what they are names of, and makes other aliases, weak ones, and ifuncs, declarations: the
 /// program knows what they are. Before the survey, which lists them as such; returns the aliases'
 /// names.
 pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> Vec<String> {
@@ -345,7 +360,8 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> V
     for alias in aliases.iter().chain(&ifuncs).copied() {
         // SAFETY: a live alias or ifunc, whose uses go to a declaration of the same name.
         unsafe {
-            if let Some(meant) = plain_aliasee(ValueRef::of(alias)) {
+            let meant = plain_aliasee(ValueRef::of(alias));
+            if let Some(meant) = meant.filter(|_| !is_replaceable(LLVMGetLinkage(alias))) {
                 LLVMReplaceAllUsesWith(alias, meant);
                 if is_local(meant) && !is_local(alias) {
                     // The symbol table may have the alias's name only, as files see that one.

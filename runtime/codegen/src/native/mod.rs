@@ -75,6 +75,8 @@ pub enum VariableChoice {
     Constant,
     /// What is found under that name.
     Named(String),
+    /// The same, and the optimizer does not look at its value.
+    Hidden(String),
     /// A thread-local at a distance from the thread pointer, in bytes.
     ThreadLocal(i64),
     /// Variables that the program has in its place: one for each access that the survey lists.

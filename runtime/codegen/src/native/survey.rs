@@ -3,12 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use inkwell::llvm_sys::core::{
-    LLVMGetAsString, LLVMGetEnumAttributeKindForName, LLVMGetInlineAsmAsmString, LLVMGetLinkage,
-    LLVMGetUnnamedAddress, LLVMGlobalGetValueType, LLVMIsConstantString, LLVMIsThreadLocal,
+    LLVMGetArrayLength2, LLVMGetAsString, LLVMGetElementType, LLVMGetEnumAttributeKindForName,
+    LLVMGetInlineAsmAsmString, LLVMGetIntTypeWidth, LLVMGetLinkage, LLVMGetTypeKind,
+    LLVMGetUnnamedAddress, LLVMGlobalGetValueType, LLVMIsConstantString, LLVMIsNull,
+    LLVMIsThreadLocal, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout, LLVMTargetDataRef};
-use inkwell::llvm_sys::{LLVMLinkage, LLVMUnnamedAddr, LLVMValueKind};
+use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMTypeKind, LLVMUnnamedAddr, LLVMValueKind};
 
 use super::uses::{self, Uses};
 use crate::context::OwnedModule;
@@ -50,6 +52,9 @@ pub struct FunctionInfo {
     /// Those of them whose addresses it gives to functions without a body here, and that it does
     /// nothing else with: nothing of them is in its code.
     pub given: Vec<u32>,
+    /// The variables whose addresses it does more with than read what is there, or give them to
+    /// functions without a body here.
+    pub kept: Vec<u32>,
 }
 
 /// A variable of a module.
@@ -262,6 +267,16 @@ fn string(value: ValueRef<'_>) -> Option<Vec<u8>> {
     let is_data = value.kind() == LLVMValueKind::LLVMConstantDataArrayValueKind;
     // SAFETY: a live constant of the kind that has this property; its bytes live as it does.
     unsafe {
+        // The empty one is a zero like others.
+        let kind = LLVMTypeOf(value.raw());
+        if LLVMIsNull(value.raw()) != 0
+            && LLVMGetTypeKind(kind) == LLVMTypeKind::LLVMArrayTypeKind
+            && LLVMGetArrayLength2(kind) == 1
+            && LLVMGetTypeKind(LLVMGetElementType(kind)) == LLVMTypeKind::LLVMIntegerTypeKind
+            && LLVMGetIntTypeWidth(LLVMGetElementType(kind)) == 8
+        {
+            return Some(vec![0]);
+        }
         if !is_data || LLVMIsConstantString(value.raw()) == 0 {
             return None;
         }
@@ -281,6 +296,7 @@ fn function(
     let mut found = Found::default();
     let mut assembly = false;
     let (mut given, mut used) = (HashSet::new(), HashSet::new());
+    let mut kept = Vec::new();
     for instruction in function.instructions() {
         let callee = instruction.callee();
         assembly |= callee.is_some_and(|callee| names_symbols(instruction, callee));
@@ -288,6 +304,8 @@ fn function(
         let operands = instruction.operands().flatten();
         let last = instruction.operands().len().wrapping_sub(1);
         let away = callee.and_then(|callee| callee.as_function());
+        let reads = away.is_some_and(|callee| callee.is_intrinsic())
+            || instruction.opcode() == LLVMOpcode::LLVMLoad;
         let away = away.is_some_and(|callee| callee.is_declaration() && !callee.is_intrinsic());
         for (place, operand) in operands.enumerate() {
             let is_callee = callee == Some(operand) && place == last;
@@ -306,6 +324,9 @@ fn function(
             match away && direct {
                 true => given.extend(mentioned),
                 false => used.extend(mentioned),
+            }
+            if !away && !reads {
+                kept.extend(&found.variables[before..]);
             }
             for &number in &found.variables[before..] {
                 let variable = &mut variables[number as usize];
@@ -334,6 +355,7 @@ fn function(
         variables: numbers(found.variables),
         functions: numbers(found.functions),
         given: numbers(given.difference(&used).copied().collect()),
+        kept: numbers(kept),
     }
 }
 

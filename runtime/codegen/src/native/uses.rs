@@ -19,9 +19,10 @@ use std::collections::BTreeMap;
 
 use inkwell::llvm_sys::core::{
     LLVMConstIntGetSExtValue, LLVMConstIntGetZExtValue, LLVMGetConstOpcode, LLVMGetElementType,
-    LLVMGetGEPSourceElementType, LLVMGetIntTypeWidth, LLVMGetOrdering, LLVMGetPointerAddressSpace,
-    LLVMGetSection, LLVMGetTypeKind, LLVMGetVolatile, LLVMGlobalGetValueType,
-    LLVMIsExternallyInitialized, LLVMIsNull, LLVMStructGetTypeAtIndex, LLVMTypeOf,
+    LLVMGetGEPSourceElementType, LLVMGetIntTypeWidth, LLVMGetMDKindIDInContext, LLVMGetMetadata,
+    LLVMGetOrdering, LLVMGetPointerAddressSpace, LLVMGetSection, LLVMGetTypeContext,
+    LLVMGetTypeKind, LLVMGetVolatile, LLVMGlobalGetValueType, LLVMIsExternallyInitialized,
+    LLVMIsNull, LLVMStructGetTypeAtIndex, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::LLVMTypeRef;
 use inkwell::llvm_sys::target::{
@@ -160,8 +161,9 @@ pub(super) fn uses(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> Uses
 /// constants. So a byte is one unless it begins as 0 and all that is stored are bits. What is only
 /// accessed as volatile, or as atomic, the optimizer lets alone.
 ///
-/// Of a byte whose address goes elsewhere it makes none, unless inlining shows where all of it goes.
-/// One that begins as 0 is taken not to be that rare.
+/// Of a byte whose address goes elsewhere it makes none, unless inlining shows where all of it goes: it
+/// may if that is a variable or a function of the module. What is loaded with a promise that it is 0 or
+/// 1 has the same bytes as a flag.
 pub(super) fn is_flag(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> bool {
     // SAFETY: a live variable, and its type, which is sized.
     let is_byte = unsafe {
@@ -184,9 +186,34 @@ pub(super) fn is_flag(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> b
             .uses
             .iter()
             .all(|it| it.size.is_some() && keeps_bit(it)),
-        None => true,
+        None => variable.users().any(|user| is_given_away(user, variable)),
     };
-    !(is_zero(variable) && keeps)
+    !(is_zero(variable) && (keeps || variable.users().any(is_truth)))
+}
+
+/// Whether a use gives the address of a variable to a function without a body here, which may store
+/// anything.
+fn is_given_away(user: ValueRef<'_>, variable: VariableRef<'_>) -> bool {
+    let callee = user.as_instruction().and_then(|it| it.callee());
+    let callee = callee.filter(|callee| callee.raw() != variable.raw());
+    let callee = callee.and_then(|callee| callee.as_function());
+    callee.is_some_and(|callee| callee.is_declaration() && !callee.is_intrinsic())
+}
+
+/// Whether it loads what is said to be 0 or 1.
+fn is_truth(user: ValueRef<'_>) -> bool {
+    let load = user.as_instruction();
+    let load = load.filter(|it| it.opcode() == LLVMOpcode::LLVMLoad);
+    load.is_some_and(|load| {
+        let name = "range";
+        // SAFETY: pointer and length describe the name; a live instruction.
+        unsafe {
+            let context = LLVMGetTypeContext(LLVMTypeOf(load.raw()));
+            let length = name.len() as u32;
+            let kind = LLVMGetMDKindIDInContext(context, name.as_ptr().cast(), length);
+            !LLVMGetMetadata(load.raw(), kind).is_null()
+        }
+    })
 }
 
 /// Whether a variable's first value is nothing but zeroes.

@@ -9,6 +9,7 @@ use object::elf::{self, FileHeader64};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
 
+use super::mentions::Mentions;
 use super::stream;
 use super::symbols::{Listed, Place, PlaceKind, Symbols};
 
@@ -90,9 +91,11 @@ pub struct Image {
     pub executable: bool,
     /// Names that the dynamic loader binds in its code and data; its linker has bound all others.
     pub bound_late: HashSet<String>,
+    /// Addresses of it that its code and data mention.
+    pub mentions: Mentions,
 }
 
-type Header = FileHeader64<Endianness>;
+pub(super) type Header = FileHeader64<Endianness>;
 
 impl Image {
     /// Reads a file that the loader put at `base`.
@@ -139,6 +142,7 @@ impl Image {
             entries: Vec::new(),
             executable,
             bound_late: HashSet::new(),
+            mentions: Mentions::default(),
         };
         for segment in header.program_headers(endian, bytes).map_err(broken)? {
             image.add_segment(segment, endian, executable);
@@ -180,6 +184,7 @@ impl Image {
                 file: file.to_owned(),
             });
         }
+        image.mentions = Mentions::of(bytes, base);
         match image.entries.is_empty() {
             true => Err(ImageError::NoEntries {
                 file: file.to_owned(),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`image`] | one file: symbols, text, constants, modules of bitcode, entries with room |
 //! | [`symbols`] | names to addresses, by object file where names are local |
+//! | [`mentions`] | which addresses code and data have in them |
 //! | [`stream`] | the modules of a section into which a linker put one after the other |
 //! | [`loaded`] | where the dynamic loader put the files |
 //!
@@ -14,5 +15,6 @@
 
 pub mod image;
 pub mod loaded;
+pub mod mentions;
 pub mod stream;
 pub mod symbols;

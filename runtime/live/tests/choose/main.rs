@@ -3,6 +3,7 @@
 mod program;
 mod variables;
 
+use uruk::Beside;
 use uruk::rebound::{FunctionInfo, Keep, VariableChoice, VariableInfo};
 use uruk_live::choose::{Fate, Outcome, Reason};
 use uruk_live::program::symbols::PlaceKind;
@@ -81,16 +82,91 @@ fn local_functions_that_nobody_points_to_go_with_their_callers() {
     // Samples in the inner one ask for the outer one.
     assert_eq!(
         (*entry, beside.as_slice()),
-        (64, std::slice::from_ref(&(96..100)))
+        (
+            64,
+            std::slice::from_ref(&Beside {
+                name: "inner.of.3".to_owned(),
+                code: 96..100
+            })
+        )
     );
     assert_eq!(outcome.functions[0].holds, ["inner.of.3"]);
-    // Whose address is taken keeps its type.
+    // Whose address is taken keeps its type, if it is taken natively.
     let pointed = FunctionInfo {
         address_taken: true,
         ..inner
     };
-    let outcome = chosen(vec![caller, pointed], Vec::new(), &program);
+    let both = || vec![caller.clone(), pointed.clone()];
+    let outcome = chosen(both(), Vec::new(), &program);
     assert!(matches!(fate(&outcome, "inner.of.3"), Fate::Adopted { .. }));
+    let Some(place) = program.places.get("inner") else {
+        panic!("it has a place");
+    };
+    let program = Program {
+        unmentioned: [place.address].into(),
+        ..program
+    };
+    let outcome = chosen(both(), Vec::new(), &program);
+    assert_eq!(fate(&outcome, "inner.of.3"), &Fate::WithCallers);
+    assert_eq!(outcome.choices.functions[1].address, None);
+    // Of an object file that is not known, nobody knows.
+    let program = Program {
+        without_object: true,
+        ..program
+    };
+    let outcome = chosen(both(), Vec::new(), &program);
+    let reason = Reason::Variable("inner".to_owned());
+    assert_eq!(fate(&outcome, "caller"), &Fate::Refused(reason));
+}
+
+#[test]
+fn who_keeps_the_address_of_a_text_that_is_there_twice_stays() {
+    let text = VariableInfo {
+        private: true,
+        constant: true,
+        unnamed: true,
+        bytes: Some(b"twice\0".to_vec()),
+        ..variable(".str")
+    };
+    let table = VariableInfo {
+        constant: true,
+        variables: vec![0],
+        ..variable("table")
+    };
+    let keeps = FunctionInfo {
+        variables: vec![0],
+        kept: vec![0],
+        ..function("keeps")
+    };
+    let prints = FunctionInfo {
+        variables: vec![0, 1],
+        ..function("prints")
+    };
+    let program = Program::default()
+        .with("keeps", PlaceKind::Function, 64)
+        .with("prints", PlaceKind::Function, 96)
+        .with("table", PlaceKind::Data, 200);
+    let outcome = chosen(vec![keeps, prints], vec![text, table], &program);
+    let reason = Reason::Text("twice".to_owned());
+    assert_eq!(fate(&outcome, "keeps"), &Fate::Refused(reason));
+    assert!(matches!(fate(&outcome, "prints"), Fate::Adopted { .. }));
+    let found = &outcome.choices.variables;
+    assert_eq!(found[0], VariableChoice::Own);
+    assert_eq!(found[1], VariableChoice::Hidden("table.of.3".to_owned()));
+}
+
+#[test]
+fn labels_that_are_data_need_native_code_of_their_own() {
+    let labels = |local| FunctionInfo {
+        labels: true,
+        local,
+        ..function("run")
+    };
+    let program = Program::default().with("run", PlaceKind::Function, 64);
+    let outcome = chosen(vec![labels(false)], Vec::new(), &program);
+    assert!(matches!(fate(&outcome, "run"), Fate::Adopted { .. }));
+    let outcome = chosen(vec![labels(true)], Vec::new(), &program);
+    assert_eq!(fate(&outcome, "run.of.3"), &Fate::Refused(Reason::Labels));
 }
 
 #[test]
@@ -151,7 +227,9 @@ fn of_weak_bodies_only_equal_ones_are_looked_at() {
     if let Some(place) = program.places.get_mut("f") {
         place.weak = true;
     }
-    assert_eq!(keep(weak(false), &program), Keep::Body);
+    // Of several weak ones nobody knows which it took.
+    assert_eq!(keep(weak(false), &program), Keep::Nothing);
+    assert_eq!(keep(weak(true), &program), Keep::Body);
     program.taken.insert("f");
     assert_eq!(keep(weak(true), &program), Keep::Copy);
 }

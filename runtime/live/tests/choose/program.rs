@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use uruk::rebound::{FunctionInfo, Survey, VariableInfo};
-use uruk_live::choose::{Known, Outcome, choose, session_name};
+use uruk_live::choose::{Known, Outcome, Text, choose, session_name};
 use uruk_live::program::symbols::{Place, PlaceKind};
 
 /// The module's number.
@@ -15,6 +15,8 @@ pub(crate) struct Program {
     pub(crate) places: HashMap<&'static str, Place>,
     pub(crate) without_room: HashSet<u64>,
     pub(crate) taken: HashSet<&'static str>,
+    pub(crate) unmentioned: HashSet<u64>,
+    pub(crate) without_object: bool,
     pub(crate) elsewhere: HashMap<&'static str, u64>,
 }
 
@@ -63,8 +65,20 @@ impl Known for Program {
         Some(place.address as i64 - 100)
     }
 
-    fn string(&self, bytes: &[u8]) -> Option<u64> {
-        (bytes == b"known\0").then_some(7)
+    fn string(&self, bytes: &[u8]) -> Text {
+        match bytes {
+            b"known\0" => Text::At(7),
+            b"twice\0" => Text::Several,
+            _ => Text::Nowhere,
+        }
+    }
+
+    fn mentions(&self, address: u64) -> bool {
+        !self.unmentioned.contains(&address)
+    }
+
+    fn has_object(&self) -> bool {
+        !self.without_object
     }
 
     fn has_room(&self, entry: u64) -> bool {
