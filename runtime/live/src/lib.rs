@@ -7,7 +7,7 @@
 //! stub. Nothing is changed before that, and everything can be taken back.
 //!
 //! Reading order: [`settings`], [`program`] (what the process consists of), [`choose`] (what may be
-//! compiled again, as pure decisions), `variables` (what these refer to) and [`known`] (what they are made of), `allocation` (programs that stay native), [`entries`] (text that is
+//! compiled again, as pure decisions), `variables` (what these refer to), `reason` (why some are not) and [`known`] (what they are made of), `allocation` (programs that stay native), [`entries`] (text that is
 //! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`] and [`control`] (`uruk swap`), [`start`] (how it begins in
 //! the process of the program).
 //!
@@ -29,6 +29,7 @@ pub mod function;
 pub mod known;
 pub mod locked;
 pub mod program;
+mod reason;
 pub mod session;
 pub mod settings;
 pub mod start;

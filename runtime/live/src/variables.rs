@@ -7,7 +7,7 @@
 //! |---|---|
 //! | with a symbol: of its size, if it is local | what is there |
 //! | private, and its bytes are those of one string of the program whose address that mentions | what is there |
-//! | private, and of several of those | the module's own, and who keeps its address is refused |
+//! | private, and of several of those | the module's own; if an address of it may be compared, who keeps one is refused |
 //! | a thread-local of the executable | its distance from the thread pointer |
 //! | of which another file has the definition | what has its name |
 //! | a constant without a symbol, of an object file that is known | the module's own: nobody can tell |
@@ -68,7 +68,7 @@ pub(crate) fn choose(survey: &Survey, known: &dyn Known, outcome: &mut Outcome) 
             refused.reasons.insert(number as u32, reason);
             VariableChoice::Own
         });
-        if let Some(bytes) = text(info)
+        if let Some(bytes) = text(info).filter(|_| info.compared)
             && known.string(bytes) == Text::Several
         {
             let shown = String::from_utf8_lossy(bytes.strip_suffix(b"\0").unwrap_or(bytes));

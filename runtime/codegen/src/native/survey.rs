@@ -94,6 +94,9 @@ pub struct VariableInfo {
     pub functions: Vec<u32>,
     /// Its bytes, where they are a string.
     pub bytes: Option<Vec<u8>>,
+    /// Its address may be compared with others: it is returned, or it is the value of another variable,
+    /// or it is kept where pointers are compared.
+    pub compared: bool,
 }
 
 /// What a module has.
@@ -116,6 +119,9 @@ const HOOKS: [&str; 6] = [
     "function-instrument",
     "fentry-call",
 ];
+
+/// Bytes of a pointer.
+const POINTER: u64 = 8;
 
 /// Name of the function that gives a thread's address of a variable.
 pub(super) const ADDRESS_OF: &str = "llvm.threadlocal.address";
@@ -193,6 +199,14 @@ pub(super) fn survey(module: &OwnedModule) -> Survey {
         info.labels = !found.labels.is_empty();
         info.variables = numbers(found.variables);
         info.functions = numbers(found.functions);
+    }
+    for number in 0..survey.variables.len() {
+        // A pointer that has a name is compared by it.
+        if survey.variables[number].size == POINTER {
+            for value in survey.variables[number].variables.clone() {
+                survey.variables[value as usize].compared = true;
+            }
+        }
     }
     survey.functions = listed
         .iter()
@@ -297,6 +311,7 @@ fn function(
     let mut assembly = false;
     let (mut given, mut used) = (HashSet::new(), HashSet::new());
     let mut kept = Vec::new();
+    let compares = function.instructions().any(compares_pointers);
     for instruction in function.instructions() {
         let callee = instruction.callee();
         assembly |= callee.is_some_and(|callee| names_symbols(instruction, callee));
@@ -328,6 +343,14 @@ fn function(
             if !away && !reads {
                 kept.extend(&found.variables[before..]);
             }
+            let compared = match instruction.opcode() {
+                LLVMOpcode::LLVMICmp | LLVMOpcode::LLVMPtrToInt | LLVMOpcode::LLVMRet => true,
+                LLVMOpcode::LLVMStore | LLVMOpcode::LLVMSelect | LLVMOpcode::LLVMPHI => compares,
+                _ => false,
+            };
+            for &number in found.variables[before..].iter().filter(|_| compared) {
+                variables[number as usize].compared = true;
+            }
             for &number in &found.variables[before..] {
                 let variable = &mut variables[number as usize];
                 let direct = walk.variables.get(&operand.raw()) == Some(&number);
@@ -357,6 +380,19 @@ fn function(
         given: numbers(given.difference(&used).copied().collect()),
         kept: numbers(kept),
     }
+}
+
+/// Whether it compares a pointer with one that is not null.
+fn compares_pointers(instruction: InstructionRef<'_>) -> bool {
+    let is_address = |operand: ValueRef<'_>| {
+        // SAFETY: a live value, and its type.
+        unsafe {
+            let kind = LLVMGetTypeKind(LLVMTypeOf(operand.raw()));
+            kind == LLVMTypeKind::LLVMPointerTypeKind && LLVMIsNull(operand.raw()) == 0
+        }
+    };
+    let is_comparison = instruction.opcode() == LLVMOpcode::LLVMICmp;
+    is_comparison && instruction.operands().flatten().all(is_address)
 }
 
 /// Whether a call is assembly that may mention symbols: in its text, or as operands.

@@ -126,6 +126,7 @@ fn who_keeps_the_address_of_a_text_that_is_there_twice_stays() {
         constant: true,
         unnamed: true,
         bytes: Some(b"twice\0".to_vec()),
+        compared: true,
         ..variable(".str")
     };
     let table = VariableInfo {
