@@ -38,6 +38,9 @@ pub struct Run {
     pub stderr: Vec<u8>,
 }
 
+/// A command line, and variables that its environment has besides.
+pub type Line<'a> = (Vec<OsString>, Vec<(&'a str, &'a OsStr)>);
+
 /// Starts processes; holds the directory their output goes to.
 #[derive(Clone, Debug)]
 pub struct Runner {
@@ -115,7 +118,7 @@ impl Runner {
     /// One cannot be started, or its output cannot be read.
     pub fn run_in_turns(
         &self,
-        commands: &[(Vec<OsString>, Vec<(&str, &OsStr)>)],
+        commands: &[Line<'_>],
         turn: Duration,
         limit: Duration,
     ) -> io::Result<InTurns> {

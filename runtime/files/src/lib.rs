@@ -175,9 +175,8 @@ impl AsFd for OwnFile {
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut file = OwnFile::open(path)?;
     let size = file.file.metadata().map_or(0, |about| about.len());
-    let mut bytes = Vec::new();
     // What the kernel makes up has no size.
-    bytes.reserve(usize::try_from(size).unwrap_or(0).max(4096));
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0).max(4096));
     file.read_to_end(&mut bytes)?;
     file.checked()?;
     Ok(bytes)
@@ -326,11 +325,9 @@ mod tests {
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || ended.recv());
         let ids = threads().expect("there");
-        // SAFETY: plain questions.
-        assert!(
-            ids.contains(&unsafe { libc::gettid() }) && ids.len() >= 2,
-            "{ids:?}"
-        );
+        // SAFETY: a plain question.
+        let own = unsafe { libc::gettid() };
+        assert!(ids.contains(&own) && ids.len() >= 2, "{ids:?}");
         drop(end);
         assert!(thread.join().expect("no panic").is_err());
         assert!(names("/proc/self/maps", |_| {}).is_err());

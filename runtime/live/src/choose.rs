@@ -189,7 +189,8 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
                 .push((address, at.unwrap_or(place.address)));
         }
         let keep = match &refused[number] {
-            _ if info.copy => Keep::Copy,
+            Some(_) if info.copy => Keep::Nothing,
+            None if info.copy => Keep::Copy,
             _ if !info.defined => Keep::Nothing,
             Some(_) => Keep::Nothing,
             None if known.is_taken(&name) || is_elsewhere(info, known) => match info.same {
@@ -322,6 +323,13 @@ fn refuse(
                 .iter()
                 .find_map(|number| variables.reasons.get(number))
                 .cloned(),
+            // What it looks at is not what native code has.
+            false if info.copy => info
+                .variables
+                .iter()
+                .find_map(|number| variables.reasons.get(number))
+                .cloned()
+                .or_else(|| text(info).map(Reason::Text)),
             false => None,
         })
         .collect();

@@ -16,17 +16,19 @@ use std::time::Duration;
 
 use tracing::info;
 use uruk_base::locks::{Mutex, MutexGuard};
-use uruk_base::{FunctionId, Nanos, Tier, VersionId};
-use uruk_profiler::{Choice, Excluded, Found, Sample, Sampler, Settings, Sizes, Summary};
+use uruk_base::{FunctionId, Nanos, VersionId};
+use uruk_profiler::{Choice, Excluded, Found, Sampler, Settings, Sizes, Summary};
 use uruk_reclaim::Edge;
 
 mod clock;
+mod heap;
 mod maps;
 mod shared;
 #[cfg(test)]
 mod tests;
 
 use clock::Clock;
+use heap::Heap;
 use maps::Maps;
 use shared::Shared;
 
@@ -264,42 +266,6 @@ impl Jit {
         let core = self.core();
         let mut state = core.tiers.sampling.lock();
         state.resume(core.events.now());
-    }
-}
-
-/// Samples of one version, or of other code, in one drain.
-#[derive(Default)]
-struct Heap {
-    samples: u32,
-    time: u64,
-    /// How many were taken when: number of the [`TOGETHER_NS`] on the sampler's clock.
-    taken: Vec<(u64, u32)>,
-}
-
-impl Heap {
-    fn add(&mut self, sample: &Sample) {
-        self.samples += 1;
-        self.time += sample.weight;
-        let at = sample.time / TOGETHER_NS;
-        match self.taken.last_mut() {
-            Some((last, count)) if *last == at => *count += 1,
-            _ => self.taken.push((at, 1)),
-        }
-    }
-
-    /// When the samples were taken, by the session's clock; those of the present drain, at
-    /// `now`, are not later.
-    fn hits(
-        &self,
-        events: &Events,
-        now: Duration,
-        code: Option<(VersionId, Tier)>,
-    ) -> impl Iterator<Item = Hit> {
-        self.taken.iter().map(move |&(at, count)| Hit {
-            at: events.at(at * TOGETHER_NS).min(now),
-            code: code.map(|(version, tier)| (version.0, tier)),
-            count,
-        })
     }
 }
 
