@@ -9,76 +9,50 @@ use crate::entries::Entries;
 use crate::locked::Locked;
 use crate::program::image::Image;
 use crate::program::loaded;
+use crate::program::mentions::Mentions;
 use crate::program::symbols::{Place, PlaceKind};
 
-/// The strings of a file, by their bytes with the zero at the end.
+/// The strings of a file whose addresses it mentions, by their bytes with the zero at the end. One that
+/// is the end of another one, as linkers merge them, is among them.
 #[derive(Debug, Default)]
 pub struct Strings {
-    /// Where they begin, [`MOST`] at most.
     places: HashMap<Vec<u8>, Vec<u64>>,
 }
 
 impl Strings {
-    /// Of memory that is only read: what begins behind a zero and ends with one.
+    /// Of memory that is only read.
     ///
     /// # Safety
     /// The ranges are memory that can be read and does not change.
-    pub unsafe fn of(constants: &[Range<u64>]) -> Strings {
+    pub unsafe fn of(constants: &[Range<u64>], mentions: &Mentions) -> Strings {
+        /// Longer ones are not told from binary data.
+        const LONGEST: usize = 64 << 10;
         let mut strings = Strings::default();
         for range in constants {
-            let size = (range.end - range.start) as usize;
-            // SAFETY: by the caller's promise.
-            let bytes = unsafe { std::slice::from_raw_parts(range.start as *const u8, size) };
-            let mut start = 0;
-            while let Some(length) = bytes[start..].iter().position(|&byte| byte == 0) {
-                let end = start + length + 1;
-                strings.add(&bytes[start..end], range.start + start as u64);
-                start = end;
+            for &address in mentions.within(range) {
+                let size = ((range.end - address) as usize).min(LONGEST);
+                // SAFETY: by the caller's promise.
+                let bytes = unsafe { std::slice::from_raw_parts(address as *const u8, size) };
+                if let Some(length) = bytes.iter().position(|&byte| byte == 0) {
+                    let places = strings.places.entry(bytes[..=length].to_vec());
+                    places.or_default().push(address);
+                }
             }
         }
         strings
     }
 
-    /// Strings that end others are found, too: linkers merge those.
-    fn add(&mut self, bytes: &[u8], at: u64) {
-        /// Longer ones are not told from binary data, and would take memory by their square.
-        const LONGEST: usize = 256;
-        let whole = bytes.len();
-        for skipped in 0..whole.min(LONGEST) {
-            let rest = &bytes[skipped..];
-            if skipped > 0 && whole > LONGEST {
-                break;
-            }
-            let places = self.places.entry(rest.to_vec()).or_default();
-            if places.len() < MOST {
-                places.push(at + skipped as u64);
-            }
-        }
-    }
-
-    /// Where the bytes are among the places that `counts` says are the address of a string.
+    /// Where the bytes are, of the places that `counts` says may be a string's.
     pub fn find(&self, bytes: &[u8], counts: impl Fn(u64) -> bool) -> Text {
-        let Some(places) = self.places.get(bytes) else {
-            return Text::Nowhere;
-        };
-        if places.len() >= MOST {
-            return Text::Several;
+        let places = self.places.get(bytes).into_iter().flatten();
+        let mut places = places.copied().filter(|&place| counts(place));
+        match (places.next(), places.next()) {
+            (None, _) => Text::Nowhere,
+            (Some(place), None) => Text::At(place),
+            (Some(_), Some(_)) => Text::Several,
         }
-        one(places.iter().copied().filter(|&place| counts(place)))
     }
 }
-
-/// Where a string is that is at these places.
-fn one(mut places: impl Iterator<Item = u64>) -> Text {
-    match (places.next(), places.next()) {
-        (None, _) => Text::Nowhere,
-        (Some(place), None) => Text::At(place),
-        (Some(_), Some(_)) => Text::Several,
-    }
-}
-
-/// Places of one string that are looked at.
-const MOST: usize = 16;
 
 /// What is known of a file.
 #[derive(Debug)]
@@ -122,7 +96,7 @@ impl Program {
         let (rooms, strings, entries) = unsafe {
             (
                 image.rooms(),
-                Strings::of(&image.constants),
+                Strings::of(&image.constants, &image.mentions),
                 Entries::new(image.text.clone()),
             )
         };
@@ -279,21 +253,11 @@ impl Known for Module {
     }
 
     fn string(&self, bytes: &[u8]) -> Text {
-        let image = &self.program.image;
         // What has a name is a variable, whose address differs from a string's.
-        let counts = |place| !image.symbols.begins(place) && image.mentions.contains(place);
-        if bytes != b"\0" {
-            return self.program.strings.find(bytes, counts);
-        }
-        // Every string ends with this one.
-        let constants = image.constants.iter();
-        let mentioned = constants.flat_map(|range| image.mentions.within(range));
-        // SAFETY: memory of the file that is only read, and does not change.
-        let is_zero = |place: &u64| unsafe { *(*place as *const u8) } == 0;
-        one(mentioned
-            .copied()
-            .filter(|&place| counts(place))
-            .filter(is_zero))
+        let symbols = &self.program.image.symbols;
+        self.program
+            .strings
+            .find(bytes, |place| !symbols.begins(place))
     }
 
     fn mentions(&self, address: u64) -> bool {
@@ -323,5 +287,31 @@ impl Known for Module {
 
     fn is_taken(&self, name: &str) -> bool {
         self.program.is_taken(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_found_where_they_are_mentioned() {
+        let memory = b"row id\0twice\0twice\0\0end\0".to_vec();
+        let at = memory.as_ptr() as u64;
+        let range = at..at + memory.len() as u64;
+        // The end of the first, both of those that are equal, and an empty one.
+        let mentions = Mentions::new([4, 7, 13, 19].map(|place| at + place));
+        // SAFETY: the bytes above, which live on.
+        let strings = unsafe { Strings::of(&[range], &mentions) };
+        let find = |bytes| strings.find(bytes, |_| true);
+        assert_eq!(find(b"id\0"), Text::At(at + 4));
+        assert_eq!(find(b"row id\0"), Text::Nowhere);
+        assert_eq!(find(b"twice\0"), Text::Several);
+        assert_eq!(
+            strings.find(b"twice\0", |place| place != at + 7),
+            Text::At(at + 13)
+        );
+        assert_eq!(find(b"\0"), Text::At(at + 19));
+        assert_eq!(find(b"end\0"), Text::Nowhere);
     }
 }

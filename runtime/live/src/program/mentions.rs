@@ -32,6 +32,14 @@ impl Mentions {
         Mentions(found)
     }
 
+    /// Of these addresses.
+    #[cfg(test)]
+    pub(crate) fn new(addresses: impl IntoIterator<Item = u64>) -> Mentions {
+        let mut found: Vec<u64> = addresses.into_iter().collect();
+        found.sort_unstable();
+        Mentions(found)
+    }
+
     /// Whether anything mentions an address.
     pub fn contains(&self, address: u64) -> bool {
         self.0.binary_search(&address).is_ok()
@@ -65,7 +73,9 @@ fn collect(bytes: &[u8], found: &mut Vec<u64>) -> Option<()> {
             code(data, at, &all, fixed, found);
         }
         // Tables may lie between functions, too.
-        let words = data.chunks_exact(8).filter_map(|word| word.try_into().ok());
+        let skipped = at.wrapping_neg() as usize % 8;
+        let words = data.get(skipped..).unwrap_or_default().chunks_exact(8);
+        let words = words.filter_map(|word| word.try_into().ok());
         let words = words.map(u64::from_le_bytes);
         found.extend(words.filter(|word| all.contains(word) && *word != 0));
     }
