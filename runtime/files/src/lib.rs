@@ -18,7 +18,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -27,6 +27,10 @@ use rustix::fs::RawDir;
 /// The least number, and how many there are to begin from: files that follow each other have
 /// different numbers, so that who lost one does not find the next one there.
 const NUMBERS: (i32, i32) = (40, 16);
+
+/// Times that a file is opened whose number the program takes at once, or whose path says something
+/// else by then.
+const TRIES: usize = 3;
 
 /// A file of ours.
 #[derive(Debug)]
@@ -50,10 +54,23 @@ impl OwnFile {
     ///
     /// # Errors
     ///
-    /// As `std::fs::OpenOptions::open`.
-    pub fn open_with(path: impl AsRef<Path>, options: &mut OpenOptions) -> io::Result<OwnFile> {
-        let opened = options.custom_flags(libc::O_CLOEXEC).open(path)?;
-        OwnFile::of(opened)
+    /// As `std::fs::OpenOptions::open`; [`is_taken`] if the program closed the file at once.
+    pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> io::Result<OwnFile> {
+        let path = path.as_ref();
+        for _ in 0..TRIES {
+            let raw = options.open(path)?.into_raw_fd();
+            // This thread may have slept since it was opened: what the number means is ours if it is
+            // what the path means, and else it is the program's. A path that is gone, as of a thread
+            // that ended, says nothing.
+            let about = std::fs::metadata(path).ok();
+            let meant = about.map(|about| (about.dev(), about.ino()));
+            if let Some(is) = identity(raw)
+                && meant.is_none_or(|meant| meant == is)
+            {
+                return OwnFile::moved(OwnFile::known(raw, is));
+            }
+        }
+        Err(taken())
     }
 
     /// Takes over `file`, under another number where one is to be had.
@@ -62,9 +79,13 @@ impl OwnFile {
     ///
     /// The descriptor is closed already.
     pub fn of(file: impl Into<OwnedFd>) -> io::Result<OwnFile> {
+        OwnFile::moved(OwnFile::owning(file.into().into_raw_fd())?)
+    }
+
+    /// Under another number, if one is to be had.
+    fn moved(low: OwnFile) -> io::Result<OwnFile> {
         /// In the order that numbers are asked for.
         static NEXT: AtomicI32 = AtomicI32::new(0);
-        let low = OwnFile::owning(file.into().into_raw_fd())?;
         let (least, count) = NUMBERS;
         let least = least + NEXT.fetch_add(1, Ordering::Relaxed).rem_euclid(count);
         if low.as_raw_fd() >= least {
@@ -87,11 +108,15 @@ impl OwnFile {
 
     /// Of a descriptor that was just made.
     fn owning(raw: RawFd) -> io::Result<OwnFile> {
-        let is = identity(raw).ok_or_else(taken)?;
+        Ok(OwnFile::known(raw, identity(raw).ok_or_else(taken)?))
+    }
+
+    /// Of a descriptor that is known to mean this file.
+    fn known(raw: RawFd, is: (u64, u64)) -> OwnFile {
         // SAFETY: an open descriptor that its maker gave up. It is never closed through the
         // `File`, only where `drop` has looked at it.
         let file = ManuallyDrop::new(unsafe { File::from_raw_fd(raw) });
-        Ok(OwnFile { file, is })
+        OwnFile { file, is }
     }
 
     /// Whether the number still means this file.
@@ -199,10 +224,8 @@ pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
 /// The folder cannot be opened or read; [`is_taken`] if the program closed it meanwhile.
 pub fn names(path: impl AsRef<Path>, mut with: impl FnMut(&CStr)) -> io::Result<()> {
     let mut options = OpenOptions::new();
-    let options = options
-        .read(true)
-        .custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC);
-    let folder = OwnFile::of(options.open(path)?)?;
+    let options = options.read(true).custom_flags(libc::O_DIRECTORY);
+    let folder = OwnFile::open_with(path, options)?;
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut entries = RawDir::new(&folder, &mut buffer);
     while let Some(entry) = entries.next() {

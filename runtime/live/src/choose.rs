@@ -31,7 +31,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
 use uruk::Beside;
-use uruk::rebound::{Choices, FunctionChoice, FunctionInfo, Keep, Survey};
+use uruk::rebound::{Choices, FunctionChoice, FunctionInfo, Keep, Plain, Survey};
 
 use crate::program::symbols::{Place, PlaceKind};
 pub use crate::reason::Reason;
@@ -132,6 +132,8 @@ pub trait Known {
     fn string(&self, bytes: &[u8]) -> Text;
     /// Whether the program's code or data mention an address.
     fn mentions(&self, address: u64) -> bool;
+    /// Whether native code takes all of these arguments.
+    fn takes(&self, place: Place, plain: Plain) -> bool;
     /// Whether the module's object file, and so its local names, are known.
     fn has_object(&self) -> bool;
     /// Whether there is room in front of an entry.
@@ -240,7 +242,10 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
 fn native(info: &FunctionInfo, known: &dyn Known) -> Option<Place> {
     let place = known.place(&info.name, info.local)?;
     // The bitcode may do with its address what natively was seen through and is gone.
-    let keeps_type = !info.local || (info.address_taken && known.mentions(place.address));
+    let keeps_type = !info.local
+        || (info.address_taken
+            && (known.mentions(place.address)
+                || info.plain.is_some_and(|plain| known.takes(place, plain))));
     let fits = place.kind == PlaceKind::Function && keeps_type && known.has_room(place.address);
     fits.then_some(place)
 }

@@ -4,6 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use uruk::rebound::Plain;
+
+use crate::arguments;
 use crate::choose::{Known, OF, ROOMS, Text, session_name};
 use crate::entries::Entries;
 use crate::locked::Locked;
@@ -262,6 +265,20 @@ impl Known for Module {
 
     fn mentions(&self, address: u64) -> bool {
         self.program.image.mentions.contains(address)
+    }
+
+    fn takes(&self, place: Place, plain: Plain) -> bool {
+        /// Bytes that are looked at.
+        const MOST: u64 = 512;
+        let text = self.program.image.text.iter();
+        let mut text = text.filter(|range| range.contains(&place.address));
+        let Some(range) = text.next() else {
+            return false;
+        };
+        let size = place.size.min(MOST).min(range.end - place.address) as usize;
+        // SAFETY: text of the file, which stays loaded and of which nothing but entries is changed.
+        let code = unsafe { std::slice::from_raw_parts(place.address as *const u8, size) };
+        arguments::takes(code, plain)
     }
 
     fn has_object(&self) -> bool {

@@ -7,7 +7,7 @@
 //! stub. Nothing is changed before that, and everything can be taken back.
 //!
 //! Reading order: [`settings`], [`program`] (what the process consists of), [`choose`] (what may be
-//! compiled again, as pure decisions), `variables` (what these refer to), `reason` (why some are not) and [`known`] (what they are made of), `allocation` (programs that stay native), [`entries`] (text that is
+//! compiled again, as pure decisions), `variables` (what these refer to), `reason` (why some are not) and [`known`] (what they are made of), `arguments` (which of them native code takes), `allocation` (programs that stay native), [`entries`] (text that is
 //! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`] and [`control`] (`uruk swap`), [`start`] (how it begins in
 //! the process of the program).
 //!
@@ -21,6 +21,7 @@
 #![deny(missing_docs)]
 
 mod allocation;
+mod arguments;
 pub mod choose;
 pub mod control;
 pub mod entries;

@@ -95,7 +95,7 @@ impl Output {
         let _ = std::fs::remove_file(&path);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
-        match OwnFile::open_with(&path, &mut options) {
+        match OwnFile::open_with(&path, &options) {
             Ok(file) => Ok(Output { path, file, len: 0 }),
             Err(source) => Err(OutputError::Create { path, source }),
         }

@@ -41,7 +41,7 @@ use crate::error::CodegenError;
 use crate::handles::c_name;
 
 pub use bodies::{Body, bodies};
-pub use survey::{FunctionInfo, Survey, VariableInfo};
+pub use survey::{FunctionInfo, Plain, Survey, VariableInfo};
 pub use uses::{Access, Uses};
 
 /// What becomes of a function's body.

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use inkwell::llvm_sys::core::{
-    LLVMGetArrayLength2, LLVMGetAsString, LLVMGetElementType, LLVMGetEnumAttributeKindForName,
-    LLVMGetInlineAsmAsmString, LLVMGetIntTypeWidth, LLVMGetLinkage, LLVMGetTypeKind,
-    LLVMGetUnnamedAddress, LLVMGlobalGetValueType, LLVMIsConstantString, LLVMIsNull,
+    LLVMCountParamTypes, LLVMGetArrayLength2, LLVMGetAsString, LLVMGetElementType,
+    LLVMGetEnumAttributeKindForName, LLVMGetInlineAsmAsmString, LLVMGetIntTypeWidth,
+    LLVMGetLinkage, LLVMGetParamTypes, LLVMGetTypeKind, LLVMGetUnnamedAddress,
+    LLVMGlobalGetValueType, LLVMIsConstantString, LLVMIsFunctionVarArg, LLVMIsNull,
     LLVMIsThreadLocal, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
@@ -37,6 +38,8 @@ pub struct FunctionInfo {
     pub same: bool,
     /// It is mentioned otherwise than by calls: its calling convention is what its type says.
     pub address_taken: bool,
+    /// Its arguments, if all are plain numbers in registers.
+    pub plain: Option<Plain>,
     /// The addresses of its labels are used.
     pub labels: bool,
     /// It has assembly that may mention symbols by their names.
@@ -55,6 +58,15 @@ pub struct FunctionInfo {
     /// The variables whose addresses it does more with than read what is there, or give them to
     /// functions without a body here.
     pub kept: Vec<u32>,
+}
+
+/// How many numbers are handed over in registers of each kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Plain {
+    /// Integers.
+    pub words: u8,
+    /// Floating-point numbers.
+    pub floats: u8,
 }
 
 /// A variable of a module.
@@ -371,6 +383,7 @@ fn function(
             LLVMLinkage::LLVMWeakODRLinkage | LLVMLinkage::LLVMLinkOnceODRLinkage
         ),
         address_taken: false,
+        plain: plain(function),
         labels: !found.labels.is_empty(),
         assembly,
         instrumented: HOOKS.iter().any(|hook| !function.text(hook).is_empty()),
@@ -380,6 +393,47 @@ fn function(
         given: numbers(given.difference(&used).copied().collect()),
         kept: numbers(kept),
     }
+}
+
+/// The arguments of a function whose type has only numbers that registers have room for.
+fn plain(function: FunctionRef<'_>) -> Option<Plain> {
+    let mut plain = Plain::default();
+    // SAFETY: the type of a live function; there is room for as many types as it says.
+    let kinds = unsafe {
+        let kind = LLVMGlobalGetValueType(function.raw());
+        if LLVMIsFunctionVarArg(kind) != 0 {
+            return None;
+        }
+        let mut kinds = vec![std::ptr::null_mut(); LLVMCountParamTypes(kind) as usize];
+        LLVMGetParamTypes(kind, kinds.as_mut_ptr());
+        kinds
+    };
+    for kind in kinds {
+        // SAFETY: a live type.
+        let (class, width) = unsafe {
+            let class = LLVMGetTypeKind(kind);
+            let is_integer = class == LLVMTypeKind::LLVMIntegerTypeKind;
+            (
+                class,
+                if is_integer {
+                    LLVMGetIntTypeWidth(kind)
+                } else {
+                    0
+                },
+            )
+        };
+        match class {
+            LLVMTypeKind::LLVMIntegerTypeKind if width <= 64 => plain.words += 1,
+            LLVMTypeKind::LLVMFloatTypeKind | LLVMTypeKind::LLVMDoubleTypeKind => {
+                plain.floats += 1;
+            }
+            _ => return None,
+        }
+        if plain.words > 6 || plain.floats > 8 {
+            return None;
+        }
+    }
+    Some(plain)
 }
 
 /// Whether it compares a pointer with one that is not null.

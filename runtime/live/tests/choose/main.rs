@@ -4,7 +4,7 @@ mod program;
 mod variables;
 
 use uruk::Beside;
-use uruk::rebound::{FunctionInfo, Keep, VariableChoice, VariableInfo};
+use uruk::rebound::{FunctionInfo, Keep, Plain, VariableChoice, VariableInfo};
 use uruk_live::choose::{Fate, Outcome, Reason};
 use uruk_live::program::symbols::PlaceKind;
 
@@ -109,6 +109,22 @@ fn local_functions_that_nobody_points_to_go_with_their_callers() {
     let outcome = chosen(both(), Vec::new(), &program);
     assert_eq!(fate(&outcome, "inner.of.3"), &Fate::WithCallers);
     assert_eq!(outcome.choices.functions[1].address, None);
+    // Or if it has numbers only, and its code takes all of them.
+    let plain = FunctionInfo {
+        plain: Some(Plain::default()),
+        ..pointed.clone()
+    };
+    let numbers = || vec![caller.clone(), plain.clone()];
+    let outcome = chosen(numbers(), Vec::new(), &program);
+    assert_eq!(fate(&outcome, "inner.of.3"), &Fate::WithCallers);
+    let program = Program {
+        taking: program.unmentioned.clone(),
+        ..program
+    };
+    let outcome = chosen(numbers(), Vec::new(), &program);
+    assert!(matches!(fate(&outcome, "inner.of.3"), Fate::Adopted { .. }));
+    let outcome = chosen(both(), Vec::new(), &program);
+    assert_eq!(fate(&outcome, "inner.of.3"), &Fate::WithCallers);
     // Of an object file that is not known, nobody knows.
     let program = Program {
         without_object: true,

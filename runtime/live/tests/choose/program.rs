@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use uruk::rebound::{FunctionInfo, Survey, VariableInfo};
+use uruk::rebound::{FunctionInfo, Plain, Survey, VariableInfo};
 use uruk_live::choose::{Known, Outcome, Text, choose, session_name};
 use uruk_live::program::symbols::{Place, PlaceKind};
 
@@ -16,6 +16,7 @@ pub(crate) struct Program {
     pub(crate) without_room: HashSet<u64>,
     pub(crate) taken: HashSet<&'static str>,
     pub(crate) unmentioned: HashSet<u64>,
+    pub(crate) taking: HashSet<u64>,
     pub(crate) without_object: bool,
     pub(crate) elsewhere: HashMap<&'static str, u64>,
 }
@@ -75,6 +76,10 @@ impl Known for Program {
 
     fn mentions(&self, address: u64) -> bool {
         !self.unmentioned.contains(&address)
+    }
+
+    fn takes(&self, place: Place, _plain: Plain) -> bool {
+        self.taking.contains(&place.address)
     }
 
     fn has_object(&self) -> bool {
