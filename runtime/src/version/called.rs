@@ -8,7 +8,7 @@
 //! Most of what is called that way never runs: SQLite's loop may call 660 such functions. So they
 //! start at tier 1, and rise as everywhere, but for what is known to be hot: where samples fell into
 //! the native code, or, as that of it which was inlined has none of its own, where optimized code
-//! calls it. SQLite's 660 take 0.1 s instead of 20.
+//! calls it. SQLite's 660 take 1.3 s instead of 20, nearly all of it for what is hot.
 //!
 //! # Invariants
 //! - Functions that call each other in a circle are compiled once each: who is [under
