@@ -1,5 +1,7 @@
 //! Functions on their way through the tiers, as an embedder sees and steers it.
 
+#[path = "tiers/contested.rs"]
+mod contested;
 #[path = "tiers/recalled.rs"]
 mod recalled;
 #[path = "tiers/tuning.rs"]

@@ -7,12 +7,12 @@ use std::time::Duration;
 use tracing::{debug, warn};
 use uruk_base::{Change, FunctionId, Inlining, Nanos, Tier, Variant, VersionId};
 use uruk_codegen::{Cancellation, Compile, Counters, fatal};
-use uruk_tiering::tuning::{Known, Shape, Verdict};
+use uruk_tiering::tuning::{Arm, Known, Shape, Verdict};
 use uruk_tiering::{Publication, Purpose};
 
 use super::choose::Root;
 use super::trial::Ended;
-use super::{Phase, Tried};
+use super::{Lost, Phase, Tried};
 use crate::api::error::Error;
 use crate::core::Core;
 use crate::fork::{gate, panics};
@@ -52,7 +52,8 @@ impl Core {
     /// Tries the next candidate on `root`, if there is one and it may cost what it will.
     pub(super) fn tune_root(self: &Arc<Self>, root: Root) {
         let pass = gate::enter();
-        let compared = !self.awaits_native(root.id);
+        let contested = root.tier == Tier::Native;
+        let compared = !contested && !self.awaits_native(root.id);
         if compared && !self.was_counted(root.id) {
             drop(pass);
             return self.count_root(root);
@@ -62,21 +63,30 @@ impl Core {
         let Some(candidate) = self.next_candidate(root, shape) else {
             return;
         };
-        let native = candidate.tier == Tier::Native;
+        let native = match contested {
+            true => Some(Arm::Incumbent),
+            false => (candidate.tier == Tier::Native).then_some(Arm::Candidate),
+        };
         let slice = super::trial::slice(root.per_unit);
-        let expected = Nanos(COMPILE.0 + nanos(slice).0 * 4);
+        // Ten slices or so, of a candidate that is a tenth slower.
+        let expected = Nanos(self.expected_compile(root.id).0 + nanos(slice).0);
         // What is slower than native code is to go in any case.
-        if !native && !self.tuning.state().account.affords(expected) {
+        let free = native == Some(Arm::Candidate);
+        if !free && !self.tuning.state().account.affords(expected) {
             return;
         }
         if !self.tiers.control().controller.hold(root.id) {
             return;
         }
         self.tuning.state().held = Some(root.id);
-        let made = match native {
+        let made = match free {
             true => self.make_native(root.id),
             false => self.make_candidate(root.id, candidate),
         };
+        if !free {
+            let cost = nanos(thread_time().saturating_sub(before));
+            self.note_compile(root.id, cost);
+        }
         let Some(made) = made else {
             let cost = nanos(thread_time().saturating_sub(before));
             self.tuning.state().account.lost(cost);
@@ -88,10 +98,18 @@ impl Core {
             Publication::Published { retired, .. } => retired,
             _ => None,
         };
+        let mut root = root;
         let ended = match retired {
             Some(held) if held == root.version && made.counts => {
+                let beside = match contested {
+                    true => self.count_beside(root, made.version),
+                    false => Some(root),
+                };
                 drop(pass);
-                let ended = self.take_turns(root, made.version, slice, expected, native);
+                root = beside.unwrap_or(root);
+                let ended = beside.and_then(|root| {
+                    self.take_turns(root, made.version, slice, expected, native)
+                });
                 let _pass = gate::enter();
                 self.end_turns(root, made.version, ended)
             }
@@ -109,7 +127,24 @@ impl Core {
             Some(ended) => self.note_trial(root, candidate, shape, &made, &ended, cost),
             None => self.tuning.state().account.lost(cost),
         }
+        if contested {
+            self.go_on_natively(root.id);
+        }
         self.unhold(root.id);
+    }
+
+    /// What compiling a root is expected to cost.
+    fn expected_compile(&self, id: FunctionId) -> Nanos {
+        let state = self.tuning.state();
+        let region = state.regions.get(&id.index());
+        let last = region.map_or(Nanos::ZERO, |region| region.compile);
+        COMPILE.max(last)
+    }
+
+    fn note_compile(&self, id: FunctionId, cost: Nanos) {
+        if let Some(region) = self.tuning.state().regions.get_mut(&id.index()) {
+            region.compile = cost;
+        }
     }
 
     /// The policy may do with a function what it wants.
@@ -139,14 +174,20 @@ impl Core {
             ..
         } = &mut *state;
         let region = regions.get_mut(&root.id.index())?;
-        if is_native && !region.native {
+        // What is tried on native code is of the tier that was slower.
+        let contested = root.tier == Tier::Native;
+        let tier = match region.lost.filter(|_| contested) {
+            Some(lost) => lost.root.tier,
+            None => root.tier,
+        };
+        if is_native && !region.native && !contested {
             return Some(Candidate {
                 tier: Tier::Native,
                 variant: region.variant,
                 change: None,
             });
         }
-        if root.tier == Tier::Guided && !region.lowered {
+        if tier == Tier::Guided && !region.lowered {
             return Some(Candidate {
                 tier: Tier::Optimized,
                 variant: region.variant,
@@ -166,7 +207,7 @@ impl Core {
         let allowed = |change| match change {
             Change::Contract => contract,
             Change::Values => steady || variant.values,
-            Change::Order => root.tier == Tier::Guided || variant.static_order,
+            Change::Order => tier == Tier::Guided || variant.static_order,
             Change::Callee(number) => {
                 u32::from(number) < callees && variant.inlining != Inlining::None
             }
@@ -175,7 +216,7 @@ impl Core {
         let next = advice.next(shape, variant, &region.tried, allowed);
         match next.filter(|_| !full) {
             Some((change, variant)) => Some(Candidate {
-                tier: root.tier,
+                tier,
                 variant,
                 change: Some(change),
             }),
@@ -300,7 +341,8 @@ impl Core {
             true => (made.version, candidate.tier),
             false => (root.version, root.tier),
         };
-        {
+        // Else the policy is told when native code runs without a count again.
+        if tier > Tier::Native {
             let mut control = self.tiers.control();
             control.watch(root.id, true, self.tiers.counts.now(root.id));
             let now = nanos(self.events.now());
@@ -310,6 +352,9 @@ impl Core {
                 controller.bar(root.id, root.tier);
             }
         }
+        if won && root.tier == Tier::Native {
+            self.keep_native(root.id, ended, false);
+        }
         let fingerprint = self.fingerprint(root.id);
         let mut state = self.tuning.state();
         state.trials += 1;
@@ -317,12 +362,18 @@ impl Core {
         if !won {
             state.account.lost(Nanos(cost.0 + ended.lost.0));
         }
+        let index = root.id.index();
+        let contested = root.tier == Tier::Native;
+        let lost = state.regions.get(&index).and_then(|region| region.lost);
+        let lost = lost.filter(|_| contested);
+        // What a candidate is worth over the code that it differs from, which native code beat.
+        let over = |ratio: f64| ratio * lost.map_or(1.0, |lost| lost.by);
+        let better = won || contested && over(ended.ratio.low) > 1.0;
         if let Some(change) = candidate.change {
-            let ratio = if won { ended.ratio.point } else { 1.0 };
+            let ratio = if better { over(ended.ratio.point) } else { 1.0 };
             state.advice.learn(shape, change, ratio);
         }
-        let index = root.id.index();
-        if won {
+        if better {
             state.variants.insert(index, candidate.variant);
         }
         let Some(region) = state.regions.get_mut(&index) else {
@@ -341,13 +392,20 @@ impl Core {
             pairs: ended.pairs,
         });
         (region.version, region.tier) = (winner, tier);
-        if won {
+        if better {
             region.tried.push(region.variant);
             region.variant = candidate.variant;
+            region.lost = lost.map(|lost| Lost {
+                by: 1.0 / ended.ratio.point,
+                ..lost
+            });
+        }
+        if won {
             region.ratio = region.ratio.times(ended.ratio);
+            (region.native, region.lost) = (true, None);
         }
         let (variant, ratio) = (region.variant, region.ratio);
-        if let Some(fingerprint) = fingerprint {
+        if let Some(fingerprint) = fingerprint.filter(|_| won || !contested) {
             let settled = false;
             let known = Known {
                 variant,

@@ -1,6 +1,6 @@
 //! Who is tuned next.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,6 +57,8 @@ pub(super) struct Root {
     /// Time of the program per unit.
     pub(super) per_unit: Nanos,
     pub(super) unit: Unit,
+    /// The root's own time per entry, in nanoseconds.
+    pub(super) own: f64,
 }
 
 /// A function that was sampled.
@@ -122,10 +124,16 @@ impl Core {
                 tier,
                 per_unit,
                 unit,
+                own,
+            };
+            // Native code counts nothing: it is entered as often as when it was compared.
+            let (root, entered) = match tier {
+                Tier::Native => (self.as_it_was_compared(root)?, 1),
+                _ => (root, entered),
             };
             let since = looks.since.get(&index).map(|&(_, since)| since);
             let old = since.is_some_and(|since| now.saturating_sub(since) >= AGE);
-            if self.is_open(root, own, entered, old) && found.is_none() {
+            if self.is_open(root, entered, old) && found.is_none() {
                 found = Some(root);
             }
         }
@@ -149,9 +157,16 @@ impl Core {
         (ran, if fresh { 0 } else { work })
     }
 
-    /// Functions above tier 1 that were sampled lately, by their shares.
+    /// Functions above tier 1 that were sampled lately, by their shares, and those with native code
+    /// on which something is left to be tried.
     fn hottest_now(&self, looks: &mut Looks, now: Duration) -> Vec<(f64, Sampled)> {
         let mut sampled = Vec::new();
+        let contested: HashSet<u32> = {
+            let state = self.tuning.state();
+            let all = state.regions.iter();
+            let open = all.filter(|(_, region)| region.is_contested());
+            open.map(|(&index, _)| index).collect()
+        };
         for (&index, record) in self.tiers.versions.lock().iter() {
             let live: u64 = record.built.iter().map(|version| version.samples).sum();
             let all = live + record.past.samples;
@@ -168,7 +183,9 @@ impl Core {
             if since.0 != view.id {
                 *since = (view.id, now);
             }
-            if view.tier > Tier::Baseline {
+            if view.tier > Tier::Baseline
+                || view.tier == Tier::Native && contested.contains(&index)
+            {
                 let (version, tier) = (view.id, view.tier);
                 sampled.push((
                     *heat,
@@ -184,12 +201,13 @@ impl Core {
         if total < ENOUGH {
             return Vec::new();
         }
-        let is_hot = |heat: f64, index| {
-            let id = || self.stubs.function(index);
+        let is_hot = |heat: f64, it: &Sampled| {
+            let id = || self.stubs.function(it.index);
+            let awaits = || id().is_some_and(|id| self.awaits_native(id));
             heat >= HOT * total
-                || heat >= WARM * total && id().is_some_and(|id| self.awaits_native(id))
+                || it.tier != Tier::Native && heat >= WARM * total && awaits()
         };
-        sampled.retain(|(heat, it)| is_hot(*heat, it.index));
+        sampled.retain(|(heat, it)| is_hot(*heat, it));
         sampled.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         sampled
             .into_iter()
@@ -208,8 +226,19 @@ impl Core {
         self.has_native(id) && !compared()
     }
 
-    /// Whether something is to be tried on a root that was seen; `own` is its own time per entry.
-    fn is_open(self: &Arc<Self>, root: Root, own: f64, entered: u32, old: bool) -> bool {
+    /// A root whose native code runs, measured as when that was compared.
+    fn as_it_was_compared(&self, root: Root) -> Option<Root> {
+        let state = self.tuning.state();
+        let lost = state.regions.get(&root.id.index())?.lost?;
+        Some(Root {
+            version: root.version,
+            tier: root.tier,
+            ..lost.root
+        })
+    }
+
+    /// Whether something is to be tried on a root that was seen.
+    fn is_open(self: &Arc<Self>, root: Root, entered: u32, old: bool) -> bool {
         let id = root.id;
         let fit = self.function(id).is_some_and(|it| it.origin.is_none())
             && !self.tiers.versions.is_fixed(id);
@@ -238,7 +267,7 @@ impl Core {
         if region.version != root.version {
             // A tier of its own: the variant stays what it is.
             (region.version, region.tier) = (root.version, root.tier);
-            region.lowered = region.lost;
+            region.lowered = region.lost.is_some();
             region.drift = Drift::default();
             if matches!(region.phase, Phase::Left(_)) {
                 region.phase = Phase::Open;
@@ -263,7 +292,7 @@ impl Core {
         region.phase = match () {
             // It may be entered later.
             () if entered == 0 || root.per_unit > LONGEST => Phase::Open,
-            () if own < SHORTEST.as_f64() && compared => {
+            () if root.own < SHORTEST.as_f64() && (compared || root.tier == Tier::Native) => {
                 Phase::Left("it is entered too often to be timed")
             }
             () => Phase::Open,
@@ -291,8 +320,14 @@ impl Region {
             callees: 0,
             counted: false,
             native: false,
-            lost: false,
+            lost: None,
+            compile: Nanos::ZERO,
         }
+    }
+
+    /// Whether native code runs on which something is left to be tried.
+    fn is_contested(&self) -> bool {
+        self.tier == Tier::Native && self.lost.is_some() && self.phase == Phase::Open
     }
 
     /// A candidate was tried; `same` if it was no variant, but another tier's code.

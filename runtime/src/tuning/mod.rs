@@ -30,8 +30,8 @@
 //! - A trial in which one version is published over by anybody else (a tier, a replacement, a pin,
 //!   an eviction) is given up, and whatever is published then stays.
 //! - Native code ([`Dylib::adopt`](crate::Dylib::adopt)) is the first candidate where there is any,
-//!   whatever the budget says: what is slower than that goes back to it, for good ([`native`]), and
-//!   the next run knows ([`recall`]).
+//!   whatever the budget says: what is slower than that goes back to it ([`native`]), and
+//!   the next run knows ([`recall`]). Variants are tried on it from then on, as on other code.
 //! - Tier 1 is no candidate: what it has over tier 2 where it is faster is that nothing was
 //!   inlined, and that is the first candidate.
 //! - It is off unless asked for ([`JitBuilder::tune`](crate::JitBuilder::tune)): a trial runs code
@@ -75,6 +75,7 @@ use uruk_tiering::tuning::{
 };
 
 use crate::api::error::Error;
+use self::choose::Root;
 use crate::core::Core;
 use crate::fork::{gate, panics};
 
@@ -120,8 +121,19 @@ struct Region {
     counted: bool,
     /// And with native code, where there is any.
     native: bool,
-    /// Native code was faster than code of tier 2.
-    lost: bool,
+    /// Native code was faster, and runs, or ran until the policy had other code made.
+    lost: Option<Lost>,
+    /// What its last compile took.
+    compile: Nanos,
+}
+
+/// Code that native code was faster than.
+#[derive(Debug, Clone, Copy)]
+struct Lost {
+    /// How it was measured; its tier is the one of what is tried on native code.
+    root: Root,
+    /// How many times as fast native code is as the best variant so far.
+    by: f64,
 }
 
 /// Where a root is.

@@ -15,19 +15,21 @@
 //! samples say that variants of them are worth a trial: each may cost its way.
 //!
 //! Where it was faster than code of tier 2, the policy may still have guided code made, which is
-//! compared with it in turn: SQLite gains nothing by clang's `-O3`, and a tenth by a profile. A
-//! winner over guided code is never compiled again, in this run; its callers' new code
-//! still may inline it, and is judged as a whole.
+//! compared with it in turn: SQLite gains nothing by clang's `-O3`, and a tenth by a profile. And it
+//! is what variants of that code are tried on, in the order in which they are on other code: a
+//! variant that is better than the best one before, but no better than native code, is what the next
+//! ones differ from. That is paid for by the account, as any trial.
 
 use std::sync::Arc;
 
 use tracing::debug;
-use uruk_base::{FunctionId, Nanos, Tier};
+use uruk_base::{FunctionId, Nanos, Tier, VersionId};
+use uruk_tiering::Publication;
 use uruk_tiering::tuning::{Rules, Verdict};
 
 use super::choose::Root;
 use super::trial::Ended;
-use super::{Phase, Tried};
+use super::{Lost, Tried};
 use crate::core::Core;
 use crate::tiers::nanos;
 use crate::version::Made;
@@ -67,6 +69,46 @@ pub(super) fn rules(rules: Rules) -> Rules {
 }
 
 impl Core {
+    /// Has native code, which runs, stand back behind a count of its entries for `candidate`, which
+    /// was published over it; the root that it is then. Entries lead to the stub since that was
+    /// published, and only since then.
+    pub(super) fn count_beside(self: &Arc<Self>, root: Root, candidate: VersionId) -> Option<Root> {
+        let native = self.make_native(root.id)?;
+        let version = native.version;
+        match native.publication {
+            Publication::Published {
+                retired: Some(held),
+                ..
+            } if held == candidate => {}
+            _ => return None,
+        }
+        self.turn_to(root.id, version, candidate)?;
+        Some(Root { version, ..root })
+    }
+
+    /// Has native code run on without a count after a trial that it did not lose, and the policy
+    /// know, unless something else runs by now.
+    pub(super) fn go_on_natively(self: &Arc<Self>, id: FunctionId) {
+        let runs = self.tiers.versions.of(id).published();
+        if runs.is_none_or(|runs| runs.tier != Tier::Native) {
+            return;
+        }
+        let Ok(made) = self.adopt_again(id, false) else {
+            return;
+        };
+        let version = made.version;
+        {
+            let mut control = self.tiers.control();
+            control.watch(id, false, self.tiers.counts.now(id));
+            let now = nanos(self.events.now());
+            let controller = &mut control.controller;
+            controller.reverted(now, id, version, Tier::Native, false);
+        }
+        if let Some(region) = self.tuning.state().regions.get_mut(&id.index()) {
+            (region.version, region.tier) = (version, Tier::Native);
+        }
+    }
+
     /// Puts native code into the slot, behind a count of its entries.
     pub(super) fn make_native(self: &Arc<Self>, id: FunctionId) -> Option<Made> {
         let made = self.adopt_again(id, true);
@@ -129,10 +171,10 @@ impl Core {
         (region.version, region.tier) = (version, tier);
         if won {
             region.ratio = region.ratio.times(ended.ratio);
-            region.phase = Phase::Left("its native code is faster");
             // Guided code may come yet, and is compared with it.
             region.native = false;
-            region.lost = true;
+            let by = ended.ratio.point;
+            region.lost = Some(Lost { root, by });
         }
     }
 }

@@ -111,20 +111,20 @@ struct Mark {
 
 impl Core {
     /// Has `candidate`, which is published, and the root's version take turns until it is known
-    /// which is faster; the candidate may be `native`. `None` if somebody else stored to the slot meanwhile, the program does
-    /// nothing, or the session ends.
+    /// which is faster; one of the two may be `native`. `None` if somebody else stored to the slot
+    /// meanwhile, the program does nothing, or the session ends.
     pub(super) fn take_turns(
         self: &Arc<Self>,
         root: Root,
         candidate: VersionId,
         slice: Duration,
         expected: Nanos,
-        native: bool,
+        native: Option<Arm>,
     ) -> Option<Ended> {
         let mut pass = gate::enter();
         let rules = match native {
-            true => super::native::rules(self.tuning.rules),
-            false => self.tuning.rules,
+            Some(Arm::Candidate) => super::native::rules(self.tuning.rules),
+            _ => self.tuning.rules,
         };
         let mut slice = slice;
         let mut trial = Trial::new(in_time(rules, ERRORS.0, slice), candidate.0);
@@ -154,7 +154,7 @@ impl Core {
                     in_candidate.0 += time.0;
                 }
                 let (mut time, work) = (time.as_f64(), work as f64);
-                if native && arm == Arm::Candidate && matches!(root.unit, Unit::Entries) {
+                if native == Some(arm) && matches!(root.unit, Unit::Entries) {
                     time = super::native::without_way(time, work);
                 }
                 slices[place] = (arm, Slice { time, work });
@@ -302,7 +302,7 @@ impl Core {
     }
 
     /// Sees to it that `wanted` is in the slot, where `published` was left. `None` if it is not.
-    fn turn_to(
+    pub(super) fn turn_to(
         &self,
         id: FunctionId,
         published: VersionId,
