@@ -141,14 +141,14 @@ fn what_is_allowed_again_is_left_again() {
         .tiers(Tiers::Auto)
         .build()
         .expect("a session");
+    // Else the function may be at tier 2 by the time at which another thread calls it.
+    jit.pause_tiers();
     jit.add_ir("spin", CALLING).expect("added");
-    let spinning = Spinning::start(function(&jit), 5);
-    wait(|| left(&jit) == 1);
+    let spinning = who_left(&jit, 5);
     let forbid = |forbidden| {
         let main = jit.main();
         main.forbid_continuations("spin", forbidden).expect("known");
     };
-    jit.pause_tiers();
     forbid(true);
     let other = Spinning::start(function(&jit), 6);
     other.pass();

@@ -23,7 +23,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use uruk_guests::guest::idle;
-use uruk_guests::{Compiler, Native, Program, Workload};
+use uruk_guests::{Compiler, Native, Program};
 
 use crate::bench::{Bench, progress};
 use crate::findings::Findings;
@@ -37,12 +37,12 @@ const MEAN: f64 = 1.05;
 const LEAST: f64 = 0.98;
 /// What the additions may cost, and watching where nothing is to be gained, as a part.
 const NOTHING: f64 = 0.99;
-/// Iterations of a kernel, of a larger program, and in a quick run; each takes about 20 ms.
-const KERNEL: usize = 250;
-const PROGRAM: usize = 350;
+/// Iterations, and in a quick run; each takes about 20 ms. The steady state is the later half: within
+/// ten seconds nearly all is compiled and compared. Of quick runs it is a part of the start.
+const ITERATIONS: usize = 1000;
 const QUICK: usize = 200;
 /// Rounds.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 /// Iterations of the program without anything to gain, and the bytes it handles.
 const IDLE: usize = 500;
 const IDLE_BYTES: usize = 1 << 20;
@@ -64,11 +64,7 @@ pub fn measure(bench: &Bench) -> Result<Findings> {
         let name = workload.name();
         let program = workload.program()?;
         let built = Built::of(bench, &compiler, &name, &program)?;
-        let full = match workload {
-            _ if bench.quick => QUICK,
-            Workload::Kernel(..) => KERNEL,
-            _ => PROGRAM,
-        };
+        let full = if bench.quick { QUICK } else { ITERATIONS };
         let held = built.hold(bench, &name, full, move |count| workload.args(count))?;
         let live = &held.sides[LIVE];
         let row = held.compared(format!("live {name}"), LIVE);

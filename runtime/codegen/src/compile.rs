@@ -147,6 +147,9 @@ pub struct Compile {
     pub variables: bool,
     /// Functions that are hardly worth inlining.
     pub rare: Rare,
+    /// Most callees run code that counts nothing: guided code takes no more of those without a
+    /// profile along than tier 2 does.
+    pub uncounted: bool,
     /// What is done to the IR before it is optimized.
     pub transform: Option<Transform>,
     /// Gets the IR that machine code is made of, as text.
@@ -175,6 +178,7 @@ impl Compile {
             lines: false,
             variables: false,
             rare: Rare::default(),
+            uncounted: false,
             transform: None,
             listing: None,
             cancel: None,

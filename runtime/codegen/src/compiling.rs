@@ -115,7 +115,7 @@ impl Reader {
         let mut contents = copying.finish()?;
         if how.tier > Tier::Baseline {
             contents.variant = how.variant;
-            variant::apply(how.variant, body, shape.measure.loops, &module, &contents);
+            variant::apply(how, body, shape.measure.loops, &module, &contents);
         }
         let found = Found {
             measure: shape.measure,

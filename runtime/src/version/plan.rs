@@ -40,6 +40,7 @@ impl Core {
         let lines = self.tools.want_lines();
         let mut how = how.knowing(self.knowledge(request)).with_lines(lines);
         how = how.with_variables(self.tools.want_variables());
+        how.uncounted = self.tiers.is_over_native();
         if how.variant.values && how.tier > Tier::Baseline {
             how = how.assuming(self.steady(request.function));
         }

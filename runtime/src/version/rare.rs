@@ -12,7 +12,9 @@
 //!
 //! Not rare is what does not count: code above tier 1, which was worth a compile itself, and
 //! bodies in the published version of `f`, whose calls there are not counted any more.
-//! Nothing is known of callees before `f` has counted [`LEAST`] events.
+//! Nothing is known of callees before `f` has counted [`LEAST`] events, nor of any while native code
+//! of `f` runs, and over native code nothing of callees without code: natively they are parts of
+//! their callers.
 //!
 //! # Why
 //! What was hardly called at tier 1 is not inlined unless it is tiny (`rare`): one entry to a
@@ -54,6 +56,10 @@ impl Core {
         };
         let plan = function.module.plan();
         let dylib = function.module.dylib.clone();
+        if self.tiers.versions.tier(id) == Some(Tier::Native) {
+            return Rare::default();
+        }
+        let over_native = self.tiers.is_over_native();
         let in_sight = self.tiers.versions.bodies(id);
         let core = Arc::clone(self);
         Rare::new(move |symbol| {
@@ -66,7 +72,8 @@ impl Core {
                 core.tiers.versions.tier(id),
                 core.tiers.counts.now(id).entries,
             );
-            is_rare(tier, entries, events) && !in_sight.contains(&id)
+            let unknown = over_native && tier.is_none();
+            !unknown && is_rare(tier, entries, events) && !in_sight.contains(&id)
         })
     }
 }
