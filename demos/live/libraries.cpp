@@ -15,6 +15,8 @@ extern "C" {
 LEFT_ALONE int interposed(int x) { return x + 1000; }
 LEFT_ALONE int weak_interposed(int x) { return x + 2000; }
 LEFT_ALONE int of_both(int x) { return x * 5; }
+__thread int value_of_both = 900;
+LEFT_ALONE int own_value(void) { return value_of_both += 2; }
 }
 
 struct Square : Shape {
@@ -52,7 +54,8 @@ LEFT_ALONE long round(int number) {
   delete shape;
   int numbers[64];
   for (int i = 0; i < 64; i++) numbers[i] = i ^ number;
-  return sum + work(numbers, 64) + thread_count();
+  sum += thread_count() + int(thread_value() & 255) + own_value();
+  return sum + work(numbers, 64) + thread_value_of_both();
 }
 
 LEFT_ALONE long rounds(int from, int count) {

@@ -31,6 +31,8 @@ callback library_callback(void);
 bool is_library_callback(callback one);
 int call_back(callback one, int x);
 int thread_count(void);
+unsigned thread_value(void);
+int thread_value_of_both(void);
 int loader_of(const void *address);
 int begun(void);
 }

@@ -14,6 +14,12 @@ extern "C" __attribute__((visibility("hidden"), noinline)) int of_both(int x) { 
 
 static thread_local int calls = 5;
 
+// The program has one of the second name, too.
+extern "C" {
+__thread unsigned library_value = 3;
+__thread int value_of_both = 50;
+}
+
 extern "C" {
 int shared_value = 7;
 LEFT_ALONE int interposed(int x) { return x + 1; }
@@ -27,6 +33,8 @@ callback library_callback(void) { return twice; }
 bool is_library_callback(callback one) { return one == twice; }
 int call_back(callback one, int x) { return one(x) + 1; }
 int thread_count(void) { return ++calls; }
+unsigned thread_value(void) { return library_value *= 3; }
+int thread_value_of_both(void) { return ++value_of_both; }
 int begun(void) { return order; }
 }
 

@@ -15,7 +15,7 @@
 //! | a function | is | reason |
 //! |---|---|---|
 //! | that uses a refused variable, or one whose value leads to it | refused | [`Reason::Variable`] |
-//! | that can be suspended, or uses a library's thread-local | refused | [`Reason::Coroutine`], [`Reason::ThreadLocal`] |
+//! | that can be suspended, or uses a thread-local whose place is not known | refused | [`Reason::Coroutine`], [`Reason::ThreadLocal`] |
 //! | with assembly that may name symbols, or that asks the dynamic loader | refused | [`Reason::Assembly`], [`Reason::Asks`] |
 //! | that calls what is nowhere | refused | [`Reason::Missing`] |
 //! | whose address hooks are told | refused | [`Reason::Instrumented`] |

@@ -132,6 +132,9 @@ impl Program {
             return known;
         }
         let own = self.image.symbols.global(name);
+        if let Some(own) = own.filter(|own| own.kind == PlaceKind::ThreadLocal) {
+            return self.bound_in_threads(name, own);
+        }
         let kept = own.filter(|own| !own.exported || !self.image.bound_late.contains(name));
         let bound = match (kept, own, loaded::find(name)) {
             (Some(own), ..) | (None, Some(own), None) => Bound::Own(own, own.address),
@@ -147,6 +150,16 @@ impl Program {
         };
         self.bound.with(|all| all.insert(name.to_owned(), bound));
         bound
+    }
+
+    /// The same of a thread-local of the library.
+    fn bound_in_threads(&self, name: &str, own: Place) -> Bound {
+        let late = own.exported && self.image.bound_late.contains(name);
+        let reached = late.then(|| loaded::find_thread_local(name)).flatten();
+        match reached.is_none_or(|reached| Some(reached) == self.image.distance(own)) {
+            true => Bound::Own(own, own.address),
+            false => Bound::Nowhere,
+        }
     }
 
     /// Whether a module that was added has the body of that name.

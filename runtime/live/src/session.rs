@@ -98,13 +98,14 @@ impl Live {
     /// [`Live::compile`], ask for it.
     ///
     /// `loaded` are files that are never unloaded, the executable first. It may be one that cannot
-    /// be helped, if a library can.
+    /// be helped, if a library can. To be called by a thread that runs nothing of them.
     ///
     /// # Errors
     /// [`LiveError`]; the program runs on as it did.
     pub fn start(loaded: &[Loaded], settings: &Settings) -> Result<Live, LiveError> {
         let (mut images, mut failed) = (Vec::new(), Vec::new());
         let mut of_executable = None;
+        let blocks = loaded::thread_blocks();
         for loaded in loaded {
             if !loaded.executable && !carries_bitcode(&loaded.file) {
                 continue;
@@ -112,7 +113,12 @@ impl Live {
             let image = Image::read(&loaded.file, loaded.base, loaded.executable);
             let image = image.map_err(LiveError::from).and_then(no_allocator);
             match image {
-                Ok(image) => images.push(image),
+                Ok(mut image) => {
+                    if !image.executable {
+                        image.threads = blocks.get(&image.base).copied();
+                    }
+                    images.push(image);
+                }
                 Err(cause @ LiveError::Allocator { .. }) if loaded.executable => return Err(cause),
                 Err(cause) => {
                     failed.push((loaded.file.display().to_string(), cause.to_string()));

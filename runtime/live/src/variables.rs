@@ -8,7 +8,7 @@
 //! | with a symbol: of its size, if it is local | what is there |
 //! | private, and its bytes are those of one string of the program whose address that mentions | what is there |
 //! | private, and of several of those | the module's own; if an address of it may be compared, who keeps one is refused |
-//! | a thread-local of the executable | its distance from the thread pointer |
+//! | a thread-local of the executable, or of a library that the program began with | its distance from the thread pointer |
 //! | of which another file has the definition | what has its name |
 //! | a constant without a symbol, of an object file that is known | the module's own: nobody can tell |
 //! | local, without a symbol, that nobody writes to | the module's own, and a constant: its first value is its value for ever |

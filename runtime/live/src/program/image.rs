@@ -82,9 +82,9 @@ pub struct Image {
     pub constants: Vec<Range<u64>>,
     /// The bitcode of its modules, in link order.
     pub modules: Vec<Vec<u8>>,
-    /// How far a thread's block of the executable lies below the thread pointer; `None` of a
-    /// library.
-    pub threads: Option<u64>,
+    /// How far from the thread pointer each thread's block of its thread-locals is; of a library,
+    /// whoever loaded it says.
+    pub threads: Option<i64>,
     /// Where the list of entries with room lies: each names the first byte of the room.
     pub entries: Vec<Range<u64>>,
     /// It is the executable.
@@ -238,17 +238,16 @@ impl Image {
             elf::PT_LOAD if !flags.contains(elf::PF_W) => self.constants.push(range),
             elf::PT_TLS if executable => {
                 let align = segment.p_align(endian).max(1);
-                self.threads = Some(segment.p_memsz(endian).next_multiple_of(align));
+                let size = segment.p_memsz(endian).next_multiple_of(align);
+                self.threads = Some((size as i64).wrapping_neg());
             }
             _ => {}
         }
     }
 
-    /// How far below the thread pointer a thread-local of the executable lies, as a distance to
-    /// add.
+    /// How far from the thread pointer a thread-local of the file is.
     pub fn distance(&self, place: Place) -> Option<i64> {
-        let block = self.threads?;
-        Some(place.address.wrapping_sub(block) as i64)
+        Some(self.threads?.wrapping_add_unsigned(place.address))
     }
 
     /// First bytes of the rooms that functions have in front of their entries, as the loader

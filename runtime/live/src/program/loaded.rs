@@ -1,5 +1,6 @@
 //! Where the dynamic loader put the files of the process.
 
+use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -43,6 +44,56 @@ pub fn loaded() -> Vec<Loaded> {
     // SAFETY: `visit` takes the list for what it is.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
     found
+}
+
+/// How far from the thread pointer each thread's block of a file's thread-locals is, by what was added
+/// to the file's addresses: of files whose blocks are where the loader reserved room in all threads.
+/// To be asked by a thread that runs nothing of those files: the C library gives it blocks of its own
+/// of the others once it asks for one, so that here they are not there.
+pub fn thread_blocks() -> HashMap<u64, i64> {
+    /// Room that the loader reserves lies right below the thread pointer.
+    const FARTHEST: i64 = -(1 << 20);
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        size: usize,
+        data: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader passes a live record of that size; `data` is the map below.
+        let (info, found) = unsafe { (&*info, &mut *data.cast::<HashMap<u64, i64>>()) };
+        if size >= size_of::<libc::dl_phdr_info>() && !info.dlpi_tls_data.is_null() {
+            let block = info.dlpi_tls_data as u64;
+            let distance = block.wrapping_sub(thread_pointer()) as i64;
+            if (FARTHEST..0).contains(&distance) {
+                found.insert(info.dlpi_addr, distance);
+            }
+        }
+        0
+    }
+    let mut found: HashMap<u64, i64> = HashMap::new();
+    // SAFETY: `visit` takes the map for what it is.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
+    found
+}
+
+/// Of the calling thread.
+fn thread_pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: the word that the psABI has at the thread pointer, which is its address.
+    unsafe {
+        std::arch::asm!(
+            "mov {}, fs:[0]",
+            out(reg) pointer,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    pointer
+}
+
+/// How far from the thread pointer the calling thread's instance of a thread-local is that the
+/// process's files offer under a name.
+pub fn find_thread_local(name: &str) -> Option<i64> {
+    let found = find(name)?;
+    Some(found.wrapping_sub(thread_pointer()) as i64)
 }
 
 /// What the process's libraries, or the executable, offer under a name.
