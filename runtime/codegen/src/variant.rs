@@ -13,6 +13,7 @@ use crate::compile::Compile;
 use crate::context::OwnedModule;
 use crate::copying::Contents;
 use crate::handles::FunctionRef;
+use crate::survey::scan;
 
 /// The cost up to which callees are inlined eagerly; LLVM's own is 225.
 const EAGER: &str = "1000";
@@ -20,12 +21,20 @@ const EAGER: &str = "1000";
 /// How many times of what it is a callee is taken to cost that nothing was counted in, in guided code
 /// among code that counts nothing. A call that is counted as hot lets in what costs 3,000, all of it, with what that calls in turn;
 /// without counts each part of that seems to be as hot, and Lua's loop became 53 KB, of 17 at tier 2, and
-/// took 1.45 times as long. So a hot call lets in what costs 230, as at tier 2.
+/// took 1.45 times as long. So a hot call lets in what costs 230, as at tier 2. What calls nothing that could come with it is
+/// as hot as its call: it is taken for what it costs, and C n-body's `attract` goes into its loop.
 const UNCOUNTED: &str = "13";
 
 /// Alignment of functions that are aligned, those with loops: a cache line, and two of the CPU's
 /// fetches. The many without loops lie close together, which is worth more to them.
 const ALIGNMENT: u32 = 64;
+
+/// Whether a body calls something that can be inlined, too.
+fn brings_more(callee: FunctionRef<'_>) -> bool {
+    let called = scan(callee).callees;
+    let mut functions = called.iter().filter_map(|called| called.as_function());
+    functions.any(|function| !function.is_declaration())
+}
 
 /// Has `body`, the function that `module` is about, and the callees beside it compiled as
 /// `variant` says; `loops` of it are its own.
@@ -56,7 +65,8 @@ pub(crate) fn apply(
     let guided = how.tier == Tier::Guided && how.uncounted;
     if guided && variant.inlining != Inlining::Eager {
         for callee in &contents.kept {
-            if let Some(callee) = module.function(callee) {
+            let callee = module.function(callee);
+            if let Some(callee) = callee.filter(|&it| brings_more(it)) {
                 callee.set_text("function-inline-cost-multiplier", UNCOUNTED);
             }
         }

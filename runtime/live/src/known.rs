@@ -259,7 +259,10 @@ impl Known for Module {
         }
         match self.program.bound(name) {
             Bound::Own(own, _) => Some(own),
-            Bound::Elsewhere(address) => own.map(|own| Place { address, ..own }),
+            // A thread-local's address is one in its block, which is this library's.
+            Bound::Elsewhere(address) => own
+                .filter(|own| own.kind != PlaceKind::ThreadLocal)
+                .map(|own| Place { address, ..own }),
             Bound::Nowhere => None,
         }
     }

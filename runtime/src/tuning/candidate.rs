@@ -107,9 +107,8 @@ impl Core {
                 };
                 drop(pass);
                 root = beside.unwrap_or(root);
-                let ended = beside.and_then(|root| {
-                    self.take_turns(root, made.version, slice, expected, native)
-                });
+                let ended = beside
+                    .and_then(|root| self.take_turns(root, made.version, slice, expected, native));
                 let _pass = gate::enter();
                 self.end_turns(root, made.version, ended)
             }
@@ -125,10 +124,18 @@ impl Core {
         let cost = nanos(thread_time().saturating_sub(before));
         match ended {
             Some(ended) => self.note_trial(root, candidate, shape, &made, &ended, cost),
-            None => self.tuning.state().account.lost(cost),
+            None => {
+                let mut state = self.tuning.state();
+                state.account.lost(cost);
+                // It counts nothing, so nobody would see that it is entered no more.
+                let region = state.regions.get_mut(&root.id.index());
+                if let Some(region) = region.filter(|_| contested) {
+                    region.phase = Phase::Left("it could not be compared with native code");
+                }
+            }
         }
         if contested {
-            self.go_on_natively(root.id);
+            self.go_on_natively(root.id, root.version);
         }
         self.unhold(root.id);
     }
@@ -396,8 +403,11 @@ impl Core {
             region.tried.push(region.variant);
             region.variant = candidate.variant;
             region.lost = lost.map(|lost| Lost {
+                root: Root {
+                    tier: candidate.tier,
+                    ..lost.root
+                },
                 by: 1.0 / ended.ratio.point,
-                ..lost
             });
         }
         if won {

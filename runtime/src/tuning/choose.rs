@@ -95,7 +95,7 @@ impl Core {
     ) -> Option<Root> {
         let (ran, work) = self.read_clocks(looks);
         self.tuning.state().account.ran(ran);
-        let mut found = None;
+        let mut found: Option<(Root, bool)> = None;
         for (
             share,
             Sampled {
@@ -128,16 +128,24 @@ impl Core {
             };
             // Native code counts nothing: it is entered as often as when it was compared.
             let (root, entered) = match tier {
-                Tier::Native => (self.as_it_was_compared(root)?, 1),
+                Tier::Native => match self.as_it_was_compared(root) {
+                    Some(root) => (root, 1),
+                    None => continue,
+                },
                 _ => (root, entered),
             };
             let since = looks.since.get(&index).map(|&(_, since)| since);
             let old = since.is_some_and(|since| now.saturating_sub(since) >= AGE);
-            if self.is_open(root, entered, old) && found.is_none() {
-                found = Some(root);
+            if !self.is_open(root, entered, old) {
+                continue;
+            }
+            // What may be slower than what the program came with comes before what may get faster.
+            let urgent = tier > Tier::Native && self.awaits_native(id);
+            if found.is_none_or(|(_, before)| urgent && !before) {
+                found = Some((root, urgent));
             }
         }
-        found
+        found.map(|(root, _)| root)
     }
 
     /// Time of the program and units of work since the last look.
@@ -183,8 +191,7 @@ impl Core {
             if since.0 != view.id {
                 *since = (view.id, now);
             }
-            if view.tier > Tier::Baseline
-                || view.tier == Tier::Native && contested.contains(&index)
+            if view.tier > Tier::Baseline || view.tier == Tier::Native && contested.contains(&index)
             {
                 let (version, tier) = (view.id, view.tier);
                 sampled.push((
@@ -204,8 +211,7 @@ impl Core {
         let is_hot = |heat: f64, it: &Sampled| {
             let id = || self.stubs.function(it.index);
             let awaits = || id().is_some_and(|id| self.awaits_native(id));
-            heat >= HOT * total
-                || it.tier != Tier::Native && heat >= WARM * total && awaits()
+            heat >= HOT * total || it.tier != Tier::Native && heat >= WARM * total && awaits()
         };
         sampled.retain(|(heat, it)| is_hot(*heat, it));
         sampled.sort_by(|(a, _), (b, _)| b.total_cmp(a));
@@ -249,7 +255,7 @@ impl Core {
         };
         let fingerprint = self.fingerprint(id);
         let counted = self.tiers.profiles.knows(id);
-        let compared = !self.awaits_native(id);
+        let has_native = self.has_native(id);
         let mut state = self.tuning.state();
         let known = state.variants.get(&id.index()).copied();
         let settled = fingerprint.and_then(|it| Some(state.known.get(&it)?.settled));
@@ -269,7 +275,11 @@ impl Core {
             (region.version, region.tier) = (root.version, root.tier);
             region.lowered = region.lost.is_some();
             region.drift = Drift::default();
-            if matches!(region.phase, Phase::Left(_)) {
+            // What the policy had made is compared with native code once more, whatever was tried
+            // before: guided code may be slower than plain code that was faster.
+            region.native &= recalled;
+            let awaits = root.tier > Tier::Native && has_native && !region.native;
+            if awaits || matches!(region.phase, Phase::Left(_)) {
                 region.phase = Phase::Open;
             }
         }
@@ -289,10 +299,13 @@ impl Core {
         if !(fit && free && old) {
             return false;
         }
+        // However often it is entered, it is compared with what ran before it.
+        let awaits = root.tier > Tier::Native && has_native && !region.native;
+        let is_done = !awaits && (region.lowered || root.tier != Tier::Guided);
         region.phase = match () {
             // It may be entered later.
             () if entered == 0 || root.per_unit > LONGEST => Phase::Open,
-            () if root.own < SHORTEST.as_f64() && (compared || root.tier == Tier::Native) => {
+            () if root.own < SHORTEST.as_f64() && is_done => {
                 Phase::Left("it is entered too often to be timed")
             }
             () => Phase::Open,
@@ -325,9 +338,9 @@ impl Region {
         }
     }
 
-    /// Whether native code runs on which something is left to be tried.
+    /// Whether something is left to be tried on native code, if that runs.
     fn is_contested(&self) -> bool {
-        self.tier == Tier::Native && self.lost.is_some() && self.phase == Phase::Open
+        self.lost.is_some() && self.phase == Phase::Open
     }
 
     /// A candidate was tried; `same` if it was no variant, but another tier's code.

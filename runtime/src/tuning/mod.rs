@@ -74,8 +74,8 @@ use uruk_tiering::tuning::{
     Account, Advice, Budget, Drift, Interval, Known, KnownNative, Rules, Verdict,
 };
 
-use crate::api::error::Error;
 use self::choose::Root;
+use crate::api::error::Error;
 use crate::core::Core;
 use crate::fork::{gate, panics};
 

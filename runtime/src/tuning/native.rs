@@ -75,22 +75,32 @@ impl Core {
     pub(super) fn count_beside(self: &Arc<Self>, root: Root, candidate: VersionId) -> Option<Root> {
         let native = self.make_native(root.id)?;
         let version = native.version;
-        match native.publication {
-            Publication::Published {
-                retired: Some(held),
-                ..
-            } if held == candidate => {}
-            _ => return None,
+        let Publication::Published { retired, .. } = native.publication else {
+            return None;
+        };
+        match retired {
+            Some(held) if held == candidate => {
+                // If that fails somebody else has a say, and no slice is run.
+                self.turn_to(root.id, version, candidate);
+                Some(Root { version, ..root })
+            }
+            // Somebody published meanwhile: that stays.
+            Some(other) => {
+                self.turn_to(root.id, version, other);
+                if self.tiers.versions.of(root.id).release_loser(version) {
+                    self.retire_version(root.id, version);
+                }
+                None
+            }
+            None => None,
         }
-        self.turn_to(root.id, version, candidate)?;
-        Some(Root { version, ..root })
     }
 
     /// Has native code run on without a count after a trial that it did not lose, and the policy
-    /// know, unless something else runs by now.
-    pub(super) fn go_on_natively(self: &Arc<Self>, id: FunctionId) {
+    /// know, unless something else than `version` of it runs by now.
+    pub(super) fn go_on_natively(self: &Arc<Self>, id: FunctionId, version: VersionId) {
         let runs = self.tiers.versions.of(id).published();
-        if runs.is_none_or(|runs| runs.tier != Tier::Native) {
+        if runs.is_none_or(|runs| runs.id != version || runs.tier != Tier::Native) {
             return;
         }
         let Ok(made) = self.adopt_again(id, false) else {
@@ -174,7 +184,10 @@ impl Core {
             // Guided code may come yet, and is compared with it.
             region.native = false;
             let by = ended.ratio.point;
-            region.lost = Some(Lost { root, by });
+            // What comes closest is what variants differ from.
+            if region.lost.is_none_or(|before| by < before.by) {
+                region.lost = Some(Lost { root, by });
+            }
         }
     }
 }

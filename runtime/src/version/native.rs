@@ -5,7 +5,7 @@
 //! is.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use uruk_base::{FunctionId, Tier, VersionId};
@@ -18,7 +18,7 @@ use super::records::{Native, Version};
 use super::{Made, Request};
 use crate::api::error::{Error, Refusal};
 use crate::api::native::Beside;
-use crate::core::Core;
+use crate::core::{Core, Module};
 use crate::fork::gate;
 use crate::tiers::TierState;
 
@@ -116,6 +116,11 @@ impl Core {
             .map_err(&refused)?;
         versions.start(ticket).map_err(&refused)?;
         let epoch = self.replacing.epoch();
+        // What is replaced from now on finds the version late.
+        if !self.has_native(id) {
+            versions.cancel(version);
+            return Err(self.cancelled(id));
+        }
         versions
             .ready(ticket, EntryAddress(entry))
             .map_err(&refused)?;
@@ -139,9 +144,40 @@ impl Core {
         Ok(Entered { made, first })
     }
 
-    /// Whether a function has native code.
+    /// Whether a function has native code that is of the bodies which it, and those that may be in it,
+    /// have now.
     pub(crate) fn has_native(&self, id: FunctionId) -> bool {
-        self.tiers.versions.natives().contains_key(&id.index())
+        let native = {
+            let natives = self.tiers.versions.natives();
+            natives.get(&id.index()).map(Adopted::of)
+        };
+        let Some(native) = native else {
+            return false;
+        };
+        if self.replacing.epoch() == native.epoch {
+            return true;
+        }
+        let epoch = native.epoch;
+        let all = native.depends.iter().filter(|&&it| it != id);
+        self.has_adopted_body(id, epoch)
+            && all.into_iter().all(|&it| self.has_adopted_body(it, epoch))
+    }
+
+    /// Whether a function has the body with which its native code was adopted, or, where it has none,
+    /// the one that it had after commit number `epoch`.
+    fn has_adopted_body(&self, id: FunctionId, epoch: u64) -> bool {
+        let native = {
+            let natives = self.tiers.versions.natives();
+            natives.get(&id.index()).map(Adopted::of)
+        };
+        match native {
+            Some(native) => {
+                let function = self.function(id);
+                function
+                    .is_some_and(|it| std::ptr::eq(Arc::as_ptr(&it.module), native.module.as_ptr()))
+            }
+            None => self.replacing.publish().is_fresh(epoch, &[id]),
+        }
     }
 
     /// Where calls are counted before they go on at `entry`. The code is never freed, so no thread
@@ -222,6 +258,10 @@ impl Core {
     fn note_own(&self, id: FunctionId, entry: u64, code: &Range<u64>, depends: &Arc<[FunctionId]>) {
         // An entry is no return address, but lies on stacks as what pointers point to.
         let inside = entry.max(code.start + 1)..code.end;
+        // Before the body is looked at: it is no older.
+        let epoch = self.replacing.epoch();
+        let function = self.function(id);
+        let module = function.map_or_else(Weak::new, |it| Arc::downgrade(&it.module));
         let mut natives = self.tiers.versions.natives();
         let before = natives.remove(&id.index());
         let native = Native {
@@ -230,8 +270,27 @@ impl Core {
             entry,
             own: code.clone(),
             counted: before.and_then(|before| before.counted),
+            module,
+            epoch,
         };
         natives.insert(id.index(), native);
+    }
+}
+
+/// What native code was adopted for.
+struct Adopted {
+    module: Weak<Module>,
+    depends: Arc<[FunctionId]>,
+    epoch: u64,
+}
+
+impl Adopted {
+    fn of(native: &Native) -> Adopted {
+        Adopted {
+            module: Weak::clone(&native.module),
+            depends: Arc::clone(&native.depends),
+            epoch: native.epoch,
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use uruk_base::locks::{Mutex, MutexGuard};
@@ -16,6 +16,7 @@ use uruk_heap::Sealed;
 use uruk_reclaim::IdMap;
 use uruk_tiering::{FunctionVersions, VersionIds};
 
+use crate::core::Module;
 use crate::told::stats::TierStats;
 use crate::version::Request;
 use crate::version::build::BodyTracker;
@@ -111,6 +112,10 @@ pub(crate) struct Native {
     pub(crate) counted: Option<Sealed>,
     /// Functions whose bodies may be in it.
     pub(crate) depends: Arc<[FunctionId]>,
+    /// Where the body was when it was adopted, and how much was replaced by then: it is the code of
+    /// no other body.
+    pub(crate) module: Weak<Module>,
+    pub(crate) epoch: u64,
 }
 
 /// Numbers of units. The session keeps names for ever, so units are named by few numbers: no

@@ -4,7 +4,7 @@
 use std::arch::global_asm;
 use std::time::Duration;
 
-use uruk::{Event, Jit, JitBuilder, NativeCode, PolicyConfig, Tier};
+use uruk::{Event, Jit, JitBuilder, NativeCode, PolicyConfig, Replacement, Tier};
 
 use super::{Log, busy, logged, processor_time, publications, wait_until};
 
@@ -171,4 +171,30 @@ fn code_that_was_faster_than_native_code_comes_before_the_policy_would_have_it()
     busy(700, &call);
     assert!(!compared(&log));
     assert_ne!(jit.tier("work").unwrap(), Some(Tier::Native));
+}
+
+/// Neither somebody who asks for it nor the tuner puts native code of another body back.
+#[test]
+fn native_code_goes_with_its_body() {
+    let (jit, log, call) = adopted(builder(None, 1000.0), &quick(0));
+    call();
+    let main = jit.main();
+    let other = WORK.replace("ret i32 7", "ret i32 8");
+    let replaced = main.replace(Replacement::ir("other", &other)).unwrap();
+    main.compile_at("work", Tier::Native)
+        .expect_err("native code of another body");
+    // SAFETY: the function above.
+    let work = unsafe { jit.function::<extern "C" fn() -> i32>("work").unwrap() };
+    wait_until("the new body is compiled", || {
+        assert_eq!(work.call(), 8);
+        compiled(&log)
+    });
+    // A comparison with native code takes 50 ms.
+    busy(700, || assert_eq!(work.call(), 8));
+    assert!(!compared(&log), "with another body's code");
+    replaced.rollback().unwrap();
+    call();
+    main.compile_at("work", Tier::Native).unwrap();
+    call();
+    assert_eq!(jit.tier("work").unwrap(), Some(Tier::Native));
 }

@@ -245,9 +245,10 @@ impl Image {
         }
     }
 
-    /// How far from the thread pointer a thread-local of the file is.
+    /// How far from the thread pointer a thread-local of the file is; of other places nothing.
     pub fn distance(&self, place: Place) -> Option<i64> {
-        Some(self.threads?.wrapping_add_unsigned(place.address))
+        let block = self.threads?;
+        (place.kind == PlaceKind::ThreadLocal).then(|| block.wrapping_add_unsigned(place.address))
     }
 
     /// First bytes of the rooms that functions have in front of their entries, as the loader

@@ -59,20 +59,26 @@ pub fn thread_blocks() -> HashMap<u64, i64> {
         data: *mut c_void,
     ) -> c_int {
         // SAFETY: the loader passes a live record of that size; `data` is the map below.
-        let (info, found) = unsafe { (&*info, &mut *data.cast::<HashMap<u64, i64>>()) };
+        let (info, found) = unsafe { (&*info, &mut *data.cast::<HashMap<u64, Option<i64>>>()) };
         if size >= size_of::<libc::dl_phdr_info>() && !info.dlpi_tls_data.is_null() {
             let block = info.dlpi_tls_data as u64;
             let distance = block.wrapping_sub(thread_pointer()) as i64;
             if (FARTHEST..0).contains(&distance) {
-                found.insert(info.dlpi_addr, distance);
+                // Of two files at one place (both where they were linked to be) nobody knows which.
+                let one = |before: &mut Option<i64>| *before = None;
+                let entry = found.entry(info.dlpi_addr);
+                entry.and_modify(one).or_insert(Some(distance));
             }
         }
         0
     }
-    let mut found: HashMap<u64, i64> = HashMap::new();
+    let mut found: HashMap<u64, Option<i64>> = HashMap::new();
     // SAFETY: `visit` takes the map for what it is.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
-    found
+    let known = found.into_iter();
+    known
+        .filter_map(|(base, distance)| Some((base, distance?)))
+        .collect()
 }
 
 /// Of the calling thread.
