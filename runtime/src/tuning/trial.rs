@@ -51,8 +51,11 @@ const NOISE: f64 = 0.08;
 const LONGER: u32 = 4;
 const LONGEST: Duration = Duration::from_millis(256);
 
-/// How long a trial with slices of one length may take, if all of them did something.
+/// How long a trial with slices of one length may take, if all of them did something; and one with
+/// native code as the candidate, which is to run soon if it is faster, and where the better guess is
+/// taken otherwise.
 const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE_NATIVE: Duration = Duration::from_secs(4);
 
 /// The least pairs that say anything.
 const LEAST: u32 = 12;
@@ -94,8 +97,8 @@ pub(super) fn slice(per_unit: Nanos) -> Duration {
 }
 
 /// The rules of a trial with slices of that length, which may err in a part of what `rules` allow.
-fn in_time(rules: Rules, part: f64, slice: Duration) -> Rules {
-    let pairs = PATIENCE.as_nanos() / (slice * 2).as_nanos().max(1);
+fn in_time(rules: Rules, part: f64, slice: Duration, patience: Duration) -> Rules {
+    let pairs = patience.as_nanos() / (slice * 2).as_nanos().max(1);
     let pairs = u32::try_from(pairs).unwrap_or(u32::MAX);
     Rules {
         pairs: rules.pairs.min(pairs.max(LEAST)),
@@ -122,12 +125,12 @@ impl Core {
         native: Option<Arm>,
     ) -> Option<Ended> {
         let mut pass = gate::enter();
-        let rules = match native {
-            Some(Arm::Candidate) => super::native::rules(self.tuning.rules),
-            _ => self.tuning.rules,
+        let (rules, patience) = match native {
+            Some(Arm::Candidate) => (super::native::rules(self.tuning.rules), PATIENCE_NATIVE),
+            _ => (self.tuning.rules, PATIENCE),
         };
         let mut slice = slice;
-        let mut trial = Trial::new(in_time(rules, ERRORS.0, slice), candidate.0);
+        let mut trial = Trial::new(in_time(rules, ERRORS.0, slice, patience), candidate.0);
         let mut published = candidate;
         let (mut idle, mut in_candidate) = (0, Nanos::ZERO);
         let verdict = loop {
@@ -169,7 +172,7 @@ impl Core {
             if trial.pairs() == NOISY_AFTER && trial.median() > NOISE && slice * LONGER <= LONGEST {
                 // From anew: what is known so far is nothing beside what is found out now.
                 slice *= LONGER;
-                let rules = in_time(rules, ERRORS.1, slice);
+                let rules = in_time(rules, ERRORS.1, slice, patience);
                 trial = Trial::new(rules, candidate.0.wrapping_add(slice.as_millis() as u64));
                 continue;
             }
