@@ -147,8 +147,8 @@ pub struct Compile {
     pub variables: bool,
     /// Functions that are hardly worth inlining.
     pub rare: Rare,
-    /// Most callees run code that counts nothing: guided code takes no more of those without a
-    /// profile along than tier 2 does.
+    /// Most callees run code that counts nothing: of those without a profile guided code takes no
+    /// more along than tier 2 does, but for what calls nothing that would come with it.
     pub uncounted: bool,
     /// What is done to the IR before it is optimized.
     pub transform: Option<Transform>,

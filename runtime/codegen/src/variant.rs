@@ -18,11 +18,12 @@ use crate::survey::scan;
 /// The cost up to which callees are inlined eagerly; LLVM's own is 225.
 const EAGER: &str = "1000";
 
-/// How many times of what it is a callee is taken to cost that nothing was counted in, in guided code
-/// among code that counts nothing. A call that is counted as hot lets in what costs 3,000, all of it, with what that calls in turn;
-/// without counts each part of that seems to be as hot, and Lua's loop became 53 KB, of 17 at tier 2, and
-/// took 1.45 times as long. So a hot call lets in what costs 230, as at tier 2. What calls nothing that could come with it is
-/// as hot as its call: it is taken for what it costs, and C n-body's `attract` goes into its loop.
+/// How many times its cost a callee is taken for that nothing was counted in, in guided code among
+/// code that counts nothing. A call that is counted as hot lets in what costs 3,000, all of it, with
+/// what that calls in turn; without counts each part of that seems to be as hot, and Lua's loop became
+/// 53 KB, of 17 at tier 2, and took 1.45 times as long. So a hot call lets in what costs 230, as at
+/// tier 2. What calls nothing that could come with it is as hot as its call: it is taken for what it
+/// costs, and C n-body's `attract` goes into its loop.
 const UNCOUNTED: &str = "13";
 
 /// Alignment of functions that are aligned, those with loops: a cache line, and two of the CPU's

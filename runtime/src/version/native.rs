@@ -18,7 +18,7 @@ use super::records::{Native, Version};
 use super::{Made, Request};
 use crate::api::error::{Error, Refusal};
 use crate::api::native::Beside;
-use crate::core::{Core, Module};
+use crate::core::Core;
 use crate::fork::gate;
 use crate::tiers::TierState;
 
@@ -149,32 +149,30 @@ impl Core {
     pub(crate) fn has_native(&self, id: FunctionId) -> bool {
         let native = {
             let natives = self.tiers.versions.natives();
-            natives.get(&id.index()).map(Adopted::of)
+            let native = natives.get(&id.index());
+            native.map(|it| (it.epoch, Arc::clone(&it.depends)))
         };
-        let Some(native) = native else {
+        let Some((epoch, depends)) = native else {
             return false;
         };
-        if self.replacing.epoch() == native.epoch {
+        if self.replacing.epoch() == epoch {
             return true;
         }
-        let epoch = native.epoch;
-        let all = native.depends.iter().filter(|&&it| it != id);
-        self.has_adopted_body(id, epoch)
-            && all.into_iter().all(|&it| self.has_adopted_body(it, epoch))
+        let mut all = std::iter::once(&id).chain(depends.iter());
+        all.all(|&it| self.has_adopted_body(it, epoch))
     }
 
     /// Whether a function has the body with which its native code was adopted, or, where it has none,
     /// the one that it had after commit number `epoch`.
     fn has_adopted_body(&self, id: FunctionId, epoch: u64) -> bool {
-        let native = {
+        let module = {
             let natives = self.tiers.versions.natives();
-            natives.get(&id.index()).map(Adopted::of)
+            natives.get(&id.index()).map(|it| Weak::clone(&it.module))
         };
-        match native {
-            Some(native) => {
+        match module {
+            Some(module) => {
                 let function = self.function(id);
-                function
-                    .is_some_and(|it| std::ptr::eq(Arc::as_ptr(&it.module), native.module.as_ptr()))
+                function.is_some_and(|it| std::ptr::eq(Arc::as_ptr(&it.module), module.as_ptr()))
             }
             None => self.replacing.publish().is_fresh(epoch, &[id]),
         }
@@ -274,23 +272,6 @@ impl Core {
             epoch,
         };
         natives.insert(id.index(), native);
-    }
-}
-
-/// What native code was adopted for.
-struct Adopted {
-    module: Weak<Module>,
-    depends: Arc<[FunctionId]>,
-    epoch: u64,
-}
-
-impl Adopted {
-    fn of(native: &Native) -> Adopted {
-        Adopted {
-            module: Weak::clone(&native.module),
-            depends: Arc::clone(&native.depends),
-            epoch: native.epoch,
-        }
     }
 }
 
