@@ -12,6 +12,8 @@
 //! (`llvm/Transforms/Utils/CallPromotionUtils.h`), which LLVM-C does not offer; here
 //! types, calling convention and the attributes of the ABI must match exactly.
 
+mod hot;
+
 use std::ffi::c_char;
 
 use inkwell::llvm_sys::LLVMOpcode;
@@ -104,12 +106,17 @@ impl<'r> Copying<'r> {
             notes.set_entries(new, profile.entries());
             // The copy keeps blocks and instructions in order, and probes add no sites: these
             // are those of the original.
-            let found = probe::sites(new);
+            let found = probe::sites(new).into_iter();
+            let found = found.map(|(_, instruction)| instruction);
+            let counted: Vec<_> = found.zip(profile.counts()).collect();
             // SAFETY: a complete copy. The erased calls are no sites, and who asks for values
             // of the copy from now on asks for globals and constants.
-            unsafe { drop_expectations(new) };
+            unsafe {
+                drop_expectations(new);
+                hot::mark(notes.context, new, profile.entries(), &counted);
+            }
             let mut calls = Vec::new();
-            for ((_, instruction), count) in found.into_iter().zip(profile.counts()) {
+            for (instruction, count) in counted {
                 match count {
                     Count::Branch { executed, taken } => {
                         let counts = [taken, executed - taken];

@@ -165,6 +165,10 @@ struct State {
     known: std::collections::BTreeMap<[u8; 16], Known>,
     /// The same, of native code.
     natives: std::collections::BTreeMap<[u8; 16], KnownNative>,
+    /// And the tiers that functions without native code end at.
+    tiers: std::collections::BTreeMap<[u8; 16], Tier>,
+    /// By function that was sampled, how far it is brought up to that.
+    rising: HashMap<u32, Rising>,
     /// Functions that an earlier run compared with their native code.
     compared: HashSet<u32>,
     /// Those of them that are compiled once they are sampled.
@@ -183,6 +187,15 @@ struct State {
     thread: Option<Thread>,
     /// What became of the text of an earlier run.
     before: Option<String>,
+}
+
+/// A function that an earlier run ended with above tier 1.
+#[derive(Debug, Clone, Copy)]
+struct Rising {
+    /// The highest tier that was asked for.
+    asked: Tier,
+    /// The one it is to reach; no higher than tier 1 if nothing is known.
+    to: Tier,
 }
 
 /// What a session knows of tuning.
@@ -269,6 +282,7 @@ impl Tuning {
             state.variants.remove(&function.index());
             state.compared.remove(&function.index());
             state.early.remove(&function.index());
+            state.rising.remove(&function.index());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What an earlier run found of native code, and what follows from it in this one.
+//! What an earlier run found of native code and of tiers, and what follows from it in this one.
 //!
 //! | native code | what follows |
 //! |---|---|
@@ -9,7 +9,10 @@
 //! one may run three, and its processors are the program's. The policy's price, which waits until
 //! a function ran for as long as its compile takes, is what is spared.
 //!
-//! What was found counts for the same bitcode and for native code of the same length: a program
+//! A function without native code that ended above tier 1 goes there without being priced: to tier 2
+//! when it is first sampled, to tier 3 once it was sampled at tier 2 as often as any other.
+//!
+//! What was found of native code counts for the same bitcode and for native code of the same length: a program
 //! that was built anew, by other options, is compared anew. Whether it was found is up to the
 //! trial: one that ended because it became too dear says nothing.
 
@@ -18,6 +21,7 @@ use std::sync::Arc;
 use uruk_base::{FunctionId, Tier};
 use uruk_tiering::tuning::{KnownNative, Verdict};
 
+use super::Rising;
 use super::trial::Ended;
 use crate::core::Core;
 
@@ -47,10 +51,13 @@ impl Core {
         }
     }
 
-    /// A function was sampled: if it is known to be faster compiled, it is.
+    /// A function was sampled: if it is known to be faster compiled, or at a higher tier, it is.
     pub(crate) fn bring_up_early(&self, id: FunctionId) {
-        if !self.tuning.on || !self.tuning.state().early.contains(&id.index()) {
+        if !self.tuning.on {
             return;
+        }
+        if !self.tuning.state().early.contains(&id.index()) {
+            return self.rise_as_before(id);
         }
         {
             let mut control = self.tiers.control();
@@ -67,6 +74,92 @@ impl Core {
             }
         }
         self.tuning.state().early.remove(&id.index());
+    }
+
+    /// Brings a function up to the tier at which an earlier run ended with it, a step at a time and
+    /// each once: whoever takes it down from there has a reason.
+    fn rise_as_before(&self, id: FunctionId) {
+        let known = self.tuning.state().rising.get(&id.index()).copied();
+        let rising = match known {
+            Some(rising) => rising,
+            None => self.ended_at(id),
+        };
+        if rising.asked >= rising.to {
+            return;
+        }
+        let asked = {
+            let mut control = self.tiers.control();
+            let controller = &mut control.controller;
+            let view = controller.view(id).filter(|view| {
+                !controller.is_paused() && !view.in_progress && view.pinned.is_none()
+            });
+            let Some((view, (_, tier))) = view.and_then(|view| Some((view, view.version?))) else {
+                return;
+            };
+            let Some(next) = tier.above().filter(|&next| next > rising.asked) else {
+                return;
+            };
+            if next == Tier::Guided && view.samples < controller.config().guided_samples {
+                return;
+            }
+            // If too many wait it is left to the policy.
+            controller.request(id, next);
+            next
+        };
+        let rising = Rising { asked, ..rising };
+        self.tuning.state().rising.insert(id.index(), rising);
+    }
+
+    /// The tier that an earlier run ended at with a function without native code.
+    fn ended_at(&self, id: FunctionId) -> Rising {
+        let mut rising = Rising {
+            asked: Tier::Baseline,
+            to: Tier::Baseline,
+        };
+        if self.tuning.state().tiers.is_empty() {
+            return rising;
+        }
+        let native = self.has_native(id);
+        let fingerprint = self.fingerprint(id).filter(|_| !native);
+        let mut state = self.tuning.state();
+        if let Some(&tier) = fingerprint.and_then(|it| state.tiers.get(&it)) {
+            rising.to = tier;
+        }
+        state.rising.insert(id.index(), rising);
+        rising
+    }
+
+    /// Keeps for the next run at which tiers functions without native code are.
+    pub(super) fn note_tiers(&self) {
+        let above: Vec<(u32, Tier)> = {
+            let records = self.tiers.versions.lock();
+            let views = records.iter().filter_map(|(&index, record)| {
+                let view = record.versions.published()?;
+                (view.tier > Tier::Baseline).then_some((index, view.tier))
+            });
+            views.collect()
+        };
+        for (index, tier) in above {
+            let Some(id) = self
+                .stubs
+                .function(index)
+                .filter(|&id| !self.has_native(id))
+            else {
+                continue;
+            };
+            // Continuations are of one run.
+            let own = self.function(id).is_some_and(|it| it.origin.is_none());
+            let Some(fingerprint) = self.fingerprint(id).filter(|_| own) else {
+                continue;
+            };
+            let mut state = self.tuning.state();
+            let before = state.tiers.get(&fingerprint).copied();
+            // This run may have been too short for what an earlier one got to.
+            let asked = state.rising.get(&index).map(|rising| rising.asked);
+            if before.is_none_or(|before| before < tier || asked >= Some(before)) {
+                state.tiers.insert(fingerprint, tier);
+            }
+        }
     }
 
     /// Keeps for the next run what the comparison of a function with its native code came to.

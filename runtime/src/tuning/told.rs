@@ -219,6 +219,7 @@ impl Jit {
 
 impl Core {
     fn tuning_text(&self) -> String {
+        self.note_tiers();
         let state = self.tuning.state();
         let mut advice = Advice::default();
         for (shape, change, lesson) in state.advice.lessons() {
@@ -227,6 +228,7 @@ impl Core {
         let memory = Memory {
             functions: state.known.clone(),
             natives: state.natives.clone(),
+            tiers: state.tiers.clone(),
             advice,
             skipped: 0,
         };
@@ -297,6 +299,7 @@ impl State {
                 });
                 self.known = memory.functions;
                 self.natives = memory.natives;
+                self.tiers = memory.tiers;
                 for (shape, change, lesson) in memory.advice.lessons() {
                     self.advice.add(shape, change, lesson);
                 }

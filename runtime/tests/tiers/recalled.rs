@@ -198,3 +198,47 @@ fn native_code_goes_with_its_body() {
     call();
     assert_eq!(jit.tier("work").unwrap(), Some(Tier::Native));
 }
+
+#[test]
+fn a_function_goes_at_once_to_the_tier_that_it_ended_at() {
+    // Nothing is gained by any compile, says the policy, or much.
+    let session = |before: Option<&str>, speedup: f64| {
+        let builder = Jit::builder().tune(true).policy(PolicyConfig {
+            speedup_optimized: speedup,
+            speedup_guided: speedup,
+            ..PolicyConfig::default()
+        });
+        let (jit, log) = logged(match before {
+            Some(text) => builder.tuned_before(text.to_owned()),
+            None => builder,
+        });
+        jit.add_ir("work", WORK).unwrap();
+        // SAFETY: the function above.
+        let work = unsafe { jit.function::<extern "C" fn() -> i32>("work").unwrap() };
+        (jit, log, move || assert_eq!(work.call(), 7))
+    };
+    let ended_guided = |jit: &Jit| {
+        let text = jit.tuning_text();
+        let mut lines = text.lines();
+        lines.any(|line| line.starts_with("tier ") && line.contains(" 3 #"))
+    };
+    let (jit, _log, call) = session(None, 1000.0);
+    let mut text = String::new();
+    wait_until("guided code", || {
+        (0..64).for_each(|_| call());
+        // It is in this text, if it was in the one before.
+        let ended = ended_guided(&jit);
+        text = jit.tuning_text();
+        ended
+    });
+    let (without, log, call) = session(None, 1.0);
+    busy(500, &call);
+    assert!(!compiled(&log), "the policy compiles what is worth nothing");
+    assert!(!ended_guided(&without));
+    let (_jit, log, call) = session(Some(&text), 1.0);
+    wait_until("guided code, without a price", || {
+        (0..64).for_each(|_| call());
+        let all = publications(&log, "work");
+        all.iter().any(|(tier, _)| *tier == Tier::Guided)
+    });
+}

@@ -5,13 +5,15 @@
 //! cpu znver3 +avx2,...                                                    #d3a8c1f0
 //! settled 6f0c... 1.204 1.181 1.228 inline=none no-unroll                #5b1e7a90
 //! native 6f0c... 312 slower                                              #77a0c1d2
+//! tier 6f0c... 3                                                         #5a3c90ee
 //! lesson 1 0 0 3 12 0.31 no-unroll                                        #0ac0ffee
 //! ```
 //!
 //! A function is named by a fingerprint of its module's bytes and its place there: a file that is
 //! older than the program knows nothing of what changed, and says nothing wrong about it. A line
 //! that begins with `native` tells how a function's native code did against what was compiled for
-//! it, and how many bytes that native code had: the same bitcode may be made into other code. Each
+//! it, and how many bytes that native code had: the same bitcode may be made into other code. `tier`
+//! is the one that a function without native code ran at when the run ended, if that was above 1. Each
 //! line ends with a checksum of its text (FNV-1a), so that one that was cut or changed is
 //! skipped, and counted, by itself, as is one of a kind that only a later version knows. Another format, or another CPU, is [`Stale`]: nothing of it
 //! is used.
@@ -20,7 +22,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::SplitWhitespace;
 
-use uruk_base::Variant;
+use uruk_base::{Tier, Variant};
 
 use super::advice::{Advice, Lesson, Shape};
 use super::trial::Interval;
@@ -71,6 +73,8 @@ pub struct Memory {
     pub functions: BTreeMap<[u8; 16], Known>,
     /// By fingerprint, of functions of native programs.
     pub natives: BTreeMap<[u8; 16], KnownNative>,
+    /// By fingerprint, the tiers above 1 that functions ended at.
+    pub tiers: BTreeMap<[u8; 16], Tier>,
     /// What helped.
     pub advice: Advice,
     /// Lines that could not be read.
@@ -130,6 +134,9 @@ impl Memory {
             let (name, bytes) = (name_of(fingerprint), native.bytes);
             line(format!("native {name} {bytes} {}", native.word()));
         }
+        for (fingerprint, tier) in &self.tiers {
+            line(format!("tier {} {}", name_of(fingerprint), tier.number()));
+        }
         for (shape, change, lesson) in self.advice.lessons() {
             let Shape {
                 loops,
@@ -178,6 +185,7 @@ impl Memory {
                     memory.function(kind == "settled", rest.split_whitespace())
                 }
                 "native" if known_cpu => memory.native(rest.split_whitespace()),
+                "tier" if known_cpu => memory.tier(rest.split_whitespace()),
                 "lesson" if known_cpu => memory.lesson(rest.split_whitespace()),
                 _ => None,
             };
@@ -214,6 +222,16 @@ impl Memory {
         };
         let native = KnownNative { bytes, stays };
         self.natives.insert(fingerprint, native);
+        Some(())
+    }
+
+    fn tier(&mut self, mut words: SplitWhitespace<'_>) -> Option<()> {
+        let fingerprint = fingerprint(&mut words)?;
+        let number: u8 = words.next()?.parse().ok()?;
+        let tier = Tier::try_from(number)
+            .ok()
+            .filter(|&it| it > Tier::Native)?;
+        self.tiers.insert(fingerprint, tier);
         Some(())
     }
 
@@ -297,6 +315,8 @@ mod tests {
                 stays: settled,
             };
             memory.natives.insert([byte + 3; 16], native);
+            let tier = Tier::ALL[byte as usize % Tier::ALL.len()];
+            memory.tiers.insert([byte + 7; 16], tier);
         }
         let shape = Shape {
             loops: 1,
@@ -314,7 +334,10 @@ mod tests {
         let text = memory.write("made-up");
         let read = Memory::read(&text, "made-up").expect("it is fresh");
         assert_eq!((read.skipped, &read.functions), (0, &memory.functions));
-        assert_eq!(read.natives, memory.natives);
+        assert_eq!(
+            (&read.natives, &read.tiers),
+            (&memory.natives, &memory.tiers)
+        );
         assert_eq!(read.write("made-up"), text);
         let other = Memory::read(&text, "other").expect_err("another processor");
         assert_eq!(
@@ -339,12 +362,13 @@ mod tests {
         for words in [
             "native 00010203040506070809101112131415 12 perhaps",
             "native 000102 12 stays",
+            "tier 00010203040506070809101112131415 4",
             "later 00010203040506070809101112131415",
         ] {
             text += &format!("{words} #{:08x}\n", checksum(words));
         }
         let read = Memory::read(&text, "made-up").expect("it is fresh");
-        assert_eq!((read.skipped, read.natives.len()), (3, 5));
+        assert_eq!((read.skipped, read.natives.len()), (4, 5));
     }
 
     /// Whatever happens to a file, a line is right or skipped.
@@ -370,6 +394,9 @@ mod tests {
             }
             for (fingerprint, native) in &read.natives {
                 assert_eq!(memory.natives.get(fingerprint), Some(native), "{damaged}");
+            }
+            for (fingerprint, tier) in &read.tiers {
+                assert_eq!(memory.tiers.get(fingerprint), Some(tier), "{damaged}");
             }
         }
     }

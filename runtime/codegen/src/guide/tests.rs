@@ -255,3 +255,41 @@ fn calls_that_may_unwind_or_must_be_tail_calls_are_promoted_too() {
         assert!(text.contains(direct), "{text}");
     }
 }
+
+#[test]
+fn calls_that_are_hot_may_let_larger_callees_in() {
+    let ir = "define i32 @callee(i32 %x) { %y = mul i32 %x, 3 ret i32 %y }
+        define i32 @f(i32 %x) {
+            %rare = icmp eq i32 %x, 9
+            br i1 %rare, label %seldom, label %often
+        seldom:
+            %a = call i32 @callee(i32 1)
+            br label %out
+        often:
+            %b = call i32 @callee(i32 2)
+            br label %out
+        out:
+            %r = phi i32 [ %a, %seldom ], [ %b, %often ]
+            ret i32 %r
+        }";
+    let mut reader = reader(ir);
+    let probes = Probes::of(vec![Site::Branch], Vec::new()).expect("few words");
+    let profile = Profile::new(&probes, &[1000, 1000, 10]).expect("as long");
+    let profiles = HashMap::from([(id(&reader, "f"), Arc::new(profile))]);
+    let how = Compile::at(Tier::Guided).guided(profiles, HashMap::new());
+    let (text, ..) = unit(&mut reader, &how, "f");
+    let call = |argument: &str| {
+        let start = format!("call i32 @callee(i32 {argument})");
+        let mut lines = text.lines();
+        let line = lines
+            .find_map(|line| line.split_once(&start))
+            .expect("a call");
+        line.1.trim()
+    };
+    assert_eq!(call("1"), "", "{text}");
+    let threshold = format!(
+        "attributes {} = {{ \"function-inline-threshold\"=\"1000\" }}",
+        call("2")
+    );
+    assert!(text.contains(&threshold), "{text}");
+}

@@ -1,0 +1,174 @@
+//! Calls that a profile shows to be hot are inlined more eagerly.
+//!
+//! LLVM tells hot calls by a summary of all counts of a program (`ProfileSummary`), against which it
+//! holds the entries of a caller times a block's frequency. Here functions were counted one after
+//! another, each for a moment, some in a loop without having been entered at all, and there is
+//! no program to sum up. So what is hot is told function by function, from the counts of its own
+//! blocks, and noted at the call:
+//!
+//! ```text
+//! hot(call) = SHARE * executions of its block >= those of the function's most executed block
+//! ```
+
+use inkwell::llvm_sys::LLVMAttributeFunctionIndex;
+use inkwell::llvm_sys::core::{LLVMAddCallSiteAttribute, LLVMCreateStringAttribute};
+use inkwell::llvm_sys::prelude::LLVMContextRef;
+use rustc_hash::FxHashMap;
+
+use crate::flow::{Flow, Graph};
+use crate::handles::{FunctionRef, InstructionRef, ValueRef};
+use crate::probe;
+use crate::profile::Count;
+
+/// Executions of the most executed block to one of a block whose calls are hot.
+const SHARE: u64 = 8;
+
+/// The cost up to which LLVM inlines, by an attribute of a call. At its highest level that is 250, and
+/// for calls that are hot in a program 3,000; nothing larger than 1,500 is looked at here.
+const THRESHOLD: (&str, &str) = ("function-inline-threshold", "1000");
+
+/// Notes at the calls of a function which of them are hot.
+///
+/// # Safety
+/// A body of the context, whose sites these are.
+pub(super) unsafe fn mark(
+    context: LLVMContextRef,
+    function: FunctionRef<'_>,
+    entries: u64,
+    counts: &[(InstructionRef<'_>, Count<'_>)],
+) {
+    let flow = Flow::of(function);
+    let numbers: FxHashMap<_, u32> = flow.blocks.iter().map(|it| it.raw()).zip(0..).collect();
+    let counts: FxHashMap<_, _> = counts
+        .iter()
+        .map(|(site, count)| (site.raw(), count))
+        .collect();
+    let out_of = |end: InstructionRef<'_>| -> Option<Vec<(u32, u64)>> {
+        let counts = match **counts.get(&end.raw())? {
+            Count::Branch { executed, taken } => vec![taken, executed - taken],
+            Count::Switch(ways) => ways.to_vec(),
+            Count::Call(_) => return None,
+        };
+        // SAFETY: a live terminator.
+        let ways = unsafe { probe::ways(end.raw()) }.into_iter();
+        // Both ways of a branch may lead to one block.
+        match ways.len() < counts.len() {
+            true => Some(
+                ways.map(|(to, _)| (numbers[&to], counts.iter().sum()))
+                    .collect(),
+            ),
+            false => Some(ways.map(|(to, _)| numbers[&to]).zip(counts).collect()),
+        }
+    };
+    let ends = flow.blocks.iter().map(|block| block.terminator());
+    let edges: Vec<_> = ends.map(|end| end.and_then(out_of)).collect();
+    let executed = executions(&flow.graph, entries, &edges);
+    let most = executed.iter().copied().flatten().max().unwrap_or(0);
+    let (key, value) = THRESHOLD;
+    for (block, executed) in flow.blocks.iter().zip(executed) {
+        let share = executed.map_or(0, |executed| executed.saturating_mul(SHARE));
+        if share == 0 || share < most {
+            continue;
+        }
+        let is_call = |it: &InstructionRef<'_>| match it.callee().map(ValueRef::as_function) {
+            Some(Some(callee)) => !callee.is_intrinsic(),
+            // A pointer, which may be called directly yet.
+            Some(None) => true,
+            None => false,
+        };
+        for call in block.instructions().filter(is_call) {
+            // SAFETY: a live call, and its context; pointers and lengths describe the strings.
+            unsafe {
+                let attribute = LLVMCreateStringAttribute(
+                    context,
+                    key.as_ptr().cast(),
+                    key.len() as u32,
+                    value.as_ptr().cast(),
+                    value.len() as u32,
+                );
+                LLVMAddCallSiteAttribute(call.raw(), LLVMAttributeFunctionIndex, attribute);
+            }
+        }
+    }
+}
+
+/// How often each block was executed, by what was counted along its edges; `None` where that does
+/// not tell. `edges` are those out of blocks whose ends counted.
+fn executions(graph: &Graph, entries: u64, edges: &[Option<Vec<(u32, u64)>>]) -> Vec<Option<u64>> {
+    let sum = |edges: &Option<Vec<(u32, u64)>>| {
+        let edges = edges.as_ref()?.iter();
+        Some(edges.map(|&(_, count)| count).sum())
+    };
+    let mut found: Vec<Option<u64>> = edges.iter().map(sum).collect();
+    found[0] = found[0].or(Some(entries));
+    let into = graph.predecessors();
+    let order = graph.reverse_postorder();
+    loop {
+        let mut changed = false;
+        for &block in &order {
+            if found[block as usize].is_some() {
+                continue;
+            }
+            let along = |from: u32| match &edges[from as usize] {
+                Some(out) => {
+                    let here = out.iter().filter(|&&(to, _)| to == block);
+                    Some(here.map(|&(_, count)| count).sum())
+                }
+                // Of the ways on from a call that may throw, the first is that of its return.
+                None if graph.successors(from).first() == Some(&block) => found[from as usize],
+                None => Some(0),
+            };
+            let mut from = into.of(block).to_vec();
+            from.dedup();
+            let sum: Option<u64> = from.into_iter().map(along).sum();
+            found[block as usize] = sum;
+            changed |= sum.is_some();
+        }
+        if !changed {
+            return found;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(successors: &[&[u32]]) -> Graph {
+        let mut graph = Graph::default();
+        for &to in successors {
+            graph.add(to.iter().copied());
+        }
+        graph
+    }
+
+    #[test]
+    fn blocks_without_counts_are_told_by_their_edges() {
+        // A loop of three blocks, in which one is passed by, and what follows it.
+        let graph = graph(&[&[1], &[2, 5], &[3, 4], &[4], &[1], &[]]);
+        let edges = [
+            None,
+            Some(vec![(2, 990), (5, 10)]),
+            Some(vec![(3, 40), (4, 950)]),
+            None,
+            None,
+            None,
+        ];
+        let all = [10, 1000, 990, 40, 990, 10].map(Some);
+        assert_eq!(executions(&graph, 10, &edges), all);
+    }
+
+    #[test]
+    fn nothing_is_told_of_what_no_count_leads_to() {
+        // The second block goes round for ever, and its way in is not the only one.
+        let graph = graph(&[&[1], &[1]]);
+        assert_eq!(executions(&graph, 7, &[None, None]), [Some(7), None]);
+    }
+
+    #[test]
+    fn calls_return_the_first_way() {
+        let graph = graph(&[&[1, 2], &[], &[]]);
+        let all = [Some(5), Some(5), Some(0)];
+        assert_eq!(executions(&graph, 5, &[None, None, None]), all);
+    }
+}
