@@ -9,10 +9,10 @@
 //! once passes are done.
 
 use inkwell::llvm_sys::core::{
-    LLVMConstInt, LLVMGetMDKindIDInContext, LLVMGetMDNodeNumOperands, LLVMGetMDNodeOperands,
-    LLVMGetMDString, LLVMGetMetadata, LLVMGlobalEraseMetadata, LLVMInt32TypeInContext,
-    LLVMMDNodeInContext2, LLVMMDStringInContext2, LLVMMetadataAsValue, LLVMSetMetadata,
-    LLVMValueAsMetadata,
+    LLVMConstInt, LLVMConstIntGetZExtValue, LLVMGetMDKindIDInContext, LLVMGetMDNodeNumOperands,
+    LLVMGetMDNodeOperands, LLVMGetMDString, LLVMGetMetadata, LLVMGlobalEraseMetadata,
+    LLVMInt32TypeInContext, LLVMIsAConstantInt, LLVMMDNodeInContext2, LLVMMDStringInContext2,
+    LLVMMetadataAsValue, LLVMSetMetadata, LLVMValueAsMetadata,
 };
 use inkwell::llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
 use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMMetadataRef, LLVMValueRef};
@@ -20,11 +20,15 @@ use rustc_hash::FxHashMap;
 
 use crate::context::{LlvmContext, OwnedModule};
 use crate::flow::Flow;
+use crate::handles::InstructionRef;
 
 const HINT: &[u8] = b"llvm.loop.unroll.disable";
 
 /// Where loops begin that are aligned: block placement takes it from the loop's name.
 const ALIGNMENT: (&str, u64) = ("llvm.loop.align", 64);
+
+/// Passes that the vectorizer takes loops for, at least: those by which it tells short ones.
+const TRIPS: (&str, u64) = ("llvm.loop.estimated_trip_count", 16);
 
 /// The number of a kind of metadata.
 fn kind_of(context: &LlvmContext, name: &str) -> u32 {
@@ -34,21 +38,75 @@ fn kind_of(context: &LlvmContext, name: &str) -> u32 {
 
 /// Has loops of the functions begin at multiples of 64 bytes. No pass comes after it.
 pub(crate) fn align_loops(context: &LlvmContext, module: &OwnedModule) {
+    let wish = property(context, ALIGNMENT);
+    wish_for_loops(context, module, |_, _| Some(wish));
+}
+
+/// Has the vectorizer take no loop for shorter than [`TRIPS`] passes because few were counted.
+///
+/// What it takes for shorter it makes without an ordinary loop for what is left over: every lane is
+/// stored by itself if it is wanted. That costs more than it takes it to: Lua's `luaH_resize`, whose
+/// loop stores a byte every 16, took five times as long with counts as without.
+pub(crate) fn lengthen_loops(context: &LlvmContext, module: &OwnedModule) {
+    let wish = property(context, TRIPS);
+    let kind = kind_of(context, "prof");
+    wish_for_loops(context, module, |end, back| {
+        // SAFETY: a live terminator, whose weights are a node.
+        let weights = unsafe { weights_of(end, kind) };
+        let around = *weights.get(back)?;
+        let out: u64 = weights.iter().sum::<u64>() - around;
+        (around < out.saturating_mul(TRIPS.1)).then_some(wish)
+    });
+}
+
+/// The weights of a terminator's ways; empty if it has none.
+///
+/// # Safety
+/// A live instruction; `kind` is that of profiles.
+unsafe fn weights_of(end: InstructionRef<'_>, kind: u32) -> Vec<u64> {
+    // SAFETY: by the caller's promise; integers are asked for what they are.
+    unsafe {
+        let node = LLVMGetMetadata(end.raw(), kind);
+        if node.is_null() {
+            return Vec::new();
+        }
+        let numbers = operands(node).into_iter();
+        let numbers = numbers.filter(|it| !it.is_null() && !LLVMIsAConstantInt(*it).is_null());
+        numbers.map(|it| LLVMConstIntGetZExtValue(it)).collect()
+    }
+}
+
+/// What a loop is wished to have: a number by its name.
+fn property(context: &LlvmContext, (name, number): (&str, u64)) -> LLVMMetadataRef {
+    let raw = context.raw();
+    // SAFETY: a live context; pointers and lengths fit.
+    unsafe {
+        let number = LLVMConstInt(LLVMInt32TypeInContext(raw), number, 0);
+        let name = LLVMMDStringInContext2(raw, name.as_ptr().cast(), name.len());
+        let mut both = [name, LLVMValueAsMetadata(number)];
+        LLVMMDNodeInContext2(raw, both.as_mut_ptr(), both.len())
+    }
+}
+
+/// Adds a property to loops: `wish` is asked for the end of what leads back, and which of its ways
+/// that is.
+fn wish_for_loops(
+    context: &LlvmContext,
+    module: &OwnedModule,
+    wish: impl Fn(InstructionRef<'_>, usize) -> Option<LLVMMetadataRef>,
+) {
     let kind = kind_of(context, "llvm.loop");
     let raw = context.raw();
-    let (name, bytes) = ALIGNMENT;
-    // SAFETY: a live context; pointers and lengths fit.
-    let wish = unsafe {
-        let bytes = LLVMConstInt(LLVMInt32TypeInContext(raw), bytes, 0);
-        let name = LLVMMDStringInContext2(raw, name.as_ptr().cast(), name.len());
-        let mut both = [name, LLVMValueAsMetadata(bytes)];
-        LLVMMDNodeInContext2(raw, both.as_mut_ptr(), both.len())
-    };
     for function in module.functions().filter(|it| !it.is_declaration()) {
         let flow = Flow::of(function);
         let mut names: FxHashMap<u32, LLVMValueRef> = FxHashMap::default();
         for (latch, head) in flow.graph.back_edges() {
             let Some(end) = flow.blocks[latch as usize].terminator() else {
+                continue;
+            };
+            let mut ways = flow.graph.successors(latch).iter();
+            let back = ways.position(|&to| to == head).unwrap_or(0);
+            let Some(wish) = wish(end, back) else {
                 continue;
             };
             // SAFETY: a live terminator; what names a loop is a node of the context.

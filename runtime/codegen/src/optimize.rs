@@ -160,6 +160,9 @@ pub(crate) fn run(
             // Passes may have removed the function.
             show_only(module.function(name).as_deref());
         }
+        if contents.guided_functions > 0 {
+            hints::lengthen_loops(context, module);
+        }
         emitter.run_passes(module, &passes::second_half(level, variant))?;
     }
     if variant.loops {

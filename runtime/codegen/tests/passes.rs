@@ -2,8 +2,11 @@
 
 mod support;
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use support::{disassemble, id, plan, reader};
-use uruk_codegen::{Compile, Tier};
+use uruk_codegen::{Compile, Counters, Profile, Tier};
 
 /// The inner loop of spectral-norm: divisions that depend on nothing but the counter, and a
 /// sum whose order is fixed. It is unrolled four times whatever the CPU.
@@ -82,5 +85,48 @@ fn what_a_level_forbids_all_loops_is_allowed_and_what_a_user_forbids_one_is_not(
         };
         assert_eq!(jumps("!3, !2"), 0, "{tier:?}");
         assert_eq!(jumps("!2"), 1, "{tier:?}");
+    }
+}
+
+/// Marks every other pair of words, as the parts of a hash table that are free.
+const MARKS: &str = "
+    define void @f(ptr %p, i32 %n) {
+    entry:
+      %some = icmp sgt i32 %n, 0
+      br i1 %some, label %loop, label %out
+    loop:
+      %i = phi i32 [ 0, %entry ], [ %next, %loop ]
+      %k = zext i32 %i to i64
+      %a = getelementptr [16 x i8], ptr %p, i64 %k, i64 8
+      store i8 16, ptr %a
+      %next = add nuw nsw i32 %i, 1
+      %more = icmp slt i32 %next, %n
+      br i1 %more, label %loop, label %out
+    out: ret void
+    }";
+
+/// A loop that was counted to be short is no other loop than one that was not counted. (LLVM
+/// stores 32 lanes one by one, each if it is wanted.)
+#[test]
+fn short_loops_are_not_predicated() {
+    let mut reader = reader(MARKS);
+    let (plan, f) = (plan(&reader), id(&reader, "f"));
+    let counting = Compile::at(Tier::Optimized).counting(Counters::Full);
+    let probed = reader.compile(&plan, f, &counting).expect("compiles");
+    let probes = probed.probes.expect("probes");
+    let mut instructions = |executed: u64, taken: u64| {
+        let mut words = vec![0; probes.words() as usize];
+        words[..5].copy_from_slice(&[1000, 1000, 1000, executed, taken]);
+        let profile = Arc::new(Profile::new(&probes, &words).expect("as long"));
+        let profiles = HashMap::from([(f, profile)]);
+        let how = Compile::at(Tier::Guided).guided(profiles, HashMap::new());
+        let out = reader.compile(&plan, f, &how).expect("compiles");
+        assert_eq!(out.guided, 1);
+        disassemble(&out.object).lines().count()
+    };
+    let long = instructions(100_000, 99_000);
+    for passes in [2, 3, 7] {
+        let short = instructions(1000 * passes, 1000 * (passes - 1));
+        assert!(short < long + 40, "{short} instructions, and {long}");
     }
 }

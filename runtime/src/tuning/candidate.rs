@@ -21,8 +21,8 @@ use crate::tiers::nanos;
 use crate::told::event::Event;
 use crate::version::{Made, Request};
 
-/// What a compile is expected to cost, before one was seen.
-pub(super) const COMPILE: Nanos = Nanos::from_ms(15);
+/// What a compile is expected to cost, at least.
+const COMPILE: Nanos = Nanos::from_ms(15);
 
 /// Trials of one root, beyond which it is settled, whatever else there may be.
 const TRIALS: usize = 40;
@@ -140,15 +140,25 @@ impl Core {
         self.unhold(root.id);
     }
 
-    /// What compiling a root is expected to cost.
-    fn expected_compile(&self, id: FunctionId) -> Nanos {
-        let state = self.tuning.state();
-        let region = state.regions.get(&id.index());
-        let last = region.map_or(Nanos::ZERO, |region| region.compile);
-        COMPILE.max(last)
+    /// What compiling a root is expected to cost: what its last compile for a trial did, or, before
+    /// one was seen, what the policy expects.
+    pub(super) fn expected_compile(&self, id: FunctionId) -> Nanos {
+        let last = {
+            let state = self.tuning.state();
+            let region = state.regions.get(&id.index());
+            region.map_or(Nanos::ZERO, |region| region.compile)
+        };
+        let expected = match last {
+            Nanos::ZERO => {
+                let control = self.tiers.control();
+                control.controller.expected_cost(id, Tier::Optimized)
+            }
+            last => last,
+        };
+        COMPILE.max(expected)
     }
 
-    fn note_compile(&self, id: FunctionId, cost: Nanos) {
+    pub(super) fn note_compile(&self, id: FunctionId, cost: Nanos) {
         if let Some(region) = self.tuning.state().regions.get_mut(&id.index()) {
             region.compile = cost;
         }

@@ -80,7 +80,18 @@ impl Core {
             (self.look_for_root(looks, now, hottest), busy)
         };
         if let Some(root) = root {
+            let (clock, before) = {
+                let _pass = gate::enter();
+                (GuestClock::new(), self.tuning.state().account.time())
+            };
+            let begin = clock.read();
             self.tune_root(root);
+            let _pass = gate::enter();
+            // The program ran on while code was made for it; turns are counted as they end.
+            let ran = clock.read().since(&begin);
+            let account = &mut self.tuning.state().account;
+            let counted = account.time().0.saturating_sub(before.0);
+            account.ran(Nanos(ran.0.saturating_sub(counted)));
             // What went on meanwhile is no reading.
             looks.clock = None;
         }

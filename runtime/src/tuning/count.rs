@@ -11,7 +11,6 @@ use uruk_base::{FunctionId, Nanos, Tier};
 use uruk_codegen::Counters;
 use uruk_tiering::{Publication, Purpose};
 
-use super::candidate::COMPILE;
 use super::choose::Root;
 use crate::core::Core;
 use crate::fork::gate;
@@ -37,7 +36,8 @@ impl Core {
     pub(super) fn count_root(self: &Arc<Self>, root: Root) {
         let pass = gate::enter();
         let before = thread_time();
-        let affords = self.tuning.state().account.affords(COMPILE);
+        let expected = self.expected_compile(root.id);
+        let affords = self.tuning.state().account.affords(expected);
         if !affords || !self.tiers.control().controller.hold(root.id) {
             return;
         }
@@ -54,6 +54,7 @@ impl Core {
         };
         let how = self.tiers.how(Tier::Optimized).counting(Counters::Full);
         let made = self.make_for_trial(request, how, false);
+        self.note_compile(root.id, nanos(thread_time().saturating_sub(before)));
         drop(pass);
         let published = made.filter(|made| match made.publication {
             Publication::Published { retired, .. } => retired == Some(root.version),

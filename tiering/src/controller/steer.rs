@@ -130,6 +130,13 @@ impl Controller {
         self.functions.get(function).map(Activity::facts)
     }
 
+    /// What a compile of a function is expected to take; nothing if it is not watched.
+    pub fn expected_cost(&self, function: FunctionId, tier: Tier) -> Nanos {
+        let facts = self.facts(function);
+        let cost = facts.map(|facts| self.costs.expect(tier, &facts));
+        cost.map_or(Nanos::ZERO, Nanos::from_f64)
+    }
+
     /// The body of a function was replaced, or its code withdrawn: what was learned of it
     /// is forgotten, and what is under way is cancelled. Pins and requests stay. The next
     /// code is reported by `on_compiled`, or by `finished` if it was requested.
