@@ -93,6 +93,9 @@ struct Run {
     /// anew.
     #[arg(long, value_name = "FILE")]
     tuning: Option<PathBuf>,
+    /// Percent of the program's processor time that trials may take which win nothing [default: 2].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
+    tuning_percent: Option<u8>,
     /// How functions are compiled at tiers 2 and 3: words such as `inline=none`, `vectors=256`,
     /// `no-unroll`, `no-slp`, `thorough`.
     #[arg(long, value_name = "WORDS", value_parser = clap::value_parser!(uruk::Variant), default_value = "plain", hide_default_value = true)]

@@ -27,7 +27,7 @@ use crate::known::{Module, Program};
 use crate::locked::Locked;
 use crate::program::image::{Image, ImageError, carries_bitcode};
 use crate::program::loaded::{self, Loaded};
-use crate::settings::Settings;
+use crate::settings::{Settings, budget};
 
 /// The program stays as it is.
 #[derive(Debug, thiserror::Error)]
@@ -186,12 +186,13 @@ impl Live {
             let verbose = settings.verbose;
             Arc::new(move |event: &Event| listen(event, &functions, verbose))
         };
+        let (share, credit) = settings.tuning_percent.map_or(TRIALS, budget);
         let mut builder = Jit::builder()
             .over_native(true)
             .tools(tools(settings))
             .sampling_settings(sampling())
             .tune(settings.tune)
-            .tuning_budget(TRIALS.0, TRIALS.1)
+            .tuning_budget(share, credit)
             .record(settings.records())
             .on_event(listener);
         if let Some(jobs) = settings.jobs {

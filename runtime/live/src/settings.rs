@@ -10,6 +10,7 @@
 //! | `stats`, `stats=json` | what was done, at the end |
 //! | `report=FILE`, `trace=FILE` | the page, and the timeline, of the run, written at the end |
 //! | `tuning=FILE` | what earlier runs learned, which is written anew at the end |
+//! | `tuning-percent=N` | part of the program's time that trials may take which win nothing |
 //! | `perf-map` | `perf report` is told the names of functions |
 //! | `record` | what these tell is kept, for whoever asks before the end |
 //! | `no-tune` | hot functions are compiled in one way only, and not compared with native code |
@@ -57,6 +58,8 @@ pub struct Settings {
     pub trace: Option<PathBuf>,
     /// What earlier runs learned, and at the end this one.
     pub tuning: Option<PathBuf>,
+    /// Percent of the program's processor time that trials may take which win nothing.
+    pub tuning_percent: Option<u8>,
     /// What the report and the timeline tell is kept in any case.
     pub record: bool,
     /// `perf report` is told the names of functions, in the file where it looks for them.
@@ -82,6 +85,7 @@ impl Default for Settings {
             report: None,
             trace: None,
             tuning: None,
+            tuning_percent: None,
             record: false,
             perf_map: false,
             tune: true,
@@ -123,6 +127,7 @@ impl Settings {
                 ("report", file) => settings.report = Some(path(file)),
                 ("trace", file) => settings.trace = Some(path(file)),
                 ("tuning", file) => settings.tuning = Some(path(file)),
+                ("tuning-percent", value) => settings.tuning_percent = value.parse().ok(),
                 ("record", _) => settings.record = true,
                 ("perf-map", _) => settings.perf_map = true,
                 ("no-tune", _) => settings.tune = false,
@@ -139,6 +144,18 @@ impl Settings {
     pub fn records(&self) -> bool {
         self.record || self.stats.is_some() || self.report.is_some() || self.trace.is_some()
     }
+}
+
+/// What trials may cost that win nothing, if that is so many percent of a program's time: that part,
+/// and what they may take before the program has run for long.
+///
+/// ```
+/// let (share, credit) = uruk_live::settings::budget(2);
+/// assert_eq!((share, credit.as_millis()), (0.02, 250));
+/// ```
+pub fn budget(percent: u8) -> (f64, Duration) {
+    let share = f64::from(percent) / 100.0;
+    (share, Duration::from_millis(u64::from(percent) * 125))
 }
 
 /// A file's name as a word: what separates words, and what is no letter, as two digits each.
@@ -197,6 +214,9 @@ impl fmt::Display for Settings {
                 write!(f, ",{name}={}", word(file))?;
             }
         }
+        if let Some(percent) = self.tuning_percent {
+            write!(f, ",tuning-percent={percent}")?;
+        }
         match self.jobs {
             Some(jobs) => write!(f, ",jobs={jobs}"),
             None => Ok(()),
@@ -218,12 +238,13 @@ mod tests {
             trace: Some(PathBuf::from("plain.json")),
             tuning: Some(PathBuf::from("/a folder/tuning")),
             stats: Some(StatsFormat::Json),
+            tuning_percent: Some(30),
             tune: false,
             perf_map: true,
             ..Settings::default()
         };
         let words = settings.to_string();
-        let end = ",trace=plain.json,tuning=/a%20folder/tuning";
+        let end = ",trace=plain.json,tuning=/a%20folder/tuning,tuning-percent=30";
         assert!(words.ends_with(end), "{words}");
         assert_eq!(Settings::parse(&words), settings);
         assert!(settings.records() && !Settings::default().records());

@@ -40,6 +40,9 @@ pub(super) struct Live {
     /// sooner, and native code that was stays; the file is written anew when the program ends.
     #[arg(long, value_name = "FILE", conflicts_with = "no_tune")]
     tuning: Option<PathBuf>,
+    /// Percent of the program's processor time that trials may take which win nothing [default: 1].
+    #[arg(long, value_name = "N", conflicts_with = "no_tune", value_parser = clap::value_parser!(u8).range(1..=100))]
+    tuning_percent: Option<u8>,
     /// Keep what report and timeline tell, for `uruk swap PID --report FILE` while the program runs.
     #[arg(long)]
     record: bool,
@@ -129,6 +132,7 @@ pub(super) fn main(live: &Live) -> i32 {
         report,
         trace,
         tuning,
+        tuning_percent: live.tuning_percent,
         record: live.record,
         perf_map: live.perf_map,
         tune: !live.no_tune,

@@ -112,6 +112,10 @@ fn builder(
     if let Some(bytes) = run.code_budget {
         builder = builder.code_budget(bytes);
     }
+    if let Some(percent) = run.tuning_percent {
+        let (share, credit) = uruk_live::settings::budget(percent);
+        builder = builder.tuning_budget(share, credit);
+    }
     // An empty file is one that was just made.
     let tuned = run
         .tuning

@@ -3,7 +3,8 @@
 //! Each run is `uruk run --tuning FILE`, or `uruk live --tuning FILE` where the last of the files is
 //! a native program, in a process of its own, so that nothing of one, such as
 //! its heap or its caches' contents, is left for the next, and so that a run that fails ends
-//! nothing but itself. The file is complete after each.
+//! nothing but itself. Trials may take more of the program's time than where they are beside the point:
+//! here it is what the runs are for. The file is complete after each.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,9 @@ pub(super) struct Tune {
     /// Runs, at most; fewer if two in a row find nothing.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
+    /// Percent of the program's processor time that trials may take which win nothing.
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u8).range(1..=100))]
+    percent: u8,
     /// The file, which the next `uruk run --tuning`, or `uruk live --tuning`, starts from.
     #[arg(long, value_name = "FILE", default_value = "uruk.tuning")]
     tuning: PathBuf,
@@ -60,13 +64,16 @@ fn run(tune: &Tune) -> std::io::Result<ExitStatus> {
         parts.next().unwrap_or_default(),
     );
     let program = files.split_last();
+    let percent = tune.percent.to_string();
     match program.filter(|(program, _)| super::live::is_native(Path::new(program))) {
         Some((program, options)) => {
             command.arg("live").arg("--tuning").arg(&tune.tuning);
+            command.args(["--tuning-percent", &percent]);
             command.args(options).arg("--").arg(program)
         }
         None => {
             command.arg("run").arg("--tuning").arg(&tune.tuning);
+            command.args(["--tuning-percent", &percent]);
             command.args(files).arg("--")
         }
     };
@@ -79,15 +86,18 @@ fn known(file: &Path) -> Vec<String> {
     let text = String::from_utf8_lossy(&text).into_owned();
     let lines = text.lines().filter(|line| {
         let kind = line.split(' ').next();
-        matches!(kind, Some("settled" | "open" | "native"))
+        matches!(kind, Some("settled" | "open" | "native" | "tier"))
     });
     lines.map(str::to_owned).collect()
 }
 
 fn tell(number: u32, took: Duration, known: &[String]) {
-    let is_native = |line: &&String| line.starts_with("native");
-    let (native, tried): (Vec<_>, Vec<_>) = known.iter().partition(is_native);
-    let settled = tried.iter().filter(|line| line.starts_with("settled"));
+    let of = |kind: &str| -> Vec<&String> {
+        let lines = known.iter().filter(|line| line.starts_with(kind));
+        lines.collect()
+    };
+    let (native, open, ended) = (of("native"), of("open"), of("settled"));
+    let tried = [open, ended.clone()].concat();
     let changed = tried.iter().filter(|line| !line.contains(" plain #"));
     let stay = native.iter().filter(|line| line.contains(" stays #"));
     let of_native = match native.len() {
@@ -101,7 +111,7 @@ fn tell(number: u32, took: Duration, known: &[String]) {
         "uruk tune: run {number}: {:.2} s; {} functions tried, {} of them to the end, {} are compiled another way{of_native}",
         took.as_secs_f64(),
         tried.len(),
-        settled.count(),
+        ended.len(),
         changed.count(),
     );
 }
