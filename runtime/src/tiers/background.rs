@@ -350,6 +350,8 @@ impl Core {
         } = job;
         let cancel = job.cancel.clone();
         let before = thread_time();
+        // A version with probes has hardly been sampled when it has counted enough.
+        let counts = self.counts_for_tuning(request.function) || job.counters;
         let first = self.profile_first(request, queued, &cancel);
         let (request, result) = match first {
             Ok(Step::Later) => {
@@ -358,7 +360,7 @@ impl Core {
                 self.tiers.profiles.charge(request.version, spent);
                 return None;
             }
-            Ok(Step::Now(request)) if job.counters || self.tuning.is_on() => {
+            Ok(Step::Now(request)) if counts => {
                 let mut how = self.tiers.how(request.tier).counting(Counters::Entry);
                 if request.tier == Tier::Guided {
                     how = self.guide(request.function, how);

@@ -269,15 +269,18 @@ impl Core {
         let has_native = self.has_native(id);
         let mut state = self.tuning.state();
         let known = state.variants.get(&id.index()).copied();
-        let settled = fingerprint.and_then(|it| Some(state.known.get(&it)?.settled));
+        let before = fingerprint.and_then(|it| state.known.get(&it).copied());
         let recalled = state.compared.contains(&id.index());
         let region = state.regions.entry(id.index()).or_insert_with(|| {
             let mut region = Region::new(root, known.unwrap_or(self.tiers.variant()));
             region.counted = counted;
             region.native = recalled;
-            // An earlier run has tried all there is.
-            if settled == Some(true) {
-                region.phase = Phase::Settled;
+            if let Some(before) = before {
+                region.ratio = before.ratio;
+                // An earlier run has tried all there is.
+                if before.settled {
+                    region.phase = Phase::Settled;
+                }
             }
             region
         });

@@ -24,9 +24,11 @@
 //!
 //! # Why
 //! - Entries are counted in the code, as at tier 1 ([`Counters::Entry`](uruk_codegen::Counters)):
-//!   an increment without a branch, in all code above tier 1 of a session that tunes. What is
+//!   an increment without a branch, in code above tier 1 of a session that tunes. What is
 //!   timed is what stays, so nothing has to be compiled again without the counter. A function
-//!   that is entered more often than every [`SHORTEST`] is left alone: its callers are roots too.
+//!   that is entered more often than every [`SHORTEST`] is left alone, and counts nothing if that
+//!   is known when it is compiled: its callers are roots too. Counting such ones, too, a Rust
+//!   interpreter took 25 ms an iteration instead of 19.
 //! - A trial in which one version is published over by anybody else (a tier, a replacement, a pin,
 //!   an eviction) is given up, and whatever is published then stays.
 //! - Native code ([`Dylib::adopt`](crate::Dylib::adopt)) is the first candidate where there is any,
@@ -167,6 +169,8 @@ struct State {
     natives: std::collections::BTreeMap<[u8; 16], KnownNative>,
     /// And the tiers that functions without native code end at.
     tiers: std::collections::BTreeMap<[u8; 16], Tier>,
+    /// Functions that are entered too often to be timed.
+    often: HashSet<u32>,
     /// By function that was sampled, how far it is brought up to that.
     rising: HashMap<u32, Rising>,
     /// Functions that an earlier run compared with their native code.
@@ -230,10 +234,6 @@ impl Tuning {
         }
     }
 
-    pub(crate) fn is_on(&self) -> bool {
-        self.on
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -283,6 +283,7 @@ impl Tuning {
             state.compared.remove(&function.index());
             state.early.remove(&function.index());
             state.rising.remove(&function.index());
+            state.often.remove(&function.index());
         }
     }
 }
@@ -336,6 +337,20 @@ impl Core {
             Some(variant) if how.tier > Tier::Baseline => how.varied(variant),
             _ => how,
         }
+    }
+
+    /// Whether code above tier 1 is to count its entries, so that it can be tuned. Of what is entered
+    /// too often to be timed all are compared with native code.
+    pub(crate) fn counts_for_tuning(&self, id: FunctionId) -> bool {
+        if !self.tuning.on || self.has_native(id) {
+            return self.tuning.on;
+        }
+        let time = self.tiers.control().controller.entry_time(id);
+        let often = &mut self.tuning.state().often;
+        if time.is_some_and(|time| time < SHORTEST) {
+            often.insert(id.index());
+        }
+        !often.contains(&id.index())
     }
 
     /// What this run, or an earlier one, found best for `id`.

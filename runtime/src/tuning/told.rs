@@ -41,7 +41,8 @@ pub struct TuningView {
     pub tier: Tier,
     /// How that was compiled.
     pub variant: Variant,
-    /// How many times as fast as what ran at first; the intervals of trials that won, multiplied.
+    /// How many times as fast as what ran at first, in an earlier run if there was one: the intervals
+    /// of trials that won, multiplied.
     pub ratio: Interval,
     /// All that was tried, in order.
     pub trials: Vec<TrialView>,
@@ -78,7 +79,7 @@ impl JitBuilder {
     /// [`Jit::tuning`]. Off by default.
     ///
     /// Trials that win nothing take at most 2 % of the program's processor time, after a first
-    /// quarter of a second. All code above tier 1 counts its entries.
+    /// quarter of a second. Code above tier 1 counts its entries, unless they are less than 100 ns apart.
     #[must_use]
     pub fn tune(mut self, tune: bool) -> JitBuilder {
         self.tiers.tuning.on = tune;

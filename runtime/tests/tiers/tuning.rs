@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use uruk::{Event, Jit, TuningVerdict};
+use uruk::{Event, Jit, PolicyConfig, Tier, TuningVerdict};
 
 use super::{PATIENCE, logged};
 
@@ -232,6 +232,49 @@ fn values_that_arguments_nearly_always_have_are_tried() {
         tried()
     });
     assert_eq!(digits.call(500, 16), digit_sums(500, 16));
+}
+
+/// What is entered every few nanoseconds cannot be timed: it does not count either.
+#[test]
+fn what_is_entered_too_often_counts_nothing() {
+    let policy = PolicyConfig {
+        speedup_optimized: 1000.0,
+        speedup_guided: 1000.0,
+        ..PolicyConfig::default()
+    };
+    let jit = Jit::builder().tune(true).policy(policy).build().unwrap();
+    let ir = "
+        define i64 @tiny(i64 %x) noinline {
+          %y = mul i64 %x, 3
+          %z = xor i64 %y, 5
+          ret i64 %z
+        }
+        define i64 @often(i64 %n) {
+        entry: br label %loop
+        loop:
+          %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+          %x = phi i64 [ 1, %entry ], [ %y, %loop ]
+          %y = call i64 @tiny(i64 %x)
+          %next = add i64 %i, 1
+          %more = icmp ult i64 %next, %n
+          br i1 %more, label %loop, label %done
+        done: ret i64 %y
+        }";
+    jit.add_ir("often", ir).unwrap();
+    // SAFETY: the function above, which computes.
+    let often = unsafe { jit.function::<extern "C" fn(i64) -> i64>("often").unwrap() };
+    let call = || often.call(20_000);
+    let tiny = || {
+        let all = jit.hottest(10);
+        all.into_iter().find(|hot| hot.function == "tiny")
+    };
+    let is_guided = || tiny().is_some_and(|hot| hot.tier == Some(Tier::Guided));
+    call_until("guided code", &call, is_guided);
+    let before = tiny().map(|hot| hot.entries);
+    (0..64).for_each(|_| {
+        call();
+    });
+    assert_eq!(tiny().map(|hot| hot.entries), before);
 }
 
 /// Trials, and everything else that happens to functions, at once.

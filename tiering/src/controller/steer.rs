@@ -137,6 +137,13 @@ impl Controller {
         cost.map_or(Nanos::ZERO, Nanos::from_f64)
     }
 
+    /// A function's own time from one entry to the next in its present version, as far as that was
+    /// sampled and counts entries.
+    pub fn entry_time(&self, function: FunctionId) -> Option<Nanos> {
+        let time = self.functions.get(function)?.entry_time()?;
+        Some(Nanos::from_f64(time))
+    }
+
     /// The body of a function was replaced, or its code withdrawn: what was learned of it
     /// is forgotten, and what is under way is cancelled. Pins and requests stay. The next
     /// code is reported by `on_compiled`, or by `finished` if it was requested.

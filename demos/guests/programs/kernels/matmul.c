@@ -28,7 +28,8 @@ void multiply(long n, const double *a, const double *b, double *c) {
 }
 
 static uint64_t work(long n) {
-  double *memory = malloc(3 * (size_t)(n * n) * sizeof *memory);
+  /* Of its own choice the heap has it cross a line with each wide access, or not. */
+  double *memory = aligned_alloc(64, (3 * (size_t)(n * n) * sizeof *memory + 63) & ~(size_t)63);
   if (memory == NULL) return 0;
   double *a = memory, *b = a + n * n, *c = b + n * n;
   fill(n, a, 1), fill(n, b, 2);
