@@ -92,14 +92,19 @@ pub(super) unsafe fn mark(
     }
 }
 
+/// A sum of counts, which the program wrote and may have overwritten.
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
 /// How often each block was executed, by what was counted along its edges; `None` where that does
 /// not tell. `edges` are those out of blocks whose ends counted.
 fn executions(graph: &Graph, entries: u64, edges: &[Option<Vec<(u32, u64)>>]) -> Vec<Option<u64>> {
-    let sum = |edges: &Option<Vec<(u32, u64)>>| {
+    let out_of = |edges: &Option<Vec<(u32, u64)>>| {
         let edges = edges.as_ref()?.iter();
-        Some(edges.map(|&(_, count)| count).sum())
+        Some(sum(edges.map(|&(_, count)| count)))
     };
-    let mut found: Vec<Option<u64>> = edges.iter().map(sum).collect();
+    let mut found: Vec<Option<u64>> = edges.iter().map(out_of).collect();
     found[0] = found[0].or(Some(entries));
     let into = graph.predecessors();
     let order = graph.reverse_postorder();
@@ -112,7 +117,7 @@ fn executions(graph: &Graph, entries: u64, edges: &[Option<Vec<(u32, u64)>>]) ->
             let along = |from: u32| match &edges[from as usize] {
                 Some(out) => {
                     let here = out.iter().filter(|&&(to, _)| to == block);
-                    Some(here.map(|&(_, count)| count).sum())
+                    Some(sum(here.map(|&(_, count)| count)))
                 }
                 // Of the ways on from a call that may throw, the first is that of its return.
                 None if graph.successors(from).first() == Some(&block) => found[from as usize],
@@ -120,9 +125,10 @@ fn executions(graph: &Graph, entries: u64, edges: &[Option<Vec<(u32, u64)>>]) ->
             };
             let mut from = into.of(block).to_vec();
             from.dedup();
-            let sum: Option<u64> = from.into_iter().map(along).sum();
-            found[block as usize] = sum;
-            changed |= sum.is_some();
+            let counts: Option<Vec<u64>> = from.into_iter().map(along).collect();
+            let all = counts.map(|counts| sum(counts.into_iter()));
+            found[block as usize] = all;
+            changed |= all.is_some();
         }
         if !changed {
             return found;
