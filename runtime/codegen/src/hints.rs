@@ -119,7 +119,8 @@ fn wish_for_loops(
                     };
                     let had = had.into_iter().filter(|it: &LLVMValueRef| !it.is_null());
                     let had = had.map(|it| LLVMValueAsMetadata(it));
-                    named(raw, had.chain([wish]))
+                    // Of two of a name the first counts.
+                    named(raw, std::iter::once(wish).chain(had))
                 });
                 LLVMSetMetadata(end.raw(), kind, *name);
             }

@@ -27,8 +27,8 @@
 //!   an increment without a branch, in code above tier 1 of a session that tunes. What is
 //!   timed is what stays, so nothing has to be compiled again without the counter. A function
 //!   that is entered more often than every [`SHORTEST`] is left alone, and counts nothing if that
-//!   is known when it is compiled: its callers are roots too. Counting such ones, too, a Rust
-//!   interpreter took 25 ms an iteration instead of 19.
+//!   is known when it is compiled: its callers are roots too. Counting such ones, too, Rust's
+//!   hash-mix took 11.7 to 12.9 ms an iteration instead of 10.1.
 //! - A trial in which one version is published over by anybody else (a tier, a replacement, a pin,
 //!   an eviction) is given up, and whatever is published then stays.
 //! - Native code ([`Dylib::adopt`](crate::Dylib::adopt)) is the first candidate where there is any,

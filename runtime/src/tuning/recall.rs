@@ -96,7 +96,9 @@ impl Core {
             let Some((view, (_, tier))) = view.and_then(|view| Some((view, view.version?))) else {
                 return;
             };
-            let Some(next) = tier.above().filter(|&next| next > rising.asked) else {
+            let most = rising.to.min(controller.config().max_tier);
+            let open = |next: &Tier| *next > rising.asked && *next <= most;
+            let Some(next) = tier.above().filter(open) else {
                 return;
             };
             if next == Tier::Guided && view.samples < controller.config().guided_samples {

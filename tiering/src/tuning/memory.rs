@@ -230,7 +230,7 @@ impl Memory {
         let number: u8 = words.next()?.parse().ok()?;
         let tier = Tier::try_from(number)
             .ok()
-            .filter(|&it| it > Tier::Native)?;
+            .filter(|&it| it > Tier::Baseline)?;
         self.tiers.insert(fingerprint, tier);
         Some(())
     }
@@ -315,7 +315,7 @@ mod tests {
                 stays: settled,
             };
             memory.natives.insert([byte + 3; 16], native);
-            let tier = Tier::ALL[byte as usize % Tier::ALL.len()];
+            let tier = [Tier::Optimized, Tier::Guided][byte as usize % 2];
             memory.tiers.insert([byte + 7; 16], tier);
         }
         let shape = Shape {

@@ -54,7 +54,7 @@ pub(super) unsafe fn mark(
         // Both ways of a branch may lead to one block.
         match ways.len() < counts.len() {
             true => Some(
-                ways.map(|(to, _)| (numbers[&to], counts.iter().sum()))
+                ways.map(|(to, _)| (numbers[&to], sum(counts.iter().copied())))
                     .collect(),
             ),
             false => Some(ways.map(|(to, _)| numbers[&to]).zip(counts).collect()),
