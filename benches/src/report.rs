@@ -10,8 +10,8 @@ const HEADINGS: [&str; 10] = [
 
 /// What holds for the table as a whole.
 pub const NOTES: [&str; 4] = [
-    "ours, peer's: median [middle half; all of fewer than 4 runs]. ratio: ours over peer's; \
-     `wall`: the same of wall-clock time",
+    "ours, peer's: median [middle half; all of fewer than 4 runs]. ratio: ours over peer's, \
+     with its standard error; `wall`: the same of wall-clock time",
     "`ms cpu` is user and system time of all threads and children: a compile thread that runs \
      beside the program counts in full",
     "`lli --jit-kind=orc` and `orc-lazy` ignore -O0 and compile at the default level: they have no \
@@ -67,7 +67,7 @@ pub fn warm_up(curves: &[Curve]) -> String {
 pub fn csv(rows: &[Row]) -> String {
     let mut text = String::from(
         "name,level,unit,ours_median,ours_low,ours_high,ours_runs,peer,peer_median,peer_low,\
-         peer_high,peer_runs,ratio,ours_wall,peer_wall,target,verdict,note\n",
+         peer_high,peer_runs,ratio,ratio_error,ours_wall,peer_wall,target,verdict,note\n",
     );
     for row in rows {
         let mut fields = vec![
@@ -86,6 +86,8 @@ pub fn csv(rows: &[Row]) -> String {
             row.ratio()
                 .map_or_else(String::new, |ratio| ratio.to_string()),
         );
+        let error = row.error();
+        fields.push(error.map_or_else(String::new, |part| part.to_string()));
         let (ours, peer) = row.wall.unzip();
         fields.extend([ours, peer].map(|ms| ms.map_or_else(String::new, |ms| ms.to_string())));
         fields.push(target(row.target));
@@ -104,6 +106,8 @@ fn line(row: &Row) -> [String; 10] {
         _ => "",
     };
     let times = |ratio: f64| format!("{bound}{}", number(ratio));
+    let error = row.error().map(|part| format!(" +-{:.1}%", part * 100.0));
+    let ratio = |ratio: f64| format!("{}{}", times(ratio), error.unwrap_or_default());
     [
         row.name.clone(),
         row.level.clone(),
@@ -115,7 +119,7 @@ fn line(row: &Row) -> [String; 10] {
         row.peer
             .as_ref()
             .map_or_else(String::new, |peer| figure(&peer.figure)),
-        row.ratio().map_or_else(String::new, times),
+        row.ratio().map_or_else(String::new, ratio),
         row.wall
             .map_or_else(String::new, |(ours, peer)| times(ours / peer)),
         target(row.target),

@@ -152,9 +152,9 @@ pub struct Row {
     /// Medians by wall-clock time, ours and the peer's, where they were taken as well;
     /// times or rates, as the unit is.
     pub wall: Option<(f64, f64)>,
-    /// The ratio, where both figures were taken in one stretch of time, which says more than one of
-    /// medians.
-    pub paired: Option<f64>,
+    /// Ratios of what was taken in one stretch of time, one of each round, which say more than the
+    /// ratio of medians.
+    pub paired: Option<Sample>,
     /// What is to be reached.
     pub target: Target,
     /// What a reader should know about this row.
@@ -204,14 +204,28 @@ impl Row {
         self
     }
 
-    /// Our median over the peer's, or what was [paired](Row::paired). Of a peer that was stopped, an upper bound.
+    /// Our median over the peer's, or the median of what was [paired](Row::paired). Of a peer that was
+    /// stopped, an upper bound.
     pub fn ratio(&self) -> Option<f64> {
         let ours = self.ours.median()?;
         match &self.peer.as_ref()?.figure {
-            Figure::Measured(sample) => Some(self.paired.unwrap_or(ours / sample.median())),
+            Figure::Measured(sample) => {
+                let paired = self.paired.as_ref().map(Sample::median);
+                Some(paired.unwrap_or(ours / sample.median()))
+            }
             Figure::Stopped(at) => Some(ours / at),
             Figure::Failed(_) => None,
         }
+    }
+
+    /// The standard error of the ratio as a part of it, by how figures or pairs differ.
+    pub fn error(&self) -> Option<f64> {
+        if let Some(paired) = &self.paired {
+            return paired.error();
+        }
+        let ours = self.ours.sample()?.error()?;
+        let peer = self.peer.as_ref()?.figure.sample()?.error()?;
+        Some(ours.hypot(peer))
     }
 
     /// Compares with the target.
@@ -238,7 +252,7 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
-    use super::{Figure, Row, Target, Unit, Verdict};
+    use super::{Figure, Row, Sample, Target, Unit, Verdict};
 
     fn row(ours: f64, peer: f64, target: Target) -> Row {
         Row::new("r", Unit::Ns, Figure::of([ours]))
@@ -270,6 +284,20 @@ mod tests {
         assert_eq!(one.verdict(), Verdict::Short);
         let two = row(1.0, f64::NAN, Target::RatioAtMost(0.5));
         assert_eq!(two.verdict(), Verdict::NoPeer);
+    }
+
+    #[test]
+    fn the_error_of_a_ratio_is_that_of_both_sides_or_of_pairs() {
+        let figures = [0.9, 1.0, 1.0 / 0.9];
+        let one = Figure::of(figures);
+        let of_one = one.sample().and_then(Sample::error).expect("three figures");
+        let mut row = Row::new("r", Unit::Ns, one.clone()).peer("p", one);
+        let of_both = row.error().expect("three figures each");
+        assert!((of_both - 2f64.sqrt() * of_one).abs() < 1e-12);
+        row.paired = Sample::new(figures.map(|figure| 2.0 * figure));
+        assert_eq!(row.ratio(), Some(2.0));
+        let of_pairs = row.error().expect("three pairs");
+        assert!((of_pairs - of_one).abs() < 1e-12);
     }
 
     #[test]

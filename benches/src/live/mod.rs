@@ -11,9 +11,10 @@
 //!
 //! Figures are iterations per second of processor time at the level where a process settles. Ratios
 //! are of the mean processor time of iterations in a turn, beside those of the peer's turns before and
-//! after it: the median of the later halves of all rounds, all threads counted: those that sample, compile and compare are ours
-//! to pay for. When the last level began is in the row's note, counted from the first iteration. [`measure_idle`] is a program in which
-//! there is nothing to gain, [`stall`] the moment in which an entry is written to.
+//! after it: the median of the later half of a round, and that of the rounds. All threads are counted:
+//! those that sample, compile and compare are ours to pay for. When the last level began is in the
+//! row's note, counted from the first iteration. [`measure_idle`] is a program in which there is
+//! nothing to gain, [`stall`] the moment in which an entry is written to.
 
 pub mod stall;
 
@@ -23,11 +24,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use uruk_guests::guest::idle;
-use uruk_guests::{Compiler, Native, Program};
+use uruk_guests::{Compiler, Native, Program, Workload};
 
 use crate::bench::{Bench, progress};
 use crate::findings::Findings;
 use crate::row::{Figure, Row, Target, Unit};
+use crate::sample::Sample;
 use crate::tiers::beside::{self, Compared, Turns};
 use crate::tiers::steady::geometric_mean;
 use crate::tiers::trial::Side;
@@ -38,12 +40,16 @@ const LEAST: f64 = 0.98;
 /// What the additions may cost, and watching where nothing is to be gained, as a part.
 const NOTHING: f64 = 0.99;
 /// Iterations, and in a quick run; each takes about 20 ms. The steady state is taken to be the later
-/// half: of kernels all is compiled and compared by then; large functions of zstd and bzip2 get guided
-/// code after 40 to 75 s only. Of quick runs it is a part of the start.
-const ITERATIONS: usize = 1000;
+/// half: of kernels all is compiled and compared after some five seconds; large functions of zstd and
+/// bzip2 get guided code after 40 to 75 s only. Of quick runs it is a part of the start.
+const KERNEL: usize = 600;
+const PROGRAM: usize = 1000;
 const QUICK: usize = 200;
-/// Rounds.
-const ROUNDS: usize = 3;
+/// Rounds, each with new processes. Processes of one executable differ: of 24 of the C kernel
+/// `hash-mix`, which is told by where its addresses lie (13.4 to 18.3 ms an iteration; 13.8 to 16.0
+/// where they are not random), the middle half took 14.6 to 15.9.
+const KERNEL_ROUNDS: usize = 6;
+const PROGRAM_ROUNDS: usize = 3;
 /// Iterations of the program without anything to gain, and the bytes it handles.
 const IDLE: usize = 500;
 const IDLE_BYTES: usize = 1 << 20;
@@ -65,8 +71,13 @@ pub fn measure(bench: &Bench) -> Result<Findings> {
         let name = workload.name();
         let program = workload.program()?;
         let built = Built::of(bench, &compiler, &name, &program)?;
-        let full = if bench.quick { QUICK } else { ITERATIONS };
-        let held = built.hold(bench, &name, full, move |count| workload.args(count))?;
+        let (full, rounds) = match workload {
+            Workload::Kernel(..) => (KERNEL, KERNEL_ROUNDS),
+            _ => (PROGRAM, PROGRAM_ROUNDS),
+        };
+        let (full, rounds) = if bench.quick { (QUICK, 1) } else { (full, rounds) };
+        let args = move |count| workload.args(count);
+        let held = built.hold(bench, &name, full, rounds, args)?;
         let live = &held.sides[LIVE];
         let row = held.compared(format!("live {name}"), LIVE);
         speeds.push((name.clone(), row.ratio()));
@@ -97,7 +108,8 @@ pub fn measure_idle(bench: &Bench) -> Result<Findings> {
     let program = idle();
     let built = Built::of(bench, &compiler, "idle", &program)?;
     let args = |count: usize| vec![count.to_string(), IDLE_BYTES.to_string()];
-    let held = built.hold(bench, "idle", bench.rounds(IDLE), args)?;
+    let rounds = if bench.quick { 1 } else { PROGRAM_ROUNDS };
+    let held = built.hold(bench, "idle", bench.rounds(IDLE), rounds, args)?;
     let row = held.compared("live, nothing to gain", LIVE);
     let sides = &held.sides;
     let whole = |side: &Side| {
@@ -180,6 +192,7 @@ impl Built {
         bench: &Bench,
         name: &str,
         iterations: usize,
+        rounds: usize,
         args: impl Fn(usize) -> Vec<String> + Clone + 'static,
     ) -> Result<Held> {
         let command = |words: Vec<OsString>| {
@@ -198,7 +211,6 @@ impl Built {
             Side::ours("uruk live", iterations, command(live)),
             Side::peer("uruk cc -O2", iterations, alone(&self.live)),
         ];
-        let rounds = if bench.quick { 1 } else { ROUNDS };
         let turns = beside::hold(bench, name, "O2", rounds, &mut sides)?;
         Ok(Held { sides, turns })
     }
@@ -222,21 +234,24 @@ struct Held {
 }
 
 impl Held {
-    /// Rates of a side and of the plain executable, and their ratio: the median of turns.
+    /// Rates of a side and of the plain executable, and their ratios: of each round, the median of its
+    /// turns.
     fn compared(&self, name: impl Into<String>, number: usize) -> Row {
         let (ours, peer) = (&self.sides[number], &self.sides[PLAIN]);
         let mut row = Row::new(name, Unit::IterationsPerSecond, ours.rate())
             .level("O2")
             .peer(&*peer.name, peer.rate());
         let rounds = self.turns.iter().zip(&ours.curves).zip(&peer.curves);
-        let ratios = rounds.flat_map(|((turns, ours), peers)| {
+        let ratios = rounds.filter_map(|((turns, ours), peers)| {
             let (ours, peers) = (&ours.iterations, &peers.iterations);
-            beside::compare(turns, (number, ours), (PLAIN, peers))
+            let found = beside::compare(turns, (number, ours), (PLAIN, peers));
+            let median = |of: fn(&Compared) -> f64| Sample::new(found.iter().map(of));
+            Some((median(|it| it.cpu)?.median(), median(|it| it.wall)?.median()))
         });
-        let ratios: Vec<Compared> = ratios.collect();
-        row.paired = Figure::of(ratios.iter().map(|it| it.cpu)).median();
+        let (cpu, wall): (Vec<f64>, Vec<f64>) = ratios.unzip();
+        row.paired = Sample::new(cpu);
         // A rate of wall-clock time that is so many times the peer's.
-        let wall = Figure::of(ratios.iter().map(|it| it.wall)).median();
+        let wall = Sample::new(wall).map(|sample| sample.median());
         row.wall = wall
             .zip(peer.wall_rate())
             .map(|(wall, rate)| (wall * rate, rate));

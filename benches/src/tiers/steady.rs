@@ -35,7 +35,7 @@ const TUNING_RUNS: &str = "3";
 const TUNING_PART: usize = 3;
 /// Processes of each side in the tables with targets: code with many indirect branches differs by a
 /// fifth from one process to the next, ours and native code alike.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 9;
 /// Iterations of a kernel, of a larger program, and of both in a quick run; each takes
 /// about 20 ms natively.
 const KERNEL: usize = 120;
