@@ -128,7 +128,7 @@ pub use crate::version::coverage::{BaselineCoverage, baseline_coverage};
 pub use crate::version::failed::{FailedCall, FailedCallHandler, FailureHandler};
 pub use inkwell;
 pub use uruk_base::parts::Spent;
-pub use uruk_base::{Change, FunctionId, Inlining, Part, Variant, Vectors, VersionId};
+pub use uruk_base::{Change, FunctionId, Inlining, Part, Start, Variant, Vectors, VersionId};
 pub use uruk_codegen::Reason as LoopReason;
 pub use uruk_codegen::native as rebound;
 pub use uruk_codegen::{CodegenError, host_cpu, llvm_version};

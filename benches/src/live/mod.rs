@@ -75,7 +75,11 @@ pub fn measure(bench: &Bench) -> Result<Findings> {
             Workload::Kernel(..) => (KERNEL, KERNEL_ROUNDS),
             _ => (PROGRAM, PROGRAM_ROUNDS),
         };
-        let (full, rounds) = if bench.quick { (QUICK, 1) } else { (full, rounds) };
+        let (full, rounds) = if bench.quick {
+            (QUICK, 1)
+        } else {
+            (full, rounds)
+        };
         let args = move |count| workload.args(count);
         let held = built.hold(bench, &name, full, rounds, args)?;
         let live = &held.sides[LIVE];
@@ -246,7 +250,10 @@ impl Held {
             let (ours, peers) = (&ours.iterations, &peers.iterations);
             let found = beside::compare(turns, (number, ours), (PLAIN, peers));
             let median = |of: fn(&Compared) -> f64| Sample::new(found.iter().map(of));
-            Some((median(|it| it.cpu)?.median(), median(|it| it.wall)?.median()))
+            Some((
+                median(|it| it.cpu)?.median(),
+                median(|it| it.wall)?.median(),
+            ))
         });
         let (cpu, wall): (Vec<f64>, Vec<f64>) = ratios.unzip();
         row.paired = Sample::new(cpu);

@@ -25,4 +25,4 @@ pub use address::{EntryAddress, SlotAddress, StubAddress};
 pub use ids::{FunctionId, Tier, VersionId};
 pub use nanos::Nanos;
 pub use parts::Part;
-pub use variant::{CALLEES, Change, Inlining, UnknownVariant, Variant, Vectors};
+pub use variant::{CALLEES, Change, Inlining, Start, UnknownVariant, Variant, Vectors};

@@ -5,7 +5,10 @@
 //! are to be inlined more eagerly get a threshold of their own, which says nothing about those
 //! that cannot be inlined, or that somebody wants left alone.
 
-use inkwell::llvm_sys::core::LLVMSetAlignment;
+use inkwell::llvm_sys::core::{
+    LLVMArrayType2, LLVMConstNull, LLVMGetGlobalParent, LLVMGetModuleContext, LLVMHasPrefixData,
+    LLVMInt8TypeInContext, LLVMSetAlignment, LLVMSetPrefixData,
+};
 
 use uruk_base::{Inlining, Tier, Vectors};
 
@@ -29,6 +32,23 @@ const UNCOUNTED: &str = "13";
 /// Alignment of functions that are aligned, those with loops: a cache line, and two of the CPU's
 /// fetches. The many without loops lie close together, which is worth more to them.
 const ALIGNMENT: u32 = 64;
+
+/// Has a function begin so many bytes after a multiple of [`ALIGNMENT`]: with bytes before its entry,
+/// which is what then is aligned. One that has such bytes of its own is left as it is.
+fn start(body: FunctionRef<'_>, offset: u32) {
+    // SAFETY: a live function with a body, and so one of a module.
+    unsafe {
+        if LLVMHasPrefixData(body.raw()) != 0 {
+            return;
+        }
+        LLVMSetAlignment(body.raw(), ALIGNMENT);
+        if offset != 0 {
+            let context = LLVMGetModuleContext(LLVMGetGlobalParent(body.raw()));
+            let bytes = LLVMArrayType2(LLVMInt8TypeInContext(context), offset.into());
+            LLVMSetPrefixData(body.raw(), LLVMConstNull(bytes));
+        }
+    }
+}
 
 /// Whether a body calls something that can be inlined, too.
 fn brings_more(callee: FunctionRef<'_>) -> bool {
@@ -59,9 +79,8 @@ pub(crate) fn apply(
     if !variant.tables {
         body.set_text("no-jump-tables", "true");
     }
-    if variant.aligned && loops > 0 {
-        // SAFETY: a live function.
-        unsafe { LLVMSetAlignment(body.raw(), ALIGNMENT) };
+    if let Some(offset) = variant.start.offset().filter(|_| loops > 0) {
+        start(body, offset);
     }
     let guided = how.tier == Tier::Guided && how.uncounted;
     if guided && variant.inlining != Inlining::Eager {

@@ -5,6 +5,7 @@ mod support;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use object::{Object, ObjectSection, ObjectSymbol};
 use support::{describe, disassemble, id, plan, reader};
 use uruk_codegen::{Compile, Compiled, Counters, DependenceKind, Profile, Steady, Tier, Variant};
 
@@ -159,6 +160,32 @@ fn loops_are_aligned() {
         "{aligned}"
     );
     assert!(!out.object.is_empty());
+}
+
+/// Where a body begins in its section, and to what that is aligned.
+fn begins(ir: &str, words: &str) -> (u64, u64) {
+    let out = compile(ir, &varied(words));
+    let file = object::File::parse(&out.object[..]).expect("an object");
+    let mut symbols = file.symbols();
+    let body = symbols.find(|it| it.name() == Ok("uruk.body.f"));
+    let body = body.expect("a body");
+    let section = body.section_index().expect("defined");
+    let section = file.section_by_index(section).expect("a section");
+    (body.address() - section.address(), section.align())
+}
+
+#[test]
+fn a_function_with_loops_begins_where_it_is_to() {
+    let words = ["plain", "start=16", "start=32", "start=48"];
+    let found = words.map(|words| begins(LOOP, words));
+    assert_eq!(found, [0, 16, 32, 48].map(|offset| (offset, 64)));
+    let (offset, align) = begins(LOOP, "packed");
+    assert!(offset == 0 && align < 64, "{align}");
+    // Without loops it lies where it fits, and what lies before it by its author's wish stays.
+    let straight = "define i64 @f(i64 %x) { %y = mul i64 %x, 3 ret i64 %y }";
+    assert_eq!(begins(straight, "start=16"), begins(straight, "packed"));
+    let own = LOOP.replace("(i32 %n) {", "(i32 %n) prefix i64 7 {");
+    assert_eq!(begins(&own, "start=32"), begins(&own, "packed"));
 }
 
 #[test]

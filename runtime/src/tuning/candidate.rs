@@ -25,7 +25,7 @@ use crate::version::{Made, Request};
 const COMPILE: Nanos = Nanos::from_ms(15);
 
 /// Trials of one root, beyond which it is settled, whatever else there may be.
-const TRIALS: usize = 40;
+const TRIALS: usize = 80;
 
 /// Callees that get code of tier 2 before a function is tried that calls them.
 const CALLEES: usize = 8;
@@ -204,14 +204,7 @@ impl Core {
                 change: None,
             });
         }
-        if tier == Tier::Guided && !region.lowered {
-            return Some(Candidate {
-                tier: Tier::Optimized,
-                variant: region.variant,
-                change: None,
-            });
-        }
-        if self.tuning.same {
+        if self.tuning.same && (tier != Tier::Guided || region.lowered) {
             return Some(Candidate {
                 tier: root.tier,
                 variant: region.variant,
@@ -223,6 +216,7 @@ impl Core {
         // What would change nothing is not worth a trial.
         let allowed = |change| match change {
             Change::Contract => contract,
+            Change::Start(_) => shape.loops > 0,
             Change::Values => steady || variant.values,
             Change::Order => tier == Tier::Guided || variant.static_order,
             Change::Callee(number) => {
@@ -230,23 +224,32 @@ impl Core {
             }
             _ => true,
         };
-        let next = advice.next(shape, variant, &region.tried, allowed);
-        match next.filter(|_| !full) {
-            Some((change, variant)) => Some(Candidate {
-                tier,
-                variant,
-                change: Some(change),
-            }),
-            None => {
-                region.phase = Phase::Settled;
-                region.drift = Default::default();
-                let known = fingerprint.and_then(|fingerprint| known.get_mut(&fingerprint));
-                if let Some(known) = known {
-                    known.settled = true;
-                }
-                None
+        loop {
+            if tier == Tier::Guided && !region.lowered {
+                return Some(Candidate {
+                    tier: Tier::Optimized,
+                    variant,
+                    change: None,
+                });
+            }
+            let next = advice.next(shape, variant, &region.tried, allowed);
+            if let Some((change, variant)) = next.filter(|_| !full) {
+                return Some(Candidate {
+                    tier,
+                    variant,
+                    change: Some(change),
+                });
+            }
+            if full || !region.goes_on_finely() {
+                break;
             }
         }
+        region.phase = Phase::Settled;
+        region.drift = Default::default();
+        if let Some(known) = fingerprint.and_then(|fingerprint| known.get_mut(&fingerprint)) {
+            known.settled = true;
+        }
+        None
     }
 
     /// Compiles and publishes a candidate, under a pass; `None` if that failed.
@@ -409,7 +412,14 @@ impl Core {
             pairs: ended.pairs,
         });
         (region.version, region.tier) = (winner, tier);
+        let margin = self.tuning.rules.margin;
+        if !better && !region.fine && ended.ratio.high >= 1.0 + margin {
+            region.doubtful.push(candidate.variant);
+        }
         if better {
+            // What differs from this by a change has not been tried for large gains.
+            region.doubtful.clear();
+            region.fine = false;
             region.tried.push(region.variant);
             region.variant = candidate.variant;
             region.lost = lost.map(|lost| Lost {

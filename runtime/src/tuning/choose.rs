@@ -301,6 +301,8 @@ impl Core {
             let drifted = entered > 0 && region.drift.reading(root.per_unit.as_f64());
             if drifted {
                 region.tried.clear();
+                region.doubtful.clear();
+                region.fine = false;
                 region.counted = false;
                 region.phase = Phase::Open;
                 state.drifted += 1;
@@ -344,6 +346,8 @@ impl Region {
             phase: Phase::Open,
             drift: Drift::default(),
             lowered: false,
+            doubtful: Vec::new(),
+            fine: false,
             callees: 0,
             counted: false,
             native: false,
@@ -355,6 +359,20 @@ impl Region {
     /// Whether something is left to be tried on native code, if that runs.
     fn is_contested(&self) -> bool {
         self.lost.is_some() && self.phase == Phase::Open
+    }
+
+    /// Whether it goes on with what may have a small gain, once all were tried for a large one.
+    pub(super) fn goes_on_finely(&mut self) -> bool {
+        if self.fine || self.doubtful.is_empty() {
+            return false;
+        }
+        self.fine = true;
+        for variant in self.doubtful.drain(..) {
+            // What differs by nothing but its tier is plain code in place of guided.
+            self.lowered &= variant != self.variant;
+            self.tried.retain(|&tried| tried != variant);
+        }
+        true
     }
 
     /// A candidate was tried; `same` if it was no variant, but another tier's code.

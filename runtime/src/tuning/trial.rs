@@ -3,7 +3,7 @@
 //! A slice begins right after the slot was stored to. A call that is in the version before is
 //! counted with the slice it began in and runs on in the next one; slices of at least
 //! [`ENTRIES`] entries keep that to a part, and as the order of a pair is drawn it favours
-//! neither. Where a unit takes longer than [`COARSE`], so many of them would take seconds, and slices
+//! neither. Where a unit takes longer than [`SLOW`], so many of them would take seconds, and slices
 //! begin and end where a unit does: [`UNITS`] are as good then, and the unit in which the slot was
 //! stored to belongs to no slice. Of an interpreter's loop that is entered every 50 ms a slice is 0.2 s
 //! so, and not 0.8. Slices are the program's time: on a busy machine a slice by the clock on the wall is often
@@ -17,6 +17,7 @@ use tracing::trace;
 use uruk_base::{FunctionId, Nanos, VersionId};
 use uruk_tiering::tuning::{Arm, Interval, Rules, Slice, Trial, Verdict};
 
+use super::COARSE;
 use super::candidate::{Unit, part};
 use super::choose::Root;
 use super::clock::{GuestClock, Reading};
@@ -31,11 +32,11 @@ const ENTRIES: u64 = 16;
 const SLICE: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(500));
 
 /// Time of the program per unit from which on slices begin and end with units.
-const COARSE: Nanos = Nanos::from_us(500);
+const SLOW: Nanos = Nanos::from_us(500);
 
 /// Units in a slice of those, at least, and the least length of one.
 const UNITS: u64 = 3;
-const COARSE_SLICE: Duration = Duration::from_millis(16);
+const SLOW_SLICE: Duration = Duration::from_millis(16);
 
 /// Part of a unit's time between two looks whether it is over, and bounds of that: looking every 50 us
 /// took a tenth of a processor.
@@ -90,8 +91,8 @@ pub(super) struct Ended {
 /// How long slices are for a root whose units take so long.
 pub(super) fn slice(per_unit: Nanos) -> Duration {
     let units = |count| Duration::from_nanos(per_unit.0.saturating_mul(count));
-    match per_unit >= COARSE {
-        true => units(UNITS).max(COARSE_SLICE),
+    match per_unit >= SLOW {
+        true => units(UNITS).max(SLOW_SLICE),
         false => units(ENTRIES).clamp(SLICE.0, SLICE.1),
     }
 }
@@ -127,7 +128,7 @@ impl Core {
         let mut pass = gate::enter();
         let (rules, patience) = match native {
             Some(Arm::Candidate) => (super::native::rules(self.tuning.rules), PATIENCE_NATIVE),
-            _ => (self.tuning.rules, PATIENCE),
+            _ => (self.rules_for(root.id), PATIENCE),
         };
         let mut slice = slice;
         let mut trial = Trial::new(in_time(rules, ERRORS.0, slice, patience), candidate.0);
@@ -197,6 +198,20 @@ impl Core {
         Some(ended)
     }
 
+    /// When a trial of a variant ends: where others wait to be tried for the first time, sooner.
+    fn rules_for(&self, id: FunctionId) -> Rules {
+        let rules = self.tuning.rules;
+        let state = self.tuning.state();
+        let region = state.regions.get(&id.index());
+        if self.tuning.same || region.is_none_or(|region| region.fine) {
+            return rules;
+        }
+        Rules {
+            margin: rules.margin.max(COARSE),
+            ..rules
+        }
+    }
+
     /// Whether a trial may go on that ran the candidate for so long.
     fn endures(&self, trial: &Trial, in_candidate: Nanos, expected: Nanos) -> bool {
         let spent = lost(in_candidate, trial.interval());
@@ -206,7 +221,7 @@ impl Core {
     /// Lets the program run for a slice, longer if it did not get to run meanwhile; its time and
     /// the units it did. Not under a pass.
     fn run_slice(&self, root: Root, clock: &GuestClock, slice: Duration) -> (Nanos, u64) {
-        if root.per_unit >= COARSE {
+        if root.per_unit >= SLOW {
             return self.run_units(root, clock, slice);
         }
         let begin = {

@@ -192,8 +192,8 @@ mod tests {
             assert!(!tried.contains(&variant));
             tried.push(variant);
         }
-        // Two of the changes lead to the default, one is forbidden.
-        assert_eq!(tried.len(), Change::ALL.len() - 2);
+        // Three of the changes lead to the default, one is forbidden.
+        assert_eq!(tried.len(), Change::ALL.len() - 3);
         for change in Change::ALL {
             (0..60).for_each(|_| advice.learn(shape(1), change, 0.9));
         }

@@ -23,7 +23,7 @@
 //! | verdict | when |
 //! |---|---|
 //! | `Faster`, `Slower` | that sum `>= 1 / error`, by the sign of `S` |
-//! | `Same` | the interval has no gain above `margin` in it |
+//! | `Same` | that sum, of the differences that are left if the gain were `margin`, `>= 1 / missed`: at most so probably is a gain of that much missed |
 //! | `Undecided` | `pairs` pairs were seen |
 //!
 //! Clipping at [`CLIP`] times the median size of earlier pairs bounds what one stalled slice can
@@ -47,9 +47,6 @@ const CLIP: f64 = 5.0;
 
 /// Earlier pairs needed to clip by.
 const CLIP_AFTER: usize = 8;
-
-/// The interval is looked at after each so many pairs: it costs more than the test.
-const LOOK: usize = 8;
 
 /// The first step from the likeliest difference to those that are refuted.
 const NEAREST: f64 = 1e-4;
@@ -90,16 +87,19 @@ pub struct Rules {
     pub error: f64,
     /// Gains below this part are not worth looking for.
     pub margin: f64,
+    /// Probability with which a gain of that part is missed, at most; of larger ones it is less.
+    pub missed: f64,
     /// Pairs after which it is given up.
     pub pairs: u32,
 }
 
 impl Default for Rules {
-    /// Two in a hundred; one percent; 400 pairs.
+    /// Two in a hundred; one percent, missed one time of ten; 400 pairs.
     fn default() -> Rules {
         Rules {
             error: 0.02,
             margin: 0.01,
+            missed: 0.1,
             pairs: 400,
         }
     }
@@ -123,7 +123,7 @@ pub enum Verdict {
     Faster,
     /// The candidate is slower.
     Slower,
-    /// The candidate gains less than the margin, if anything.
+    /// The candidate gains less than the margin, if anything: it may be slower.
     Same,
     /// It was not found out.
     Undecided,
@@ -251,6 +251,7 @@ impl Trial {
         Trial {
             rules: Rules {
                 error: rules.error.clamp(1e-9, 0.5),
+                missed: rules.missed.clamp(1e-9, 0.5),
                 ..rules
             },
             random: seed,
@@ -301,7 +302,8 @@ impl Trial {
                 false => Verdict::Slower,
             });
         }
-        if self.pairs.len().is_multiple_of(LOOK) && self.interval().high < 1.0 + self.rules.margin {
+        let left = self.supposed(self.rules.margin.ln_1p());
+        if left.sum < 0.0 && left.evidence() >= -self.rules.missed.ln() {
             return Some(Verdict::Same);
         }
         (self.pairs.len() >= self.rules.pairs as usize).then_some(Verdict::Undecided)
@@ -323,7 +325,8 @@ impl Trial {
         self.ended
     }
 
-    /// How many times as fast the candidate is. Without pairs all is possible.
+    /// How many times as fast the candidate is. Without pairs all is possible. Ratios that are left out
+    /// are refuted at [`Rules::error`], or at [`Rules::missed`] if that ended it.
     pub fn interval(&self) -> Interval {
         let (mut low, mut high) = (-MOST, MOST);
         // The sum falls as the supposed difference rises.
@@ -352,7 +355,7 @@ impl Trial {
         let mut step = NEAREST;
         while step < (far - point).abs() {
             let at = point + step.copysign(far - point);
-            if self.supposed(at).evidence() >= self.threshold() {
+            if self.supposed(at).evidence() >= self.refuting() {
                 refuted = at;
                 break;
             }
@@ -361,7 +364,7 @@ impl Trial {
         }
         for _ in 0..40 {
             let middle = 0.5 * (held + refuted);
-            match self.supposed(middle).evidence() < self.threshold() {
+            match self.supposed(middle).evidence() < self.refuting() {
                 true => held = middle,
                 false => refuted = middle,
             }
@@ -376,6 +379,14 @@ impl Trial {
             sums.add(pair.difference - shift, pair.bound);
         }
         sums
+    }
+
+    /// Evidence that refutes a ratio.
+    fn refuting(&self) -> f64 {
+        match self.ended {
+            Some(Verdict::Same) => -self.rules.missed.ln(),
+            _ => self.threshold(),
+        }
     }
 
     fn threshold(&self) -> f64 {
