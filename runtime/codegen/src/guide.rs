@@ -113,7 +113,7 @@ impl<'r> Copying<'r> {
             // of the copy from now on asks for globals and constants.
             unsafe {
                 drop_expectations(new);
-                hot::mark(notes.context, new, profile.entries(), &counted);
+                hot::mark(notes.context, new, &profile, &counted);
             }
             let mut calls = Vec::new();
             for (instruction, count) in counted {

@@ -25,6 +25,8 @@
 
 use std::sync::Arc;
 
+use uruk_base::Nanos;
+
 use crate::summary::SymbolId;
 
 /// Name of the words that probes count in. Units refer to it as a hidden symbol they do
@@ -186,6 +188,8 @@ impl Target {
 pub struct Profile {
     probes: Probes,
     words: Arc<[u64]>,
+    /// How long was counted; zero if that is not known.
+    took: Nanos,
 }
 
 impl Profile {
@@ -202,7 +206,25 @@ impl Profile {
         }
         let probes = probes.clone();
         let words = words.into();
-        Ok(Profile { probes, words })
+        let took = Nanos::ZERO;
+        Ok(Profile {
+            probes,
+            words,
+            took,
+        })
+    }
+
+    /// The same, counted in so long a time.
+    #[must_use]
+    pub fn counted_for(self, took: Nanos) -> Profile {
+        Profile { took, ..self }
+    }
+
+    /// How often a second something was executed that was counted so often; `None` if it is not known
+    /// how long was counted.
+    pub(crate) fn per_second(&self, count: u64) -> Option<f64> {
+        let took = self.took.as_f64();
+        (took > 0.0).then(|| count as f64 * 1e9 / took)
     }
 
     /// Times the function was entered. A function that was entered before it had

@@ -27,10 +27,15 @@ use uruk_tiering::{Publication, Purpose};
 
 use crate::api::error::{Error, Refusal};
 use crate::core::Core;
+use crate::tiers::nanos;
 use crate::version::Request;
 
 /// Counting goes on for at least, and at most, so long.
 const COUNTING: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// Counting goes on for so long at least for each place that is counted at: a function of a thousand
+/// does one thing after another, and what it did not do in the moment is taken to be rare.
+const SITE: Duration = Duration::from_micros(50);
 
 /// Events of one site that are enough to tell its likely ways.
 const ENOUGH: u64 = 1000;
@@ -127,6 +132,12 @@ pub(crate) enum Step {
     Later,
 }
 
+/// How long a version counts at least.
+fn least(probes: &Probes) -> Duration {
+    let sites = u32::try_from(probes.sites().len()).unwrap_or(u32::MAX);
+    (SITE.saturating_mul(sites)).clamp(COUNTING.0, COUNTING.1 / 2)
+}
+
 impl Profiles {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -183,7 +194,7 @@ impl Profiles {
     /// yet. What was counted before is forgotten.
     pub(crate) fn take_up(&self, function: FunctionId, words: &Words, age: Duration) -> bool {
         let profile = match Profile::new(&words.probes, &words.read()) {
-            Ok(profile) => profile,
+            Ok(profile) => profile.counted_for(nanos(age)),
             Err(cause) => {
                 debug!(%cause, "no profile");
                 return true;
@@ -211,12 +222,13 @@ impl Profiles {
         let mut due = Vec::new();
         counting.retain(|held| {
             let age = now.saturating_sub(held.since);
-            if age < COUNTING.0 {
+            if age < least(&held.words.probes) {
                 return true;
             }
             match Profile::new(&held.words.probes, &held.words.read()) {
                 Ok(profile) if age < COUNTING.1 && profile.most() < ENOUGH => return true,
                 Ok(profile) if !profile.is_empty() => {
+                    let profile = profile.counted_for(nanos(age));
                     profiles.insert(held.request.function.index(), Arc::new(profile));
                 }
                 Ok(_) => {}

@@ -10,7 +10,7 @@
 //! a function ran for as long as its compile takes, is what is spared.
 //!
 //! A function without native code that ended above tier 1 goes there without being priced: to tier 2
-//! when it is first sampled, to tier 3 once it was sampled at tier 2 as often as any other.
+//! when it is first sampled, to tier 3 once it was sampled at tier 2 [twice](SAMPLES).
 //!
 //! What was found of native code counts for the same bitcode and for native code of the same length: a program
 //! that was built anew, by other options, is compared anew. Whether it was found is up to the
@@ -24,6 +24,10 @@ use uruk_tiering::tuning::{KnownNative, Verdict};
 use super::Rising;
 use super::trial::Ended;
 use crate::core::Core;
+
+/// Samples at tier 2 after which a function goes to tier 3 that an earlier run ended with there: at 100
+/// a second, what has a hundredth of the time is sampled eight times in eight seconds.
+const SAMPLES: u32 = 2;
 
 impl Core {
     /// Native code of so many bytes is the first version of a function, and the policy was told.
@@ -101,7 +105,8 @@ impl Core {
             let Some(next) = tier.above().filter(open) else {
                 return;
             };
-            if next == Tier::Guided && view.samples < controller.config().guided_samples {
+            let least = controller.config().guided_samples.min(SAMPLES);
+            if next == Tier::Guided && view.samples < least {
                 return;
             }
             // If too many wait it is left to the policy.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
 use inkwell::llvm_sys::core::LLVMPrintModuleToString;
 
-use uruk_base::Tier;
+use uruk_base::{Nanos, Tier};
 
 use crate::bitcode::Bitcode;
 use crate::candidates::Wanted;
@@ -275,21 +275,25 @@ fn calls_that_are_hot_may_let_larger_callees_in() {
     let mut reader = reader(ir);
     let probes = Probes::of(vec![Site::Branch], Vec::new()).expect("few words");
     let profile = Profile::new(&probes, &[1000, 1000, 10]).expect("as long");
-    let profiles = HashMap::from([(id(&reader, "f"), Arc::new(profile))]);
-    let how = Compile::at(Tier::Guided).guided(profiles, HashMap::new());
-    let (text, ..) = unit(&mut reader, &how, "f");
-    let call = |argument: &str| {
-        let start = format!("call i32 @callee(i32 {argument})");
-        let mut lines = text.lines();
-        let line = lines
-            .find_map(|line| line.split_once(&start))
-            .expect("a call");
-        line.1.trim()
+    let mut hot = |profile: Profile| {
+        let profiles = HashMap::from([(id(&reader, "f"), Arc::new(profile))]);
+        let how = Compile::at(Tier::Guided).guided(profiles, HashMap::new());
+        let (text, ..) = unit(&mut reader, &how, "f");
+        ["1", "2"].map(|argument| {
+            let start = format!("call i32 @callee(i32 {argument})");
+            let mut lines = text.lines();
+            let line = lines.find_map(|line| line.split_once(&start));
+            let attributes = line.expect("a call").1.trim();
+            let threshold = "{ \"function-inline-threshold\"=\"1000\" }";
+            let noted = format!("attributes {attributes} = {threshold}");
+            assert_eq!(attributes.is_empty(), !text.contains(&noted), "{text}");
+            !attributes.is_empty()
+        })
     };
-    assert_eq!(call("1"), "", "{text}");
-    let threshold = format!(
-        "attributes {} = {{ \"function-inline-threshold\"=\"1000\" }}",
-        call("2")
-    );
-    assert!(text.contains(&threshold), "{text}");
+    // By their share, and where it is known for how long was counted by how often a second.
+    assert_eq!(hot(profile.clone()), [false, true]);
+    let counted_for = |time| profile.clone().counted_for(time);
+    assert_eq!(hot(counted_for(Nanos::from_ms(1))), [false, true]);
+    assert_eq!(hot(counted_for(Nanos::from_us(50))), [true, true]);
+    assert_eq!(hot(counted_for(Nanos::from_ms(20))), [false, false]);
 }
