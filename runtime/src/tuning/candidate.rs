@@ -44,7 +44,8 @@ pub(super) enum Unit {
 struct Candidate {
     tier: Tier,
     variant: Variant,
-    /// What it is about; `None` for plain code of tier 2 in place of tier 3's, and for native code.
+    /// What it is about; `None` for plain code of tier 2 in place of tier 3's, for that in place of
+    /// plain code, and for native code.
     change: Option<Change>,
 }
 
@@ -178,11 +179,19 @@ impl Core {
         Shape::of(&facts.unwrap_or_default())
     }
 
+    /// Whether code of tier 3 can be made of a root.
+    fn may_be_guided(&self, id: FunctionId) -> bool {
+        let most = self.tiers.control().controller.config().max_tier;
+        most == Tier::Guided && self.tiers.profiles.knows(id)
+    }
+
     fn next_candidate(&self, root: Root, shape: Shape) -> Option<Candidate> {
         let contract = self.tiers.how(Tier::Optimized).contract;
         let steady = !self.steady(root.id).is_empty();
         let fingerprint = self.fingerprint(root.id);
         let is_native = self.has_native(root.id);
+        // Of what has native code, guided code is compared with that.
+        let guidable = !is_native && self.may_be_guided(root.id);
         let mut state = self.tuning.state();
         let super::State {
             advice,
@@ -225,9 +234,14 @@ impl Core {
             _ => true,
         };
         loop {
-            if tier == Tier::Guided && !region.lowered {
+            let other = match () {
+                () if guidable && !contested && !region.raised => Some(Tier::Guided),
+                () if tier == Tier::Guided && !region.lowered => Some(Tier::Optimized),
+                () => None,
+            };
+            if let Some(tier) = other {
                 return Some(Candidate {
-                    tier: Tier::Optimized,
+                    tier,
                     variant,
                     change: None,
                 });
@@ -429,6 +443,10 @@ impl Core {
                 },
                 by: 1.0 / ended.ratio.point,
             });
+        }
+        if won && candidate.change.is_none() && tier < root.tier {
+            // Of what was counted too soon: what is counted now may make better guided code.
+            (region.counted, region.raised) = (false, false);
         }
         if won {
             region.ratio = region.ratio.times(ended.ratio);

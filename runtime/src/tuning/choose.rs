@@ -303,7 +303,7 @@ impl Core {
                 region.tried.clear();
                 region.doubtful.clear();
                 region.fine = false;
-                region.counted = false;
+                (region.counted, region.raised) = (false, false);
                 region.phase = Phase::Open;
                 state.drifted += 1;
                 drop(state);
@@ -346,6 +346,8 @@ impl Region {
             phase: Phase::Open,
             drift: Drift::default(),
             lowered: false,
+            // What the policy had made of what it had counted.
+            raised: root.tier == Tier::Guided,
             doubtful: Vec::new(),
             fine: false,
             callees: 0,
@@ -368,8 +370,10 @@ impl Region {
         }
         self.fine = true;
         for variant in self.doubtful.drain(..) {
-            // What differs by nothing but its tier is plain code in place of guided.
-            self.lowered &= variant != self.variant;
+            // What differs by nothing but its tier is plain code in place of guided, or that.
+            if variant == self.variant {
+                (self.lowered, self.raised) = (false, self.tier == Tier::Guided);
+            }
             self.tried.retain(|&tried| tried != variant);
         }
         true
@@ -383,5 +387,6 @@ impl Region {
         }
         self.tried.push(variant);
         self.lowered |= same;
+        self.raised |= same && tier == Tier::Guided;
     }
 }

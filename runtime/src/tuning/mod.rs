@@ -10,7 +10,7 @@
 //! 2. [`count`]: where nothing was counted in it yet, or its load has changed since, code with probes
 //!    runs for a moment: what arguments nearly always are is not known otherwise.
 //! 3. [`candidate`]: the candidate that [`Advice`] proposes, or the plain code of tier 2 where
-//!    what runs is tier 3's, is compiled and published; what ran stays as the version to go back
+//!    what runs is tier 3's, or the other way round, is compiled and published; what ran stays as the version to go back
 //!    to, and is kept while the function is [under trial](Tuning::holds).
 //! 4. [`trial`]: the two take turns in the slot ([`FunctionVersions::alternate`]). Time per
 //!    entry of the root, or per unit of work where the embedder tells that
@@ -123,6 +123,8 @@ struct Region {
     drift: Drift,
     /// Whether what runs was compared with plain code of tier 2.
     lowered: bool,
+    /// And with code of tier 3, made of what was counted last.
+    raised: bool,
     /// What was found to gain less than [`COARSE`], and may gain something: it is tried once more when
     /// nothing else is left.
     doubtful: Vec<Variant>,
