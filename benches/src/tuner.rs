@@ -49,7 +49,15 @@ const GRID: [&[&str]; 5] = [
 ];
 
 /// Ways besides the grid.
-const OTHERS: [&str; 4] = ["no-interleave", "no-tables", "packed", "inline=eager"];
+const OTHERS: [&str; 7] = [
+    "no-interleave",
+    "no-tables",
+    "packed",
+    "start=16",
+    "start=32",
+    "start=48",
+    "inline=eager",
+];
 
 /// Longest time for one kernel to be tuned.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -245,7 +253,7 @@ mod tests {
     fn the_grid_has_all_ways() {
         let grid = super::grid().expect("words of variants");
         let different: std::collections::HashSet<_> = grid.iter().collect();
-        assert_eq!((grid.len(), different.len()), (52, 52));
+        assert_eq!((grid.len(), different.len()), (55, 55));
         assert_eq!(grid[0], uruk::Variant::default());
     }
 }

@@ -390,3 +390,48 @@ impl Region {
         self.raised |= same && tier == Tier::Guided;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use uruk_base::Variant;
+
+    use super::*;
+
+    /// What may have a small gain is tried once more when nothing else is left, and then no more.
+    #[test]
+    fn what_is_doubtful_is_tried_once_more() {
+        let root = |tier| Root {
+            id: FunctionId(0),
+            version: VersionId(1),
+            tier,
+            per_unit: Nanos::from_ms(1),
+            unit: Unit::Entries,
+            own: 1e6,
+        };
+        let plain = Variant::default();
+        let [slp, packed] = ["no-slp", "packed"].map(|words| words.parse().expect("words"));
+        let mut region = Region::new(root(Tier::Optimized), plain);
+        region.note(Tier::Optimized, slp, false);
+        region.note(Tier::Optimized, packed, false);
+        assert!(!region.goes_on_finely(), "nothing is in doubt");
+        region.doubtful.push(packed);
+        assert!(region.goes_on_finely());
+        assert_eq!(region.tried, [slp]);
+        region.doubtful.push(slp);
+        assert!(!region.goes_on_finely(), "once");
+
+        // The other tier's code of the same variant.
+        for (tier, other) in [
+            (Tier::Guided, Tier::Optimized),
+            (Tier::Optimized, Tier::Guided),
+        ] {
+            let mut region = Region::new(root(tier), plain);
+            region.note(other, plain, true);
+            assert!(region.lowered && region.raised);
+            region.doubtful.push(plain);
+            assert!(region.goes_on_finely());
+            let compared = (region.lowered, region.raised);
+            assert_eq!(compared, (false, tier == Tier::Guided));
+        }
+    }
+}

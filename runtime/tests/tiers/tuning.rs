@@ -234,6 +234,30 @@ fn values_that_arguments_nearly_always_have_are_tried() {
     assert_eq!(digits.call(500, 16), digit_sums(500, 16));
 }
 
+/// What the policy leaves at tier 2 is compared with code of tier 3: what was counted in it is known.
+#[test]
+fn code_of_tier_3_is_tried_where_tier_2_runs() {
+    let policy = PolicyConfig {
+        guided_samples: 60_000,
+        ..PolicyConfig::default()
+    };
+    let builder = Jit::builder().tune(true).tuning_budget(1.0, CREDIT);
+    let (jit, log) = logged(builder.policy(policy));
+    let call = region(&jit);
+    let tiers = || {
+        let log = log.lock().unwrap();
+        let tiers = log.iter().filter_map(|event| match event {
+            Event::Tuned { tier, .. } => Some(*tier),
+            _ => None,
+        });
+        tiers.collect::<Vec<_>>()
+    };
+    call_until("a trial of tier 3", &call, || {
+        tiers().contains(&Tier::Guided)
+    });
+    assert_eq!(tiers()[0], Tier::Guided, "before variants are");
+}
+
 /// What is entered every few nanoseconds cannot be timed: it does not count either.
 #[test]
 fn what_is_entered_too_often_counts_nothing() {
