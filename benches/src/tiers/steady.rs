@@ -31,11 +31,11 @@ const MEAN_OF_PLAIN: f64 = 1.0;
 const LEAST_TUNED: f64 = 0.95;
 const MEAN_TUNED: f64 = 1.05;
 /// Runs of `uruk tune`, at most, and their iterations over those that are measured.
-const TUNING_RUNS: &str = "3";
+const TUNING_RUNS: &str = "8";
 const TUNING_PART: usize = 3;
 /// Processes of each side in the tables with targets: code with many indirect branches differs by a
 /// fifth from one process to the next, ours and native code alike.
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 5;
 /// Iterations of a kernel, of a larger program, and of both in a quick run; each takes
 /// about 20 ms natively.
 const KERNEL: usize = 120;

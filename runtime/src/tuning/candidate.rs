@@ -1,24 +1,22 @@
-//! A candidate: which, made, tried, and what follows.
+//! A candidate: which, made, and tried.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tracing::{debug, warn};
-use uruk_base::{Change, FunctionId, Inlining, Nanos, Tier, Variant, VersionId};
+use uruk_base::{Change, FunctionId, Inlining, Nanos, Tier, Variant};
 use uruk_codegen::{Cancellation, Compile, Counters, fatal};
-use uruk_tiering::tuning::{Arm, Known, Shape, Verdict};
+use uruk_tiering::tuning::{Arm, Known, Shape};
 use uruk_tiering::{Publication, Purpose};
 
 use super::choose::Root;
-use super::trial::Ended;
-use super::{Lost, Phase, Tried};
+use super::{Phase, Region};
 use crate::api::error::Error;
 use crate::core::Core;
 use crate::fork::{gate, panics};
 use crate::tiers::background::thread_time;
 use crate::tiers::nanos;
-use crate::told::event::Event;
 use crate::version::{Made, Request};
 
 /// What a compile is expected to cost, at least.
@@ -41,12 +39,12 @@ pub(super) enum Unit {
 
 /// What is tried on a root.
 #[derive(Debug, Clone, Copy)]
-struct Candidate {
-    tier: Tier,
-    variant: Variant,
+pub(super) struct Candidate {
+    pub(super) tier: Tier,
+    pub(super) variant: Variant,
     /// What it is about; `None` for plain code of tier 2 in place of tier 3's, for that in place of
     /// plain code, and for native code.
-    change: Option<Change>,
+    pub(super) change: Option<Change>,
 }
 
 impl Core {
@@ -95,13 +93,14 @@ impl Core {
             return self.note_untried(root.id, candidate);
         };
         self.note_callees(root.id, made.callees);
+        let is_known = self.is_known_code(root, shape, candidate, made.object);
         let retired = match made.publication {
             Publication::Published { retired, .. } => retired,
             _ => None,
         };
         let mut root = root;
         let ended = match retired {
-            Some(held) if held == root.version && made.counts => {
+            Some(held) if held == root.version && made.counts && !is_known => {
                 let beside = match contested {
                     true => self.count_beside(root, made.version),
                     false => Some(root),
@@ -114,7 +113,7 @@ impl Core {
                 self.end_turns(root, made.version, ended)
             }
             Some(held) if held == root.version => {
-                // It counts nothing, as coroutines do: it cannot be judged.
+                // Nothing new, or it counts nothing, as coroutines do, and cannot be judged.
                 self.note_untried(root.id, candidate);
                 self.end_turns(root, made.version, None)
             }
@@ -130,7 +129,7 @@ impl Core {
                 state.account.lost(cost);
                 // It counts nothing, so nobody would see that it is entered no more.
                 let region = state.regions.get_mut(&root.id.index());
-                if let Some(region) = region.filter(|_| contested) {
+                if let Some(region) = region.filter(|_| contested && !is_known) {
                     region.phase = Phase::Left("it could not be compared with native code");
                 }
             }
@@ -260,8 +259,17 @@ impl Core {
         }
         region.phase = Phase::Settled;
         region.drift = Default::default();
-        if let Some(known) = fingerprint.and_then(|fingerprint| known.get_mut(&fingerprint)) {
-            known.settled = true;
+        if let Some(fingerprint) = fingerprint.filter(|_| region.lost.is_none()) {
+            let Region { variant, ratio, .. } = *region;
+            let settled = true;
+            known.insert(
+                fingerprint,
+                Known {
+                    variant,
+                    ratio,
+                    settled,
+                },
+            );
         }
         None
     }
@@ -333,160 +341,6 @@ impl Core {
                 debug!(%cause, "a callee stays where it is");
             }
         }
-    }
-
-    /// How many single decisions of inlining there are.
-    fn note_callees(&self, id: FunctionId, callees: u32) {
-        let mut state = self.tuning.state();
-        if let Some(region) = state.regions.get_mut(&id.index()) {
-            region.callees = region.callees.max(callees);
-        }
-    }
-
-    /// A candidate that cannot be made is not tried again.
-    fn note_untried(&self, id: FunctionId, candidate: Candidate) {
-        let mut state = self.tuning.state();
-        if let Some(region) = state.regions.get_mut(&id.index()) {
-            region.note(
-                candidate.tier,
-                candidate.variant,
-                candidate.change.is_none(),
-            );
-        }
-    }
-
-    /// What a trial found, to those who learn, listen and ask.
-    fn note_trial(
-        self: &Arc<Self>,
-        root: Root,
-        candidate: Candidate,
-        shape: Shape,
-        made: &Made,
-        ended: &Ended,
-        cost: Nanos,
-    ) {
-        let won = ended.verdict == Verdict::Faster;
-        if candidate.tier == Tier::Native {
-            let won = super::native::prefers(ended);
-            self.note_native_trial(root, ended, cost, won);
-            return self.tell_tuned(root, candidate, made.version, won, ended);
-        }
-        let (winner, tier) = match won {
-            true => (made.version, candidate.tier),
-            false => (root.version, root.tier),
-        };
-        // Else the policy is told when native code runs without a count again.
-        if tier > Tier::Native {
-            let mut control = self.tiers.control();
-            control.watch(root.id, true, self.tiers.counts.now(root.id));
-            let now = nanos(self.events.now());
-            let controller = &mut control.controller;
-            controller.reverted(now, root.id, winner, tier, true);
-            if won && tier < root.tier {
-                controller.bar(root.id, root.tier);
-            }
-        }
-        if won && root.tier == Tier::Native {
-            self.keep_native(root.id, ended, false);
-        }
-        let fingerprint = self.fingerprint(root.id);
-        let mut state = self.tuning.state();
-        state.trials += 1;
-        state.won += u32::from(won);
-        if !won {
-            state.account.lost(Nanos(cost.0 + ended.lost.0));
-        }
-        let index = root.id.index();
-        let contested = root.tier == Tier::Native;
-        let lost = state.regions.get(&index).and_then(|region| region.lost);
-        let lost = lost.filter(|_| contested);
-        // What a candidate is worth over the code that it differs from, which native code beat.
-        let over = |ratio: f64| ratio * lost.map_or(1.0, |lost| lost.by);
-        let better = won || contested && over(ended.ratio.low) > 1.0;
-        if let Some(change) = candidate.change {
-            let ratio = if better { over(ended.ratio.point) } else { 1.0 };
-            state.advice.learn(shape, change, ratio);
-        }
-        if better {
-            state.variants.insert(index, candidate.variant);
-        }
-        let Some(region) = state.regions.get_mut(&index) else {
-            return;
-        };
-        region.note(
-            candidate.tier,
-            candidate.variant,
-            candidate.change.is_none(),
-        );
-        region.trials.push(Tried {
-            tier: candidate.tier,
-            variant: candidate.variant,
-            verdict: ended.verdict,
-            ratio: ended.ratio,
-            pairs: ended.pairs,
-        });
-        (region.version, region.tier) = (winner, tier);
-        let margin = self.tuning.rules.margin;
-        if !better && !region.fine && ended.ratio.high >= 1.0 + margin {
-            region.doubtful.push(candidate.variant);
-        }
-        if better {
-            // What differs from this by a change has not been tried for large gains.
-            region.doubtful.clear();
-            region.fine = false;
-            region.tried.push(region.variant);
-            region.variant = candidate.variant;
-            region.lost = lost.map(|lost| Lost {
-                root: Root {
-                    tier: candidate.tier,
-                    ..lost.root
-                },
-                by: 1.0 / ended.ratio.point,
-            });
-        }
-        if won && candidate.change.is_none() && tier < root.tier {
-            // Of what was counted too soon: what is counted now may make better guided code.
-            (region.counted, region.raised) = (false, false);
-        }
-        if won {
-            region.ratio = region.ratio.times(ended.ratio);
-            (region.native, region.lost) = (true, None);
-        }
-        let (variant, ratio) = (region.variant, region.ratio);
-        if let Some(fingerprint) = fingerprint.filter(|_| won || !contested) {
-            let settled = false;
-            let known = Known {
-                variant,
-                ratio,
-                settled,
-            };
-            state.known.insert(fingerprint, known);
-        }
-        drop(state);
-        self.tell_tuned(root, candidate, made.version, won, ended);
-    }
-
-    fn tell_tuned(
-        &self,
-        root: Root,
-        candidate: Candidate,
-        tried: VersionId,
-        won: bool,
-        ended: &Ended,
-    ) {
-        let winner = if won { tried } else { root.version };
-        self.events.tell(|| Event::Tuned {
-            id: root.id,
-            function: self.name_of(root.id),
-            candidate: tried.0,
-            tier: candidate.tier,
-            variant: candidate.variant,
-            verdict: ended.verdict,
-            ratio: ended.ratio,
-            pairs: ended.pairs,
-            version: winner.0,
-            at: self.events.now(),
-        });
     }
 }
 

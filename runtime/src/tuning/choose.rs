@@ -257,8 +257,11 @@ impl Core {
     /// Whether something is to be tried on a root that was seen.
     fn is_open(self: &Arc<Self>, root: Root, entered: u32, old: bool) -> bool {
         let id = root.id;
-        let fit = self.function(id).is_some_and(|it| it.origin.is_none())
-            && !self.tiers.versions.is_fixed(id);
+        // Continuations are their functions' bodies, and run once.
+        if self.function(id).is_none_or(|it| it.origin.is_some()) {
+            return false;
+        }
+        let fit = !self.tiers.versions.is_fixed(id);
         let free = {
             let control = self.tiers.control();
             let view = control.controller.view(id);
@@ -270,11 +273,15 @@ impl Core {
         let mut state = self.tuning.state();
         let known = state.variants.get(&id.index()).copied();
         let before = fingerprint.and_then(|it| state.known.get(&it).copied());
+        let progress = fingerprint.and_then(|it| state.progress.remove(&it));
         let recalled = state.compared.contains(&id.index());
         let region = state.regions.entry(id.index()).or_insert_with(|| {
             let mut region = Region::new(root, known.unwrap_or(self.tiers.variant()));
             region.counted = counted;
             region.native = recalled;
+            if let Some(progress) = &progress {
+                region.go_on_from(progress);
+            }
             if let Some(before) = before {
                 region.ratio = before.ratio;
                 // An earlier run has tried all there is.
@@ -287,7 +294,7 @@ impl Core {
         if region.version != root.version {
             // A tier of its own: the variant stays what it is.
             (region.version, region.tier) = (root.version, root.tier);
-            region.lowered = region.lost.is_some();
+            region.lowered = region.lost.is_some() || region.compared_before;
             region.drift = Drift::default();
             // What the policy had made is compared with native code once more, whatever was tried
             // before: guided code may be slower than plain code that was faster.
@@ -301,9 +308,11 @@ impl Core {
             let drifted = entered > 0 && region.drift.reading(root.per_unit.as_f64());
             if drifted {
                 region.tried.clear();
+                region.objects.clear();
                 region.doubtful.clear();
                 region.fine = false;
                 (region.counted, region.raised) = (false, false);
+                region.compared_before = false;
                 region.phase = Phase::Open;
                 state.drifted += 1;
                 drop(state);
@@ -342,12 +351,14 @@ impl Region {
                 high: 1.0,
             },
             tried: Vec::new(),
+            objects: HashSet::new(),
             trials: Vec::new(),
             phase: Phase::Open,
             drift: Drift::default(),
             lowered: false,
             // What the policy had made of what it had counted.
             raised: root.tier == Tier::Guided,
+            compared_before: false,
             doubtful: Vec::new(),
             fine: false,
             callees: 0,
@@ -373,6 +384,7 @@ impl Region {
             // What differs by nothing but its tier is plain code in place of guided, or that.
             if variant == self.variant {
                 (self.lowered, self.raised) = (false, self.tier == Tier::Guided);
+                self.compared_before = false;
             }
             self.tried.retain(|&tried| tried != variant);
         }
@@ -385,7 +397,9 @@ impl Region {
             self.native = true;
             return;
         }
-        self.tried.push(variant);
+        if !self.tried.contains(&variant) {
+            self.tried.push(variant);
+        }
         self.lowered |= same;
         self.raised |= same && tier == Tier::Guided;
     }

@@ -57,6 +57,7 @@ mod choose;
 mod clock;
 mod count;
 mod native;
+mod noted;
 mod recall;
 mod told;
 mod trial;
@@ -74,7 +75,7 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Nanos, Tier, Variant, VersionId};
 use uruk_codegen::{Cancellation, Compile};
 use uruk_tiering::tuning::{
-    Account, Advice, Budget, Drift, Interval, Known, KnownNative, Rules, Verdict,
+    Account, Advice, Budget, Drift, Interval, Known, KnownNative, Progress, Rules, Verdict,
 };
 
 use self::choose::Root;
@@ -118,6 +119,8 @@ struct Region {
     /// How many times as fast as what ran at first.
     ratio: Interval,
     tried: Vec<Variant>,
+    /// What was tried and what ran, by the hashes of objects: several variants give the same code.
+    objects: HashSet<u64>,
     trials: Vec<Tried>,
     phase: Phase,
     drift: Drift,
@@ -125,6 +128,8 @@ struct Region {
     lowered: bool,
     /// And with code of tier 3, made of what was counted last.
     raised: bool,
+    /// An earlier run compared the two.
+    compared_before: bool,
     /// What was found to gain less than [`COARSE`], and may gain something: it is tried once more when
     /// nothing else is left.
     doubtful: Vec<Variant>,
@@ -178,6 +183,8 @@ struct State {
     advice: Advice,
     /// By fingerprint: what earlier runs knew, and what this one found out.
     known: std::collections::BTreeMap<[u8; 16], Known>,
+    /// The same, of functions that are not settled: how far earlier runs came.
+    progress: std::collections::BTreeMap<[u8; 16], Progress>,
     /// The same, of native code.
     natives: std::collections::BTreeMap<[u8; 16], KnownNative>,
     /// And the tiers that functions without native code end at.
@@ -200,6 +207,8 @@ struct State {
     /// Ended trials, and how many of them won.
     trials: u32,
     won: u32,
+    /// Candidates that were code which was tried, or ran.
+    equal: u32,
     drifted: u32,
     thread: Option<Thread>,
     /// What became of the text of an earlier run.

@@ -64,6 +64,8 @@ pub struct TuningStats {
     pub trials: u32,
     /// Those whose candidate was faster.
     pub won: u32,
+    /// Candidates that were not tried, as their code is code that was, or what runs.
+    pub equal: u32,
     /// Times that a function was looked at again because its load changed.
     pub drifted: u32,
     /// Processor time of trials that did not win.
@@ -221,6 +223,7 @@ impl Jit {
 impl Core {
     fn tuning_text(&self) -> String {
         self.note_tiers();
+        self.note_progress();
         let state = self.tuning.state();
         let mut advice = Advice::default();
         for (shape, change, lesson) in state.advice.lessons() {
@@ -228,6 +231,7 @@ impl Core {
         }
         let memory = Memory {
             functions: state.known.clone(),
+            progress: state.progress.clone(),
             natives: state.natives.clone(),
             tiers: state.tiers.clone(),
             advice,
@@ -253,6 +257,7 @@ impl Core {
             functions: state.regions.len(),
             trials: state.trials,
             won: state.won,
+            equal: state.equal,
             drifted: state.drifted,
             lost: Duration::from_nanos(state.account.spent().0),
             ran: Duration::from_nanos(state.account.time().0),
@@ -299,6 +304,7 @@ impl State {
                     skipped => format!("{known}, {skipped} lines not readable"),
                 });
                 self.known = memory.functions;
+                self.progress = memory.progress;
                 self.natives = memory.natives;
                 self.tiers = memory.tiers;
                 for (shape, change, lesson) in memory.advice.lessons() {
@@ -356,11 +362,12 @@ impl TuningStats {
 
     pub(crate) fn json(&self) -> String {
         format!(
-            "{{\"on\":{},\"functions\":{},\"trials\":{},\"won\":{},\"drifted\":{},\"lost_ms\":{:.3},\"share\":{:.5}}}",
+            "{{\"on\":{},\"functions\":{},\"trials\":{},\"won\":{},\"equal\":{},\"drifted\":{},\"lost_ms\":{:.3},\"share\":{:.5}}}",
             self.on,
             self.functions,
             self.trials,
             self.won,
+            self.equal,
             self.drifted,
             Nanos(self.lost.as_nanos() as u64).as_ms(),
             self.share(),
@@ -376,11 +383,13 @@ impl TuningStats {
             "functions tuned          {:>10}\n\
              \x20 trials                {:>10}\n\
              \x20 won                   {:>10}\n\
+             \x20 equal code            {:>10}\n\
              \x20 load changed          {:>10}\n\
              \x20 lost in others        {:>10.1} ms = {:.2} % of the program's time\n",
             self.functions,
             self.trials,
             self.won,
+            self.equal,
             self.drifted,
             self.lost.as_secs_f64() * 1e3,
             self.share() * 100.0,

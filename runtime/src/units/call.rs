@@ -150,6 +150,7 @@ impl Core {
             bodies: Arc::default(),
             unit: None,
             escapes: false,
+            object: None,
         });
     }
 }
@@ -167,6 +168,7 @@ fn made(version: VersionId, code: &Range<u64>, compiling: Duration) -> Made {
         },
         counts: false,
         callees: 0,
+        object: None,
         words: None,
         publication: Publication::Dropped(Late::GivenUp),
     }

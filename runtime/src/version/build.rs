@@ -85,6 +85,8 @@ pub(crate) struct Built {
     pub(crate) called: Vec<FunctionId>,
     /// The program may keep addresses of what it has of its own.
     pub(crate) escapes: bool,
+    /// Hash of the object that it was linked from, if LLVM made one.
+    pub(crate) object: Option<u64>,
 }
 
 impl Built {
@@ -120,6 +122,7 @@ impl Built {
             foreign: Vec::new(),
             called: Vec::new(),
             escapes: false,
+            object: None,
         }
     }
 }

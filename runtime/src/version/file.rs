@@ -28,6 +28,7 @@ impl Core {
             },
             counts: built.compiled.counts,
             callees: built.compiled.callees,
+            object: built.object,
             words: built.words.clone(),
             publication: Publication::Dropped(Late::GivenUp),
         }
@@ -74,6 +75,7 @@ impl Core {
             bodies,
             unit: built.unit,
             escapes: built.escapes,
+            object: built.object,
         });
     }
 }

@@ -6,6 +6,7 @@
 //! instruction. So an old entry can hide in no register of a thread that sleeps in a system
 //! call, whose registers nobody can read.
 
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
 use uruk_base::Tier;
@@ -143,6 +144,7 @@ impl Core {
             foreign: crossing.depends(&compiled.taken),
             called,
             compiled,
+            object: assembly.is_none().then(|| hash(&object)),
             by: match assembly {
                 Some(_) => CompiledBy::Baseline,
                 None => CompiledBy::Llvm,
@@ -191,6 +193,13 @@ fn write(mut drafts: Drafts, linked: &Linked) -> Result<Vec<Sealed>, Error> {
     let _writing = parts::enter(Part::Writing);
     drafts.write(linked)?;
     drafts.seal()
+}
+
+/// What equal objects have in common.
+fn hash(object: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(object);
+    hasher.finish()
 }
 
 /// Where the function itself ends; what was compiled along may lie behind it.

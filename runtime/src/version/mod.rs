@@ -93,6 +93,8 @@ pub(crate) struct Made {
     pub(crate) counts: bool,
     /// Callees that could be inlined.
     pub(crate) callees: u32,
+    /// Hash of the object that it was linked from, if it was.
+    pub(crate) object: Option<u64>,
     /// What its probes count in.
     pub(crate) words: Option<Words>,
     pub(crate) publication: Publication,

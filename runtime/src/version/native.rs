@@ -249,6 +249,7 @@ impl Core {
             bodies: Arc::default(),
             unit: None,
             escapes: false,
+            object: None,
         });
     }
 
@@ -314,6 +315,7 @@ fn native_made(version: VersionId, code: &Range<u64>) -> Made {
         },
         counts: false,
         callees: 0,
+        object: None,
         words: None,
         publication: Publication::Dropped(Late::GivenUp),
     }

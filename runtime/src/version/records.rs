@@ -44,6 +44,8 @@ pub(crate) struct Version {
     pub(crate) unit: Option<BodyTracker>,
     /// The program may keep addresses of what it has of its own.
     pub(crate) escapes: bool,
+    /// Hash of the object that it was linked from, if it was.
+    pub(crate) object: Option<u64>,
 }
 
 /// Where a version lies.
@@ -238,6 +240,13 @@ impl Versions {
         let published = record.versions.published()?;
         let mut built = record.built.iter();
         built.find(|v| v.id == published.id).map(|v| v.tier)
+    }
+
+    /// Hash of the object that a version was linked from, if it was.
+    pub(crate) fn object_of(&self, function: FunctionId, version: VersionId) -> Option<u64> {
+        let records = self.lock();
+        let mut built = records.get(&function.index())?.built.iter();
+        built.find(|v| v.id == version)?.object
     }
 
     /// Whose bodies may be inlined in what calls of `function` reach.

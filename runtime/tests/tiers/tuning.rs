@@ -244,18 +244,77 @@ fn code_of_tier_3_is_tried_where_tier_2_runs() {
     let builder = Jit::builder().tune(true).tuning_budget(1.0, CREDIT);
     let (jit, log) = logged(builder.policy(policy));
     let call = region(&jit);
-    let tiers = || {
+    let trials = || {
         let log = log.lock().unwrap();
-        let tiers = log.iter().filter_map(|event| match event {
-            Event::Tuned { tier, .. } => Some(*tier),
+        let trials = log.iter().filter_map(|event| match event {
+            Event::Tuned { id, tier, .. } => Some((*id, *tier)),
             _ => None,
         });
-        tiers.collect::<Vec<_>>()
+        trials.collect::<Vec<_>>()
     };
+    let is_guided = |trial: &&(_, Tier)| trial.1 == Tier::Guided;
     call_until("a trial of tier 3", &call, || {
-        tiers().contains(&Tier::Guided)
+        trials().iter().any(|trial| is_guided(&trial))
     });
-    assert_eq!(tiers()[0], Tier::Guided, "before variants are");
+    let trials = trials();
+    let guided = trials.iter().find(is_guided).expect("it was there");
+    let first = trials.iter().find(|(id, _)| *id == guided.0);
+    assert_eq!(first, Some(guided), "before variants are");
+}
+
+/// Ways to compile that give code which was tried are not tried: there are fewer codes than ways.
+#[test]
+fn equal_code_is_not_tried_twice() {
+    let (jit, log) = logged(Jit::builder().tune(true).tuning_budget(1.0, CREDIT));
+    let call = region(&jit);
+    // No callee is vectorized here, and no switch is in sight.
+    call_until("equal code", &call, || jit.stats().tuning.equal >= 2);
+    let trials = jit.stats().tuning.trials as usize;
+    let log = log.lock().unwrap();
+    let is_trial = |event: &&Event| matches!(event, Event::Tuned { .. });
+    assert!(log.iter().filter(is_trial).count() >= trials);
+}
+
+/// A run goes on where the one before ended: what was tried then is not tried again.
+#[test]
+fn the_next_run_goes_on_where_one_ended() {
+    let builder = || Jit::builder().tune(true).tuning_budget(1.0, CREDIT);
+    let lines = |text: &str, kind: &str| -> Vec<String> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(kind));
+        lines.map(str::to_owned).collect()
+    };
+    let text = {
+        let (jit, _log) = logged(builder());
+        let call = region(&jit);
+        call_until("three that need no second trial", &call, || {
+            let text = jit.tuning_text();
+            lines(&text, "tried ").len() >= 3 || !lines(&text, "settled ").is_empty()
+        });
+        jit.tuning_text()
+    };
+    let before = lines(&text, "tried ");
+    let (jit, log) = logged(builder().tuned_before(text.clone()));
+    let call = region(&jit);
+    let tried = || {
+        let log = log.lock().unwrap();
+        let tried = log.iter().filter_map(|event| match event {
+            Event::Tuned { variant, .. } if *variant != uruk::Variant::default() => Some(*variant),
+            _ => None,
+        });
+        tried.collect::<Vec<_>>()
+    };
+    let settled = || !lines(&jit.tuning_text(), "settled ").is_empty();
+    call_until("a trial", &call, || !tried().is_empty() || settled());
+    for variant in tried() {
+        let again = before
+            .iter()
+            .any(|line| line.contains(&format!(" {variant} #")));
+        assert!(!again, "{variant} was tried:\n{text}");
+    }
+    // What was known before is known after.
+    let after = jit.tuning_text();
+    let kept = |line: &String| lines(&after, "tried ").contains(line) || settled();
+    assert!(before.iter().all(kept), "{text}\n{after}");
 }
 
 /// What is entered every few nanoseconds cannot be timed: it does not count either.

@@ -4,13 +4,17 @@
 //! uruk tuning 1
 //! cpu znver3 +avx2,...                                                    #d3a8c1f0
 //! settled 6f0c... 1.204 1.181 1.228 inline=none no-unroll                #5b1e7a90
+//! tried 5b1e... no-slp                                                    #20c1ae01
+//! doubtful 5b1e... packed                                                #7ab20c99
 //! native 6f0c... 312 slower                                              #77a0c1d2
 //! tier 6f0c... 3                                                         #5a3c90ee
 //! lesson 1 0 0 3 12 0.31 no-unroll                                        #0ac0ffee
 //! ```
 //!
 //! A function is named by a fingerprint of its module's bytes and its place there: a file that is
-//! older than the program knows nothing of what changed, and says nothing wrong about it. A line
+//! older than the program knows nothing of what changed, and says nothing wrong about it. `tried`
+//! and `doubtful` are of functions that are not settled: the next run goes on where this one ended. `compared`
+//! says of one that its codes of tiers 2 and 3 were, and `fine` that only what is doubtful was left. A line
 //! that begins with `native` tells how a function's native code did against what was compiled for
 //! it, and how many bytes that native code had: the same bitcode may be made into other code. `tier`
 //! is the one that a function without native code ran at when the run ended, if that was above 1. Each
@@ -39,6 +43,19 @@ pub struct Known {
     pub ratio: Interval,
     /// Nothing was left to try.
     pub settled: bool,
+}
+
+/// How far the trials of a function came that is not settled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Variants that need not be tried again.
+    pub tried: Vec<Variant>,
+    /// Those of them that may have a small gain: they are tried for it when nothing else is left.
+    pub doubtful: Vec<Variant>,
+    /// Its codes of tiers 2 and 3 were compared; the better one is what it [ended at](Memory::tiers).
+    pub compared: bool,
+    /// They are tried for it now, and those that are left are not in `tried`.
+    pub fine: bool,
 }
 
 /// How native code did against what was compiled for the same function.
@@ -71,6 +88,8 @@ const SLOWER: &str = "slower";
 pub struct Memory {
     /// By fingerprint.
     pub functions: BTreeMap<[u8; 16], Known>,
+    /// By fingerprint, of functions that are not settled.
+    pub progress: BTreeMap<[u8; 16], Progress>,
     /// By fingerprint, of functions of native programs.
     pub natives: BTreeMap<[u8; 16], KnownNative>,
     /// By fingerprint, the tiers above 1 that functions ended at.
@@ -130,6 +149,18 @@ impl Memory {
                 "{kind} {name} {low:.4} {point:.4} {high:.4} {variant}"
             ));
         }
+        for (fingerprint, progress) in &self.progress {
+            let name = name_of(fingerprint);
+            for variant in &progress.tried {
+                let doubtful = progress.doubtful.contains(variant);
+                let kind = if doubtful { "doubtful" } else { "tried" };
+                line(format!("{kind} {name} {variant}"));
+            }
+            let flags = [("compared", progress.compared), ("fine", progress.fine)];
+            for (kind, _) in flags.iter().filter(|(_, holds)| *holds) {
+                line(format!("{kind} {name}"));
+            }
+        }
         for (fingerprint, native) in &self.natives {
             let (name, bytes) = (name_of(fingerprint), native.bytes);
             line(format!("native {name} {bytes} {}", native.word()));
@@ -184,6 +215,9 @@ impl Memory {
                 "settled" | "open" if known_cpu => {
                     memory.function(kind == "settled", rest.split_whitespace())
                 }
+                "tried" | "doubtful" | "compared" | "fine" if known_cpu => {
+                    memory.progress(kind, rest.split_whitespace())
+                }
                 "native" if known_cpu => memory.native(rest.split_whitespace()),
                 "tier" if known_cpu => memory.tier(rest.split_whitespace()),
                 "lesson" if known_cpu => memory.lesson(rest.split_whitespace()),
@@ -209,6 +243,24 @@ impl Memory {
             settled,
         };
         self.functions.insert(fingerprint, known);
+        Some(())
+    }
+
+    fn progress(&mut self, kind: &str, mut words: SplitWhitespace<'_>) -> Option<()> {
+        let fingerprint = fingerprint(&mut words)?;
+        let variant = words.collect::<Vec<_>>().join(" ").parse();
+        let progress = self.progress.entry(fingerprint).or_default();
+        match kind {
+            "fine" => progress.fine = true,
+            "compared" => progress.compared = true,
+            kind => {
+                let variant = variant.ok()?;
+                progress.tried.push(variant);
+                progress
+                    .doubtful
+                    .extend((kind == "doubtful").then_some(variant));
+            }
+        }
         Some(())
     }
 
@@ -310,6 +362,16 @@ mod tests {
                 settled,
             };
             memory.functions.insert([byte; 16], known);
+            if !settled {
+                let tried = [Change::Slp, Change::Loops].map(|it| variant.with(it));
+                let progress = Progress {
+                    tried: tried.to_vec(),
+                    doubtful: vec![tried[1]],
+                    compared: byte == 3,
+                    fine: byte == 1,
+                };
+                memory.progress.insert([byte; 16], progress);
+            }
             let native = KnownNative {
                 bytes: 100 + u64::from(byte),
                 stays: settled,
@@ -334,6 +396,7 @@ mod tests {
         let text = memory.write("made-up");
         let read = Memory::read(&text, "made-up").expect("it is fresh");
         assert_eq!((read.skipped, &read.functions), (0, &memory.functions));
+        assert_eq!(read.progress, memory.progress);
         assert_eq!(
             (&read.natives, &read.tiers),
             (&memory.natives, &memory.tiers)
@@ -391,6 +454,10 @@ mod tests {
             };
             for (fingerprint, known) in &read.functions {
                 assert_eq!(memory.functions.get(fingerprint), Some(known), "{damaged}");
+            }
+            for (fingerprint, progress) in &read.progress {
+                let all = &memory.progress[fingerprint];
+                assert!(progress.tried.iter().all(|it| all.tried.contains(it)));
             }
             for (fingerprint, native) in &read.natives {
                 assert_eq!(memory.natives.get(fingerprint), Some(native), "{damaged}");

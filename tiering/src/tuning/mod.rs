@@ -27,5 +27,5 @@ mod trial;
 pub use advice::{Advice, Lesson, Shape};
 pub use budget::{Account, Budget};
 pub use drift::Drift;
-pub use memory::{Known, KnownNative, Memory, Stale};
+pub use memory::{Known, KnownNative, Memory, Progress, Stale};
 pub use trial::{Arm, Interval, Rules, Slice, Trial, Verdict};

@@ -20,10 +20,15 @@ use uruk::EXIT_FAILURE;
 /// command line come after these.
 const HOPES: [&str; 2] = ["outlook=60s", "speedup_guided=3"];
 
+/// Lines that say how far functions are.
+const KINDS: [&str; 8] = [
+    "settled", "open", "native", "tier", "tried", "doubtful", "compared", "fine",
+];
+
 #[derive(clap::Args)]
 #[command(after_help = "Exit status: 0, or that of the first run that failed.")]
 pub(super) struct Tune {
-    /// Runs, at most; fewer if two in a row find nothing.
+    /// Runs, at most; fewer if two in a row find nothing, or one where nothing is left to try.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
     /// Percent of the program's processor time that trials may take which win nothing.
@@ -55,7 +60,10 @@ pub(super) fn main(tune: &Tune) -> i32 {
         tell(number, start.elapsed(), &now);
         quiet = if now == before { quiet + 1 } else { 0 };
         before = now;
-        if quiet == 2 {
+        // A run may find nothing because it was too short; where nothing is left, it is not.
+        let any = |kind| before.iter().any(|line| line.starts_with(kind));
+        let is_done = any("settled") && !any("open");
+        if quiet == if is_done { 1 } else { 2 } {
             break;
         }
     }
@@ -94,7 +102,7 @@ fn known(file: &Path) -> Vec<String> {
     let text = String::from_utf8_lossy(&text).into_owned();
     let lines = text.lines().filter(|line| {
         let kind = line.split(' ').next();
-        matches!(kind, Some("settled" | "open" | "native" | "tier"))
+        matches!(kind, Some(kind) if KINDS.contains(&kind))
     });
     lines.map(str::to_owned).collect()
 }

@@ -1,0 +1,201 @@
+//! What follows from a trial: for the region, for those who learn, for those who listen and ask.
+
+use std::sync::Arc;
+
+use uruk_base::{FunctionId, Nanos, Tier, VersionId};
+use uruk_tiering::tuning::{Known, Shape, Verdict};
+
+use super::candidate::Candidate;
+use super::choose::Root;
+use super::trial::Ended;
+use super::{Lost, Tried};
+use crate::core::Core;
+use crate::tiers::nanos;
+use crate::told::event::Event;
+use crate::version::Made;
+
+impl Core {
+    /// Whether what was made for a trial is, to the byte, what runs or what was tried: there is
+    /// nothing to find out then.
+    pub(super) fn is_known_code(
+        &self,
+        root: Root,
+        shape: Shape,
+        candidate: Candidate,
+        object: Option<u64>,
+    ) -> bool {
+        let running = self.tiers.versions.object_of(root.id, root.version);
+        let mut state = self.tuning.state();
+        let Some(region) = state.regions.get_mut(&root.id.index()) else {
+            return false;
+        };
+        region.objects.extend(running);
+        let Some(object) = object.filter(|_| !self.tuning.same) else {
+            return false;
+        };
+        // What may have a small gain is tried twice.
+        let known = running == Some(object) || !region.fine && region.objects.contains(&object);
+        if known {
+            state.equal += 1;
+            if let Some(change) = candidate.change {
+                state.advice.learn(shape, change, 1.0);
+            }
+        }
+        known
+    }
+
+    /// How many single decisions of inlining there are.
+    pub(super) fn note_callees(&self, id: FunctionId, callees: u32) {
+        let mut state = self.tuning.state();
+        if let Some(region) = state.regions.get_mut(&id.index()) {
+            region.callees = region.callees.max(callees);
+        }
+    }
+
+    /// A candidate that cannot be made is not tried again.
+    pub(super) fn note_untried(&self, id: FunctionId, candidate: Candidate) {
+        let mut state = self.tuning.state();
+        if let Some(region) = state.regions.get_mut(&id.index()) {
+            region.note(
+                candidate.tier,
+                candidate.variant,
+                candidate.change.is_none(),
+            );
+        }
+    }
+
+    /// What a trial found, to those who learn, listen and ask.
+    pub(super) fn note_trial(
+        self: &Arc<Self>,
+        root: Root,
+        candidate: Candidate,
+        shape: Shape,
+        made: &Made,
+        ended: &Ended,
+        cost: Nanos,
+    ) {
+        let won = ended.verdict == Verdict::Faster;
+        if candidate.tier == Tier::Native {
+            let won = super::native::prefers(ended);
+            self.note_native_trial(root, ended, cost, won);
+            return self.tell_tuned(root, candidate, made.version, won, ended);
+        }
+        let (winner, tier) = match won {
+            true => (made.version, candidate.tier),
+            false => (root.version, root.tier),
+        };
+        // Else the policy is told when native code runs without a count again.
+        if tier > Tier::Native {
+            let mut control = self.tiers.control();
+            control.watch(root.id, true, self.tiers.counts.now(root.id));
+            let now = nanos(self.events.now());
+            let controller = &mut control.controller;
+            controller.reverted(now, root.id, winner, tier, true);
+            if won && tier < root.tier {
+                controller.bar(root.id, root.tier);
+            }
+        }
+        if won && root.tier == Tier::Native {
+            self.keep_native(root.id, ended, false);
+        }
+        let fingerprint = self.fingerprint(root.id);
+        let mut state = self.tuning.state();
+        state.trials += 1;
+        state.won += u32::from(won);
+        if !won {
+            state.account.lost(Nanos(cost.0 + ended.lost.0));
+        }
+        let index = root.id.index();
+        let contested = root.tier == Tier::Native;
+        let lost = state.regions.get(&index).and_then(|region| region.lost);
+        let lost = lost.filter(|_| contested);
+        // What a candidate is worth over the code that it differs from, which native code beat.
+        let over = |ratio: f64| ratio * lost.map_or(1.0, |lost| lost.by);
+        let better = won || contested && over(ended.ratio.low) > 1.0;
+        if let Some(change) = candidate.change {
+            let ratio = if better { over(ended.ratio.point) } else { 1.0 };
+            state.advice.learn(shape, change, ratio);
+        }
+        if better {
+            state.variants.insert(index, candidate.variant);
+        }
+        let Some(region) = state.regions.get_mut(&index) else {
+            return;
+        };
+        region.note(
+            candidate.tier,
+            candidate.variant,
+            candidate.change.is_none(),
+        );
+        region.trials.push(Tried {
+            tier: candidate.tier,
+            variant: candidate.variant,
+            verdict: ended.verdict,
+            ratio: ended.ratio,
+            pairs: ended.pairs,
+        });
+        region.objects.extend(made.object);
+        (region.version, region.tier) = (winner, tier);
+        let margin = self.tuning.rules.margin;
+        if !better && !region.fine && ended.ratio.high >= 1.0 + margin {
+            region.doubtful.push(candidate.variant);
+        }
+        if better {
+            // What differs from this by a change has not been tried for large gains.
+            region.doubtful.clear();
+            region.fine = false;
+            region.tried.push(region.variant);
+            region.variant = candidate.variant;
+            region.lost = lost.map(|lost| Lost {
+                root: Root {
+                    tier: candidate.tier,
+                    ..lost.root
+                },
+                by: 1.0 / ended.ratio.point,
+            });
+        }
+        if won && candidate.change.is_none() && tier < root.tier {
+            // Of what was counted too soon: what is counted now may make better guided code.
+            (region.counted, region.raised) = (false, false);
+        }
+        if won {
+            region.ratio = region.ratio.times(ended.ratio);
+            (region.native, region.lost) = (true, None);
+        }
+        let (variant, ratio) = (region.variant, region.ratio);
+        if let Some(fingerprint) = fingerprint.filter(|_| won || !contested) {
+            let settled = false;
+            let known = Known {
+                variant,
+                ratio,
+                settled,
+            };
+            state.known.insert(fingerprint, known);
+        }
+        drop(state);
+        self.tell_tuned(root, candidate, made.version, won, ended);
+    }
+
+    fn tell_tuned(
+        &self,
+        root: Root,
+        candidate: Candidate,
+        tried: VersionId,
+        won: bool,
+        ended: &Ended,
+    ) {
+        let winner = if won { tried } else { root.version };
+        self.events.tell(|| Event::Tuned {
+            id: root.id,
+            function: self.name_of(root.id),
+            candidate: tried.0,
+            tier: candidate.tier,
+            variant: candidate.variant,
+            verdict: ended.verdict,
+            ratio: ended.ratio,
+            pairs: ended.pairs,
+            version: winner.0,
+            at: self.events.now(),
+        });
+    }
+}
