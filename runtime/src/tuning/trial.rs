@@ -34,8 +34,9 @@ const SLICE: (Duration, Duration) = (Duration::from_millis(3), Duration::from_mi
 /// Time of the program per unit from which on slices begin and end with units.
 const SLOW: Nanos = Nanos::from_us(500);
 
-/// Units in a slice of those, at least, and the least length of one.
-const UNITS: u64 = 3;
+/// Units in a slice of those, at least, and the least length of one. One unit more is lost to each
+/// slice; and what disturbs a unit mostly disturbs its neighbours, so that more of them tell little.
+const UNITS: u64 = 2;
 const SLOW_SLICE: Duration = Duration::from_millis(16);
 
 /// Part of a unit's time between two looks whether it is over, and bounds of that: looking every 50 us

@@ -56,6 +56,11 @@ impl Account {
         }
     }
 
+    /// Spends nothing before it was earned: an earlier run has found out what is worth the most.
+    pub fn forgo_credit(&mut self) {
+        self.budget.credit = Nanos::ZERO;
+    }
+
     /// The program ran for so much processor time more.
     pub fn ran(&mut self, time: Nanos) {
         self.ran += time.as_f64();

@@ -23,7 +23,7 @@
 //! | verdict | when |
 //! |---|---|
 //! | `Faster`, `Slower` | that sum `>= 1 / error`, by the sign of `S` |
-//! | `Same` | that sum, of the differences that are left if the gain were `margin`, `>= 1 / missed`: at most so probably is a gain of that much missed |
+//! | `Same` | `(1 - FUTILE) * E + FUTILE * L`, of the differences that are left if the gain were `margin`, `>= 1 / missed`: at most so probably is a gain of that much missed. `L` is the bet that the candidate is behind in all pairs, `2^pairs` while it is |
 //! | `Undecided` | `pairs` pairs were seen |
 //!
 //! Clipping at [`CLIP`] times the median size of earlier pairs bounds what one stalled slice can
@@ -41,6 +41,10 @@ const SCALES: [f64; 5] = [1e-1, 1e-2, 1e-3, 1e-4, 1e-5];
 
 /// Weight of the bet that all signs are the same.
 const BET: f64 = 0.1;
+
+/// The same, of the bet that a candidate that does not gain enough is behind in all pairs: five are
+/// enough then, of what is twice as slow, too. Most candidates change nothing.
+const FUTILE: f64 = 1.0 / 3.0;
 
 /// Pairs are clipped at this many times the median size of earlier ones.
 const CLIP: f64 = 5.0;
@@ -196,8 +200,30 @@ impl Sums {
         self.downs += u32::from(difference < 0.0);
     }
 
-    /// Logarithm of the evidence.
+    /// Logarithm of the evidence for a difference.
     fn evidence(self) -> f64 {
+        let pairs = self.ups.max(self.downs);
+        let bet = match pairs > 0 && self.ups.min(self.downs) == 0 {
+            true => f64::from(pairs - 1) * 2f64.ln() + BET.ln(),
+            false => f64::NEG_INFINITY,
+        };
+        log_of_sum(self.mixed() + (1.0 - BET).ln(), bet)
+    }
+
+    /// Logarithm of the evidence that the candidate is slower than what was supposed.
+    fn futility(self) -> f64 {
+        if self.sum >= 0.0 {
+            return 0.0;
+        }
+        let bet = match self.ups {
+            0 => f64::from(self.downs) * 2f64.ln() + FUTILE.ln(),
+            _ => f64::NEG_INFINITY,
+        };
+        log_of_sum(self.mixed() + (1.0 - FUTILE).ln(), bet)
+    }
+
+    /// Logarithm of `E`.
+    fn mixed(self) -> f64 {
         let part = |scale: f64| {
             let spread = self.squares + scale;
             0.5 * (scale / spread).ln() + self.sum * self.sum / (2.0 * spread)
@@ -205,15 +231,14 @@ impl Sums {
         let parts = SCALES.map(part);
         let most = parts.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let rest: f64 = parts.iter().map(|one| (one - most).exp()).sum();
-        let size = most + (rest / SCALES.len() as f64).ln() + (1.0 - BET).ln();
-        let pairs = self.ups.max(self.downs);
-        if pairs == 0 || self.ups.min(self.downs) > 0 {
-            return size;
-        }
-        let bet = f64::from(pairs - 1) * 2f64.ln() + BET.ln();
-        let (less, more) = (size.min(bet), size.max(bet));
-        more + (less - more).exp().ln_1p()
+        most + (rest / SCALES.len() as f64).ln()
     }
+}
+
+/// Logarithm of a sum, by the logarithms of its parts.
+fn log_of_sum(one: f64, other: f64) -> f64 {
+    let (less, more) = (one.min(other), one.max(other));
+    more + (less - more).exp().ln_1p()
 }
 
 /// A trial under way; see the module.
@@ -303,7 +328,7 @@ impl Trial {
             });
         }
         let left = self.supposed(self.rules.margin.ln_1p());
-        if left.sum < 0.0 && left.evidence() >= -self.rules.missed.ln() {
+        if left.futility() >= -self.rules.missed.ln() {
             return Some(Verdict::Same);
         }
         (self.pairs.len() >= self.rules.pairs as usize).then_some(Verdict::Undecided)
@@ -355,7 +380,7 @@ impl Trial {
         let mut step = NEAREST;
         while step < (far - point).abs() {
             let at = point + step.copysign(far - point);
-            if self.supposed(at).evidence() >= self.refuting() {
+            if self.refutes(at, far) {
                 refuted = at;
                 break;
             }
@@ -364,9 +389,9 @@ impl Trial {
         }
         for _ in 0..40 {
             let middle = 0.5 * (held + refuted);
-            match self.supposed(middle).evidence() < self.refuting() {
-                true => held = middle,
-                false => refuted = middle,
+            match self.refutes(middle, far) {
+                false => held = middle,
+                true => refuted = middle,
             }
         }
         held
@@ -381,11 +406,13 @@ impl Trial {
         sums
     }
 
-    /// Evidence that refutes a ratio.
-    fn refuting(&self) -> f64 {
+    /// Whether a difference is refuted that lies where `far` does.
+    fn refutes(&self, difference: f64, far: f64) -> bool {
+        let left = self.supposed(difference);
         match self.ended {
-            Some(Verdict::Same) => -self.rules.missed.ln(),
-            _ => self.threshold(),
+            Some(Verdict::Same) if far > 0.0 => left.futility() >= -self.rules.missed.ln(),
+            Some(Verdict::Same) => left.evidence() >= -self.rules.missed.ln(),
+            _ => left.evidence() >= self.threshold(),
         }
     }
 
