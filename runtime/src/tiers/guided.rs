@@ -200,7 +200,8 @@ impl Profiles {
                 return true;
             }
         };
-        let few = age < COUNTING.0 || profile.most() < ENOUGH || profile.entries() < ENTRIES;
+        let few =
+            age < least(&words.probes) || profile.most() < ENOUGH || profile.entries() < ENTRIES;
         if age < COUNTING.1 && few {
             return false;
         }

@@ -68,7 +68,8 @@ impl Core {
         };
         let slice = super::trial::slice(root.per_unit);
         // Ten slices or so, of a candidate that is a tenth slower.
-        let expected = Nanos(self.expected_compile(root.id).0 + nanos(slice).0);
+        let expected = self.expected_compile(root.id, candidate.tier);
+        let expected = Nanos(expected.0 + nanos(slice).0);
         // What is slower than native code is to go in any case.
         let free = native == Some(Arm::Candidate);
         if !free && !self.tuning.state().account.affords(expected) {
@@ -84,7 +85,7 @@ impl Core {
         };
         if !free {
             let cost = nanos(thread_time().saturating_sub(before));
-            self.note_compile(root.id, cost);
+            self.note_compile(root.id, candidate.tier, cost);
         }
         let Some(made) = made else {
             let cost = nanos(thread_time().saturating_sub(before));
@@ -142,25 +143,26 @@ impl Core {
 
     /// What compiling a root is expected to cost: what its last compile for a trial did, or, before
     /// one was seen, what the policy expects.
-    pub(super) fn expected_compile(&self, id: FunctionId) -> Nanos {
+    pub(super) fn expected_compile(&self, id: FunctionId, tier: Tier) -> Nanos {
         let last = {
             let state = self.tuning.state();
             let region = state.regions.get(&id.index());
-            region.map_or(Nanos::ZERO, |region| region.compile)
+            let last = region.and_then(|region| region.compile.get(&tier));
+            last.copied().unwrap_or_default()
         };
         let expected = match last {
             Nanos::ZERO => {
                 let control = self.tiers.control();
-                control.controller.expected_cost(id, Tier::Optimized)
+                control.controller.expected_cost(id, tier)
             }
             last => last,
         };
         COMPILE.max(expected)
     }
 
-    pub(super) fn note_compile(&self, id: FunctionId, cost: Nanos) {
+    pub(super) fn note_compile(&self, id: FunctionId, tier: Tier, cost: Nanos) {
         if let Some(region) = self.tuning.state().regions.get_mut(&id.index()) {
-            region.compile = cost;
+            region.compile.insert(tier, cost);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Who is tuned next.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -292,13 +292,7 @@ impl Core {
             region
         });
         if region.version != root.version {
-            // A tier of its own: the variant stays what it is.
-            (region.version, region.tier) = (root.version, root.tier);
-            region.lowered = region.lost.is_some() || region.compared_before;
-            region.drift = Drift::default();
-            // What the policy had made is compared with native code once more, whatever was tried
-            // before: guided code may be slower than plain code that was faster.
-            region.native &= recalled;
+            region.follow(root, recalled);
             let awaits = root.tier > Tier::Native && has_native && !region.native;
             if awaits || matches!(region.phase, Phase::Left(_)) {
                 region.phase = Phase::Open;
@@ -311,7 +305,7 @@ impl Core {
                 region.objects.clear();
                 region.doubtful.clear();
                 region.fine = false;
-                (region.counted, region.raised) = (false, false);
+                (region.counted, region.raised, region.lowered) = (false, false, false);
                 region.compared_before = false;
                 region.phase = Phase::Open;
                 state.drifted += 1;
@@ -365,8 +359,20 @@ impl Region {
             counted: false,
             native: false,
             lost: None,
-            compile: Nanos::ZERO,
+            compile: BTreeMap::new(),
         }
+    }
+
+    /// The policy has made another version: a tier of its own, the variant stays what it is.
+    fn follow(&mut self, root: Root, recalled: bool) {
+        (self.version, self.tier) = (root.version, root.tier);
+        self.lowered = self.lost.is_some() || self.compared_before;
+        // What it has made of what it counted.
+        self.raised |= root.tier == Tier::Guided;
+        self.drift = Drift::default();
+        // It is compared with native code once more, whatever was tried before: guided code may be
+        // slower than plain code that was faster.
+        self.native &= recalled;
     }
 
     /// Whether something is left to be tried on native code, if that runs.
@@ -400,7 +406,7 @@ impl Region {
         if !self.tried.contains(&variant) {
             self.tried.push(variant);
         }
-        self.lowered |= same;
+        self.lowered |= same && tier == Tier::Optimized;
         self.raised |= same && tier == Tier::Guided;
     }
 }
@@ -434,6 +440,13 @@ mod tests {
         region.doubtful.push(slp);
         assert!(!region.goes_on_finely(), "once");
 
+        // Code of tier 3 that the policy made is compared with that of tier 2, not with itself.
+        let mut region = Region::new(root(Tier::Optimized), plain);
+        region.follow(root(Tier::Guided), false);
+        assert_eq!((region.lowered, region.raised), (false, true));
+        region.note(Tier::Optimized, plain, true);
+        assert!(region.lowered);
+
         // The other tier's code of the same variant.
         for (tier, other) in [
             (Tier::Guided, Tier::Optimized),
@@ -441,7 +454,8 @@ mod tests {
         ] {
             let mut region = Region::new(root(tier), plain);
             region.note(other, plain, true);
-            assert!(region.lowered && region.raised);
+            let compared = (region.lowered, region.raised);
+            assert_eq!(compared, (other == Tier::Optimized, true));
             region.doubtful.push(plain);
             assert!(region.goes_on_finely());
             let compared = (region.lowered, region.raised);

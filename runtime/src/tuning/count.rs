@@ -36,7 +36,7 @@ impl Core {
     pub(super) fn count_root(self: &Arc<Self>, root: Root) {
         let pass = gate::enter();
         let before = thread_time();
-        let expected = self.expected_compile(root.id);
+        let expected = self.expected_compile(root.id, Tier::Optimized);
         let affords = self.tuning.state().account.affords(expected);
         if !affords || !self.tiers.control().controller.hold(root.id) {
             return;
@@ -54,7 +54,8 @@ impl Core {
         };
         let how = self.tiers.how(Tier::Optimized).counting(Counters::Full);
         let made = self.make_for_trial(request, how, false);
-        self.note_compile(root.id, nanos(thread_time().saturating_sub(before)));
+        let cost = nanos(thread_time().saturating_sub(before));
+        self.note_compile(root.id, Tier::Optimized, cost);
         drop(pass);
         let published = made.filter(|made| match made.publication {
             Publication::Published { retired, .. } => retired == Some(root.version),

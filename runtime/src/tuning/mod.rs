@@ -64,7 +64,7 @@ mod trial;
 
 pub use told::{TrialView, TuningStats, TuningView};
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::Thread;
@@ -104,7 +104,8 @@ pub(crate) struct TuneSettings {
     /// Candidates are what runs already.
     pub(crate) same: bool,
     pub(crate) rules: Rules,
-    pub(crate) budget: Budget,
+    /// What the embedder allows, if it said so.
+    pub(crate) budget: Option<Budget>,
     /// What an earlier run learned, as text.
     pub(crate) before: Option<String>,
 }
@@ -143,8 +144,8 @@ struct Region {
     native: bool,
     /// Native code was faster, and runs, or ran until the policy had other code made.
     lost: Option<Lost>,
-    /// What its last compile took.
-    compile: Nanos,
+    /// What its last compile took, by tier.
+    compile: BTreeMap<Tier, Nanos>,
 }
 
 /// Code that native code was faster than.
@@ -182,13 +183,13 @@ struct State {
     account: Account,
     advice: Advice,
     /// By fingerprint: what earlier runs knew, and what this one found out.
-    known: std::collections::BTreeMap<[u8; 16], Known>,
+    known: BTreeMap<[u8; 16], Known>,
     /// The same, of functions that are not settled: how far earlier runs came.
-    progress: std::collections::BTreeMap<[u8; 16], Progress>,
+    progress: BTreeMap<[u8; 16], Progress>,
     /// The same, of native code.
-    natives: std::collections::BTreeMap<[u8; 16], KnownNative>,
+    natives: BTreeMap<[u8; 16], KnownNative>,
     /// And the tiers that functions without native code end at.
-    tiers: std::collections::BTreeMap<[u8; 16], Tier>,
+    tiers: BTreeMap<[u8; 16], Tier>,
     /// Functions that are entered too often to be timed.
     often: HashSet<u32>,
     /// By function that was sampled, how far it is brought up to that.
@@ -239,14 +240,14 @@ pub(crate) struct Tuning {
 impl Tuning {
     pub(crate) fn new(settings: &TuneSettings) -> Tuning {
         let mut state = State {
-            account: Account::new(settings.budget),
+            account: Account::new(settings.budget.unwrap_or_default()),
             advice: Advice::new(0x7475_6e65),
             ..State::default()
         };
         if let (true, Some(text)) = (settings.on, &settings.before) {
             state.remember(text);
             // A quarter of a second is a large part of a run of a few.
-            if !state.known.is_empty() && settings.budget == Budget::default() {
+            if !state.known.is_empty() && settings.budget.is_none() {
                 state.account.forgo_credit();
             }
         }

@@ -94,11 +94,16 @@ impl Core {
             if won && tier < root.tier {
                 controller.bar(root.id, root.tier);
             }
+            // The policy would have it made again, and it would be tried again.
+            if !won && candidate.change.is_none() && candidate.tier > root.tier {
+                controller.bar(root.id, candidate.tier);
+            }
         }
         if won && root.tier == Tier::Native {
             self.keep_native(root.id, ended, false);
         }
         let fingerprint = self.fingerprint(root.id);
+        let ran = self.tiers.versions.object_of(root.id, root.version);
         let mut state = self.tuning.state();
         state.trials += 1;
         state.won += u32::from(won);
@@ -137,14 +142,25 @@ impl Core {
         region.objects.extend(made.object);
         (region.version, region.tier) = (winner, tier);
         let margin = self.tuning.rules.margin;
-        if !better && !region.fine && ended.ratio.high >= 1.0 + margin {
+        if !better && !region.fine && over(ended.ratio.high) >= 1.0 + margin {
             region.doubtful.push(candidate.variant);
         }
         if better {
             // What differs from this by a change has not been tried for large gains.
             region.doubtful.clear();
             region.fine = false;
-            region.tried.push(region.variant);
+            if candidate.change.is_none() {
+                // Nothing was tried on code of this tier.
+                region.tried.clear();
+                region.lowered = true;
+            }
+            if !region.tried.contains(&region.variant) {
+                region.tried.push(region.variant);
+            }
+            // What was refuted for large gains may have a small one over this.
+            region.objects.clear();
+            region.objects.extend(ran);
+            region.objects.extend(made.object);
             region.variant = candidate.variant;
             region.lost = lost.map(|lost| Lost {
                 root: Root {

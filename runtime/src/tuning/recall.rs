@@ -32,6 +32,9 @@ use crate::core::Core;
 /// a second, what has a hundredth of the time is sampled eight times in eight seconds.
 const SAMPLES: u32 = 2;
 
+/// Callees that a variant can leave apart.
+const CALLEES: u32 = 6;
+
 impl Core {
     /// Native code of so many bytes is the first version of a function, and the policy was told.
     pub(crate) fn recall_native(&self, id: FunctionId, bytes: u64) {
@@ -132,10 +135,22 @@ impl Core {
         let native = self.has_native(id);
         let fingerprint = self.fingerprint(id).filter(|_| !native);
         let mut state = self.tuning.state();
-        if let Some(&tier) = fingerprint.and_then(|it| state.tiers.get(&it)) {
+        let mut lower = false;
+        if let Some(fingerprint) = fingerprint
+            && let Some(&tier) = state.tiers.get(&fingerprint)
+        {
             rising.to = tier;
+            let settled = state.known.get(&fingerprint).is_some_and(|it| it.settled);
+            let progress = state.progress.get(&fingerprint);
+            let compared = settled || progress.is_some_and(|it| it.compared);
+            lower = compared && tier == Tier::Optimized;
         }
         state.rising.insert(id.index(), rising);
+        drop(state);
+        if lower {
+            // Code of tier 3 was slower.
+            self.tiers.control().controller.bar(id, Tier::Guided);
+        }
         rising
     }
 
@@ -237,6 +252,8 @@ impl Region {
         self.tried.clone_from(&progress.tried);
         self.doubtful.clone_from(&progress.doubtful);
         self.fine = progress.fine;
+        // How many there are is known once something was compiled; there is nothing new in one too many.
+        self.callees = CALLEES;
         self.compared_before = progress.compared;
         (self.lowered, self.raised) = (progress.compared, self.raised || progress.compared);
     }

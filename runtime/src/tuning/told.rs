@@ -119,10 +119,10 @@ impl JitBuilder {
     /// What trials may cost: a part of the program's processor time, and how much in advance.
     #[must_use]
     pub fn tuning_budget(mut self, share: f64, credit: Duration) -> JitBuilder {
-        self.tiers.tuning.budget = Budget {
+        self.tiers.tuning.budget = Some(Budget {
             share: share.clamp(0.0, 1e3),
             credit: nanos(credit),
-        };
+        });
         self
     }
 

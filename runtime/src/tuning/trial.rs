@@ -63,7 +63,8 @@ const PATIENCE_NATIVE: Duration = Duration::from_secs(4);
 const LEAST: u32 = 12;
 
 /// What of the rate of errors is the first trial's, and what is each one's with longer slices:
-/// together no more than all of it.
+/// together no more than all of it. What a trial may miss is each one's: it is of what gains little that a
+/// noisy program misses more.
 const ERRORS: (f64, f64) = (0.7, 0.1);
 
 /// How much longer than a slice may last a program is waited for that does not run.
@@ -129,7 +130,7 @@ impl Core {
         let mut pass = gate::enter();
         let (rules, patience) = match native {
             Some(Arm::Candidate) => (super::native::rules(self.tuning.rules), PATIENCE_NATIVE),
-            _ => (self.rules_for(root.id), PATIENCE),
+            _ => (self.rules_for(root.id, native.is_some()), PATIENCE),
         };
         let mut slice = slice;
         let mut trial = Trial::new(in_time(rules, ERRORS.0, slice, patience), candidate.0);
@@ -200,17 +201,24 @@ impl Core {
     }
 
     /// When a trial of a variant ends: where others wait to be tried for the first time, sooner.
-    fn rules_for(&self, id: FunctionId) -> Rules {
+    /// Against native code, what gains enough over the best variant so far is looked for, which may be slower.
+    fn rules_for(&self, id: FunctionId, contested: bool) -> Rules {
         let rules = self.tuning.rules;
         let state = self.tuning.state();
         let region = state.regions.get(&id.index());
-        if self.tuning.same || region.is_none_or(|region| region.fine) {
+        let Some(region) = region.filter(|_| !self.tuning.same) else {
             return rules;
-        }
-        Rules {
-            margin: rules.margin.max(COARSE),
-            ..rules
-        }
+        };
+        let margin = match region.fine {
+            true => rules.margin,
+            false => rules.margin.max(COARSE),
+        };
+        let by = region
+            .lost
+            .filter(|_| contested)
+            .map_or(1.0, |lost| lost.by);
+        let margin = (1.0 + margin) / by - 1.0;
+        Rules { margin, ..rules }
     }
 
     /// Whether a trial may go on that ran the candidate for so long.

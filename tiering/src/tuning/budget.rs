@@ -57,6 +57,16 @@ impl Account {
     }
 
     /// Spends nothing before it was earned: an earlier run has found out what is worth the most.
+    ///
+    /// ```
+    /// use uruk_tiering::{Nanos, tuning::Account};
+    ///
+    /// let mut account = Account::default();
+    /// account.forgo_credit();
+    /// assert!(!account.affords(Nanos::from_ms(1)));
+    /// account.ran(Nanos::from_ms(50));
+    /// assert!(account.affords(Nanos::from_ms(1)));
+    /// ```
     pub fn forgo_credit(&mut self) {
         self.budget.credit = Nanos::ZERO;
     }

@@ -351,7 +351,7 @@ impl Trial {
     }
 
     /// How many times as fast the candidate is. Without pairs all is possible. Ratios that are left out
-    /// are refuted at [`Rules::error`], or at [`Rules::missed`] if that ended it.
+    /// are refuted at [`Rules::error`]; higher ones, if it ended as [`Verdict::Same`], at [`Rules::missed`].
     pub fn interval(&self) -> Interval {
         let (mut low, mut high) = (-MOST, MOST);
         // The sum falls as the supposed difference rises.
@@ -411,7 +411,6 @@ impl Trial {
         let left = self.supposed(difference);
         match self.ended {
             Some(Verdict::Same) if far > 0.0 => left.futility() >= -self.rules.missed.ln(),
-            Some(Verdict::Same) => left.evidence() >= -self.rules.missed.ln(),
             _ => left.evidence() >= self.threshold(),
         }
     }
