@@ -42,9 +42,9 @@
 //!   where the embedder allows contraction.
 //!
 //! # Figures
-//! Measured on two processors. Ten kernels against the best of 52 ways to compile each (`bench --only
-//! tuner`): 1.00 to 1.60 of it, 14 to 40 trials and 5 to 46 s each (60 and not done in one); with a
-//! load of 8 to 16 besides 0.99 to 1.04, in 13 to 23 trials. A hundred trials of equal code (the
+//! Measured on two processors. Ten kernels against the best of 55 ways to compile each (`bench --only
+//! tuner`): 1.00 to 1.60 of it, 11 to 31 trials and 4 to 12 s each; with a load of 8 to 16 besides,
+//! an earlier tuner was at 0.99 to 1.04 of the best of 52. A hundred trials of equal code (the
 //! ignored test of `tests/tiers/tuning.rs`): none found a difference. The region that the policy alone leaves at 374 us an iteration ends at
 //! 244 (demo `tiers`): packing pairs is what does not pay there.
 //!
