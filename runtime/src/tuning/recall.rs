@@ -21,7 +21,7 @@
 
 use std::sync::Arc;
 
-use uruk_base::{FunctionId, Tier};
+use uruk_base::{CALLEES, FunctionId, Tier};
 use uruk_tiering::tuning::{KnownNative, Progress, Verdict};
 
 use super::trial::Ended;
@@ -31,9 +31,6 @@ use crate::core::Core;
 /// Samples at tier 2 after which a function goes to tier 3 that an earlier run ended with there: at 100
 /// a second, what has a hundredth of the time is sampled eight times in eight seconds.
 const SAMPLES: u32 = 2;
-
-/// Callees that a variant can leave apart.
-const CALLEES: u32 = 6;
 
 impl Core {
     /// Native code of so many bytes is the first version of a function, and the policy was told.
@@ -253,7 +250,7 @@ impl Region {
         self.doubtful.clone_from(&progress.doubtful);
         self.fine = progress.fine;
         // How many there are is known once something was compiled; there is nothing new in one too many.
-        self.callees = CALLEES;
+        self.callees = CALLEES.into();
         self.compared_before = progress.compared;
         (self.lowered, self.raised) = (progress.compared, self.raised || progress.compared);
     }
