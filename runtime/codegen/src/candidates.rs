@@ -31,14 +31,14 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
 
-use uruk_base::{CALLEES, Tier};
+use uruk_base::{CALLEES, Inlining, Tier};
 
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, ValueRef};
 use crate::library::Entry;
 use crate::planning::{Member, Planning, Profiled};
 use crate::summary::SymbolId;
-use crate::survey::{Scan, scan};
+use crate::survey::{self, Scan, scan};
 
 /// How much is looked at. Processor time of the program with all functions at tier 2,
 /// one run each on a loaded machine (seconds; input of -O3 without passes). Steady speed
@@ -83,7 +83,7 @@ const OPTIMIZED: Bounds = Bounds {
     most: 15_000,
 };
 
-/// A call that is known to be hot lets larger callees in.
+/// A call that is known to be hot lets larger callees in, and one that is inlined eagerly.
 const GUIDED: Bounds = Bounds {
     each: 1_000,
     kept: 300,
@@ -174,6 +174,10 @@ impl<'r> Planning<'r> {
                 if let Some(entry) = self.kept(id) {
                     members.push(Member::Kept(id, entry));
                     defined.insert(*old);
+                    if variant.inlining == Inlining::Eager {
+                        // What was too large to go into it goes into the root along with it.
+                        found.extend(self.callees(&survey::scan(old)));
+                    }
                 }
                 continue;
             }
@@ -277,6 +281,7 @@ impl<'r> Planning<'r> {
 
     fn bounds(&self) -> Bounds {
         match self.how.tier {
+            _ if self.how.variant.inlining == Inlining::Eager => GUIDED,
             Tier::Native | Tier::Baseline | Tier::Optimized => OPTIMIZED,
             Tier::Guided => GUIDED,
         }

@@ -13,7 +13,7 @@ use crate::summary::SymbolId;
 use uruk_leaving::{Head, Heads, Reason};
 
 /// Changes with what is written.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 const HASH: usize = blake3::OUT_LEN;
 
 /// Names what a compile makes: equal for equal inputs, whichever process asks.

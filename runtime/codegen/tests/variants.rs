@@ -131,6 +131,66 @@ fn one_callee_stays_apart() {
     assert_eq!(relies("apart=5"), ([1, 1], [false, false]));
 }
 
+/// A function of so many steps, none of which LLVM can do without, in front of one that calls it and one
+/// that calls that.
+fn long_callee(steps: u32) -> String {
+    let step = |number: u32| {
+        let odd = 2 * number + 3;
+        format!(
+            "%m{number} = mul i64 %x{number}, {odd}
+             %s{number} = lshr i64 %m{number}, {}
+             %x{} = xor i64 %s{number}, %m{number}\n",
+            number % 40 + 7,
+            number + 1
+        )
+    };
+    let steps_of_it: String = (0..steps).map(step).collect();
+    format!(
+        "define internal i64 @long(i64 %x0) {{ {steps_of_it} ret i64 %x{steps} }}
+         define internal i64 @between(i64 %x) {{ %y = call i64 @long(i64 %x) ret i64 %y }}
+         define i64 @f(i64 %x) {{ %a = call i64 @between(i64 %x)
+           %b = call i64 @between(i64 %a) ret i64 %b }}"
+    )
+}
+
+#[test]
+fn eager_inlining_lets_in_what_is_large_and_called_by_what_comes_along() {
+    let calls = |steps, words: &str| {
+        let object = describe(&compile(&long_callee(steps), &varied(words)).object);
+        ["long", "between"].map(|name| object.contains(&format!("{name} by type")))
+    };
+    // Of 120 instructions, which cost five each.
+    assert_eq!(calls(40, "plain"), [true, false]);
+    assert_eq!(calls(40, "inline=eager"), [false, false]);
+    assert_eq!(calls(400, "inline=eager"), [true, false]);
+}
+
+#[test]
+fn a_rolled_loop_is_neither_vectorized_nor_unrolled() {
+    let bytes = "define void @f(ptr noalias %a, ptr noalias %b, i64 %n) {
+        entry: br label %loop
+        loop:
+          %i = phi i64 [ 0, %entry ], [ %more, %loop ]
+          %from = getelementptr i8, ptr %a, i64 %i
+          %to = getelementptr i8, ptr %b, i64 %i
+          %byte = load i8, ptr %from
+          %other = xor i8 %byte, 85
+          store i8 %other, ptr %to
+          %more = add nuw i64 %i, 1
+          %again = icmp ult i64 %more, %n
+          br i1 %again, label %loop, label %done
+        done: ret void
+        }";
+    let found = |words: &str| {
+        let (_, text) = listed(bytes, &varied(words));
+        (text.matches("xor i8").count(), text.contains(" x i8>"))
+    };
+    assert_eq!(found("rolled"), (1, false));
+    // Without vectors it is unrolled, and the parts are packed.
+    assert!(found("vectors=none").1 && found("no-unroll").1);
+    assert!(found("vectors=none no-slp").0 > 4);
+}
+
 const LOOP: &str = "
     declare void @far()
     define void @f(i32 %n) {
