@@ -19,6 +19,7 @@
 //!   once: 499 Hz for 200 ms gives a thread 100 samples. A loss ends the burst.
 //! - **Steady**: `h = (0.8 * budget - own) / c`, at most `steady_hz`; down at once, up
 //!   by a quarter for each interval. Below 1 Hz sampling pauses.
+//! - **Slowed** ([`RateControl::slow_down`]): `steady_hz` is divided. It ends at once.
 //! - **Loss**: the rate is halved, and drains come twice as often.
 //! - **Drains**: every [`STEADY_WAIT_NS`]; intervals without a sample double up to
 //!   [`IDLE_WAIT_NS`]. Never so often that `own` exceeds 0.4 of the budget, unless
@@ -111,6 +112,8 @@ pub struct RateControl {
     hz: f64,
     /// The time between drains if they were free.
     wait_ns: u64,
+    /// What `steady_hz` is divided by.
+    slowed: u32,
     past: Past,
 }
 
@@ -150,6 +153,7 @@ impl RateControl {
             burst_left_ns: 0,
             hz: 0.0,
             wait_ns: STEADY_WAIT_NS,
+            slowed: 1,
             past: Past::default(),
         };
         control.hz = control.affordable();
@@ -168,6 +172,15 @@ impl RateControl {
         Rates {
             burst_hz: (self.hz as u32).max(1),
             steady_hz: (self.affordable() as u32).max(1),
+        }
+    }
+
+    /// From the next step on, samples no more often than `by` times more rarely than `steady_hz`, which
+    /// says nothing of the burst.
+    pub fn slow_down(&mut self, by: u32) {
+        let by = by.max(1);
+        if by < std::mem::replace(&mut self.slowed, by) && !self.in_burst() {
+            self.hz = self.affordable();
         }
     }
 
@@ -223,7 +236,8 @@ impl RateControl {
     /// The steady rate the budget allows, ignoring the present one.
     fn affordable(&self) -> f64 {
         let left = 0.8 * self.settings.budget - self.own_share();
-        let hz = (left / self.cost).min(f64::from(self.settings.steady_hz));
+        let most = f64::from(self.settings.steady_hz) / f64::from(self.slowed);
+        let hz = (left / self.cost).min(most);
         if hz < 1.0 { 0.0 } else { hz }
     }
 
@@ -234,8 +248,13 @@ impl RateControl {
             return;
         }
         self.hz = self.affordable().min(1.25 * self.hz.max(1.0));
+        // A source that cannot be slowed is off for most intervals instead.
+        let idle = match self.slowed {
+            1 => interval.samples == 0,
+            _ => interval.samples == 0 && interval.process_ns < interval.wall_ns / 8,
+        };
         self.wait_ns = match self.wait_ns {
-            wait if interval.samples == 0 => (wait * 2).min(IDLE_WAIT_NS),
+            wait if idle => (wait * 2).min(IDLE_WAIT_NS),
             // Back from rare drains at once, from frequent ones step by step.
             wait => STEADY_WAIT_NS.min(wait + wait / 4),
         };
@@ -350,6 +369,51 @@ mod tests {
             last = next;
         }
         assert_eq!((last.hz, last.wait_ns), (97, STEADY_WAIT_NS));
+    }
+
+    #[test]
+    fn slowed_it_samples_more_rarely_until_it_no_longer_is() {
+        let settings = Settings {
+            burst_ns: 0,
+            ..Settings::default()
+        };
+        let mut control = RateControl::new(settings, 10_000);
+        let interval = Interval {
+            wall_ns: STEADY_WAIT_NS,
+            process_ns: STEADY_WAIT_NS,
+            own_ns: 10_000,
+            samples: 10,
+            lost: 0,
+        };
+        let full = Decision {
+            hz: 97,
+            wait_ns: STEADY_WAIT_NS,
+        };
+        assert_eq!(control.step(&interval), full);
+        control.slow_down(4);
+        let off = Interval {
+            samples: 0,
+            ..interval
+        };
+        for interval in [interval, off, off] {
+            let slowed = control.step(&interval);
+            assert_eq!((slowed.hz, slowed.wait_ns), (24, STEADY_WAIT_NS));
+        }
+        let asleep = Interval {
+            process_ns: 0,
+            ..off
+        };
+        assert!(control.step(&asleep).wait_ns > STEADY_WAIT_NS);
+        control.slow_down(100);
+        assert_eq!(control.step(&interval).hz, 0);
+        control.slow_down(1);
+        assert_eq!(control.step(&interval), full);
+        // What is not affordable is not for that.
+        let mut control = RateControl::new(settings, 400_000);
+        let affordable = control.rates().steady_hz;
+        assert!(affordable < 20);
+        control.slow_down(2);
+        assert_eq!(control.step(&interval).hz, affordable - 1);
     }
 
     #[test]

@@ -148,6 +148,12 @@ impl Sampler {
         Duration::from_nanos(decision.wait_ns)
     }
 
+    /// Samples `by` times more rarely than the settings say, from the next [`Sampler::tick`] on, in
+    /// which the samples are drained that were taken until then; 1 ends that.
+    pub fn slow_down(&mut self, by: u32) {
+        self.control.slow_down(by);
+    }
+
     /// Takes no samples until [`Sampler::resume`]; what was taken stays to be drained by
     /// [`Sampler::tick`].
     pub fn pause(&mut self) {

@@ -247,30 +247,90 @@ fn results_are_the_same_bits_in_every_tier() {
 
 #[test]
 fn the_rate_of_samples_is_the_embedders() {
-    let rates = SamplingSettings {
+    let settings = SamplingSettings {
         burst_ns: 0,
         steady_hz: 31,
         ..SamplingSettings::default()
     };
-    let (jit, log) = logged(Jit::builder().sampling_settings(rates));
+    let (jit, log) = logged(Jit::builder().sampling_settings(settings));
     jit.add_ir("m", SUM).unwrap();
     // SAFETY: a plain function of the module above.
     let sum = unsafe { jit.function::<extern "C" fn(i64) -> i64>("sum").unwrap() };
-    let rates = || {
-        let log = log.lock().unwrap();
-        let rates = log.iter().filter_map(|event| match event {
-            Event::Samples { rate, .. } => Some(*rate),
-            _ => None,
-        });
-        rates.collect::<Vec<_>>()
-    };
-    // Where draining takes long, less is asked for at first.
+    // Where draining takes long, less is asked for at first, and less again once nothing is new.
+    let mut news = News::of(&jit);
     wait_until("samples are told", || {
         sum.call(10_000);
-        rates().len() >= 3 && rates().contains(&31)
+        news.tell();
+        let rates = rates(&log);
+        rates.len() >= 3 && rates.contains(&31)
     });
-    let rates = rates();
+    let rates = rates(&log);
     assert!(rates.iter().all(|rate| *rate <= 31), "{rates:?}");
+}
+
+/// Rates of samples that were told.
+fn rates(log: &Log) -> Vec<u32> {
+    let log = log.lock().unwrap();
+    let rates = log.iter().filter_map(|event| match event {
+        Event::Samples { rate, .. } => Some(*rate),
+        _ => None,
+    });
+    rates.collect()
+}
+
+/// Functions that are called for the first time.
+struct News<'j> {
+    jit: &'j Jit,
+    told: u32,
+    last: Instant,
+}
+
+impl<'j> News<'j> {
+    fn of(jit: &'j Jit) -> News<'j> {
+        News {
+            jit,
+            told: 0,
+            last: Instant::now(),
+        }
+    }
+
+    /// Has another one called now and then.
+    fn tell(&mut self) {
+        if self.last.elapsed() < Duration::from_millis(100) {
+            return;
+        }
+        (self.told, self.last) = (self.told + 1, Instant::now());
+        let name = format!("new_{}", self.told);
+        let ir = format!("define i64 @{name}(i64 %n) {{ ret i64 %n }}");
+        self.jit.add_ir(&name, &ir).unwrap();
+        // SAFETY: a plain function of the module above.
+        let new = unsafe { self.jit.function::<extern "C" fn(i64) -> i64>(&name) };
+        assert_eq!(new.unwrap().call(7), 7);
+    }
+}
+
+#[test]
+fn samples_become_rarer_while_nothing_is_new() {
+    let settings = SamplingSettings {
+        burst_ns: 0,
+        ..SamplingSettings::default()
+    };
+    let most = settings.steady_hz;
+    let (jit, log) = logged(Jit::builder().sampling_settings(settings));
+    jit.add_ir("m", SUM).unwrap();
+    // SAFETY: a plain function of the module above.
+    let sum = unsafe { jit.function::<extern "C" fn(i64) -> i64>("sum").unwrap() };
+    wait_until("samples are rare", || {
+        sum.call(10_000);
+        rates(&log).iter().any(|&rate| rate > 0 && rate <= most / 8)
+    });
+    let before = rates(&log).len();
+    let mut news = News::of(&jit);
+    wait_until("samples are frequent", || {
+        sum.call(10_000);
+        news.tell();
+        rates(&log)[before..].iter().any(|&rate| rate > most / 4)
+    });
 }
 
 #[test]

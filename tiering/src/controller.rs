@@ -307,6 +307,11 @@ impl Controller {
         self.polls.interval(now, &self.config)
     }
 
+    /// For how long nothing was new: no first code, no candidate, no publication.
+    pub fn quiet(&self, now: Nanos) -> Nanos {
+        self.polls.quiet(now)
+    }
+
     /// Looking at the counters once, until `now`, took so long; it is done less often if
     /// that is long.
     pub fn polled(&mut self, now: Nanos, took: Nanos) {

@@ -52,6 +52,11 @@ impl Polls {
         self.new_at = self.new_at.max(now);
     }
 
+    /// For how long nothing was new.
+    pub(crate) fn quiet(&self, now: Nanos) -> Nanos {
+        now - self.new_at
+    }
+
     /// A candidate will be worth its compile at `then`, if it goes on as it does.
     pub(crate) fn expect(&mut self, then: Nanos) {
         self.expected = Some(self.expected.map_or(then, |sooner| sooner.min(then)));
@@ -73,7 +78,7 @@ impl Polls {
     pub(crate) fn interval(&self, now: Nanos, config: &Config) -> Nanos {
         let missing = (self.look - self.credit_at(now, config)).max(0.0);
         let due = self.due.map(|due| due - now);
-        poll_interval(now - self.new_at, due, missing, config)
+        poll_interval(self.quiet(now), due, missing, config)
     }
 }
 

@@ -220,12 +220,22 @@ fn gather(periods: &[Period], pause: u64, full: impl Fn(&Bin) -> bool) -> Vec<Bi
     bins
 }
 
+/// Samples a second below which they come in clumps: while nothing is new.
+const RARE_HZ: f64 = 50.0;
+
+/// Samples of a clump.
+const CLUMP: f64 = 10.0;
+
 /// At most about `columns` bins of equal length over the whole run.
 pub(crate) fn even_bins(recording: &Recording, columns: u64) -> Vec<Bin> {
     let width = recording.wall.0.div_ceil(columns.max(1)).max(1);
     let samples: u64 = recording.periods.iter().flat_map(|p| p.samples).sum();
+    let rates = recording.periods.iter().map(|it| it.rate_hz);
+    let rare = rates.filter(|&rate| rate > 0.0 && rate < RARE_HZ);
+    let clumps = rare.map(|rate| CLUMP / rate * 1e9).fold(0.0, f64::max);
     // A few columns, or several times the usual distance of two samples.
     let pause = (3 * width).max(8 * recording.wall.0 / samples.max(1));
+    let pause = pause.max(clumps as u64);
     let mut bins = gather(&recording.periods, pause, |bin| {
         bin.end.since(bin.start).0 >= width && bin.all() >= STACK_SAMPLES
     });
@@ -364,6 +374,24 @@ mod tests {
             few.iter().all(|bin| bin.end <= Nanos(100_000_000)),
             "{few:?}"
         );
+    }
+
+    #[test]
+    fn clumps_of_rare_samples_leave_no_gaps() {
+        let mut run = periods(100, 0);
+        for (number, period) in run.iter_mut().enumerate() {
+            period.rate_hz = if number < 50 { 100.0 } else { 500.0 / 12.0 };
+            if number >= 50 && number % 25 != 0 {
+                period.samples = [0; Tier::RANKS];
+            }
+        }
+        let recording = Recording {
+            wall: Nanos(100_000_000),
+            periods: run,
+            ..Recording::default()
+        };
+        let bins = even_bins(&recording, 20);
+        assert!(bins.windows(2).all(|w| w[0].end == w[1].start), "{bins:?}");
     }
 
     #[test]

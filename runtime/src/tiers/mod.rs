@@ -364,6 +364,11 @@ impl TierState {
             .on_samples(now, id, version, samples, time);
     }
 
+    /// For how long nothing was new, of what moves functions between tiers.
+    pub(crate) fn quiet(&self, now: Duration) -> Duration {
+        Duration::from_nanos(self.control().controller.quiet(nanos(now)).0)
+    }
+
     pub(crate) fn on_sampling(&self, period: Option<Nanos>) {
         self.control().controller.on_sampling(period);
     }

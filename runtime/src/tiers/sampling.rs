@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, PoisonError};
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-use clock::Clock;
+use clock::{Clock, Rarer};
 use heap::Heap;
 use maps::Maps;
 use shared::Shared;
@@ -61,6 +62,8 @@ pub(crate) struct Sampling {
     sizes: Sizes,
     rates: Settings,
     maps: Maps,
+    /// Samples in functions of the session.
+    taken: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -70,6 +73,8 @@ struct State {
     /// The process is a fork's child since.
     forked: bool,
     clock: Clock,
+    /// How many times rarer than usually samples are.
+    rarer: Rarer,
     told: Duration,
     /// Tell what there is at the next drain.
     tell_now: bool,
@@ -121,6 +126,7 @@ impl Sampling {
             sizes: settings.sizes,
             rates: settings.rates,
             maps: Maps::new(&code),
+            taken: AtomicU64::new(0),
             state: Mutex::default(),
         }
     }
@@ -176,6 +182,12 @@ impl Sampling {
         self.lock().forked = true;
     }
 
+    /// Samples that were taken in functions of the session so far: what is counted of them is as many
+    /// as there would be at the usual rate.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     /// What was found and what it cost so far; `None` if nothing is sampled.
     pub(crate) fn summary(&self) -> Option<Summary> {
         Some(self.lock().source.sampler()?.summary())
@@ -188,6 +200,7 @@ impl State {
         if !std::mem::take(&mut self.forked) {
             return;
         }
+        self.rarer = Rarer::default();
         match &mut self.source {
             // Who was about to is not there.
             Source::Opening => self.source = Source::Later,
@@ -323,10 +336,18 @@ impl Core {
         let mut state = sampling.lock();
         // Under the lock: a drain that waited for another one is later than that.
         let now = self.events.now();
-        if sampling.choice == Choice::Off || !state.clock.is_due(now) {
+        if sampling.choice == Choice::Off {
+            return;
+        }
+        let rarer = Rarer::after(self.tiers.quiet(now));
+        if rarer < state.rarer {
+            state.clock.hurry();
+        }
+        if !state.clock.is_due(now) {
             return;
         }
         state.follow_fork();
+        let weight = std::mem::replace(&mut state.rarer, rarer).times();
         let State {
             source,
             clock,
@@ -342,11 +363,15 @@ impl Core {
             last.clear();
         }
         let mut found: HashMap<u64, Heap> = HashMap::new();
-        let mut elsewhere = Heap::default();
+        let mut elsewhere = Heap::of(weight);
+        sampler.slow_down(rarer.times());
+        let mut taken = 0;
         let wait = sampler.tick(
             &mut |sample| match sampling.maps.find(sample.pc, sample.time) {
                 Found::Tag(tag) => {
-                    found.entry(tag).or_default().add(&sample);
+                    let heap = found.entry(tag).or_insert_with(|| Heap::of(weight));
+                    heap.add(&sample);
+                    taken += 1;
                     shared.count(sample.pc);
                     let (function, _) = untag(tag);
                     let before = last.insert(sample.tid, function);
@@ -362,6 +387,7 @@ impl Core {
             },
         );
         let summary = sampler.summary();
+        sampling.taken.fetch_add(taken, Ordering::Relaxed);
         sampling.maps.forget_before(uruk_profiler::now());
         clock.drained(now, wait);
         for (tag, heap) in found {
@@ -370,7 +396,7 @@ impl Core {
                 continue;
             };
             self.pass_samples_on(&mut state, id, version);
-            if let Some(tier) = self.tiers.versions.add_samples(id, version, heap.samples) {
+            if let Some(tier) = self.tiers.versions.add_samples(id, version, heap.usual()) {
                 let code = Some((version, tier));
                 state.hits.extend(heap.hits(&self.events, now, code));
             }

@@ -212,7 +212,8 @@ pub enum Event {
         lost: u64,
         /// Threads that cannot be sampled now: they block the signal, or a limit is reached.
         uncovered: usize,
-        /// Samples asked for per second of a thread's processor time.
+        /// Samples asked for per second of a thread's processor time. While nothing is new they are an
+        /// eighth of the usual ones, and each counts as eight in `hits`.
         rate: u32,
         /// Share of the process's processor time that sampling took so far.
         overhead: f64,

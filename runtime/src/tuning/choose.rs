@@ -17,8 +17,8 @@ use crate::told::event::Event;
 /// Part of what was sampled since the last looks that makes a root.
 const HOT: f64 = 0.05;
 
-/// Part of its heat that a function keeps from one look to the next.
-const KEEP: f64 = 0.8;
+/// Samples after which a function has lost all but 1/e of its heat, however long they took.
+const FADE: f64 = 25.0;
 
 /// Part of what was sampled that has code compared with the native one it took the place of.
 const WARM: f64 = 0.01;
@@ -38,6 +38,8 @@ const LONGEST: Nanos = Nanos::from_ms(250);
 pub(super) struct Looks {
     /// Samples of functions so far.
     samples: HashMap<u32, u64>,
+    /// All that were taken.
+    taken: u64,
     /// And lately.
     heat: HashMap<u32, f64>,
     /// What is published, since when.
@@ -61,6 +63,16 @@ pub(super) struct Root {
     pub(super) own: f64,
 }
 
+/// What a look came to.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Found {
+    /// Something to try, which was.
+    Root,
+    /// Nothing to try on what is hot.
+    Hot,
+    Nothing,
+}
+
 /// A function that was sampled.
 struct Sampled {
     index: u32,
@@ -69,15 +81,17 @@ struct Sampled {
 }
 
 impl Core {
-    /// One look, and one trial if there is anything to try; whether anything is hot that could be
-    /// tuned.
-    pub(super) fn tune_once(self: &Arc<Self>, looks: &mut Looks) -> bool {
-        let (root, busy) = {
+    /// One look, and one trial if there is anything to try.
+    pub(super) fn tune_once(self: &Arc<Self>, looks: &mut Looks) -> Found {
+        let (root, found) = {
             let _pass = gate::enter();
             let now = self.events.now();
             let hottest = self.hottest_now(looks, now);
-            let busy = !hottest.is_empty();
-            (self.look_for_root(looks, now, hottest), busy)
+            let found = match hottest.is_empty() {
+                true => Found::Nothing,
+                false => Found::Hot,
+            };
+            (self.look_for_root(looks, now, hottest), found)
         };
         if let Some(root) = root {
             let (clock, before) = {
@@ -94,8 +108,9 @@ impl Core {
             account.ran(Nanos(ran.0.saturating_sub(counted)));
             // What went on meanwhile is no reading.
             looks.clock = None;
+            return Found::Root;
         }
-        busy
+        found
     }
 
     fn look_for_root(
@@ -186,6 +201,9 @@ impl Core {
             let open = all.filter(|(_, region)| region.is_contested());
             open.map(|(&index, _)| index).collect()
         };
+        let taken = self.tiers.sampling.taken();
+        let new = taken - std::mem::replace(&mut looks.taken, taken);
+        let keep = (-(new as f64) / FADE).exp();
         for (&index, record) in self.tiers.versions.lock().iter() {
             let live: u64 = record.built.iter().map(|version| version.samples).sum();
             let all = live + record.past.samples;
@@ -194,7 +212,7 @@ impl Core {
             }
             let before = looks.samples.insert(index, all).unwrap_or(0);
             let heat = looks.heat.entry(index).or_default();
-            *heat = *heat * KEEP + all.saturating_sub(before) as f64;
+            *heat = *heat * keep + all.saturating_sub(before) as f64;
             let Some(view) = record.versions.published() else {
                 continue;
             };

@@ -86,7 +86,10 @@ use crate::fork::{gate, panics};
 /// Time between two looks at who is hot.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The same, at most: while nothing is hot that could be tuned it doubles up to this.
+/// The same, at most: while there is nothing to try it doubles up to this. What is settled is watched.
+const LOOK_SETTLED: Duration = Duration::from_millis(200);
+
+/// The same while nothing is hot that could be tuned.
 const LOOK_MOST: Duration = Duration::from_millis(400);
 
 /// Least time of the program per entry of a root.
@@ -337,11 +340,12 @@ fn tune(core: &Arc<Core>) {
             break;
         }
         // Each step takes a pass of its own: none is held while versions take turns.
-        let mut busy = false;
-        let panic = panics::contained(|| busy = core.tune_once(&mut looks));
-        wait = match busy {
-            true => LOOK,
-            false => (wait * 2).min(LOOK_MOST),
+        let mut found = choose::Found::Nothing;
+        let panic = panics::contained(|| found = core.tune_once(&mut looks));
+        wait = match found {
+            choose::Found::Root => LOOK,
+            choose::Found::Hot => (wait * 2).min(LOOK_SETTLED),
+            choose::Found::Nothing => (wait * 2).min(LOOK_MOST),
         };
         let _pass = gate::enter();
         if let Some(panic) = panic {

@@ -8,15 +8,31 @@ use uruk_profiler::Sample;
 use super::{Events, Hit, TOGETHER_NS};
 
 /// Samples of one version, or of other code, in one drain.
-#[derive(Default)]
 pub(super) struct Heap {
     pub(super) samples: u32,
     pub(super) time: u64,
+    /// How many each stands for.
+    weight: u32,
     /// How many were taken when: number of the [`TOGETHER_NS`] on the sampler's clock.
     taken: Vec<(u64, u32)>,
 }
 
 impl Heap {
+    /// Of samples that are so many times rarer than they are while something is new.
+    pub(super) fn of(weight: u32) -> Heap {
+        Heap {
+            samples: 0,
+            time: 0,
+            weight,
+            taken: Vec::new(),
+        }
+    }
+
+    /// How many there would be at the usual rate.
+    pub(super) fn usual(&self) -> u32 {
+        self.samples.saturating_mul(self.weight)
+    }
+
     pub(super) fn add(&mut self, sample: &Sample) {
         self.samples += 1;
         self.time += sample.weight;
@@ -38,7 +54,7 @@ impl Heap {
         self.taken.iter().map(move |&(at, count)| Hit {
             at: events.at(at * TOGETHER_NS).min(now),
             code: code.map(|(version, tier)| (version.0, tier)),
-            count,
+            count: count.saturating_mul(self.weight),
         })
     }
 }
