@@ -236,7 +236,8 @@ impl RateControl {
     /// The steady rate the budget allows, ignoring the present one.
     fn affordable(&self) -> f64 {
         let left = 0.8 * self.settings.budget - self.own_share();
-        let most = f64::from(self.settings.steady_hz) / f64::from(self.slowed);
+        let usual = f64::from(self.settings.steady_hz);
+        let most = (usual / f64::from(self.slowed)).max(1.0).min(usual);
         let hz = (left / self.cost).min(most);
         if hz < 1.0 { 0.0 } else { hz }
     }
@@ -405,7 +406,7 @@ mod tests {
         };
         assert!(control.step(&asleep).wait_ns > STEADY_WAIT_NS);
         control.slow_down(100);
-        assert_eq!(control.step(&interval).hz, 0);
+        assert_eq!(control.step(&interval).hz, 1);
         control.slow_down(1);
         assert_eq!(control.step(&interval), full);
         // What is not affordable is not for that.

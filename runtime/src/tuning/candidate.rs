@@ -11,7 +11,7 @@ use uruk_tiering::tuning::{Arm, Known, Shape};
 use uruk_tiering::{Publication, Purpose};
 
 use super::choose::Root;
-use super::{Phase, Region};
+use super::region::{Phase, Region};
 use crate::api::error::Error;
 use crate::core::Core;
 use crate::fork::{gate, panics};

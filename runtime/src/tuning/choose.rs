@@ -1,15 +1,15 @@
 //! Who is tuned next.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use uruk_base::{FunctionId, Nanos, Tier, VersionId};
-use uruk_tiering::tuning::{Drift, Interval};
 
+use super::SHORTEST;
 use super::candidate::Unit;
 use super::clock::{GuestClock, Reading};
-use super::{Phase, Region, SHORTEST};
+use super::region::{Phase, Region};
 use crate::core::Core;
 use crate::fork::gate;
 use crate::told::event::Event;
@@ -196,7 +196,11 @@ impl Core {
     fn hottest_now(&self, looks: &mut Looks, now: Duration) -> Vec<(f64, Sampled)> {
         let mut sampled = Vec::new();
         let contested: HashSet<u32> = {
-            let state = self.tuning.state();
+            let mut state = self.tuning.state();
+            let now = state.account.time();
+            for region in state.regions.values_mut() {
+                region.reopen_in_time(now);
+            }
             let all = state.regions.iter();
             let open = all.filter(|(_, region)| region.is_contested());
             open.map(|(&index, _)| index).collect()
@@ -319,13 +323,7 @@ impl Core {
         if region.phase == Phase::Settled {
             let drifted = entered > 0 && region.drift.reading(root.per_unit.as_f64());
             if drifted {
-                region.tried.clear();
-                region.objects.clear();
-                region.doubtful.clear();
-                region.fine = false;
-                (region.counted, region.raised, region.lowered) = (false, false, false);
-                region.compared_before = false;
-                region.phase = Phase::Open;
+                region.reopen();
                 state.drifted += 1;
                 drop(state);
                 let (at, function) = (self.events.now(), self.name_of(id));
@@ -348,136 +346,5 @@ impl Core {
             () => Phase::Open,
         };
         region.phase == Phase::Open && entered > 0 && root.per_unit <= LONGEST
-    }
-}
-
-impl Region {
-    fn new(root: Root, variant: uruk_base::Variant) -> Region {
-        Region {
-            version: root.version,
-            tier: root.tier,
-            variant,
-            ratio: Interval {
-                low: 1.0,
-                point: 1.0,
-                high: 1.0,
-            },
-            tried: Vec::new(),
-            objects: HashSet::new(),
-            trials: Vec::new(),
-            phase: Phase::Open,
-            drift: Drift::default(),
-            lowered: false,
-            // What the policy had made of what it had counted.
-            raised: root.tier == Tier::Guided,
-            compared_before: false,
-            doubtful: Vec::new(),
-            fine: false,
-            callees: 0,
-            counted: false,
-            native: false,
-            lost: None,
-            compile: BTreeMap::new(),
-        }
-    }
-
-    /// The policy has made another version: a tier of its own, the variant stays what it is.
-    fn follow(&mut self, root: Root, recalled: bool) {
-        (self.version, self.tier) = (root.version, root.tier);
-        self.lowered = self.lost.is_some() || self.compared_before;
-        // What it has made of what it counted.
-        self.raised |= root.tier == Tier::Guided;
-        self.drift = Drift::default();
-        // It is compared with native code once more, whatever was tried before: guided code may be
-        // slower than plain code that was faster.
-        self.native &= recalled;
-    }
-
-    /// Whether something is left to be tried on native code, if that runs.
-    fn is_contested(&self) -> bool {
-        self.lost.is_some() && self.phase == Phase::Open
-    }
-
-    /// Whether it goes on with what may have a small gain, once all were tried for a large one.
-    pub(super) fn goes_on_finely(&mut self) -> bool {
-        if self.fine || self.doubtful.is_empty() {
-            return false;
-        }
-        self.fine = true;
-        for variant in self.doubtful.drain(..) {
-            // What differs by nothing but its tier is plain code in place of guided, or that.
-            if variant == self.variant {
-                (self.lowered, self.raised) = (false, self.tier == Tier::Guided);
-                self.compared_before = false;
-            }
-            self.tried.retain(|&tried| tried != variant);
-        }
-        true
-    }
-
-    /// A candidate was tried; `same` if it was no variant, but another tier's code.
-    pub(super) fn note(&mut self, tier: Tier, variant: uruk_base::Variant, same: bool) {
-        if tier == Tier::Native {
-            self.native = true;
-            return;
-        }
-        if !self.tried.contains(&variant) {
-            self.tried.push(variant);
-        }
-        self.lowered |= same && tier == Tier::Optimized;
-        self.raised |= same && tier == Tier::Guided;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use uruk_base::Variant;
-
-    use super::*;
-
-    /// What may have a small gain is tried once more when nothing else is left, and then no more.
-    #[test]
-    fn what_is_doubtful_is_tried_once_more() {
-        let root = |tier| Root {
-            id: FunctionId(0),
-            version: VersionId(1),
-            tier,
-            per_unit: Nanos::from_ms(1),
-            unit: Unit::Entries,
-            own: 1e6,
-        };
-        let plain = Variant::default();
-        let [slp, packed] = ["no-slp", "packed"].map(|words| words.parse().expect("words"));
-        let mut region = Region::new(root(Tier::Optimized), plain);
-        region.note(Tier::Optimized, slp, false);
-        region.note(Tier::Optimized, packed, false);
-        assert!(!region.goes_on_finely(), "nothing is in doubt");
-        region.doubtful.push(packed);
-        assert!(region.goes_on_finely());
-        assert_eq!(region.tried, [slp]);
-        region.doubtful.push(slp);
-        assert!(!region.goes_on_finely(), "once");
-
-        // Code of tier 3 that the policy made is compared with that of tier 2, not with itself.
-        let mut region = Region::new(root(Tier::Optimized), plain);
-        region.follow(root(Tier::Guided), false);
-        assert_eq!((region.lowered, region.raised), (false, true));
-        region.note(Tier::Optimized, plain, true);
-        assert!(region.lowered);
-
-        // The other tier's code of the same variant.
-        for (tier, other) in [
-            (Tier::Guided, Tier::Optimized),
-            (Tier::Optimized, Tier::Guided),
-        ] {
-            let mut region = Region::new(root(tier), plain);
-            region.note(other, plain, true);
-            let compared = (region.lowered, region.raised);
-            assert_eq!(compared, (other == Tier::Optimized, true));
-            region.doubtful.push(plain);
-            assert!(region.goes_on_finely());
-            let compared = (region.lowered, region.raised);
-            assert_eq!(compared, (false, tier == Tier::Guided));
-        }
     }
 }

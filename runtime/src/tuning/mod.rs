@@ -59,6 +59,7 @@ mod count;
 mod native;
 mod noted;
 mod recall;
+mod region;
 mod told;
 mod trial;
 
@@ -72,13 +73,11 @@ use std::time::Duration;
 
 use tracing::error;
 use uruk_base::locks::{Mutex, MutexGuard};
-use uruk_base::{FunctionId, Nanos, Tier, Variant, VersionId};
+use uruk_base::{FunctionId, Nanos, Tier, Variant};
 use uruk_codegen::{Cancellation, Compile};
-use uruk_tiering::tuning::{
-    Account, Advice, Budget, Drift, Interval, Known, KnownNative, Progress, Rules, Verdict,
-};
+use uruk_tiering::tuning::{Account, Advice, Budget, Known, KnownNative, Progress, Rules};
 
-use self::choose::Root;
+use self::region::Region;
 use crate::api::error::Error;
 use crate::core::Core;
 use crate::fork::{gate, panics};
@@ -111,74 +110,6 @@ pub(crate) struct TuneSettings {
     pub(crate) budget: Option<Budget>,
     /// What an earlier run learned, as text.
     pub(crate) before: Option<String>,
-}
-
-/// What is known of a root.
-#[derive(Debug)]
-struct Region {
-    /// What runs: the best so far.
-    version: VersionId,
-    tier: Tier,
-    variant: Variant,
-    /// How many times as fast as what ran at first.
-    ratio: Interval,
-    tried: Vec<Variant>,
-    /// What was tried and what ran, by the hashes of objects: several variants give the same code.
-    objects: HashSet<u64>,
-    trials: Vec<Tried>,
-    phase: Phase,
-    drift: Drift,
-    /// Whether what runs was compared with plain code of tier 2.
-    lowered: bool,
-    /// And with code of tier 3, made of what was counted last.
-    raised: bool,
-    /// An earlier run compared the two.
-    compared_before: bool,
-    /// What was found to gain less than [`COARSE`], and may gain something: it is tried once more when
-    /// nothing else is left.
-    doubtful: Vec<Variant>,
-    /// Whether that is done now.
-    fine: bool,
-    /// Callees that could be inlined, once something was compiled.
-    callees: u32,
-    /// Whether something was counted in it since its load was last seen to change.
-    counted: bool,
-    /// And with native code, where there is any.
-    native: bool,
-    /// Native code was faster, and runs, or ran until the policy had other code made.
-    lost: Option<Lost>,
-    /// What its last compile took, by tier.
-    compile: BTreeMap<Tier, Nanos>,
-}
-
-/// Code that native code was faster than.
-#[derive(Debug, Clone, Copy)]
-struct Lost {
-    /// How it was measured; its tier is the one of what is tried on native code.
-    root: Root,
-    /// How many times as fast native code is as the best variant so far.
-    by: f64,
-}
-
-/// Where a root is.
-#[derive(Debug, Clone, PartialEq)]
-enum Phase {
-    /// Candidates are left.
-    Open,
-    /// None is.
-    Settled,
-    /// It cannot be measured.
-    Left(&'static str),
-}
-
-/// A trial that ended.
-#[derive(Debug, Clone)]
-struct Tried {
-    tier: Tier,
-    variant: Variant,
-    verdict: Verdict,
-    ratio: Interval,
-    pairs: u32,
 }
 
 #[derive(Default)]

@@ -28,8 +28,8 @@ use uruk_tiering::Publication;
 use uruk_tiering::tuning::{Rules, Verdict};
 
 use super::choose::Root;
+use super::region::{Lost, Tried};
 use super::trial::Ended;
-use super::{Lost, Tried};
 use crate::core::Core;
 use crate::tiers::nanos;
 use crate::version::Made;

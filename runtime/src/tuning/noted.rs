@@ -7,8 +7,8 @@ use uruk_tiering::tuning::{Known, Shape, Verdict};
 
 use super::candidate::Candidate;
 use super::choose::Root;
+use super::region::{Lost, Tried};
 use super::trial::Ended;
-use super::{Lost, Tried};
 use crate::core::Core;
 use crate::tiers::nanos;
 use crate::told::event::Event;

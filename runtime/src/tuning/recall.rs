@@ -24,8 +24,9 @@ use std::sync::Arc;
 use uruk_base::{CALLEES, FunctionId, Tier};
 use uruk_tiering::tuning::{KnownNative, Progress, Verdict};
 
+use super::Rising;
+use super::region::{Phase, Region};
 use super::trial::Ended;
-use super::{Phase, Region, Rising};
 use crate::core::Core;
 
 /// Samples at tier 2 after which a function goes to tier 3 that an earlier run ended with there: at 100

@@ -8,7 +8,8 @@ use std::time::Duration;
 use uruk_base::{Nanos, Tier, Variant};
 use uruk_tiering::tuning::{Advice, Budget, Interval, Memory, Verdict};
 
-use super::{Phase, Region, State};
+use super::State;
+use super::region::{Phase, Region};
 use crate::api::builder::JitBuilder;
 use crate::api::jit::Jit;
 use crate::core::Core;

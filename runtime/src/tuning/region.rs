@@ -1,0 +1,282 @@
+//! What is known of a root, from its first look on, and when it is looked at again: at once if it is seen to
+//! take another time per unit than when it settled, and after [`AGAIN`] if native code was faster than
+//! all that was tried. That counts nothing, so nothing tells that its load is another one.
+
+use std::collections::{BTreeMap, HashSet};
+
+use uruk_base::{Nanos, Tier, Variant, VersionId};
+use uruk_tiering::tuning::{Drift, Interval, Verdict};
+
+#[cfg(doc)]
+use super::COARSE;
+use super::choose::Root;
+
+/// Processor time of the program after which native code that won is compared again, twice as long each
+/// time it wins again: what is tried in vain is paid for by the account all the same.
+const AGAIN: Nanos = Nanos::from_ms(300_000);
+
+/// How often that is doubled.
+const DOUBLED: u32 = 10;
+
+/// What is known of a root.
+#[derive(Debug)]
+pub(super) struct Region {
+    /// What runs: the best so far.
+    pub(super) version: VersionId,
+    pub(super) tier: Tier,
+    pub(super) variant: Variant,
+    /// How many times as fast as what ran at first.
+    pub(super) ratio: Interval,
+    pub(super) tried: Vec<Variant>,
+    /// What was tried and what ran, by the hashes of objects: several variants give the same code.
+    pub(super) objects: HashSet<u64>,
+    pub(super) trials: Vec<Tried>,
+    pub(super) phase: Phase,
+    pub(super) drift: Drift,
+    /// Whether what runs was compared with plain code of tier 2.
+    pub(super) lowered: bool,
+    /// And with code of tier 3, made of what was counted last.
+    pub(super) raised: bool,
+    /// An earlier run compared the two.
+    pub(super) compared_before: bool,
+    /// What was found to gain less than [`COARSE`], and may gain something: it is tried once more when
+    /// nothing else is left.
+    pub(super) doubtful: Vec<Variant>,
+    /// Whether that is done now.
+    pub(super) fine: bool,
+    /// Callees that could be inlined, once something was compiled.
+    pub(super) callees: u32,
+    /// Whether something was counted in it since its load was last seen to change.
+    pub(super) counted: bool,
+    /// And with native code, where there is any.
+    pub(super) native: bool,
+    /// Native code was faster, and runs, or ran until the policy had other code made.
+    pub(super) lost: Option<Lost>,
+    /// Time of the program when it settled, once it is known.
+    pub(super) settled: Option<Nanos>,
+    /// How often it was looked at again since.
+    pub(super) again: u32,
+    /// What its last compile took, by tier.
+    pub(super) compile: BTreeMap<Tier, Nanos>,
+}
+
+/// Code that native code was faster than.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lost {
+    /// How it was measured; its tier is the one of what is tried on native code.
+    pub(super) root: Root,
+    /// How many times as fast native code is as the best variant so far.
+    pub(super) by: f64,
+}
+
+/// Where a root is.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Phase {
+    /// Candidates are left.
+    Open,
+    /// None is.
+    Settled,
+    /// It cannot be measured.
+    Left(&'static str),
+}
+
+/// A trial that ended.
+#[derive(Debug, Clone)]
+pub(super) struct Tried {
+    pub(super) tier: Tier,
+    pub(super) variant: Variant,
+    pub(super) verdict: Verdict,
+    pub(super) ratio: Interval,
+    pub(super) pairs: u32,
+}
+
+impl Region {
+    pub(super) fn new(root: Root, variant: Variant) -> Region {
+        Region {
+            version: root.version,
+            tier: root.tier,
+            variant,
+            ratio: Interval {
+                low: 1.0,
+                point: 1.0,
+                high: 1.0,
+            },
+            tried: Vec::new(),
+            objects: HashSet::new(),
+            trials: Vec::new(),
+            phase: Phase::Open,
+            drift: Drift::default(),
+            lowered: false,
+            // What the policy had made of what it had counted.
+            raised: root.tier == Tier::Guided,
+            compared_before: false,
+            doubtful: Vec::new(),
+            fine: false,
+            callees: 0,
+            counted: false,
+            native: false,
+            lost: None,
+            settled: None,
+            again: 0,
+            compile: BTreeMap::new(),
+        }
+    }
+
+    /// The policy has made another version: a tier of its own, the variant stays what it is.
+    pub(super) fn follow(&mut self, root: Root, recalled: bool) {
+        (self.version, self.tier) = (root.version, root.tier);
+        self.lowered = self.lost.is_some() || self.compared_before;
+        // What it has made of what it counted.
+        self.raised |= root.tier == Tier::Guided;
+        self.drift = Drift::default();
+        // It is compared with native code once more, whatever was tried before: guided code may be
+        // slower than plain code that was faster.
+        self.native &= recalled;
+    }
+
+    /// Has all tried again: its load may be another one.
+    pub(super) fn reopen(&mut self) {
+        self.tried.clear();
+        self.objects.clear();
+        self.doubtful.clear();
+        self.fine = false;
+        (self.counted, self.raised, self.lowered) = (false, false, false);
+        self.compared_before = false;
+        self.phase = Phase::Open;
+        self.settled = None;
+    }
+
+    /// The same, if native code won long enough before `now`, by the program's time.
+    pub(super) fn reopen_in_time(&mut self, now: Nanos) {
+        if self.phase != Phase::Settled || self.lost.is_none() {
+            return;
+        }
+        let since = *self.settled.get_or_insert(now);
+        let after = Nanos(AGAIN.0 << self.again.min(DOUBLED));
+        if now.0.saturating_sub(since.0) >= after.0 {
+            self.again += 1;
+            self.reopen();
+        }
+    }
+
+    /// Whether something is left to be tried on native code, if that runs.
+    pub(super) fn is_contested(&self) -> bool {
+        self.lost.is_some() && self.phase == Phase::Open
+    }
+
+    /// Whether it goes on with what may have a small gain, once all were tried for a large one.
+    pub(super) fn goes_on_finely(&mut self) -> bool {
+        if self.fine || self.doubtful.is_empty() {
+            return false;
+        }
+        self.fine = true;
+        for variant in self.doubtful.drain(..) {
+            // What differs by nothing but its tier is plain code in place of guided, or that.
+            if variant == self.variant {
+                (self.lowered, self.raised) = (false, self.tier == Tier::Guided);
+                self.compared_before = false;
+            }
+            self.tried.retain(|&tried| tried != variant);
+        }
+        true
+    }
+
+    /// A candidate was tried; `same` if it was no variant, but another tier's code.
+    pub(super) fn note(&mut self, tier: Tier, variant: Variant, same: bool) {
+        if tier == Tier::Native {
+            self.native = true;
+            return;
+        }
+        if !self.tried.contains(&variant) {
+            self.tried.push(variant);
+        }
+        self.lowered |= same && tier == Tier::Optimized;
+        self.raised |= same && tier == Tier::Guided;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uruk_base::FunctionId;
+
+    use super::super::candidate::Unit;
+    use super::*;
+
+    /// What may have a small gain is tried once more when nothing else is left, and then no more.
+    #[test]
+    pub(super) fn what_is_doubtful_is_tried_once_more() {
+        let root = |tier| Root {
+            id: FunctionId(0),
+            version: VersionId(1),
+            tier,
+            per_unit: Nanos::from_ms(1),
+            unit: Unit::Entries,
+            own: 1e6,
+        };
+        let plain = Variant::default();
+        let [slp, packed] = ["no-slp", "packed"].map(|words| words.parse().expect("words"));
+        let mut region = Region::new(root(Tier::Optimized), plain);
+        region.note(Tier::Optimized, slp, false);
+        region.note(Tier::Optimized, packed, false);
+        assert!(!region.goes_on_finely(), "nothing is in doubt");
+        region.doubtful.push(packed);
+        assert!(region.goes_on_finely());
+        assert_eq!(region.tried, [slp]);
+        region.doubtful.push(slp);
+        assert!(!region.goes_on_finely(), "once");
+
+        // Code of tier 3 that the policy made is compared with that of tier 2, not with itself.
+        let mut region = Region::new(root(Tier::Optimized), plain);
+        region.follow(root(Tier::Guided), false);
+        assert_eq!((region.lowered, region.raised), (false, true));
+        region.note(Tier::Optimized, plain, true);
+        assert!(region.lowered);
+
+        // The other tier's code of the same variant.
+        for (tier, other) in [
+            (Tier::Guided, Tier::Optimized),
+            (Tier::Optimized, Tier::Guided),
+        ] {
+            let mut region = Region::new(root(tier), plain);
+            region.note(other, plain, true);
+            let compared = (region.lowered, region.raised);
+            assert_eq!(compared, (other == Tier::Optimized, true));
+            region.doubtful.push(plain);
+            assert!(region.goes_on_finely());
+            let compared = (region.lowered, region.raised);
+            assert_eq!(compared, (false, tier == Tier::Guided));
+        }
+    }
+
+    /// Native code that won is compared again, ever more rarely.
+    #[test]
+    fn native_code_is_compared_again_in_time() {
+        let root = Root {
+            id: FunctionId(0),
+            version: VersionId(1),
+            tier: Tier::Native,
+            per_unit: Nanos::from_ms(1),
+            unit: Unit::Entries,
+            own: 1e6,
+        };
+        let mut region = Region::new(root, Variant::default());
+        region.phase = Phase::Settled;
+        // What is compiled is watched: it need not be looked at again for nothing.
+        region.reopen_in_time(Nanos(0));
+        region.reopen_in_time(Nanos(u64::MAX));
+        assert_eq!(region.phase, Phase::Settled);
+
+        region.lost = Some(Lost { root, by: 1.1 });
+        let mut now = Nanos::from_ms(7_000);
+        for times in [1, 2, 4] {
+            region.phase = Phase::Settled;
+            region.reopen_in_time(now);
+            let before = Nanos(now.0 + times * AGAIN.0 - 1);
+            region.reopen_in_time(before);
+            assert_eq!(region.phase, Phase::Settled, "after {times} times as long");
+            now = Nanos(before.0 + 1);
+            region.reopen_in_time(now);
+            assert!(region.is_contested() && region.tried.is_empty());
+        }
+    }
+}
