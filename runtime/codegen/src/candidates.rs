@@ -174,7 +174,7 @@ impl<'r> Planning<'r> {
                 if let Some(entry) = self.kept(id) {
                     members.push(Member::Kept(id, entry));
                     defined.insert(*old);
-                    if variant.inlining == Inlining::Eager {
+                    if variant.inlining == Inlining::Eager && self.read_bodies(old).is_ok() {
                         // What was too large to go into it goes into the root along with it.
                         found.extend(self.callees(&survey::scan(old)));
                     }
