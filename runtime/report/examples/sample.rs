@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use uruk_report::compare::{Comparison, Iteration, Output, Row, Side, Times};
 use uruk_report::{
-    Compile, Drain, Ending, FunctionId, Hit, Limits, Link, Lookup, LookupKind, Nanos, Place,
-    Recorder, Recording, Run, Sampling, Tier, VersionId,
+    Compile, Drain, Ending, Exchange, FunctionId, Hit, Limits, Link, Lookup, LookupKind, Nanos,
+    Place, Recorder, Recording, Run, Sampling, Tier, VersionId,
 };
 
 const MS: u64 = 1_000_000;
@@ -75,6 +75,7 @@ pub fn recording() -> Recording {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut versions = first_calls(&recorder, &mut random);
     promotions(&recorder, &mut random, &mut versions);
+    exchanges(&recorder);
     samples(&recorder, &mut random, &versions);
     for (function, _) in HOT.iter().enumerate() {
         let calls = 40_000 + random.below(4_000_000);
@@ -245,6 +246,22 @@ fn promotions(recorder: &Recorder, random: &mut Random, live: &mut Vec<Live>) {
         None,
         "quiet: counters are read every 100 ms from now on",
     );
+}
+
+/// A fix is put in while the program runs, and taken back.
+fn exchanges(recorder: &Recorder) {
+    let fix = Exchange {
+        number: 1,
+        functions: vec![name(3), name(7)],
+        added: vec!["checked_get".to_owned()],
+        dependents: vec![name(0)],
+        unnamed: 0,
+        level: "at once".to_owned(),
+        took: Nanos(21 * MS),
+        closed: Nanos(3_400),
+    };
+    recorder.replaced(Nanos(1_300 * MS), &fix);
+    recorder.rolled_back(Nanos(1_900 * MS), &fix);
 }
 
 /// 1 kHz for 200 ms, then 200 Hz; the program pauses for 150 ms.

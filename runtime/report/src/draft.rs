@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use crate::limits::{Limits, without_end, without_middle};
 use crate::recorder::{Drain, Ending};
 use crate::recording::{
-    Compile, Event, EventKind, Function, FunctionId, Link, Lookup, Nanos, Recording, State, Tier,
-    Variant, Version, VersionId,
+    Compile, Event, EventKind, Exchange, Function, FunctionId, Link, Lookup, Nanos, Recording,
+    State, Tier, Variant, Version, VersionId,
 };
 use crate::timeline::Timeline;
 
@@ -297,6 +297,33 @@ impl Draft {
                 function.versions[version].samples += count;
             }
         }
+    }
+
+    pub(crate) fn exchanged(&mut self, time: Nanos, exchange: &Exchange, back: bool) {
+        let Limits {
+            exchanged,
+            name_bytes,
+            ..
+        } = self.limits;
+        let mut unnamed = exchange.unnamed;
+        let mut names = |all: &[String]| -> Vec<String> {
+            unnamed += all.len().saturating_sub(exchanged) as u64;
+            let kept = all.iter().take(exchanged);
+            kept.map(|name| without_middle(name, name_bytes)).collect()
+        };
+        let kept = Exchange {
+            functions: names(&exchange.functions),
+            added: names(&exchange.added),
+            dependents: names(&exchange.dependents),
+            unnamed,
+            level: self.short(&exchange.level),
+            ..*exchange
+        };
+        let kind = match back {
+            true => EventKind::RolledBack(kept),
+            false => EventKind::Replaced(kept),
+        };
+        self.event(time, kind);
     }
 
     pub(crate) fn noted(&mut self, time: Nanos, function: Option<FunctionId>, text: &str) {

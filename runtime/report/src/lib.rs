@@ -66,7 +66,7 @@ pub use compare::Comparison;
 pub use limits::{Limits, Omitted};
 pub use recorder::{Drain, Ending, Hit, Recorder};
 pub use recording::{
-    Compile, Event, EventKind, Function, FunctionId, Link, Lookup, LookupKind, Nanos, Period,
-    Place, Recording, Run, Sampling, State, Tier, Totals, Variant, Version, VersionId,
+    Compile, Event, EventKind, Exchange, Function, FunctionId, Link, Lookup, LookupKind, Nanos,
+    Period, Place, Recording, Run, Sampling, State, Tier, Totals, Variant, Version, VersionId,
 };
 pub use summary::{PEAK_SAMPLES, PEAK_SHARE, Peak, PeakUnknown, Summary, TierFigures};

@@ -18,6 +18,8 @@ pub struct Limits {
     pub functions: usize,
     /// Variants of one function.
     pub variants: usize,
+    /// Names of each kind that one exchange of functions has.
+    pub exchanged: usize,
     /// Versions told apart within one period. Samples in others count as not
     /// settled, so that the time to peak is never reported too early.
     pub versions_in_period: usize,
@@ -38,6 +40,7 @@ impl Default for Limits {
             events: 1 << 16,
             functions: 1 << 16,
             variants: 128,
+            exchanged: 64,
             versions_in_period: 64,
             name_bytes: 256,
             text_bytes: 512,

@@ -23,7 +23,8 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use crate::draft::Draft;
 use crate::limits::Limits;
 use crate::recording::{
-    Compile, FunctionId, Link, Lookup, Nanos, Recording, Run, Sampling, Tier, Variant, VersionId,
+    Compile, Exchange, FunctionId, Link, Lookup, Nanos, Recording, Run, Sampling, Tier, Variant,
+    VersionId,
 };
 
 /// What the profiler's thread found since the last time.
@@ -160,6 +161,16 @@ impl Recorder {
     /// A compiled version will not be published.
     pub fn dropped(&self, time: Nanos, function: FunctionId, version: VersionId, reason: &str) {
         self.with(|draft| draft.dropped(time, function, version, reason));
+    }
+
+    /// Functions were replaced; their versions are told [published](Recorder::published), too.
+    pub fn replaced(&self, time: Nanos, exchange: &Exchange) {
+        self.with(|draft| draft.exchanged(time, exchange, false));
+    }
+
+    /// A replacement was taken back.
+    pub fn rolled_back(&self, time: Nanos, exchange: &Exchange) {
+        self.with(|draft| draft.exchanged(time, exchange, true));
     }
 
     /// The controller decided something, or anything else of note happened.

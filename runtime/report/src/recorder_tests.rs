@@ -124,6 +124,50 @@ fn versions_follow_each_other_in_the_slot() {
 }
 
 #[test]
+fn what_was_exchanged_is_kept_with_its_times_and_as_many_names_as_there_is_room_for() {
+    let limits = Limits {
+        exchanged: 2,
+        name_bytes: 9,
+        ..Limits::default()
+    };
+    let recorder = recorder(limits);
+    let names = |all: &[&str]| all.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    let exchange = Exchange {
+        number: 3,
+        functions: names(&["f", "abcdefghijkl", "g", "h"]),
+        added: names(&["new"]),
+        dependents: names(&["a", "b", "c"]),
+        unnamed: 0,
+        level: "at once".to_owned(),
+        took: Nanos(70),
+        closed: Nanos(5),
+    };
+    recorder.replaced(at(4), &exchange);
+    recorder.rolled_back(at(9), &Exchange::default());
+    let record = finish(&recorder);
+    let kept = Exchange {
+        functions: names(&["f", "abc…jkl"]),
+        dependents: names(&["a", "b"]),
+        unnamed: 3,
+        ..exchange
+    };
+    assert_eq!(kept.reached(), 8);
+    let kinds: Vec<_> = record
+        .events
+        .iter()
+        .map(|event| (event.time, &event.kind))
+        .collect();
+    let ms = |ms: u64| Nanos(ms * 1_000_000);
+    assert_eq!(
+        kinds,
+        [
+            (ms(4), &EventKind::Replaced(kept)),
+            (ms(9), &EventKind::RolledBack(Exchange::default()))
+        ]
+    );
+}
+
+#[test]
 fn times_are_relative_and_spans_do_not_run_backwards() {
     let recorder = recorder(Limits::default());
     recorder.compiled("f", &compile(1, 1, Tier::Baseline, 5, 3));
@@ -140,6 +184,7 @@ fn every_list_is_bounded_and_says_what_it_left_out() {
         events: 2,
         functions: 2,
         variants: 2,
+        exchanged: 2,
         versions_in_period: 2,
         name_bytes: 9,
         text_bytes: 4,

@@ -128,6 +128,35 @@ pub struct Event {
     pub kind: EventKind,
 }
 
+/// Functions that got other bodies, all at one instant.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Exchange {
+    /// The replacement's number; its rollback has the same.
+    pub number: u64,
+    /// Functions with other bodies.
+    pub functions: Vec<String>,
+    /// Functions that are new.
+    pub added: Vec<String>,
+    /// Functions that were compiled again along with them.
+    pub dependents: Vec<String>,
+    /// Functions of any kind that are not named above, because there were too many.
+    pub unnamed: u64,
+    /// At which instant, in words.
+    pub level: String,
+    /// From the wish until everything was exchanged.
+    pub took: Nanos,
+    /// How long no call of the functions could begin.
+    pub closed: Nanos,
+}
+
+impl Exchange {
+    /// How many functions it reached, those included that are not named.
+    pub fn reached(&self) -> u64 {
+        let named = self.functions.len() + self.added.len() + self.dependents.len();
+        named as u64 + self.unnamed
+    }
+}
+
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
@@ -161,6 +190,10 @@ pub enum EventKind {
         /// Why it was not used.
         reason: String,
     },
+    /// Functions were replaced, by hand.
+    Replaced(Exchange),
+    /// What ran before a replacement runs again.
+    RolledBack(Exchange),
     /// A decision of the controller, or anything else of note.
     Policy {
         /// The function it concerns, if it is about one.
@@ -168,6 +201,17 @@ pub enum EventKind {
         /// What was decided, in words.
         text: String,
     },
+}
+
+impl EventKind {
+    /// The exchange, and whether it went back, if it is one.
+    pub fn exchange(&self) -> Option<(&Exchange, bool)> {
+        match self {
+            EventKind::Replaced(exchange) => Some((exchange, false)),
+            EventKind::RolledBack(exchange) => Some((exchange, true)),
+            _ => None,
+        }
+    }
 }
 
 /// What was sampled in one stretch of time.

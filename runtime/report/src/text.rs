@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::recording::{Function, Recording};
+use crate::recording::{Exchange, Function, Recording};
 use crate::summary::{Peak, PeakUnknown, Summary};
 use crate::units;
 
@@ -92,9 +92,11 @@ pub fn run(recording: &Recording, hottest: usize) -> String {
     text.push('\n');
     text.push_str(&tiers(&summary).render());
     let functions = functions(recording, &summary, hottest);
-    if !functions.is_empty() {
-        text.push('\n');
-        text.push_str(&functions.render());
+    for table in [exchanges(recording), functions] {
+        if !table.is_empty() {
+            text.push('\n');
+            text.push_str(&table.render());
+        }
     }
     text
 }
@@ -209,6 +211,59 @@ fn functions(recording: &Recording, summary: &Summary, hottest: usize) -> Table 
     table
 }
 
+/// Which functions were replaced by hand, and when; the latest of many.
+fn exchanges(recording: &Recording) -> Table {
+    let right = Align::Right;
+    let mut table = Table::new(&[
+        ("functions replaced", Align::Left),
+        ("", Align::Left),
+        ("at", right),
+        ("took", right),
+        ("calls held", right),
+    ]);
+    let events = recording.events.iter();
+    let all = events.filter_map(|event| Some((event.time, event.kind.exchange()?)));
+    let all: Vec<_> = all.collect();
+    for (time, (exchange, back)) in &all[all.len().saturating_sub(EXCHANGES)..] {
+        table.row([
+            crate::limits::without_middle(&exchanged(exchange), NAME_WIDTH),
+            what(*back).to_owned(),
+            units::time(*time),
+            units::time(exchange.took),
+            units::time(exchange.closed),
+        ]);
+    }
+    table
+}
+
+/// Exchanges on a terminal.
+const EXCHANGES: usize = 20;
+
+/// What an exchange is called.
+pub(crate) fn what(back: bool) -> &'static str {
+    match back {
+        true => "rolled back",
+        false => "replaced",
+    }
+}
+
+/// The functions of an exchange, in words.
+pub(crate) fn exchanged(exchange: &Exchange) -> String {
+    let kinds = [
+        ("", &exchange.functions),
+        ("added: ", &exchange.added),
+        ("compiled again: ", &exchange.dependents),
+    ];
+    let kinds = kinds.into_iter().filter(|(_, names)| !names.is_empty());
+    let mut parts: Vec<String> = kinds
+        .map(|(how, names)| format!("{how}{}", names.join(", ")))
+        .collect();
+    if exchange.unnamed > 0 {
+        parts.push(format!("and {} more", units::count(exchange.unnamed)));
+    }
+    parts.join("; ")
+}
+
 /// Bytes of a name on a terminal.
 const NAME_WIDTH: usize = 48;
 
@@ -311,6 +366,7 @@ struct Hot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::{Event, EventKind, Nanos};
 
     #[test]
     fn columns_line_up() {
@@ -320,6 +376,37 @@ mod tests {
         table.row(["ünï"]);
         let expected = "name           ms\na            1.00\nlonger?[0m  12.50\nünï\n";
         assert_eq!(table.render(), expected);
+    }
+
+    #[test]
+    fn what_was_replaced_is_a_table() {
+        let fix = Exchange {
+            functions: vec!["answer".to_owned()],
+            dependents: vec!["serve".to_owned()],
+            took: Nanos(3_000_000),
+            closed: Nanos(4_000),
+            ..Exchange::default()
+        };
+        let event = |ms: u64, kind| Event {
+            time: Nanos(ms * 1_000_000),
+            kind,
+        };
+        let text = run(
+            &Recording {
+                events: vec![
+                    event(20, EventKind::Replaced(fix.clone())),
+                    event(70, EventKind::RolledBack(fix)),
+                ],
+                ..Recording::default()
+            },
+            5,
+        );
+        let expected = "
+functions replaced                               at     took  calls held
+answer; compiled again: serve  replaced     20.0 ms  3.00 ms     4.00 µs
+answer; compiled again: serve  rolled back  70.0 ms  3.00 ms     4.00 µs
+";
+        assert!(text.ends_with(expected), "{text}");
     }
 
     #[test]

@@ -17,7 +17,7 @@
 //!
 //! | process | tracks |
 //! |---|---|
-//! | 1 `uruk` | publications, decisions, one per compile worker; counters |
+//! | 1 `uruk` | publications, decisions, replacements, one per compile worker; counters |
 //! | 2 the program | one per thread that looked something up |
 
 use std::borrow::Cow;
@@ -30,14 +30,16 @@ use serde_json::ser::{Formatter, Serializer};
 use serde_json::{Value, json};
 
 use crate::recording::{
-    Compile, EventKind, LookupKind, Names, Nanos, Period, Place, Recording, Tier,
+    Compile, EventKind, Exchange, LookupKind, Names, Nanos, Period, Place, Recording, Tier,
 };
+use crate::{text, units};
 
 const RUNTIME: u32 = 1;
 const PROGRAM: u32 = 2;
 const PUBLICATIONS: u64 = 1;
 const DECISIONS: u64 = 2;
-/// Workers come after the two above.
+const REPLACEMENTS: u64 = 3;
+/// Workers come after those above.
 const WORKERS: u64 = 16;
 /// Overlapping spans go this far beside their track: above the numbers that Linux gives
 /// threads (at most 2^22), so that [`LANES`] of them fit 32 bits, as Perfetto wants.
@@ -315,6 +317,7 @@ fn write_events(
 ) -> io::Result<()> {
     trace.thread(RUNTIME, PUBLICATIONS, "publications")?;
     trace.thread(RUNTIME, DECISIONS, "decisions")?;
+    trace.thread(RUNTIME, REPLACEMENTS, "replacements")?;
     for event in &recording.events {
         let (track, name, args) = match &event.kind {
             EventKind::Published {
@@ -344,6 +347,11 @@ fn write_events(
                 let name = format!("{} not used", names.get(*function));
                 (PUBLICATIONS, name, json!({"tier": tier, "reason": reason}))
             }
+            EventKind::Replaced(exchange) | EventKind::RolledBack(exchange) => {
+                let back = matches!(event.kind, EventKind::RolledBack(_));
+                let name = exchange_name(exchange, back);
+                (REPLACEMENTS, name, json!(exchange))
+            }
             EventKind::Policy { function, text } => {
                 let function = function.map(|id| names.get(id));
                 (DECISIONS, text.clone(), json!({ "function": function }))
@@ -353,6 +361,22 @@ fn write_events(
     }
     Ok(())
 }
+
+/// `replaced f, g` or `rolled back f`; of many functions, how many more there are.
+fn exchange_name(exchange: &Exchange, back: bool) -> String {
+    let what = text::what(back);
+    let named: Vec<&str> = exchange.functions.iter().map(String::as_str).collect();
+    let shown = named.len().min(SHOWN);
+    let names = named[..shown].join(", ");
+    match exchange.reached() - shown as u64 {
+        0 => format!("{what} {names}"),
+        more if shown == 0 => format!("{what} {}", units::things(more, "function")),
+        more => format!("{what} {names} and {more} more"),
+    }
+}
+
+/// Names of functions in the name of an event.
+const SHOWN: usize = 3;
 
 fn write_counters(periods: &[Period], trace: &mut Writer<'_>) -> io::Result<()> {
     let mut last: Option<Nanos> = None;

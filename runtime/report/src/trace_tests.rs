@@ -1,7 +1,7 @@
 //! The trace is read back as JSON, and its promises are checked line by line.
 
 use super::*;
-use crate::recording::{Event, Function, FunctionId, Link, Lookup, Run, VersionId};
+use crate::recording::{Event, Exchange, Function, FunctionId, Link, Lookup, Run, VersionId};
 
 const ODD: &str = "operator\"\\<\u{1}\n\u{7f}>(🦀, </script>)";
 
@@ -21,6 +21,17 @@ fn compile(place: Place, function: u32, start: Nanos, end: Nanos) -> Compile {
         end,
         instructions: 3,
         code_bytes: 40,
+    }
+}
+
+/// One by which two functions more were compiled again.
+fn exchange(functions: &[&str]) -> Exchange {
+    Exchange {
+        number: 4,
+        functions: functions.iter().map(|&name| name.to_owned()).collect(),
+        dependents: vec!["e".to_owned()],
+        unnamed: 1,
+        ..Exchange::default()
     }
 }
 
@@ -80,6 +91,9 @@ fn recording() -> Recording {
                     text: ODD.to_owned(),
                 },
             ),
+            event(ms(8), EventKind::Replaced(exchange(&[ODD, "b", "c", "d"]))),
+            event(ms(9), EventKind::RolledBack(exchange(&[ODD]))),
+            event(ms(9), EventKind::Replaced(exchange(&[]))),
         ],
         periods: vec![
             Period {
@@ -193,6 +207,9 @@ fn names_come_back_as_they_were() {
     assert!(has("i", ODD.to_owned()));
     assert!(has("i", format!("{ODD} to tier 2")));
     assert!(has("i", "function 9 failed".to_owned()));
+    assert!(has("i", format!("replaced {ODD}, b, c and 3 more")));
+    assert!(has("i", format!("rolled back {ODD} and 2 more")));
+    assert!(has("i", "replaced 2\u{a0}functions".to_owned()));
     let mut bytes = Vec::new();
     write(&recording(), &mut bytes).unwrap();
     let trace: Value = serde_json::from_slice(&bytes).unwrap();

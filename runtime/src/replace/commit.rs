@@ -93,6 +93,8 @@ pub(super) struct Done {
     pub(super) closed: Duration,
     /// What the set replaced, and what depended on it.
     pub(super) old: OldCode,
+    /// When calls reached new code, in the session's time.
+    pub(super) at: Duration,
 }
 
 /// Whom a set reaches: its members, and what depends on them.
@@ -251,6 +253,7 @@ impl Core {
             &mut committing,
             &mut garbage,
         );
+        let at = self.events.now();
         drop(committing);
         for (id, news, replaced) in told {
             self.tell_replaced(id, news, replaced);
@@ -272,6 +275,7 @@ impl Core {
             dependents,
             closed,
             old,
+            at,
         }
     }
 }

@@ -15,8 +15,8 @@
 //! Reading order: `plan` (names), `check`, `prepare` (code), `object` (the same of machine
 //! code), `migrate` (variables), `hooks` (constructors), `commit` and `publish` (the instant),
 //! `dependents`, `rollback`, `quiet` (who runs old code), `loops` (who changes to new code while it
-//! loops), `watch` (files), `turns`, `state` (locks,
-//! epochs, history), `error`.
+//! loops), `watch` (files), `telling` (events), `turns`,
+//! `state` (locks, epochs, history), `error`.
 //!
 //! # Handlers of signals
 //! A handler that calls a member parks at a closed gate, on the thread that it interrupted.
@@ -46,6 +46,7 @@ mod publish;
 mod quiet;
 mod rollback;
 mod state;
+mod telling;
 mod turns;
 mod watch;
 
@@ -64,10 +65,10 @@ use crate::fork::gate;
 use crate::fork::sacrificial::spared;
 use crate::fork::shield::Shield;
 
-use self::commit::{Done, Way};
+use self::commit::Way;
 use self::input::Input;
 use self::migrate::Migration;
-use self::prepare::{Allowed, Names, Prepared, Staging};
+use self::prepare::{Allowed, Prepared, Staging};
 use self::quiet::OldCode;
 
 pub use self::error::ReplaceError;
@@ -352,6 +353,7 @@ impl Dylib {
         let core = self.jit.core();
         core.admit(&replacement.input.clone().source(&replacement.name)?)?;
         let _turn = core.replacing.turn()?;
+        let begun = core.events.now();
         let (staging, prepared) = self.staged(&replacement)?;
         let undo = |cause: Error| {
             let _pass = gate::enter();
@@ -402,40 +404,7 @@ impl Dylib {
         // Who waits here is not in a loop, whatever what was done above left on this stack.
         quiet::scrub_stack();
         let loops = core.lead(at_loops, members, looping, &done.old);
-        let mut replaced = self.finish(done, names, skipped, at_loops);
-        replaced.loops = loops;
-        Ok(replaced)
-    }
-
-    /// Files what was done, and tells of it.
-    fn finish(
-        &self,
-        mut done: Done,
-        names: Names,
-        skipped: Vec<String>,
-        at_loops: bool,
-    ) -> Replaced {
-        let core = self.jit.core();
-        let number = done.set.number;
-        let _pass = gate::enter();
-        done.set.at_loops = at_loops;
-        core.replacing.file(done.set);
-        core.retry_failed();
-        let dependents = done.dependents.iter();
-        Replaced {
-            functions: names.functions,
-            added: names.added,
-            dependents: dependents.map(|&id| core.display_of(id)).collect(),
-            globals_added: names.globals_added,
-            globals_kept: names.globals_kept,
-            locals_new: names.locals_new,
-            constructors_skipped: skipped,
-            loops: Vec::new(),
-            closed: done.closed,
-            number,
-            old: done.old,
-            jit: self.jit.clone(),
-        }
+        Ok(self.finish(done, names, &replacement, begun, skipped, loops))
     }
 
     /// Everything that can fail and changes nothing: here, if it needs no LLVM and need not be
@@ -489,11 +458,5 @@ impl Dylib {
         core.on_compile_thread(name.clone(), move |core| {
             core.prepare_source(&dylib, input.source(&name)?, &allowed, &staging)
         })
-    }
-}
-
-impl Core {
-    fn display_of(&self, id: FunctionId) -> String {
-        self.name_of(id).to_owned()
     }
 }

@@ -40,6 +40,7 @@ impl Core {
     #[inline(never)]
     fn roll_back_in_turn(self: &Arc<Self>, number: Option<u64>) -> Result<Vec<String>, Error> {
         let _turn = self.replacing.turn()?;
+        let begun = self.events.now();
         let taken = loop {
             let _pass = gate::enter();
             let taken = self.replacing.take(number);
@@ -85,12 +86,7 @@ impl Core {
         }
         let _pass = gate::enter();
         match committed {
-            Ok(done) => Ok(done
-                .set
-                .before
-                .iter()
-                .map(|b| self.display_of(b.id))
-                .collect()),
+            Ok(done) => Ok(self.tell_back(number, &done, begun)),
             Err((cause, changes)) => {
                 let before = changes.into_iter().map(|change| state::Before {
                     id: change.id,

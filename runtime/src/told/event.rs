@@ -17,6 +17,7 @@ use uruk_report::Recorder;
 use uruk_tiering::tuning::{Interval, Verdict};
 
 use crate::guest::threads;
+use crate::replace::Level;
 use crate::told::recording;
 use crate::version::build::CompiledBy;
 
@@ -145,6 +146,44 @@ pub enum Event {
         /// Its tier.
         tier: Tier,
         /// When.
+        at: Duration,
+    },
+    /// Functions were replaced, all at one instant: see
+    /// [`Dylib::replace`](crate::Dylib::replace). What they run now was told before, each by an
+    /// event of its own.
+    Replaced {
+        /// The replacement's number, which its rollback has, too.
+        number: u64,
+        /// Functions whose code was exchanged.
+        functions: Vec<String>,
+        /// Functions that are new.
+        added: Vec<String>,
+        /// Functions that were compiled again, because their code relied on a body that was
+        /// replaced.
+        dependents: Vec<String>,
+        /// At which instant.
+        level: Level,
+        /// How long it took, from when its turn came until everything was exchanged.
+        took: Duration,
+        /// How long no call of the functions could begin.
+        closed: Duration,
+        /// When it was done.
+        at: Duration,
+    },
+    /// A replacement was taken back: what its functions ran before runs again. See
+    /// [`Replaced::rollback`](crate::Replaced::rollback).
+    RolledBack {
+        /// The number of the replacement.
+        number: u64,
+        /// Functions whose former code runs again; not those that were removed meanwhile.
+        functions: Vec<String>,
+        /// Functions that were compiled again, because their code relied on a body that went.
+        dependents: Vec<String>,
+        /// How long it took, from when its turn came until everything was exchanged.
+        took: Duration,
+        /// How long no call of the functions could begin.
+        closed: Duration,
+        /// When it was done.
         at: Duration,
     },
     /// Two versions of a function were compared while they took turns: see

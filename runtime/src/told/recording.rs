@@ -8,6 +8,7 @@ use uruk_base::{FunctionId, Nanos, VersionId};
 use uruk_report::{self as report, Drain, Ending, Limits, Recorder, Recording};
 
 use crate::core::Core;
+use crate::replace::Level;
 use crate::tiers::process_time;
 use crate::told::disassemble;
 use crate::told::event::{Event, Hit};
@@ -126,6 +127,9 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
             recorder.noted(nanos(*at), Some(*id), "went back to the version before");
             recorder.published(nanos(*at), *id, VersionId(*version), *tier);
         }
+        Event::Replaced { at, .. } | Event::RolledBack { at, .. } => {
+            take_exchange(recorder, event, nanos(*at));
+        }
         Event::Tuned { id, at, .. } => {
             let text = tuned(event).unwrap_or_default();
             recorder.noted(nanos(*at), Some(*id), &text);
@@ -167,6 +171,65 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
         Event::WorkerLost { message, at } => {
             let text = format!("LLVM took a worker down: {message}");
             recorder.noted(nanos(*at), None, &text);
+        }
+    }
+}
+
+/// A replacement, or its rollback.
+fn take_exchange(recorder: &Recorder, event: &Event, at: Nanos) {
+    match event {
+        Event::Replaced {
+            number,
+            functions,
+            added,
+            dependents,
+            level,
+            took,
+            closed,
+            ..
+        } => {
+            let exchange = report::Exchange {
+                number: *number,
+                functions: functions.clone(),
+                added: added.clone(),
+                dependents: dependents.clone(),
+                unnamed: 0,
+                level: in_words(*level),
+                took: nanos(*took),
+                closed: nanos(*closed),
+            };
+            recorder.replaced(at, &exchange);
+        }
+        Event::RolledBack {
+            number,
+            functions,
+            dependents,
+            took,
+            closed,
+            ..
+        } => {
+            let exchange = report::Exchange {
+                number: *number,
+                functions: functions.clone(),
+                added: Vec::new(),
+                dependents: dependents.clone(),
+                unnamed: 0,
+                level: in_words(Level::Immediate),
+                took: nanos(*took),
+                closed: nanos(*closed),
+            };
+            recorder.rolled_back(at, &exchange);
+        }
+        _ => {}
+    }
+}
+
+/// At which instant functions were exchanged.
+fn in_words(level: Level) -> String {
+    match level {
+        Level::Immediate => String::from("calls under way finished old code"),
+        Level::Quiescent { wait } => {
+            format!("while nobody ran old code, waited for {wait:?} at most")
         }
     }
 }

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 
 use super::swatch;
 use crate::recording::{Event, EventKind, Names, Recording};
+use crate::text;
 use crate::units::{count, time};
 
 /// Events shown of each kind; the trace has all of them.
@@ -90,6 +91,9 @@ fn what(kind: &EventKind, names: &Names<'_>) -> Markup {
                     ": " code { (names.get(*function)) }
                     br; (reason)
                 }
+            }
+            EventKind::Replaced(exchange) | EventKind::RolledBack(exchange) => {
+                span { (text::exchanged(exchange)) }
             }
             EventKind::Policy { function, text } => {
                 span {

@@ -10,10 +10,11 @@
 //! - Templates escape what they are given (`maud`); nothing here opts out but the
 //!   style sheet, which is a constant.
 //!
-//! The modules: `plot` draws, `run`, `functions` and `events` are the parts of a
-//! run's page, `versus` is the page of a comparison.
+//! The modules: `plot` draws, `run`, `functions`, `exchanges` and `events` are the
+//! parts of a run's page, `versus` is the page of a comparison.
 
 mod events;
+mod exchanges;
 mod functions;
 mod plot;
 mod run;

@@ -4,7 +4,8 @@ use maud::{Markup, html};
 
 use super::plot::{self, Scale, Step};
 use super::{
-    base_name, command_line, date, events, figure, functions, swatch, tier_class, tier_label,
+    base_name, command_line, date, events, exchanges, figure, functions, swatch, tier_class,
+    tier_label,
 };
 use crate::recording::{EventKind, LookupKind, Nanos, Recording, Tier};
 use crate::summary::{self, Bin, PEAK_SHARE, PeakUnknown, Summary};
@@ -22,6 +23,7 @@ pub(super) fn page(recording: &Recording) -> Markup {
         (figures(recording, &summary))
         (warm_up(recording, &summary))
         (tiers(recording, &summary))
+        (exchanges::section(recording))
         (functions::hottest(recording, &summary))
         (functions::compile_time(recording))
         (events::section(recording))
@@ -370,6 +372,7 @@ fn tiers_plot(recording: &Recording, bins: &[Bin]) -> Markup {
             }
         },
     );
+    let (strip, marks) = exchanges::strip(recording, scale);
     let rows: Vec<Vec<String>> = bins
         .iter()
         .map(|bin| {
@@ -380,7 +383,8 @@ fn tiers_plot(recording: &Recording, bins: &[Bin]) -> Markup {
         })
         .collect();
     html! {
-        (plot::frame(&scale.ticks(), &plot::share_ticks(), &drawing, &html! {}, None))
+        (plot::frame(&scale.ticks(), &plot::share_ticks(), &drawing, &html! {}, strip.as_ref()))
+        (marks)
         ul.legend {
             @for number in present.iter().rev() {
                 li { (swatch(*number)) (tier_label(*number)) }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::compare::{Output, Row, Side};
 use crate::recording::{
-    Event, EventKind, Function, FunctionId, Nanos, Run, Sampling, State, Variant, Version,
-    VersionId,
+    Event, EventKind, Exchange, Function, FunctionId, Nanos, Period, Run, Sampling, State, Variant,
+    Version, VersionId,
 };
 
 const ODD: &str = "<script>alert(\"&'\")</script>";
@@ -32,7 +32,18 @@ fn hostile() -> Recording {
         reason,
     };
     let (function, text) = (Some(id), odd.clone());
-    let kinds = [failed, EventKind::Policy { function, text }];
+    let exchange = Exchange {
+        functions: vec![odd.clone()],
+        added: vec![odd.clone()],
+        dependents: vec![odd.clone()],
+        level: odd.clone(),
+        ..Exchange::default()
+    };
+    let kinds = [
+        failed,
+        EventKind::Policy { function, text },
+        EventKind::Replaced(exchange),
+    ];
     Recording {
         run: Run {
             program: odd.clone(),
@@ -111,8 +122,9 @@ fn nothing_from_outside_becomes_markup() {
     let page = run(&hostile());
     check_nesting(&page);
     check_alone(&page);
-    // Program, arguments, versions, processor, tiers, reasons, names, listing, a variant's words.
-    assert!(page.matches(ODD_ESCAPED).count() >= 14, "{page}");
+    // Program, arguments, versions, processor, tiers, reasons, names, listing, a variant's words,
+    // an exchange's.
+    assert!(page.matches(ODD_ESCAPED).count() >= 18, "{page}");
 }
 
 #[test]
@@ -138,6 +150,53 @@ fn an_empty_run_says_why_there_is_nothing() {
     none.sampling.rejected.push(refused);
     let page = run(&none);
     assert!(page.contains("perf could not be used for sampling: not permitted."));
+}
+
+#[test]
+fn what_was_replaced_is_listed_with_its_times_and_whether_it_went_back() {
+    let fix = Exchange {
+        number: 7,
+        functions: vec!["answer".to_owned()],
+        dependents: vec!["serve".to_owned()],
+        level: "at once".to_owned(),
+        took: Nanos(3_000_000),
+        closed: Nanos(4_000),
+        ..Exchange::default()
+    };
+    let event = |ms: u64, kind| Event {
+        time: Nanos(ms * 1_000_000),
+        kind,
+    };
+    let mut recording = Recording {
+        wall: Nanos(100_000_000),
+        events: vec![
+            event(20, EventKind::Replaced(fix.clone())),
+            event(70, EventKind::RolledBack(fix)),
+        ],
+        periods: vec![Period {
+            end: Nanos(100_000_000),
+            samples: [1; Tier::RANKS],
+            ..Period::default()
+        }],
+        ..Recording::default()
+    };
+    recording.totals.samples = [1; Tier::RANKS];
+    let page = run(&recording);
+    check_nesting(&page);
+    check_alone(&page);
+    for text in [
+        "Functions replaced</h2>",
+        "20.0\u{a0}ms</span><span><b>replaced</b> (no. 7): <code>answer; compiled again: serve</code>",
+        "70.0\u{a0}ms</span><span><b>rolled back</b> (no. 7): <code>answer;",
+        "at once; took 3.00\u{a0}ms, calls were held for 4.00\u{a0}µs",
+        "<path class=\"mark swapped\" d=\"M200 0V1000\">",
+        "<path class=\"mark back\" d=\"M700 0V1000\">",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    recording.events.clear();
+    let page = run(&recording);
+    assert!(!page.contains("Functions replaced") && !page.contains("class=\"mark"));
 }
 
 #[test]
