@@ -154,12 +154,12 @@ fn the_page_and_the_trace_have_it() {
         "<b>rolled back</b>",
         "<code>g; added: by</code>",
     ] {
-        assert!(page.contains(text), "{text}: {page}");
+        assert!(page.contains(text), "{text}");
     }
     let mut trace = Vec::new();
     assert!(jit.trace(&mut trace).expect("memory can be written to"));
     let trace = String::from_utf8(trace).expect("text");
     for name in ["\"replaced g and 1 more\"", "\"rolled back g\""] {
-        assert!(trace.contains(name), "{name}: {trace}");
+        assert!(trace.contains(name), "{name}");
     }
 }

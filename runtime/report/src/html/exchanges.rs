@@ -52,7 +52,11 @@ fn row(exchange: &Exchange, back: bool) -> Markup {
             b { (text::what(back)) } " (no. " (exchange.number) "): "
             code { (text::exchanged(exchange)) }
             br;
-            (exchange.level) "; took " (time(exchange.took)) ", calls were held for " (time(exchange.closed))
+            (exchange.level) "; took " (time(exchange.took)) ", "
+            @match exchange.closed {
+                Nanos(0) => "no call was held",
+                closed => { "calls were held for " (time(closed)) }
+            }
         }
     }
 }
