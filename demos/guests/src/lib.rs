@@ -18,6 +18,7 @@
 //! - [`kernel`]: small programs of our own, in C and in Rust;
 //! - [`once`]: programs of our own whose loops are entered once;
 //! - [`workload`]: what is repeated within one process to see it warm up;
+//! - [`server`]: the server of `demos/live`, as a client sees it;
 //! - [`execute`]: one process, with a time limit.
 
 #![forbid(unsafe_code)]
@@ -32,6 +33,7 @@ pub mod guest;
 pub mod kernel;
 pub mod native;
 pub mod once;
+pub mod server;
 pub mod sources;
 pub mod toolchain;
 pub mod workload;
