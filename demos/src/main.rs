@@ -5,7 +5,10 @@
 //! Wall times are those of whole processes, the best of a few runs; what uruk says
 //! of itself is read from the JSON that `--stats=json` prints as its last line on
 //! standard error.
+//!
+//! `cargo xtask demo live` is another one: a native server under `uruk live` ([`live`]).
 
+mod live;
 mod measure;
 mod table;
 
@@ -24,14 +27,23 @@ use crate::measure::{Peer, Row};
 #[command(about = "Runs Lua and a Rust program lazily, beside their peers")]
 struct Arguments {
     /// The uruk command; `URUK_BIN`, or the one beside this program, if absent.
-    #[arg(long)]
+    #[arg(long, global = true)]
     uruk: Option<PathBuf>,
+    #[command(subcommand)]
+    other: Option<Other>,
     /// The flavor of the bitcode: LEVEL[+g][+pic|+nopic].
     #[arg(long, default_value = "O2")]
     level: Flavor,
     /// How often each program runs; the best time is shown.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
+}
+
+/// What is shown instead.
+#[derive(clap::Subcommand)]
+enum Other {
+    /// A native server under load gets faster, then gets a fix, then has it taken back
+    Live(live::Arguments),
 }
 
 /// What the demo runs.
@@ -53,6 +65,9 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     let uruk = find_uruk(arguments.uruk)?;
     execute::forbid_core_files();
+    if let Some(Other::Live(arguments)) = &arguments.other {
+        return live::run(&uruk, arguments);
+    }
     let tools = Toolchain::find()?;
     let cache = Cache::in_target();
     let mut rows = Vec::new();

@@ -56,7 +56,7 @@ fn milliseconds(time: Option<Duration>) -> String {
 }
 
 /// The first column to the left, the others to the right.
-fn align(lines: &[Vec<String>]) -> String {
+pub fn align(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
         lines

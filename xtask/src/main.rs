@@ -34,7 +34,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run Lua and a Rust program lazily, beside their peers.
+    /// Run Lua and a Rust program lazily, beside their peers; `demo live`: a native server that gets
+    /// faster, gets a fix, and loses it.
     Demo {
         /// Passed on to the demo (`--help` shows what it takes).
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -186,7 +187,15 @@ fn install_into(cargo: &Cargo, prefix: &Path, libraries: bool) -> anyhow::Result
 fn demo(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
     cargo.run(
         "build",
-        &["--release", "-p", "uruk-command", "-p", "uruk-demos"],
+        &[
+            "--release",
+            "-p",
+            "uruk-command",
+            "-p",
+            "uruk-preload",
+            "-p",
+            "uruk-demos",
+        ],
     )?;
     cargo.run_built("release", "uruk-demos", args)
 }
