@@ -1,11 +1,12 @@
 //! End-to-end tests: whole programs run under `uruk run` and natively, and
 //! compared. What the native program does is the truth.
 //!
-//! Six test binaries, each with the output of an ordinary `cargo test`:
+//! Seven test binaries, each with the output of an ordinary `cargo test`:
 //! - `cases`: one small program per construct, from `demos/cases`, each file
 //!   with directives at its top ([`case`] lists them);
 //! - `guests`: Lua, SQLite, zstd, bzip2 and a Rust program with std;
 //! - `live`: the cases as native programs under `uruk live`;
+//! - `attached`: native programs by hand: `uruk cc`, `uruk swap`, and `LD_PRELOAD`;
 //! - `once`: programs whose loops are entered once, in their small sizes;
 //! - `bad_input`: damaged and contradictory files, options that make no sense;
 //! - `random_programs`: what csmith writes, seed by seed.
@@ -23,17 +24,20 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod attached_suite;
 pub mod bad_input;
 pub mod bad_room;
 pub mod case;
 pub mod case_suite;
 pub mod gate;
 pub mod guest_suite;
+pub mod live_exchange;
 pub mod live_faults;
 pub mod live_files;
 pub mod live_libraries;
 pub mod live_server;
 pub mod live_suite;
+mod live_talk;
 pub mod live_tuning;
 pub mod live_variables;
 pub mod once_suite;

@@ -7,6 +7,8 @@
 //! | line | does |
 //! |---|---|
 //! | `swap immediate FILE`, `swap quiescent MS FILE` | exchanges functions by those of a file |
+//! | `swap immediate+at-loops FILE` | and leads on who is in a loop of theirs |
+//! | `swap immediate+signatures FILE`, `swap quiescent+signatures MS FILE` | also where their types changed |
 //! | `rollback` | goes back to before the latest exchange |
 //! | `explain`, `stats` | the tables |
 //! | `stats json` | figures, as one object |
@@ -26,12 +28,17 @@ use uruk::{Level, StatsFormat};
 use crate::choose::stem;
 use crate::explain;
 use crate::session::Live;
+use crate::swap::Exchange;
 
 /// Longest question.
 const LONGEST: u64 = 64 << 10;
 
 /// How long a question may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Behind a level: who is in a loop goes on in new code; functions may change their types.
+const AT_LOOPS: &str = "+at-loops";
+const SIGNATURES: &str = "+signatures";
 
 /// What is said to whoever wants to see a run that nobody kept.
 const NOT_RECORDED: &str = "nothing is recorded\n  tip: start it by `uruk live --record`";
@@ -139,8 +146,8 @@ fn carry_out(live: &Live, line: &str) -> Result<String, String> {
             Err(cause) => Err(chain(&cause)),
         },
         "swap" => {
-            let (level, file) = level(rest).ok_or_else(|| format!("not a level: {rest}"))?;
-            let swapped = live.swap(Path::new(file), level);
+            let (exchange, file) = exchange(rest).ok_or_else(|| format!("not a level: {rest}"))?;
+            let swapped = live.swap(Path::new(file), exchange);
             swapped
                 .map(|swapped| swapped.to_string())
                 .map_err(|cause| chain(&cause))
@@ -149,17 +156,47 @@ fn carry_out(live: &Live, line: &str) -> Result<String, String> {
     }
 }
 
-fn level(rest: &str) -> Option<(Level, &str)> {
-    let (name, rest) = rest.split_once(' ')?;
-    match name {
-        "immediate" => Some((Level::Immediate, rest)),
-        "quiescent" => {
+/// The question for an exchange by a file, whose path is absolute.
+pub fn swap_question(exchange: &Exchange, file: &Path) -> String {
+    let (level, wait) = match exchange.level {
+        Level::Quiescent { wait } => ("quiescent", format!(" {}", wait.as_millis())),
+        _ => ("immediate", String::new()),
+    };
+    let at_loops = if exchange.at_loops { AT_LOOPS } else { "" };
+    let signatures = match exchange.allow_signatures {
+        true => SIGNATURES,
+        false => "",
+    };
+    let file = file.display();
+    format!("swap {level}{at_loops}{signatures}{wait} {file}")
+}
+
+fn exchange(rest: &str) -> Option<(Exchange, &str)> {
+    let (words, rest) = rest.split_once(' ')?;
+    let (words, allow_signatures) = without(words, SIGNATURES);
+    let (level, at_loops) = without(words, AT_LOOPS);
+    let (level, file) = match level {
+        "immediate" => (Level::Immediate, rest),
+        // It promises that nobody returns into old code, which a frame below does.
+        "quiescent" if !at_loops => {
             let (ms, file) = rest.split_once(' ')?;
             let wait = Duration::from_millis(ms.parse().ok()?);
-            Some((Level::Quiescent { wait }, file))
+            (Level::Quiescent { wait }, file)
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    let exchange = Exchange {
+        level,
+        at_loops,
+        allow_signatures,
+    };
+    Some((exchange, file))
+}
+
+/// Words without the last, and whether it was that.
+fn without<'w>(words: &'w str, last: &str) -> (&'w str, bool) {
+    let rest = words.strip_suffix(last);
+    (rest.unwrap_or(words), rest.is_some())
 }
 
 /// One line a name.
@@ -182,18 +219,38 @@ fn chain(cause: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Duration;
 
-    use super::level;
+    use super::{exchange, swap_question};
+    use crate::swap::Exchange;
     use uruk::Level;
 
     #[test]
     fn levels_are_read_with_their_files() {
+        let plain = Exchange::default();
+        let both = Exchange {
+            at_loops: true,
+            allow_signatures: true,
+            ..plain
+        };
         let wait = Duration::from_millis(20);
-        assert_eq!(level("immediate a b.o"), Some((Level::Immediate, "a b.o")));
-        let quiescent = Some((Level::Quiescent { wait }, "x.bc"));
-        assert_eq!(level("quiescent 20 x.bc"), quiescent);
-        assert_eq!(level("quiescent x.bc"), None);
-        assert_eq!(level("now x.bc"), None);
+        let quiescent = Exchange {
+            level: Level::Quiescent { wait },
+            allow_signatures: true,
+            ..plain
+        };
+        for (meant, file, words) in [
+            (plain, "/a b.o", "immediate /a b.o"),
+            (both, "/x.bc", "immediate+at-loops+signatures /x.bc"),
+            (quiescent, "/x.bc", "quiescent+signatures 20 /x.bc"),
+        ] {
+            assert_eq!(exchange(words), Some((meant, file)));
+            let question = swap_question(&meant, Path::new(file));
+            assert_eq!(question.strip_prefix("swap "), Some(words));
+        }
+        for words in ["quiescent x.bc", "now x.bc", "quiescent+at-loops 20 x.bc"] {
+            assert_eq!(exchange(words), None, "{words}");
+        }
     }
 }

@@ -13,9 +13,12 @@
 //! the bodies, at one instant and all or nothing, and compiles again what depends on them: so native
 //! code that had a function inlined is left at the same instant.
 //!
+//! Who is in a loop of what is exchanged goes on in the new body, if that is asked for
+//! ([`Exchange::at_loops`]) and the code has ways out: native code has none, and is listed.
+//!
 //! # What is refused
-//! A function that nobody can be led away from: one whose native copies are in a function that is
-//! refused itself ([`SwapError::Held`]).
+//! A function that nobody can be led away from: one that is refused itself ([`SwapError::Stays`]), or
+//! whose native copies are in one that is ([`SwapError::Held`]).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -25,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use object::read::elf::{FileHeader, SectionHeader};
 use object::{Endianness, elf::FileHeader64};
 use uruk::rebound::{Body, Choices, FunctionChoice, Keep, Survey, VariableChoice};
-use uruk::{Activation, Error, Level, Replacement};
+use uruk::{Activation, Error, Level, LoopStays, OldLoop, Replacement};
 
 use crate::choose::{ADDRESS, Fate, Known, stem};
 use crate::function::Function;
@@ -75,6 +78,14 @@ pub enum SwapError {
         /// Why it cannot be led away from.
         why: String,
     },
+    /// Native code that cannot be redirected is the function itself.
+    #[error("`{function}` {why}: it stays as it is")]
+    Stays {
+        /// The function.
+        function: String,
+        /// Why it cannot be led away from.
+        why: String,
+    },
     /// A variable that the optimizer removed, or a new one that each thread would have.
     #[error("uses the variable `{name}`, {why}")]
     Variable {
@@ -88,6 +99,18 @@ pub enum SwapError {
     Session(#[from] Error),
 }
 
+/// How functions are exchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Exchange {
+    /// When.
+    pub level: Level,
+    /// Who is in a loop goes on in new code where that can be, which is for
+    /// [`Level::Immediate`] only ([`Replacement::at_loops`]).
+    pub at_loops: bool,
+    /// Functions may have other types than before ([`Replacement::allow_signatures`]).
+    pub allow_signatures: bool,
+}
+
 /// What was exchanged.
 #[derive(Debug, Clone, Default)]
 pub struct Swapped {
@@ -97,6 +120,11 @@ pub struct Swapped {
     pub added: Vec<String>,
     /// Functions that were compiled again because their code held one of those.
     pub dependents: Vec<String>,
+    /// Loops of compiled code that somebody was in, if they were to go on in new code.
+    pub loops: Vec<OldLoop>,
+    /// Functions with new bodies whose native code somebody is in, if loops were to go on in new
+    /// code: none of theirs can be left.
+    pub native: Vec<String>,
     /// Threads that finish old code.
     pub activations: Vec<Activation>,
 }
@@ -111,6 +139,15 @@ impl fmt::Display for Swapped {
         }
         for name in &self.dependents {
             writeln!(f, "with it: {}", stem(name))?;
+        }
+        for one in &self.loops {
+            let mut one = one.clone();
+            one.function = stem(&one.function).to_owned();
+            writeln!(f, "loop: {one}")?;
+        }
+        for name in &self.native {
+            let why = LoopStays::NoWayOut;
+            writeln!(f, "loop: {}: goes on in the old body: {why}", stem(name))?;
         }
         for activation in &self.activations {
             let functions = activation.functions.iter().map(|name| stem(name));
@@ -137,7 +174,7 @@ impl Live {
     ///
     /// # Errors
     /// [`SwapError`]; nothing has changed then.
-    pub fn swap(&self, file: &Path, level: Level) -> Result<Swapped, SwapError> {
+    pub fn swap(&self, file: &Path, exchange: Exchange) -> Result<Swapped, SwapError> {
         let bytes = module_of(file)?;
         let name = file.display().to_string();
         let functions = self.functions();
@@ -170,14 +207,24 @@ impl Live {
         let bitcode = bitcode?;
         self.lead_away(&meant.members)?;
         self.define(meant.addresses, meant.wanted);
-        let replacement = Replacement::bitcode(&name, bitcode).level(level);
+        let replacement = Replacement::bitcode(&name, bitcode)
+            .level(exchange.level)
+            .at_loops(exchange.at_loops)
+            .allow_signatures(exchange.allow_signatures);
         let replaced = self.dylib.replace(replacement)?;
         self.exchanges.with(|all| all.push((number, bodies)));
+        let activations = replaced.activations().unwrap_or_default();
+        let in_old_code = |name: &&String| activations.iter().any(|it| it.functions.contains(name));
+        let is_told = |name: &&String| replaced.loops.iter().any(|it| it.function == **name);
+        let native = replaced.functions.iter();
+        let native = native.filter(|it| exchange.at_loops && in_old_code(it) && !is_told(it));
         Ok(Swapped {
+            native: native.cloned().collect(),
             exchanged: replaced.functions.clone(),
             added: replaced.added.clone(),
             dependents: replaced.dependents.clone(),
-            activations: replaced.activations().unwrap_or_default(),
+            loops: replaced.loops.clone(),
+            activations,
         })
     }
 
@@ -222,20 +269,26 @@ impl Live {
                 // Called natively by what holds it as well, which is led away itself.
                 Fate::WithCallers => {}
                 Fate::Refused(reason) => {
-                    let holder = function.chosen.name.clone();
-                    return Err(SwapError::Held {
-                        function: held.cloned().unwrap_or_else(|| holder.clone()),
-                        holder,
-                        why: reason.to_string(),
+                    let shown = |name: &str| stem(name).to_owned();
+                    let (holder, why) = (shown(&function.chosen.name), reason.to_string());
+                    return Err(match held {
+                        Some(function) if !own => SwapError::Held {
+                            function: shown(function),
+                            holder,
+                            why,
+                        },
+                        _ => SwapError::Stays {
+                            function: holder,
+                            why,
+                        },
                     });
                 }
             }
         }
         for function in led {
-            self.lead(&function).map_err(|cause| SwapError::Held {
-                function: function.chosen.name.clone(),
-                holder: function.chosen.name.clone(),
-                why: cause.to_string(),
+            self.lead(&function).map_err(|cause| SwapError::Stays {
+                function: stem(&function.chosen.name).to_owned(),
+                why: format!("cannot be led away from ({cause})"),
             })?;
         }
         Ok(())
@@ -344,8 +397,10 @@ fn mean(
             name,
         });
     }
+    mention(survey, &mut used);
     for (number, info) in survey.variables.iter().enumerate() {
-        let choice = match info.thread_local && !used.contains(&(number as u32)) {
+        let is_bad = info.thread_local || known.program.is_missing(module, &info.name);
+        let choice = match is_bad && !used.contains(&(number as u32)) {
             // Of functions that stay what they are.
             true => VariableChoice::Own,
             false => variable(info, known, &mut meant),
@@ -353,6 +408,15 @@ fn mean(
         meant.choices.variables.push(choice);
     }
     meant
+}
+
+/// With what variables' first values mention.
+fn mention(survey: &Survey, used: &mut HashSet<u32>) {
+    let mut rest: Vec<u32> = used.iter().copied().collect();
+    while let Some(number) = rest.pop() {
+        let mentioned = survey.variables[number as usize].variables.iter();
+        rest.extend(mentioned.copied().filter(|&it| used.insert(it)));
+    }
 }
 
 fn variable(

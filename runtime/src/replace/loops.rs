@@ -30,7 +30,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use uruk_base::FunctionId;
+use uruk_base::{FunctionId, Tier};
 use uruk_codegen::{Described, Mismatch, Start, matching};
 
 use super::Replacement;
@@ -115,7 +115,9 @@ impl Replacement {
     /// another meaning keeps its old value. A rollback takes loops back in the same way.
     ///
     /// Of effect where code counts at its loops ([`Tiers::Auto`](crate::Tiers::Auto)), for code of
-    /// tier 1, and at [`Level::Immediate`](super::Level::Immediate). Off by default.
+    /// tier 1, and at [`Level::Immediate`](super::Level::Immediate). Off by default. Native code has
+    /// no way out of its loops; over it, what is replaced in this way starts at tier 1, so that the next
+    /// replacement finds one.
     ///
     /// [`Replaced::loops`]: super::Replaced::loops
     #[must_use]
@@ -202,13 +204,21 @@ impl Core {
             let _pass = gate::enter();
             self.new_continuation(loops, led.place, led.function, led.start)?
         };
-        let made = calls::compile_now(self, id, Some(self.tiers.first()));
+        let made = calls::compile_now(self, id, Some(self.tier_to_leave()));
         let _pass = gate::enter();
         let stub = self.stubs.stub_address(id);
         if made.is_err() || !loops.lead(led.place, id, stub) {
             self.drop_continuation(id);
         }
         made
+    }
+
+    /// The tier of first code whose loops may be left.
+    pub(super) fn tier_to_leave(&self) -> Tier {
+        match self.tiers.is_over_native() {
+            true => Tier::Baseline,
+            false => self.tiers.first(),
+        }
     }
 
     /// Which functions whose code is `old`, or continuations of `members`, may be on a stack. On a

@@ -89,6 +89,8 @@ pub(super) struct Names {
 /// What is not as it was and is meant so.
 pub(super) struct Allowed {
     pub(super) signatures: bool,
+    /// Who is in a loop is to be led on, then and at the next replacement.
+    loops: bool,
     /// Of objects.
     pub(super) parts: bool,
     pub(super) migrations: Vec<Migration>,
@@ -142,6 +144,7 @@ impl Allowed {
     pub(super) fn by(replacement: &Replacement) -> Allowed {
         Allowed {
             signatures: replacement.allow_signatures,
+            loops: replacement.at_loops,
             parts: replacement.allow_parts,
             migrations: replacement.migrations.clone(),
         }
@@ -197,7 +200,7 @@ impl Core {
         self.check_missing(&image)?;
         // What the data's constructors would do is not done again.
         self.link_data(&staging.tracker, &image, Mode::Lazy)?;
-        let (changes, entries) = self.compile_members(&module, &planned)?;
+        let (changes, entries) = self.compile_members(&module, &planned, allowed.loops)?;
         for id in staging.lock().clone() {
             let version = self.tiers.versions.ids.next();
             self.make_first(id, version)?;
@@ -250,6 +253,7 @@ impl Core {
         self: &Arc<Self>,
         module: &Arc<Module>,
         planned: &Planned,
+        at_loops: bool,
     ) -> Result<(Vec<Change>, HashMap<FunctionId, u64>), Error> {
         let mut changes = Vec::with_capacity(planned.members.len());
         let mut entries = HashMap::new();
@@ -261,12 +265,13 @@ impl Core {
                 name,
                 origin: None,
             };
-            let code = self.prepare_code(BodyOf {
+            let body = BodyOf {
                 id,
                 function: function.clone(),
                 plan: module.plan(),
                 crosses: false,
-            })?;
+            };
+            let code = self.prepare_code(body, at_loops)?;
             entries.extend(code.built.entry().map(|entry| (id, entry)));
             changes.push(Change {
                 id,
@@ -278,10 +283,12 @@ impl Core {
     }
 
     /// Compiles and links a body for a function, at the tier it runs at (at most tier 2:
-    /// what tier 3 is guided by was counted in another body), or as first code.
-    pub(super) fn prepare_code(self: &Arc<Self>, body: BodyOf) -> Result<Code, Error> {
+    /// what tier 3 is guided by was counted in another body), or as first code. Over native code,
+    /// which begins at tier 2, the loops of what replaces `at_loops` could never be left otherwise.
+    fn prepare_code(self: &Arc<Self>, body: BodyOf, at_loops: bool) -> Result<Code, Error> {
         let versions = self.tiers.versions.of(body.id);
         let tier = match versions.published() {
+            _ if at_loops && self.tiers.is_over_native() => self.tier_to_leave(),
             // In place of native code there is what functions begin with besides it.
             Some(published) if published.tier == Tier::Native => self.tiers.first(),
             Some(published) => published.tier.min(Tier::Optimized),

@@ -1,9 +1,11 @@
 //! `uruk swap`: functions of a program that runs under `uruk live`, exchanged.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use uruk::EXIT_FAILURE;
+use uruk::{EXIT_FAILURE, Level};
 use uruk_live::control;
+use uruk_live::swap::Exchange;
 
 #[derive(clap::Args)]
 #[command(after_help = "Only the user that the program runs as is answered.")]
@@ -14,8 +16,17 @@ pub(super) struct Swap {
     #[arg(required_unless_present_any = ["rollback", "explain", "stats", "report", "trace"])]
     file: Option<PathBuf>,
     /// Wait so many milliseconds at most until nobody runs old code; calls wait meanwhile.
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", requires = "file")]
     quiescent: Option<u64>,
+    /// Have who is in a loop of old code go on in new code, at the next head of a loop that is in
+    /// both. Native and optimized code have no way out of their loops: who is in those goes on as
+    /// before, and is listed.
+    #[arg(long, conflicts_with = "quiescent", requires = "file")]
+    at_loops: bool,
+    /// Accept functions whose arguments or results have other types: whoever calls them as before
+    /// must not any more.
+    #[arg(long, requires = "file")]
+    allow_signatures: bool,
     /// Go back to before the latest exchange.
     #[arg(long, conflicts_with = "file")]
     rollback: bool,
@@ -46,10 +57,18 @@ pub(super) fn main(swap: &Swap) -> i32 {
                 Ok(file) => file,
                 Err(cause) => return super::fail(&cause),
             };
-            match swap.quiescent {
-                Some(ms) => format!("swap quiescent {ms} {}", file.display()),
-                None => format!("swap immediate {}", file.display()),
-            }
+            let level = match swap.quiescent {
+                Some(ms) => Level::Quiescent {
+                    wait: Duration::from_millis(ms),
+                },
+                None => Level::Immediate,
+            };
+            let exchange = Exchange {
+                level,
+                at_loops: swap.at_loops,
+                allow_signatures: swap.allow_signatures,
+            };
+            control::swap_question(&exchange, &file)
         }
     };
     match control::ask(swap.pid, &question) {

@@ -1,0 +1,35 @@
+//! Native programs by hand: functions are exchanged while they run.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use crate::trial::{self, Bench};
+use crate::live_exchange;
+
+/// What went wrong, if anything did.
+type Judge = fn(&Bench) -> Result<(), String>;
+
+/// The test binary's `main`.
+pub fn main() -> ExitCode {
+    trial::run(trials)
+}
+
+fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
+    let bench = Bench::set_up(arguments)?;
+    let judges: [(&str, Judge); 4] = [
+        ("swap::bitcode", live_exchange::judge_bitcode),
+        ("swap::refused", live_exchange::judge_refused),
+        ("swap::signatures", live_exchange::judge_signatures),
+        ("swap::at_loops", live_exchange::judge_loops),
+    ];
+    let trials = judges.map(|(name, judge)| {
+        let bench: Option<Arc<Bench>> = bench.clone();
+        Trial::test(name, move || match bench {
+            Some(bench) => judge(&bench).map_err(Failed::from),
+            None => Ok(()),
+        })
+    });
+    Ok(trials.into())
+}

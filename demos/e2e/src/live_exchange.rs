@@ -1,0 +1,245 @@
+//! `uruk swap`: what is exchanged, what is refused, and that what is refused changes nothing.
+
+use std::path::{Path, PathBuf};
+
+use uruk_guests::execute::Job;
+
+use crate::live_talk::{LIMIT, Talk, driver, fresh, make, source};
+use crate::subject::STATUS_USAGE;
+use crate::trial::Bench;
+
+/// What the program answers to three letters as it is built.
+const BEFORE: &str = "10 1003 10 21";
+
+/// The program, live, and where its files are.
+struct Exchanged<'b> {
+    bench: &'b Bench,
+    folder: PathBuf,
+    words: &'static [&'static str],
+    talk: Talk<'b>,
+}
+
+impl<'b> Exchanged<'b> {
+    fn start(bench: &'b Bench, name: &str, words: &'static [&'static str]) -> Result<Self, String> {
+        let folder = fresh(bench, name)?;
+        let from = source("exchanged.c");
+        let program = make(driver(bench), words, &[&from], folder.join("program"))?;
+        let mut talk = Talk::live(bench, &folder, &program)?;
+        talk.expect(BEFORE, "before anything was exchanged")?;
+        Ok(Self {
+            bench,
+            folder,
+            words,
+            talk,
+        })
+    }
+
+    /// An object of the program's source with more words.
+    fn object(&self, name: &str, words: &[&str]) -> Result<PathBuf, String> {
+        let words = [self.words, words, &["-c"]].concat();
+        let to = self.folder.join(name);
+        make(driver(self.bench), &words, &[&source("exchanged.c")], to)
+    }
+
+    /// What clang itself makes of a source.
+    fn clang(&self, name: &str, words: &[&str]) -> Result<PathBuf, String> {
+        let words = [&["-O2", "-c"], words].concat();
+        let clang = Job::new(&self.bench.tools.clang, LIMIT);
+        let to = self.folder.join(name);
+        make(clang, &words, &[&source("exchanged.c")], to)
+    }
+}
+
+/// Bitcode takes the place of functions as objects do, optimized or not; and all the while no memory of
+/// the program is writable and executable.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn judge_bitcode(bench: &Bench) -> Result<(), String> {
+    let mut it = Exchanged::start(bench, "live-exchange-bitcode", &[])?;
+    check_maps(&it.talk, false)?;
+    let optimized = it.clang("optimized.bc", &["-emit-llvm", "-DNUMBER=20"])?;
+    it.talk.swapped([&optimized], &["exchanged: number\n"])?;
+    // Who is in the loop of `converse` finishes with the old one.
+    it.talk.expect("10 2003 10 21", "after bitcode")?;
+    it.talk.again()?;
+    it.talk
+        .expect("20 2003 10 21", "after bitcode, in new code")?;
+    check_maps(&it.talk, true)?;
+    it.talk.swapped(["--rollback"], &["back: number"])?;
+    it.talk.again()?;
+    it.talk.expect(BEFORE, "after one step back")?;
+    // Bodies as they are in the program, but one.
+    let words = ["-emit-llvm", "-Xclang", "-disable-llvm-passes", "-c"];
+    let words = [&words[..], &["-DCHANGED=5"]].concat();
+    let from = source("exchanged.c");
+    let plain = it.folder.join("plain.bc");
+    let plain = make(driver(bench), &words, &[&from], plain)?;
+    let (done, text) = it.talk.swap([&plain])?;
+    let exchanged = text.lines().filter(|line| line.starts_with("exchanged: "));
+    if !done || !exchanged.eq(["exchanged: asks"]) {
+        return Err(format!("`asks` alone was to be exchanged: {text}"));
+    }
+    it.talk
+        .expect("10 1003 15 21", "after bitcode of `uruk cc`")?;
+    it.talk.swapped(["--rollback"], &["back: asks"])?;
+    it.talk.expect(BEFORE, "after another step back")?;
+    check_maps(&it.talk, true)
+}
+
+/// No mapping can be written to and executed; code of ours is there, if so is said.
+fn check_maps(talk: &Talk<'_>, with_code: bool) -> Result<(), String> {
+    let maps = talk.maps()?;
+    let rights = |line: &str| {
+        line.split_whitespace()
+            .nth(1)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let is_both = |line: &&str| rights(line).contains('w') && rights(line).contains('x');
+    if let Some(both) = maps.lines().find(is_both) {
+        return Err(format!("writable and executable: {both}"));
+    }
+    let is_ours = |line: &str| rights(line).contains('x') && line.contains("/memfd:");
+    match !with_code || maps.lines().any(is_ours) {
+        true => Ok(()),
+        false => Err(format!("where is the new code?\n{maps}")),
+    }
+}
+
+/// What cannot be exchanged, and what is said.
+const REFUSED: [(&str, &[&str], &str); 5] = [
+    (
+        "held.o",
+        &["-DSMALL=2"],
+        "`small` may be inlined in `asks`, which calls `dlsym`",
+    ),
+    ("stays.o", &["-DCHANGED=1"], "`asks` calls `dlsym`"),
+    (
+        "variable.o",
+        &["-DREADS"],
+        "uses the variable `seen`, which the optimizer removed",
+    ),
+    (
+        "thread-local.o",
+        &["-DFRESH"],
+        "uses the variable `fresh`, a thread-local",
+    ),
+    ("signature.o", &["-DWIDE"], "`scaled`"),
+];
+
+/// What is refused is told by name, and nothing has changed.
+///
+/// # Errors
+/// As [`judge_bitcode`].
+pub fn judge_refused(bench: &Bench) -> Result<(), String> {
+    let mut it = Exchanged::start(bench, "live-exchange-refused", &["-DASKS"])?;
+    let mut files = Vec::new();
+    for (name, words, said) in REFUSED {
+        files.push((it.object(name, words)?, said));
+    }
+    let plain = it.clang("plain.o", &["-DNUMBER=20"])?;
+    files.push((plain, "neither bitcode nor an object of `uruk cc`"));
+    let other = it.folder.join("other.o");
+    let from = source("driver/part.c");
+    let other = make(driver(bench), &["-c"], &[&from], other)?;
+    files.push((other, "defines no function that the program has"));
+    files.push((it.folder.join("nowhere.o"), "No such file"));
+    files.push((source("exchanged.c"), "neither bitcode nor an object"));
+    files.push((it.object("same.o", &[])?, "as the program has them"));
+    let table = it.talk.swap(["--explain"])?;
+    for (file, said) in files {
+        refused(&it.talk, &file, said)?;
+        it.talk.expect(BEFORE, said)?;
+        let (back, text) = it.talk.swap(["--rollback"])?;
+        if back {
+            return Err(format!("{said}: there was something to go back to: {text}"));
+        }
+        let now = it.talk.swap(["--explain"])?;
+        if now != table {
+            return Err(format!("{said}: {}\nbefore:\n{}", now.1, table.1));
+        }
+    }
+    let mut job = bench.subject.job(LIMIT);
+    for word in ["swap", "1", "x.o", "--quiescent", "1", "--at-loops"] {
+        job.arg(word);
+    }
+    let both = crate::live_talk::run(&job, &it.folder.join("usage"))?;
+    if both.ending != uruk_guests::execute::Ending::Status(STATUS_USAGE) {
+        return Err(format!("--quiescent and --at-loops: {both:?}"));
+    }
+    let good = it.object("good.o", &["-DNUMBER=20"])?;
+    it.talk.swapped([&good], &["exchanged: number\n"])?;
+    it.talk.expect("10 2003 10 21", "after all that")
+}
+
+fn refused(talk: &Talk<'_>, file: &Path, said: &str) -> Result<(), String> {
+    let (done, text) = talk.swap([file])?;
+    match !done && text.contains(said) {
+        true => Ok(()),
+        false => Err(format!("{}: not `{said}`: {text}", file.display())),
+    }
+}
+
+/// A function gets another type, if that is allowed.
+///
+/// # Errors
+/// As [`judge_bitcode`].
+pub fn judge_signatures(bench: &Bench) -> Result<(), String> {
+    let mut it = Exchanged::start(bench, "live-exchange-signatures", &[])?;
+    let wide = it.object("wide.o", &["-DWIDE"])?;
+    refused(&it.talk, &wide, "signature")?;
+    it.talk.expect(BEFORE, "after a signature was refused")?;
+    // Twice, as it has to be whole again after it was taken back.
+    for _ in 0..2 {
+        let words = [wide.as_os_str(), "--allow-signatures".as_ref()];
+        let said = ["exchanged: scaled\n", "exchanged: total\n"];
+        it.talk.swapped(words, &said)?;
+        it.talk
+            .expect("10 1003 10 3000", "after a signature was allowed")?;
+        it.talk.swapped(["--rollback"], &["back: scaled"])?;
+        it.talk
+            .expect(BEFORE, "after the signature was taken back")?;
+    }
+    Ok(())
+}
+
+/// What is said of who is in a loop that cannot be left, and in one that can.
+const STAYS: &str = "loop: converse: goes on in the old body: its code has no way out of a loop";
+const GOES_ON: [&str; 2] = ["loop: converse, loop ", ": goes on in the new body\n"];
+
+/// Who is in a loop of native code goes on there, and is told of; who is in one of code that came by such
+/// an exchange goes on in what comes by the next, and back.
+///
+/// # Errors
+/// As [`judge_bitcode`].
+pub fn judge_loops(bench: &Bench) -> Result<(), String> {
+    let mut it = Exchanged::start(bench, "live-exchange-loops", &[])?;
+    let mut objects = Vec::new();
+    for word in ["-DNUMBER=20", "-DNUMBER=30", "-DNUMBER=40"] {
+        let name = format!("{}.o", objects.len());
+        let object = it.object(&name, &[word])?;
+        objects.push([object.into_os_string(), "--at-loops".into()]);
+    }
+    it.talk
+        .swapped(&objects[0], &["exchanged: converse\n", STAYS])?;
+    it.talk.expect("10 2003 10 21", "in native code")?;
+    it.talk.again()?;
+    it.talk.expect("20 2003 10 21", "in new code")?;
+    it.talk.swapped(&objects[1], &GOES_ON)?;
+    // Until it comes to the loop's head.
+    it.talk.expect("20 3003 10 21", "before the loop's head")?;
+    it.talk.expect("30 3003 10 21", "led on")?;
+    it.talk.swapped(&objects[2], &GOES_ON)?;
+    it.talk.expect("30 4003 10 21", "before the next head")?;
+    it.talk.expect("40 4003 10 21", "led on once more")?;
+    for (before, after) in [
+        ("40 3003 10 21", "30 3003 10 21"),
+        ("30 2003 10 21", "20 2003 10 21"),
+    ] {
+        it.talk.swapped(["--rollback"], &["back: converse"])?;
+        it.talk.expect(before, "before the head, back")?;
+        it.talk.expect(after, "led back")?;
+    }
+    Ok(())
+}
