@@ -1,4 +1,4 @@
-//! Native programs by hand: functions are exchanged while they run.
+//! Native programs by hand: built in all ways, and with functions exchanged while they run.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::trial::{self, Bench};
-use crate::live_exchange;
+use crate::{live_driver, live_exchange};
 
 /// What went wrong, if anything did.
 type Judge = fn(&Bench) -> Result<(), String>;
@@ -18,7 +18,8 @@ pub fn main() -> ExitCode {
 
 fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let bench = Bench::set_up(arguments)?;
-    let judges: [(&str, Judge); 4] = [
+    let judges: [(&str, Judge); 5] = [
+        ("driver::as_clang", live_driver::judge),
         ("swap::bitcode", live_exchange::judge_bitcode),
         ("swap::refused", live_exchange::judge_refused),
         ("swap::signatures", live_exchange::judge_signatures),

@@ -31,6 +31,7 @@ pub mod case;
 pub mod case_suite;
 pub mod gate;
 pub mod guest_suite;
+pub mod live_driver;
 pub mod live_exchange;
 pub mod live_faults;
 pub mod live_files;

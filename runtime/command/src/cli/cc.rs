@@ -24,7 +24,8 @@
 //!
 //! Everything else is passed on, so `-c`, `-S`, `-E`, response files, dependency files and linking are
 //! clang's. Nothing is added where it cannot be of use: for other machines, and with `-flto`, where
-//! objects are bitcode that the linker optimizes.
+//! objects are bitcode that the linker optimizes. With `-emit-llvm` the bitcode is what is made, and
+//! is not embedded in itself: that is done when it is compiled.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -35,11 +36,14 @@ use uruk::EXIT_FAILURE;
 
 /// What is added to clang's command line.
 const ADDED: [&str; 4] = [
-    "-Xclang",
-    "-fembed-bitcode=bitcode",
+    EMBED[0],
+    EMBED[1],
     "-falign-functions=16",
     "-fpatchable-function-entry=64,62",
 ];
+
+/// The part of it that is about bitcode.
+const EMBED: [&str; 2] = ["-Xclang", "-fembed-bitcode=bitcode"];
 
 /// Of which language a driver is the driver.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -130,12 +134,12 @@ fn added(words: &[String]) -> Vec<&'static str> {
         return Vec::new();
     }
     let own_room = has(&|word| word.starts_with("-fpatchable-function-entry"));
+    let bare = has(&|word| word == "-emit-llvm");
+    let left_out = |flag: &str| {
+        (own_room && flag.starts_with("-fpatchable")) || (bare && EMBED.contains(&flag))
+    };
     let mut added = vec!["--start-no-unused-arguments"];
-    added.extend(
-        ADDED
-            .iter()
-            .filter(|flag| !(own_room && flag.starts_with("-fpatchable"))),
-    );
+    added.extend(ADDED.iter().filter(|flag| !left_out(flag)));
     added.push("--end-no-unused-arguments");
     added
 }
@@ -172,6 +176,7 @@ mod tests {
             count("x.o -o x -fpatchable-function-entry=5"),
             ADDED.len() + 1
         );
+        assert_eq!(count("-S -emit-llvm x.c"), ADDED.len());
         for line in [
             "-m32 -c x.c",
             "-target aarch64-linux-gnu x.c",
