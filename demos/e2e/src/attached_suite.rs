@@ -1,4 +1,5 @@
-//! Native programs by hand: built in all ways, and with functions exchanged while they run.
+//! Native programs by hand: built in all ways, with the library in them without `uruk live`, and with
+//! functions exchanged while they run.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::trial::{self, Bench};
-use crate::{live_driver, live_exchange};
+use crate::{live_driver, live_exchange, live_preload};
 
 /// What went wrong, if anything did.
 type Judge = fn(&Bench) -> Result<(), String>;
@@ -18,12 +19,14 @@ pub fn main() -> ExitCode {
 
 fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let bench = Bench::set_up(arguments)?;
-    let judges: [(&str, Judge); 5] = [
+    let judges: [(&str, Judge); 7] = [
         ("driver::as_clang", live_driver::judge),
         ("swap::bitcode", live_exchange::judge_bitcode),
         ("swap::refused", live_exchange::judge_refused),
         ("swap::signatures", live_exchange::judge_signatures),
         ("swap::at_loops", live_exchange::judge_loops),
+        ("preload::by_hand", live_preload::judge),
+        ("preload::linked", live_preload::judge_linked),
     ];
     let trials = judges.map(|(name, judge)| {
         let bench: Option<Arc<Bench>> = bench.clone();

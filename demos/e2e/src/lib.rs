@@ -36,6 +36,7 @@ pub mod live_exchange;
 pub mod live_faults;
 pub mod live_files;
 pub mod live_libraries;
+pub mod live_preload;
 pub mod live_server;
 pub mod live_suite;
 mod live_talk;

@@ -1,5 +1,7 @@
 //! What `uruk live` tells the library that it has loaded into a program, in one variable of the
-//! environment: words, separated by commas.
+//! environment, `URUK_LIVE`: words, separated by commas. Who loads the library himself
+//! (`LD_PRELOAD=.../liburuk_preload.so`), or links it, may set it to the same words, and needs not: without
+//! it everything is as with `uruk live` without options. With it nobody may attach unless it says so.
 //!
 //! | word | meaning |
 //! |---|---|
@@ -17,6 +19,7 @@
 //! | `verbose` | what is done, when it is |
 //! | `jobs=N` | threads that compile |
 //! | `control` | `uruk swap` may attach |
+//! | `off` | nothing is done |
 
 use std::ffi::OsString;
 use std::fmt;
@@ -97,6 +100,25 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Of the variable, if it is set; `None`: nothing is to be done.
+    ///
+    /// ```
+    /// use uruk_live::settings::Settings;
+    ///
+    /// assert_eq!(Settings::asked(None), Some(Settings::default()));
+    /// assert_eq!(Settings::asked(Some("explain")), Some(Settings::parse("explain")));
+    /// assert_eq!(Settings::asked(Some("off")), None);
+    /// ```
+    pub fn asked(words: Option<&str>) -> Option<Settings> {
+        match words {
+            None => Some(Settings::default()),
+            Some(words) => {
+                let is_off = words.split(',').any(|word| word == "off");
+                (!is_off).then(|| Settings::parse(words))
+            }
+        }
+    }
+
     /// Of the variable's words; unknown ones, of another version, mean nothing.
     ///
     /// ```

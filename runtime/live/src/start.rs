@@ -3,7 +3,18 @@
 //! The constructor runs before those of the program. It does nothing but read the variable of the
 //! environment that `uruk live` sets, take itself out of the environment (programs that this one
 //! starts run as they are), and start a thread of the session's, which no handler runs on and which
-//! does not keep the process alive. Without the variable, the library does nothing.
+//! does not keep the process alive.
+//!
+//! | who brings the library in | settings | programs that this one starts |
+//! |---|---|---|
+//! | `uruk live` | its options | run as they are |
+//! | `LD_PRELOAD` of one's own | those of `URUK_LIVE` ([`crate::settings`]), else the usual | have what the environment says: the same |
+//! | the program is linked with it | as above | as above |
+//!
+//! Who was not brought in by `uruk live` says nothing of a process without bitcode, and starts no thread
+//! in it: with `LD_PRELOAD=... make`, most are. Nor does anything begin in a program that runs with
+//! rights of its own (the loader loads nothing into it, but it may be linked): others give it its
+//! environment.
 //!
 //! The session is never ended: its threads run until the process does, as those of any embedder
 //! that leaves by `exit`. Handlers of LLVM's are left out by whoever exports `__cxa_atexit`.
@@ -16,6 +27,7 @@ use std::time::Duration;
 use uruk::{StatsFormat, Tier};
 
 use crate::allocation::own_allocation;
+use crate::program::image::carries_bitcode;
 use crate::program::loaded::{self, Loaded};
 use crate::session::{Live, LiveError};
 use crate::settings::{Force, Settings, VARIABLE};
@@ -35,9 +47,18 @@ pub fn live() -> Option<&'static Live> {
     LIVE.get()?.as_ref().ok()
 }
 
-/// Begins, if the environment says so: what the constructor of the library calls that the loader
+/// Whether the process has rights that whoever started it has not: nothing of the environment counts.
+fn has_own_rights() -> bool {
+    // SAFETY: reads what the kernel told the process.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Begins, unless the environment says otherwise: what the constructor of the library calls that the loader
 /// brings in, or an executable that links this package, before it starts threads.
 pub fn begin() {
+    if has_own_rights() {
+        return;
+    }
     if let Some(name) = own_allocation() {
         // Not one byte may be allocated here: the program's allocator has not begun.
         let asked = c"URUK_LIVE";
@@ -53,14 +74,18 @@ pub fn begin() {
         }
         return;
     }
-    // SAFETY: the program has not begun: nobody else uses the environment.
-    let words = unsafe { take_variable(VARIABLE) };
-    let Some(words) = words else {
+    let by_command = std::env::var_os(PRELOADED_BEFORE).is_some();
+    let words = std::env::var(VARIABLE).ok();
+    let Some(settings) = Settings::asked(words.as_deref()) else {
         return;
     };
-    // SAFETY: as above.
-    unsafe { restore_preload() };
-    let settings = Settings::parse(&words);
+    let loaded = loaded::loaded();
+    if by_command {
+        // SAFETY: the program has not begun: nobody else uses the environment.
+        unsafe { restore_environment() };
+    } else if !loaded.iter().any(|it| carries_bitcode(&it.file)) {
+        return;
+    }
     if settings.explain || settings.records() || settings.tuning.is_some() {
         // SAFETY: a function without arguments, of a library that stays.
         unsafe { libc::atexit(tell) };
@@ -70,7 +95,7 @@ pub fn begin() {
     }
     let forced = settings.force != Force::No;
     // What is loaded now stays: later ones may be closed again.
-    let _ = LOADED.set(loaded::loaded());
+    let _ = LOADED.set(loaded);
     uruk::enter_program();
     if let Err(cause) = uruk::spawn_own("uruk-live", move || run(&settings)) {
         eprintln!("uruk live: {cause}; the program runs as it is");
@@ -174,11 +199,14 @@ unsafe fn take_variable(name: &str) -> Option<String> {
     Some(value)
 }
 
+/// The environment as it was before `uruk live`.
+///
 /// # Safety
 /// As [`take_variable`].
-unsafe fn restore_preload() {
+unsafe fn restore_environment() {
     // SAFETY: by the caller's promise.
     unsafe {
+        take_variable(VARIABLE);
         match take_variable(PRELOADED_BEFORE) {
             Some(before) if !before.is_empty() => std::env::set_var("LD_PRELOAD", before),
             _ => std::env::remove_var("LD_PRELOAD"),

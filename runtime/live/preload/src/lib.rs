@@ -1,6 +1,17 @@
 //! What the dynamic loader brings into a native program: a constructor, and what has to be found in
 //! the process before the C library's.
 //!
+//! ```text
+//! uruk live ./program
+//! LD_PRELOAD=/PLACE/OF/liburuk_preload.so ./program
+//! uruk cc main.o -L/PLACE/OF -Wl,-rpath,/PLACE/OF -luruk_preload -o program && ./program
+//! ```
+//! The three do the same; the latter two take their settings, if any, from the variable `URUK_LIVE`,
+//! whose words `uruk_live::settings` lists (`URUK_LIVE=explain`, `URUK_LIVE=off`), and leave the
+//! environment as it is, so that programs which this one starts are live, too. What a process is that
+//! carries no bitcode, or has rights of its own, it stays: `uruk_live::start` says when. Why nothing
+//! can be done for a program, `uruk live` says.
+//!
 //! All it does is in `uruk_live`, which is a package of its own because executables that use it, as
 //! the command does, have their own `__cxa_atexit`.
 
