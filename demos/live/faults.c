@@ -94,6 +94,20 @@ static int limit_memory(size_t megabytes) {
   return setrlimit(RLIMIT_AS, &limit);
 }
 
+static int limit(int resource, rlim_t most) {
+  struct rlimit limit = {most, most};
+  return setrlimit(resource, &limit);
+}
+
+/* From now on nothing is opened. */
+static int limit_files(void) { return limit(RLIMIT_NOFILE, 0); }
+
+/* From now on no thread begins. The kernel grants root any number, so it is somebody else. */
+static int limit_processes(void) {
+  if (!geteuid() && setresuid(65534, 65534, 65534)) return 1;
+  return limit(RLIMIT_NPROC, 0);
+}
+
 /* Whether the bytes of a function, and what is in front of it, are those of before. */
 static const uint8_t *text(void) { return (const uint8_t *)(uintptr_t)call - 14; }
 
@@ -115,6 +129,16 @@ int main(int count, char **arguments) {
   if (!strcmp(mode, "no-code") && forbid_code()) return 3;
   if (!strcmp(mode, "no-events") && forbid_events()) return 3;
   if (!strcmp(mode, "memory") && limit_memory(count > 3 ? (size_t)atol(arguments[3]) : 64)) return 3;
+  if (!strcmp(mode, "files") && limit_files()) return 3;
+  if (!strcmp(mode, "processes") && limit_processes()) return 3;
+  if (!strcmp(mode, "late-files")) {
+    work(count > 3 ? atol(arguments[3]) : 100);
+    if (limit_files()) return 3;
+  }
+  if (!strcmp(mode, "late-processes")) {
+    work(count > 3 ? atol(arguments[3]) : 100);
+    if (limit_processes()) return 3;
+  }
   /* Whatever is being read or compiled by then finds no more. */
   if (!strcmp(mode, "late-memory")) {
     work(count > 3 ? atol(arguments[3]) : 100);

@@ -6,15 +6,17 @@
 //! | a filter that forbids executable memory, before or while functions are compiled | said once; native |
 //! | a filter that forbids counting events | nothing is said: samples come from timers |
 //! | no memory, little memory, a limit that comes while something is compiled | said once, or nothing |
+//! | no file, or no thread more, before or while something is compiled | said once, or nothing |
 //! | the program reads its own text | it sees the bytes that were changed: 14 in front of an entry, two at it |
 //! | the program writes to its own text | the entry is left alone, or its own code wins |
 //! | LLVM ends a compile by a fatal error, asked for or by samples | the function stays native; the table says why |
 //! | the program signals all threads there are, or is copied, while something is compiled | nothing |
-//! | no symbols, no dynamic loader, rights of its own | refused before it starts |
+//! | no symbols, no dynamic loader, rights of its own (setuid, file capabilities) | refused before it starts |
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use uruk_guests::execute::{Ending, Job, Outcome};
@@ -31,7 +33,7 @@ const SAYS: &str = "uruk live: ";
 
 /// Arguments of the program, and what is said: `None` where it depends on the moment, but at most
 /// one thing is.
-const RUNS: [(&[&str], Option<&str>); 10] = [
+const RUNS: [(&[&str], Option<&str>); 14] = [
     (&["plain", "300"], Some("")),
     (&["no-code", "600"], Some("executable memory")),
     (&["late-no-code", "400", "60"], None),
@@ -39,6 +41,10 @@ const RUNS: [(&[&str], Option<&str>); 10] = [
     (&["memory", "300", "0"], Some("no memory")),
     (&["memory", "300", "64"], Some("no memory")),
     (&["late-memory", "400", "80"], None),
+    (&["files", "300"], Some("Too many open files")),
+    (&["late-files", "400", "60"], None),
+    (&["processes", "300"], None),
+    (&["late-processes", "400", "60"], None),
     (&["text", "300"], Some("")),
     (&["patch", "300"], Some("")),
     (&["late-patch", "300"], Some("")),
@@ -207,6 +213,12 @@ pub fn judge_refusals(bench: &Bench) -> Result<(), String> {
         (build(bench, "static", &["-static"])?, "linked statically"),
         (owned, "setuid"),
     ];
+    let mut programs = Vec::from(programs);
+    let capable = build(bench, "capable", &[])?;
+    match give(&capable) {
+        true => programs.push((capable, "capabilities")),
+        false => eprintln!("programs with file capabilities: not tried, none can be given here"),
+    }
     for (program, reason) in programs {
         let ours = execute(
             bench,
@@ -220,6 +232,15 @@ pub fn judge_refusals(bench: &Bench) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Gives a program rights of its own, which only root can, and where file systems keep them.
+fn give(program: &Path) -> bool {
+    ["setcap", "/usr/sbin/setcap"].into_iter().any(|tool| {
+        let mut command = Command::new(tool);
+        let command = command.arg("cap_net_bind_service=ep").arg(program);
+        command.status().is_ok_and(|status| status.success())
+    })
 }
 
 fn live(bench: &Bench, options: &[&str], program: &Path, args: &[&str]) -> Job {

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use uruk::{EXIT_FAILURE, StatsFormat};
-use uruk_live::program::image::{Image, ImageError, carries_bitcode, is_dynamic};
+use uruk_live::program::image::{Image, ImageError, carries_bitcode, has_capabilities, is_dynamic};
 use uruk_live::settings::{Force, Settings, VARIABLE};
 use uruk_live::start::PRELOADED_BEFORE;
 
@@ -182,6 +182,11 @@ fn check(program: &Path) -> Result<(), String> {
     if mode & 0o6000 != 0 {
         return Err(format!(
             "{shown}: runs with rights of its own (setuid): nothing may be loaded into it"
+        ));
+    }
+    if has_capabilities(program) {
+        return Err(format!(
+            "{shown}: runs with rights of its own (file capabilities): nothing may be loaded into it"
         ));
     }
     let is_dynamic = is_dynamic(program);

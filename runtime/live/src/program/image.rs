@@ -1,7 +1,9 @@
 //! One file of the process: an executable or a shared library.
 
 use std::collections::HashSet;
+use std::ffi::CString;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use object::Endianness;
@@ -280,6 +282,17 @@ pub fn carries_bitcode(file: &Path) -> bool {
         Some(named.is_some())
     };
     read().unwrap_or(false)
+}
+
+/// Whether whoever runs a file gets rights by it that the file system knows (`setcap`): the loader
+/// then loads nothing of the environment's, as for setuid programs.
+pub fn has_capabilities(file: &Path) -> bool {
+    let Ok(file) = CString::new(file.as_os_str().as_bytes()) else {
+        return false;
+    };
+    let name = c"security.capability";
+    // SAFETY: C strings; without room, only the size is told.
+    unsafe { libc::getxattr(file.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }
 
 /// Whether a file is a program with a dynamic loader.
