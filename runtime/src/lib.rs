@@ -120,7 +120,7 @@ pub use crate::told::memory::{MemoryOwner, MemoryPurpose, MemoryReport, MemoryRo
 pub use crate::told::parts::PartStats;
 pub use crate::told::stats::{MemoryStats, Stats, StatsFormat, TierStats};
 pub use crate::told::tools::ToolSettings;
-pub use crate::tuning::{TrialView, TuningStats, TuningView};
+pub use crate::tuning::{TrialView, TuningStats, TuningUnit, TuningView};
 pub use crate::units::{Code, LazyObject, Members, Reference};
 pub use crate::version::baseline::Baseline;
 pub use crate::version::build::CompiledBy;

@@ -6,6 +6,8 @@ mod contested;
 mod recalled;
 #[path = "tiers/tuning.rs"]
 mod tuning;
+#[path = "tiers/work.rs"]
+mod work;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -12,6 +12,7 @@ use uruk_tiering::{Publication, Purpose};
 
 use super::choose::Root;
 use super::region::{Phase, Region};
+pub(super) use super::told::TuningUnit as Unit;
 use crate::api::error::Error;
 use crate::core::Core;
 use crate::fork::{gate, panics};
@@ -27,15 +28,6 @@ const TRIALS: usize = 80;
 
 /// Callees that get code of tier 2 before a function is tried that calls them.
 const CALLEES: usize = 8;
-
-/// What is divided by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
-    /// Entries of the root.
-    Entries,
-    /// What the embedder tells.
-    Work,
-}
 
 /// What is tried on a root.
 #[derive(Debug, Clone, Copy)]

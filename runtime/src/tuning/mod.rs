@@ -63,7 +63,7 @@ mod region;
 mod told;
 mod trial;
 
-pub use told::{TrialView, TuningStats, TuningView};
+pub use told::{TrialView, TuningStats, TuningUnit, TuningView};
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -164,9 +164,11 @@ impl Core {
         let mut state = self.tuning.state();
         state.trials += 1;
         state.won += u32::from(won);
-        if !won {
-            state.account.lost(Nanos(cost.0 + ended.lost.0));
-        }
+        let lost = match won {
+            true => Nanos::ZERO,
+            false => Nanos(cost.0 + ended.lost.0),
+        };
+        state.account.lost(lost);
         let Some(region) = state.regions.get_mut(&root.id.index()) else {
             return;
         };
@@ -177,6 +179,8 @@ impl Core {
             verdict: ended.verdict,
             ratio: ended.ratio,
             pairs: ended.pairs,
+            unit: root.unit,
+            lost,
         });
         (region.version, region.tier) = (version, tier);
         if won {

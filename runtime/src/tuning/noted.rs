@@ -107,9 +107,11 @@ impl Core {
         let mut state = self.tuning.state();
         state.trials += 1;
         state.won += u32::from(won);
-        if !won {
-            state.account.lost(Nanos(cost.0 + ended.lost.0));
-        }
+        let charged = match won {
+            true => Nanos::ZERO,
+            false => Nanos(cost.0 + ended.lost.0),
+        };
+        state.account.lost(charged);
         let index = root.id.index();
         let contested = root.tier == Tier::Native;
         let lost = state.regions.get(&index).and_then(|region| region.lost);
@@ -138,6 +140,8 @@ impl Core {
             verdict: ended.verdict,
             ratio: ended.ratio,
             pairs: ended.pairs,
+            unit: root.unit,
+            lost: charged,
         });
         region.objects.extend(made.object);
         (region.version, region.tier) = (winner, tier);

@@ -10,6 +10,7 @@ use uruk_tiering::tuning::{Drift, Interval, Verdict};
 #[cfg(doc)]
 use super::COARSE;
 use super::choose::Root;
+use super::told::TuningUnit;
 
 /// Processor time of the program after which native code that won is compared again, twice as long each
 /// time it wins again: what is tried in vain is paid for by the account all the same.
@@ -88,6 +89,9 @@ pub(super) struct Tried {
     pub(super) verdict: Verdict,
     pub(super) ratio: Interval,
     pub(super) pairs: u32,
+    pub(super) unit: TuningUnit,
+    /// What the account was charged with.
+    pub(super) lost: Nanos,
 }
 
 impl Region {

@@ -16,6 +16,15 @@ use crate::core::Core;
 use crate::fork::gate;
 use crate::tiers::nanos;
 
+/// What the program's time is divided by where two codes are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TuningUnit {
+    /// Entries of the function.
+    Entries,
+    /// What the embedder [tells](Jit::work_done).
+    Work,
+}
+
 /// One candidate that was tried on a function.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -30,6 +39,10 @@ pub struct TrialView {
     pub ratio: Interval,
     /// Pairs of slices that were measured.
     pub pairs: u32,
+    /// What time was divided by.
+    pub unit: TuningUnit,
+    /// Processor time that it cost, which the budget was charged with; nothing if it won.
+    pub lost: Duration,
 }
 
 /// What is known of a function that is tuned.
@@ -276,6 +289,8 @@ impl Region {
             verdict: tried.verdict,
             ratio: tried.ratio,
             pairs: tried.pairs,
+            unit: tried.unit,
+            lost: Duration::from_nanos(tried.lost.0),
         });
         TuningView {
             function: String::new(),
@@ -349,8 +364,17 @@ impl fmt::Display for TuningView {
                 verdict,
                 ratio,
                 pairs,
+                unit,
+                ..
             } = trial;
-            writeln!(f, "  {tier} {variant}: {verdict}, {ratio} in {pairs} pairs")?;
+            let unit = match unit {
+                TuningUnit::Entries => "",
+                TuningUnit::Work => " by work done",
+            };
+            writeln!(
+                f,
+                "  {tier} {variant}: {verdict}, {ratio} in {pairs} pairs{unit}"
+            )?;
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ done:
 }";
 
 /// More than any test spends.
-const CREDIT: Duration = Duration::from_secs(3600);
+pub(super) const CREDIT: Duration = Duration::from_secs(3600);
 
 fn region(jit: &Jit) -> impl Fn() -> i64 + use<> {
     jit.add_ir("region", REGION).unwrap();
@@ -183,10 +183,14 @@ done:
 /// What a run would have learned that found a change to help everywhere: it is tried first.
 fn with_lesson(change: &str) -> String {
     let nothing = Jit::builder().tune(true).build().unwrap().tuning_text();
-    let lesson = format!("lesson 1 0 0 1 1000 500.00000 {change}");
+    nothing + &checksummed(&format!("lesson 1 0 0 1 1000 500.00000 {change}"))
+}
+
+/// A line of what a run learned.
+pub(super) fn checksummed(line: &str) -> String {
     let mix = |sum: u32, byte: u8| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    let sum = lesson.bytes().fold(0x811c_9dc5, mix);
-    format!("{nothing}{lesson} #{sum:08x}\n")
+    let sum = line.bytes().fold(0x811c_9dc5, mix);
+    format!("{line} #{sum:08x}\n")
 }
 
 fn digit_sums(count: u64, base: u64) -> i64 {
