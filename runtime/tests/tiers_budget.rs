@@ -1,0 +1,153 @@
+//! What trials cost that do not win, with the budget that a session has unless told otherwise: by the
+//! tuner's account, charge by charge, and by the system's clocks. A program of its own: the process's
+//! processor time is that of one session, and one thread that calls.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use uruk::{Jit, TuningVerdict};
+
+/// The default's share, and what there is in advance.
+const SHARE: f64 = 0.02;
+const CREDIT: Duration = Duration::from_millis(250);
+
+/// Beyond what there is in advance: that much was paid for by what the program ran.
+const EARNED: Duration = Duration::from_millis(60);
+
+/// What the tuner's looks may take, 20 a second at most, as a part of the time.
+const LOOKS: f64 = 0.01;
+
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Three hot functions that wait for each step's result: no way to compile them is known to be better
+/// than another, and those that call what would be inlined are worse.
+fn chains() -> String {
+    let mut text = String::from(
+        "define internal i64 @step(i64 %x, i64 %odd) {
+           %product = mul i64 %x, %odd
+           %high = lshr i64 %product, 29
+           %y = xor i64 %product, %high
+           ret i64 %y
+         }\n",
+    );
+    for (number, odd) in [3_202_034_522_624_059_733_i64, 2_685_821_657_736_338_717, 11]
+        .into_iter()
+        .enumerate()
+    {
+        write!(
+            text,
+            "define i64 @chain{number}(i64 %count) {{
+             entry: br label %loop
+             loop:
+               %left = phi i64 [ %count, %entry ], [ %less, %loop ]
+               %x = phi i64 [ 7, %entry ], [ %y, %loop ]
+               %y = call i64 @step(i64 %x, i64 {odd})
+               %less = sub i64 %left, 1
+               %more = icmp ne i64 %less, 0
+               br i1 %more, label %loop, label %done
+             done: ret i64 %y
+             }}\n"
+        )
+        .unwrap();
+    }
+    text
+}
+
+fn clock(id: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes the time.
+    unsafe { libc::clock_gettime(id, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Processor time of the tuner's thread, as the system counted it.
+fn tuners_time() -> Duration {
+    let threads = std::fs::read_dir("/proc/self/task").expect("threads");
+    let times = threads.flatten().filter_map(|thread| {
+        let said = std::fs::read(thread.path().join("comm")).ok()?;
+        if said.trim_ascii_end() != b"uruk-tune" {
+            return None;
+        }
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        let ran = text.split(' ').next()?.parse().ok()?;
+        Some(Duration::from_nanos(ran))
+    });
+    times.sum()
+}
+
+/// Runs until trials have cost more than there was in advance, and watches the account.
+fn keeps_to_its_budget(same: bool) {
+    let builder = Jit::builder().tune(true).tune_same(same);
+    let jit = builder.build().expect("a session");
+    jit.add_ir("chains", &chains()).expect("a module");
+    let chains = ["chain0", "chain1", "chain2"].map(|name| {
+        // SAFETY: the functions above, which compute.
+        unsafe { jit.function::<extern "C" fn(i64) -> i64>(name).unwrap() }
+    });
+    let begin_of_process = clock(libc::CLOCK_PROCESS_CPUTIME_ID);
+    let begin = Instant::now();
+    let expected = chains.each_ref().map(|chain| chain.call(4_000));
+    let (mut before, mut charges, mut most) = (Duration::ZERO, 0, Duration::ZERO);
+    let is_settled = |jit: &Jit| {
+        let views = jit.tuning();
+        !views.is_empty() && views.iter().all(|view| view.settled)
+    };
+    let stats = loop {
+        for (chain, expected) in chains.iter().zip(expected) {
+            for _ in 0..8 {
+                assert_eq!(chain.call(4_000), expected);
+            }
+        }
+        let stats = jit.stats().tuning;
+        if stats.lost > before {
+            // What was begun could be afforded then, and so it can now: there is one trial at a time.
+            let earned = CREDIT + stats.ran.mul_f64(SHARE);
+            assert!(
+                before <= earned,
+                "begun with {before:?} of {earned:?} spent"
+            );
+            (most, charges) = (most.max(stats.lost - before), charges + 1);
+            before = stats.lost;
+        }
+        if stats.lost > CREDIT + EARNED || is_settled(&jit) {
+            break stats;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{stats:?}");
+    };
+    assert!(charges >= 3, "{stats:?}");
+    let views = jit.tuning();
+    let trials = || views.iter().flat_map(|view| &view.trials);
+    // By trials: none that did not win was free, and all of them are in the account.
+    for trial in trials() {
+        let won = trial.verdict == TuningVerdict::Faster;
+        assert_eq!(trial.lost == Duration::ZERO, won, "{trial:?}");
+    }
+    let told: Duration = trials().map(|trial| trial.lost).sum();
+    let lost = jit.stats().tuning.lost;
+    assert!(
+        told > Duration::ZERO && told <= lost,
+        "{told:?} of {lost:?}"
+    );
+
+    // By the system: the time that is shared out was there; and the thread that compiles all candidates
+    // did nothing else than what was charged, or won.
+    let (tuner, stats) = (tuners_time(), jit.stats().tuning);
+    let all = clock(libc::CLOCK_PROCESS_CPUTIME_ID) - begin_of_process;
+    assert!(stats.ran <= all, "{stats:?} of {all:?}");
+    let paid = stats.lost + most * (stats.won + 1);
+    let looks = begin.elapsed().mul_f64(LOOKS);
+    assert!(tuner <= paid + looks, "{tuner:?} of {paid:?}: {stats:?}");
+    println!(
+        "same {same}: {charges} charges, {stats:?}; tuner's thread {tuner:?} of {all:?} in {:?}",
+        begin.elapsed()
+    );
+}
+
+#[test]
+fn trials_that_do_not_win_keep_to_two_percent() {
+    keeps_to_its_budget(true);
+    keeps_to_its_budget(false);
+}
