@@ -512,6 +512,17 @@ extern "C" {
 #define URUK_EVENT_STACKS_SEARCHED 11
 
 /**
+ * Two codes of a function were compared: `version` stays, and `message` says what was tried and what
+ * came out.
+ */
+#define URUK_EVENT_TUNED 12
+
+/**
+ * The time that a tuned function takes has changed: its codes are compared again.
+ */
+#define URUK_EVENT_DRIFTED 13
+
+/**
  * A module of LLVM's C interface: `LLVMModuleRef` leads to one.
  */
 typedef struct LLVMOpaqueModule LLVMOpaqueModule;
@@ -1142,6 +1153,25 @@ typedef struct uruk_settings {
      * 1: what happens is recorded, for `uruk_jit_report_page` and `uruk_jit_trace`.
      */
     size_t record;
+    /**
+     * 1: hot functions are compiled in several ways above tier 1, which take turns and are timed, and
+     * the fastest stays: `uruk_jit_tuning` tells. Code may then be slower for a moment.
+     */
+    size_t tune;
+    /**
+     * Percent of the program's processor time that trials may take which win nothing. Default: 2.
+     */
+    double tuning_percent;
+    /**
+     * What they may take before any of that was earned, in milliseconds. Default: 250, or none if
+     * `tuned_before` knows of functions and the percentage is not set.
+     */
+    uint64_t tuning_credit_ms;
+    /**
+     * What an earlier run on this machine had found out, by `uruk_jit_tuning_text`, or null. Text
+     * that is of no use does no harm. Copied.
+     */
+    const char *tuned_before;
 } uruk_settings;
 
 /**
@@ -1265,6 +1295,26 @@ typedef struct uruk_stats {
      * Bytes of their code, which are no bytes of the session's.
      */
     uint64_t native_bytes;
+    /**
+     * Trials of the tuner that ended.
+     */
+    uint64_t tuning_trials;
+    /**
+     * Those whose candidate was faster.
+     */
+    uint64_t tuning_won;
+    /**
+     * Times that a function was looked at again because its load had changed.
+     */
+    uint64_t tuning_drifted;
+    /**
+     * Processor time of trials that did not win.
+     */
+    uint64_t tuning_lost_ns;
+    /**
+     * Processor time of the program, as far as the tuner looked.
+     */
+    uint64_t tuning_ran_ns;
 } uruk_stats;
 
 /**
@@ -2254,6 +2304,34 @@ struct uruk_error *uruk_tracker_transfer(const struct uruk_tracker *tracker,
  * Whether it was removed, or transferred to another: 1 or 0.
  */
 int uruk_tracker_is_defunct(const struct uruk_tracker *tracker);
+
+/**
+ * Says that so many units of work were done: requests answered, frames drawn. From the first call on,
+ * functions of a session whose settings say `tune` are compared by processor time per unit, instead
+ * of per entry of theirs. One atomic addition; nothing where `jit` is null.
+ */
+void uruk_jit_work_done(const struct uruk_jit *jit,
+                        uint64_t units);
+
+/**
+ * What the tuner found out so far, for people: a line for each function, and one for each trial of
+ * it, those with the most trials first. Empty where the settings do not say `tune`. To be freed by
+ * `uruk_string_free`.
+ */
+struct uruk_error *uruk_jit_tuning(const struct uruk_jit *jit,
+                                   char **lines);
+
+/**
+ * The same for the field `tuned_before` of another run's settings on this machine. To be freed by
+ * `uruk_string_free`.
+ */
+struct uruk_error *uruk_jit_tuning_text(const struct uruk_jit *jit,
+                                        char **learned);
+
+/**
+ * Writes the text of `uruk_jit_tuning_text` to a file: all of it, or what is there stays.
+ */
+struct uruk_error *uruk_jit_keep_tuning(const struct uruk_jit *jit, const char *path);
 
 /**
  * Defines what a unit promises: all of it, or nothing. The struct, and its texts and arrays,

@@ -32,8 +32,8 @@ class _Stats(ctypes.Structure):
             "functions compiled failed cancelled queued code_bytes tier_versions tier_functions "
             "tier_ns baseline_compiled load_ns data_ns emit_ns link_ns wall_ns samples "
             "samples_lost ahead_compiled ahead_called memory_live memory_retired memory_pinned "
-            "memory_held memory_freed evicted native_versions native_functions "
-            "native_bytes").split()]
+            "memory_held memory_freed evicted native_versions native_functions native_bytes "
+            "tuning_trials tuning_won tuning_drifted tuning_lost_ns tuning_ran_ns").split()]
 
 
 class Error(Exception):

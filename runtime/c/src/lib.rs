@@ -14,6 +14,7 @@
 //! | [`lookup`] | lookups of many names, waited for or not |
 //! | [`unit`], [`responsibility`], [`improve`], [`generator`] | definitions that the host makes when they are asked for |
 //! | [`told`] | statistics, memory, events |
+//! | [`tuning`] | the tuner: what counts as work, what it found out |
 //! | [`seeing`] | the page of a run, its timeline, what is hot; IR and machine code as text |
 //! | [`program`] | whole programs |
 //!
@@ -66,6 +67,7 @@ pub mod session;
 pub mod settings;
 pub mod told;
 pub mod tracker;
+pub mod tuning;
 pub mod unit;
 
 use std::ffi::{c_char, c_int};

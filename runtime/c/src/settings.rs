@@ -31,6 +31,10 @@ pub const URUK_SAMPLING_TIMERS: c_int = 3;
 /// No samples.
 pub const URUK_SAMPLING_OFF: c_int = 4;
 
+/// What trials may cost unless it is said: percent, and in advance.
+const PERCENT: f64 = 2.0;
+const CREDIT_MS: u64 = 250;
+
 /// Bytes of an object: the callback's to read, or to be freed by `release`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -143,6 +147,17 @@ pub struct uruk_settings {
     pub count_passes: c_int,
     /// 1: what happens is recorded, for `uruk_jit_report_page` and `uruk_jit_trace`.
     pub record: usize,
+    /// 1: hot functions are compiled in several ways above tier 1, which take turns and are timed, and
+    /// the fastest stays: `uruk_jit_tuning` tells. Code may then be slower for a moment.
+    pub tune: usize,
+    /// Percent of the program's processor time that trials may take which win nothing. Default: 2.
+    pub tuning_percent: f64,
+    /// What they may take before any of that was earned, in milliseconds. Default: 250, or none if
+    /// `tuned_before` knows of functions and the percentage is not set.
+    pub tuning_credit_ms: u64,
+    /// What an earlier run on this machine had found out, by `uruk_jit_tuning_text`, or null. Text
+    /// that is of no use does no harm. Copied.
+    pub tuned_before: *const c_char,
 }
 
 /// A module of LLVM's C interface: `LLVMModuleRef` leads to one.
@@ -184,6 +199,10 @@ impl Default for uruk_settings {
             transform_object: None,
             count_passes: 0,
             record: 0,
+            tune: 0,
+            tuning_percent: 0.0,
+            tuning_credit_ms: 0,
+            tuned_before: ptr::null(),
         }
     }
 }
@@ -212,7 +231,7 @@ pub(crate) unsafe fn builder(settings: *const uruk_settings) -> Result<JitBuilde
     let owned = Arc::new(Owned::new(settings.context, settings.drop_context));
     let builder = with_numbers(uruk::Jit::builder(), &settings)?;
     // SAFETY: by the caller's promise.
-    let builder = unsafe { with_folders(builder, &settings)? };
+    let builder = unsafe { with_tuning(with_folders(builder, &settings)?, &settings)? };
     let builder = with_listeners(builder, &settings, &owned);
     Ok(with_transforms(builder, &settings, &owned))
 }
@@ -291,6 +310,34 @@ unsafe fn with_folders(
         builder = builder.object_cache(Arc::new(DirectoryCache::new(Path::new(folder))?));
     }
     Ok(builder.tools(tools))
+}
+
+/// # Safety
+/// As for all pointers of the interface.
+unsafe fn with_tuning(builder: JitBuilder, settings: &uruk_settings) -> Result<JitBuilder, Fault> {
+    let mut builder = builder.tune(settings.tune != 0);
+    let percent = settings.tuning_percent;
+    if !(0.0..=100_000.0).contains(&percent) {
+        return Err(unusable(
+            "tuning_percent",
+            &format!("it cannot be {percent}"),
+        ));
+    }
+    if percent != 0.0 || settings.tuning_credit_ms != 0 {
+        let set = |number: f64| (number != 0.0).then_some(number);
+        let credit = match settings.tuning_credit_ms {
+            0 => CREDIT_MS,
+            ms => ms,
+        };
+        let share = set(percent).unwrap_or(PERCENT) / 100.0;
+        builder = builder.tuning_budget(share, Duration::from_millis(credit));
+    }
+    if !settings.tuned_before.is_null() {
+        // SAFETY: by the caller's promise.
+        let before = unsafe { text(settings.tuned_before, "tuned_before")? };
+        builder = builder.tuned_before(before.to_owned());
+    }
+    Ok(builder)
 }
 
 fn with_listeners(

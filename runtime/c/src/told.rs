@@ -32,6 +32,11 @@ pub const URUK_EVENT_SAMPLING: c_int = 9;
 pub const URUK_EVENT_WORKER_LOST: c_int = 10;
 /// All memory is searched for stacks from now on; `message` says why.
 pub const URUK_EVENT_STACKS_SEARCHED: c_int = 11;
+/// Two codes of a function were compared: `version` stays, and `message` says what was tried and what
+/// came out.
+pub const URUK_EVENT_TUNED: c_int = 12;
+/// The time that a tuned function takes has changed: its codes are compared again.
+pub const URUK_EVENT_DRIFTED: c_int = 13;
 
 /// One thing that happened. Fields that say nothing about it are zero or null.
 #[repr(C)]
@@ -202,6 +207,21 @@ fn translated(event: &Event) -> Option<Told> {
             told(URUK_EVENT_SAMPLING, *at).saying(source.as_deref().unwrap_or("none"))
         }
         Event::WorkerLost { message, at } => told(URUK_EVENT_WORKER_LOST, *at).saying(message),
+        Event::Tuned {
+            function,
+            tier,
+            variant,
+            verdict,
+            ratio,
+            version,
+            at,
+            ..
+        } => {
+            let told = told(URUK_EVENT_TUNED, *at).of(function, *version);
+            let tried = format!("{variant}: {verdict}, {ratio} times as fast");
+            told.at_tier(*tier).saying(&tried)
+        }
+        Event::Drifted { function, at, .. } => told(URUK_EVENT_DRIFTED, *at).of(function, 0),
         Event::StacksSearched { cause, at } => told(URUK_EVENT_STACKS_SEARCHED, *at).saying(cause),
         _ => return None,
     })
@@ -270,6 +290,16 @@ pub struct uruk_stats {
     pub native_functions: u64,
     /// Bytes of their code, which are no bytes of the session's.
     pub native_bytes: u64,
+    /// Trials of the tuner that ended.
+    pub tuning_trials: u64,
+    /// Those whose candidate was faster.
+    pub tuning_won: u64,
+    /// Times that a function was looked at again because its load had changed.
+    pub tuning_drifted: u64,
+    /// Processor time of trials that did not win.
+    pub tuning_lost_ns: u64,
+    /// Processor time of the program, as far as the tuner looked.
+    pub tuning_ran_ns: u64,
 }
 
 /// What a session has done so far: `uruk_jit_stats(jit, &stats, sizeof stats)`.
@@ -318,6 +348,11 @@ fn translated_stats(own: &uruk::Stats) -> uruk_stats {
         native_versions: own.native.versions,
         native_functions: own.native.functions,
         native_bytes: own.native.bytes,
+        tuning_trials: own.tuning.trials.into(),
+        tuning_won: own.tuning.won.into(),
+        tuning_drifted: own.tuning.drifted.into(),
+        tuning_lost_ns: nanoseconds(own.tuning.lost),
+        tuning_ran_ns: nanoseconds(own.tuning.ran),
     }
 }
 

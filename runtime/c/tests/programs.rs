@@ -42,6 +42,11 @@ fn threads() {
 }
 
 #[test]
+fn tuning() {
+    passes(&mut Command::new(in_c("tuning.c")));
+}
+
+#[test]
 fn exceptions_of_a_cpp_host() {
     let program = compiled(&source("exceptions.cpp"), "c++", "-std=c++11", &[]);
     passes(&mut Command::new(program));
