@@ -15,7 +15,7 @@ const CREDIT: Duration = Duration::from_millis(250);
 const EARNED: Duration = Duration::from_millis(60);
 
 /// What the tuner's looks may take, 20 a second at most, as a part of the time.
-const LOOKS: f64 = 0.01;
+const LOOKS: f64 = 0.003;
 
 const PATIENCE: Duration = Duration::from_secs(240);
 
