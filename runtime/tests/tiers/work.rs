@@ -138,7 +138,9 @@ fn a_function_whose_load_changes_is_tried_again() {
         let (jit, log) = logged(builder());
         let (steps, begin) = (steps(&jit), Instant::now());
         while verdicts(&log).is_empty() {
-            (0..16).for_each(|_| drop(steps.call(SHORT)));
+            for _ in 0..16 {
+                steps.call(SHORT);
+            }
             assert!(begin.elapsed() < PATIENCE, "no trial within {PATIENCE:?}");
         }
         all_settled(&jit.tuning_text())
@@ -173,7 +175,9 @@ fn a_function_whose_load_changes_is_tried_again() {
         assert!(begin.elapsed() < 2 * PATIENCE, "no drift was seen");
     }
     while verdicts(&log).is_empty() {
-        (0..16).for_each(|_| drop(steps.call(length)));
+        for _ in 0..16 {
+            steps.call(length);
+        }
         assert!(begin.elapsed() < 3 * PATIENCE, "no trial after the drift");
     }
     let first_trial = {
