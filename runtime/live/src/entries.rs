@@ -10,6 +10,10 @@
 //! entry +  2:  the function, which is where the stub's slot leads natively
 //! ```
 //!
+//! With `-fcf-protection` the entry begins with `endbr64`, and the two bytes come behind that, with a
+//! jump that is as much longer (`eb ec`). The stub jumps to what begins with none: the kernel has no
+//! process that is watched for this.
+//!
 //! # No thread sees half an instruction
 //! The room is written first; nothing jumps there yet. Then all cores are made to look again
 //! (`membarrier`, SYNC_CORE), and the two bytes at the entry are written by one aligned store.
@@ -44,14 +48,14 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
-use crate::choose::ROOM;
+use crate::choose::{HOP, ROOM};
 use crate::locked::Locked;
 
 /// `xchg ax, ax`.
 const PLAIN: u16 = u16::from_le_bytes([0x66, 0x90]);
 
-/// `jmp -16`: from behind the two bytes to the beginning of the room.
-const HOPS: u16 = u16::from_le_bytes([0xeb, 0xf0]);
+/// `endbr64`.
+const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 /// `jmp [rip + 0]`, of six bytes.
 const JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
@@ -93,6 +97,35 @@ pub enum EntryError {
     },
 }
 
+/// The two bytes of an entry that are changed.
+#[derive(Debug, Clone, Copy)]
+struct Hop {
+    /// Bytes of the entry before them.
+    behind: u64,
+    /// What they are changed to: a jump from behind them to the beginning of the room.
+    jump: u16,
+}
+
+impl Hop {
+    /// Of an entry that lies in one of some ranges of text.
+    ///
+    /// # Safety
+    /// They can be read.
+    unsafe fn of(entry: u64, text: &[Range<u64>]) -> Hop {
+        let size = LANDING.len() as u64;
+        let inside = |range: &Range<u64>| range.start <= entry && entry + size <= range.end;
+        let lands = text.iter().any(inside)
+            // SAFETY: text, by the caller's promise.
+            && unsafe { (entry as *const [u8; 4]).read_unaligned() } == LANDING;
+        let behind = if lands { size } else { 0 };
+        let back = (ROOM + behind + HOP) as u8;
+        Hop {
+            behind,
+            jump: u16::from_le_bytes([0xeb, back.wrapping_neg()]),
+        }
+    }
+}
+
 /// Text that is mapped twice.
 #[derive(Debug, Clone, Copy)]
 struct Chunk {
@@ -127,27 +160,42 @@ impl Entries {
         }
     }
 
+    fn hop(&self, entry: u64) -> Hop {
+        // SAFETY: text that stays loaded, by the promise of `new`, can be read.
+        unsafe { Hop::of(entry, &self.text) }
+    }
+
+    /// Where a function begins behind the bytes that are changed.
+    pub fn behind(&self, entry: u64) -> u64 {
+        entry + self.hop(entry).behind + HOP
+    }
+
     /// Whether what lies at an entry and before it is what the compiler puts there.
     ///
     /// # Errors
     /// [`EntryError`]: why it cannot be redirected.
     pub fn check(&self, entry: u64) -> Result<(), EntryError> {
-        let room = entry.wrapping_sub(ROOM);
-        let inside = |range: &Range<u64>| range.contains(&room) && entry + 2 <= range.end;
+        let (room, hop) = (entry.wrapping_sub(ROOM), self.hop(entry));
+        let at = entry + hop.behind;
+        let inside = |range: &Range<u64>| range.contains(&room) && at + HOP <= range.end;
         if !self.text.iter().any(inside) {
             return Err(EntryError::Elsewhere { entry });
         }
-        if !entry.is_multiple_of(2) || entry / 8 != (entry + 1) / 8 {
+        if !at.is_multiple_of(2) || at / 8 != (at + 1) / 8 {
             return Err(EntryError::Unaligned { entry });
         }
-        // SAFETY: text that stays loaded, by the promise of `new`, can be read.
-        let found = unsafe { (room as *const [u8; ROOM as usize + 2]).read_unaligned() };
-        let is_ours = [PLAIN, HOPS].contains(&u16::from_le_bytes([found[14], found[15]]));
-        let is_prepared = is_ours
+        let mut found = [0; ROOM as usize + 2];
+        let (before, two) = found.split_at_mut(ROOM as usize);
+        // SAFETY: as in `hop`; both lie in it, as was looked at.
+        unsafe {
+            (room as *const u8).copy_to_nonoverlapping(before.as_mut_ptr(), before.len());
+            (at as *const u8).copy_to_nonoverlapping(two.as_mut_ptr(), two.len());
+        }
+        let two = u16::from_le_bytes([two[0], two[1]]);
+        let is_prepared = [PLAIN, hop.jump].contains(&two)
             && found.starts_with(&JUMP)
             && self.state.with(|state| state.rooms.contains_key(&entry));
-        let is_plain = found[ROOM as usize..] == PLAIN.to_le_bytes() && is_padding(&found);
-        match is_prepared || is_plain {
+        match is_prepared || two == PLAIN && is_padding(&found) {
             true => Ok(()),
             false => Err(EntryError::Occupied { entry, found }),
         }
@@ -163,33 +211,37 @@ impl Entries {
     /// [`EntryError`]; calls go where they went.
     pub unsafe fn redirect(&self, entry: u64, target: u64) -> Result<(), EntryError> {
         self.check(entry)?;
+        let hop = self.hop(entry);
         // SAFETY: by the caller's promise.
         self.state
-            .with(|state| unsafe { state.redirect(entry, target, &self.text) })
+            .with(|state| unsafe { state.redirect(entry, hop, target, &self.text) })
     }
 
     /// Has calls of a native function reach its own code again. Nothing, if they do.
     pub fn restore(&self, entry: u64) {
+        let hop = self.hop(entry);
         self.state.with(|state| {
-            let writable = state.found(entry);
+            let writable = state.found(entry + hop.behind);
             if let Some(writable) = writable.filter(|_| state.rooms.contains_key(&entry)) {
                 // SAFETY: as in `redirect`.
                 let at = unsafe { AtomicU16::from_ptr(writable as *mut u16) };
                 // A program may have put something else there, which is its own affair.
                 let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
-                let _ = at.compare_exchange(HOPS, PLAIN, release, relaxed);
+                let _ = at.compare_exchange(hop.jump, PLAIN, release, relaxed);
             }
         });
     }
 
     /// Whether calls of a native function go elsewhere.
     pub fn is_redirected(&self, entry: u64) -> bool {
-        let writable = self.state.with(|state| state.found(entry));
+        let hop = self.hop(entry);
+        let writable = self.state.with(|state| state.found(entry + hop.behind));
         let Some(writable) = writable else {
             return false;
         };
         // SAFETY: as in `redirect`.
-        unsafe { AtomicU16::from_ptr(writable as *mut u16) }.load(Ordering::Relaxed) == HOPS
+        let at = unsafe { AtomicU16::from_ptr(writable as *mut u16) };
+        at.load(Ordering::Relaxed) == hop.jump
     }
 }
 
@@ -229,12 +281,13 @@ impl State {
     unsafe fn redirect(
         &mut self,
         entry: u64,
+        hop: Hop,
         target: u64,
         text: &[Range<u64>],
     ) -> Result<(), EntryError> {
-        let writable = self.writable(entry, text)?;
+        let writable = self.writable(entry, hop, text)?;
         if self.rooms.insert(entry, target) != Some(target) {
-            let room = (writable - ROOM) as *mut u8;
+            let room = (writable - hop.behind - ROOM) as *mut u8;
             // SAFETY: the copy of the room, which is mapped for writing, and to which no thread
             // jumps before the store below: an entry has one target for ever, its stub.
             unsafe {
@@ -247,8 +300,9 @@ impl State {
         let at = unsafe { AtomicU16::from_ptr(writable as *mut u16) };
         // Release: after the room; see the table. Whoever wrote something else there meanwhile has
         // made it another function.
-        match at.compare_exchange(PLAIN, HOPS, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) | Err(HOPS) => Ok(()),
+        match at.compare_exchange(PLAIN, hop.jump, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => Ok(()),
+            Err(other) if other == hop.jump => Ok(()),
             Err(other) => {
                 let mut found = [0; ROOM as usize + 2];
                 found[ROOM as usize..].copy_from_slice(&other.to_le_bytes());
@@ -263,11 +317,11 @@ impl State {
         (address < chunk.end).then(|| address.wrapping_add_signed(chunk.writable))
     }
 
-    /// As [`State::found`]; copies pages.
-    fn writable(&mut self, entry: u64, text: &[Range<u64>]) -> Result<u64, EntryError> {
+    /// As [`State::found`], of the two bytes; copies pages.
+    fn writable(&mut self, entry: u64, hop: Hop, text: &[Range<u64>]) -> Result<u64, EntryError> {
         let missing = EntryError::Elsewhere { entry };
-        let room = entry - ROOM;
-        for address in [room, entry] {
+        let (room, at) = (entry - ROOM, entry + hop.behind);
+        for address in [room, at] {
             if self.found(address).is_none() {
                 let range = text.iter().find(|range| range.contains(&address));
                 let range = range.ok_or(EntryError::Elsewhere { entry })?;
@@ -275,9 +329,8 @@ impl State {
             }
         }
         // A room that lies in two chunks has two distances.
-        let (first, last) = (self.found(room), self.found(entry));
-        match (first, last) {
-            (Some(first), Some(last)) if last - first == ROOM => Ok(last),
+        match (self.found(room), self.found(at)) {
+            (Some(first), Some(last)) if last - first == at - room => Ok(last),
             (Some(_), Some(_)) => Err(EntryError::Unaligned { entry }),
             _ => Err(missing),
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use uruk::{Event, NativeCode, Tier};
 
-use crate::choose::{Chosen, Fate, HOP};
+use crate::choose::{Chosen, Fate};
 use crate::entries::EntryError;
 use crate::known::{Module, Program};
 use crate::locked::Locked;
@@ -63,7 +63,7 @@ impl Function {
             } => Some((
                 *entry,
                 NativeCode {
-                    entry: entry + HOP,
+                    entry: self.program.entries.behind(*entry),
                     code: code.clone(),
                     beside: beside.clone(),
                     holds: self.chosen.holds.clone(),

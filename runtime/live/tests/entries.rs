@@ -23,6 +23,11 @@ fn body(number: u32) -> Vec<u8> {
 
 /// Functions that return 1 to 16, with rooms, in a page of text; the address of the first room.
 fn text() -> u64 {
+    text_with(&[])
+}
+
+/// The same, with something at each entry.
+fn text_with(first: &[u8]) -> u64 {
     let size = 4096;
     // SAFETY: a fresh mapping, which is written to before it is executed.
     unsafe {
@@ -35,7 +40,7 @@ fn text() -> u64 {
         let bytes = std::slice::from_raw_parts_mut(page.cast::<u8>(), size);
         bytes.fill(0x90);
         for number in 0..FUNCTIONS {
-            let code = body(number as u32 + 1);
+            let code = [first, &body(number as u32 + 1)].concat();
             bytes[number * STRIDE + 14..][..code.len()].copy_from_slice(&code);
         }
         assert_eq!(
@@ -57,20 +62,26 @@ fn call(entry: u64) -> u32 {
 
 #[test]
 fn a_redirected_entry_leads_elsewhere_until_it_is_restored() {
-    let start = text();
-    // SAFETY: the mapping stays, and nobody else writes to it.
-    let entries = unsafe { Entries::new(std::iter::once(start..start + 4096).collect()) };
-    let entry = start + 14;
-    assert_eq!(call(entry), 1);
-    let target = other as *const () as u64;
-    for _ in 0..3 {
-        // SAFETY: `other` is for ever, and has the same type.
-        unsafe { entries.redirect(entry, target) }.expect("there is room");
-        assert!(entries.is_redirected(entry));
-        assert_eq!((call(entry), call(entry + STRIDE as u64)), (1000, 2));
-        entries.restore(entry);
-        assert!(!entries.is_redirected(entry));
+    // `endbr64`, as with `-fcf-protection`
+    for first in [&[][..], &[0xf3, 0x0f, 0x1e, 0xfa]] {
+        let start = text_with(first);
+        // SAFETY: the mapping stays, and nobody else writes to it.
+        let entries = unsafe { Entries::new(std::iter::once(start..start + 4096).collect()) };
+        let entry = start + 14;
+        let behind = entries.behind(entry);
+        assert_eq!(behind, entry + first.len() as u64 + 2);
         assert_eq!(call(entry), 1);
+        let target = other as *const () as u64;
+        for _ in 0..3 {
+            // SAFETY: `other` is for ever, and has the same type.
+            unsafe { entries.redirect(entry, target) }.expect("there is room");
+            assert!(entries.is_redirected(entry));
+            assert_eq!((call(entry), call(entry + STRIDE as u64)), (1000, 2));
+            assert_eq!(call(behind), 1);
+            entries.restore(entry);
+            assert!(!entries.is_redirected(entry));
+            assert_eq!(call(entry), 1);
+        }
     }
 }
 
