@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`settings`], [`program`] (what the process consists of), [`choose`] (what may be
 //! compiled again, as pure decisions), `variables` (what these refer to), `reason` (why some are not) and [`known`] (what they are made of), `arguments` (which of them native code takes), `allocation` (programs that stay native), [`entries`] (text that is
-//! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`] and [`control`] (`uruk swap`), [`start`] (how it begins in
+//! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`] and [`control`] (`uruk swap`), `force` (tests), [`start`] (how it begins in
 //! the process of the program).
 //!
 //! # Why
@@ -26,6 +26,7 @@ pub mod choose;
 pub mod control;
 pub mod entries;
 pub mod explain;
+mod force;
 pub mod function;
 pub mod known;
 pub mod locked;

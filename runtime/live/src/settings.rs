@@ -7,7 +7,8 @@
 //! |---|---|
 //! | `after=MS` | processor time of the process before anything is read |
 //! | `force=all` | every function is compiled and published before the program starts |
-//! | `force=flip` | that, and then taken back and published again, one after the other, for ever |
+//! | `force=flip` | that, and taken back and published once more; then one after the other, for ever |
+//! | `force=guided` | the same with guided code, which versions with probes come before |
 //! | `explain` | a table of functions and reasons at the end |
 //! | `stats`, `stats=json` | what was done, at the end |
 //! | `report=FILE`, `trace=FILE` | the page, and the timeline, of the run, written at the end |
@@ -42,6 +43,8 @@ pub enum Force {
     All,
     /// All are, and are taken back and published in turns.
     Flip,
+    /// As [`Flip`](Force::Flip), by guided code.
+    Guided,
 }
 
 /// The settings.
@@ -143,6 +146,7 @@ impl Settings {
                 }
                 ("force", "all") => settings.force = Force::All,
                 ("force", "flip") => settings.force = Force::Flip,
+                ("force", "guided") => settings.force = Force::Guided,
                 ("explain", _) => settings.explain = true,
                 ("stats", "json") => settings.stats = Some(StatsFormat::Json),
                 ("stats", _) => settings.stats = Some(StatsFormat::Table),
@@ -212,6 +216,7 @@ impl fmt::Display for Settings {
             Force::No => {}
             Force::All => f.write_str(",force=all")?,
             Force::Flip => f.write_str(",force=flip")?,
+            Force::Guided => f.write_str(",force=guided")?,
         }
         let flags = [
             (self.explain, "explain"),

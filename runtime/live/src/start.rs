@@ -24,14 +24,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use uruk::{StatsFormat, Tier};
+use uruk::StatsFormat;
 
 use crate::allocation::own_allocation;
 use crate::program::image::carries_bitcode;
 use crate::program::loaded::{self, Loaded};
 use crate::session::{Live, LiveError};
 use crate::settings::{Force, Settings, VARIABLE};
-use crate::{control, explain};
+use crate::{control, explain, force};
 
 /// What was in `LD_PRELOAD` before.
 pub const PRELOADED_BEFORE: &str = "URUK_LIVE_PRELOAD";
@@ -233,23 +233,15 @@ fn run(settings: &Settings) {
         eprintln!("uruk live: {cause}; the program runs as it is");
     }
     let live = LIVE.get_or_init(|| started).as_ref();
-    if let Ok(live) = live
-        && forced
-    {
-        for function in live.adopted() {
-            live.compile_inner(&function);
-            // What fails is in the table.
-            let _ = live.compile(&function, Tier::Optimized);
-        }
+    if let Ok(live) = live {
+        force::begin(live, settings.force);
     }
     reach(Stage::Ready);
     if let Ok(live) = live {
         if settings.control {
             control::serve(live);
         }
-        if settings.force == Force::Flip {
-            flip(live);
-        }
+        force::go_on(live, settings.force);
     }
 }
 
@@ -294,17 +286,5 @@ fn wait_for(after: Duration) {
         // It may have left before there is a session.
         uruk::look_at_main_thread();
         std::thread::sleep((after - used).max(Duration::from_millis(1)));
-    }
-}
-
-/// Takes native code back and publishes compiled code, function by function, for ever.
-fn flip(live: &Live) -> ! {
-    loop {
-        for function in live.adopted() {
-            let _ = live.take_back(&function);
-            std::thread::sleep(Duration::from_millis(1));
-            let _ = live.compile(&function, Tier::Optimized);
-        }
-        std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -64,8 +64,8 @@ pub(super) struct Live {
     /// Let nobody attach (`uruk swap`).
     #[arg(long)]
     no_control: bool,
-    /// Compile every function before the program starts; or do that, and then take each back and
-    /// publish it again, for ever.
+    /// Compile every function before the program starts; or do that, and take each back and publish
+    /// it again, for ever; or that by guided code.
     #[arg(long, value_name = "HOW", value_enum, hide = true)]
     force: Option<ForceChoice>,
     /// The program, looked for as a shell does.
@@ -84,6 +84,7 @@ pub(super) struct Live {
 enum ForceChoice {
     All,
     Flip,
+    Guided,
 }
 
 pub(super) fn main(live: &Live) -> i32 {
@@ -123,6 +124,7 @@ pub(super) fn main(live: &Live) -> i32 {
             None => Force::No,
             Some(ForceChoice::All) => Force::All,
             Some(ForceChoice::Flip) => Force::Flip,
+            Some(ForceChoice::Guided) => Force::Guided,
         },
         explain: live.explain,
         stats: live.stats.map(|choice| match choice {
