@@ -1,17 +1,24 @@
 //! Runs the cases of `demos/cases` once more as native programs: built by `uruk cc`, natively and under
-//! `uruk live`, where every function is compiled again before the program starts, and then taken
-//! back and published again, one after the other, until it ends.
+//! `uruk live`, where every function is compiled again, taken back and compiled once more before the
+//! program starts, and then taken back and published again, one after the other, until it ends. That
+//! is looked at, too ([`live_forced`](crate::live_forced)).
+//!
+//! | trial | code is |
+//! |---|---|
+//! | `CASE::live` | of tier 2 |
+//! | `CASE::guided` | of tier 3, after versions with probes |
 //!
 //! | case | is |
 //! |---|---|
 //! | of C and C++, and of several such files | run |
 //! | with libraries of C and C++ | run: they are built by `uruk cc`, too; those that it opens stay native |
 //! | of other languages, or IR; and [`LEFT_OUT`] | left out |
-//! | [`STILL`] | run with every function compiled again, and no more |
-//! | about an allocator of its own | run: it stays native, and nothing else happens |
+//! | [`STILL`] | run with every function compiled again, and no more; once |
+//! | of which nothing can be compiled ([`STAY`](crate::live_forced::STAY)) | run: it stays native |
 //!
-//! LLVM compiles all of each program for that, so the ordinary tests run one of [`SHARE`] cases,
-//! told by their names, and all with libraries; `cargo test -p uruk-e2e --test live -- --include-ignored` runs all.
+//! LLVM compiles all of each program for that, so the ordinary tests run one of [`SHARE`] cases in
+//! either way, told by their names, and all with libraries at tier 2; `cargo test -p uruk-e2e --test live
+//! -- --include-ignored` runs all.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,22 +31,39 @@ use uruk_guests::{Language, Library};
 
 use crate::case::Case;
 use crate::gate::{self, Gate};
+use crate::live_forced::Forced;
 use crate::trial::{self, Bench};
 use crate::verdict;
 
 /// A case that is left out: it compares the functions that frames are in, which are of several
-/// versions here.
+/// versions here. What else is to be said of frames is `backtraces::as_natively`'s.
 const LEFT_OUT: &str = "unwinding.c";
 
-/// A case in which nothing is compiled while it runs: it makes copies of itself by system calls of
-/// its own, which find a compile under way, and say so.
-const STILL: &str = "copied_processes.c";
+/// Cases of which everything is compiled once, and not taken back: what each would notice.
+///
+/// | case | is about |
+/// |---|---|
+/// | `copied_processes.c` | copies of the process by system calls of its own, which find a compile under way, and say so |
+/// | `signals.c` | handlers that are not its own: native code sees that of the signal by which running threads are asked, once code is to be freed |
+const STILL: [&str; 2] = ["copied_processes.c", "signals.c"];
+
+/// Cases that are built without optimizations: otherwise clang removes what all functions use, and none
+/// could be compiled.
+const UNOPTIMIZED: [&str; 4] = [
+    "atomics_library.c",
+    "bss.c",
+    "instrument_functions.c",
+    "static_locals.c",
+];
 
 /// Of how many cases the ordinary tests run one.
 const SHARE: u32 = 4;
 
 /// How many times longer it may take than natively.
 const FACTOR: u32 = 3;
+
+/// The same where code is guided: it is made by threads that let everybody else go first.
+const GUIDED_FACTOR: u32 = 12;
 
 /// The test binary's `main`.
 pub fn main() -> ExitCode {
@@ -50,18 +74,27 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let cases = Case::all(&gate::cases_folder()).map_err(|error| error.to_string())?;
     let open = Gate::open()?;
     let bench = Bench::set_up(arguments)?;
-    let cases = cases.into_iter().filter(is_native);
-    let trials = cases.map(|case| {
-        let bench: Option<Arc<Bench>> = bench.clone();
+    let cases: Vec<Arc<Case>> = cases.into_iter().filter(is_native).map(Arc::new).collect();
+    let ways = [(Forced::Flip, "live"), (Forced::Guided, "guided")];
+    let pairs = ways
+        .iter()
+        .flat_map(|way| cases.iter().map(move |case| (way, case)));
+    let trials = pairs.filter_map(|(&(forced, way), case)| {
+        let still = STILL.contains(&&*case.plan.name);
+        let forced = match (forced, still) {
+            (Forced::Guided, true) => return None,
+            (_, true) => Forced::Once,
+            (forced, false) => forced,
+        };
+        let (bench, body) = (bench.clone(), Arc::clone(case));
         let late = case.gate > open;
-        let sum: u32 = case.plan.name.bytes().map(u32::from).sum();
-        let skipped = !sum.is_multiple_of(SHARE) && case.libraries.is_empty();
-        let name = format!("{}::live", case.plan.name);
+        let name = format!("{}::{way}", case.plan.name);
         let body = move || match bench {
-            Some(bench) => judge(&case, &bench).map_err(Failed::from),
+            Some(bench) => judge(&body, forced, &bench).map_err(Failed::from),
             None => Ok(()),
         };
-        Trial::test(name, body).with_ignored_flag(late || skipped)
+        let ignored = late || !is_usual(case, forced);
+        Some(Trial::test(name, body).with_ignored_flag(ignored))
     });
     let server = {
         let bench = bench.clone();
@@ -71,8 +104,10 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         })
     };
     type Judge = fn(&Bench) -> Result<(), String>;
-    let others: [(&str, Judge); 12] = [
+    let others: [(&str, Judge); 14] = [
         ("server::quiescent", crate::live_server::judge_quiescent),
+        ("backtraces::as_natively", crate::live_backtraces::judge),
+        ("guided::counted", crate::live_forced::judge_counted),
         ("faults::survived", crate::live_faults::judge),
         ("faults::killed", crate::live_faults::judge_killed),
         ("faults::refused", crate::live_faults::judge_refusals),
@@ -95,6 +130,15 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     Ok(trials.chain([server]).chain(others).collect())
 }
 
+/// Whether the ordinary tests run a case in one of the ways.
+fn is_usual(case: &Case, forced: Forced) -> bool {
+    let sum: u32 = case.plan.name.bytes().map(u32::from).sum();
+    match forced {
+        Forced::Guided => sum % SHARE == 1,
+        _ => sum.is_multiple_of(SHARE) || !case.libraries.is_empty(),
+    }
+}
+
 /// Whether `uruk cc` can make all of a case.
 fn is_native(case: &Case) -> bool {
     let plain = |language| matches!(language, Some(Language::C | Language::Cxx));
@@ -106,38 +150,41 @@ fn is_native(case: &Case) -> bool {
 }
 
 /// Builds a case, runs it both ways and compares.
-fn judge(case: &Case, bench: &Bench) -> Result<(), String> {
-    let (program, opened) = build(case, bench)?;
+fn judge(case: &Case, forced: Forced, bench: &Bench) -> Result<(), String> {
+    let name = format!("{}-{forced:?}", case.plan.name);
+    let folder = bench.scratch(&format!("live-{name}"));
+    let (program, opened) = build(case, bench, &folder)?;
     let mut job = Job::new(&program, case.plan.limit);
     job.args.extend(case.plan.args.iter().map(Into::into));
     job.args.extend(opened.into_iter().map(Into::into));
-    let native = execute(case, bench, job.clone(), "native")?;
-    let mut live = bench.subject.job(case.plan.limit * FACTOR);
-    let force = match case.plan.name == STILL {
-        true => "--force=all",
-        false => "--force=flip",
+    let native = execute(case, job.clone(), &folder.join("native"))?;
+    let factor = match forced {
+        Forced::Guided => GUIDED_FACTOR,
+        _ => FACTOR,
     };
-    for word in ["live", force, "--no-control", "--"] {
+    let mut live = bench.subject.job(case.plan.limit * factor);
+    for word in ["live", forced.option(), "--no-control", "--"] {
         live.arg(word);
     }
     live.arg(&program);
     live.args.extend(job.args);
     let line = live.command_line();
-    let ours = execute(case, bench, live, "live")?;
+    let ours = execute(case, live, &folder.join("live"))?;
     // Standard error has what is said where a program stays as it is.
-    match verdict::difference(&native, &ours, false) {
+    let text = verdict::difference(&native, &ours, false);
+    let checked = forced.check(&case.plan.name, &ours.stderr);
+    match text.or(checked.err()) {
         Some(text) => Err(format!("{text}{line}\nnatively: {}", program.display())),
         None => Ok(()),
     }
 }
 
 /// The executable, and the libraries that it opens.
-fn build(case: &Case, bench: &Bench) -> Result<(PathBuf, Vec<PathBuf>), String> {
-    let folder = bench.scratch(&format!("live-{}", case.plan.name));
-    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+fn build(case: &Case, bench: &Bench, folder: &Path) -> Result<(PathBuf, Vec<PathBuf>), String> {
+    fs::create_dir_all(folder).map_err(|error| error.to_string())?;
     let (mut linked, mut opened) = (Vec::new(), Vec::new());
     for library in &case.libraries {
-        let built = build_library(library, case, bench, &folder)?;
+        let built = build_library(library, case, bench, folder)?;
         match library.opened {
             true => opened.push(built),
             false => linked.push(built),
@@ -145,12 +192,24 @@ fn build(case: &Case, bench: &Bench) -> Result<(PathBuf, Vec<PathBuf>), String> 
     }
     let sources: Vec<&PathBuf> = case.sources.iter().map(|source| &source.path).collect();
     let mut job = compiler(&sources, case, bench);
+    let is_c = |path: &PathBuf| Language::of(path) == Some(Language::C);
+    let mixed = sources.iter().any(|path| is_c(path)) && !sources.iter().all(|path| is_c(path));
     job.args.extend(case.flags.iter().map(Into::into));
-    job.args.extend(sources.into_iter().map(Into::into));
+    for (number, source) in sources.iter().enumerate() {
+        let mut file = source.to_path_buf();
+        // The compiler of C++ takes it for such.
+        if mixed && is_c(source) {
+            let mut job = compiler(&[source], case, bench);
+            job.args.extend(case.flags.iter().map(Into::into));
+            job.arg("-c").arg(source);
+            file = make(job, folder, &format!("{number}.o"))?;
+        }
+        job.arg(file);
+    }
     job.args.extend(linked.iter().map(Into::into));
     job.args.extend(case.link_flags.iter().map(Into::into));
     job.args.extend(["-lm", "-pthread"].map(Into::into));
-    let program = make(job, &folder, "program")?;
+    let program = make(job, folder, "program")?;
     Ok((program, opened))
 }
 
@@ -179,7 +238,11 @@ fn compiler(sources: &[&PathBuf], case: &Case, bench: &Bench) -> Job {
     let cxx = sources.iter().any(is_cxx);
     let mut job = bench.subject.job(case.plan.limit);
     job.arg(if cxx { "c++" } else { "cc" });
-    job.args.extend(["-O1", "-w"].map(Into::into));
+    let level = match UNOPTIMIZED.contains(&&*case.plan.name) {
+        true => "-O0",
+        false => "-O1",
+    };
+    job.args.extend([level, "-w"].map(Into::into));
     if cxx {
         job.arg("-std=c++20");
     }
@@ -201,10 +264,9 @@ fn make(mut job: Job, folder: &Path, name: &str) -> Result<PathBuf, String> {
     }
 }
 
-fn execute(case: &Case, bench: &Bench, mut job: Job, who: &str) -> Result<Outcome, String> {
+fn execute(case: &Case, mut job: Job, scratch: &Path) -> Result<Outcome, String> {
     job.stdin.clone_from(&case.plan.stdin);
     job.env.clone_from(&case.plan.env);
-    let scratch = bench.scratch(&format!("live-{}-{who}", case.plan.name));
-    job.run(&scratch)
+    job.run(scratch)
         .map_err(|error| format!("cannot run {}: {error}", job.command_line()))
 }
