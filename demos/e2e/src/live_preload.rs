@@ -47,6 +47,15 @@ fn told(mut job: Job, library: Option<&Path>, words: &str) -> Job {
     job
 }
 
+/// What was said, but for what came of forcing.
+fn besides_forcing(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let lines = said.split_inclusive('\n');
+    lines
+        .filter(|line| !line.starts_with("uruk live: forced: "))
+        .collect()
+}
+
 /// `LD_PRELOAD` by hand.
 ///
 /// # Errors
@@ -85,7 +94,7 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
     }
     command.arg(&program).arg(&program);
     let ours = run(&command, &folder.join("run"))?;
-    if ours.stdout != native.stdout.repeat(2) || !ours.stderr.is_empty() {
+    if ours.stdout != native.stdout.repeat(2) || !besides_forcing(&ours.stderr).is_empty() {
         return Err(format!(
             "what a program of `uruk live` becomes is not as it is: {}",
             verdict::excerpt(&ours.stderr)
@@ -93,7 +102,7 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
     }
     for (words, tables) in [(FORCED, 2), ("off,force=all,explain", 0)] {
         let ours = shell(words)?;
-        let table = String::from_utf8_lossy(&ours.stderr);
+        let table = besides_forcing(&ours.stderr);
         if ours.ending != Ending::Status(0) || ours.stdout != native.stdout.repeat(2) {
             return Err(format!("{words}: not as natively: {ours:?}"));
         }
