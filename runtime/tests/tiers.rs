@@ -1,21 +1,18 @@
 //! Functions on their way through the tiers, as an embedder sees and steers it.
 
-#[path = "tiers/contested.rs"]
-mod contested;
 #[path = "tiers/recalled.rs"]
 mod recalled;
+#[path = "tiers/support.rs"]
+mod support;
 #[path = "tiers/tuning.rs"]
 mod tuning;
 #[path = "tiers/work.rs"]
 mod work;
 
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use uruk::{Event, Jit, JitBuilder, PolicyConfig, SamplingChoice, SamplingSettings, Tier, Tiers};
-
-/// Longest wait for something that happens in the background.
-const PATIENCE: Duration = Duration::from_secs(120);
+use support::{Log, PATIENCE, logged, wait_until};
+use uruk::{Event, Jit, PolicyConfig, SamplingChoice, SamplingSettings, Tier, Tiers};
 
 const SUM: &str = "
 @calls = internal global i64 0
@@ -40,30 +37,6 @@ define i64 @count() {
   %v = load i64, ptr @calls
   ret i64 %v
 }";
-
-type Log = Arc<Mutex<Vec<Event>>>;
-
-fn logged(builder: JitBuilder) -> (Jit, Log) {
-    let log = Log::default();
-    let sink = Arc::clone(&log);
-    let jit = builder
-        .on_event(Arc::new(move |event| {
-            sink.lock().unwrap().push(event.clone());
-        }))
-        .build()
-        .unwrap();
-    (jit, log)
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(
-            start.elapsed() < PATIENCE,
-            "{what}: not within {PATIENCE:?}"
-        );
-    }
-}
 
 /// Calls for so long that the thread is on a processor for `ms`.
 fn busy(ms: u64, mut call: impl FnMut()) {
