@@ -31,7 +31,7 @@
 //! template; whoever comes by name holds `SLOTS`.
 //!
 //! # Why
-//! - Thread-locals of the program are static if they fit 4 KiB: they lie in a reserve of the
+//! - Thread-locals of the program are static if they fit 3 KiB: they lie in a reserve of the
 //!   executable's own, and the image new threads start from is filled in, so that objects
 //!   compiled for an executable (local-exec) work and no thread needs a hook.
 //! - A slot of thread-locals has a generation: a module that goes gives its slot back, and a
