@@ -2,7 +2,10 @@
 //! tuner's account, charge by charge, and by the system's clocks. A program of its own: the process's
 //! processor time is that of one session, and one thread that calls.
 
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fmt::Write;
+use std::fs::DirEntry;
 use std::time::{Duration, Instant};
 
 use uruk::{Jit, TuningVerdict};
@@ -66,24 +69,34 @@ fn clock(id: libc::clockid_t) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Processor time of the tuner's thread, as the system counted it.
-fn tuners_time() -> Duration {
+/// Threads of the process by their numbers: names, and processor time as the system counted it.
+fn threads() -> HashMap<OsString, (String, Duration)> {
     let threads = std::fs::read_dir("/proc/self/task").expect("threads");
-    let times = threads.flatten().filter_map(|thread| {
-        let said = std::fs::read(thread.path().join("comm")).ok()?;
-        if said.trim_ascii_end() != b"uruk-tune" {
-            return None;
-        }
+    let of = |thread: DirEntry| {
+        let name = std::fs::read_to_string(thread.path().join("comm")).ok()?;
         let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
         let ran = text.split(' ').next()?.parse().ok()?;
-        Some(Duration::from_nanos(ran))
+        let named = (name.trim_end().to_owned(), Duration::from_nanos(ran));
+        Some((thread.file_name(), named))
+    };
+    threads.flatten().filter_map(of).collect()
+}
+
+/// Processor time of the tuner's thread since `before`: it may have been another session's.
+fn tuners_time(before: &HashMap<OsString, (String, Duration)>) -> Duration {
+    let now = threads().into_iter();
+    let tuner = now.filter(|(_, (name, _))| name == "uruk-tune");
+    let since = tuner.map(|(number, (_, ran))| {
+        let before = before.get(&number).map(|(_, before)| *before);
+        ran.saturating_sub(before.unwrap_or_default())
     });
-    times.sum()
+    since.sum()
 }
 
 /// Runs until trials have cost so much more than there was in advance, which what the program ran has
 /// to pay for, or nothing is left to try; and watches the account.
 fn keeps_to_its_budget(same: bool, calls: u32, earned: Duration) {
+    let threads = threads();
     let builder = Jit::builder().tune(true).tune_same(same);
     let jit = builder.build().expect("a session");
     jit.add_ir("chains", &chains(calls)).expect("a module");
@@ -121,7 +134,7 @@ fn keeps_to_its_budget(same: bool, calls: u32, earned: Duration) {
         if stats.lost > CREDIT + earned || is_settled(&jit) {
             break stats;
         }
-        assert!(begin.elapsed() < PATIENCE, "{stats:?}");
+        assert!(begin.elapsed() < PATIENCE, "{stats:?}: {:?}", jit.tuning());
     };
     assert!(charges >= 3, "{stats:?}");
     let views = jit.tuning();
@@ -140,7 +153,7 @@ fn keeps_to_its_budget(same: bool, calls: u32, earned: Duration) {
 
     // By the system: the time that is shared out was there; and the thread that compiles all candidates
     // did nothing else than what was charged, or won.
-    let (tuner, stats) = (tuners_time(), jit.stats().tuning);
+    let (tuner, stats) = (tuners_time(&threads), jit.stats().tuning);
     let all = clock(libc::CLOCK_PROCESS_CPUTIME_ID) - begin_of_process;
     assert!(stats.ran <= all, "{stats:?} of {all:?}");
     let paid = stats.lost + most * (stats.won + 1);

@@ -37,10 +37,13 @@ pub(crate) struct Activity {
     /// When `window` and `spent` were brought up to date.
     updated: Nanos,
     /// Instructions and loops, and calls as far as they matter.
-    facts: (u32, u32),
+    instructions: u32,
+    loops: u16,
     calls: u8,
     /// Time over the last window, decaying.
     window: f32,
+    /// Entries over the last window, decaying.
+    entered: f32,
     /// Time in this version, slowly decaying.
     spent: f32,
     sampled: f32,
@@ -73,9 +76,11 @@ impl Default for Activity {
             version: None,
             published: Nanos::ZERO,
             updated: Nanos::ZERO,
-            facts: (0, 0),
+            instructions: 0,
+            loops: 0,
             calls: 0,
             window: 0.0,
+            entered: 0.0,
             spent: 0.0,
             sampled: 0.0,
             counted: 0.0,
@@ -98,7 +103,7 @@ impl Activity {
         self.counters = counters;
         self.published = now;
         self.updated = now;
-        (self.window, self.spent) = (0.0, 0.0);
+        (self.window, self.entered, self.spent) = (0.0, 0.0, 0.0);
         (self.sampled, self.counted, self.entries) = (0.0, 0.0, 0.0);
         self.samples = 0;
         self.noted = UNNOTED;
@@ -118,15 +123,16 @@ impl Activity {
     }
 
     pub(crate) fn set_facts(&mut self, facts: &Facts) {
-        self.facts = (facts.instructions, facts.loops);
+        self.instructions = facts.instructions;
+        self.loops = u16::try_from(facts.loops).unwrap_or(u16::MAX);
         self.calls = u8::try_from(facts.calls).unwrap_or(u8::MAX);
     }
 
     /// What is known of the body; whether loops nest is not kept.
     pub(crate) fn facts(&self) -> Facts {
         Facts {
-            instructions: self.facts.0,
-            loops: self.facts.1,
+            instructions: self.instructions,
+            loops: u32::from(self.loops),
             calls: u32::from(self.calls),
             ..Facts::default()
         }
@@ -137,8 +143,8 @@ impl Activity {
         events * event_time(&self.facts(), config)
     }
 
-    /// Accounts for `time` since the last update, as if it had been spent evenly.
-    pub(crate) fn spend(&mut self, now: Nanos, time: f64, config: &Config) {
+    /// Accounts for `time` and `entries` since the last update, as if they had been spread evenly.
+    pub(crate) fn spend(&mut self, now: Nanos, time: f64, entries: f64, config: &Config) {
         let elapsed = (now - self.updated).as_f64();
         let aged = |constant: Nanos| (-elapsed / constant.as_f64()).exp();
         let lost = elapsed / config.window.as_f64();
@@ -147,7 +153,9 @@ impl Activity {
             true => -(-lost).exp_m1() / lost,
             false => 1.0,
         };
-        self.window = (f64::from(self.window) * aged(config.window) + time * left) as f32;
+        let kept = aged(config.window);
+        self.window = (f64::from(self.window) * kept + time * left) as f32;
+        self.entered = (f64::from(self.entered) * kept + entries * left) as f32;
         self.spent = (f64::from(self.spent) * aged(config.memory) + time) as f32;
         self.updated = self.updated.max(now);
     }
@@ -190,8 +198,8 @@ impl Activity {
         }
     }
 
-    /// Time by samples from one entry to the next, in ns; none without either.
-    pub(crate) fn entry_time(&self) -> Option<f64> {
+    /// Its own time by samples from one entry to the next, in ns; none without either.
+    pub(crate) fn own_time(&self) -> Option<f64> {
         let known = self.samples > 0 && self.entries > 0.0;
         known.then(|| f64::from(self.sampled) / f64::from(self.entries))
     }
@@ -217,10 +225,23 @@ impl Activity {
     /// Processors it occupies, as of the last update. What ran for less than a poll is
     /// taken as a part of one: nothing shorter is known.
     pub(crate) fn share(&self, config: &Config) -> f64 {
+        self.rate(self.window, config).min(f64::from(config.cpus))
+    }
+
+    /// Entries per nanosecond, as of the last update.
+    pub(crate) fn entry_rate(&self, config: &Config) -> f64 {
+        self.rate(self.entered, config)
+    }
+
+    /// When it was last heard of.
+    pub(crate) fn updated(&self) -> Nanos {
+        self.updated
+    }
+
+    fn rate(&self, decayed: f32, config: &Config) -> f64 {
         let age = self.updated - self.published;
         let age = age.max(config.poll_min).as_f64();
-        let most = f64::from(config.cpus);
-        share(f64::from(self.window), age, config.window.as_f64()).min(most)
+        share(f64::from(decayed), age, config.window.as_f64())
     }
 
     pub(crate) fn bar(&mut self, tier: Tier) {
@@ -258,7 +279,7 @@ mod tests {
             let mut activity = running();
             for look in 1..=100 {
                 let now = Nanos::from_ms(look * every);
-                activity.spend(now, every as f64 * 0.6e6, &config);
+                activity.spend(now, every as f64 * 0.6e6, 0.0, &config);
             }
             let share = activity.share(&config);
             assert!((share - 0.6).abs() < 0.01, "every {every} ms: {share}");
@@ -269,12 +290,12 @@ mod tests {
     fn the_past_is_forgotten_slowly() {
         let config = Config::default();
         let mut activity = running();
-        activity.spend(Nanos::from_ms(1), 1e6, &config);
-        activity.spend(Nanos(config.memory.0 * 3), 0.0, &config);
+        activity.spend(Nanos::from_ms(1), 1e6, 0.0, &config);
+        activity.spend(Nanos(config.memory.0 * 3), 0.0, 0.0, &config);
         assert!(activity.spent() < 0.06e6 && activity.share(&config) < 1e-9);
         // A burst is no whole processor as long as it is shorter than a poll.
         let mut activity = running();
-        activity.spend(Nanos::from_us(10), 9e3, &config);
+        activity.spend(Nanos::from_us(10), 9e3, 0.0, &config);
         assert!(activity.share(&config) < 0.02);
     }
 

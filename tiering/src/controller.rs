@@ -213,7 +213,7 @@ impl Controller {
         let most = elapsed.as_f64() * f64::from(config.cpus);
         let time = (work * corrected).min(most);
         self.calibration.counted(work);
-        self.spend(now, function, time);
+        self.spend(now, function, time, entries as f64);
     }
 
     /// The processor time of all threads since the last call of this, to be told before
@@ -256,7 +256,7 @@ impl Controller {
             // The time itself comes from the counters, which the samples correct.
             return self.calibration.sampled(samples, time.as_f64());
         }
-        self.spend(now, function, time.as_f64());
+        self.spend(now, function, time.as_f64(), 0.0);
         self.judge(function);
     }
 
@@ -359,13 +359,13 @@ impl Controller {
         })
     }
 
-    /// Books time to a function and sees whether it is a candidate now.
-    fn spend(&mut self, now: Nanos, function: FunctionId, time: f64) {
+    /// Books time and entries to a function and sees whether it is a candidate now.
+    fn spend(&mut self, now: Nanos, function: FunctionId, time: f64, entries: f64) {
         self.add_load(now, time);
         let Some(activity) = self.functions.get_mut(function) else {
             return;
         };
-        activity.spend(now, time, &self.config);
+        activity.spend(now, time, entries, &self.config);
         self.leaders.note(now, function, activity, &self.config);
         let place = activity.place;
         if matches!(place, Place::Compiling | Place::Requested) {
@@ -467,7 +467,7 @@ impl Controller {
         if let Some(activity) = self.functions.make(function) {
             activity.place = Place::Compiling;
             let dear = |time: f64| time >= self.config.trial_entry.as_f64();
-            counters = tier == Tier::Optimized && activity.entry_time().is_some_and(dear);
+            counters = tier == Tier::Optimized && activity.own_time().is_some_and(dear);
         }
         self.outstanding.push(Job {
             version,

@@ -59,8 +59,8 @@ pub(super) struct Root {
     /// Time of the program per unit.
     pub(super) per_unit: Nanos,
     pub(super) unit: Unit,
-    /// The root's own time per entry, in nanoseconds.
-    pub(super) own: f64,
+    /// And per entry.
+    pub(super) per_entry: Nanos,
 }
 
 /// What a look came to.
@@ -117,20 +117,17 @@ impl Core {
         self: &Arc<Self>,
         looks: &mut Looks,
         now: Duration,
-        hottest: Vec<(f64, Sampled)>,
+        hottest: Vec<Sampled>,
     ) -> Option<Root> {
         let (ran, work) = self.read_clocks(looks);
         self.tuning.state().account.ran(ran);
         let mut found: Option<(Root, bool)> = None;
-        for (
-            share,
-            Sampled {
+        for it in hottest {
+            let Sampled {
                 index,
                 version,
                 tier,
-            },
-        ) in hottest
-        {
+            } = it;
             let id = self.stubs.function(index)?;
             let count = self.tiers.counts.now(id).entries;
             let before = looks.entries.insert(index, count);
@@ -142,15 +139,15 @@ impl Core {
                 0 => (Unit::Entries, u64::from(entered)),
                 work => (Unit::Work, work),
             };
-            let per_unit = Nanos(ran.0.checked_div(units).unwrap_or(u64::MAX));
-            let own = ran.as_f64() * share / f64::from(entered.max(1));
+            let per = |units| Nanos(ran.0.checked_div(units).unwrap_or(u64::MAX));
+            let (per_unit, per_entry) = (per(units), per(u64::from(entered)));
             let root = Root {
                 id,
                 version,
                 tier,
                 per_unit,
                 unit,
-                own,
+                per_entry,
             };
             // Native code counts nothing: it is entered as often as when it was compared.
             let (root, entered) = match tier {
@@ -191,9 +188,9 @@ impl Core {
         (ran, if fresh { 0 } else { work })
     }
 
-    /// Functions above tier 1 that were sampled lately, by their shares, and those with native code
+    /// Functions above tier 1 that were sampled lately, the hottest first, and those with native code
     /// on which something is left to be tried.
-    fn hottest_now(&self, looks: &mut Looks, now: Duration) -> Vec<(f64, Sampled)> {
+    fn hottest_now(&self, looks: &mut Looks, now: Duration) -> Vec<Sampled> {
         let mut sampled = Vec::new();
         let contested: HashSet<u32> = {
             let mut state = self.tuning.state();
@@ -248,10 +245,7 @@ impl Core {
         };
         sampled.retain(|(heat, it)| is_hot(*heat, it));
         sampled.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-        sampled
-            .into_iter()
-            .map(|(heat, it)| (heat / total, it))
-            .collect()
+        sampled.into_iter().map(|(_, it)| it).collect()
     }
 
     /// Whether a function's code took the place of native code with which it was not compared yet.
@@ -340,7 +334,7 @@ impl Core {
         region.phase = match () {
             // It may be entered later.
             () if entered == 0 || root.per_unit > LONGEST => Phase::Open,
-            () if root.own < SHORTEST.as_f64() && is_done => {
+            () if root.per_entry < SHORTEST && is_done => {
                 Phase::Left("it is entered too often to be timed")
             }
             () => Phase::Open,

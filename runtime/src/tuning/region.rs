@@ -215,7 +215,7 @@ mod tests {
             tier,
             per_unit: Nanos::from_ms(1),
             unit: Unit::Entries,
-            own: 1e6,
+            per_entry: Nanos::from_ms(1),
         };
         let plain = Variant::default();
         let [slp, packed] = ["no-slp", "packed"].map(|words| words.parse().expect("words"));
@@ -261,7 +261,7 @@ mod tests {
             tier: Tier::Native,
             per_unit: Nanos::from_ms(1),
             unit: Unit::Entries,
-            own: 1e6,
+            per_entry: Nanos::from_ms(1),
         };
         let mut region = Region::new(root, Variant::default());
         region.phase = Phase::Settled;

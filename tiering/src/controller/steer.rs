@@ -137,11 +137,13 @@ impl Controller {
         cost.map_or(Nanos::ZERO, Nanos::from_f64)
     }
 
-    /// A function's own time from one entry to the next in its present version, as far as that was
-    /// sampled and counts entries.
+    /// Processor time of the program from one entry of a function to the next, lately, as far as its
+    /// present version counts them at tier 1.
     pub fn entry_time(&self, function: FunctionId) -> Option<Nanos> {
-        let time = self.functions.get(function)?.entry_time()?;
-        Some(Nanos::from_f64(time))
+        let activity = self.functions.get(function)?;
+        let rate = activity.entry_rate(&self.config);
+        let load = self.load.at(activity.updated(), self.config.window);
+        (rate > 0.0).then(|| Nanos::from_f64(load / rate))
     }
 
     /// The body of a function was replaced, or its code withdrawn: what was learned of it
@@ -299,5 +301,50 @@ fn cancel(job: &mut Job, orders: &mut VecDeque<Decision>) {
     if !std::mem::replace(&mut job.cancelled, true) {
         let (function, version) = (job.function, job.version);
         orders.push_back(Decision::Cancel { function, version });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::config::Config;
+    use crate::ids::{FunctionId, Nanos, Tier, VersionIds};
+    use crate::policy::Facts;
+    use crate::{Controller, FirstCode};
+
+    /// How often a function is entered is told by the program's time, whatever part of that it takes itself:
+    /// most of it may pass in those it calls.
+    #[test]
+    fn entries_are_told_by_the_time_of_the_program() {
+        let mut controller = Controller::new(&Config::default(), Arc::new(VersionIds::default()));
+        let [caller, callee] = [FunctionId(1), FunctionId(2)];
+        let first = [caller, callee].map(|function| {
+            let first = FirstCode {
+                version: controller.ids.next(),
+                tier: Tier::Baseline,
+                facts: Facts::default(),
+                compile: Nanos::ZERO,
+                counters: true,
+            };
+            controller.on_compiled(Nanos::ZERO, function, &first);
+            first
+        });
+        assert_eq!(controller.entry_time(caller), None);
+        controller.on_sampling(Some(Nanos::from_ms(1)));
+        for ms in (10..=1000).step_by(10) {
+            let now = Nanos::from_ms(ms);
+            controller.on_processor_time(now, Nanos::from_ms(10));
+            if ms % 500 == 0 {
+                let time = Nanos::from_ms(1);
+                controller.on_samples(now, caller, first[0].version, 1, time);
+            }
+            controller.on_samples(now, callee, first[1].version, 10, Nanos::from_ms(10));
+            controller.on_counters(now, caller, 200, 0);
+            controller.on_counters(now, callee, 200_000, 0);
+        }
+        let time = |function| controller.entry_time(function).expect("counted").as_f64();
+        assert!((40e3..60e3).contains(&time(caller)), "{}", time(caller));
+        assert!((40.0..60.0).contains(&time(callee)), "{}", time(callee));
     }
 }
