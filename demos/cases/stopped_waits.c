@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,10 +27,11 @@ static void *waiter(void *arg) {
 }
 
 int main(void) {
+  atomic_int *done = mmap(NULL, sizeof *done, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   pid_t parent = getpid(), child = fork();
   if (!child) {
-    /* Until the parent is gone. */
-    while (getppid() == parent) {
+    /* Until the parent is gone or done: it is never left stopped. */
+    while (getppid() == parent && !*done) {
       kill(parent, SIGSTOP);
       usleep(300);
       kill(parent, SIGCONT);
@@ -44,8 +46,7 @@ int main(void) {
     struct timespec time = {0, 15000000};
     if (nanosleep(&time, NULL)) interrupted++;
   }
-  kill(child, SIGKILL);
-  kill(parent, SIGCONT);
+  *done = 1;
   waitpid(child, NULL, 0);
   churn_stop = 1;
   for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
