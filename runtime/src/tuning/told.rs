@@ -96,7 +96,7 @@ impl JitBuilder {
     ///
     /// Trials that win nothing take at most 2 % of the program's processor time, after a first
     /// quarter of a second that a session has which [knows](JitBuilder::tuned_before) of no function;
-    /// [`tuning_budget`](JitBuilder::tuning_budget) sets both. Code above tier 1 counts its entries, unless they are less than 100 ns apart.
+    /// [`tuning_budget`](JitBuilder::tuning_budget) sets both. Code above tier 1 counts its entries, unless they are less than 25 ns apart.
     #[must_use]
     pub fn tune(mut self, tune: bool) -> JitBuilder {
         self.tiers.tuning.on = tune;
