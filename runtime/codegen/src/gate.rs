@@ -21,7 +21,13 @@
 //! what it would have found, and is the last. The object that comes out has no code, and is
 //! thrown away.
 //!
-//! Asking costs the IR pass manager the names of pass and function, so it is enabled for
+//! Tags of some instructions must not be believed ([`tags`]). Before passes that look back through
+//! loops scopes are forgotten. A round of passes over a function's loops begins with two of its own,
+//! asked about by the function's name: before the second, `lcssa`, tags are put aside, and at the next
+//! question about a pass that is over no loop they come back. So the gate is enabled for all passes of
+//! tiers 2 and 3.
+//!
+//! Elsewhere asking costs the IR pass manager the names of pass and function, so there it is enabled for
 //! units of [`LARGE`] instructions only; smaller ones are done within milliseconds.
 //! LLVM-C has no setter: `LLVMContext::setOptPassGate` is C++. The gate is laid out by hand
 //! as the Itanium ABI has it: a pointer to the table of virtual functions, which are both
@@ -32,7 +38,7 @@
 //! - The gate outlives its context, and is used by the thread that uses the context.
 //! - LLVM never destroys it.
 //! - Asked by code generation it answers yes, always.
-//! - It knows a module while code is generated for it, and no longer.
+//! - It knows a module while passes run on it or code is generated for it, and no longer.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -40,11 +46,14 @@ use std::ptr::null_mut;
 
 use inkwell::llvm_sys::LLVMLinkage;
 use inkwell::llvm_sys::core::{
-    LLVMGetFirstFunction, LLVMGetNextFunction, LLVMIsDeclaration, LLVMSetLinkage,
+    LLVMGetFirstFunction, LLVMGetModuleContext, LLVMGetNamedFunctionWithLength,
+    LLVMGetNextFunction, LLVMIsDeclaration, LLVMSetLinkage,
 };
 use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMModuleRef};
 
 use crate::cancel::Cancellation;
+use crate::handles::FunctionRef;
+use crate::tags::{self, Kinds};
 
 unsafe extern "C" {
     #[link_name = "_ZN4llvm11LLVMContext14setOptPassGateERNS_11OptPassGateE"]
@@ -53,6 +62,15 @@ unsafe extern "C" {
 
 /// Instructions of a unit from which on each pass is asked for.
 pub(crate) const LARGE: u32 = 400;
+
+/// The pass after which those over a function's loops come.
+const LAST_BEFORE_LOOPS: &[u8] = b"lcssa";
+
+/// Passes that, or what comes behind them, look back through loops.
+const LOOKING_BACK: [&[u8]; 4] = [b"early-cse", b"gvn", b"memcpyopt", LAST_BEFORE_LOOPS];
+
+/// How the names of loops begin.
+const LOOP: &[u8] = b"loop %";
 
 /// A virtual table from its address point on. Behind `shouldRunPass`: two strings, each
 /// passed as pointer and length in two registers.
@@ -94,6 +112,66 @@ pub(crate) struct Gate {
     enabled: Cell<bool>,
     /// The module code is generated for; null at other times.
     emitted: Cell<LLVMModuleRef>,
+    /// What IR passes run on, if tags are put aside for some of them.
+    optimized: RefCell<Option<Optimized>>,
+}
+
+/// What passes run on whose belief in tags is limited.
+struct Optimized {
+    module: LLVMModuleRef,
+    kinds: Kinds,
+    /// The function whose tags are aside, by name.
+    aside: Option<Vec<u8>>,
+}
+
+impl Optimized {
+    /// A pass is about to run on what is called `unit`.
+    ///
+    /// # Safety
+    /// The module is live, and passes are between two runs.
+    unsafe fn before(&mut self, pass: &[u8], unit: &[u8]) {
+        if unit.starts_with(LOOP) {
+            return;
+        }
+        // SAFETY: by the caller's promise.
+        unsafe {
+            self.put_back();
+            if !LOOKING_BACK.contains(&pass) {
+                return;
+            }
+            let Some(function) = function_of(self.module, unit) else {
+                return;
+            };
+            tags::forget(function, self.kinds);
+            if pass == LAST_BEFORE_LOOPS && tags::aside(function, self.kinds) {
+                self.aside = Some(unit.to_vec());
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Optimized::before`].
+    unsafe fn put_back(&mut self) {
+        let Some(name) = self.aside.take() else {
+            return;
+        };
+        // SAFETY: by the caller's promise.
+        if let Some(function) = unsafe { function_of(self.module, &name) } {
+            tags::back(function, self.kinds);
+        }
+    }
+}
+
+/// The function with that name.
+///
+/// # Safety
+/// The module is live as long as the handle.
+unsafe fn function_of<'m>(module: LLVMModuleRef, name: &[u8]) -> Option<FunctionRef<'m>> {
+    // SAFETY: by the caller's promise; pointer and length describe the name.
+    unsafe {
+        let found = LLVMGetNamedFunctionWithLength(module, name.as_ptr().cast(), name.len());
+        (!found.is_null()).then(|| FunctionRef::of(found))
+    }
 }
 
 const _: () = assert!(std::mem::offset_of!(Gate, table) == 0 && size_of::<Table>() == 32);
@@ -106,6 +184,7 @@ impl Gate {
             token: RefCell::default(),
             enabled: Cell::new(false),
             emitted: Cell::new(null_mut()),
+            optimized: RefCell::default(),
         })
     }
 
@@ -143,6 +222,31 @@ impl Gate {
         result
     }
 
+    /// Has `optimize` run passes on `module` that believe no tags of stores that may not run.
+    ///
+    /// # Safety
+    /// `module` is live until this returns, and of the context whose gate this is.
+    pub(crate) unsafe fn optimizing<R>(
+        &self,
+        module: LLVMModuleRef,
+        optimize: impl FnOnce() -> R,
+    ) -> R {
+        // SAFETY: by the caller's promise.
+        let kinds = unsafe { Kinds::of(LLVMGetModuleContext(module)) };
+        let aside = None;
+        *self.optimized.borrow_mut() = Some(Optimized {
+            module,
+            kinds,
+            aside,
+        });
+        let result = optimize();
+        if let Some(mut done) = self.optimized.take() {
+            // SAFETY: by the caller's promise; no pass runs any more.
+            unsafe { done.put_back() };
+        }
+        result
+    }
+
     /// True if the compile is to end; a look at the token.
     pub(crate) fn look(&self) -> bool {
         let token = self.token.borrow();
@@ -162,15 +266,26 @@ extern "C" fn never(_: *const Gate) {}
 /// The gate is alive: LLVM passes that of the context, which is while its context is.
 unsafe extern "C" fn should_run(
     gate: *const Gate,
-    _pass: *const u8,
-    _pass_length: usize,
-    _unit: *const u8,
-    _unit_length: usize,
+    pass: *const u8,
+    pass_length: usize,
+    unit: *const u8,
+    unit_length: usize,
 ) -> bool {
     // SAFETY: by the caller's promise.
     let gate = unsafe { &*gate };
     let emitted = gate.emitted.get();
-    if !gate.look() {
+    if let Some(optimized) = gate.optimized.borrow_mut().as_mut() {
+        // SAFETY: strings of LLVM's, live for the call; the module is while it is noted, by
+        // `optimizing`, and each question is asked before a pass.
+        unsafe {
+            let text = |start: *const u8, length| match length {
+                0 => &[][..],
+                length => std::slice::from_raw_parts(start, length),
+            };
+            optimized.before(text(pass, pass_length), text(unit, unit_length));
+        }
+    }
+    if !gate.enabled.get() || !gate.look() {
         return true;
     }
     if !emitted.is_null() {
@@ -203,5 +318,5 @@ unsafe fn withhold(module: LLVMModuleRef) {
 unsafe extern "C" fn is_enabled(gate: *const Gate) -> bool {
     // SAFETY: by the caller's promise.
     let gate = unsafe { &*gate };
-    gate.enabled.get()
+    gate.enabled.get() || gate.optimized.borrow().is_some()
 }

@@ -104,6 +104,7 @@ mod stored;
 mod structure;
 mod survey;
 mod table;
+mod tags;
 mod transform;
 mod values;
 mod variant;

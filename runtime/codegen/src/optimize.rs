@@ -37,7 +37,7 @@ use inkwell::llvm_sys::target_machine::{LLVMGetHostCPUFeatures, LLVMGetHostCPUNa
 
 use uruk_base::Tier;
 
-use crate::context::LlvmContext;
+use crate::context::{LlvmContext, OwnedModule};
 use crate::copying::{Contents, Copying, Unit};
 use crate::emit::Emitter;
 use crate::error::Stop;
@@ -135,6 +135,14 @@ pub(crate) fn run(
     if contents.has_matrices {
         emitter.run_passes(module, "function(lower-matrix-intrinsics)")?;
     }
+    let optimize = |module: &mut OwnedModule, passes: &str| {
+        // SAFETY: a live module, of the context.
+        unsafe {
+            let raw = module.raw();
+            let gate = context.gate();
+            gate.optimizing(raw, || emitter.run_passes(module, passes))
+        }
+    };
     if tier > Tier::Baseline {
         hints::allow_unrolling(context, module);
     }
@@ -150,9 +158,9 @@ pub(crate) fn run(
             true => passes::whole(level),
             false => passes::optimized(variant),
         };
-        emitter.run_passes(module, &passes)?;
+        optimize(module, &passes)?;
     } else {
-        emitter.run_passes(module, &passes::first_half(level))?;
+        optimize(module, &passes::first_half(level))?;
         if context.gate().look() {
             return Err(Stop::Cancelled);
         }
@@ -163,7 +171,7 @@ pub(crate) fn run(
         if contents.guided_functions > 0 {
             hints::lengthen_loops(context, module);
         }
-        emitter.run_passes(module, &passes::second_half(level, variant))?;
+        optimize(module, &passes::second_half(level, variant))?;
     }
     if variant.loops {
         hints::align_loops(context, module);

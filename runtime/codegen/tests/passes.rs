@@ -3,7 +3,7 @@
 mod support;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use support::{disassemble, id, plan, reader};
 use uruk_codegen::{Compile, Counters, Profile, Tier};
@@ -128,5 +128,69 @@ fn short_loops_are_not_predicated() {
     for passes in [2, 3, 7] {
         let short = instructions(1000 * passes, 1000 * (passes - 1));
         assert!(short < long + 40, "{short} instructions, and {long}");
+    }
+}
+
+/// The IR that the machine code of `f` is made of.
+fn listed(ir: &str, tier: Tier) -> String {
+    let mut how = Compile::at(tier);
+    let listing = Arc::new(OnceLock::new());
+    how.listing = Some(Arc::clone(&listing));
+    let mut reader = reader(ir);
+    let (plan, f) = (plan(&reader), id(&reader, "f"));
+    reader.compile(&plan, f, &how).expect("compiles");
+    listing.get().expect("what was emitted").clone()
+}
+
+/// Sums in memory, whose store runs in each round or, in the second, where `%x` is positive; the tags say
+/// that it meets no other.
+fn sum(condition: bool) -> String {
+    let way = match condition {
+        true => "br i1 %positive, label %add, label %next",
+        false => "br label %add",
+    };
+    format!(
+        "define void @f(ptr %sum, ptr %from, ptr %to, i64 %n) {{
+        entry: br label %loop
+        loop:
+          %i = phi i64 [ 0, %entry ], [ %more, %next ]
+          %a = getelementptr i64, ptr %from, i64 %i
+          %b = getelementptr i64, ptr %to, i64 %i
+          %x = load i64, ptr %a, !alias.scope !2, !noalias !1
+          store i64 %x, ptr %b, !alias.scope !2, !noalias !1
+          %positive = icmp sgt i64 %x, 0
+          {way}
+        add:
+          %s = load i64, ptr %sum, !alias.scope !1, !noalias !2
+          %t = add i64 %s, %x
+          store i64 %t, ptr %sum, !alias.scope !1, !noalias !2
+          br label %next
+        next:
+          %more = add nuw i64 %i, 1
+          %again = icmp ult i64 %more, %n
+          br i1 %again, label %loop, label %done
+        done: ret void
+        }}
+        !0 = distinct !{{!0}}
+        !1 = !{{!3}}
+        !2 = !{{!4}}
+        !3 = distinct !{{!3, !0}}
+        !4 = distinct !{{!4, !0}}"
+    )
+}
+
+/// What always runs is kept in a register by its tags; what may not run has its own at the end.
+#[test]
+fn tags_of_stores_in_loops_are_believed_where_those_run_and_are_kept() {
+    for tier in [Tier::Optimized, Tier::Guided] {
+        let always = listed(&sum(false), tier);
+        assert!(always.contains(".promoted"), "{tier:?}:\n{always}");
+        let maybe = listed(&sum(true), tier);
+        let stores = maybe.lines().filter(|line| line.contains("store i64"));
+        let tags = |line: &str| line.contains("!alias.scope") && line.contains("!noalias");
+        let kept: Vec<&str> = stores.collect();
+        assert!(kept.len() >= 2, "{tier:?}:\n{maybe}");
+        assert!(kept.iter().all(|line| tags(line)), "{tier:?}:\n{maybe}");
+        assert!(!maybe.contains("!uruk."), "{tier:?}:\n{maybe}");
     }
 }

@@ -34,8 +34,8 @@ const CALLEES: usize = 8;
 pub(super) struct Candidate {
     pub(super) tier: Tier,
     pub(super) variant: Variant,
-    /// What it is about; `None` for plain code of tier 2 in place of tier 3's, for that in place of
-    /// plain code, and for native code.
+    /// What it is about; `None` for code of tier 2 in place of tier 3's, for that in place of
+    /// code of tier 2, and for native code.
     pub(super) change: Option<Change>,
 }
 
@@ -245,6 +245,14 @@ impl Core {
                     tier,
                     variant,
                     change: Some(change),
+                });
+            }
+            let rolled = region.rolled_apart(tier, shape.loops);
+            if let Some(variant) = rolled.filter(|_| !full && !contested) {
+                return Some(Candidate {
+                    tier: Tier::Optimized,
+                    variant,
+                    change: None,
                 });
             }
             if full || !region.goes_on_finely() {

@@ -146,13 +146,15 @@ impl Core {
         region.objects.extend(made.object);
         (region.version, region.tier) = (winner, tier);
         let margin = self.tuning.rules.margin;
-        if !better && !region.fine && over(ended.ratio.high) >= 1.0 + margin {
+        // Another variant of another tier is tried for a small gain in any case.
+        let alone = candidate.change.is_some() || candidate.variant == region.variant;
+        if !better && !region.fine && alone && over(ended.ratio.high) >= 1.0 + margin {
             region.doubtful.push(candidate.variant);
         }
         if better {
             // What differs from this by a change has not been tried for large gains.
             region.doubtful.clear();
-            region.fine = false;
+            (region.fine, region.rolled) = (false, false);
             if candidate.change.is_none() {
                 // Nothing was tried on code of this tier.
                 region.tried.clear();

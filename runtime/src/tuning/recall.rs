@@ -249,7 +249,8 @@ impl Region {
     pub(super) fn go_on_from(&mut self, progress: &Progress) {
         self.tried.clone_from(&progress.tried);
         self.doubtful.clone_from(&progress.doubtful);
-        self.fine = progress.fine;
+        // What has a small gain is tried once nothing else is left.
+        (self.fine, self.rolled) = (progress.fine, progress.fine);
         // How many there are is known once something was compiled; there is nothing new in one too many.
         self.callees = CALLEES.into();
         self.compared_before = progress.compared;
