@@ -23,9 +23,9 @@
 //!
 //! Tags of some instructions must not be believed ([`tags`]). Before passes that look back through
 //! loops scopes are forgotten. A round of passes over a function's loops begins with two of its own,
-//! asked about by the function's name: before the second, `lcssa`, tags are put aside, and at the next
-//! question about a pass that is over no loop they come back. So the gate is enabled for all passes of
-//! tiers 2 and 3.
+//! asked about by the function's name; the second is `lcssa`. At the first `licm` that follows tags are put
+//! aside, and at the next question about a pass that is over no loop they come back. So the gate is
+//! enabled for all passes of tiers 2 and 3.
 //!
 //! Elsewhere asking costs the IR pass manager the names of pass and function, so there it is enabled for
 //! units of [`LARGE`] instructions only; smaller ones are done within milliseconds.
@@ -68,6 +68,9 @@ const LAST_BEFORE_LOOPS: &[u8] = b"lcssa";
 
 /// Passes that, or what comes behind them, look back through loops.
 const LOOKING_BACK: [&[u8]; 4] = [b"early-cse", b"gvn", b"memcpyopt", LAST_BEFORE_LOOPS];
+
+/// The pass over a loop that moves stores out of it.
+const MOVING: &[u8] = b"licm";
 
 /// How the names of loops begin.
 const LOOP: &[u8] = b"loop %";
@@ -120,8 +123,24 @@ pub(crate) struct Gate {
 struct Optimized {
     module: LLVMModuleRef,
     kinds: Kinds,
-    /// The function whose tags are aside, by name.
-    aside: Option<Vec<u8>>,
+    looped: Option<Looped>,
+}
+
+/// The function over whose loops passes run.
+struct Looped {
+    name: Vec<u8>,
+    tags: Tags,
+}
+
+/// Where the tags are of its stores that may not run.
+#[derive(PartialEq)]
+enum Tags {
+    /// Nothing was moved yet.
+    AtStores,
+    /// There are some.
+    Aside,
+    /// There are none.
+    None,
 }
 
 impl Optimized {
@@ -130,33 +149,41 @@ impl Optimized {
     /// # Safety
     /// The module is live, and passes are between two runs.
     unsafe fn before(&mut self, pass: &[u8], unit: &[u8]) {
+        let (module, kinds) = (self.module, self.kinds);
+        // SAFETY: by the caller's promise, here and below.
+        let function = |name: &[u8]| unsafe { function_of(module, name) };
         if unit.starts_with(LOOP) {
+            let looped = self.looped.as_mut().filter(|_| pass == MOVING);
+            if let Some(looped) = looped.filter(|it| it.tags == Tags::AtStores) {
+                let any = function(&looped.name).is_some_and(|it| tags::aside(it, kinds));
+                looped.tags = if any { Tags::Aside } else { Tags::None };
+            }
             return;
         }
-        // SAFETY: by the caller's promise.
-        unsafe {
-            self.put_back();
-            if !LOOKING_BACK.contains(&pass) {
-                return;
-            }
-            let Some(function) = function_of(self.module, unit) else {
-                return;
-            };
-            tags::forget(function, self.kinds);
-            if pass == LAST_BEFORE_LOOPS && tags::aside(function, self.kinds) {
-                self.aside = Some(unit.to_vec());
-            }
+        // SAFETY: see above.
+        unsafe { self.put_back() };
+        if LOOKING_BACK.contains(&pass)
+            && let Some(function) = function(unit)
+        {
+            tags::forget(function, kinds);
+        }
+        if pass == LAST_BEFORE_LOOPS {
+            self.looped = Some(Looped {
+                name: unit.to_vec(),
+                tags: Tags::AtStores,
+            });
         }
     }
 
     /// # Safety
     /// As [`Optimized::before`].
     unsafe fn put_back(&mut self) {
-        let Some(name) = self.aside.take() else {
+        let looped = self.looped.take();
+        let Some(looped) = looped.filter(|it| it.tags == Tags::Aside) else {
             return;
         };
         // SAFETY: by the caller's promise.
-        if let Some(function) = unsafe { function_of(self.module, &name) } {
+        if let Some(function) = unsafe { function_of(self.module, &looped.name) } {
             tags::back(function, self.kinds);
         }
     }
@@ -233,11 +260,10 @@ impl Gate {
     ) -> R {
         // SAFETY: by the caller's promise.
         let kinds = unsafe { Kinds::of(LLVMGetModuleContext(module)) };
-        let aside = None;
         *self.optimized.borrow_mut() = Some(Optimized {
             module,
             kinds,
-            aside,
+            looped: None,
         });
         let result = optimize();
         if let Some(mut done) = self.optimized.take() {

@@ -135,14 +135,8 @@ pub(crate) fn run(
     if contents.has_matrices {
         emitter.run_passes(module, "function(lower-matrix-intrinsics)")?;
     }
-    let optimize = |module: &mut OwnedModule, passes: &str| {
-        // SAFETY: a live module, of the context.
-        unsafe {
-            let raw = module.raw();
-            let gate = context.gate();
-            gate.optimizing(raw, || emitter.run_passes(module, passes))
-        }
-    };
+    let optimize =
+        |module: &mut OwnedModule, passes: &str| warily(context, emitter, module, passes);
     if tier > Tier::Baseline {
         hints::allow_unrolling(context, module);
     }
@@ -208,7 +202,20 @@ pub(crate) fn simplify(
     if contents.has_matrices {
         emitter.run_passes(module, "function(lower-matrix-intrinsics)")?;
     }
-    Ok(emitter.run_passes(module, &passes::callees())?)
+    Ok(warily(context, emitter, module, &passes::callees())?)
+}
+
+/// Runs passes that do not believe all that tags say ([`tags`](crate::tags)).
+fn warily(
+    context: &LlvmContext,
+    emitter: &Emitter,
+    module: &mut OwnedModule,
+    passes: &str,
+) -> Result<(), String> {
+    let raw = module.raw();
+    let run = || emitter.run_passes(module, passes);
+    // SAFETY: a live module, of the context.
+    unsafe { context.gate().optimizing(raw, run) }
 }
 
 /// Keeps passes from bodies that are simplified already. The verifier wants `noinline`

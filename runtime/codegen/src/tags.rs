@@ -20,8 +20,8 @@
 //!
 //! - what has scopes and is in a loop that declares some [loses](forget) them, before passes that
 //!   look back through loops;
-//! - tags of stores are put [`aside`] before passes over loops and come [`back`] after them, so
-//!   that others do with them what they did.
+//! - tags of stores are put [`aside`] before `licm` runs and come [`back`] after it and the passes over
+//!   loops beside it, so that others do with them what they did.
 //!
 //! [`Gate`](crate::gate::Gate) knows when. A way out from a loop's head does not count:
 //! `loop-rotate` puts it before the loop.
@@ -39,7 +39,7 @@ use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMContextRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::flow::{Flow, Loop};
-use crate::handles::{BlockRef, FunctionRef, InstructionRef, ValueRef};
+use crate::handles::{BlockRef, FunctionRef, InstructionRef, ValueRef, is_call};
 
 /// Kinds of tags, and what they are called while they are aside.
 const KINDS: [(&str, &str); 4] = [
@@ -109,9 +109,15 @@ fn is_store(it: &InstructionRef<'_>) -> bool {
     it.opcode() == LLVMOpcode::LLVMStore
 }
 
+fn accesses(it: &InstructionRef<'_>) -> bool {
+    let opcode = it.opcode();
+    matches!(opcode, LLVMOpcode::LLVMLoad | LLVMOpcode::LLVMStore) || is_call(opcode)
+}
+
 /// Takes scopes from what may not run in a round of a loop that declares some.
 pub(crate) fn forget(function: FunctionRef<'_>, kinds: Kinds) {
-    let all = function.instructions().filter(|it| kinds.has_scopes(*it));
+    let all = function.instructions();
+    let all = all.filter(|it| accesses(it) && kinds.has_scopes(*it));
     each_missed(function, all.collect(), |it, declares| {
         for tag in kinds.scopes().into_iter().filter(|_| declares) {
             // SAFETY: a live instruction.
