@@ -143,6 +143,16 @@ pub use uruk_tiering::Config as PolicyConfig;
 pub use uruk_tiering::tuning::{Interval as TuningInterval, Verdict as TuningVerdict};
 pub use uruk_unwind::{DwarfEhBases, find_fde};
 
+/// What a library exports under the C library's names that is loaded before that one into a native
+/// program: children of such calls find no lock of the allocator's held by a thread of the library's,
+/// and no call made by `syscall` ends with `EINTR` for a signal of the library's. JIT'd code has them
+/// anyway.
+pub mod interposed {
+    pub use crate::guest::processes::guest_clone as clone;
+    pub use crate::guest::processes::guest_quiet_fork as fork_quietly;
+    pub use crate::guest::processes::guest_syscall as syscall;
+}
+
 /// Exit status of the command when a program could not be loaded, compiled or
 /// linked; a program's own status is passed on unchanged.
 pub const EXIT_FAILURE: i32 = 125;

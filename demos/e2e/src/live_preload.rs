@@ -56,6 +56,19 @@ fn besides_forcing(said: &[u8]) -> String {
         .collect()
 }
 
+/// What copies the process, and what makes any call, the process has from the library: so it knows
+/// of a child before it is there, and what call to make again.
+fn interposed(bench: &Bench, folder: &Path, library: &Path) -> Result<(), String> {
+    let from = source("interposed.c");
+    let program = make(driver(bench), &[], &[&from], folder.join("interposed"))?;
+    let job = told(Job::new(&program, LIMIT), Some(library), FORCED);
+    let said = run(&job, &folder.join("run"))?.stdout;
+    match said == format!("{}\n", "liburuk_preload.so ".repeat(4)).as_bytes() {
+        true => Ok(()),
+        false => Err(format!("calls go past us: {}", verdict::excerpt(&said))),
+    }
+}
+
 /// `LD_PRELOAD` by hand.
 ///
 /// # Errors
@@ -77,6 +90,7 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
     talk.swapped([&fix], &["exchanged: number\n"])?;
     talk.expect("10 2003 10 21", "after an exchange")?;
     drop(talk);
+    interposed(bench, &folder, &library)?;
     let from = source("linked.c");
     let program = make(driver(bench), &[], &[&from], folder.join("told"))?;
     let native = run(&Job::new(&program, LIMIT), &folder.join("run"))?;

@@ -16,8 +16,8 @@
 //! and `recvfrom` have them), and the call is in the table below, the context is changed: `rip -= 2, rax = number`.
 //! All other registers are as they were: a system call keeps them but for rcx and r11.
 //! glibc's wrappers of the calls below have the first form; its inner futex loops (which
-//! repeat on `EINTR` themselves) do not, nor has its `syscall(2)`, instead of which JIT'd code
-//! gets [`program_syscall`].
+//! repeat on `EINTR` themselves) do not, nor has its `syscall(2)`, instead of which JIT'd code,
+//! and all code of a native program, gets [`program_syscall`].
 //!
 //! A stop ends no call: when the process is continued, the kernel goes on with the rest of
 //! the time by `restart_syscall`. But a signal that is handled right before that makes the

@@ -9,7 +9,7 @@ use uruk_codegen::native::{Body, Choices, Survey};
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::fork::{self, gate};
-use crate::guest::threads;
+use crate::guest::{processes, threads};
 
 /// Machine code that somebody else made of a function of a dylib: a linker, from the same source.
 ///
@@ -104,6 +104,7 @@ pub fn uncopied<R>(work: impl FnOnce() -> R) -> R {
 /// the process are whole from now on, and it ends when the last thread of the *program* does, also
 /// where the main thread leaves first.
 pub fn enter_program() {
+    processes::prepare();
     fork::register_fork_handlers();
     threads::watch_main_thread();
 }

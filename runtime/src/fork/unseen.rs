@@ -3,8 +3,8 @@
 //! | made by | before | in the child |
 //! |---|---|---|
 //! | `fork` and what calls it | handlers: nobody else is inside, locks are ours | handlers: made whole at once |
-//! | `_Fork`, `clone`, `syscall` called by the program's code | [`hold`]: nobody else is inside | at its first need |
-//! | the same in a library, or an instruction | nothing | at its first need, if it can be |
+//! | `_Fork`, `clone`, `syscall` called by JIT'd code; by any code of a native program | [`hold`]: nobody else is inside | at its first need |
+//! | the same in a library of JIT'd code's, or an instruction | nothing | at its first need, if it can be |
 //!
 //! The first need is a call of a function without code, before it waits ([`attend`]), or the
 //! first pass of the gate: until then the child runs what was compiled, and copies nothing. It

@@ -19,7 +19,7 @@ pub(crate) mod llvm;
 mod phdr;
 pub(crate) mod preempt;
 pub(crate) mod process;
-mod processes;
+pub(crate) mod processes;
 pub(crate) mod program;
 mod signals;
 pub(crate) mod threads;

@@ -3,16 +3,45 @@
 //!
 //! Who shares its parent's memory for as long as that waits (`CLONE_VFORK`), and who is a
 //! thread, is none of our business.
+//!
+//! JIT'd code is linked with them. Native code comes to them where the process finds them before
+//! the C library's: in a library that is loaded first, which exports them as the names
+//! ([`crate::interposed`]). So the C library's own are asked for by [`Library`], not by name.
 
 use std::arch::{asm, naked_asm};
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{CStr, c_int, c_long, c_void};
 use std::mem::{ManuallyDrop, size_of_val};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::threads;
 use crate::fork::unseen::{self, Held};
 
-unsafe extern "C" {
-    fn _Fork() -> libc::pid_t;
+/// A function of the C library, also where its name is exported by whoever holds this code.
+///
+/// Looked for once: `dlsym` takes the lock of the dynamic loader, and is nothing for a handler of a
+/// signal. Relaxed: all who look find the same.
+struct Library(&'static CStr, AtomicUsize);
+
+static FORK: Library = Library(c"_Fork", AtomicUsize::new(0));
+static CLONE: Library = Library(c"clone", AtomicUsize::new(0));
+
+impl Library {
+    /// Its address, 0 if there is none.
+    fn address(&self) -> usize {
+        let mut found = self.1.load(Ordering::Relaxed);
+        if found == 0 {
+            // SAFETY: a C string; what comes behind whoever holds this code is the C library.
+            found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.0.as_ptr()) } as usize;
+            self.1.store(found, Ordering::Relaxed);
+        }
+        found
+    }
+}
+
+/// Looks for what [`Library`] gives, while that is no trouble: before the program runs.
+pub(crate) fn prepare() {
+    FORK.address();
+    CLONE.address();
 }
 
 type Run = extern "C-unwind" fn(*mut c_void) -> c_int;
@@ -24,20 +53,19 @@ struct Start {
     held: ManuallyDrop<Held>,
 }
 
-unsafe extern "C-unwind" {
-    /// As `libc::clone`, with a function that may unwind.
-    fn clone(
-        run: Option<Run>,
-        stack: *mut c_void,
-        flags: c_int,
-        argument: *mut c_void,
-        parent: *mut libc::pid_t,
-        tls: *mut c_void,
-        child: *mut libc::pid_t,
-    ) -> c_int;
-}
+/// As `libc::clone`, with a function that may unwind.
+type Clone = unsafe extern "C-unwind" fn(
+    run: Option<Run>,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent: *mut libc::pid_t,
+    tls: *mut c_void,
+    child: *mut libc::pid_t,
+) -> c_int;
 
 pub(crate) fn overrides() -> [(&'static str, u64); 4] {
+    prepare();
     [
         ("_Fork", guest_quiet_fork as *const () as u64),
         ("clone", guest_clone as *const () as u64),
@@ -46,10 +74,25 @@ pub(crate) fn overrides() -> [(&'static str, u64); 4] {
     ]
 }
 
-extern "C" fn guest_quiet_fork() -> libc::pid_t {
+/// `_Fork`, of which there is none before version 2.34 of the C library: it fails with `ENOSYS` then.
+pub extern "C" fn guest_quiet_fork() -> libc::pid_t {
+    // SAFETY: the C library's function has this type, and null is none.
+    let fork = unsafe {
+        std::mem::transmute::<usize, Option<unsafe extern "C" fn() -> libc::pid_t>>(FORK.address())
+    };
+    let Some(fork) = fork else {
+        return missing();
+    };
     let _held = unseen::hold();
     // SAFETY: as `fork`, without handlers.
-    unsafe { _Fork() }
+    unsafe { fork() }
+}
+
+/// What a function returns that the C library does not have.
+fn missing() -> c_int {
+    // SAFETY: the calling thread's own.
+    unsafe { *libc::__errno_location() = libc::ENOSYS };
+    -1
 }
 
 /// Whether a process made with `flags` has a copy of the memory, and this thread's locals.
@@ -65,9 +108,11 @@ fn note(flags: u64) {
     }
 }
 
+/// `clone`.
+///
 /// # Safety
 /// As `clone`. The last three arguments may be missing.
-unsafe extern "C-unwind" fn guest_clone(
+pub unsafe extern "C-unwind" fn guest_clone(
     run: Option<Run>,
     stack: *mut c_void,
     flags: c_int,
@@ -76,6 +121,11 @@ unsafe extern "C-unwind" fn guest_clone(
     tls: *mut c_void,
     child: *mut libc::pid_t,
 ) -> c_int {
+    // SAFETY: the C library's function has this type, and null is none.
+    let clone = unsafe { std::mem::transmute::<usize, Option<Clone>>(CLONE.address()) };
+    let Some(clone) = clone else {
+        return missing();
+    };
     let Some(run) = run.filter(|_| copies(flags as u64)) else {
         note(flags as u64);
         // SAFETY: the caller's.
@@ -115,7 +165,7 @@ extern "C-unwind" fn begin(start: *mut c_void) -> c_int {
 /// # Safety
 /// As `syscall`.
 #[unsafe(naked)]
-unsafe extern "C" fn guest_syscall() {
+pub unsafe extern "C" fn guest_syscall() {
     naked_asm!(
         "cmp rdi, {fork}",
         "je 2f",

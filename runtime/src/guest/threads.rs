@@ -16,7 +16,7 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +41,10 @@ const UNKNOWN: u8 = 0;
 const RUNS: u8 = 1;
 /// It is gone, or about to go, and somebody waits for the others.
 const WATCHED: u8 = 2;
+
+/// The process whose main thread that is: `vfork`'s child sees its parent's words. Relaxed, as it is
+/// written where no other thread looks.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
 
 /// Rounds of key destructors libc promises at least; the watcher starts in the last.
 const DESTRUCTOR_ROUNDS: u32 = 4;
@@ -142,6 +146,8 @@ fn ours() -> Ours {
 
 /// In the child of a fork, while no pass is given: none of the threads is there.
 pub(crate) fn after_fork_child() {
+    // SAFETY: takes nothing, cannot fail.
+    PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
     STARTING.store(0, Ordering::Relaxed);
     leaving::after_fork_child();
     OWN.set(false);
@@ -161,6 +167,8 @@ pub(crate) fn watch_main_thread() {
     // SAFETY: a key of ours; the value is its own number, so the destructor can set
     // it again.
     unsafe { libc::pthread_setspecific(key, (key as usize + 1) as *mut c_void) };
+    // SAFETY: takes nothing, cannot fail.
+    PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
     MAIN.store(RUNS, Ordering::Relaxed);
 }
 
@@ -173,7 +181,8 @@ fn begin_to_watch() -> bool {
 /// The calling thread is about to end by a system call.
 pub(crate) fn note_exit(status: c_int) {
     // SAFETY: both take nothing and cannot fail.
-    let main = unsafe { libc::gettid() == libc::getpid() };
+    let (thread, process) = unsafe { (libc::gettid(), libc::getpid()) };
+    let main = thread == process && process == PROCESS.load(Ordering::Relaxed);
     // A process that is not whole has no threads of ours.
     if main && !unseen::is_unseen() && begin_to_watch() {
         end_by_kernel(status);

@@ -15,7 +15,10 @@
 //! All it does is in `uruk_live`, which is a package of its own because executables that use it, as
 //! the command does, have their own `__cxa_atexit`.
 
+use std::arch::naked_asm;
 use std::ffi::{c_int, c_void};
+
+use uruk::interposed;
 
 /// Called by the dynamic loader when the library was loaded.
 #[used]
@@ -39,4 +42,41 @@ pub unsafe extern "C" fn __cxa_atexit(
 ) -> c_int {
     // SAFETY: by the caller's promise.
     unsafe { uruk::register_exit_handler(handler, argument, dso) }
+}
+
+/// As the C library's: a child finds no lock of the allocator's held by a thread of ours.
+#[unsafe(no_mangle)]
+pub extern "C" fn _Fork() -> c_int {
+    interposed::fork_quietly()
+}
+
+/// As the C library's, and what [`_Fork`] does.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clone() {
+    naked_asm!("jmp {}", sym interposed::clone)
+}
+
+/// As [`clone`].
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __clone() {
+    naked_asm!("jmp {}", sym interposed::clone)
+}
+
+/// As the C library's, and what [`_Fork`] does where it copies the process. That a signal of ours comes
+/// while it waits has no call end with `EINTR`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscall() {
+    naked_asm!("jmp {}", sym interposed::syscall)
 }
