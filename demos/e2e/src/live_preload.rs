@@ -69,6 +69,36 @@ fn interposed(bench: &Bench, folder: &Path, library: &Path) -> Result<(), String
     }
 }
 
+/// Threads of a program of `uruk live` keep more blocks than usual, and nobody sees why.
+fn caches(bench: &Bench, folder: &Path) -> Result<(), String> {
+    let from = source("caches.c");
+    let program = make(driver(bench), &[], &[&from], folder.join("caches"))?;
+    let told = |mut job: Job, words: &str| {
+        job.env
+            .push(("GLIBC_TUNABLES".to_owned(), words.to_owned()));
+        run(&job, &folder.join("run"))
+    };
+    for (words, kept) in [
+        ("glibc.malloc.arena_max=1", 1),
+        ("glibc.malloc.tcache_count=9", 0),
+    ] {
+        let native = told(Job::new(&program, LIMIT), words)?.stdout;
+        let mut command = bench.subject.job(LIMIT);
+        for word in ["live", "--no-control", "--"] {
+            command.arg(word);
+        }
+        command.arg(&program);
+        let ours = told(command, words)?.stdout;
+        for (said, kept) in [(native, 0), (ours, kept)] {
+            if said != format!("{words} {kept}\n").as_bytes() {
+                let said = verdict::excerpt(&said);
+                return Err(format!("{words}, {kept} kept: {said}"));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// `LD_PRELOAD` by hand.
 ///
 /// # Errors
@@ -91,6 +121,7 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
     talk.expect("10 2003 10 21", "after an exchange")?;
     drop(talk);
     interposed(bench, &folder, &library)?;
+    caches(bench, &folder)?;
     let from = source("linked.c");
     let program = make(driver(bench), &[], &[&from], folder.join("told"))?;
     let native = run(&Job::new(&program, LIMIT), &folder.join("run"))?;

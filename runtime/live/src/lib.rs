@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`settings`], [`program`] (what the process consists of), [`choose`] (what may be
 //! compiled again, as pure decisions), `variables` (what these refer to), `reason` (why some are not) and [`known`] (what they are made of), `arguments` (which of them native code takes), `allocation` (programs that stay native), [`entries`] (text that is
-//! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`] and [`control`] (`uruk swap`), `force` (tests), [`start`] (how it begins in
+//! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`] and [`control`] (`uruk swap`), `force` (tests), [`tunables`] (what the allocator is told), [`start`] (how it begins in
 //! the process of the program).
 //!
 //! # Why
@@ -36,4 +36,5 @@ pub mod session;
 pub mod settings;
 pub mod start;
 pub mod swap;
+pub mod tunables;
 mod variables;

@@ -31,7 +31,7 @@ use crate::program::image::carries_bitcode;
 use crate::program::loaded::{self, Loaded};
 use crate::session::{Live, LiveError};
 use crate::settings::{Force, Settings, VARIABLE};
-use crate::{control, explain, force};
+use crate::{control, explain, force, tunables};
 
 /// What was in `LD_PRELOAD` before.
 pub const PRELOADED_BEFORE: &str = "URUK_LIVE_PRELOAD";
@@ -59,6 +59,8 @@ pub fn begin() {
     if has_own_rights() {
         return;
     }
+    // SAFETY: the program has not begun: nobody else uses the environment.
+    unsafe { tunables::take_ours() };
     if let Some(name) = own_allocation() {
         // Not one byte may be allocated here: the program's allocator has not begun.
         let asked = c"URUK_LIVE";

@@ -15,6 +15,7 @@ use uruk::{EXIT_FAILURE, StatsFormat};
 use uruk_live::program::image::{Image, ImageError, carries_bitcode, has_capabilities, is_dynamic};
 use uruk_live::settings::{Force, Settings, VARIABLE};
 use uruk_live::start::PRELOADED_BEFORE;
+use uruk_live::tunables::{TUNABLES, with_ours};
 
 use super::StatsChoice;
 
@@ -148,7 +149,11 @@ pub(super) fn main(live: &Live) -> i32 {
         preload.push(":");
         preload.push(&before);
     }
-    let cause = Command::new(&program)
+    let mut command = Command::new(&program);
+    if let Some(tunables) = with_ours(std::env::var_os(TUNABLES).as_deref()) {
+        command.env(TUNABLES, tunables);
+    }
+    let cause = command
         .arg0(&live.program)
         .args(&live.args)
         .env(VARIABLE, settings.to_string())

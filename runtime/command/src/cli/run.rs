@@ -7,12 +7,17 @@ use uruk::{
     Baseline, EXIT_FAILURE, Error, HeapConfig, Jit, JitBuilder, Mode, PolicyConfig, Program,
     ProgramOptions, ReclaimConfig, StatsFormat, ToolSettings, Untrusted, needs_low_addresses,
 };
+use uruk_live::tunables;
 
 use super::{
     ContractChoice, Run, StatsChoice, TiersChoice, USAGE, fail_of_program, log, settings, tip,
 };
 
 pub(super) fn run_program(run: Run) -> i32 {
+    if run.tune || run.tuning.is_some() {
+        // SAFETY: nothing has started a thread so far.
+        unsafe { tunables::start_again() };
+    }
     let mut policy = PolicyConfig::default();
     let mut reclaim = ReclaimConfig::default();
     for setting in &run.set {
