@@ -119,7 +119,8 @@ fn main() -> Result<()> {
         );
     }
     let bench = Bench::new(arguments.quick, arguments.workload)?;
-    if bench.workloads().is_empty() && bench.once().is_empty() {
+    let steady = bench.workloads().len() + bench.native_workloads().len();
+    if steady == 0 && bench.once().is_empty() {
         bail!(
             "no workload has {} in its name",
             bench.only_workloads.join(" or ")
