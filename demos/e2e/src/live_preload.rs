@@ -99,6 +99,24 @@ fn caches(bench: &Bench, folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// A signal that whoever starts the command ignores, the program ignores.
+fn ignored(bench: &Bench, folder: &Path) -> Result<(), String> {
+    let from = source("ignored.c");
+    let program = make(driver(bench), &[], &[&from], folder.join("ignored"))?;
+    let (command, program) = (bench.subject.program().display(), program.display());
+    for (words, expected) in [("trap '' PIPE;", "1\n"), ("", "0\n")] {
+        let mut job = Job::new("/bin/sh", LIMIT);
+        job.arg("-c").arg(format!(
+            "{words} exec '{command}' live --no-control -- '{program}'"
+        ));
+        let said = run(&job, &folder.join("run"))?.stdout;
+        if said != expected.as_bytes() {
+            return Err(format!("{words:?}: {}", verdict::excerpt(&said)));
+        }
+    }
+    Ok(())
+}
+
 /// `LD_PRELOAD` by hand.
 ///
 /// # Errors
@@ -122,6 +140,7 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
     drop(talk);
     interposed(bench, &folder, &library)?;
     caches(bench, &folder)?;
+    ignored(bench, &folder)?;
     let from = source("linked.c");
     let program = make(driver(bench), &[], &[&from], folder.join("told"))?;
     let native = run(&Job::new(&program, LIMIT), &folder.join("run"))?;

@@ -153,6 +153,15 @@ pub(super) fn main(live: &Live) -> i32 {
     if let Some(tunables) = with_ours(std::env::var_os(TUNABLES).as_deref()) {
         command.env(TUNABLES, tunables);
     }
+    if ignores_closed_pipes() {
+        // SAFETY: `signal` may be called anywhere.
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+                Ok(())
+            });
+        }
+    }
     let cause = command
         .arg0(&live.program)
         .args(&live.args)
@@ -161,6 +170,16 @@ pub(super) fn main(live: &Live) -> i32 {
         .env("LD_PRELOAD", preload)
         .exec();
     fail(&format!("{}: {cause}", program.display()))
+}
+
+/// Whether whoever started this ignores `SIGPIPE`, as the program is to then: the standard library,
+/// which ignores it in most programs, would reset it.
+fn ignores_closed_pipes() -> bool {
+    // SAFETY: all zeros are an action, which the kernel fills.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: asks only, with a valid out pointer.
+    let failed = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) } != 0;
+    !failed && action.sa_sigaction == libc::SIG_IGN
 }
 
 /// Whether a file is a program that has no need of `uruk run`: the loader's.
