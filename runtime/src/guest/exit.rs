@@ -25,8 +25,9 @@ mod thread_end;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::library::Library;
 use crate::fork::gate;
 use crate::removal::life::{Gone, Hold};
 
@@ -50,19 +51,11 @@ unsafe extern "C" {
 
 type Register = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> c_int;
 
-/// The C library's `__cxa_atexit`, also where the executable exports one. Asked for once:
-/// `dlsym` takes the lock of the dynamic loader, under which constructors of libraries come
-/// here. Relaxed: all who ask get the same answer.
+/// The C library's `__cxa_atexit`, also where the executable exports one.
 fn register_at_exit() -> Option<Register> {
-    static FOUND: AtomicUsize = AtomicUsize::new(0);
-    let mut found = FOUND.load(Ordering::Relaxed);
-    if found == 0 {
-        // SAFETY: a C string; the next definition after the executable's is libc's.
-        found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"__cxa_atexit".as_ptr()) } as usize;
-        FOUND.store(found, Ordering::Relaxed);
-    }
+    static NEXT: Library = Library::new(c"__cxa_atexit");
     // SAFETY: libc's function has this type, and null is none.
-    unsafe { std::mem::transmute::<usize, Option<Register>>(found) }
+    unsafe { std::mem::transmute::<usize, Option<Register>>(NEXT.address()) }
 }
 
 /// `__cxa_atexit` for an executable that exports it: LLVM's registrations are dropped,

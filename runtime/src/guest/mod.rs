@@ -15,6 +15,7 @@ mod executable;
 pub(crate) mod exit;
 mod exports;
 mod keys;
+mod library;
 pub(crate) mod llvm;
 mod phdr;
 pub(crate) mod preempt;

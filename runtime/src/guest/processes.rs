@@ -9,34 +9,15 @@
 //! ([`crate::interposed`]). So the C library's own are asked for by [`Library`], not by name.
 
 use std::arch::{asm, naked_asm};
-use std::ffi::{CStr, c_int, c_long, c_void};
+use std::ffi::{c_int, c_long, c_void};
 use std::mem::{ManuallyDrop, size_of_val};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::library::Library;
 use super::threads;
 use crate::fork::unseen::{self, Held};
 
-/// A function of the C library, also where its name is exported by whoever holds this code.
-///
-/// Looked for once: `dlsym` takes the lock of the dynamic loader, and is nothing for a handler of a
-/// signal. Relaxed: all who look find the same.
-struct Library(&'static CStr, AtomicUsize);
-
-static FORK: Library = Library(c"_Fork", AtomicUsize::new(0));
-static CLONE: Library = Library(c"clone", AtomicUsize::new(0));
-
-impl Library {
-    /// Its address, 0 if there is none.
-    fn address(&self) -> usize {
-        let mut found = self.1.load(Ordering::Relaxed);
-        if found == 0 {
-            // SAFETY: a C string; what comes behind whoever holds this code is the C library.
-            found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.0.as_ptr()) } as usize;
-            self.1.store(found, Ordering::Relaxed);
-        }
-        found
-    }
-}
+static FORK: Library = Library::new(c"_Fork");
+static CLONE: Library = Library::new(c"clone");
 
 /// Looks for what [`Library`] gives, while that is no trouble: before the program runs.
 pub(crate) fn prepare() {
