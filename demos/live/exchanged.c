@@ -1,4 +1,5 @@
-/* A program that answers each line, in a loop that another function begins anew for the line `again`.
+/* A program that answers each line, in a loop that another function begins anew for the line `again`,
+   or for `close`, after it has closed all files that it did not open.
    Sources for exchanges are this one, with other words defined:
 
        -DNUMBER=N   what `number` and `converse` begin with
@@ -12,6 +13,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LEFT_ALONE __attribute__((noinline))
 
@@ -69,10 +71,12 @@ LEFT_ALONE int scaled(int x) { return x * 7; }
 
 LEFT_ALONE long total(int x) { return SCALED(x); }
 
-/* Whether it is to begin anew. */
+/* Whether it is to begin anew, and how. */
+enum { ENDS, AGAIN, CLOSES };
 LEFT_ALONE int converse(void) {
   while (fgets(line, sizeof line, stdin)) {
-    if (!strcmp(line, "again\n")) return 1;
+    if (!strcmp(line, "again\n")) return AGAIN;
+    if (!strcmp(line, "close\n")) return CLOSES;
     int length = (int)strlen(line) - 1;
     printf("%d %d %d %ld\n", NUMBER, number(length), asks(length), total(length));
     fflush(stdout);
@@ -83,6 +87,8 @@ LEFT_ALONE int converse(void) {
 int main(void) {
   puts("ready");
   fflush(stdout);
-  while (converse()) {}
+  for (int next; (next = converse()) != ENDS;) {
+    for (int file = 3; next == CLOSES && file < 4096; file++) close(file);
+  }
   return 0;
 }

@@ -1,5 +1,7 @@
 //! The threads of this process, as the kernel lists them, and their clocks.
 //!
+//! Files of `/proc` are read as `uruk_files` does: the program may close what it did not open.
+//!
 //! Unsafe: three system calls without pointers of lasting meaning.
 
 use std::os::unix::fs::MetadataExt;
@@ -21,12 +23,7 @@ pub(crate) fn process_id() -> i32 {
 /// and the main thread.
 pub(crate) fn list() -> Vec<i32> {
     let main = process_id();
-    let mut tids: Vec<i32> = match std::fs::read_dir("/proc/self/task") {
-        Ok(entries) => entries
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-            .collect(),
-        Err(_) => vec![main, current_tid()],
-    };
+    let mut tids = uruk_files::threads().unwrap_or_else(|_| vec![main, current_tid()]);
     tids.sort_unstable();
     tids.dedup();
     if let Some(place) = tids.iter().position(|&tid| tid == main) {
@@ -44,7 +41,7 @@ pub(crate) fn count() -> Option<u64> {
 
 /// Whether a thread blocks a signal, if it still exists and the kernel tells.
 pub(crate) fn blocks(tid: i32, signal: i32) -> Option<bool> {
-    let status = std::fs::read_to_string(format!("/proc/self/task/{tid}/status")).ok()?;
+    let status = uruk_files::read_to_string(format!("/proc/self/task/{tid}/status")).ok()?;
     let mask = status
         .lines()
         .find_map(|line| line.strip_prefix("SigBlk:"))?;
@@ -77,7 +74,7 @@ pub fn now() -> u64 {
 
 /// CPUs that are online; their numbers may have gaps.
 pub(crate) fn cpus() -> Vec<usize> {
-    let listed = std::fs::read_to_string("/sys/devices/system/cpu/online");
+    let listed = uruk_files::read_to_string("/sys/devices/system/cpu/online");
     if let Some(cpus) = listed.ok().and_then(|text| parse_cpus(&text)) {
         return cpus;
     }

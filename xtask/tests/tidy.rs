@@ -8,7 +8,7 @@ const LAYERS: [(&str, &[&str]); 29] = [
     ("runtime/base", &[]),
     ("runtime/files", &[]),
     ("runtime/link", &["uruk-base"]),
-    ("runtime/heap", &["uruk-base"]),
+    ("runtime/heap", &["uruk-base", "uruk-files"]),
     ("runtime/baseline", &[]),
     ("runtime/bitcode", &[]),
     ("runtime/late", &[]),
@@ -35,9 +35,9 @@ const LAYERS: [(&str, &[&str]); 29] = [
     ("runtime/roots", &["uruk-base", "uruk-files"]),
     ("stubs", &["uruk-base", "uruk-heap"]),
     ("tiering", &["uruk-base"]),
-    ("profiler", &["uruk-base"]),
+    ("profiler", &["uruk-base", "uruk-files"]),
     ("runtime/tools", &["uruk-base", "uruk-files"]),
-    ("runtime/live", &["uruk"]),
+    ("runtime/live", &["uruk", "uruk-files"]),
     ("runtime/live/preload", &["uruk", "uruk-live"]),
     ("runtime/command", &["uruk", "uruk-live", "uruk-report"]),
     ("runtime/c", &["uruk"]),
@@ -239,6 +239,56 @@ fn locks_are_those_that_no_fork_finds_held() {
                 used += 1;
                 if !STD_LOCKS.iter().any(|(allowed, _)| name.contains(allowed)) {
                     findings.push(format!("{name}: a lock of std's, not of uruk-base"));
+                }
+            }
+        }
+    }
+    assert!(used > 3, "the search finds nothing");
+    report(findings);
+}
+
+/// Files of the library that open others as `std` does, and why no program closes those meanwhile.
+const STD_FILES: [(&str, &str); 6] = [
+    ("runtime/files/", "looks whose they are"),
+    ("runtime/late/", "built before"),
+    (
+        "runtime/command/",
+        "the command, or before the program begins",
+    ),
+    ("runtime/c/src/seeing.rs", "a call of the embedder's"),
+    ("runtime/codegen/", "tests: it compiles what it is handed"),
+    ("stubs/src/snapshot.rs", "tests"),
+];
+
+#[test]
+fn files_beside_a_program_are_those_that_it_may_close() {
+    let folders = ["runtime/", "stubs/", "tiering/", "profiler/"];
+    let kinds = [
+        "std::fs::read",
+        "std::fs::write",
+        "std::fs::copy",
+        "File::open(",
+        "File::create(",
+        "memfd_create(",
+        "TcpListener::",
+    ];
+    let mut findings = Vec::new();
+    let mut used = 0;
+    for path in files(&[".rs"]) {
+        let name = path.strip_prefix(root()).unwrap_or(&path);
+        let name = name.display().to_string();
+        let library = folders.iter().any(|folder| name.starts_with(folder));
+        if !library || !name.contains("src/") || name.contains("tests.rs") {
+            continue;
+        }
+        let text = text(&path);
+        let code = text.split("#[cfg(test)]\nmod").next().unwrap_or_default();
+        for line in code.lines().filter(|line| !line.trim().starts_with("//")) {
+            let ours = line.replace("OwnFile::", "");
+            if kinds.iter().any(|kind| ours.contains(kind)) {
+                used += 1;
+                if !STD_FILES.iter().any(|(allowed, _)| name.contains(allowed)) {
+                    findings.push(format!("{name}: {}: not by uruk-files", line.trim()));
                 }
             }
         }

@@ -19,12 +19,13 @@ pub fn main() -> ExitCode {
 
 fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let bench = Bench::set_up(arguments)?;
-    let judges: [(&str, Judge); 7] = [
+    let judges: [(&str, Judge); 8] = [
         ("driver::as_clang", live_driver::judge),
         ("swap::bitcode", live_exchange::judge_bitcode),
         ("swap::refused", live_exchange::judge_refused),
         ("swap::signatures", live_exchange::judge_signatures),
         ("swap::at_loops", live_exchange::judge_loops),
+        ("swap::closed_files", live_exchange::judge_closed),
         ("preload::by_hand", live_preload::judge),
         ("preload::linked", live_preload::judge_linked),
     ];

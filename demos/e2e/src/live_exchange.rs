@@ -50,6 +50,29 @@ impl<'b> Exchanged<'b> {
     }
 }
 
+/// Whoever attaches is answered after the program has closed all files that it did not open, by which
+/// ours are meant, too; and none of those that it opens then under their numbers is taken for ours.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn judge_closed(bench: &Bench) -> Result<(), String> {
+    let mut it = Exchanged::start(bench, "live-exchange-closed", &[])?;
+    let twelve = it.object("twelve.o", &["-DNUMBER=12"])?;
+    for _ in 0..2 {
+        it.talk.close_files()?;
+        it.talk.expect(BEFORE, "as files were closed")?;
+        // Of the first two the socket of before may still take one.
+        for _ in 0..3 {
+            it.talk.swapped(["--stats"], &["tier 0"])?;
+        }
+        it.talk.swapped([twelve.as_os_str()], &["number"])?;
+        it.talk.expect("10 1203 10 21", "after files were closed")?;
+        it.talk.swapped(["--rollback"], &["number"])?;
+        it.talk.expect(BEFORE, "back after files were closed")?;
+    }
+    Ok(())
+}
+
 /// Bitcode takes the place of functions as objects do, optimized or not; and all the while no memory of
 /// the program is writable and executable.
 ///

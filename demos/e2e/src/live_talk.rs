@@ -104,6 +104,11 @@ impl<'b> Talk<'b> {
         self.send("again")
     }
 
+    /// Has it close all files that it did not open.
+    pub(crate) fn close_files(&mut self) -> Result<(), String> {
+        self.send("close")
+    }
+
     /// Whether it gives that answer to a line of three letters.
     pub(crate) fn expect(&mut self, answer: &str, when: &str) -> Result<(), String> {
         let said = self.ask("abc")?;

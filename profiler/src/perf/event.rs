@@ -1,19 +1,19 @@
 //! One perf event of one thread.
 //!
-//! Opened with `perf-event`, which knows the structure's versions; its flags do not
-//! include close-on-exec, so the descriptor is moved, and at the same time away from
-//! the low numbers a program may count on. Samples are of user code only: time in the
+//! What to open is filled in by `perf-event`, which knows the structure's versions; the
+//! descriptor is moved away from the low numbers a program may count on. Samples are of user code only: time in the
 //! kernel is nothing a recompilation could save, and `perf_event_paranoid` up to 2
 //! allows that much to everybody.
 //!
 //! Programs exist that close all descriptors they do not know (daemons, at their
 //! start), and later own the same numbers. So a descriptor is asked for the event's
-//! id before it is used or closed; one that does not answer is not ours any more.
+//! id before it is used or closed, from its first moment on; one that does not answer is
+//! not ours any more.
 
 use std::fs::File;
 use std::io::Read;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use perf_event::Builder;
@@ -25,6 +25,9 @@ use crate::source::SourceError;
 /// Descriptors are moved to this number or above, if the limit is higher. Not higher:
 /// the kernel's table of a process is as long as its highest number.
 const DESCRIPTOR_BASE: u64 = 768;
+
+/// Times that an event is opened whose number the program takes at once.
+const TRIES: usize = 3;
 
 /// False once the kernel refused `inherit_thread` (before 5.13).
 static INHERIT_THREAD: AtomicBool = AtomicBool::new(true);
@@ -81,10 +84,7 @@ impl Event {
 
     /// Whether the descriptor still is this event's.
     pub(super) fn is_open(&self) -> bool {
-        let mut id = 0;
-        // SAFETY: a valid out pointer; other kinds of file refuse the request.
-        let result = unsafe { ioctls::ID(self.file.as_raw_fd(), &mut id) };
-        result == 0 && id == self.id
+        id(self.file.as_raw_fd()) == Some(self.id)
     }
 
     /// Makes this event write to the ring of `other`, an event of the same CPU.
@@ -117,6 +117,9 @@ impl Event {
 
     /// What the event counted: nanoseconds or cycles.
     pub(super) fn read(&self) -> Option<u64> {
+        if !self.is_open() {
+            return None;
+        }
         // The count, then the times that `perf-event` asks for by default.
         let mut bytes = [0; 24];
         (&*self.file).read_exact(&mut bytes).ok()?;
@@ -127,10 +130,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if self.is_open() {
-            // SAFETY: not dropped before, and not used after.
-            unsafe { ManuallyDrop::drop(&mut self.file) };
-        }
+        close(self.file.as_raw_fd(), self.id);
     }
 }
 
@@ -165,20 +165,55 @@ fn build(plan: Plan, tid: i32, cpu: Option<usize>, only_threads: bool) -> std::i
     attrs.set_use_clockid(1);
     attrs.clockid = libc::CLOCK_MONOTONIC;
     attrs.set_inherit_thread(u64::from(plan.inherit && only_threads));
-    let counter = builder.build()?;
-    let id = counter.id();
-    let low = counter.into_raw_fd();
-    // SAFETY: the counter gave up its descriptor.
-    let low = unsafe { OwnedFd::from_raw_fd(low) };
+    let mut attrs = *attrs;
+    let cpu = cpu.map_or(-1, |cpu| cpu as i32);
     let base = DESCRIPTOR_BASE.min(descriptor_limit() * 3 / 4) as i32;
-    // SAFETY: an open descriptor.
-    let high = unsafe { libc::fcntl(low.as_raw_fd(), libc::F_DUPFD_CLOEXEC, base) };
-    if high < 0 {
-        return Err(std::io::Error::last_os_error());
+    for _ in 0..TRIES {
+        let flags = u64::from(bindings::PERF_FLAG_FD_CLOEXEC);
+        // SAFETY: what was filled in above; the kernel checks it.
+        let low = unsafe { perf_event_open_sys::perf_event_open(&mut attrs, tid, cpu, -1, flags) };
+        if low < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        let Some(id) = id(low) else {
+            // Closed by the program, which may have put something there.
+            continue;
+        };
+        // SAFETY: a plain request.
+        let high = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, base) };
+        let refused = std::io::Error::last_os_error();
+        close(low, id);
+        if high >= 0 {
+            // SAFETY: just made, and nobody else's.
+            let file = ManuallyDrop::new(unsafe { File::from_raw_fd(high) });
+            let event = Event { file, id };
+            if event.is_open() {
+                return Ok(event);
+            }
+            // A second descriptor of what the program had just put under the first number.
+            // SAFETY: made above.
+            unsafe { libc::close(high) };
+        } else if refused.raw_os_error() != Some(libc::EBADF) {
+            return Err(refused);
+        }
     }
-    // SAFETY: just made, and nobody else's.
-    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(high) });
-    Ok(Event { file, id })
+    Err(std::io::Error::from_raw_os_error(libc::EBADF))
+}
+
+/// The number of the event behind a descriptor, if there is one.
+fn id(descriptor: RawFd) -> Option<u64> {
+    let mut id = 0;
+    // SAFETY: a valid out pointer; other kinds of file refuse the request.
+    let result = unsafe { ioctls::ID(descriptor, &mut id) };
+    (result == 0).then_some(id)
+}
+
+/// Closes a descriptor, if it is still that of the event.
+fn close(descriptor: RawFd, event: u64) {
+    if id(descriptor) == Some(event) {
+        // SAFETY: ours, and nobody uses it after this.
+        unsafe { libc::close(descriptor) };
+    }
 }
 
 /// The most descriptors the process may have.

@@ -50,6 +50,16 @@ impl OwnFile {
         OwnFile::open_with(path, OpenOptions::new().read(true))
     }
 
+    /// Opens `path` to write it: an empty file, made if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// As `std::fs::File::create`, and as [`OwnFile::open_with`].
+    pub fn create(path: impl AsRef<Path>) -> io::Result<OwnFile> {
+        let mut options = OpenOptions::new();
+        OwnFile::open_with(path, options.write(true).create(true).truncate(true))
+    }
+
     /// Opens `path` with `options`; the descriptor is not handed on to other programs.
     ///
     /// # Errors
@@ -80,6 +90,56 @@ impl OwnFile {
     /// The descriptor is closed already.
     pub fn of(file: impl Into<OwnedFd>) -> io::Result<OwnFile> {
         OwnFile::moved(OwnFile::owning(file.into().into_raw_fd())?)
+    }
+
+    /// An empty file in memory, which has no path and ends with its last descriptor and mapping;
+    /// other programs do not inherit it. Code may be mapped from it if it is `executable`, where the
+    /// kernel allows that.
+    ///
+    /// # Errors
+    ///
+    /// As `memfd_create`; [`is_taken`] if the program closed the file at once.
+    pub fn in_memory(name: &CStr, executable: bool) -> io::Result<OwnFile> {
+        /// Since Linux 6.3; older ones refuse what they do not know, and need it not.
+        const MFD_EXEC: libc::c_uint = 0x10;
+        for _ in 0..TRIES {
+            // SAFETY: a C string and flags.
+            let made = |flags| unsafe { libc::memfd_create(name.as_ptr(), flags) };
+            let mut raw = -1;
+            if executable {
+                raw = made(libc::MFD_CLOEXEC | MFD_EXEC);
+                let refused = io::Error::last_os_error();
+                if raw < 0 && refused.raw_os_error() != Some(libc::EINVAL) {
+                    return Err(refused);
+                }
+            }
+            if raw < 0 {
+                raw = made(libc::MFD_CLOEXEC);
+            }
+            if raw < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // Only files in memory know seals, and what the program has put there is not empty.
+            // SAFETY: any number may be asked about.
+            let sealed = unsafe { libc::fcntl(raw, libc::F_GET_SEALS) };
+            if sealed >= 0
+                && let Some(about) = about(raw)
+                && about.st_size == 0
+            {
+                let is = (about.st_dev, about.st_ino);
+                return OwnFile::moved(OwnFile::known(raw, is));
+            }
+        }
+        Err(taken())
+    }
+
+    /// Makes the file as long as `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// As `ftruncate`; [`is_taken`].
+    pub fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.checked()?.set_len(bytes)
     }
 
     /// Under another number, if one is to be had.
@@ -207,6 +267,16 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Writes a file whole; it is made if it is not there.
+///
+/// # Errors
+///
+/// As `std::fs::write`; [`is_taken`] if the program closed the file meanwhile: a part of it may be
+/// written.
+pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    OwnFile::create(path)?.write_all(bytes.as_ref())
+}
+
 /// Reads a text whole.
 ///
 /// # Errors
@@ -262,11 +332,15 @@ fn taken() -> io::Error {
 }
 
 fn identity(raw: RawFd) -> Option<(u64, u64)> {
+    about(raw).map(|about| (about.st_dev, about.st_ino))
+}
+
+fn about(raw: RawFd) -> Option<libc::stat> {
     // SAFETY: zeros are a valid value.
     let mut about: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: any number may be asked about; the answer has room.
     let known = unsafe { libc::fstat(raw, &raw mut about) } == 0;
-    known.then_some((about.st_dev, about.st_ino))
+    known.then_some(about)
 }
 
 #[cfg(test)]
@@ -275,7 +349,7 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::sync::{Mutex, MutexGuard};
 
-    use super::{OwnFile, is_taken, names, read, read_to_string, threads};
+    use super::{OwnFile, is_taken, names, read, read_to_string, threads, write};
 
     /// Numbers are the process's: one at a time.
     fn alone() -> MutexGuard<'static, ()> {
@@ -325,6 +399,35 @@ mod tests {
         let mut text = String::new();
         other.read_to_string(&mut text).expect("a file");
         assert_eq!(text, "");
+    }
+
+    #[test]
+    fn files_in_memory_are_ours_and_as_long_as_asked_for() {
+        let _alone = alone();
+        for executable in [false, true] {
+            let file = OwnFile::in_memory(c"uruk-test", executable).expect("memory");
+            file.set_len(5000).expect("room");
+            assert_eq!(file.file().metadata().expect("open").len(), 5000);
+            let other = tempfile();
+            put_in_its_place(&file, &other);
+            assert!(is_taken(&file.set_len(1).expect_err("not ours")));
+            assert_eq!(other.metadata().expect("open").len(), 0);
+            // SAFETY: the duplicate of above.
+            unsafe { libc::close(file.as_raw_fd()) };
+        }
+    }
+
+    #[test]
+    fn files_are_written_whole() {
+        let _alone = alone();
+        let name = format!("uruk-files-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        write(&path, "a longer text").expect("written");
+        write(&path, "text").expect("written");
+        assert_eq!(read_to_string(&path).expect("there"), "text");
+        std::fs::remove_file(&path).expect("ours");
+        let folder = std::env::temp_dir();
+        assert!(write(&folder, "text").is_err());
     }
 
     #[test]

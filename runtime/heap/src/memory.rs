@@ -14,15 +14,14 @@
 
 use std::ffi::c_void;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{MembarrierCommand, membarrier};
+use uruk_files::OwnFile;
 
 use crate::config::{Backing, HeapConfig, Place};
 use crate::layout::{Layout, PAGE, page_up};
@@ -141,7 +140,11 @@ impl Memory {
     }
 
     /// Maps `range` of the shared part to the same offsets of `file`.
-    fn map_view(&self, file: &OwnedFd, range: Range<usize>, kind: Kind) -> Result<(), Errno> {
+    fn map_view(&self, file: &OwnFile, range: Range<usize>, kind: Kind) -> Result<(), Errno> {
+        // The program may close it and open one of its own.
+        if !file.is_ours() {
+            return Err(Errno::BADF);
+        }
         let protection = match kind {
             Kind::Executable(_) => ProtFlags::READ | ProtFlags::EXEC,
             Kind::Alias(_) => READ_WRITE,
@@ -430,20 +433,16 @@ impl Drop for Memory {
     }
 }
 
-/// A sparse memfd of `len` bytes that may be mapped executable. `MFD_EXEC` is
-/// unknown before Linux 6.3 (`EINVAL`), where every memfd is executable.
-fn code_file(len: usize) -> Result<OwnedFd, Errno> {
+/// A sparse file of `len` bytes in memory that may be mapped executable.
+fn code_file(len: usize) -> Result<OwnFile, Errno> {
     // Growing a file over RLIMIT_FSIZE raises SIGXFSZ, which kills.
     let limit = getrlimit(Resource::Fsize).current;
     if limit.is_some_and(|limit| limit < len as u64) {
         return Err(Errno::FBIG);
     }
-    let flags = MemfdFlags::CLOEXEC;
-    let file = match memfd_create("uruk", flags | MemfdFlags::EXEC) {
-        Err(Errno::INVAL) => memfd_create("uruk", flags),
-        made => made,
-    }?;
-    ftruncate(&file, len as u64)?;
+    let errno = |refused: std::io::Error| Errno::from_io_error(&refused).unwrap_or(Errno::BADF);
+    let file = OwnFile::in_memory(c"uruk", true).map_err(errno)?;
+    file.set_len(len as u64).map_err(errno)?;
     Ok(file)
 }
 

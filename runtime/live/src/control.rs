@@ -17,13 +17,14 @@
 //! The first line of an answer is `ok` or `error`.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
 use uruk::{Level, StatsFormat};
+use uruk_files::OwnFile;
 
 use crate::choose::stem;
 use crate::explain;
@@ -35,6 +36,9 @@ const LONGEST: u64 = 64 << 10;
 
 /// How long a question may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Before it is tried again to listen, or to take a question, where that failed.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Behind a level: who is in a loop goes on in new code; functions may change their types.
 const AT_LOOPS: &str = "+at-loops";
@@ -48,7 +52,7 @@ fn address(process: u32) -> io::Result<SocketAddr> {
 }
 
 /// Whether the other side runs as the same user as this process.
-fn is_same_user(stream: &UnixStream) -> bool {
+fn is_same_user(stream: &impl AsRawFd) -> bool {
     let mut peer = libc::ucred {
         pid: 0,
         uid: u32::MAX,
@@ -91,19 +95,33 @@ pub fn ask(process: u32, question: &str) -> io::Result<String> {
 
 /// Answers from now on, on a thread of its own; who cannot listen says so once.
 pub fn serve(live: &'static Live) {
-    let listening = address(std::process::id()).and_then(|at| UnixListener::bind_addr(&at));
-    let listener = match listening {
-        Ok(listener) => listener,
+    let first = match listen() {
+        Ok(first) => first,
         Err(cause) => {
             eprintln!("uruk live: nobody can attach: {cause}");
             return;
         }
     };
     let spawned = uruk::spawn_own("uruk-control", move || {
-        for stream in listener.incoming().flatten() {
-            if is_same_user(&stream) {
-                // Who went away hears nothing.
-                let _ = answer(live, stream);
+        let mut another = None;
+        loop {
+            let listener = another.as_ref().unwrap_or(&first);
+            // Of the program's own sockets nothing is taken.
+            if !listener.is_ours() {
+                match listen() {
+                    Ok(listener) => another = Some(listener),
+                    // No descriptor is left, or the name: until the last socket of it is gone.
+                    Err(_) => std::thread::sleep(PAUSE),
+                }
+                continue;
+            }
+            match accept(listener) {
+                Ok(stream) if is_same_user(&stream) => {
+                    // Who went away hears nothing.
+                    let _ = answer(live, stream);
+                }
+                Ok(_) => {}
+                Err(_) => std::thread::sleep(PAUSE),
             }
         }
     });
@@ -112,10 +130,50 @@ pub fn serve(live: &'static Live) {
     }
 }
 
-fn answer(live: &Live, mut stream: UnixStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+/// Where questions arrive.
+fn listen() -> io::Result<OwnFile> {
+    OwnFile::of(UnixListener::bind_addr(&address(std::process::id())?)?)
+}
+
+/// The next who asks.
+fn accept(listener: &OwnFile) -> io::Result<OwnFile> {
+    let (none, flags) = (std::ptr::null_mut(), libc::SOCK_CLOEXEC);
+    // SAFETY: an open descriptor; the address is not asked for.
+    let raw = unsafe { libc::accept4(listener.as_raw_fd(), none, none.cast(), flags) };
+    if raw < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: fresh, and ours.
+    OwnFile::of(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+/// Has reading give up after [`PATIENCE`].
+fn limit_waiting(stream: &OwnFile) -> io::Result<()> {
+    let limit = libc::timeval {
+        tv_sec: PATIENCE.as_secs() as libc::time_t,
+        tv_usec: 0,
+    };
+    let size = std::mem::size_of::<libc::timeval>() as libc::socklen_t;
+    // SAFETY: a descriptor, and a value of that size.
+    let set = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVTIMEO,
+            (&raw const limit).cast(),
+            size,
+        )
+    };
+    match set {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn answer(live: &Live, mut stream: OwnFile) -> io::Result<()> {
+    limit_waiting(&stream)?;
     let mut line = String::new();
-    BufReader::new((&stream).take(LONGEST)).read_line(&mut line)?;
+    BufReader::new((&mut stream).take(LONGEST)).read_line(&mut line)?;
     let text = match carry_out(live, line.trim_end()) {
         Ok(text) => format!("ok\n{text}"),
         Err(text) => format!("error\n{text}\n"),

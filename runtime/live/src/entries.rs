@@ -45,8 +45,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+
+use uruk_files::OwnFile;
 
 use crate::choose::{HOP, ROOM};
 use crate::locked::Locked;
@@ -349,8 +351,18 @@ impl State {
             what,
             cause: io::Error::last_os_error(),
         };
-        let file = memory_file(size).ok_or_else(|| refused("memory for text"))?;
+        let file = OwnFile::in_memory(c"uruk-text", true)
+            .and_then(|file| file.set_len(size as u64).map(|()| file))
+            .map_err(|cause| EntryError::Refused {
+                what: "memory for text",
+                cause,
+            })?;
         let map = |at: u64, protection, flags, what| {
+            // The program may close it and open one of its own.
+            if !file.is_ours() {
+                let cause = io::Error::from_raw_os_error(libc::EBADF);
+                return Err(EntryError::Refused { what, cause });
+            }
             // SAFETY: a new mapping, or one over pages whose bytes are the same.
             let mapped = unsafe {
                 libc::mmap(
@@ -406,24 +418,6 @@ fn page_size() -> u64 {
         SIZE.store(size, Ordering::Relaxed);
     }
     size
-}
-
-/// A file without a name, of `size` bytes, that may be executed.
-fn memory_file(size: usize) -> Option<OwnedFd> {
-    /// Since Linux 6.3; older ones refuse what they do not know.
-    const MFD_EXEC: libc::c_uint = 0x10;
-    for flags in [libc::MFD_CLOEXEC | MFD_EXEC, libc::MFD_CLOEXEC] {
-        // SAFETY: a C string; the descriptor is ours.
-        unsafe {
-            let raw = libc::memfd_create(c"uruk-text".as_ptr(), flags);
-            if raw >= 0 {
-                let file = OwnedFd::from_raw_fd(raw);
-                let sized = libc::ftruncate(raw, size as libc::off_t) == 0;
-                return sized.then_some(file);
-            }
-        }
-    }
-    None
 }
 
 /// Has every core that runs a thread of ours look at memory again before its next instruction.

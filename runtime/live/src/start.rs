@@ -182,7 +182,7 @@ fn write(file: Option<&Path>, make: impl FnOnce() -> Option<Vec<u8>>) {
     let Some((file, text)) = file.and_then(|file| Some((file, make()?))) else {
         return;
     };
-    if let Err(cause) = std::fs::write(file, text) {
+    if let Err(cause) = uruk_files::write(file, text) {
         say_of(file, &cause);
     }
 }

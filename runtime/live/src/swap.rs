@@ -304,7 +304,7 @@ fn by_stem(bodies: HashMap<String, Body>) -> HashMap<String, Body> {
 
 /// The bitcode of a file: its own, or that of an object's section.
 fn module_of(file: &Path) -> Result<Vec<u8>, SwapError> {
-    let bytes = std::fs::read(file).map_err(|cause| SwapError::File {
+    let bytes = uruk_files::read(file).map_err(|cause| SwapError::File {
         file: file.to_owned(),
         cause,
     })?;

@@ -80,7 +80,7 @@ impl ObjectCache for DirectoryCache {
         let thread = std::thread::current().id();
         let new = file.with_extension(format!("{}-{thread:?}", std::process::id()));
         // A cache that cannot be written to is one that has less. Others see the whole entry.
-        if std::fs::write(&new, entry).is_ok() && std::fs::rename(&new, &file).is_err() {
+        if uruk_files::write(&new, entry).is_ok() && std::fs::rename(&new, &file).is_err() {
             let _ = std::fs::remove_file(&new);
         }
     }

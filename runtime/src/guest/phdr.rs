@@ -11,7 +11,7 @@
 
 use std::ffi::{CString, c_int, c_void};
 use std::io::{Seek, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
 use object::write::{Object, Symbol, SymbolSection};
@@ -82,14 +82,7 @@ fn make() -> Option<Shown> {
         });
     }
     let bytes = object.write().ok()?;
-    // SAFETY: a C string and flags.
-    let low = unsafe { libc::memfd_create(c"uruk-symbols".as_ptr(), libc::MFD_CLOEXEC) };
-    if low < 0 {
-        return None;
-    }
-    // SAFETY: a fresh descriptor, ours.
-    let low = unsafe { OwnedFd::from_raw_fd(low) };
-    let mut file = OwnFile::of(low).ok()?;
+    let mut file = OwnFile::in_memory(c"uruk-symbols", false).ok()?;
     file.write_all(&bytes).ok()?;
     file.rewind().ok()?;
     // SAFETY: zeros are a valid header; the fields set below are all it says.

@@ -6,12 +6,13 @@
 //! running, and destructors of libraries, may call into it until the very end.
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use uruk_files::OwnFile;
 
 use crate::api::error::Error;
 use crate::api::jit::Jit;
@@ -299,7 +300,7 @@ impl Outputs {
             let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
         }
         let to_file = |path: &Path, write: &dyn Fn(&mut dyn Write) -> std::io::Result<()>| {
-            let written = File::create(path).and_then(|file| {
+            let written = OwnFile::create(path).and_then(|file| {
                 let mut out = BufWriter::new(file);
                 write(&mut out)?;
                 out.flush()

@@ -17,11 +17,11 @@
 //! Where address space is limited, everything takes a share of what is left (`heap::room`,
 //! `room`).
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+use uruk_files::OwnFile;
 use uruk_heap::{Place, Room};
 use uruk_link::Object;
 
@@ -131,7 +131,7 @@ impl JitBuilder {
 /// read needs nothing: adding it tells why.
 pub fn needs_low_addresses(path: &Path) -> bool {
     let object = || {
-        let mut file = File::open(path).ok()?;
+        let mut file = OwnFile::open(path).ok()?;
         // Others are not read here, which may be large.
         let mut bytes = vec![0; ELF.len()];
         file.read_exact(&mut bytes).ok()?;

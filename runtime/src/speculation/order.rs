@@ -42,7 +42,7 @@ impl Core {
 
     /// Expects the order that is kept in a file, if there is one.
     pub(crate) fn expect_from(&self, file: &Path) {
-        if let Ok(text) = std::fs::read_to_string(file) {
+        if let Ok(text) = uruk_files::read_to_string(file) {
             self.expect(&self.main, text.lines());
         }
     }
@@ -51,7 +51,7 @@ impl Core {
     pub(crate) fn keep_order(&self, file: &Path) -> std::io::Result<()> {
         let mut text = self.first_calls().join("\n");
         text.push('\n');
-        std::fs::write(file, text)
+        uruk_files::write(file, text)
     }
 }
 

@@ -261,7 +261,7 @@ impl Core {
         let mut name = file.as_os_str().to_owned();
         name.push(format!(".{}", std::process::id()));
         let draft = PathBuf::from(name);
-        std::fs::write(&draft, self.tuning_text())?;
+        uruk_files::write(&draft, self.tuning_text())?;
         std::fs::rename(&draft, file).inspect_err(|_| drop(std::fs::remove_file(&draft)))
     }
 

@@ -10,6 +10,7 @@ use object::Endianness;
 use object::elf::{self, FileHeader64};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
+use uruk_files::OwnFile;
 
 use super::mentions::Mentions;
 use super::stream;
@@ -105,7 +106,7 @@ impl Image {
     /// # Errors
     /// [`ImageError`].
     pub fn read(file: &Path, base: u64, executable: bool) -> Result<Image, ImageError> {
-        let bytes = std::fs::read(file).map_err(|cause| ImageError::Unreadable {
+        let bytes = uruk_files::read(file).map_err(|cause| ImageError::Unreadable {
             file: file.to_owned(),
             message: cause.to_string(),
         })?;
@@ -274,7 +275,7 @@ impl Image {
 /// Whether a file has a section of bitcode. Reads no more of it than what says so.
 pub fn carries_bitcode(file: &Path) -> bool {
     let read = || -> Option<bool> {
-        let cache = ReadCache::new(std::fs::File::open(file).ok()?);
+        let cache = ReadCache::new(OwnFile::open(file).ok()?);
         let header = Header::parse(&cache).ok()?;
         let endian = header.endian().ok()?;
         let sections = header.sections(endian, &cache).ok()?;
@@ -298,7 +299,7 @@ pub fn has_capabilities(file: &Path) -> bool {
 /// Whether a file is a program with a dynamic loader.
 pub fn is_dynamic(file: &Path) -> bool {
     let read = || -> Option<bool> {
-        let cache = ReadCache::new(std::fs::File::open(file).ok()?);
+        let cache = ReadCache::new(OwnFile::open(file).ok()?);
         let header = Header::parse(&cache).ok()?;
         let endian = header.endian().ok()?;
         let mut segments = header.program_headers(endian, &cache).ok()?.iter();

@@ -27,7 +27,6 @@
 //! | dynamic section | the next page, writable: the loader writes there |
 
 use std::ffi::{CStr, CString, c_void};
-use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -260,17 +259,10 @@ pub(super) fn open(names: &[Name<'_>], thunks: &[Thunk], marks: Marks) -> Option
 }
 
 fn open_in_memory(bytes: &[u8]) -> Option<*mut c_void> {
-    // SAFETY: a C string and flags.
-    let file = unsafe { libc::memfd_create(c"uruk-program".as_ptr(), libc::MFD_CLOEXEC) };
-    if file < 0 {
-        return None;
-    }
-    // SAFETY: a fresh descriptor, ours.
-    let file = unsafe { OwnedFd::from_raw_fd(file) };
     // Debuggers, and whoever else reads the list of libraries, open them by their paths: under a
     // low number they would find a file of their own, and wait for what nobody writes if that is
     // a pipe.
-    let mut file = OwnFile::of(file).ok()?;
+    let mut file = OwnFile::in_memory(c"uruk-program", false).ok()?;
     file.write_all(bytes).ok()?;
     // Libraries are known by the path they were opened by: one that nobody else writes so.
     let path = format!("/proc/self/fd/../fd/{}", file.as_raw_fd());
@@ -287,7 +279,7 @@ fn open_in_folder(bytes: &[u8]) -> Option<*mut c_void> {
         return None;
     }
     // SAFETY: a fresh descriptor, ours.
-    let mut file = File::from(unsafe { OwnedFd::from_raw_fd(file) });
+    let mut file = OwnFile::of(unsafe { OwnedFd::from_raw_fd(file) }).ok()?;
     let path = CString::from_vec_with_nul(path).ok()?;
     let written = file.write_all(bytes).is_ok();
     let opened = written.then(|| open_path(&path)).flatten();
