@@ -55,7 +55,7 @@ uruk_base::settings! {
     sweep_limit: f64 = 0.4, 0.0 => 100.0,
         " Retired bytes at which a sweep no longer waits for its share of a processor, as a part of the live bytes.";
     sweep_after: Nanos = Nanos::from_ms(1_000), Nanos::ZERO => DAY,
-        " Retired code waits no longer than this for a sweep, however little it is.";
+        " Retired code waits for so long for a sweep, however little it is, where sweeps are cheap.";
     evacuate_floor: u64 = 64 << 10, 0 => 1 << 40,
         " Fragmented bytes below which no evacuation starts.";
     evacuate_fraction: f64 = 0.3, 0.0 => 100.0,
@@ -64,6 +64,8 @@ uruk_base::settings! {
         " For tests: evacuate each time so many blocks were published. 0: never for that.";
     cpu_fraction: f64 = 0.01, 0.000_1 => 1.0,
         " Most of one processor's time that cycles may take.";
+    aged_part: f64 = 0.1, 0.000_1 => 1.0,
+        " The part of that which cycles may take while little is retired, and only its age asks for one.";
     interval: Nanos = Nanos::from_ms(10), Nanos::ZERO => DAY,
         " Least time between the starts of two cycles that nobody asked for.";
     backoff_min: Nanos = Nanos::from_ms(20), Nanos(1) => DAY,

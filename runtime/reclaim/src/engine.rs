@@ -248,10 +248,10 @@ impl Engine {
         let Some((kind, reason)) = policy::decide(&self.config, &situation, now) else {
             let wake = policy::wake(&self.config, &situation);
             return Step::Idle {
-                until: wake.map(|wake| wake.max(self.not_before())),
+                until: wake.map(|wake| wake.max(self.not_before(Reason::Aged))),
             };
         };
-        let not_before = self.not_before();
+        let not_before = self.not_before(reason);
         let urgent = reason.is_urgent() || policy::presses(&self.config, &situation);
         if now < not_before && !urgent {
             return Step::Idle {
@@ -293,11 +293,17 @@ impl Engine {
         self.request = None;
     }
 
-    fn not_before(&self) -> Nanos {
+    /// Whom little code asks for waits for longer: where all memory of a program is searched, a sweep
+    /// takes 40 ms.
+    fn not_before(&self, reason: Reason) -> Nanos {
         let Some(start) = self.last_start else {
             return Nanos::ZERO;
         };
-        let share = self.last_spent.divided(self.config.cpu_fraction);
+        let part = match reason {
+            Reason::Aged | Reason::Retry => self.config.aged_part,
+            _ => 1.0,
+        };
+        let share = self.last_spent.divided(self.config.cpu_fraction * part);
         start + share.max(self.config.interval)
     }
 

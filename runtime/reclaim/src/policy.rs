@@ -21,7 +21,8 @@
 //! begins
 //!
 //! ```text
-//! not before  start of the last cycle + max(interval, its processor time / cpu_fraction)
+//! not before  start of the last cycle + max(interval, its processor time / share)
+//!             share: cpu_fraction, or aged_part of it where only age asks for the cycle
 //! at once if  asked for
 //!         or  fresh > max(2 * sweep_floor, sweep_limit * live)
 //! ```

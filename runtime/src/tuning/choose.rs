@@ -10,12 +10,13 @@ use super::SHORTEST;
 use super::candidate::Unit;
 use super::clock::{GuestClock, Reading};
 use super::region::{Phase, Region};
+use super::short::Shorts;
 use crate::core::Core;
 use crate::fork::gate;
 use crate::told::event::Event;
 
 /// Part of what was sampled since the last looks that makes a root.
-const HOT: f64 = 0.05;
+pub(super) const HOT: f64 = 0.05;
 
 /// Samples after which a function has lost all but 1/e of its heat, however long they took.
 const FADE: f64 = 25.0;
@@ -48,6 +49,7 @@ pub(super) struct Looks {
     /// Entries of roots at the last look.
     entries: HashMap<u32, u32>,
     work: u64,
+    shorts: Shorts,
 }
 
 /// Who is to be tuned.
@@ -121,6 +123,7 @@ impl Core {
     ) -> Option<Root> {
         let (ran, work) = self.read_clocks(looks);
         self.tuning.state().account.ran(ran);
+        self.send_short_home(&mut looks.shorts, ran);
         let mut found: Option<(Root, bool)> = None;
         for it in hottest {
             let Sampled {

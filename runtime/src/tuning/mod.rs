@@ -60,6 +60,7 @@ mod native;
 mod noted;
 mod recall;
 mod region;
+mod short;
 mod told;
 mod trial;
 

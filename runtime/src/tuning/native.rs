@@ -43,7 +43,7 @@ const MARGIN: f64 = 0.02;
 
 /// What an entry costs, in nanoseconds, on its way through the stub and past the count: three
 /// jumps that are taken, and an increment in memory.
-const WAY: f64 = 1.5;
+pub(super) const WAY: f64 = 1.5;
 
 /// The time of a slice in which native code was entered so often, without its way.
 pub(super) fn without_way(time: f64, entries: f64) -> f64 {

@@ -372,6 +372,34 @@ fn steps_are_bounded_and_cycles_are_rare() {
     );
 }
 
+#[test]
+fn what_is_little_waits_for_a_smaller_share() {
+    let config = Config::default();
+    let mut bench = Bench::new(&config);
+    bench.born(1..=1_000);
+    bench.retire(1..=500);
+    bench.request(Kind::Sweep, 1);
+    while !matches!(bench.step(), Step::Finished(_)) {
+        bench.engine.charge(Nanos::from_ms(10));
+    }
+    let spent = bench.engine.stats(bench.now).spent;
+    let dear = Nanos::from_f64(spent.as_f64() / config.cpu_fraction);
+    let dearest = Nanos::from_f64(dear.as_f64() / config.aged_part);
+    assert!(dear > config.sweep_after, "{dear}");
+    bench.retire(501..=501);
+    for now in [Nanos(1), config.sweep_after, dear, dearest - Nanos(1)] {
+        bench.now = now;
+        assert_eq!(
+            bench.step(),
+            Step::Idle {
+                until: Some(dearest)
+            }
+        );
+    }
+    bench.now = dearest;
+    assert_eq!(bench.cycle().0.reason, Reason::Aged);
+}
+
 /// Publishing for ever with the defaults, held memory stays within twice what is live,
 /// though each step costs a hundred times what the rate limit allows.
 #[test]

@@ -1,0 +1,223 @@
+//! Code of native programs that is too short for the way to it.
+//!
+//! Native callers reach code that was compiled for a function through its entry's jump, the room's
+//! and the stub's. That is [`WAY`] for each entry: nothing beside a loop, and a third of a function
+//! that compares two keys. A trial would tell, but only what is hot gets one, and a flat profile
+//! has dozens of such functions, each with a hundredth of the time: SQLite's took 3 % more in all than
+//! natively. So whoever is entered often, is short by the samples that its code has, and is not hot
+//! enough for a trial goes back to native code without one. The next run knows it, as after a trial.
+//!
+//! How long an entry takes is bounded from above: by so many samples as there may be by chance where
+//! few were seen.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tracing::debug;
+use uruk_base::{FunctionId, Nanos, Tier, VersionId};
+use uruk_tiering::tuning::KnownNative;
+
+use super::choose::HOT;
+use super::native::WAY;
+use super::region::Phase;
+use crate::core::Core;
+use crate::tiers::nanos;
+
+/// An entry that takes less has nothing to gain that is worth its way.
+const SHORT: f64 = 30.0;
+
+/// Part of the program's time that its way has to take for a function to be sent home.
+const COSTS: f64 = 0.0005;
+
+/// Samples of the program before anything is said.
+const ENOUGH: u64 = 64;
+
+/// What was seen of the versions that run.
+#[derive(Default)]
+pub(super) struct Shorts {
+    seen: HashMap<u32, Seen>,
+    /// Samples that were taken at the last look.
+    taken: u64,
+}
+
+/// Of one version, since it was first looked at.
+struct Seen {
+    version: VersionId,
+    /// At the last look.
+    count: u32,
+    own: u64,
+    /// Since the first one, but for trials.
+    sums: Sums,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    entries: u64,
+    /// Samples in its code, and all.
+    own: u64,
+    all: u64,
+    /// Time of the program.
+    ran: Nanos,
+}
+
+impl Sums {
+    /// Whether its entries cost more than they can gain.
+    fn is_short(&self) -> bool {
+        if self.all < ENOUGH || self.entries == 0 {
+            return false;
+        }
+        let (own, all) = (self.own as f64, self.all as f64);
+        let (entries, ran) = (self.entries as f64, self.ran.as_f64());
+        // Two deviations above what was seen, and where nothing was, what nine of ten times is.
+        let most = ((own + 2.0 * own.sqrt() + 2.0) / all).min(1.0);
+        let entry = most * ran / entries;
+        entry < SHORT && own < HOT * all && entries * WAY > COSTS * ran
+    }
+}
+
+impl Core {
+    /// Sends the functions home whose code was seen to be short in the time that the program `ran`
+    /// since the last look; none if something else went on meanwhile. Under a pass.
+    pub(super) fn send_short_home(self: &Arc<Self>, shorts: &mut Shorts, ran: Nanos) {
+        let taken = self.tiers.sampling.taken();
+        let new = taken - std::mem::replace(&mut shorts.taken, taken);
+        let mut running = Vec::new();
+        for (&index, record) in self.tiers.versions.lock().iter() {
+            let Some(view) = record.versions.published() else {
+                continue;
+            };
+            if view.tier >= Tier::Optimized {
+                let own = record.built.iter().filter(|it| it.id == view.id);
+                running.push((index, view.id, own.map(|it| it.samples).sum()));
+            }
+        }
+        for (index, version, own) in running {
+            let Some(id) = self.stubs.function(index).filter(|&id| self.has_native(id)) else {
+                continue;
+            };
+            let count = self.tiers.counts.now(id).entries;
+            let fresh = || Seen {
+                version,
+                count,
+                own,
+                sums: Sums::default(),
+            };
+            let seen = shorts.seen.entry(index).or_insert_with(fresh);
+            if seen.version != version {
+                *seen = fresh();
+            }
+            let entries = count.wrapping_sub(std::mem::replace(&mut seen.count, count));
+            let samples = own.saturating_sub(std::mem::replace(&mut seen.own, own));
+            if ran == Nanos::ZERO || entries > u32::MAX / 2 {
+                continue;
+            }
+            let sums = &mut seen.sums;
+            sums.entries += u64::from(entries);
+            sums.own += samples;
+            sums.all += new;
+            sums.ran = Nanos(sums.ran.0 + ran.0);
+            if sums.is_short() && self.send_home(id, version) {
+                shorts.seen.remove(&index);
+            }
+        }
+    }
+
+    /// Has native code of a function run again in place of `version`, unless somebody else has to do
+    /// with it.
+    fn send_home(self: &Arc<Self>, id: FunctionId, version: VersionId) -> bool {
+        {
+            let mut control = self.tiers.control();
+            let free = control.controller.view(id).is_some_and(|view| {
+                let runs = view.version.is_some_and(|(runs, _)| runs == version);
+                runs && view.pinned.is_none() && !control.controller.is_paused()
+            });
+            if !free || !control.controller.hold(id) {
+                return false;
+            }
+        }
+        let made = self.adopt_again(id, false);
+        let home = match made {
+            Ok(made) => {
+                let mut control = self.tiers.control();
+                control.watch(id, false, self.tiers.counts.now(id));
+                let now = nanos(self.events.now());
+                let controller = &mut control.controller;
+                controller.reverted(now, id, made.version, Tier::Native, false);
+                controller.bar(id, Tier::Optimized);
+                controller.bar(id, Tier::Guided);
+                drop(control);
+                self.note_short(id, made.version);
+                true
+            }
+            Err(cause) => {
+                debug!(%cause, "short code stays");
+                false
+            }
+        };
+        self.tiers.control().controller.release(id);
+        self.tiers.wake();
+        home
+    }
+
+    /// Keeps it for this run and the next.
+    fn note_short(&self, id: FunctionId, version: VersionId) {
+        let fingerprint = self.fingerprint(id);
+        let bytes = {
+            let natives = self.tiers.versions.natives();
+            natives.get(&id.index()).map(|it| it.own.end - it.own.start)
+        };
+        let mut state = self.tuning.state();
+        if let (Some(fingerprint), Some(bytes)) = (fingerprint, bytes) {
+            let stays = true;
+            state
+                .natives
+                .insert(fingerprint, KnownNative { bytes, stays });
+        }
+        state.compared.insert(id.index());
+        if let Some(region) = state.regions.get_mut(&id.index()) {
+            (region.version, region.tier) = (version, Tier::Native);
+            region.native = true;
+            region.phase =
+                Phase::Left("it takes less than the way to code that is compiled is worth");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Nanos, Sums};
+
+    /// Seen for two seconds, at 48 samples a second.
+    fn seen(entries: u64, own: u64) -> Sums {
+        Sums {
+            entries,
+            own,
+            all: 96,
+            ran: Nanos::from_ms(2000),
+        }
+    }
+
+    #[test]
+    fn what_is_entered_often_and_seen_rarely_is_short() {
+        // 1.4 ns an entry, of 6 million a second.
+        assert!(seen(12_000_000, 1).is_short());
+        assert!(seen(12_000_000, 0).is_short());
+    }
+
+    #[test]
+    fn what_is_long_or_hot_or_hardly_entered_is_not() {
+        // A microsecond.
+        assert!(!seen(40_000, 2).is_short());
+        // As short as above, and a tenth of the time: a trial tells.
+        assert!(!seen(100_000_000, 10).is_short());
+        // A ten-thousandth of the time at most is to be had.
+        assert!(!seen(100_000, 0).is_short());
+        assert!(!seen(0, 0).is_short());
+        // Too few samples to tell.
+        let early = Sums {
+            all: 30,
+            ..seen(12_000_000, 0)
+        };
+        assert!(!early.is_short());
+    }
+}
