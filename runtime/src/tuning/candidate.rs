@@ -12,6 +12,7 @@ use uruk_tiering::{Publication, Purpose};
 
 use super::choose::Root;
 use super::region::{Phase, Region};
+use super::short::Shorts;
 pub(super) use super::told::TuningUnit as Unit;
 use crate::api::error::Error;
 use crate::core::Core;
@@ -41,7 +42,7 @@ pub(super) struct Candidate {
 
 impl Core {
     /// Tries the next candidate on `root`, if there is one and it may cost what it will.
-    pub(super) fn tune_root(self: &Arc<Self>, root: Root) {
+    pub(super) fn tune_root(self: &Arc<Self>, root: Root, shorts: &mut Shorts) {
         let pass = gate::enter();
         let contested = root.tier == Tier::Native;
         let compared = !contested && !self.awaits_native(root.id);
@@ -100,8 +101,9 @@ impl Core {
                 };
                 drop(pass);
                 root = beside.unwrap_or(root);
-                let ended = beside
-                    .and_then(|root| self.take_turns(root, made.version, slice, expected, native));
+                let ended = beside.and_then(|root| {
+                    self.take_turns(root, made.version, slice, expected, native, shorts)
+                });
                 let _pass = gate::enter();
                 self.end_turns(root, made.version, ended)
             }

@@ -101,7 +101,7 @@ impl Core {
                 (GuestClock::new(), self.tuning.state().account.time())
             };
             let begin = clock.read();
-            self.tune_root(root);
+            self.tune_root(root, &mut looks.shorts);
             let _pass = gate::enter();
             // The program ran on while code was made for it; turns are counted as they end.
             let ran = clock.read().since(&begin);
@@ -123,7 +123,7 @@ impl Core {
     ) -> Option<Root> {
         let (ran, work) = self.read_clocks(looks);
         self.tuning.state().account.ran(ran);
-        self.send_short_home(&mut looks.shorts, ran);
+        self.send_short_home(&mut looks.shorts);
         let mut found: Option<(Root, bool)> = None;
         for it in hottest {
             let Sampled {

@@ -35,6 +35,8 @@
 //! - Native code ([`Dylib::adopt`](crate::Dylib::adopt)) is the first candidate where there is any,
 //!   whatever the budget says: what is slower than that goes back to it ([`native`]), and
 //!   the next run knows ([`recall`]). Variants are tried on it from then on, as on other code.
+//! - Code of a native program that is too short for the way to it goes home without a trial
+//!   ([`short`]): a flat profile has dozens of such functions.
 //! - Tier 1 is no candidate: what it has over tier 2 where it is faster is that nothing was
 //!   inlined, and that is the first candidate.
 //! - It is off unless asked for ([`JitBuilder::tune`](crate::JitBuilder::tune)): a trial runs code

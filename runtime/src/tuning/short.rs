@@ -18,6 +18,7 @@ use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 use uruk_tiering::tuning::KnownNative;
 
 use super::choose::HOT;
+use super::clock::{GuestClock, Reading};
 use super::native::WAY;
 use super::region::Phase;
 use crate::core::Core;
@@ -38,6 +39,8 @@ pub(super) struct Shorts {
     seen: HashMap<u32, Seen>,
     /// Samples that were taken at the last look.
     taken: u64,
+    /// The program's time then.
+    clock: Option<(GuestClock, Reading)>,
 }
 
 /// Of one version, since it was first looked at.
@@ -46,7 +49,7 @@ struct Seen {
     /// At the last look.
     count: u32,
     own: u64,
-    /// Since the first one, but for trials.
+    /// Since the first one.
     sums: Sums,
 }
 
@@ -76,9 +79,16 @@ impl Sums {
 }
 
 impl Core {
-    /// Sends the functions home whose code was seen to be short in the time that the program `ran`
-    /// since the last look; none if something else went on meanwhile. Under a pass.
-    pub(super) fn send_short_home(self: &Arc<Self>, shorts: &mut Shorts, ran: Nanos) {
+    /// Sends the functions home whose code was seen to be short. Under a pass.
+    ///
+    /// Trials of others may have gone on since the last look, which is most of the time: they say
+    /// little less about how often the rest is entered.
+    pub(super) fn send_short_home(self: &Arc<Self>, shorts: &mut Shorts) {
+        let ran = shorts.clock.as_ref();
+        let ran = ran.map_or(Nanos::ZERO, |(clock, before)| clock.read().since(before));
+        let clock = GuestClock::new();
+        let reading = clock.read();
+        shorts.clock = Some((clock, reading));
         let taken = self.tiers.sampling.taken();
         let new = taken - std::mem::replace(&mut shorts.taken, taken);
         let mut running = Vec::new();

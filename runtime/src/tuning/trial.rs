@@ -21,6 +21,7 @@ use super::COARSE;
 use super::candidate::{Unit, part};
 use super::choose::Root;
 use super::clock::{GuestClock, Reading};
+use super::short::Shorts;
 use crate::core::Core;
 use crate::fork::gate;
 use crate::tiers::nanos;
@@ -117,7 +118,7 @@ struct Mark {
 
 impl Core {
     /// Has `candidate`, which is published, and the root's version take turns until it is known
-    /// which is faster; one of the two may be `native`. `None` if somebody else stored to the slot
+    /// which is faster; one of the two may be `native`. Others that are short go home meanwhile. `None` if somebody else stored to the slot
     /// meanwhile, the program does nothing, or the session ends.
     pub(super) fn take_turns(
         self: &Arc<Self>,
@@ -126,6 +127,7 @@ impl Core {
         slice: Duration,
         expected: Nanos,
         native: Option<Arm>,
+        shorts: &mut Shorts,
     ) -> Option<Ended> {
         let mut pass = gate::enter();
         let (rules, patience) = match native {
@@ -185,6 +187,9 @@ impl Core {
                 return None;
             }
             let look = trial.pairs().is_multiple_of(LOOK) && trial.pairs() > 0;
+            if look {
+                self.send_short_home(shorts);
+            }
             if look && !self.endures(&trial, in_candidate, expected) {
                 break Verdict::Undecided;
             }
