@@ -190,9 +190,11 @@ fn build(plan: Plan, tid: i32, cpu: Option<usize>, only_threads: bool) -> std::i
             if event.is_open() {
                 return Ok(event);
             }
-            // A second descriptor of what the program had just put under the first number.
-            // SAFETY: made above.
-            unsafe { libc::close(high) };
+            if uruk_files::is_same(low, high) {
+                // A second descriptor of what the program had just put under the first number.
+                // SAFETY: made above.
+                unsafe { libc::close(high) };
+            }
         } else if refused.raw_os_error() != Some(libc::EBADF) {
             return Err(refused);
         }

@@ -124,7 +124,7 @@ impl OwnFile {
             let sealed = unsafe { libc::fcntl(raw, libc::F_GET_SEALS) };
             if sealed >= 0
                 && let Some(about) = about(raw)
-                && about.st_size == 0
+                && (about.st_size, about.st_nlink) == (0, 0)
             {
                 let is = (about.st_dev, about.st_ino);
                 return OwnFile::moved(OwnFile::known(raw, is));
@@ -207,9 +207,10 @@ impl Drop for OwnFile {
     }
 }
 
+/// From this file and no other.
 impl Read for OwnFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        (&*self.file).read(buffer)
+        self.checked()?.read(buffer)
     }
 }
 
@@ -320,6 +321,11 @@ pub fn threads() -> io::Result<Vec<i32>> {
         ids.extend(name.to_str().ok().and_then(|name| name.parse::<i32>().ok()));
     })?;
     Ok(ids)
+}
+
+/// Whether two descriptors are of one file.
+pub fn is_same(one: RawFd, other: RawFd) -> bool {
+    identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
 /// Whether `error` says that the program closed a file of ours.

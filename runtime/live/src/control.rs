@@ -17,7 +17,7 @@
 //! The first line of an answer is `ok` or `error`.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
@@ -132,7 +132,25 @@ pub fn serve(live: &'static Live) {
 
 /// Where questions arrive.
 fn listen() -> io::Result<OwnFile> {
-    OwnFile::of(UnixListener::bind_addr(&address(std::process::id())?)?)
+    let listener = UnixListener::bind_addr(&address(std::process::id())?)?;
+    adopted(listener.into_raw_fd())
+}
+
+/// A socket that was just made, if the program has not put another file in its place by now.
+fn adopted(raw: RawFd) -> io::Result<OwnFile> {
+    let name = format!("\0uruk-live-{}", std::process::id());
+    // SAFETY: zeros are a valid value.
+    let mut found: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    let mut size = std::mem::size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: any number may be asked about; room of that size for the answer.
+    let asked = unsafe { libc::getsockname(raw, (&raw mut found).cast(), &mut size) };
+    let unix = libc::sa_family_t::try_from(libc::AF_UNIX) == Ok(found.sun_family);
+    let bytes = found.sun_path.map(|byte| byte as u8);
+    if asked != 0 || !unix || !bytes.starts_with(name.as_bytes()) {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: made by who calls, and ours.
+    OwnFile::of(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
 /// The next who asks.
@@ -143,31 +161,27 @@ fn accept(listener: &OwnFile) -> io::Result<OwnFile> {
     if raw < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: fresh, and ours.
-    OwnFile::of(unsafe { OwnedFd::from_raw_fd(raw) })
+    adopted(raw)
 }
 
-/// Has reading give up after [`PATIENCE`].
+/// Has reading and writing give up after [`PATIENCE`].
 fn limit_waiting(stream: &OwnFile) -> io::Result<()> {
     let limit = libc::timeval {
         tv_sec: PATIENCE.as_secs() as libc::time_t,
         tv_usec: 0,
     };
     let size = std::mem::size_of::<libc::timeval>() as libc::socklen_t;
-    // SAFETY: a descriptor, and a value of that size.
-    let set = unsafe {
-        libc::setsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_RCVTIMEO,
-            (&raw const limit).cast(),
-            size,
-        )
-    };
-    match set {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+    for what in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
+        // SAFETY: a descriptor, and a value of that size.
+        let set = unsafe {
+            let value = (&raw const limit).cast();
+            libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, what, value, size)
+        };
+        if set != 0 {
+            return Err(io::Error::last_os_error());
+        }
     }
+    Ok(())
 }
 
 fn answer(live: &Live, mut stream: OwnFile) -> io::Result<()> {

@@ -221,8 +221,19 @@ impl Entries {
 
     /// Has calls of a native function reach its own code again. Nothing, if they do.
     pub fn restore(&self, entry: u64) {
+        self.restore_unless(entry, || false);
+    }
+
+    /// The same, unless they are to be led away.
+    ///
+    /// What `is_led` reads is set before [`redirect`](Entries::redirect): whichever comes later has the
+    /// last word.
+    pub(crate) fn restore_unless(&self, entry: u64, is_led: impl FnOnce() -> bool) {
         let hop = self.hop(entry);
         self.state.with(|state| {
+            if is_led() {
+                return;
+            }
             let writable = state.found(entry + hop.behind);
             if let Some(writable) = writable.filter(|_| state.rooms.contains_key(&entry)) {
                 // SAFETY: as in `redirect`.

@@ -1,7 +1,7 @@
 //! A function of the program, and what becomes of its entry when the session publishes code of it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use uruk::{Event, NativeCode, Tier};
@@ -30,6 +30,9 @@ pub struct Function {
     pub taken_back: AtomicU64,
     /// The tier of what runs; 0 for native code.
     pub tier: AtomicU64,
+    /// Exchanges of it, or of what its native code may hold, of which nobody went back: as long as there
+    /// is one, native callers come through the stub, whatever was said to be published before.
+    led: AtomicU32,
     /// Why it could not be compiled, or redirected.
     pub failure: Locked<Option<String>>,
 }
@@ -44,6 +47,7 @@ impl Function {
             stub: OnceLock::new(),
             published: AtomicU64::new(0),
             taken_back: AtomicU64::new(0),
+            led: AtomicU32::new(0),
             tier: AtomicU64::new(0),
             failure: Locked::default(),
         })
@@ -70,6 +74,36 @@ impl Function {
                 },
             )),
             _ => None,
+        }
+    }
+}
+
+impl Function {
+    fn is_led(&self) -> bool {
+        self.led.load(Ordering::Acquire) > 0
+    }
+}
+
+/// Functions that are led away from their native code, until this is dropped.
+pub(crate) struct Led(Vec<Arc<Function>>);
+
+impl Led {
+    pub(crate) fn new(functions: Vec<Arc<Function>>) -> Led {
+        for function in &functions {
+            function.led.fetch_add(1, Ordering::AcqRel);
+        }
+        Led(functions)
+    }
+
+    pub(crate) fn functions(&self) -> &[Arc<Function>] {
+        &self.0
+    }
+}
+
+impl Drop for Led {
+    fn drop(&mut self) {
+        for function in &self.0 {
+            function.led.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
@@ -115,7 +149,10 @@ pub(crate) fn listen(event: &Event, functions: &Functions, verbose: bool) {
     };
     match is_native {
         true => {
-            function.program.entries.restore(entry);
+            function
+                .program
+                .entries
+                .restore_unless(entry, || function.is_led());
             if function.tier.swap(0, Ordering::Relaxed) == 0 {
                 return;
             }

@@ -16,7 +16,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use uruk::rebound::Body;
 use uruk::{Dylib, Error, Event, Jit, SamplingSettings, Tier, ToolSettings};
 
 use crate::allocation::CPP_ALLOCATION;
@@ -28,6 +27,7 @@ use crate::locked::Locked;
 use crate::program::image::{Image, ImageError, carries_bitcode};
 use crate::program::loaded::{self, Loaded};
 use crate::settings::{Settings, budget};
+use crate::swap::Exchanged;
 
 /// The program stays as it is.
 #[derive(Debug, thiserror::Error)]
@@ -86,8 +86,8 @@ pub struct Live {
     pub(crate) modules: Vec<Vec<u8>>,
     /// What is known for each of them.
     pub(crate) known: Vec<Module>,
-    /// The bodies that came by exchanges of which nobody went back, by module.
-    pub(crate) exchanges: Locked<Vec<(usize, HashMap<String, Body>)>>,
+    /// Exchanges of which nobody went back.
+    pub(crate) exchanges: Locked<Vec<Exchanged>>,
     /// Names that are addresses.
     defined: Locked<HashSet<String>>,
 }

@@ -31,7 +31,7 @@ use uruk::rebound::{Body, Choices, FunctionChoice, Keep, Survey, VariableChoice}
 use uruk::{Activation, Error, Level, LoopStays, OldLoop, Replacement};
 
 use crate::choose::{ADDRESS, Fate, Known, stem};
-use crate::function::Function;
+use crate::function::{Function, Led};
 use crate::known::Module;
 use crate::program::stream;
 use crate::program::symbols::PlaceKind;
@@ -205,14 +205,20 @@ impl Live {
             return Err(refused);
         }
         let bitcode = bitcode?;
-        self.lead_away(&meant.members)?;
+        let led = self.lead_away(&meant.members)?;
         self.define(meant.addresses, meant.wanted);
         let replacement = Replacement::bitcode(&name, bitcode)
             .level(exchange.level)
             .at_loops(exchange.at_loops)
             .allow_signatures(exchange.allow_signatures);
         let replaced = self.dylib.replace(replacement)?;
-        self.exchanges.with(|all| all.push((number, bodies)));
+        self.exchanges.with(|all| {
+            all.push(Exchanged {
+                module: number,
+                bodies,
+                led,
+            });
+        });
         let activations = replaced.activations().unwrap_or_default();
         let in_old_code = |name: &&String| activations.iter().any(|it| it.functions.contains(name));
         let is_told = |name: &&String| replaced.loops.iter().any(|it| it.function == **name);
@@ -233,9 +239,21 @@ impl Live {
     /// # Errors
     /// The session's.
     pub fn roll_back(&self) -> Result<Vec<String>, Error> {
-        let names = self.jit.rollback()?;
-        self.exchanges.with(|all| all.pop());
-        Ok(names)
+        // What goes back to native code is to have its entry back.
+        let latest = self.exchanges.with(Vec::pop);
+        let latest = latest.map(|it| (it.module, it.bodies, it.led.functions().to_vec()));
+        let names = self.jit.rollback();
+        if let (Err(_), Some((module, bodies, functions))) = (&names, latest) {
+            let led = Led::new(functions);
+            self.exchanges.with(|all| {
+                all.push(Exchanged {
+                    module,
+                    bodies,
+                    led,
+                });
+            });
+        }
+        names
     }
 
     /// The bodies that a module's functions have now.
@@ -243,15 +261,15 @@ impl Live {
         let (name, bytes) = (&self.sources[number], self.modules[number].clone());
         let mut bodies = by_stem(self.jit.bodies(name, bytes)?);
         self.exchanges.with(|all| {
-            let own = all.iter().filter(|(module, _)| *module == number);
-            bodies.extend(own.flat_map(|(_, changed)| changed.clone()));
+            let own = all.iter().filter(|it| it.module == number);
+            bodies.extend(own.flat_map(|it| it.bodies.clone()));
         });
         Ok(bodies)
     }
 
     /// Has every call of members, and of native code that may hold copies of them, come through
-    /// stubs.
-    fn lead_away(&self, members: &[Arc<Function>]) -> Result<(), SwapError> {
+    /// stubs, as long as what is returned is kept.
+    fn lead_away(&self, members: &[Arc<Function>]) -> Result<Led, SwapError> {
         let names: HashSet<&str> = members.iter().map(|f| f.chosen.name.as_str()).collect();
         let mut led = Vec::new();
         for function in self.functions() {
@@ -285,14 +303,24 @@ impl Live {
                 }
             }
         }
-        for function in led {
-            self.lead(&function).map_err(|cause| SwapError::Stays {
+        let led = Led::new(led);
+        for function in led.functions() {
+            self.lead(function).map_err(|cause| SwapError::Stays {
                 function: stem(&function.chosen.name).to_owned(),
                 why: format!("cannot be led away from ({cause})"),
             })?;
         }
-        Ok(())
+        Ok(led)
     }
+}
+
+/// An exchange that was made.
+pub(crate) struct Exchanged {
+    /// The module's number.
+    module: usize,
+    /// The bodies that came by it.
+    bodies: HashMap<String, Body>,
+    led: Led,
 }
 
 fn by_stem(bodies: HashMap<String, Body>) -> HashMap<String, Body> {

@@ -299,11 +299,16 @@ impl Engine {
         let Some(start) = self.last_start else {
             return Nanos::ZERO;
         };
-        let part = match reason {
-            Reason::Aged | Reason::Retry => self.config.aged_part,
-            _ => 1.0,
+        let share = self.last_spent.divided(self.config.cpu_fraction);
+        let little = self.stats.retired.bytes <= self.config.sweep_floor;
+        let share = match reason {
+            // Long before it is said to be stuck.
+            Reason::Aged | Reason::Retry if little => {
+                let dear = share.divided(self.config.aged_part);
+                dear.min(self.config.patience.divided(2.0)).max(share)
+            }
+            _ => share,
         };
-        let share = self.last_spent.divided(self.config.cpu_fraction * part);
         start + share.max(self.config.interval)
     }
 

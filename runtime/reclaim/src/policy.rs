@@ -22,7 +22,8 @@
 //!
 //! ```text
 //! not before  start of the last cycle + max(interval, its processor time / share)
-//!             share: cpu_fraction, or aged_part of it where only age asks for the cycle
+//!             share: cpu_fraction, or aged_part of it where little is retired, and its age asks;
+//!             then it does not wait for longer than patience / 2
 //! at once if  asked for
 //!         or  fresh > max(2 * sweep_floor, sweep_limit * live)
 //! ```

@@ -312,8 +312,8 @@ fn pipe() -> io::Result<(OwnFile, OwnFile)> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: both are fresh, and ours.
-    let [from, to] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
-    Ok((OwnFile::of(from)?, OwnFile::of(to)?))
+    let [from, to] = ends.map(|end| OwnFile::of(unsafe { OwnedFd::from_raw_fd(end) }));
+    Ok((from?, to?))
 }
 
 /// How a child ended; none if it has not, or somebody else has asked before.

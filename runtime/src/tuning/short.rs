@@ -18,11 +18,10 @@ use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 use uruk_tiering::tuning::KnownNative;
 
 use super::choose::HOT;
-use super::clock::{GuestClock, Reading};
 use super::native::WAY;
 use super::region::Phase;
 use crate::core::Core;
-use crate::tiers::nanos;
+use crate::tiers::{nanos, process_time};
 
 /// An entry that takes less has nothing to gain that is worth its way.
 const SHORT: f64 = 30.0;
@@ -37,19 +36,22 @@ const ENOUGH: u64 = 64;
 #[derive(Default)]
 pub(super) struct Shorts {
     seen: HashMap<u32, Seen>,
-    /// Samples that were taken at the last look.
-    taken: u64,
-    /// The program's time then.
-    clock: Option<(GuestClock, Reading)>,
+    /// Looks so far.
+    looks: u64,
+    /// Samples of all functions at the last one.
+    all: u64,
+    /// The process's time then.
+    time: Nanos,
 }
 
 /// Of one version, since it was first looked at.
 struct Seen {
     version: VersionId,
-    /// At the last look.
+    /// The last look at it, and what was read then.
+    look: u64,
     count: u32,
     own: u64,
-    /// Since the first one.
+    /// Of what lies between looks that follow each other.
     sums: Sums,
 }
 
@@ -59,7 +61,8 @@ struct Sums {
     /// Samples in its code, and all.
     own: u64,
     all: u64,
-    /// Time of the program.
+    /// Processor time of the process, ours included: that of threads which begin and end between two
+    /// looks is in it, too.
     ran: Nanos,
 }
 
@@ -84,15 +87,15 @@ impl Core {
     /// Trials of others may have gone on since the last look, which is most of the time: they say
     /// little less about how often the rest is entered.
     pub(super) fn send_short_home(self: &Arc<Self>, shorts: &mut Shorts) {
-        let ran = shorts.clock.as_ref();
-        let ran = ran.map_or(Nanos::ZERO, |(clock, before)| clock.read().since(before));
-        let clock = GuestClock::new();
-        let reading = clock.read();
-        shorts.clock = Some((clock, reading));
-        let taken = self.tiers.sampling.taken();
-        let new = taken - std::mem::replace(&mut shorts.taken, taken);
-        let mut running = Vec::new();
+        let time = nanos(process_time());
+        let ran = Nanos(
+            time.0
+                .saturating_sub(std::mem::replace(&mut shorts.time, time).0),
+        );
+        let (mut running, mut all) = (Vec::new(), 0);
         for (&index, record) in self.tiers.versions.lock().iter() {
+            let live: u64 = record.built.iter().map(|version| version.samples).sum();
+            all += live + record.past.samples;
             let Some(view) = record.versions.published() else {
                 continue;
             };
@@ -101,13 +104,19 @@ impl Core {
                 running.push((index, view.id, own.map(|it| it.samples).sum()));
             }
         }
+        let new = all.saturating_sub(std::mem::replace(&mut shorts.all, all));
+        shorts.looks += 1;
+        let look = shorts.looks;
         for (index, version, own) in running {
-            let Some(id) = self.stubs.function(index).filter(|&id| self.has_native(id)) else {
+            // What a trial found out holds.
+            let awaits = |id: &FunctionId| self.awaits_native(*id);
+            let Some(id) = self.stubs.function(index).filter(awaits) else {
                 continue;
             };
             let count = self.tiers.counts.now(id).entries;
             let fresh = || Seen {
                 version,
+                look: 0,
                 count,
                 own,
                 sums: Sums::default(),
@@ -118,7 +127,9 @@ impl Core {
             }
             let entries = count.wrapping_sub(std::mem::replace(&mut seen.count, count));
             let samples = own.saturating_sub(std::mem::replace(&mut seen.own, own));
-            if ran == Nanos::ZERO || entries > u32::MAX / 2 {
+            let before = std::mem::replace(&mut seen.look, look);
+            // What went on since the last look went on without it, or nobody knows how much of it.
+            if before + 1 != look || entries > u32::MAX / 2 {
                 continue;
             }
             let sums = &mut seen.sums;
@@ -135,7 +146,7 @@ impl Core {
     /// Has native code of a function run again in place of `version`, unless somebody else has to do
     /// with it.
     fn send_home(self: &Arc<Self>, id: FunctionId, version: VersionId) -> bool {
-        {
+        let _held = {
             let mut control = self.tiers.control();
             let free = control.controller.view(id).is_some_and(|view| {
                 let runs = view.version.is_some_and(|(runs, _)| runs == version);
@@ -144,29 +155,31 @@ impl Core {
             if !free || !control.controller.hold(id) {
                 return false;
             }
-        }
-        let made = self.adopt_again(id, false);
-        let home = match made {
-            Ok(made) => {
-                let mut control = self.tiers.control();
-                control.watch(id, false, self.tiers.counts.now(id));
-                let now = nanos(self.events.now());
-                let controller = &mut control.controller;
-                controller.reverted(now, id, made.version, Tier::Native, false);
-                controller.bar(id, Tier::Optimized);
-                controller.bar(id, Tier::Guided);
-                drop(control);
-                self.note_short(id, made.version);
-                true
-            }
+            Held(self, id)
+        };
+        let made = match self.adopt_again(id, false) {
+            Ok(made) => made,
             Err(cause) => {
                 debug!(%cause, "short code stays");
-                false
+                return false;
             }
         };
-        self.tiers.control().controller.release(id);
-        self.tiers.wake();
-        home
+        {
+            let mut control = self.tiers.control();
+            let runs = self.tiers.versions.of(id).published();
+            if runs.is_none_or(|runs| runs.id != made.version) {
+                // Whoever published over it tells, and may have replaced the body.
+                return true;
+            }
+            control.watch(id, false, self.tiers.counts.now(id));
+            let now = nanos(self.events.now());
+            let controller = &mut control.controller;
+            controller.reverted(now, id, made.version, Tier::Native, false);
+            controller.bar(id, Tier::Optimized);
+            controller.bar(id, Tier::Guided);
+        }
+        self.note_short(id, made.version);
+        true
     }
 
     /// Keeps it for this run and the next.
@@ -179,9 +192,8 @@ impl Core {
         let mut state = self.tuning.state();
         if let (Some(fingerprint), Some(bytes)) = (fingerprint, bytes) {
             let stays = true;
-            state
-                .natives
-                .insert(fingerprint, KnownNative { bytes, stays });
+            let known = KnownNative { bytes, stays };
+            state.natives.entry(fingerprint).or_insert(known);
         }
         state.compared.insert(id.index());
         if let Some(region) = state.regions.get_mut(&id.index()) {
@@ -190,6 +202,16 @@ impl Core {
             region.phase =
                 Phase::Left("it takes less than the way to code that is compiled is worth");
         }
+    }
+}
+
+/// A function that the policy leaves as it is, until this is dropped.
+struct Held<'c>(&'c Core, FunctionId);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.tiers.control().controller.release(self.1);
+        self.0.tiers.wake();
     }
 }
 
