@@ -64,6 +64,8 @@ pub(crate) struct Sampling {
     maps: Maps,
     /// Samples in functions of the session.
     taken: AtomicU64,
+    /// The same, with those elsewhere, as many as there are at the usual rate.
+    pub(crate) usual: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -127,6 +129,7 @@ impl Sampling {
             rates: settings.rates,
             maps: Maps::new(&code),
             taken: AtomicU64::new(0),
+            usual: AtomicU64::new(0),
             state: Mutex::default(),
         }
     }
@@ -388,6 +391,8 @@ impl Core {
         );
         let summary = sampler.summary();
         sampling.taken.fetch_add(taken, Ordering::Relaxed);
+        let usual: u32 = found.values().chain([&elsewhere]).map(Heap::usual).sum();
+        sampling.usual.fetch_add(usual.into(), Ordering::Relaxed);
         sampling.maps.forget_before(uruk_profiler::now());
         clock.drained(now, wait);
         for (tag, heap) in found {

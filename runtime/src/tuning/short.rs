@@ -12,6 +12,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tracing::debug;
 use uruk_base::{FunctionId, Nanos, Tier, VersionId};
@@ -29,6 +31,9 @@ const SHORT: f64 = 30.0;
 /// Part of the program's time that its way has to take for a function to be sent home.
 const COSTS: f64 = 0.0005;
 
+/// Least time between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Samples of the program before anything is said.
 const ENOUGH: u64 = 64;
 
@@ -36,9 +41,10 @@ const ENOUGH: u64 = 64;
 #[derive(Default)]
 pub(super) struct Shorts {
     seen: HashMap<u32, Seen>,
-    /// Looks so far.
+    /// Looks so far, and when the last one was.
     looks: u64,
-    /// Samples of all functions at the last one.
+    last: Duration,
+    /// Samples of the program then.
     all: u64,
     /// The process's time then.
     time: Nanos,
@@ -87,15 +93,19 @@ impl Core {
     /// Trials of others may have gone on since the last look, which is most of the time: they say
     /// little less about how often the rest is entered.
     pub(super) fn send_short_home(self: &Arc<Self>, shorts: &mut Shorts) {
+        let now = self.events.now();
+        if now.saturating_sub(shorts.last) < LOOK {
+            return;
+        }
+        shorts.last = now;
         let time = nanos(process_time());
         let ran = Nanos(
             time.0
                 .saturating_sub(std::mem::replace(&mut shorts.time, time).0),
         );
-        let (mut running, mut all) = (Vec::new(), 0);
+        let all = self.tiers.sampling.usual.load(Ordering::Relaxed);
+        let mut running = Vec::new();
         for (&index, record) in self.tiers.versions.lock().iter() {
-            let live: u64 = record.built.iter().map(|version| version.samples).sum();
-            all += live + record.past.samples;
             let Some(view) = record.versions.published() else {
                 continue;
             };

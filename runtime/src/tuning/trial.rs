@@ -186,10 +186,8 @@ impl Core {
                 // Nothing is learned of it: it may be tried once there is something to do again.
                 return None;
             }
+            self.send_short_home(shorts);
             let look = trial.pairs().is_multiple_of(LOOK) && trial.pairs() > 0;
-            if look {
-                self.send_short_home(shorts);
-            }
             if look && !self.endures(&trial, in_candidate, expected) {
                 break Verdict::Undecided;
             }
