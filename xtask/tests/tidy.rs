@@ -215,22 +215,30 @@ const STD_LOCKS: [(&str, &str); 17] = [
     ("/tests.rs", "tests"),
 ];
 
-#[test]
-fn locks_are_those_that_no_fork_finds_held() {
+/// The library's source files by their names from the root, each without the tests at its end.
+fn library_code() -> Vec<(String, String)> {
     let folders = ["runtime/", "stubs/", "tiering/", "profiler/"];
-    let kinds = ["Mutex", "RwLock", "Condvar"];
-    let mut findings = Vec::new();
-    let mut used = 0;
-    for path in files(&[".rs"]) {
+    let read = |path: PathBuf| {
         let name = path.strip_prefix(root()).unwrap_or(&path);
         let name = name.display().to_string();
         let library = folders.iter().any(|folder| name.starts_with(folder));
-        if !library || !name.contains("src/") {
-            continue;
-        }
-        let text = text(&path);
-        // What comes before a file's tests; imports over several lines are one statement.
-        let code = text.split("#[cfg(test)]\nmod").next().unwrap_or_default();
+        let code = || {
+            let text = text(&path);
+            let code = text.split("#[cfg(test)]\nmod").next();
+            code.unwrap_or_default().to_owned()
+        };
+        (library && name.contains("src/")).then(|| (name, code()))
+    };
+    files(&[".rs"]).into_iter().filter_map(read).collect()
+}
+
+#[test]
+fn locks_are_those_that_no_fork_finds_held() {
+    let kinds = ["Mutex", "RwLock", "Condvar"];
+    let mut findings = Vec::new();
+    let mut used = 0;
+    for (name, code) in library_code() {
+        // Imports over several lines are one statement.
         for statement in code.split(';') {
             let Some((_, imported)) = statement.split_once("std::sync::") else {
                 continue;
@@ -248,7 +256,7 @@ fn locks_are_those_that_no_fork_finds_held() {
 }
 
 /// Files of the library that open others as `std` does, and why no program closes those meanwhile.
-const STD_FILES: [(&str, &str); 6] = [
+const STD_FILES: [(&str, &str); 7] = [
     ("runtime/files/", "looks whose they are"),
     ("runtime/late/", "built before"),
     (
@@ -258,11 +266,11 @@ const STD_FILES: [(&str, &str); 6] = [
     ("runtime/c/src/seeing.rs", "a call of the embedder's"),
     ("runtime/codegen/", "tests: it compiles what it is handed"),
     ("stubs/src/snapshot.rs", "tests"),
+    ("tests.rs", "tests"),
 ];
 
 #[test]
 fn files_beside_a_program_are_those_that_it_may_close() {
-    let folders = ["runtime/", "stubs/", "tiering/", "profiler/"];
     let kinds = [
         "std::fs::read",
         "std::fs::write",
@@ -274,15 +282,7 @@ fn files_beside_a_program_are_those_that_it_may_close() {
     ];
     let mut findings = Vec::new();
     let mut used = 0;
-    for path in files(&[".rs"]) {
-        let name = path.strip_prefix(root()).unwrap_or(&path);
-        let name = name.display().to_string();
-        let library = folders.iter().any(|folder| name.starts_with(folder));
-        if !library || !name.contains("src/") || name.contains("tests.rs") {
-            continue;
-        }
-        let text = text(&path);
-        let code = text.split("#[cfg(test)]\nmod").next().unwrap_or_default();
+    for (name, code) in library_code() {
         for line in code.lines().filter(|line| !line.trim().starts_with("//")) {
             let ours = line.replace("OwnFile::", "");
             if kinds.iter().any(|kind| ours.contains(kind)) {

@@ -210,15 +210,18 @@ impl Core {
         }
     }
 
+    /// How long the native code of a function is, if it has any.
+    pub(super) fn native_bytes(&self, id: FunctionId) -> Option<u64> {
+        let natives = self.tiers.versions.natives();
+        natives.get(&id.index()).map(|it| it.own.end - it.own.start)
+    }
+
     /// Keeps for the next run what the comparison of a function with its native code came to.
     pub(super) fn keep_native(self: &Arc<Self>, id: FunctionId, ended: &Ended, stays: bool) {
         let Some(fingerprint) = self.fingerprint(id) else {
             return;
         };
-        let bytes = {
-            let natives = self.tiers.versions.natives();
-            natives.get(&id.index()).map(|it| it.own.end - it.own.start)
-        };
+        let bytes = self.native_bytes(id);
         let found = ended.verdict != Verdict::Undecided || ended.pairs >= self.tuning.rules.pairs;
         let natives = &mut self.tuning.state().natives;
         match bytes.filter(|_| found) {

@@ -126,7 +126,7 @@ impl Core {
             let count = self.tiers.counts.now(id).entries;
             let fresh = || Seen {
                 version,
-                look: 0,
+                look,
                 count,
                 own,
                 sums: Sums::default(),
@@ -195,10 +195,7 @@ impl Core {
     /// Keeps it for this run and the next.
     fn note_short(&self, id: FunctionId, version: VersionId) {
         let fingerprint = self.fingerprint(id);
-        let bytes = {
-            let natives = self.tiers.versions.natives();
-            natives.get(&id.index()).map(|it| it.own.end - it.own.start)
-        };
+        let bytes = self.native_bytes(id);
         let mut state = self.tuning.state();
         if let (Some(fingerprint), Some(bytes)) = (fingerprint, bytes) {
             let stays = true;
