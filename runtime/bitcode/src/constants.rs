@@ -20,6 +20,8 @@ mod code {
     pub(super) const LABEL: u64 = 21;
     pub(super) const DATA: u64 = 22;
     pub(super) const POISON: u64 = 26;
+    pub(super) const DSO_LOCAL_EQUIVALENT: u64 = 27;
+    pub(super) const NO_CFI: u64 = 29;
     pub(super) const ASSEMBLY: u64 = 30;
     pub(super) const OFFSET_IN_RANGE: u64 = 31;
     pub(super) const OFFSET: u64 = 32;
@@ -95,6 +97,11 @@ fn one(code: u64, record: &[u64], ty: &Type, types: &[Type]) -> Result<Constant,
             Some(op) => Constant::Cast(op, value(a)),
             None => Constant::Other,
         },
+        // Both are the function's address here: all of a session's code is in reach, and nothing
+        // leads calls through tables of control-flow integrity.
+        (code::DSO_LOCAL_EQUIVALENT | code::NO_CFI, &[_, function, ..]) => {
+            Constant::Cast(CastOp::BitCast, value(function))
+        }
         (code::OFFSET, [of, _, pairs @ ..]) if *of < types.len() as u64 => {
             let operands = pairs.chunks_exact(2).map(|pair| value(pair[1]));
             Constant::Offset(TypeId(*of as u32), operands.collect())

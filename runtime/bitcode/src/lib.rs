@@ -13,6 +13,7 @@
 //! | [`stream`] | bits, records, abbreviations |
 //! | `walk` | blocks |
 //! | [`Source`] | a module: types, globals, attributes, constants, where bodies are |
+//! | [`modules`] | files of several modules |
 //! | `globals` | records of globals |
 //! | `constants` | constants of a module or a body |
 //! | `body` | one body |
@@ -30,9 +31,11 @@ pub mod stream;
 mod attributes;
 mod body;
 mod constants;
+mod files;
 mod globals;
 mod module;
 mod types;
 mod walk;
 
+pub use files::modules;
 pub use module::{Refused, Source};

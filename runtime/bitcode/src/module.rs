@@ -40,7 +40,7 @@ mod code {
 }
 
 const WRAPPER: [u8; 4] = [0xDE, 0xC0, 0x17, 0x0B];
-const MAGIC: u64 = 0xDEC0_4342;
+pub(crate) const MAGIC: u64 = 0xDEC0_4342;
 /// Relative numbers of values, and a table of strings.
 const VERSION: u64 = 2;
 /// Releases of LLVM whose bitcode is read here.
@@ -316,7 +316,7 @@ fn strings(
 }
 
 /// Where the stream is in a file, which may be wrapped: magic, version, offset, size, CPU.
-fn unwrap(bytes: &[u8]) -> Result<std::ops::Range<usize>, Refused> {
+pub(crate) fn unwrap(bytes: &[u8]) -> Result<std::ops::Range<usize>, Refused> {
     if !bytes.starts_with(&WRAPPER) {
         return Ok(0..bytes.len());
     }

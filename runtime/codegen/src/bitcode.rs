@@ -64,6 +64,20 @@ impl Bitcode {
         }
     }
 
+    /// Each module of a file that has several, which is itself if there is one. Damage is found
+    /// when a module is read.
+    pub fn modules(self) -> Vec<Bitcode> {
+        let files = uruk_bitcode::modules(&self.bytes).unwrap_or_default();
+        if files.is_empty() {
+            return vec![self];
+        }
+        let named = |(index, bytes)| {
+            let name = format!("{} (module {})", self.name, index + 1);
+            Bitcode::read(&name, bytes)
+        };
+        (0..).zip(files).map(named).collect()
+    }
+
     /// Checks the stream; its shape. Readers keep it, which small modules have for a while
     /// only: it takes as much memory as their bytes.
     pub(crate) fn check(&self) -> Result<Structure, CodegenError> {
@@ -73,6 +87,10 @@ impl Bitcode {
     }
 
     fn malformed(&self, cause: &Malformed) -> CodegenError {
+        if let Ok(count @ 2..) = uruk_bitcode::modules(&self.bytes).map(|all| all.len()) {
+            let module = self.name.to_string();
+            return CodegenError::SeveralModules { module, count };
+        }
         CodegenError::Malformed {
             module: self.name.to_string(),
             bit: cause.bit,

@@ -3,19 +3,17 @@
 //! Blocks are created first, then every instruction is cloned in place with its old
 //! operands, and a second walk replaces operands. Phis are rebuilt, because LLVM-C
 //! cannot change a phi's incoming blocks.
-//!
-//! # Why
-//! `fmuladd` is split while copying, so floating-point bits do not depend on tier or CPU.
+//! Calls of some intrinsics become other code, see `rewrite`.
 
 use inkwell::llvm_sys::core::{
     LLVMAddIncoming, LLVMAppendBasicBlockInContext, LLVMBasicBlockAsValue, LLVMBuildBinOp,
-    LLVMBuildFAdd, LLVMBuildFMul, LLVMBuildPhi, LLVMCanValueUseFastMathFlags, LLVMCountIncoming,
-    LLVMGetFastMathFlags, LLVMGetFirstBasicBlock, LLVMGetFirstParam, LLVMGetIncomingBlock,
-    LLVMGetIncomingValue, LLVMGetNextParam, LLVMGetOperand, LLVMGetPersonalityFn,
-    LLVMGetPrefixData, LLVMGetPrologueData, LLVMHasPersonalityFn, LLVMHasPrefixData,
-    LLVMHasPrologueData, LLVMInsertIntoBuilder, LLVMInstructionClone, LLVMIsAInlineAsm,
-    LLVMPositionBuilderAtEnd, LLVMSetFastMathFlags, LLVMSetOperand, LLVMSetPersonalityFn,
-    LLVMSetPrefixData, LLVMSetPrologueData, LLVMTypeOf, LLVMValueAsBasicBlock,
+    LLVMBuildPhi, LLVMCanValueUseFastMathFlags, LLVMCountIncoming, LLVMGetFastMathFlags,
+    LLVMGetFirstBasicBlock, LLVMGetFirstParam, LLVMGetIncomingBlock, LLVMGetIncomingValue,
+    LLVMGetNextParam, LLVMGetOperand, LLVMGetPersonalityFn, LLVMGetPrefixData, LLVMGetPrologueData,
+    LLVMHasPersonalityFn, LLVMHasPrefixData, LLVMHasPrologueData, LLVMInsertIntoBuilder,
+    LLVMInstructionClone, LLVMIsAInlineAsm, LLVMPositionBuilderAtEnd, LLVMSetFastMathFlags,
+    LLVMSetOperand, LLVMSetPersonalityFn, LLVMSetPrefixData, LLVMSetPrologueData, LLVMTypeOf,
+    LLVMValueAsBasicBlock,
 };
 use inkwell::llvm_sys::{LLVMFastMathAllowContract, LLVMLinkage, LLVMOpcode};
 
@@ -91,9 +89,9 @@ impl<'r> Copying<'r> {
                     let phi = self.empty_phi(instruction);
                     phis.push((instruction, phi));
                     *phi
-                } else if self.is_fmuladd(instruction) {
+                } else if let Some(rewritten) = self.rewritten(instruction) {
                     // SAFETY: a call of the intrinsic, and the builder is in the copy.
-                    unsafe { self.split_fmuladd(instruction, &mut copies) }
+                    unsafe { self.rewrite(rewritten, instruction, &mut copies) }
                 } else {
                     // SAFETY: the builder is at the end of the copy of the block.
                     let copy = unsafe { self.clone_instruction(instruction) };
@@ -117,13 +115,6 @@ impl<'r> Copying<'r> {
             }
             InstructionRef::of(phi)
         }
-    }
-
-    fn is_fmuladd(&self, instruction: InstructionRef<'r>) -> bool {
-        !self.how.contract
-            && instruction.opcode() == LLVMOpcode::LLVMCall
-            && (instruction.callee())
-                .is_some_and(|callee| self.source.reader.table().is_fmuladd(callee))
     }
 
     /// Clones an instruction to the builder's place. A flag on floating-point operations
@@ -157,37 +148,6 @@ impl<'r> Copying<'r> {
                 LLVMSetFastMathFlags(copy, LLVMFastMathAllowContract);
             }
             ValueRef::of(copy)
-        }
-    }
-
-    /// `llvm.fmuladd` may fuse, as soon as the CPU can: floating-point bits would
-    /// then depend on the tier. Every tier multiplies, rounds, and adds.
-    ///
-    /// # Safety
-    /// A call of it; the builder is at the end of the block being copied.
-    unsafe fn split_fmuladd(
-        &mut self,
-        call: InstructionRef<'r>,
-        copies: &mut Vec<InstructionRef<'r>>,
-    ) -> ValueRef<'r> {
-        // SAFETY: by the caller's promise a call with three floating-point operands; both
-        // instructions are remapped later. The multiplication cannot fold to a constant: only
-        // its flags are read off the call when it is an instruction.
-        unsafe {
-            let [a, b, c] = [0, 1, 2].map(|i| LLVMGetOperand(call.raw(), i));
-            let flags = LLVMGetFastMathFlags(call.raw());
-            let product = LLVMBuildFMul(self.builder.0, a, b, c"".as_ptr());
-            let sum = LLVMBuildFAdd(self.builder.0, product, c, c"".as_ptr());
-            for value in [product, sum] {
-                if let Some(made) = ValueRef::of(value).as_instruction() {
-                    // Fusing is what is to be avoided.
-                    LLVMSetFastMathFlags(value, exact_or(flags));
-                    copies.push(made);
-                    // The sum's operand is a value of the copy already.
-                    self.values.insert(*made, *made);
-                }
-            }
-            ValueRef::of(sum)
         }
     }
 
@@ -304,14 +264,5 @@ impl<'r> Copying<'r> {
         self.pending.push_back((inline, new));
         self.contents.needs_passes = true;
         Ok(*new)
-    }
-}
-
-/// The flags of a split `fmuladd`, without contraction if that is all they say.
-fn exact_or(flags: u32) -> u32 {
-    if flags == LLVMFastMathAllowContract {
-        0
-    } else {
-        flags
     }
 }

@@ -27,11 +27,8 @@ impl<'r> Copying<'r> {
             | LLVMValueKind::LLVMArgumentValueKind
             | LLVMValueKind::LLVMBasicBlockValueKind => match self.values.get(&old) {
                 Some(&new) => Ok(new),
-                // LLVM-C shows the constant kinds it has no name for as instructions.
                 // SAFETY: a live value.
-                None if unsafe { LLVMIsConstant(old.raw()) } != 0 => {
-                    Err(self.unsupported("a dso_local_equivalent or no_cfi constant"))
-                }
+                None if unsafe { LLVMIsConstant(old.raw()) } != 0 => self.map_constant(old),
                 None => Err(self.unsupported("a value of another function")),
             },
             LLVMValueKind::LLVMMetadataAsValueValueKind | LLVMValueKind::LLVMInlineAsmValueKind => {
@@ -50,9 +47,11 @@ impl<'r> Copying<'r> {
             LLVMValueKind::LLVMConstantPtrAuthValueKind => {
                 Err(self.unsupported("a ptrauth constant"))
             }
-            LLVMValueKind::LLVMInstructionValueKind => {
-                Err(self.unsupported("a dso_local_equivalent or no_cfi constant"))
-            }
+            // A kind of constant that LLVM-C has no name for.
+            LLVMValueKind::LLVMInstructionValueKind => match old.stands_for() {
+                Some(function) => self.map_global(function),
+                None => Err(self.unsupported("a constant of an unknown kind")),
+            },
             _ => Ok(old),
         }
     }

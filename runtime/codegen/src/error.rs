@@ -32,6 +32,14 @@ pub enum CodegenError {
         /// What is wrong.
         message: String,
     },
+    /// A file of several modules, where one module is asked for.
+    #[error("{module}: {count} modules in one file; `llvm-modextract` takes them apart")]
+    SeveralModules {
+        /// Name of the input.
+        module: String,
+        /// How many modules there are.
+        count: usize,
+    },
     /// IR text with a syntax error.
     #[error("{module}:{message}")]
     Syntax {

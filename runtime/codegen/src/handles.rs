@@ -30,8 +30,8 @@ use inkwell::llvm_sys::core::{
     LLVMGetNextBasicBlock, LLVMGetNextInstruction, LLVMGetNextUse, LLVMGetNumOperands,
     LLVMGetOperand, LLVMGetStringAttributeAtIndex, LLVMGetStringAttributeValue, LLVMGetUser,
     LLVMGetValueKind, LLVMGetValueName2, LLVMGlobalGetValueType, LLVMIsAFunction,
-    LLVMIsAGlobalVariable, LLVMIsAInstruction, LLVMIsDeclaration, LLVMIsGlobalConstant,
-    LLVMRemoveEnumAttributeAtIndex, LLVMRemoveStringAttributeAtIndex,
+    LLVMIsAGlobalVariable, LLVMIsAInstruction, LLVMIsConstant, LLVMIsDeclaration,
+    LLVMIsGlobalConstant, LLVMRemoveEnumAttributeAtIndex, LLVMRemoveStringAttributeAtIndex,
 };
 use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMTypeRef, LLVMUseRef, LLVMValueRef};
 use inkwell::llvm_sys::{LLVMAttributeFunctionIndex, LLVMOpcode, LLVMValueKind};
@@ -166,6 +166,21 @@ impl<'m> ValueRef<'m> {
                 | LLVMValueKind::LLVMGlobalAliasValueKind
                 | LLVMValueKind::LLVMGlobalIFuncValueKind
         )
+    }
+
+    /// The function that a `dso_local_equivalent` or `no_cfi` constant has the address of: every
+    /// function of a session is in reach of its code, and calls pass no tables of control-flow
+    /// integrity. LLVM-C shows both kinds as instructions.
+    pub(crate) fn stands_for(self) -> Option<ValueRef<'m>> {
+        // SAFETY: a live value, which has operands if it is a constant of these kinds; a function
+        // lives as its users do.
+        unsafe {
+            let is_one = self.kind() == LLVMValueKind::LLVMInstructionValueKind
+                && LLVMIsConstant(self.raw) != 0
+                && LLVMGetNumOperands(self.raw) == 1;
+            let operand = is_one.then(|| ValueRef::of(LLVMGetOperand(self.raw, 0)))?;
+            operand.is_global().then_some(operand)
+        }
     }
 
     /// The type of what a global stands for.

@@ -17,6 +17,11 @@ use crate::summary::{Placement, SymbolId};
 /// # Errors
 /// What cannot be read, or is not valid; the first one met.
 pub fn inspect(bitcode: &Bitcode) -> Result<(), CodegenError> {
+    let modules = bitcode.clone().modules();
+    modules.iter().try_for_each(inspect_module)
+}
+
+fn inspect_module(bitcode: &Bitcode) -> Result<(), CodegenError> {
     let mut reader = Reader::new(bitcode)?;
     for index in 0..reader.table().values().len() {
         let id = SymbolId(index as u32);

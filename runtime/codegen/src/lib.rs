@@ -93,6 +93,7 @@ mod pipeline;
 mod planning;
 mod probe;
 mod query;
+mod rewrite;
 mod room;
 mod scan;
 mod shape;

@@ -101,6 +101,7 @@ impl Structure {
             bodies: Vec::new(),
             entries: Vec::new(),
             origin: 32,
+            has_module: false,
             whole: false,
             names_structs: false,
         };
@@ -137,6 +138,7 @@ impl Structure {
             bodies: Vec::new(),
             entries: Vec::new(),
             origin: 32,
+            has_module: false,
             whole: true,
             names_structs: false,
         }
@@ -171,6 +173,8 @@ struct Walk<'a> {
     entries: Vec<(u64, u64)>,
     /// The bit the identification, or without one the module, begins at.
     origin: u64,
+    /// A module was read: a file of several is taken apart before it is checked.
+    has_module: bool,
     /// Bodies are looked into, not passed.
     whole: bool,
     names_structs: bool,
@@ -199,6 +203,11 @@ impl Walk<'_> {
         let number = number.min(u64::from(u32::MAX)) as u32;
         if depth == 0 && number == block::IDENTIFICATION {
             self.origin = start;
+        }
+        if depth == 0 && number == block::MODULE {
+            if std::mem::replace(&mut self.has_module, true) {
+                return Err(self.cursor.fail(What::Place));
+            }
         }
         if number == block::FUNCTION && !self.whole && above == [block::MODULE] {
             self.bodies.push(extent);

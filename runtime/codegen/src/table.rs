@@ -19,9 +19,34 @@ pub(crate) struct SymbolTable {
     index: FxHashMap<LLVMValueRef, SymbolId>,
     /// For each of them, which of the module's bodies is its own.
     bodies: Vec<Option<u32>>,
-    /// Declarations of `llvm.fmuladd`.
-    fmuladd: Vec<LLVMValueRef>,
+    /// Declarations of intrinsics that copies have other code for.
+    rewritten: Vec<(LLVMValueRef, Rewritten)>,
     has_always_inline: bool,
+}
+
+/// Code in the place of an intrinsic's call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rewritten {
+    /// A product and a sum, for `llvm.fmuladd`.
+    MulAdd,
+    /// The constant true, for `llvm.type.test`.
+    TypeTest,
+    /// A load and the constant true, for `llvm.type.checked.load`.
+    CheckedLoad {
+        /// The table holds distances from its own address, of 32 bits.
+        relative: bool,
+    },
+}
+
+impl Rewritten {
+    fn of(name: &str) -> Option<Rewritten> {
+        match name {
+            "llvm.type.test" | "llvm.public.type.test" => Some(Rewritten::TypeTest),
+            "llvm.type.checked.load" => Some(Rewritten::CheckedLoad { relative: false }),
+            "llvm.type.checked.load.relative" => Some(Rewritten::CheckedLoad { relative: true }),
+            name => (name.starts_with("llvm.fmuladd.")).then_some(Rewritten::MulAdd),
+        }
+    }
 }
 
 impl SymbolTable {
@@ -62,16 +87,15 @@ impl SymbolTable {
         });
         let bodies = bodies.collect();
         let functions = || values.iter().filter_map(function);
-        let fmuladd = functions()
+        let rewritten = functions()
             .filter(|function| function.is_intrinsic())
-            .filter(|function| function.name().starts_with("llvm.fmuladd."))
-            .map(|function| function.raw())
+            .filter_map(|function| Some((function.raw(), Rewritten::of(&function.name())?)))
             .collect();
         let has_always_inline = functions().any(|function| function.has(always_inline));
         SymbolTable {
             index,
             bodies,
-            fmuladd,
+            rewritten,
             has_always_inline,
             values,
         }
@@ -106,9 +130,11 @@ impl SymbolTable {
         self.bodies[id.index()]
     }
 
-    /// True if `value` is `llvm.fmuladd`.
-    pub(crate) fn is_fmuladd(&self, value: ValueRef<'_>) -> bool {
-        self.fmuladd.contains(&value.raw())
+    /// The code that copies have for calls of `value`, if it is one of those intrinsics.
+    pub(crate) fn rewritten(&self, value: ValueRef<'_>) -> Option<Rewritten> {
+        let mut all = self.rewritten.iter();
+        let found = all.find(|(declaration, _)| *declaration == value.raw());
+        found.map(|&(_, rewritten)| rewritten)
     }
 
     /// True if any function is `alwaysinline`.

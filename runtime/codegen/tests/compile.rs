@@ -360,7 +360,7 @@ fn a_broken_callee_does_not_fail_its_caller() {
     // A constant that extraction refuses, in the callee only.
     let ir = "
         declare void @far()
-        define ptr @callee() { call void @far() ret ptr no_cfi @far }
+        define ptr @callee() { call void @far() ret ptr ptrauth (ptr @far, i32 0) }
         define ptr @f() { %a = call ptr @callee() ret ptr %a }";
     let mut reader = reader(ir);
     let plan = plan(&reader);

@@ -78,6 +78,17 @@ impl Source {
         }
     }
 
+    /// Each module of a file of bitcode; any other input is itself.
+    fn modules(self) -> Vec<Source> {
+        match self {
+            Source::Bitcode(bitcode) => {
+                let modules = bitcode.modules().into_iter();
+                modules.map(Source::Bitcode).collect()
+            }
+            other => vec![other],
+        }
+    }
+
     /// Reads a file and tells what it is by its content.
     pub(crate) fn read(path: &Path) -> Result<Source, Error> {
         let file = path.display().to_string();
@@ -154,8 +165,10 @@ impl Core {
                 match source {
                     Source::Archive(archive) => archives.add(archive),
                     source => {
-                        self.take(dylib, files, source, &mut image, &mut object_symbols)?;
-                        files += 1;
+                        for source in source.modules() {
+                            self.take(dylib, files, source, &mut image, &mut object_symbols)?;
+                            files += 1;
+                        }
                     }
                 }
             }

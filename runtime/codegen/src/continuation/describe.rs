@@ -34,6 +34,7 @@ use crate::reader::{Reader, Verify};
 use crate::shape;
 use crate::source::Source;
 use crate::summary::SymbolId;
+use crate::table::Rewritten;
 
 /// The name among the operands of a debugger's variable.
 const VARIABLE_NAME: usize = 1;
@@ -59,7 +60,7 @@ impl Reader {
         let sized = source.fresh("heads");
         let is_fused = |it: InstructionRef<'_>| {
             let callee = it.callee();
-            callee.is_some_and(|callee| self.table().is_fmuladd(callee))
+            callee.and_then(|it| self.table().rewritten(it)) == Some(Rewritten::MulAdd)
         };
         // SAFETY: the module owns the layout, and lives to the end.
         let body = unsafe { Body::in_place(root, LLVMGetModuleDataLayout(sized.raw()), &is_fused) };

@@ -135,7 +135,6 @@ pub(super) const NAMES: &[&str] = &[
     "llvm.write_register",
     "llvm.init.trampoline",
     "llvm.adjust.trampoline",
-    "llvm.type.test",
     "llvm.type.checked.load",
     "llvm.debugtrap",
     "llvm.clear_cache",
