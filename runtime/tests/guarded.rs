@@ -6,8 +6,8 @@ mod passes;
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use uruk::{Access, Func, GuestThread, Jit, Tier, Tiers, Trap, TrapKind};
@@ -379,6 +379,39 @@ fn faults_elsewhere_stay_the_hosts() {
     assert!(text.contains("has overflowed its stack"), "{text}");
 }
 
+#[test]
+fn a_handler_of_the_hosts_makes_guarded_calls() {
+    let output = in_a_child("alarm");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Guarded calls that trap, in a handler that comes at any instruction, and where it comes.
+fn trap_in_handlers(div: &Func<Two>) {
+    static DIV: OnceLock<Func<Two>> = OnceLock::new();
+    static HANDLED: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn on_alarm(_: i32) {
+        let failed = DIV.get().is_some_and(|div| div.call_guarded(1, 0).is_err());
+        HANDLED.fetch_add(usize::from(failed), Ordering::Relaxed);
+    }
+    assert!(DIV.set(div.clone()).is_ok());
+    // SAFETY: a handler of that type; the timer is set as asked.
+    unsafe {
+        libc::signal(libc::SIGALRM, on_alarm as *const () as usize);
+        let every = libc::timeval {
+            tv_sec: 0,
+            tv_usec: 300,
+        };
+        let timer = libc::itimerval {
+            it_interval: every,
+            it_value: every,
+        };
+        libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut());
+    }
+    while HANDLED.load(Ordering::Relaxed) < 1000 {
+        assert!(div.call_guarded(1, 0).is_err());
+    }
+}
+
 /// Divides by zero.
 fn fault() {
     // SAFETY: it faults, which is what is wanted.
@@ -412,6 +445,7 @@ fn parts() {
             .expect("it loads");
             let _ = function::<extern "C" fn()>(&jit, "b").call_guarded();
         }
+        "alarm" => trap_in_handlers(&div),
         "overflow of the host" => {
             #[expect(unconditional_recursion, reason = "which is the test")]
             fn deep(n: usize) -> usize {

@@ -374,3 +374,23 @@ fn functions_whose_resolvers_go_in_a_circle_are_removed() {
     unsafe { tracker.remove() }.expect("once");
     assert!(jit.lookup("f").is_err());
 }
+
+#[test]
+fn functions_that_are_moved_through_tiers_may_be_removed() {
+    let jit = Jit::builder().jobs(2).tiers(Tiers::Churn).build();
+    let jit = jit.expect("a session");
+    for round in 0..40 {
+        let tracker = jit.main().create_tracker().expect("a tracker");
+        let text = format!("define i32 @gone() {{ ret i32 {round} }}");
+        tracker.add_ir("gone", &text).expect("valid IR");
+        let stays = format!("define i32 @stays{round}() {{ ret i32 {round} }}");
+        jit.add_ir("stays", &stays).expect("valid IR");
+        for name in [String::from("gone"), format!("stays{round}")] {
+            // SAFETY: the functions above.
+            let function = unsafe { jit.function::<extern "C" fn() -> i32>(&name) };
+            assert_eq!(function.expect("typed").call(), round, "{name}");
+        }
+        // SAFETY: nothing calls it any more.
+        unsafe { tracker.remove() }.expect("once");
+    }
+}

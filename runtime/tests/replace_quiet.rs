@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use uruk::{Error, Func, Jit, Level, ReplaceError, Replacement};
+use uruk::{Error, Func, Jit, Level, ReplaceError, Replacement, Tier};
 
 type Answer = extern "C" fn() -> i32;
 
@@ -312,4 +312,66 @@ fn who_rolls_back_does_not_hold_up_who_waits() {
     });
     assert!(late.is_empty(), "{} of 30: {late:#?}", late.len());
     assert!(rolled_back.load(Ordering::Relaxed) > 0);
+}
+
+/// A member is inlined in its caller, which calls the other one: a thread that leaves the old caller
+/// and parks anew while the set waits is not let through.
+#[test]
+fn a_set_is_never_torn_where_a_member_was_inlined() {
+    let text = |generation: u64| {
+        format!(
+            "declare void @nap(i64)
+            define i64 @called() noinline {{ ret i64 {generation} }}
+            define i64 @inlined() {{ ret i64 {generation} }}
+            define i64 @both(i64 %n) {{
+              %p = call i64 @called()
+              call void @nap(i64 %n)
+              %q = call i64 @inlined()
+              %d = sub i64 %p, %q
+              ret i64 %d
+            }}"
+        )
+    };
+    let jit = Jit::builder().jobs(2).build().expect("a session");
+    let nap = |n: i64| match n {
+        0 => {}
+        1 => std::thread::yield_now(),
+        n => std::thread::sleep(Duration::from_micros(n as u64)),
+    };
+    jit.define_fn("nap", nap).expect("defined");
+    jit.add_ir("m", &text(0)).expect("valid IR");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for first in 0..2 {
+            let (jit, stop) = (&jit, &stop);
+            scope.spawn(move || {
+                // SAFETY: the function above.
+                let both = unsafe { jit.function::<extern "C" fn(i64) -> i64>("both") };
+                let both = both.expect("typed");
+                for call in (first..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+                    let n = if call % 4 == 0 {
+                        call * 37 % 300
+                    } else {
+                        call % 2
+                    };
+                    assert_eq!(both.call(n), 0);
+                }
+            });
+        }
+        let begun = Instant::now();
+        let tiers = [Some(Tier::Baseline), Some(Tier::Optimized), None];
+        let mut replaced = 0;
+        for generation in 1.. {
+            if begun.elapsed() > Duration::from_secs(4) && replaced > 0
+                || begun.elapsed() > PATIENCE
+            {
+                break;
+            }
+            jit.pin("both", tiers[generation % 3]).expect("its tier");
+            let new = quiescent(&text(generation as u64), Duration::from_millis(300));
+            replaced += u32::from(jit.main().replace(new).is_ok());
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(replaced > 0);
+    });
 }

@@ -19,8 +19,10 @@
 //! - One gate is closed at a time: sets may overlap, and a caller that is parked at
 //!   one may be what another waits for. The second is refused, not queued.
 //! - A call that was let through goes on into what is kept at that moment. Let through
-//!   only threads whose stack holds old code, and change what is kept to new code only
-//!   when no stack does: then none of them is under way.
+//!   only waits whose thread's stack holds old code, and change what is kept to new code only
+//!   when no stack does: then none of them is under way. The stack must have been looked at
+//!   during the wait: list the waits, scan, then let through. A thread that leaves old code
+//!   after the scan and parks anew has no old code below it, and must wait for the new code.
 //!
 //! # Waiting
 //! Who comes to a closed gate looks at it for a few microseconds before it sleeps: a set
@@ -35,6 +37,7 @@
 
 use crate::cell::Cell;
 use crate::shared::Shared;
+use crate::spots::Wait;
 use crate::state::{Kind, Step};
 use crate::sync::{Ordering, turn};
 use uruk_base::FunctionId;
@@ -51,13 +54,20 @@ pub enum Target {
     Unbound,
 }
 
-/// A thread that waits at the gate.
+/// A wait of a thread at the gate. The next wait of the same thread is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parked {
+pub struct Parked(Wait);
+
+impl Parked {
     /// The kernel's id of the thread.
-    pub tid: i32,
-    /// What it waits for.
-    pub function: FunctionId,
+    pub fn tid(self) -> i32 {
+        self.0.thread() as i32
+    }
+
+    /// The function that the thread calls.
+    pub fn function(self) -> FunctionId {
+        self.0.function()
+    }
 }
 
 impl Shared {
@@ -155,17 +165,17 @@ impl Shared {
         before.is_some_and(|word| word.waiters())
     }
 
-    /// Lets the call go on that `thread` is parked in; false if it is in none.
-    pub(crate) fn let_through(&self, thread: u32) -> bool {
-        let granted = self.spots.grant(thread);
-        for &function in &granted {
-            let cell = self.cells.get(function);
-            // After the grant: who saw the word before it does not sleep on it.
+    /// Lets the call go on that waits there; false if that wait has ended.
+    pub(crate) fn let_through(&self, wait: Wait) -> bool {
+        let granted = self.spots.grant(wait);
+        if granted {
+            let cell = self.cells.get(wait.function());
+            // After the grant: a caller that saw the word before it does not sleep on it.
             if cell.step(Step::Nudge).is_some_and(|word| word.waiters()) {
                 self.waiting.wake_all(cell.futex());
             }
         }
-        !granted.is_empty()
+        granted
     }
 
     /// Opens the gate before a set whose members are given with what they open to.
@@ -284,17 +294,12 @@ mod handle {
             &self.members
         }
 
-        /// Who waits at the gate and was not let through. May name threads that are
+        /// The waits at the gate that were not let through. May name threads that are
         /// gone from there (see the module), and leaves out those that found no place in
         /// its table of 256 ([`Gate::overflow`]).
         pub fn parked(&self) -> Vec<Parked> {
             let waits = self.table.shared().spots.list().into_iter();
-            waits
-                .map(|(tid, function)| Parked {
-                    tid: tid as i32,
-                    function,
-                })
-                .collect()
+            waits.map(Parked).collect()
         }
 
         /// How many waits found no place in the table: they cannot be let through.
@@ -302,13 +307,14 @@ mod handle {
             self.table.shared().spots.missed()
         }
 
-        /// Lets a parked thread go on into the old code of what it waits for; its next
+        /// Lets a parked call go on into the old code of its function; the thread's next
         /// call of a member parks again. If there is no code the call asks for it. False
-        /// if the thread is not parked.
+        /// if that wait has ended.
         ///
-        /// Only for threads whose stack holds old code of the set (see the module).
-        pub fn let_through(&self, tid: i32) -> bool {
-            self.table.shared().let_through(tid as u32)
+        /// Only for waits during which the thread's stack was seen to hold old code of the
+        /// set (see the module).
+        pub fn let_through(&self, parked: Parked) -> bool {
+            self.table.shared().let_through(parked.0)
         }
 
         /// Opens the gate: first all slots, then those who wait are woken. Members that

@@ -99,6 +99,13 @@ fn new(f: FunctionId) -> u64 {
     code(f) + 0x100
 }
 
+/// Lets each wait of a thread through; false if it has none.
+fn let_through(shared: &Shared, thread: u32) -> bool {
+    let waits = shared.spots.list().into_iter();
+    let own = waits.filter(|wait| wait.thread() == thread);
+    own.fold(false, |any, wait| shared.let_through(wait) || any)
+}
+
 /// A call: by the slot, or by the trampoline that it holds.
 fn start(shared: &Shared, f: FunctionId, thread: u32) -> Outcome {
     let target = shared.cells.get(f).target.load(Ordering::Acquire);

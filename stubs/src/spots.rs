@@ -1,8 +1,8 @@
 //! Who waits at the gate: a table of spots, each one word.
 //!
 //! ```text
-//!   63 .. 32   31        30 .. 0
-//!   thread     granted   function + 1       zero: free
+//!   63 .. 42   41 .. 32   31        30 .. 0
+//!   thread     wait       granted   function + 1       zero: free
 //! ```
 //!
 //! | step | who | from | to |
@@ -14,14 +14,19 @@
 //! | leave | guest | its own | zero |
 //! | clear | gate, before it closes; child of a `fork` | any | zero |
 //!
+//! A thread's id has 22 bits, the kernel's limit (`PID_MAX_LIMIT`). The number of the wait goes
+//! up with each spot that is taken, so that a wait differs from the next one of the same thread
+//! for the same function.
+//!
 //! All accesses are relaxed, because a spot is one word and says all there is to say: the
 //! steps are exchanges, of which only one succeeds. What must be seen of a spot *with* a
 //! function's state word is published by that word: a grant comes before its `Nudge`,
 //! clearing comes before the first `Close`.
 //!
 //! # Invariants
-//! - A grant is used once, and by a wait that began before it: a new wait of the
-//!   same thread for the same function takes the spot again, without the grant.
+//! - A grant is used once, and by a wait that was listed before it: a new wait of the
+//!   same thread for the same function takes the spot again, without the grant, and is another
+//!   wait.
 //! - So a grant that is used while the gate opens is used by a call that began
 //!   before: old code is a right answer to it, and grants need not be revoked.
 //! - A guest that left by `longjmp` leaves its spot, which is cleared when the next
@@ -39,6 +44,27 @@ pub(crate) const SPOTS: usize = 256;
 pub(crate) const SPOTS: usize = 2;
 
 const GRANTED: u64 = 1 << 31;
+const WAIT: u64 = ((1 << 10) - 1) << 32;
+
+/// A wait that was seen in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    index: usize,
+    /// Without the grant.
+    word: u64,
+}
+
+impl Wait {
+    /// The kernel's id of the thread.
+    pub(crate) fn thread(self) -> u32 {
+        (self.word >> 42) as u32
+    }
+
+    /// The function it waits for.
+    pub(crate) fn function(self) -> FunctionId {
+        function(self.word)
+    }
+}
 
 /// A spot as its owner remembers it.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +87,8 @@ pub(crate) enum Standing {
 #[derive(Debug)]
 pub(crate) struct Spots {
     words: [AtomicU64; SPOTS],
+    /// Spots taken. Relaxed: a source of numbers.
+    taken: AtomicU32,
     /// Waits that found no spot since the gate closed. Relaxed: a count.
     missed: AtomicU32,
 }
@@ -69,6 +97,7 @@ impl Default for Spots {
     fn default() -> Spots {
         Spots {
             words: std::array::from_fn(|_| AtomicU64::new(0)),
+            taken: AtomicU32::new(0),
             missed: AtomicU32::new(0),
         }
     }
@@ -77,12 +106,14 @@ impl Default for Spots {
 impl Spots {
     /// Guest side: a spot for the thread; `None`, and counted, if there is none.
     pub(crate) fn take(&self, thread: u32, function: FunctionId) -> Option<Spot> {
-        let word = u64::from(thread) << 32 | u64::from(function.index() + 1);
+        let own = u64::from(thread) << 42 | u64::from(function.index() + 1);
+        let number = u64::from(self.taken.fetch_add(1, Ordering::Relaxed));
+        let word = own | (number << 32 & WAIT);
         // Its own first, then a free one.
-        for wanted in [word, 0] {
+        for wanted in [own, 0] {
             for (index, place) in self.words.iter().enumerate() {
                 let found = place.load(Ordering::Relaxed);
-                if found & !GRANTED != wanted {
+                if found & !(GRANTED | WAIT) != wanted {
                     continue;
                 }
                 let taken =
@@ -115,19 +146,17 @@ impl Spots {
         let _ = self.swap(spot.index, spot.word, 0) || self.pass(spot);
     }
 
-    /// Grants a call to whatever the thread waits for; gives those functions.
-    pub(crate) fn grant(&self, thread: u32) -> Vec<FunctionId> {
-        let waits = self.waits();
-        let waits = waits.filter(|&(_, word)| word >> 32 == u64::from(thread));
-        let waits = waits.filter(|&(index, word)| self.swap(index, word, word | GRANTED));
-        waits.map(|(_, word)| function(word)).collect()
+    /// Grants a call to a wait; false if it has ended, or has a grant.
+    pub(crate) fn grant(&self, wait: Wait) -> bool {
+        self.swap(wait.index, wait.word, wait.word | GRANTED)
     }
 
-    /// The threads that wait without a grant, and for which functions.
-    pub(crate) fn list(&self) -> Vec<(u32, FunctionId)> {
-        let waits = self.waits();
+    /// The waits without a grant.
+    pub(crate) fn list(&self) -> Vec<Wait> {
+        let words = self.words.iter().map(|word| word.load(Ordering::Relaxed));
+        let waits = (words.enumerate()).map(|(index, word)| Wait { index, word });
         waits
-            .map(|(_, word)| ((word >> 32) as u32, function(word)))
+            .filter(|wait| wait.word != 0 && wait.word & GRANTED == 0)
             .collect()
     }
 
@@ -142,12 +171,6 @@ impl Spots {
             word.store(0, Ordering::Relaxed);
         }
         self.missed.store(0, Ordering::Relaxed);
-    }
-
-    fn waits(&self) -> impl Iterator<Item = (usize, u64)> {
-        let words = self.words.iter().map(|word| word.load(Ordering::Relaxed));
-        let words = words.enumerate();
-        words.filter(|&(_, word)| word != 0 && word & GRANTED == 0)
     }
 
     fn swap(&self, index: usize, from: u64, to: u64) -> bool {

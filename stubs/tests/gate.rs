@@ -9,7 +9,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dynasmrt::{DynasmApi, DynasmLabelApi, dynasm};
-use support::{code, eventually, returns, table, tid, until_waiting, watchdog};
+use support::{
+    code, eventually, let_through, returns, table, tid, until_waiting, waits, watchdog,
+};
 use uruk_heap::Heap;
 use uruk_stubs::{EntryAddress, FunctionId, Gate, Parked, StubError, StubTable, Target, call_ptr};
 
@@ -167,9 +169,9 @@ fn quiescent_replacement_never_mixes() {
         loop {
             let parked = gate.parked();
             let (outside, inside): (Vec<Parked>, Vec<Parked>) =
-                parked.into_iter().partition(|p| p.function == pair.f);
-            for parked in &inside {
-                let_through += usize::from(gate.let_through(parked.tid));
+                parked.into_iter().partition(|p| p.function() == pair.f);
+            for parked in inside {
+                let_through += usize::from(gate.let_through(parked));
             }
             if outside.len() == CALLERS {
                 break;
@@ -194,8 +196,7 @@ fn park(table: &Arc<StubTable>, gate: &Gate, f: FunctionId) -> (i32, JoinHandle<
         call(&table, f)
     });
     let tid = told.recv().unwrap();
-    let parked = Parked { tid, function: f };
-    eventually("parked", || gate.parked().contains(&parked));
+    eventually("parked", || waits(gate).contains(&(tid, f)));
     until_waiting(tid);
     (tid, caller)
 }
@@ -254,7 +255,7 @@ fn what_is_refused_changes_nothing() {
     assert_eq!(call(&table, f), 7);
     let gate = table.close_gate(&[f]).unwrap();
     assert_eq!(refused(&[g]), StubError::GateClosed);
-    assert!(!gate.let_through(tid()), "not parked");
+    assert!(!let_through(&gate, tid()), "not parked");
     let opened = gate.open(&[(f, Target::Unbound), (g, Target::Keep)]);
     assert_eq!(opened, Err(StubError::NotGated(g)));
     assert_eq!(call(&table, f), 7, "open to the old set");
@@ -304,22 +305,22 @@ fn a_handler_parks_on_top() {
     let (tid, caller) = park(&table, &gate, f);
     // SAFETY: plain system calls.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, libc::SIGUSR2) };
-    let at = |function| Parked { tid, function };
+    let at = |function| (tid, function);
     eventually("both are parked", || gate.parked().len() == 2);
-    assert!(gate.parked().contains(&at(f)) && gate.parked().contains(&at(g)));
-    assert!(gate.let_through(tid));
+    assert!(waits(&gate).contains(&at(f)) && waits(&gate).contains(&at(g)));
+    assert!(let_through(&gate, tid));
     // The handler's second call takes over the spot of the frame below, and is let
     // through for itself.
     eventually("the handler calls f", || {
-        NESTED.load(Ordering::Acquire) == 2 && gate.parked() == [at(f)]
+        NESTED.load(Ordering::Acquire) == 2 && waits(&gate) == [at(f)]
     });
-    assert!(gate.let_through(tid));
+    assert!(let_through(&gate, tid));
     eventually("the handler is done", || {
         NESTED.load(Ordering::Acquire) == 3
     });
     assert_eq!(GOT.load(Ordering::Relaxed), 21);
     eventually("the frame below is let through", || {
-        gate.let_through(tid) || caller.is_finished()
+        let_through(&gate, tid) || caller.is_finished()
     });
     assert_eq!(caller.join().unwrap(), 1);
     assert_eq!(gate.parked(), []);

@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leaving::{attempt_here, leave};
-use support::{returns, serve, table, tid, until_waiting, watchdog};
-use uruk_stubs::{EntryAddress, Parked, call_ptr};
+use support::{let_through, returns, serve, table, tid, until_waiting, waits, watchdog};
+use uruk_stubs::{EntryAddress, call_ptr};
 
 /// One user of the process's handlers at a time.
 static HANDLERS: Mutex<()> = Mutex::new(());
@@ -138,14 +138,14 @@ fn leaving_the_gate() {
         (left, attempt_here(stub, false))
     });
     let tid = told.recv().unwrap();
-    let parked = [Parked { tid, function: f }];
-    support::eventually("it is parked", || gate.parked() == parked);
+    let parked = [(tid, f)];
+    support::eventually("it is parked", || waits(&gate) == parked);
     until_waiting(tid);
     send(tid);
     support::eventually("it left", || TURN.load(Ordering::Acquire) == 1);
     until_waiting(tid);
-    assert_eq!(gate.parked(), parked, "its spot is taken again");
-    assert!(gate.let_through(tid));
+    assert_eq!(waits(&gate), parked, "its spot is taken again");
+    assert!(let_through(&gate, tid));
     assert_eq!(caller.join().unwrap(), (None, Some(3)));
     assert_eq!(gate.parked(), []);
 }

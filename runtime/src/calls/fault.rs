@@ -122,7 +122,12 @@ fn set_handlers() {
             (*BEFORE.0.get())[place].write(before);
             action.sa_sigaction = handler as *const () as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            libc::sigemptyset(&mut action.sa_mask);
+            // A handler of the host's must not run inside of ours: a call of its that traps
+            // would find the trap's signal blocked, and end the process.
+            libc::sigfillset(&mut action.sa_mask);
+            for fault in SIGNALS {
+                libc::sigdelset(&mut action.sa_mask, fault);
+            }
             libc::sigaction(signal, &action, ptr::null_mut());
         }
     }
@@ -322,7 +327,8 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     }
 }
 
-/// Calls a handler with the signals blocked that it wants blocked.
+/// Calls a handler with the signals blocked that the interrupted code blocks, and those that the
+/// handler wants blocked.
 ///
 /// # Safety
 /// A handler that was set as `action` says; the arguments are the kernel's.
@@ -337,12 +343,14 @@ unsafe fn call_handler(
     // convention lets a function ignore the others.
     unsafe {
         let mut mask: libc::sigset_t = std::mem::zeroed();
-        libc::pthread_sigmask(libc::SIG_BLOCK, &action.sa_mask, &mut mask);
-        if action.sa_flags & libc::SA_NODEFER != 0 {
+        let interrupted = &(*context.cast::<libc::ucontext_t>()).uc_sigmask;
+        libc::pthread_sigmask(libc::SIG_SETMASK, interrupted, &mut mask);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &action.sa_mask, ptr::null_mut());
+        if action.sa_flags & libc::SA_NODEFER == 0 {
             let mut own: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut own);
             libc::sigaddset(&mut own, signal);
-            libc::pthread_sigmask(libc::SIG_UNBLOCK, &own, ptr::null_mut());
+            libc::pthread_sigmask(libc::SIG_BLOCK, &own, ptr::null_mut());
         }
         if action.sa_flags & libc::SA_SIGINFO != 0 {
             let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =

@@ -40,6 +40,7 @@ use super::interrupt::{self, Serial};
 use super::passes::{self, Limits};
 use super::trap::{Addresses, HostError, Trap, TrapKind};
 use crate::api::error::Error;
+use crate::fork::shield::Shield;
 
 /// Why a call was left, as far as a handler may write it.
 #[derive(Clone, Copy)]
@@ -180,7 +181,12 @@ fn run_with(
     interrupt::end(&guard);
     match left {
         0 => Ok(()),
-        _ => Err(guard.into_trap()),
+        _ => {
+            // Names are looked for under locks of the allocator and of the dynamic loader, and a
+            // handler of the host's may make guarded calls as well.
+            let _shield = Shield::raise();
+            Err(guard.into_trap())
+        }
     }
 }
 

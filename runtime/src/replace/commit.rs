@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use uruk_base::FunctionId;
+use uruk_stubs::StubError;
 
 use crate::api::error::Error;
 use crate::api::tracker::Tracked;
@@ -132,7 +133,7 @@ impl Core {
             let early = (round == ROUNDS).then(|| self.replacing.commit());
             let staged = self
                 .recompile_dependents(&mut reach)
-                .and_then(|()| self.stage_reach(&reach, &way, deadline, early.is_some()));
+                .and_then(|()| self.stage_rest(&mut reach, &way, deadline, early.is_some()));
             let staged = match staged {
                 Ok(staged) => staged,
                 Err(cause) => return Err((cause, changes)),
@@ -169,6 +170,30 @@ impl Core {
                 .extend(self.recompile(missing, &reach.plans)?);
         }
         Ok(())
+    }
+
+    /// Step 2, without dependents that were removed since they were compiled: nothing calls them
+    /// any more.
+    fn stage_rest(
+        self: &Arc<Self>,
+        reach: &mut Reach,
+        way: &Way,
+        deadline: Option<Instant>,
+        nobody_publishes: bool,
+    ) -> Result<Staged, Error> {
+        loop {
+            let staged = self.stage_reach(reach, way, deadline, nobody_publishes);
+            let gone = match &staged {
+                Err(Error::Stub(cause)) => match **cause {
+                    StubError::Released(gone) => gone,
+                    _ => return staged,
+                },
+                _ => return staged,
+            };
+            if reach.recompiled.remove(&gone).is_none() {
+                return staged;
+            }
+        }
     }
 
     /// Step 2: stages the set. With a deadline, its gate is closed until then for all old code

@@ -362,6 +362,9 @@ impl Core {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let within = left.clamp(SCAN.0, SCAN.1);
+            // Before the scan: of a thread that parks later, the scan may have seen what it
+            // has left since. It would be let into old code with none below it.
+            let parked = gate.parked();
             let held = self.activations(&self.old_code(members), within)?;
             if held.is_empty() {
                 return Ok(());
@@ -372,10 +375,10 @@ impl Core {
                     activations: held,
                 }));
             }
-            let parked: HashSet<i32> = gate.parked().iter().map(|parked| parked.tid).collect();
-            for activation in held {
-                if parked.contains(&activation.tid) && !activation.functions.is_empty() {
-                    gate.let_through(activation.tid);
+            for wait in parked {
+                let mut held = held.iter().filter(|held| !held.functions.is_empty());
+                if held.any(|held| held.tid == wait.tid()) {
+                    gate.let_through(wait);
                 }
             }
             std::thread::sleep(pause.min(deadline - now));

@@ -27,6 +27,8 @@ impl Core {
             match self.compile_at(id, self.tiers.versions.ids.next(), tier) {
                 // Another worker has its turn at the same function.
                 Ok(()) | Err(Error::Version { .. }) => {}
+                // The function was removed.
+                Err(_) if self.body(id).is_none() => self.tiers.end_churn_of(id),
                 Err(cause) => return Err(cause),
             }
         }

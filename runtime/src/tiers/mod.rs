@@ -304,6 +304,11 @@ impl TierState {
         Some((id, next))
     }
 
+    /// Moves a function no more: it was removed.
+    pub(crate) fn end_churn_of(&self, id: FunctionId) {
+        self.churned().retain(|&(churned, _)| churned != id);
+    }
+
     pub(crate) fn churned_functions(&self) -> usize {
         self.churned().len()
     }

@@ -4,7 +4,9 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{bound, bound_sleepers, close, code, function, model, new, open, slot, start, table};
+use super::{
+    bound, bound_sleepers, close, code, function, let_through, model, new, open, slot, start, table,
+};
 use crate::gate::Target;
 use crate::guest::Outcome;
 use crate::shared::Shared;
@@ -81,7 +83,7 @@ fn a_grant_is_for_one_call() {
                 [first, start(&shared, f, 1)]
             }
         });
-        while !shared.let_through(1) {
+        while !let_through(&shared, 1) {
             thread::yield_now();
         }
         // A lost wake-up is a deadlock here: nothing else lets the call go on.
@@ -107,7 +109,7 @@ fn a_grant_races_with_the_opening() {
             let shared = shared.clone();
             move || start(&shared, f, 1)
         });
-        let let_through = shared.let_through(1);
+        let let_through = let_through(&shared, 1);
         open(&shared, &[(f, Target::Code(new(f)))]);
         let got = caller.join().unwrap();
         match got {
@@ -130,7 +132,7 @@ fn a_grant_is_for_one_thread() {
             let shared = shared.clone();
             thread::spawn(move || start(&shared, f, thread))
         });
-        shared.let_through(1);
+        let_through(&shared, 1);
         open(&shared, &[(f, Target::Code(new(f)))]);
         let [_, other] = callers.map(|caller| caller.join().unwrap());
         assert_eq!(other, Outcome::Code(new(f)));
@@ -167,7 +169,7 @@ fn a_call_that_is_let_through_asks() {
             let shared = shared.clone();
             move || start(&shared, f, 1)
         });
-        while !shared.let_through(1) {
+        while !let_through(&shared, 1) {
             thread::yield_now();
         }
         assert_eq!(shared.requests.wait(&shared.cells, None, None), Some(f));
@@ -270,7 +272,7 @@ fn a_caller_outlasts_a_gate() {
         close(&shared, &[f]);
         // Wherever it is, it can be let through, or has gone on.
         let mut waited = 0;
-        while !shared.let_through(1) && waited < 3 {
+        while !let_through(&shared, 1) && waited < 3 {
             thread::yield_now();
             waited += 1;
         }
@@ -300,7 +302,7 @@ fn a_caller_is_found_at_the_next_gate() {
         open(&shared, &[(f, Target::Keep)]);
         close(&shared, &[f]);
         // For ever, if it sleeps where nobody finds it.
-        while !shared.let_through(1) && done.load(Ordering::Acquire) == 0 {
+        while !let_through(&shared, 1) && done.load(Ordering::Acquire) == 0 {
             thread::yield_now();
         }
         assert_eq!(caller.join().unwrap(), Outcome::Code(code(f)));
@@ -337,8 +339,10 @@ fn waits_that_were_left_by_jumps_take_one_spot() {
         for _ in 0..=SPOTS {
             shared.spots.take(1, f).expect("its own");
         }
-        assert_eq!(shared.spots.list(), [(1, f)]);
-        assert!(shared.let_through(1));
+        let listed = shared.spots.list();
+        assert_eq!(listed.len(), 1);
+        assert_eq!((listed[0].thread(), listed[0].function()), (1, f));
+        assert!(let_through(&shared, 1));
         let caller = thread::spawn({
             let shared = shared.clone();
             move || start(&shared, f, 1)
@@ -356,6 +360,22 @@ fn waits_that_were_left_by_jumps_take_one_spot() {
     });
 }
 
+/// A wait was left by a jump and the thread waits anew: what was seen during the first wait lets
+/// nothing through.
+#[test]
+fn a_grant_is_for_the_wait_that_was_seen() {
+    model(|| {
+        let shared = bound(1);
+        let f = function(0);
+        close(&shared, &[f]);
+        shared.spots.take(1, f).expect("a spot");
+        let seen = shared.spots.list();
+        shared.spots.take(1, f).expect("its own");
+        assert!(!shared.let_through(seen[0]));
+        assert!(let_through(&shared, 1));
+    });
+}
+
 /// A handler waits for what the frame waits for that it interrupted, in the same spot: one
 /// grant is for one of them. (Here they are two threads: a frame goes on at any step.)
 #[test]
@@ -364,12 +384,48 @@ fn a_grant_is_used_once() {
         let shared = bound(1);
         let f = function(0);
         let [frame, handler] = [0, 1].map(|_| shared.spots.take(1, f).expect("a spot"));
-        assert_eq!(shared.spots.grant(1), [f]);
+        let listed = shared.spots.list();
+        assert!(shared.spots.grant(listed[0]));
         let handler = thread::spawn({
             let shared = shared.clone();
             move || shared.spots.pass(handler)
         });
         let frame = shared.spots.pass(frame);
         assert_ne!(frame, handler.join().unwrap());
+    });
+}
+
+/// A thread leaves old code and calls the set anew while the set waits for that: of what it
+/// calls, nothing is old beside something new, whatever was seen of its stack before.
+#[test]
+fn a_thread_that_left_old_code_waits_for_the_new() {
+    model(|| {
+        let shared = bound(2);
+        let [f, g] = [function(0), function(1)];
+        close(&shared, &[f, g]);
+        // Whether the caller's stack holds old code, as a scan sees it: a scan begins with a
+        // barrier on all processors, here the fences.
+        let holds = Arc::new(AtomicU32::new(1));
+        let caller = thread::spawn({
+            let (shared, holds) = (shared.clone(), holds.clone());
+            move || {
+                holds.store(0, Ordering::Relaxed);
+                loom::sync::atomic::fence(Ordering::SeqCst);
+                [f, g].map(|member| start(&shared, member, 1))
+            }
+        });
+        let parked = shared.spots.list();
+        loom::sync::atomic::fence(Ordering::SeqCst);
+        if holds.load(Ordering::Relaxed) == 1 {
+            for wait in parked {
+                shared.let_through(wait);
+            }
+        }
+        while holds.load(Ordering::Relaxed) == 1 {
+            thread::yield_now();
+        }
+        open(&shared, &[f, g].map(|member| (member, Target::Code(new(member)))));
+        let seen = caller.join().unwrap();
+        assert_eq!(seen, [f, g].map(|member| Outcome::Code(new(member))));
     });
 }

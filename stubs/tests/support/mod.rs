@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use dynasmrt::x64::X64Relocation;
 use dynasmrt::{DynasmApi, VecAssembler, dynasm};
 use uruk_heap::{Heap, HeapConfig, Pool};
-use uruk_stubs::{FunctionId, StubTable};
+use uruk_stubs::{FunctionId, Gate, StubTable};
 
 pub type Ops = VecAssembler<X64Relocation>;
 
@@ -20,6 +20,18 @@ pub fn table() -> (Heap, Arc<StubTable>) {
     let heap = Heap::new(config).unwrap();
     let table = StubTable::new(&heap).unwrap();
     (heap, table)
+}
+
+/// The waits at a gate: threads and functions.
+pub fn waits(gate: &Gate) -> Vec<(i32, FunctionId)> {
+    let parked = gate.parked().into_iter();
+    parked.map(|wait| (wait.tid(), wait.function())).collect()
+}
+
+/// Lets each wait of a thread through; false if it has none.
+pub fn let_through(gate: &Gate, tid: i32) -> bool {
+    let own = gate.parked().into_iter().filter(|wait| wait.tid() == tid);
+    own.fold(false, |any, wait| gate.let_through(wait) || any)
 }
 
 /// Assembles position-independent code into the heap.

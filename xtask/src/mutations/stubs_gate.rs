@@ -8,7 +8,7 @@ const GATE: &str = "stubs/src/gate.rs";
 const SPOTS: &str = "stubs/src/spots.rs";
 const KEPT: &str = "stubs/src/kept.rs";
 
-pub const TABLE: [Mutation; 25] = [
+pub const TABLE: [Mutation; 26] = [
     killed(
         "closing does not turn the state word",
         STATE,
@@ -86,6 +86,12 @@ pub const TABLE: [Mutation; 25] = [
         GATE,
         ["        self.spots.clear();", ""],
         "model::gate::waits_that_were_left_by_jumps_take_one_spot",
+    ),
+    killed(
+        "waits of a thread have no numbers",
+        SPOTS,
+        ["let word = own | (number << 32 & WAIT);", "let word = own;"],
+        "model::gate::a_grant_is_for_the_wait_that_was_seen",
     ),
     killed(
         "closing keeps the code relaxed",
