@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::sync::Barrier;
 
 use uruk::{Baseline, Func, Jit, Tier, Tiers};
 
@@ -247,34 +248,47 @@ fn all_tiers_call_libatomic_for_the_same() {
 }
 
 /// Additions of one thread.
-const TIMES: u32 = 20_000;
+const TIMES: u32 = 200_000;
+
+const MANY: &str = "
+define void @many(ptr %at, i32 %times) {
+entry:
+  br label %head
+head:
+  %n = phi i32 [ 0, %entry ], [ %more, %head ]
+  %old = atomicrmw add ptr %at, i32 1 seq_cst, align 1
+  %more = add i32 %n, 1
+  %on = icmp ult i32 %more, %times
+  br i1 %on, label %head, label %end
+end:
+  ret void
+}
+";
 
 #[test]
 fn no_update_is_lost_between_tiers() {
-    let text = format!(
-        "define void @many(ptr %at) {{\nentry:\n  br label %head\nhead:\n  \
-         %n = phi i32 [ 0, %entry ], [ %more, %head ]\n  \
-         %old = atomicrmw add ptr %at, i32 1 seq_cst, align 1\n  %more = add i32 %n, 1\n  \
-         %on = icmp ult i32 %more, {TIMES}\n  br i1 %on, label %head, label %end\nend:\n  \
-         ret void\n}}\n"
-    );
     let mut bytes = Bytes([[0; 32]; 3]);
     // In two words of 16 bytes: libatomic takes a lock.
     let at = &raw mut bytes.0[0][13];
     let at = at as usize;
+    let ready = Barrier::new(Tier::ALL.len());
     std::thread::scope(|threads| {
         for tier in Tier::ALL {
-            let text = &text;
+            let ready = &ready;
             threads.spawn(move || {
-                let jit = session(Baseline::On, tier, text);
+                let jit = session(Baseline::On, tier, MANY);
                 // SAFETY: it has this type.
-                let many: Func<extern "C" fn(*mut u8)> =
+                let many: Func<extern "C" fn(*mut u8, u32)> =
                     unsafe { jit.function("many") }.expect("typed");
-                many.call(at as *mut u8);
+                // All have code before the first addition that counts.
+                many.call(at as *mut u8, 1);
+                ready.wait();
+                many.call(at as *mut u8, TIMES);
             });
         }
     });
     let mut sum = [0; 4];
     sum.copy_from_slice(&bytes.0[0][13..17]);
-    assert_eq!(u32::from_le_bytes(sum), TIMES * Tier::ALL.len() as u32);
+    let threads = Tier::ALL.len() as u32;
+    assert_eq!(u32::from_le_bytes(sum), (TIMES + 1) * threads);
 }

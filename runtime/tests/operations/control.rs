@@ -7,7 +7,7 @@ impl Generator {
     /// A statement at a depth of blocks.
     pub fn statement(&mut self, depth: usize) {
         self.fuel = self.fuel.saturating_sub(1);
-        match self.random.below(40) {
+        match self.random.below(44) {
             0..=4 => self.arithmetic(),
             5 | 6 => self.shift(),
             7 => self.division(),
@@ -37,12 +37,13 @@ impl Generator {
             36 if depth < 3 => self.branch(depth),
             37 if depth < 3 => self.switch(depth),
             38 if depth < 2 => self.repeat(depth),
+            39..=42 => self.local_access(),
             _ => self.arithmetic(),
         }
     }
 
     fn rare(&mut self) {
-        match self.random.below(14) {
+        match self.random.below(15) {
             0 => self.copy(),
             1 => self.dynamic(),
             2 => self.atomic_float(),
@@ -56,6 +57,7 @@ impl Generator {
             10 => self.outside(),
             11 => self.table(),
             12 => self.joined(),
+            13 => self.flagged_cast(),
             _ => self.assumption(),
         }
     }

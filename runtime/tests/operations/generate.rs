@@ -53,6 +53,8 @@ pub struct Generator {
     pub wild: bool,
     /// Statements that are left.
     pub fuel: usize,
+    /// Variables that all blocks read and write, with the type that they are mostly of.
+    pub locals: Vec<(String, Ty)>,
     next: usize,
     /// Variables of the entry block.
     entry: String,
@@ -76,6 +78,7 @@ pub fn function(seed: u64) -> Made {
         block: "entry".into(),
         wild,
         fuel,
+        locals: Vec::new(),
         next: 0,
         entry: String::new(),
     };
@@ -104,6 +107,9 @@ impl Generator {
         });
         for at in 0..3 + self.random.below(INPUTS - 3) {
             self.input(at);
+        }
+        for _ in 0..self.random.below(5) {
+            self.local();
         }
         while self.fuel > 0 {
             self.statement(0);
@@ -274,7 +280,10 @@ impl Generator {
             .collect();
         self.declares
             .insert(format!("declare {returns} @{name}({})", types.join(", ")));
-        format!("call {returns} @{name}({})", given.join(", "))
+        // A pointer may be one to a variable.
+        let may_be_tail = !types_have_pointer(arguments) && self.random.one_in(3);
+        let tail = if may_be_tail { "tail " } else { "" };
+        format!("{tail}call {returns} @{name}({})", given.join(", "))
     }
 
     // Types and values.
@@ -296,6 +305,16 @@ impl Generator {
             3..=5 => Part::F64,
             6 if self.wild => self.random.of(&[Part::Half, Part::F128]),
             _ => Part::F80,
+        }
+    }
+
+    /// A type that the compilers know in memory.
+    pub fn stored(&mut self) -> Ty {
+        loop {
+            let ty = self.ty();
+            if self.wild || !ty.is_vector() || ty.bits() != 1 {
+                return ty;
+            }
         }
     }
 
@@ -468,18 +487,6 @@ impl Generator {
     }
 }
 
-impl Part {
-    pub const I1: Part = Part::Int(1);
-}
-
-impl Ty {
-    pub fn zero(self) -> String {
-        match self.part {
-            _ if self.is_vector() => "zeroinitializer".into(),
-            Part::F80 => "0xK00000000000000000000".into(),
-            Part::F128 => "0xL00000000000000000000000000000000".into(),
-            Part::Int(_) => self.number(0),
-            _ => "0.0".into(),
-        }
-    }
+fn types_have_pointer(arguments: &[(String, String)]) -> bool {
+    arguments.iter().any(|(ty, _)| ty.contains("ptr"))
 }

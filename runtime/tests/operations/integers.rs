@@ -1,7 +1,7 @@
 //! Operations on integers and vectors of them: arithmetic, comparisons, casts, intrinsics.
 
 use crate::generate::{Generator, Value};
-use crate::types::{I1, Part, Ty, int};
+use crate::types::{I1, Part, Ty, int, scalar};
 
 const PREDICATES: [&str; 10] = [
     "eq", "ne", "ugt", "uge", "ult", "ule", "sgt", "sge", "slt", "sle",
@@ -53,6 +53,30 @@ impl Generator {
             _ => format!("{op} nuw nsw {ty} {a}, {b}"),
         };
         self.make(ty, &text, true);
+    }
+
+    /// Casts with flags that hold.
+    pub fn flagged_cast(&mut self) {
+        let (narrow, wide) = self.random.of(&[(8, 32), (13, 64), (32, 64), (16, 128)]);
+        let (narrow, wide) = (int(narrow), int(wide));
+        let value = self.value(wide).name;
+        let low = self.step(&format!("and {wide} {value}, 127"));
+        let cut = self.random.of(&["nuw", "nsw", "nuw nsw"]);
+        let cut = self.make(
+            narrow,
+            &format!("trunc {cut} {wide} {low} to {narrow}"),
+            true,
+        );
+        self.make(wide, &format!("zext nneg {narrow} {cut} to {wide}"), true);
+        let float = scalar(self.random.of(&[Part::F32, Part::F64]));
+        let one = self.make(float, &format!("uitofp nneg {wide} {low} to {float}"), true);
+        // Neither NaN nor infinite.
+        let op = self.random.of(&["fadd", "fsub", "fmul"]);
+        let made = self.make(float, &format!("{op} nnan ninf {float} {one}, {one}"), true);
+        let bit = self.step(&format!("fcmp nnan ninf olt {float} {made}, {one}"));
+        let text = format!("select nnan ninf i1 {bit}, {float} {made}, {float} {one}");
+        let chosen = self.make(float, &text, true);
+        self.make(float, &format!("fneg nnan ninf {float} {chosen}"), true);
     }
 
     pub fn shift(&mut self) {

@@ -86,7 +86,8 @@ impl Generator {
     fn lane(&mut self, ty: Ty) -> (Ty, String) {
         let index = int(self.random.of(&[8, 32, 64, 64]));
         let lanes = ty.lanes;
-        if self.random.one_in(2) {
+        // The baseline compiler does not choose among bits.
+        if self.random.one_in(2) || ty.bits() == 1 && !self.wild {
             return (index, self.random.below(lanes as usize).to_string());
         }
         let value = self.value(index).name;

@@ -8,7 +8,8 @@ impl Generator {
     fn place(&mut self, align: u32) -> String {
         if align == 1 && self.random.one_in(2) {
             let base = self.value(PTR).name;
-            let bytes = self.random.below(64);
+            // Places that overlap.
+            let bytes = self.random.of(&[0, 0, 1, 4, 8, 60]);
             return self.step(&format!(
                 "getelementptr inbounds i8, ptr {base}, i64 {bytes}"
             ));
@@ -41,7 +42,7 @@ impl Generator {
     }
 
     pub fn store(&mut self) {
-        let ty = self.ty();
+        let ty = self.stored();
         if matches!(ty.part, Part::Ptr) {
             return self.kept();
         }
@@ -61,7 +62,7 @@ impl Generator {
 
     /// A value of any type that is stored and loaded again as the same.
     fn kept(&mut self) {
-        let ty = self.ty();
+        let ty = self.stored();
         let value = self.value(ty);
         let value_name = self.exact(&value);
         let align = self.alignment();

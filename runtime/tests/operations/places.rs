@@ -108,6 +108,83 @@ impl Generator {
         self.make(ty, &format!("load {ty}, ptr {place}"), true);
     }
 
+    /// A variable for all blocks.
+    pub fn local(&mut self) {
+        let ty = match self.random.below(4) {
+            0 => int(1 + self.random.below(64) as u32),
+            1 => scalar(self.random.of(&[Part::F32, Part::F64])),
+            2 => int(self.random.of(&[8, 16, 32, 64, 128])),
+            _ => self.stored(),
+        };
+        if matches!(ty.part, Part::F80 | Part::Ptr) {
+            return;
+        }
+        let align = self.random.of(&[1, 4, 8, 16, 32]);
+        let name = self.variable(&ty.to_string(), align);
+        let value = self.value(ty);
+        let value = self.exact(&value);
+        self.line(&format!("store {ty} {value}, ptr {name}, align 1"));
+        self.locals.push((name, ty));
+    }
+
+    /// An access of such a variable.
+    pub fn local_access(&mut self) {
+        let Some(at) = (!self.locals.is_empty()).then(|| self.random.below(self.locals.len()))
+        else {
+            return;
+        };
+        let (name, ty) = self.locals[at].clone();
+        let volatile = self.random.of(&["", "", "", "volatile "]);
+        let bytes = ty.bits() % 8 == 0;
+        match self.random.below(8) {
+            0..=2 => {
+                self.make(
+                    ty,
+                    &format!("load {volatile}{ty}, ptr {name}, align 1"),
+                    true,
+                );
+            }
+            3..=5 => {
+                let value = self.value(ty);
+                let value = self.exact(&value);
+                self.line(&format!(
+                    "store {volatile}{ty} {value}, ptr {name}, align 1"
+                ));
+            }
+            6 if bytes => {
+                // A byte of it.
+                let byte = self.random.below(ty.bytes() as usize);
+                let place = self.step(&format!("getelementptr i8, ptr {name}, i64 {byte}"));
+                match self.random.one_in(2) {
+                    true => {
+                        self.make(int(8), &format!("load i8, ptr {place}"), true);
+                    }
+                    false => {
+                        let value = self.value(int(8)).name;
+                        self.line(&format!("store i8 {value}, ptr {place}"));
+                    }
+                }
+            }
+            7 if bytes && ty.bits() <= 64 && !ty.is_vector() => {
+                // As another type of its size.
+                let other = match ty.part {
+                    Part::Int(32) => scalar(Part::F32),
+                    Part::Int(64) => scalar(Part::F64),
+                    _ => int(ty.bits()),
+                };
+                let value = self.value(other);
+                let value = self.exact(&value);
+                match self.random.one_in(2) {
+                    true => self.line(&format!("store {other} {value}, ptr {name}, align 1")),
+                    false => {
+                        self.make(other, &format!("load {other}, ptr {name}, align 1"), true);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// A call, over which no vector register is kept.
     pub fn outside(&mut self) {
         let letter = self.index(I32, 128);

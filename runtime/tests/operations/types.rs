@@ -61,6 +61,8 @@ impl fmt::Display for Ty {
 }
 
 impl Part {
+    pub const I1: Part = Part::Int(1);
+
     pub fn bits(self) -> u32 {
         match self {
             Part::Int(bits) => bits,
@@ -116,6 +118,17 @@ impl Ty {
     /// Bytes that an access touches.
     pub fn bytes(self) -> u32 {
         self.whole().div_ceil(8)
+    }
+
+    /// Zero, and no bit set.
+    pub fn zero(self) -> String {
+        match self.part {
+            _ if self.is_vector() => "zeroinitializer".into(),
+            Part::F80 => "0xK00000000000000000000".into(),
+            Part::F128 => "0xL00000000000000000000000000000000".into(),
+            Part::Int(_) => self.number(0),
+            _ => "0.0".into(),
+        }
     }
 
     /// As names of intrinsics end.
