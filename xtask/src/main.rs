@@ -1,5 +1,5 @@
-//! The project's own commands: `cargo xtask demo | test | bench | csmith | stress | lint |
-//! model | mutate | sanitize | setup | package | install`.
+//! The project's own commands: `cargo xtask demo | test | bench | csmith | operations | stress |
+//! lint | model | mutate | sanitize | setup | package | install`.
 //!
 //! Each makes sure that LLVM 22 is there, installs it where that is the custom of
 //! the system, and calls cargo with the environment that finds it. This package
@@ -56,7 +56,16 @@ enum Task {
     /// Compare random programs with their native runs.
     Csmith {
         /// How many seeds.
-        #[arg(long, default_value_t = 500)]
+        #[arg(long, default_value_t = 2000)]
+        seeds: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        first: u64,
+    },
+    /// Compare random functions of all operations of IR between the compilers and `clang -O0`.
+    Operations {
+        /// How many seeds; each is a function.
+        #[arg(long, default_value_t = 2000)]
         seeds: u64,
         /// The first seed.
         #[arg(long, default_value_t = 1)]
@@ -122,9 +131,11 @@ fn main() -> ExitCode {
 fn run(task: Task) -> anyhow::Result<()> {
     let purpose = match task {
         Task::Demo { .. } => Purpose::Run,
-        Task::Test { .. } | Task::Csmith { .. } | Task::Stress { .. } | Task::Setup => {
-            Purpose::Test
-        }
+        Task::Test { .. }
+        | Task::Csmith { .. }
+        | Task::Operations { .. }
+        | Task::Stress { .. }
+        | Task::Setup => Purpose::Test,
         Task::Bench { .. }
         | Task::Lint
         | Task::Model
@@ -139,6 +150,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Test { args } => test(&cargo, &args),
         Task::Bench { args } => bench(&cargo, &args),
         Task::Csmith { seeds, first } => csmith(&cargo, seeds, first),
+        Task::Operations { seeds, first } => operations(&cargo, seeds, first),
         Task::Stress { minutes, names } => stress(&cargo, minutes, &names),
         Task::Lint => lint(&cargo),
         Task::Model => model::run(&cargo),
@@ -251,6 +263,15 @@ fn csmith(cargo: &Cargo, seeds: u64, first: u64) -> anyhow::Result<()> {
         "--",
         "--include-ignored",
     ];
+    totals::show(&cargo, &words, false)
+}
+
+fn operations(cargo: &Cargo, seeds: u64, first: u64) -> anyhow::Result<()> {
+    let cargo = cargo
+        .with_env("URUK_OPERATIONS_SEEDS", seeds.to_string())
+        .with_env("URUK_OPERATIONS_FIRST", first.to_string());
+    // Its figures are printed by the test.
+    let words = ["-p", "uruk", "--test", "operations", "--", "--nocapture"];
     totals::show(&cargo, &words, false)
 }
 

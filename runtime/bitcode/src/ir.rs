@@ -257,6 +257,8 @@ pub enum Op {
     },
     /// Address, expected, new.
     CompareExchange {
+        /// In bytes, 0 if it is the type's size.
+        align: u32,
         /// Whether it is volatile.
         volatile: bool,
     },
@@ -264,6 +266,8 @@ pub enum Op {
     Rmw {
         /// Which.
         op: u32,
+        /// In bytes, 0 if it is the type's size.
+        align: u32,
         /// Whether it is volatile.
         volatile: bool,
     },

@@ -11,7 +11,7 @@
 //! | `types`, `attributes` | what types and attributes come to |
 //! | `arithmetic`, `wide` | integers, floating point; 128 bits |
 //! | `lanes`, `pieces` | vectors: their lanes; how they are passed |
-//! | `memory` | memory, addresses, aggregates, atomics |
+//! | `memory`, `atomics` | memory, addresses, aggregates; atomics |
 //! | `calls`, `intrinsics`, `lowering`, `numbers`, `reductions` | whom calls reach, and intrinsics |
 //! | `assembly` | assembly without instructions |
 //! | `control`, `phis` | ends of blocks, landing pads; phis |
@@ -42,6 +42,7 @@ use uruk_leaving::{Anatomy, Heads};
 mod anatomy;
 mod arithmetic;
 mod assembly;
+mod atomics;
 mod attributes;
 mod calls;
 mod control;

@@ -1,11 +1,12 @@
-//! Memory: what is in the frame, loads and stores, addresses, atomics; and aggregates, which are
-//! their scalars.
+//! Memory: what is in the frame, loads and stores, addresses; and aggregates, which are their
+//! scalars.
 
 use smallvec::SmallVec;
-use uruk_baseline::ir::{Op, Operand, Ordering, RmwOp, Term, Type};
+use uruk_baseline::ir::{Op, Operand, Ordering, Term, Type};
 use uruk_bitcode::ir::{self as bitcode, Definition, Instruction, TypeId, ValueId};
 
 use crate::Refused;
+use crate::atomics::ordering_of;
 use crate::lanes::Lanes;
 use crate::operands::Step;
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
@@ -111,13 +112,14 @@ impl Reading<'_> {
             _ if self.lowering.types.info(known).vectors == Vectors::Bits => {
                 return not("a vector of bits in memory");
             }
-            _ if ordering != Ordering::Plain => {
-                return not("an atomic access of more than a word");
-            }
             _ => {}
         }
+        let align = explicit(align)?;
+        if ordering != Ordering::Plain {
+            self.atomic(known, align)?;
+        }
         Ok(Access {
-            align: explicit(align)?,
+            align,
             ordering,
             volatile,
         })
@@ -322,56 +324,6 @@ impl Reading<'_> {
         }
         Ok((first, self.leaves(within)?.len() as u32, within))
     }
-
-    pub(crate) fn rmw(&mut self, it: &Instruction, op: u32) -> Covered<()> {
-        let Some(&op) = RMW_OPS.get(op as usize) else {
-            return not("an unusual atomic operation");
-        };
-        let [address, value] = self.operands(it)?;
-        let Shape::Scalar(ty) = self.shape_of(self.type_of(value)?) else {
-            return not("an atomic access of more than a word");
-        };
-        let of_floats = matches!(op, RmwOp::FAdd | RmwOp::FSub);
-        if op != RmwOp::Exchange && of_floats == ty.is_int() {
-            return invalid(TYPES);
-        }
-        let (address, value) = (self.address(address)?, self.one(value)?);
-        self.emit_for(
-            it,
-            Op::Rmw {
-                op,
-                ty,
-                address,
-                value,
-            },
-        )
-    }
-
-    pub(crate) fn compare_exchange(&mut self, it: &Instruction) -> Covered<()> {
-        let [address, expected, value] = self.operands(it)?;
-        let Shape::Scalar(ty) = self.shape_of(self.type_of(value)?) else {
-            return not("an atomic access of more than a word");
-        };
-        if !ty.is_int() {
-            return invalid(TYPES);
-        }
-        let op = Op::CompareExchange {
-            ty,
-            address: self.address(address)?,
-            expected: self.one_as(expected, ty)?,
-            value: self.one(value)?,
-        };
-        self.emit_for(it, op)
-    }
-
-    pub(crate) fn fence(&mut self, ordering: bitcode::Ordering) -> Covered<()> {
-        // Towards handlers of signals the order of the code is enough.
-        let ordering = match ordering_of(ordering) {
-            Ordering::Plain => Ordering::Weak,
-            ordering => ordering,
-        };
-        self.end(Op::Fence(ordering))
-    }
 }
 
 /// Bytes that are accessed.
@@ -416,35 +368,10 @@ impl Access {
 /// Bytes of one variable of a frame: offsets are 32 bits.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// In the order of LLVM's numbers in bitcode.
-const RMW_OPS: [RmwOp; 13] = [
-    RmwOp::Exchange,
-    RmwOp::Add,
-    RmwOp::Sub,
-    RmwOp::And,
-    RmwOp::Nand,
-    RmwOp::Or,
-    RmwOp::Xor,
-    RmwOp::Max,
-    RmwOp::Min,
-    RmwOp::UMax,
-    RmwOp::UMin,
-    RmwOp::FAdd,
-    RmwOp::FSub,
-];
-
 /// An alignment that is said.
 fn explicit(align: u32) -> Covered<u32> {
     match align {
         0 => Err(Refused::Unread("an alignment that is not said")),
         _ => Ok(align),
-    }
-}
-
-fn ordering_of(ordering: bitcode::Ordering) -> Ordering {
-    match ordering {
-        bitcode::Ordering::NotAtomic => Ordering::Plain,
-        bitcode::Ordering::SeqCst => Ordering::Strong,
-        _ => Ordering::Weak,
     }
 }

@@ -4,11 +4,14 @@
 //! `URUK_LEAVE_FIRST` the first.
 
 mod generate;
+#[path = "../support/random.rs"]
+mod random;
 mod statements;
 
 use std::cell::Cell;
 
-use generate::{Random, function};
+use generate::function;
+use random::Random;
 use uruk::{Jit, Tier, Tiers};
 
 /// Functions of one module.

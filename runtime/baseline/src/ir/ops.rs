@@ -317,7 +317,7 @@ pub enum Op {
     ThreadLocal(Symbol),
     /// Destination, source or byte, length (64 bits).
     Memory(MemoryOp, [Operand; 3], bool),
-    /// Swaps memory with the result of an operation.
+    /// Swaps memory with the result of an operation. The address is aligned to the type's size.
     Rmw {
         /// What is done.
         op: RmwOp,
@@ -328,7 +328,8 @@ pub enum Op {
         /// The second operand.
         value: Operand,
     },
-    /// Results: what was there, and whether it was what was expected.
+    /// Results: what was there, and whether it was what was expected. The address is aligned to
+    /// the type's size.
     CompareExchange {
         /// Of what.
         ty: Type,

@@ -48,14 +48,23 @@ impl Reading<'_> {
                 let volatile = operands.number()? != 0;
                 let bit = self.known(&Type::Integer(1))?;
                 let pair = self.known(&Type::Struct(vec![ty, bit], false))?;
-                Ok((Op::CompareExchange { volatile }, Some(pair)))
+                // Two orderings, a scope, and whether it is weak.
+                let align = alignment_behind(operands, 4)?;
+                Ok((Op::CompareExchange { align, volatile }, Some(pair)))
             }
             _ => {
                 self.typed(operands)?;
                 let (_, ty) = self.typed(operands)?;
                 let op = operands.short()?;
                 let volatile = operands.number()? != 0;
-                Ok((Op::Rmw { op, volatile }, Some(ty)))
+                // An ordering and a scope.
+                let align = alignment_behind(operands, 2)?;
+                let op = Op::Rmw {
+                    op,
+                    align,
+                    volatile,
+                };
+                Ok((op, Some(ty)))
             }
         }
     }
@@ -103,6 +112,17 @@ fn access(operands: &mut Operands<'_>, atomic: bool) -> Result<(u32, bool, Order
         false => Ordering::NotAtomic,
     };
     Ok((align, volatile, ordering))
+}
+
+/// The alignment behind so many numbers; 0 where the record has none, as before LLVM 13.
+fn alignment_behind(operands: &mut Operands<'_>, numbers: u32) -> Result<u32, Refused> {
+    for _ in 0..numbers {
+        operands.number()?;
+    }
+    match operands.is_empty() {
+        true => Ok(0),
+        false => alignment(operands.number()?),
+    }
 }
 
 /// In bytes, of its logarithm and one; 0 if it is the type's.
