@@ -1,5 +1,6 @@
 //! Making sure that LLVM 22 is installed.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
@@ -63,11 +64,13 @@ fn by_apt(extras: &[&'static str]) -> anyhow::Result<Llvm> {
 }
 
 fn missing_extras() -> Vec<&'static str> {
-    let missing = |program: &&str| !on_path(program);
-    system::APT_FOR_TESTS
-        .into_iter()
-        .filter(|program| missing(program))
-        .collect()
+    let there = |shows: &str| match shows.starts_with('/') {
+        true => Path::new(shows).exists(),
+        false => on_path(shows),
+    };
+    let packages = system::APT_FOR_TESTS.into_iter();
+    let missing = packages.filter(|(_, shows)| !there(shows));
+    missing.map(|(package, _)| package).collect()
 }
 
 fn apt_update() -> anyhow::Result<()> {

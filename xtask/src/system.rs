@@ -22,8 +22,14 @@ pub enum Recipe {
 /// Packages without which nothing builds or runs.
 pub const APT_NEEDED: [&str; 3] = ["llvm-22-dev", "clang-22", "libpolly-22-dev"];
 
-/// Packages without which some tests are skipped.
-pub const APT_FOR_TESTS: [&str; 3] = ["csmith", "clang-14", "clang-19"];
+/// Packages without which some tests are skipped or fail: each, and the program or file that shows
+/// that it is there.
+pub const APT_FOR_TESTS: [(&str, &str); 4] = [
+    ("csmith", "csmith"),
+    ("clang-14", "clang-14"),
+    ("clang-19", "clang-19"),
+    ("libgc-dev", "/usr/include/gc.h"),
+];
 
 /// For Debian and Ubuntu releases that do not carry LLVM 22.
 pub const APT_ARCHIVE: &str = "\

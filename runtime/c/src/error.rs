@@ -149,7 +149,8 @@ fn code_of(error: &Error) -> c_int {
         | Error::Version { .. }
         | Error::DylibInUse { .. }
         | Error::PassesUncounted
-        | Error::MainDylib => URUK_ERROR_REFUSED,
+        | Error::MainDylib
+        | Error::ExecutableStacks { .. } => URUK_ERROR_REFUSED,
         _ => URUK_ERROR_OTHER,
     }
 }

@@ -3,6 +3,7 @@
 mod cc;
 mod compare;
 mod coverage;
+mod launcher;
 mod libraries;
 mod live;
 mod log;
@@ -16,7 +17,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use uruk::{CodegenError, EXIT_FAILURE, Error, Freed, SamplingChoice, Tier, Tiers};
+use uruk::{CodegenError, EXIT_FAILURE, Error, Freed, Program, SamplingChoice, Tier, Tiers};
+
+use crate::stack;
 
 /// A lazy JIT runtime with hot patching for LLVM IR.
 #[derive(Parser)]
@@ -108,6 +111,14 @@ struct Run {
     /// The function to start at.
     #[arg(long, value_name = "NAME", default_value = "main")]
     entry: String,
+    /// What the program is told as its name (`argv[0]`), instead of its first file.
+    #[arg(long, value_name = "NAME")]
+    argv0: Option<OsString>,
+    /// Write an executable file that runs the program with these options, and start it: for
+    /// programs that start themselves again by their name or by /proc/self/exe. Its arguments are
+    /// the program's.
+    #[arg(long, value_name = "FILE", conflicts_with = "untrusted")]
+    launcher: Option<PathBuf>,
     /// Print a table about the run, and where its time went, on standard error when the program
     /// ends.
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
@@ -320,7 +331,23 @@ const USAGE: i32 = 2;
 
 /// Parses the command line and runs it; the exit status.
 pub fn main() -> i32 {
-    let cli = match Cli::try_parse() {
+    match stack::roomy(begin) {
+        Begun::Done(status) => status,
+        // SAFETY: running the program is what the caller of the command asked for;
+        // it may do whatever a native one may.
+        Begun::Loaded(program, args) => unsafe { program.run(&args) },
+    }
+}
+
+/// How far a command got.
+enum Begun {
+    Done(i32),
+    /// A program, which is to have the main thread's own stack, and its arguments.
+    Loaded(Box<Program>, Vec<OsString>),
+}
+
+fn begin() -> Begun {
+    let cli = match Cli::try_parse_from(launcher::arguments()) {
         Ok(cli) => cli,
         Err(error) => {
             // A closed standard stream is no reason to fail differently.
@@ -329,7 +356,7 @@ pub fn main() -> i32 {
             if is_command && let Some(word) = std::env::args().nth(1) {
                 eprintln!("  tip: to run a program: `uruk run {word}`");
             }
-            return error.exit_code();
+            return Begun::Done(error.exit_code());
         }
     };
     if cli.version {
@@ -338,10 +365,10 @@ pub fn main() -> i32 {
             env!("CARGO_PKG_VERSION"),
             uruk::llvm_version()
         );
-        return 0;
+        return Begun::Done(0);
     }
-    match cli.command {
-        Some(Command::Run(run)) => run::run_program(*run),
+    Begun::Done(match cli.command {
+        Some(Command::Run(run)) => return run::load_program(*run),
         Some(Command::Compare(compare)) => compare::main(&compare),
         Some(Command::Cc(driver)) => cc::main(&driver, cc::Language::C),
         Some(Command::Cxx(driver)) => cc::main(&driver, cc::Language::Cxx),
@@ -358,7 +385,7 @@ pub fn main() -> i32 {
             let _ = Cli::command().print_help();
             USAGE
         }
-    }
+    })
 }
 
 fn print_manual(of: Option<&str>) -> i32 {
@@ -399,6 +426,12 @@ fn tip(error: &Error, files: &[PathBuf]) -> Option<&'static str> {
         Error::MissingSymbols { missing } => Some(missing::tip(missing)),
         _ if error.wants_low_addresses() => {
             Some("`--low-addresses` places the program below 2 GiB")
+        }
+        _ if error.wants_static_data().is_some() => Some(
+            "the variables of a program, those that begin as zeros too, have 1.9 GB at most; what is larger can be allocated",
+        ),
+        Error::ExecutableStacks { .. } => {
+            Some("glibc from 2.41 on allows it where GLIBC_TUNABLES has glibc.rtld.execstack=2")
         }
         Error::NoEntry { .. } => Some("`--entry NAME` starts at another function"),
         _ => None,

@@ -10,6 +10,7 @@
 mod cli;
 mod gates;
 mod memory;
+mod stack;
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -107,6 +107,71 @@ fn a_program_gets_the_members_it_needs() {
     assert!(said.contains("`one`"), "{said}");
 }
 
+/// Thin archives name files, from their own folder on. `ar` takes the members of an archive in one
+/// apart.
+#[test]
+fn members_of_thin_archives_are_read_where_they_are() {
+    let folder = Folder::new("thin");
+    std::fs::create_dir_all(folder.0.join("parts/deep")).unwrap();
+    folder.compile(
+        "main.bc",
+        "extern int one(void), two(void), odd(void);
+         int main(void) { return one() * 100 + two() * 10 + odd(); }",
+        &BITCODE,
+    );
+    let two = "extern int one(void); int two(void) { return one() + 1; }";
+    folder.compile("parts/one.bc", "int one(void) { return 1; }", &BITCODE);
+    folder.compile("parts/deep/two.o", two, &["-c"]);
+    folder.compile("parts/deep/odd.o", "int odd(void) { return 3; }", &["-c"]);
+    let make = |tool: &str, words: &[&str]| {
+        let mut command = Command::new(tool);
+        let made = command.args(words).current_dir(&folder.0).status();
+        made.is_ok_and(|status| status.success())
+    };
+    let members = ["parts/one.bc", "parts/deep/two.o", "parts/deep/odd.o"];
+    let words = [&["rcsT", "parts/thin.a"], &members[..]].concat();
+    assert!(make("llvm-ar-22", &words));
+    let check = |archive: &str| {
+        for args in [
+            &["main.bc", archive][..],
+            &["--eager", "main.bc", archive],
+            &[
+                "-Lparts",
+                &format!("-l:{}", &archive["parts/".len()..]),
+                "main.bc",
+            ],
+        ] {
+            let output = run(&folder, args);
+            assert_eq!(output.status.code(), Some(123), "{args:?}: {output:?}");
+        }
+    };
+    check("parts/thin.a");
+    // An archive in it, which is not thin.
+    let inner = [
+        "rcs",
+        "parts/inner.a",
+        "parts/deep/two.o",
+        "parts/deep/odd.o",
+    ];
+    assert!(make("ar", &inner), "binutils");
+    // Only LLVM's tool knows bitcode; this one asks for an object.
+    folder.compile("parts/one.o", "int one(void) { return 1; }", &["-c"]);
+    assert!(make(
+        "ar",
+        &["rcsT", "parts/nested.a", "parts/inner.a", "parts/one.o"]
+    ));
+    check("parts/nested.a");
+    // What is named is not there any more, or is another file.
+    std::fs::write(folder.0.join("parts/inner.a"), "!<arch>\n").unwrap();
+    std::fs::remove_file(folder.0.join("parts/one.bc")).unwrap();
+    for (archive, part) in [("parts/thin.a", "one.bc"), ("parts/nested.a", "inner.a")] {
+        let output = run(&folder, &["main.bc", archive]);
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(part), "{said}");
+    }
+}
+
 #[test]
 fn a_program_gets_shared_libraries_by_path_and_by_name() {
     let folder = Folder::new("shared");

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use uruk_base::Part;
@@ -18,7 +19,7 @@ use crate::api::jit::Jit;
 use crate::api::layers::Layers;
 use crate::core::Core;
 use crate::fork::{self, gate};
-use crate::guest::{llvm, unwinding};
+use crate::guest::{listed, llvm, stacks, unwinding};
 use crate::load::room;
 use crate::tiers::background::thread_time;
 use crate::tiers::{TierSettings, Tiers, process_time};
@@ -46,6 +47,8 @@ pub struct JitBuilder {
     replacements_kept: Option<usize>,
     time_parts: bool,
     late_llvm: bool,
+    list_images: bool,
+    executable_stacks: bool,
     pub(crate) record: bool,
     reporter: Option<Reporter>,
     pub(crate) layers: Layers,
@@ -207,6 +210,36 @@ impl JitBuilder {
         self
     }
 
+    /// Has data of what is added be found by `dl_iterate_phdr`, as that of a library is: by
+    /// collectors of garbage and checkers for leaks, which look for pointers there. Constants and
+    /// variables are segments (`PT_LOAD`), thread-locals are `PT_TLS`; an image is listed until its
+    /// memory is freed. Off by default; a [`Program`](crate::Program) is listed always.
+    ///
+    /// For this, words are written by which the executable and the libraries of the process call that
+    /// function: of those that are there when the session is made, when [`Jit::add_library`] returns, and
+    /// when something is added. Unwinders (libgcc, libunwind) keep the C library's function.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::builder().list_images(true).build()?;
+    /// jit.add_ir("m", "@roots = global [64 x ptr] zeroinitializer")?;
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    #[must_use]
+    pub fn list_images(mut self, list: bool) -> JitBuilder {
+        self.list_images = list;
+        self
+    }
+
+    /// Has code run on the stacks of the process's threads, those to come too, as natively in an
+    /// executable whose linker was asked for that: for modules with trampolines
+    /// (`llvm.init.trampoline`, nested functions of GNU C), which crash without. Off by default, as
+    /// it weakens the process; a [`Program`](crate::Program) that needs it has it.
+    #[must_use]
+    pub fn executable_stacks(mut self, executable: bool) -> JitBuilder {
+        self.executable_stacks = executable;
+        self
+    }
+
     /// Lets tiers 2 and 3 fuse a multiplication and an addition, where the source
     /// allowed it. Off by default: results then are the same bits in every tier.
     #[must_use]
@@ -342,7 +375,8 @@ impl JitBuilder {
     /// Reserves memory and starts the compile threads.
     ///
     /// # Errors
-    /// No address space ([`Error::Room`] where it is limited), no permission for executable memory, no thread.
+    /// No address space ([`Error::Room`] where it is limited), no permission for executable memory or for
+    /// [executable stacks](JitBuilder::executable_stacks), no thread.
     pub fn build(self) -> Result<Jit, Error> {
         let before = self
             .time_parts
@@ -363,6 +397,7 @@ impl JitBuilder {
         let reporter = self.reporter.map(|reporter| -> Reporter {
             Arc::new(move |error| gate::outside(|| reporter(error)))
         });
+        attend_process(self.list_images, self.executable_stacks)?;
         // Until the session is known to whoever forks.
         let _pass = fork::begin();
         room::check()?;
@@ -376,6 +411,7 @@ impl JitBuilder {
             reporter,
             self.layers,
         )?;
+        core.lists.store(self.list_images, Ordering::Relaxed);
         core.distrust(self.untrusted);
         if let Some(count) = self.replacements_kept {
             core.replacing.keep_sets(count);
@@ -408,5 +444,16 @@ impl JitBuilder {
             core.counters.parts.add(Part::Setup, Spent { cpu, wall });
         }
         Ok(Jit::of(core))
+    }
+}
+
+/// Has the process be as a session wants it. Without a pass, as the loader's lock is waited for.
+fn attend_process(list_images: bool, executable_stacks: bool) -> Result<(), Error> {
+    if list_images {
+        listed::attend();
+    }
+    match executable_stacks {
+        true => stacks::make_executable("the session"),
+        false => Ok(()),
     }
 }

@@ -472,6 +472,7 @@ impl Dylib {
         if let Source::Archive(archive) = source {
             return self.add_members(archive, Members::Needed).map(drop);
         }
+        self.jit.core().show_list();
         self.jit.core().admit(&source)?;
         let tracker = {
             let _busy = gate::enter();

@@ -65,6 +65,15 @@ pub enum Error {
         /// The file.
         file: String,
     },
+    /// Code of a program is to run on the stack, and no stack can be made executable: a policy of
+    /// the system, or the C library, refuses.
+    #[error("{file}: code on the stack, as trampolines of nested functions are: {why}")]
+    ExecutableStacks {
+        /// The file with such code, or that asks for it by its section `.note.GNU-stack`.
+        file: String,
+        /// What the C library says.
+        why: String,
+    },
     /// A layer of the embedder's did not let something pass.
     #[error("{file}: {layer}: {message}")]
     Layer {

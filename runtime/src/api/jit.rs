@@ -239,8 +239,12 @@ impl Jit {
     /// # Errors
     /// The dynamic loader's message.
     pub fn add_library(&self, name: &str) -> Result<(), Error> {
-        let _busy = gate::enter();
-        self.shared.core.add_library(name)
+        let added = {
+            let _busy = gate::enter();
+            self.shared.core.add_library(name)
+        };
+        self.shared.core.show_list();
+        added
     }
 
     /// [`Dylib::define_address`] of [`Jit::main`].

@@ -15,6 +15,11 @@ use crate::load::names::Definition;
 use crate::version::bodies::Extent;
 
 impl Core {
+    /// Slot address minus stub address, the same for every function.
+    pub(crate) fn slot_distance(&self) -> u64 {
+        i64::from(self.heap.stub_region().distance()) as u64
+    }
+
     /// How code in `dylib` reaches `name`.
     pub(crate) fn resolve(&self, dylib: &Dylib, name: &str, need: Need) -> Option<Resolved> {
         self.resolve_as(self.names.find(dylib, name), name, need)

@@ -291,6 +291,8 @@ pub(crate) struct Core {
     pub(crate) destructors: Mutex<Destructors>,
     /// True once a whole program is loaded: this process is that program.
     program: AtomicBool,
+    /// Images are in the list of `dl_iterate_phdr`.
+    pub(crate) lists: AtomicBool,
     /// Inputs are read apart first, within these limits.
     pub(crate) untrusted: OnceLock<Untrusted>,
     stopping: AtomicBool,
@@ -373,6 +375,7 @@ impl Core {
             schedule: Mutex::default(),
             destructors: Mutex::default(),
             program: AtomicBool::new(false),
+            lists: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             jobs,
             end: gate::End::default(),
@@ -460,15 +463,11 @@ impl Core {
     pub(crate) fn become_program(&self) {
         rest::for_ever();
         self.program.store(true, Ordering::Relaxed);
+        self.lists.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_program(&self) -> bool {
         self.program.load(Ordering::Relaxed)
-    }
-
-    /// Slot address minus stub address, the same for every function.
-    pub(crate) fn slot_distance(&self) -> u64 {
-        i64::from(self.heap.stub_region().distance()) as u64
     }
 
     /// Names of functions to disassemble once they are compiled.

@@ -13,7 +13,7 @@ use uruk_base::locks::Mutex;
 use super::Core;
 use crate::api::error::Error;
 use crate::fork::{self, Member, gate};
-use crate::guest::threads;
+use crate::guest::{listed, threads};
 use crate::load::room;
 use crate::speculation::work;
 use crate::tiers::background;
@@ -63,6 +63,14 @@ impl Core {
         // The last handle may have been a listener's, on a worker.
         if !threads::is_ours() {
             gate::settle(fork::LAST_COMPILES);
+        }
+    }
+
+    /// Has what was loaded since the last time find images, where an embedder wants that. Without a
+    /// pass.
+    pub(crate) fn show_list(&self) {
+        if self.lists.load(Ordering::Relaxed) && !self.is_program() {
+            listed::attend();
         }
     }
 

@@ -36,6 +36,8 @@ use crate::fork::gate;
 struct Came {
     /// Dynamic sections.
     dynamics: HashSet<u64>,
+    /// Where LLVM's own library is loaded.
+    base: Option<u64>,
     /// In the order of addresses.
     text: Vec<Range<u64>>,
 }
@@ -78,7 +80,9 @@ pub(super) fn place(loaded: &[Loaded]) -> Option<usize> {
 fn came() {
     let Some(before) = BEFORE.get() else { return };
     let (loaded, _) = loaded::all();
-    let came = closure(&loaded, place(&loaded)).into_iter();
+    let place = place(&loaded);
+    let base = place.map(|index| loaded[index].base());
+    let came = closure(&loaded, place).into_iter();
     let came: Vec<_> = came
         .map(|index| &loaded[index])
         .filter(|one| !before.contains(&one.dynamic))
@@ -87,13 +91,22 @@ fn came() {
     let mut text: Vec<_> = text.collect();
     text.sort_by_key(|range| range.start);
     let dynamics = came.iter().map(|one| one.dynamic).collect();
-    let _ = CAME.set(Came { dynamics, text });
+    let _ = CAME.set(Came {
+        dynamics,
+        base,
+        text,
+    });
 }
 
 /// Whether the library with that dynamic section came with LLVM.
 pub(super) fn brought(dynamic: u64) -> bool {
     CAME.get()
         .is_some_and(|came| came.dynamics.contains(&dynamic))
+}
+
+/// Whether LLVM's library came, and was loaded there.
+pub(super) fn is_at(base: u64) -> bool {
+    CAME.get().is_some_and(|came| came.base == Some(base))
 }
 
 /// Whether `address` is in code that came with LLVM.

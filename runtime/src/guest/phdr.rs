@@ -18,10 +18,9 @@ use object::write::{Object, Symbol, SymbolSection};
 use object::{Architecture, BinaryFormat, Endianness, SymbolFlags, SymbolKind, SymbolScope};
 use uruk_files::OwnFile;
 
+use super::listed::{self, Callback};
 use super::{dl, llvm};
 use crate::fork::gate;
-
-type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
 
 /// The file shown for JIT'd code, and the one segment it claims.
 struct Shown {
@@ -35,14 +34,14 @@ struct Shown {
 
 /// # Safety
 /// As `dl_iterate_phdr`: `callback` may be called with `data`.
-pub(crate) unsafe extern "C" fn guest_dl_iterate_phdr(
+pub(crate) unsafe extern "C-unwind" fn guest_dl_iterate_phdr(
     callback: Callback,
     data: *mut c_void,
 ) -> c_int {
     // Its callback runs under the loader's lock.
     llvm::before_loader();
     // SAFETY: by the caller's promise.
-    let result = unsafe { libc::dl_iterate_phdr(Some(callback), data) };
+    let result = unsafe { listed::iterate(callback, data) };
     if result != 0 {
         return result;
     }

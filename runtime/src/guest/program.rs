@@ -13,15 +13,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use uruk_files::OwnFile;
+use uruk_heap::Pool;
 
 use crate::api::error::Error;
 use crate::api::jit::Jit;
 use crate::core::Core;
 use crate::fork::gate;
 use crate::guest::preempt::Exported;
-use crate::guest::{dl, exit, preempt, threads, tls};
+use crate::guest::{dl, exit, preempt, stacks, threads, tls};
 use crate::load::Source;
 use crate::load::hooks::Hooks;
+use crate::load::image::Image;
+use crate::load::names::Definition;
 use crate::told::recording;
 use crate::told::stats::StatsFormat;
 
@@ -40,6 +43,8 @@ pub enum Mode {
 pub struct ProgramOptions {
     /// When code is compiled.
     pub mode: Mode,
+    /// What the program is told as its name (`argv[0]`), instead of its first file.
+    pub name: Option<OsString>,
     /// The function to start at.
     pub entry: String,
     /// Statistics printed on standard error at the end.
@@ -67,6 +72,7 @@ impl Default for ProgramOptions {
     fn default() -> ProgramOptions {
         ProgramOptions {
             mode: Mode::Lazy,
+            name: None,
             entry: String::from("main"),
             stats: None,
             trace: None,
@@ -85,7 +91,7 @@ pub struct Program {
     _jit: Jit,
     core: Arc<Core>,
     hooks: Hooks,
-    exported: Option<Exported>,
+    exported: Exported,
     options: ProgramOptions,
     file: PathBuf,
     entry: u64,
@@ -134,10 +140,9 @@ impl Program {
             core.load_and_start(&core.main.default_tracker()?, None, sources, options.mode)?;
         let started = started.unwrap_or_default();
         let file = files.first().cloned().unwrap_or_default();
-        let entry = image
-            .is_function(&options.entry)
-            .then(|| core.address_of(&core.main, &options.entry));
-        let entry = entry.flatten().ok_or_else(|| Error::NoEntry {
+        stacks::prepare(&image)?;
+        let entry = core.entry(&image, &options.entry);
+        let entry = entry.ok_or_else(|| Error::NoEntry {
             file: file.display().to_string(),
             entry: options.entry.clone(),
         })?;
@@ -156,7 +161,10 @@ impl Program {
         let preempts = options.preempt_libraries;
         core.warn_of_interposers(&image, |name| preempts && preempt::is_seen(name));
         let hooks = Hooks::of(&core, &image, &started);
-        let exported = preempts.then(|| Exported::of(&core, &image));
+        let exported = match preempts {
+            true => Exported::of(&core, &image),
+            false => Exported::default(),
+        };
         Ok(Program {
             _jit: jit.clone(),
             core,
@@ -175,7 +183,9 @@ impl Program {
     /// 2. The calling thread is the main thread, and nothing else in the process
     ///    depends on what the program may change (signals, streams, environment).
     pub unsafe fn run(self, args: &[OsString]) -> ! {
-        let mut argv: Vec<*const c_char> = vec![leak_c_string(self.file.as_os_str())];
+        let name = self.options.name.as_deref();
+        let name = name.unwrap_or(self.file.as_os_str());
+        let mut argv: Vec<*const c_char> = vec![leak_c_string(name)];
         argv.extend(args.iter().map(|arg| leak_c_string(arg)));
         argv.push(std::ptr::null());
         let argc = (argv.len() - 1) as c_int;
@@ -220,15 +230,25 @@ impl Program {
             on_exit(write_outputs, std::ptr::null_mut());
             exit::atexit(run_at_exit);
             let busy = gate::enter();
-            match self.exported {
-                Some(exported) => exported.begin(&self.core),
-                None => preempt::leave_to_libraries(),
-            }
+            self.exported.begin(&self.core);
             drop(busy);
             let envp = environ.cast::<*const c_char>();
             self.hooks.run_constructors(argc, argv.as_ptr(), envp);
             let status = uruk_stubs::call_main(self.entry, argc, argv.as_ptr(), envp);
             libc::exit(status)
+        }
+    }
+}
+
+impl Core {
+    /// Where a program begins: a function of a file, or of assembly in one.
+    fn entry(self: &Arc<Self>, image: &Image, name: &str) -> Option<u64> {
+        if image.is_function(name) {
+            return self.address_of(&self.main, name);
+        }
+        match self.names.find_own(&self.main, name)? {
+            Definition::Address(at) if self.heap.pool_range(Pool::Code).contains(&at) => Some(at),
+            _ => None,
         }
     }
 }
@@ -394,7 +414,7 @@ impl dl::Symbols for ProgramSymbols {
     }
 
     fn code_range(&self) -> std::ops::Range<u64> {
-        self.core.heap.pool_range(uruk_heap::Pool::Code)
+        self.core.heap.pool_range(Pool::Code)
     }
 
     fn file(&self) -> &std::ffi::CStr {

@@ -250,16 +250,11 @@ pub(crate) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut u8 
         let block = thread_pointer() + i64::from(*module as i32);
         return (block as *mut u8).wrapping_add(*offset as usize);
     }
-    let blocks = BLOCKS.with(Cell::get);
-    if !blocks.is_null() {
-        // SAFETY: this thread's blocks, live until its last key destructor.
-        let block = unsafe { (&(*blocks).blocks)[slot_of(*module)].load(Ordering::Relaxed) };
-        // SAFETY: a block has a header; this thread's, so nobody unmaps it meanwhile.
-        if !block.is_null() && unsafe { (*Header::of(block)).module } == *module {
-            return block.wrapping_add(*offset as usize);
-        }
-    }
-    allocate(*module).wrapping_add(*offset as usize)
+    let block = match block_of(*module) {
+        none if none.is_null() => allocate(*module),
+        block => block,
+    };
+    block.wrapping_add(*offset as usize)
 }
 
 /// The current thread's address of a variable, for lookups by name; `None` if the module
@@ -276,6 +271,39 @@ pub(crate) fn address(module: u64, offset: u64) -> Option<u64> {
     }
     // SAFETY: a pair of a module that is there, or of a library.
     Some(unsafe { tls_get_addr(&index) } as u64)
+}
+
+/// The calling thread's block of a module of ours; null if it has none so far. Takes no lock.
+#[inline]
+pub(crate) fn block_of(module: u64) -> *mut u8 {
+    let blocks = BLOCKS.with(Cell::get);
+    if blocks.is_null() {
+        return null_mut();
+    }
+    // SAFETY: this thread's blocks, live until its last key destructor.
+    let block = unsafe { (&(*blocks).blocks)[slot_of(module)].load(Ordering::Relaxed) };
+    // SAFETY: a block has a header; this thread's, so nobody unmaps it meanwhile.
+    match !block.is_null() && unsafe { (*Header::of(block)).module } == module {
+        true => block,
+        false => null_mut(),
+    }
+}
+
+/// What `PT_TLS` says of a place that was filled: where the template lies, its bytes, those of a
+/// block, and the alignment. Of one in static storage it is the executable's.
+pub(crate) fn template(place: Place) -> Option<(u64, [u64; 3])> {
+    if place.static_offset.is_some() {
+        return reserve::of_executable();
+    }
+    // Acquire: pairs with the release in `fill`.
+    let template = TEMPLATES[slot_of(place.module)].load(Ordering::Acquire);
+    // SAFETY: whoever has the place keeps its template.
+    let template = unsafe { template.as_ref() }?;
+    let sizes = [template.image.len(), template.size, template.align];
+    Some((
+        template.image.as_ptr() as u64,
+        sizes.map(|size| size as u64),
+    ))
 }
 
 #[cold]

@@ -3,10 +3,17 @@
 //! Archives that are among the files of a program give the members that something lacks, as a
 //! static linker has it; in which order the files are named makes no difference. For dylibs an
 //! archive is a generator ([`units::archive`](crate::units)).
+//!
+//! A thin archive names the files of its members, from its own folder on. They are read when they
+//! are needed. `ar` of binutils takes the members of an archive in it apart: each is a name with the
+//! place of the member's header in that file, `/NAME:PLACE`.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,14 +33,63 @@ pub(crate) struct Archive {
     members: Vec<Member>,
 }
 
-/// Where the name and the contents of a member lie in the archive.
+/// Where the name of a member lies in the archive, and where its contents do.
 struct Member {
     name: Range<usize>,
-    place: Range<usize>,
+    place: Place,
+}
+
+/// Where the contents of a member lie.
+enum Place {
+    Here(Range<usize>),
+    /// In the file of that name: all of it, or the member of that archive with this header.
+    File(Option<u64>),
 }
 
 /// Bytes of a member's header, after which its contents come, unless its name does (BSD).
 const HEADER: u64 = 60;
+
+/// How a thin archive begins.
+pub(crate) const THIN: &[u8] = b"!<thin>\n";
+
+/// A member of a thin archive.
+struct Thin {
+    /// Where its contents would begin.
+    start: u64,
+    /// Where its header is in the archive that it is a member of.
+    within: Option<u64>,
+}
+
+/// The members of a thin archive. Places in other archives are blanked, as they are no part of what
+/// else reads headers.
+fn thin_members(bytes: &mut [u8]) -> Vec<Thin> {
+    let mut members = Vec::new();
+    let mut at = THIN.len();
+    while let Some(header) = bytes.get_mut(at..at + HEADER as usize) {
+        let (name, size) = (&mut header[..16], 48..58);
+        let special = name[0] == b'/' && !name[1].is_ascii_digit();
+        let within = name.iter().position(|&byte| byte == b':' && !special);
+        let within = within.map(|colon| {
+            let place = number(&name[colon + 1..]);
+            name[colon..].fill(b' ');
+            place
+        });
+        let data = if special { number(&header[size]) } else { 0 };
+        let start = at as u64 + HEADER;
+        if !special {
+            members.push(Thin { start, within });
+        }
+        let end = start.saturating_add(data).saturating_add(data & 1);
+        at = usize::try_from(end).unwrap_or(bytes.len()).min(bytes.len());
+    }
+    members
+}
+
+/// A decimal number that ends with blanks; 0 if it is none.
+fn number(digits: &[u8]) -> u64 {
+    let digits = str::from_utf8(digits.trim_ascii()).unwrap_or_default();
+    digits.parse().unwrap_or_default()
+}
 
 /// What an archive is refused for.
 fn bad(file: &str, why: impl ToString) -> Error {
@@ -58,26 +114,33 @@ impl Archive {
     }
 
     /// As [`Archive::read`], of what was read.
-    pub(crate) fn from_bytes(name: String, bytes: Vec<u8>) -> Result<Archive, Error> {
+    pub(crate) fn from_bytes(name: String, mut bytes: Vec<u8>) -> Result<Archive, Error> {
+        let thin = match bytes.starts_with(THIN) {
+            true => thin_members(&mut bytes),
+            false => Vec::new(),
+        };
         let (index, members) = {
             let file = ArchiveFile::parse(&*bytes).map_err(|cause| bad(&name, cause))?;
-            if file.is_thin() {
-                return Err(bad(&name, "thin archives name files that may have changed"));
-            }
             let mut places: Vec<(u64, usize)> = Vec::new();
             let mut members: Vec<Member> = Vec::new();
             for member in file.members() {
                 let member = member.map_err(|cause| bad(&name, cause))?;
-                let (start, size) = member.file_range();
-                let end = start
-                    .checked_add(size)
-                    .filter(|end| *end <= bytes.len() as u64);
-                let end = end.ok_or_else(|| bad(&name, "a member ends behind the archive"))?;
+                let (start, place) = match thin.get(members.len()) {
+                    Some(thin) => (thin.start, Place::File(thin.within)),
+                    None => {
+                        let (start, size) = member.file_range();
+                        let end = start.checked_add(size);
+                        let end = end.filter(|end| *end <= bytes.len() as u64);
+                        let behind = || bad(&name, "a member ends behind the archive");
+                        let end = end.ok_or_else(behind)?;
+                        (start, Place::Here(start as usize..end as usize))
+                    }
+                };
                 // The range's start is that of the bytes; the index names the header before it.
                 places.push((start, members.len()));
                 members.push(Member {
                     name: place_in(&bytes, member.name()),
-                    place: start as usize..end as usize,
+                    place,
                 });
             }
             // In this order already, in all but odd files.
@@ -126,14 +189,30 @@ impl Archive {
     }
 
     /// A member's name, with the archive's, and its bytes.
-    pub(crate) fn member(&self, member: usize) -> (String, &[u8]) {
+    ///
+    /// # Errors
+    /// The archive is thin, and the file cannot be read.
+    pub(crate) fn member(&self, member: usize) -> Result<(String, Cow<'_, [u8]>), Error> {
         let Member { name, place } = &self.members[member];
-        let name = format!(
-            "{}({})",
-            self.name,
-            String::from_utf8_lossy(&self.bytes[name.clone()])
-        );
-        (name, &self.bytes[place.clone()])
+        let own = &self.bytes[name.clone()];
+        let name = format!("{}({})", self.name, String::from_utf8_lossy(own));
+        let within = match place {
+            Place::Here(place) => return Ok((name, Cow::Borrowed(&self.bytes[place.clone()]))),
+            Place::File(within) => *within,
+        };
+        let folder = Path::new(&self.name).parent().unwrap_or(Path::new(""));
+        let read = uruk_files::read(&folder.join(OsStr::from_bytes(own)));
+        let mut bytes = read.map_err(|cause| Error::File {
+            file: name.clone(),
+            cause: Arc::new(cause),
+        })?;
+        if let Some(header) = within {
+            let place = within_archive(&bytes, header);
+            let place = place.ok_or_else(|| bad(&name, "it has changed since it was put in"))?;
+            bytes.truncate(place.end);
+            bytes.drain(..place.start);
+        }
+        Ok((name, Cow::Owned(bytes)))
     }
 
     /// A member as an input.
@@ -141,12 +220,24 @@ impl Archive {
     /// # Errors
     /// It is none.
     pub(crate) fn source(&self, member: usize) -> Result<Source, Error> {
-        let (name, bytes) = self.member(member);
-        Source::from_bytes(&name, bytes.to_vec()).map_err(|cause| Error::Member {
+        let read = self.member(member);
+        let source = read.and_then(|(name, bytes)| Source::from_bytes(&name, bytes.into_owned()));
+        source.map_err(|cause| Error::Member {
             archive: self.name.clone(),
             cause: Box::new(cause),
         })
     }
+}
+
+/// Where the contents of a member lie in an archive, by the place of its header.
+fn within_archive(bytes: &[u8], header: u64) -> Option<Range<usize>> {
+    let at = usize::try_from(header).ok()?;
+    let start = at.checked_add(HEADER as usize)?;
+    let header = bytes
+        .get(at..start)
+        .filter(|header| header.ends_with(b"`\n"))?;
+    let end = start.checked_add(usize::try_from(number(&header[48..58])).ok()?)?;
+    (end <= bytes.len()).then_some(start..end)
 }
 
 /// Where a part of `bytes` lies in them; what is empty may lie elsewhere.

@@ -9,16 +9,19 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tracing::info;
 use uruk_base::{FunctionId, Part as Phase};
 use uruk_codegen::SymbolId;
+use uruk_heap::Sealed;
 use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Need, Placed, Resolved};
 use uruk_session::{Dylib, Tracker};
 
 use crate::api::error::Error;
 use crate::core::{Core, Module, static_name};
+use crate::guest::listed::{self, Listed};
 use crate::guest::program::Mode;
 use crate::guest::tls;
 use crate::load::function_base;
@@ -378,7 +381,9 @@ impl Core {
             tls::fill(place, template.image, template.size, template.align);
         }
         Self::keep_constants(tracker, image)?;
+        let listed = self.list(image, &memory, zeros, thread_locals.place);
         let parts = Parts {
+            listed,
             memory,
             uses: against.uses,
             zeros,
@@ -396,6 +401,26 @@ impl Core {
             functions,
             yielded,
         })
+    }
+
+    /// Has an image be found by libraries that look for data, if the session's are.
+    fn list(
+        &self,
+        image: &Image,
+        memory: &[Sealed],
+        zeros: usize,
+        thread_locals: Option<tls::Place>,
+    ) -> Option<Listed> {
+        if !self.lists.load(Ordering::Relaxed) {
+            return None;
+        }
+        let shape = listed::Shape {
+            memory,
+            zeros,
+            thread_locals,
+            main: self.is_program() && !image.late,
+        };
+        Listed::new(&names_of_files(image), &shape)
     }
 
     /// Notes the variables of an image with object files, and those it was linked against.

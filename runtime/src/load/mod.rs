@@ -112,7 +112,7 @@ impl Source {
         if bytes.starts_with(b"BC\xC0\xDE") || bytes.starts_with(&[0xDE, 0xC0, 0x17, 0x0B]) {
             return Ok(Source::Bitcode(Bitcode::read(file, bytes)));
         }
-        if bytes.starts_with(b"!<arch>\n") {
+        if bytes.starts_with(b"!<arch>\n") || bytes.starts_with(archive::THIN) {
             let archive = Archive::from_bytes(file.to_owned(), bytes)?;
             return Ok(Source::Archive(Arc::new(archive)));
         }
@@ -122,14 +122,12 @@ impl Source {
                 bytes: bytes.into(),
             });
         }
-        match std::str::from_utf8(&bytes) {
-            Ok(text) if !text.trim().is_empty() && !text.contains('\0') => {
-                Ok(Source::text(file, text))
-            }
-            _ => Err(Error::UnknownFormat {
+        if bytes.trim_ascii().is_empty() || bytes.contains(&0) {
+            return Err(Error::UnknownFormat {
                 file: file.to_owned(),
-            }),
+            });
         }
+        Ok(Source::text(file, &text_of(&bytes)))
     }
 }
 
@@ -424,6 +422,18 @@ impl Core {
         self.define_names(tracker, remaining, names)?;
         Ok(())
     }
+}
+
+/// IR text of any bytes: those that are no UTF-8 are escaped as LLVM writes them. They mean something
+/// in quotes only, where the escape means the same.
+fn text_of(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        let invalid = chunk.invalid().iter();
+        text.extend(invalid.map(|byte| format!("\\{byte:02X}")));
+    }
+    text
 }
 
 /// Constructors or destructors of a file, but those whose group or variable is `lost`.

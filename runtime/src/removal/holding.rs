@@ -14,6 +14,7 @@ use uruk_session::Tracker;
 use crate::api::error::Error;
 use crate::core::Core;
 use crate::fork::gate;
+use crate::guest::listed::Listed;
 use crate::guest::tls;
 use crate::load::image::Image;
 use crate::load::own::Handle;
@@ -49,6 +50,8 @@ pub(crate) struct Parts {
     pub(crate) zeros: usize,
     pub(crate) unwind: usize,
     pub(crate) thread_locals: ThreadLocals,
+    /// Its place in the list of images, if it has one.
+    pub(crate) listed: Option<Listed>,
     /// A handle that lies in the memory.
     pub(crate) handle: Option<Handle>,
 }
@@ -191,6 +194,7 @@ impl Core {
             zeros,
             unwind,
             thread_locals: ThreadLocals { place, owned },
+            listed,
             handle,
         } = parts;
         let sizes = Sizes::of(&memory, zeros, unwind);
@@ -200,7 +204,7 @@ impl Core {
         };
         let ranges = memory.iter().map(range).collect();
         let (code, data) = split(memory);
-        let rest = Arc::new(Rest::new(data, None, uses).with_thread_locals(owned));
+        let rest = Arc::new(Rest::new(data, None, uses).of_image(owned, listed));
         let holding = Arc::new(Holding {
             notes: Arc::clone(&self.reclaim.notes),
             owners: Arc::clone(&self.owners),

@@ -44,15 +44,14 @@ impl Pulling {
                 return Ok(());
             }
         }
-        let (name, bytes) = self.archive.member(member);
-        let added = match bytes.starts_with(b"\x7fELF") {
-            true => LazyObject::new(dylib.jit(), &name, bytes).and_then(|unit| dylib.define(unit)),
-            false => self
-                .archive
-                .source(member)
-                .and_then(|it| dylib.add_source(it)),
+        let add = || {
+            let (name, bytes) = self.archive.member(member)?;
+            match bytes.starts_with(b"\x7fELF") {
+                true => dylib.define(LazyObject::new(dylib.jit(), &name, &*bytes)?),
+                false => dylib.add_source(self.archive.source(member)?),
+            }
         };
-        added.inspect_err(|_| {
+        add().inspect_err(|_| {
             let _pass = gate::enter();
             let mut pulled = self.pulled.lock().unwrap_or_else(PoisonError::into_inner);
             pulled.remove(&member);

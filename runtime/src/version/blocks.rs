@@ -20,6 +20,7 @@ use uruk_link::{FdeRow, Moves};
 use uruk_reclaim::{BlockId, Fixed, IdMap, Slots};
 use uruk_unwind::Row;
 
+use crate::guest::listed::Listed;
 use crate::guest::tls;
 use crate::loops::words::Loops;
 use crate::removal::Uses;
@@ -57,7 +58,9 @@ pub(crate) struct Rest {
     /// Kept for the code that was linked against it.
     _uses: Uses,
     /// Kept for the code that uses them.
-    _thread_locals: Option<tls::Owned>,
+    thread_locals: Option<tls::Owned>,
+    /// Its place in the list of images, if it has one.
+    listed: Option<Listed>,
     /// Kept for the code that refers to them, should the module go before it.
     constants: Option<Arc<Constants>>,
     /// Kept for the code on its maker's wish.
@@ -71,7 +74,8 @@ impl Rest {
             words,
             loops: None,
             _uses: uses,
-            _thread_locals: None,
+            thread_locals: None,
+            listed: None,
             constants: None,
             _kept: None,
         }
@@ -89,9 +93,13 @@ impl Rest {
         self.constants.as_ref()
     }
 
-    /// The same, with the thread-locals of its code.
-    pub(crate) fn with_thread_locals(mut self, thread_locals: Option<tls::Owned>) -> Rest {
-        self._thread_locals = thread_locals;
+    /// The same, with the thread-locals of its code, and its place in the list of images.
+    pub(crate) fn of_image(
+        mut self,
+        thread_locals: Option<tls::Owned>,
+        listed: Option<Listed>,
+    ) -> Rest {
+        (self.thread_locals, self.listed) = (thread_locals, listed);
         self
     }
 
@@ -116,7 +124,14 @@ impl Rest {
 
 impl Drop for Rest {
     fn drop(&mut self) {
-        for memory in self.data.drain(..) {
+        let data = std::mem::take(&mut self.data);
+        if let Some(listed) = self.listed.take() {
+            let thread_locals = self.thread_locals.take();
+            // SAFETY: as below.
+            unsafe { listed.end(data, thread_locals) };
+            return;
+        }
+        for memory in data {
             // SAFETY: the code it belongs to holds it until it is freed, when no thread
             // can be in it; what pointers a program kept to data of an image it removed
             // is its own affair (`Tracker::remove`).

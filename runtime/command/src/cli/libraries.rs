@@ -60,7 +60,7 @@ pub(super) fn find(name: &str, folders: &[PathBuf]) -> Option<Library> {
 fn of(file: &Path) -> Option<Library> {
     let mut start = [0; 18];
     File::open(file).ok()?.read_exact(&mut start).ok()?;
-    if start.starts_with(b"!<arch>\n") {
+    if start.starts_with(b"!<arch>\n") || start.starts_with(b"!<thin>\n") {
         return Some(Library::Archive(file.to_owned()));
     }
     if is_shared(file) {

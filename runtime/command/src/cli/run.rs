@@ -10,10 +10,17 @@ use uruk::{
 use uruk_live::tunables;
 
 use super::{
-    ContractChoice, Run, StatsChoice, TiersChoice, USAGE, fail_of_program, log, settings, tip,
+    Begun, ContractChoice, Run, StatsChoice, TiersChoice, USAGE, fail_of_program, launcher, log,
+    settings, tip,
 };
 
-pub(super) fn run_program(run: Run) -> i32 {
+/// Loads the program that a command line describes.
+pub(super) fn load_program(run: Run) -> Begun {
+    if let Some(file) = &run.launcher {
+        let error = launcher::start(&run, file);
+        eprintln!("uruk: --launcher {}: {error}", file.display());
+        return Begun::Done(EXIT_FAILURE);
+    }
     if run.tune || run.tuning.is_some() {
         // SAFETY: nothing has started a thread so far.
         unsafe { tunables::start_again() };
@@ -25,7 +32,7 @@ pub(super) fn run_program(run: Run) -> i32 {
             eprintln!(
                 "uruk: --set: {message}\n  tip: `uruk run --print-config` lists the settings"
             );
-            return USAGE;
+            return Begun::Done(USAGE);
         }
     }
     if run.print_config {
@@ -35,11 +42,11 @@ pub(super) fn run_program(run: Run) -> i32 {
             None => builder,
         };
         settings::print(&builder.effective_policy(), &reclaim);
-        return 0;
+        return Begun::Done(0);
     }
     log::init(run.verbose);
     if !can_write(&run) {
-        return EXIT_FAILURE;
+        return Begun::Done(EXIT_FAILURE);
     }
     for file in run.watch.iter().filter(|file| !file.exists()) {
         eprintln!("uruk: --watch: {} does not exist yet", file.display());
@@ -51,15 +58,13 @@ pub(super) fn run_program(run: Run) -> i32 {
     let early = run.baseline == Baseline::Off || !shared.is_empty() || run.untrusted;
     let builder = builder.late_llvm(!early);
     match load(&run, &shared, &files, &builder) {
-        // SAFETY: running the program is what the caller of the command asked for;
-        // it may do whatever a native one may.
-        Ok(program) => unsafe { program.run(&run.args) },
+        Ok(program) => Begun::Loaded(Box::new(program), run.args),
         Err(error) => {
             let status = fail_of_program(&error);
             if let Some(tip) = tip(&error, &files) {
                 eprintln!("  tip: {tip}");
             }
-            status
+            Begun::Done(status)
         }
     }
 }
@@ -150,6 +155,7 @@ fn load(
 ) -> Result<Program, Error> {
     let options = ProgramOptions {
         mode: if run.eager { Mode::Eager } else { Mode::Lazy },
+        name: run.argv0.clone(),
         entry: run.entry.clone(),
         stats: run.stats.map(|choice| match choice {
             StatsChoice::Table => StatsFormat::Table,

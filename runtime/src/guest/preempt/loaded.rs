@@ -199,6 +199,16 @@ impl Loaded {
         }
     }
 
+    /// Where it is loaded.
+    pub(in crate::guest) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Its own name, else that of its file.
+    pub(in crate::guest) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Whether `address` is in its code.
     pub(in crate::guest) fn holds(&self, address: u64) -> bool {
         self.executable.iter().any(|range| range.contains(&address))

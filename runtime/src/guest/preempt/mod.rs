@@ -41,7 +41,7 @@ mod blocks;
 pub(crate) mod gates;
 pub(in crate::guest) mod loaded;
 mod opened;
-mod stand_in;
+pub(in crate::guest) mod stand_in;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{CStr, CString};
@@ -58,7 +58,7 @@ use self::loaded::{Loaded, Word, closure};
 use self::stand_in::{Marks, NameKind, StandIn, Thunk};
 use crate::core::Core;
 use crate::fork::{LAST_COMPILES, gate, shield};
-use crate::guest::llvm;
+use crate::guest::{listed, llvm};
 use crate::load::function_base;
 use crate::load::image::Image;
 use crate::load::names::Definition;
@@ -69,7 +69,9 @@ const LOADER: &str = "ld-linux-x86-64.so.2";
 /// By which libraries open others, or look names up in all there are.
 const OPENERS: [&CStr; 4] = [c"dlopen", c"dlsym", c"dlvsym", c"dlmopen"];
 
-/// What the program offers to libraries.
+/// What the program offers to libraries. Without any name its allocation functions are those of its
+/// libraries.
+#[derive(Default)]
 pub(crate) struct Exported {
     /// By name; in order, so that a run is like the next.
     names: BTreeMap<CString, Export>,
@@ -174,6 +176,7 @@ impl Exported {
             })
             .collect();
         gates::open(&gates, parts.runtimes_text(&loaded));
+        listed::hide(parts.runtimes_files(&loaded));
         let mut writes = Writes::default();
         let wanted = Wanted::new(&self.names);
         for (index, one) in loaded.iter().enumerate() {
@@ -237,7 +240,7 @@ impl Wanted {
     fn new(names: &BTreeMap<CString, Export>) -> Wanted {
         let mut wanted = Wanted(Box::new([0; 1 << 10]));
         let names = names.keys().map(CString::as_c_str);
-        for name in names.chain(OPENERS) {
+        for name in names.chain(OPENERS).chain(listed::NAMES) {
             let (word, bit) = Wanted::place(name);
             wanted.0[word] |= bit;
         }
@@ -284,16 +287,17 @@ impl Parts {
         Parts { runtimes, programs }
     }
 
+    /// Where the files lie that only the runtime has: its executable, and LLVM.
+    fn runtimes_files(&self, loaded: &[Loaded]) -> Vec<u64> {
+        let files = llvm::place(loaded).into_iter().chain([0]);
+        let files = files.filter(|index| self.runtimes.contains(index));
+        files.map(|index| loaded[index].base()).collect()
+    }
+
     fn runtimes_text(&self, loaded: &[Loaded]) -> Vec<Range<u64>> {
         let text = |&index: &usize| loaded[index].executable.clone();
         self.runtimes.iter().flat_map(text).collect()
     }
-}
-
-/// No program's names count for libraries in this process: its allocation functions are those
-/// of its libraries again. Before the program runs.
-pub(crate) fn leave_to_libraries() {
-    gates::open(&[], Vec::new());
 }
 
 /// What a word is to hold.
@@ -326,10 +330,12 @@ impl Writes {
         index: usize,
         shared: bool,
     ) {
+        let mut lists = listed::Words::of(library);
         let each = |word: Word<'_>| {
             if !wanted.may_hold(word.name) {
                 return;
             }
+            lists.note(&word);
             self.opens |= OPENERS.contains(&word.name);
             let Some(export) = names.get(word.name) else {
                 return;
@@ -355,6 +361,14 @@ impl Writes {
         };
         // SAFETY: those loaded at the start stay; no other is unloaded under the loader's lock.
         unsafe { library.each_word(each) };
+        let listed = lists
+            .values()
+            .filter(|(word, ..)| !names.contains_key(*word));
+        let listed = listed.map(|(_, address, value)| (address, Value::Address(value), 0));
+        let mut listed = listed.peekable();
+        if listed.peek().is_some() {
+            self.words.entry(index).or_default().extend(listed);
+        }
     }
 
     fn thunk(&mut self, thunk: Thunk) -> usize {

@@ -26,9 +26,10 @@
 //! | `DT_HASH`, symbols, strings, thunks | behind them, one segment, readable and executable |
 //! | dynamic section | the next page, writable: the loader writes there |
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString, OsStr, c_void};
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
 use uruk_files::OwnFile;
 
@@ -127,7 +128,8 @@ fn hash(name: &CStr) -> u32 {
 }
 
 impl Image {
-    fn new(names: &[Name<'_>], thunks: &[Thunk], marks: Marks) -> Image {
+    /// `stack` is what its `PT_GNU_STACK` says.
+    fn new(names: &[Name<'_>], thunks: &[Thunk], marks: Marks, stack: u32) -> Image {
         const HEADERS: usize = 4;
         let mut bytes = vec![0; HEADER + HEADERS * PROGRAM_HEADER];
         let hashes = bytes.len();
@@ -165,7 +167,7 @@ impl Image {
             (load, read | execute, 0, first, PAGE),
             (load, read | write, dynamic, last, PAGE),
             (libc::PT_DYNAMIC, read | write, dynamic, last, 8),
-            (libc::PT_GNU_STACK, read | write, 0, 0, 16),
+            (libc::PT_GNU_STACK, stack, 0, 0, 16),
         ];
         bytes[..HEADER].copy_from_slice(&elf_header(HEADERS as u16));
         for (index, header) in headers.into_iter().enumerate() {
@@ -246,8 +248,8 @@ fn program_header(
 /// Makes and opens the library, which stays. `None` where neither memory nor the folder for
 /// temporary files may be mapped for execution.
 pub(super) fn open(names: &[Name<'_>], thunks: &[Thunk], marks: Marks) -> Option<StandIn> {
-    let image = Image::new(names, thunks, marks);
-    let handle = open_in_memory(&image.bytes).or_else(|| open_in_folder(&image.bytes))?;
+    let image = Image::new(names, thunks, marks, libc::PF_R | libc::PF_W);
+    let handle = open_bytes(&image.bytes).ok()?;
     // SAFETY: an open handle.
     let base = unsafe { crate::guest::exports::base_of(handle) }?;
     let first = base + image.thunks as u64;
@@ -258,47 +260,68 @@ pub(super) fn open(names: &[Name<'_>], thunks: &[Thunk], marks: Marks) -> Option
     })
 }
 
-fn open_in_memory(bytes: &[u8]) -> Option<*mut c_void> {
+/// Opens a library that has no names and asks for stacks on which code may run: the loader has those
+/// of all threads be so, of threads to come, and as far as the main thread's grows.
+///
+/// # Errors
+/// The loader's message.
+pub(in crate::guest) fn open_for_stacks() -> Result<(), String> {
+    let marks = Marks {
+        raised: 0,
+        never: 0,
+    };
+    let stack = libc::PF_R | libc::PF_W | libc::PF_X;
+    open_bytes(&Image::new(&[], &[], marks, stack).bytes).map(drop)
+}
+
+/// Opens a library from memory, or where nothing there may be mapped for execution, from a file.
+fn open_bytes(bytes: &[u8]) -> Result<*mut c_void, String> {
+    open_in_memory(bytes).or_else(|_| open_in_folder(bytes))
+}
+
+fn open_in_memory(bytes: &[u8]) -> Result<*mut c_void, String> {
     // Debuggers, and whoever else reads the list of libraries, open them by their paths: under a
     // low number they would find a file of their own, and wait for what nobody writes if that is
     // a pipe.
-    let mut file = OwnFile::in_memory(c"uruk-program", false).ok()?;
-    file.write_all(bytes).ok()?;
+    let file = OwnFile::in_memory(c"uruk-program", false);
+    let mut file = file.map_err(|cause| cause.to_string())?;
+    file.write_all(bytes).map_err(|cause| cause.to_string())?;
     // Libraries are known by the path they were opened by: one that nobody else writes so.
-    let path = format!("/proc/self/fd/../fd/{}", file.as_raw_fd());
-    open_path(&CString::new(path).ok()?)
+    open_path(format!("/proc/self/fd/../fd/{}", file.as_raw_fd()).into())
 }
 
-fn open_in_folder(bytes: &[u8]) -> Option<*mut c_void> {
+fn open_in_folder(bytes: &[u8]) -> Result<*mut c_void, String> {
     let folder = std::env::temp_dir();
     let mut path = folder.into_os_string().into_encoded_bytes();
     path.extend(b"/uruk-program-XXXXXX\0");
     // SAFETY: a C string that may be written.
     let file = unsafe { libc::mkostemp(path.as_mut_ptr().cast(), libc::O_CLOEXEC) };
     if file < 0 {
-        return None;
+        return Err(std::io::Error::last_os_error().to_string());
     }
+    path.pop();
     // SAFETY: a fresh descriptor, ours.
-    let mut file = OwnFile::of(unsafe { OwnedFd::from_raw_fd(file) }).ok()?;
-    let path = CString::from_vec_with_nul(path).ok()?;
-    let written = file.write_all(bytes).is_ok();
-    let opened = written.then(|| open_path(&path)).flatten();
-    // SAFETY: a C string; the file of a moment ago.
-    unsafe { libc::unlink(path.as_ptr()) };
+    let file = OwnFile::of(unsafe { OwnedFd::from_raw_fd(file) });
+    let written = file.and_then(|mut file| file.write_all(bytes));
+    let opened = written.map_err(|cause| cause.to_string());
+    let opened = opened.and_then(|()| open_path(path.clone()));
+    let _ = std::fs::remove_file(OsStr::from_bytes(&path));
     opened
 }
 
 /// Loads the library at `path` into the global scope.
-fn open_path(path: &CStr) -> Option<*mut c_void> {
+fn open_path(path: Vec<u8>) -> Result<*mut c_void, String> {
+    let path = CString::new(path).map_err(|cause| cause.to_string())?;
     let flags = libc::RTLD_NOW | libc::RTLD_GLOBAL | libc::RTLD_NODELETE;
     // SAFETY: the library above, which has no constructors.
     let handle = unsafe { libc::dlopen(path.as_ptr(), flags) };
     if handle.is_null() {
-        // SAFETY: takes the message, so that the program does not find it.
-        unsafe { libc::dlerror() };
-        return None;
+        // SAFETY: after a failure the loader has a message for this thread; it is taken, so that the
+        // program does not find it.
+        let message = unsafe { CStr::from_ptr(libc::dlerror()) };
+        return Err(message.to_string_lossy().into_owned());
     }
-    Some(handle)
+    Ok(handle)
 }
 
 #[cfg(test)]

@@ -65,10 +65,16 @@ pub(crate) fn thread_pointer() -> i64 {
     pointer
 }
 
-/// Where the C library copies the executable's thread-locals of new threads from, at
-/// the place of the reserve. `None` if this code is not part of the executable, or
-/// its thread-locals are not where the ABI puts an executable's.
-fn image_of_reserve() -> Option<*mut u8> {
+/// The thread-locals of the executable: where the image lies of which new threads get a copy, its
+/// bytes, those of a thread's block, and the alignment.
+pub(super) fn of_executable() -> Option<(u64, [u64; 3])> {
+    let (info, tls) = executable()?;
+    let at = info.dlpi_addr.wrapping_add(tls.p_vaddr);
+    Some((at, [tls.p_filesz, tls.p_memsz, tls.p_align]))
+}
+
+/// What the loader says of the executable, and the header of its thread-locals.
+fn executable() -> Option<(libc::dl_phdr_info, libc::Elf64_Phdr)> {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> i32 {
         // SAFETY: the loader passes a live record; the first one is the executable's.
         unsafe { *out.cast::<Option<libc::dl_phdr_info>>() = Some(*info) };
@@ -84,6 +90,14 @@ fn image_of_reserve() -> Option<*mut u8> {
     let tls = headers
         .iter()
         .find(|header| header.p_type == libc::PT_TLS)?;
+    Some((info, *tls))
+}
+
+/// Where the C library copies the executable's thread-locals of new threads from, at
+/// the place of the reserve. `None` if this code is not part of the executable, or
+/// its thread-locals are not where the ABI puts an executable's.
+fn image_of_reserve() -> Option<*mut u8> {
+    let (info, tls) = executable()?;
     let offset = (reserve() as u64).checked_sub(info.dlpi_tls_data as u64)?;
     // Inside the initialized part, which is what new threads get a copy of.
     let inside = offset + RESERVE_SIZE as u64 <= tls.p_filesz;
