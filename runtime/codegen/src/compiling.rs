@@ -212,7 +212,7 @@ impl Reader {
             // A coroutine's frame holds addresses of its parts.
             return (Labels::Fixed, FxHashSet::default());
         }
-        if !labels::has_labels(function) {
+        if !labels::matter(function) {
             return (Labels::None, FxHashSet::default());
         }
         let is_own = |table: &VariableRef<'_>, mentions: &Mentions| {

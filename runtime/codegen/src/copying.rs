@@ -2,10 +2,9 @@
 //! context: one function with what cannot be separated from it, or the data.
 //!
 //! Everything else the copy mentions becomes a declaration with the name and the
-//! access its [`ModulePlan`](crate::ModulePlan) gives. Three kinds of things are copied along:
-//! `alwaysinline` callees (as internal functions that the inliner then removes),
-//! constant tables of the function's own label addresses, and, should code refer
-//! to a label of another function, that function.
+//! access its [`ModulePlan`](crate::ModulePlan) gives. Two kinds of things are copied along:
+//! `alwaysinline` callees (as internal functions that the inliner then removes), and tables of the
+//! function's labels that nothing else sees.
 //!
 //! Three values, each made of the one before: a plan ([`CopyPlan`], [`DataPlan`]) says what is
 //! defined, decided by reading alone; [`Copying`] does the work in LLVM, by and by, with

@@ -76,7 +76,7 @@ pub(crate) fn matter(function: FunctionRef<'_>) -> bool {
 }
 
 /// The tables that the labels of `function` are loaded from, if these stay inside of it as far as
-/// bodies were read; `None` if they escape. The body is well-formed.
+/// bodies were read, and it jumps to no others; `None` if they escape. The body is well-formed.
 pub(crate) fn tables(function: FunctionRef<'_>) -> Option<Vec<VariableRef<'_>>> {
     let mut walk = Walk {
         function,
@@ -90,7 +90,7 @@ pub(crate) fn tables(function: FunctionRef<'_>) -> Option<Vec<VariableRef<'_>>> 
             walk.add(user, false);
         }
     }
-    (!walk.escapes()).then_some(walk.tables)
+    (!walk.escapes() && walk.leads_all_jumps()).then_some(walk.tables)
 }
 
 struct Walk<'m> {
@@ -122,6 +122,19 @@ impl<'m> Walk<'m> {
             }
         }
         false
+    }
+
+    /// Whether all jumps are by addresses that were followed: none comes from elsewhere.
+    fn leads_all_jumps(&self) -> bool {
+        let ends = self
+            .function
+            .blocks()
+            .filter_map(|block| block.terminator());
+        let mut jumps = ends.filter(|it| it.opcode() == LLVMOpcode::LLVMIndirectBr);
+        jumps.all(|jump| {
+            let address = jump.operands().next().flatten();
+            address.is_some_and(|it| self.seen.contains(&it))
+        })
     }
 
     /// Whether `value` escapes by being used by `user`, which is followed if that depends.
