@@ -1,5 +1,5 @@
-// Interpreters that translate their program to addresses, or distances, of labels: the
-// function that took them must keep its code, however hot it gets.
+// Interpreters that translate their program to addresses, or distances, of labels, which mean the
+// same in all versions of the function.
 #include <stdio.h>
 
 typedef long word;

@@ -272,7 +272,9 @@ impl<'a> Cursor<'a> {
             [
                 ..,
                 Operand::Array,
-                Operand::Fixed(_) | Operand::Vbr(_) | Operand::Char6,
+                // The last is what elements of no bits became: LLVM defines such arrays where it
+                // has nothing to write.
+                Operand::Fixed(_) | Operand::Vbr(_) | Operand::Char6 | Operand::Literal(_),
             ] => &operands[..operands.len() - 2],
             [.., Operand::Blob] => &operands[..operands.len() - 1],
             _ => &operands[..],
@@ -391,6 +393,7 @@ impl<'a> Cursor<'a> {
                 return Ok(());
             }
             Some(Operand::Fixed(width)) => width,
+            Some(Operand::Literal(_)) => return Err(self.fail(What::Definition)),
             _ => 6,
         };
         let mut rest = count;
@@ -468,6 +471,7 @@ impl Cursor<'_> {
             out.push(match element {
                 Some(Operand::Fixed(width)) => self.fixed(width)?,
                 Some(Operand::Vbr(width)) => self.vbr(width)?,
+                Some(Operand::Literal(_)) => return Err(self.fail(What::Definition)),
                 _ => self.letter()?,
             });
         }

@@ -9,6 +9,7 @@ use inkwell::llvm_sys::prelude::LLVMModuleRef;
 use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
 use crate::error::CodegenError;
 use crate::handles::c_name;
+use crate::mentions::Mentions;
 #[cfg(doc)]
 use crate::reader::Reader;
 use crate::structure::Structure;
@@ -42,6 +43,8 @@ pub struct Bitcode {
     digest: Arc<OnceLock<[u8; 32]>>,
     /// Whether structs have names in it, once it was checked. Clones share it.
     names_structs: Arc<OnceLock<bool>>,
+    /// Once they were asked for.
+    mentions: Arc<OnceLock<Option<Mentions>>>,
 }
 
 impl Bitcode {
@@ -61,6 +64,7 @@ impl Bitcode {
             bytes,
             digest: Arc::default(),
             names_structs: Arc::default(),
+            mentions: Arc::default(),
         }
     }
 
@@ -148,6 +152,12 @@ impl Bitcode {
         let mut fingerprint = [0; 16];
         fingerprint.copy_from_slice(&hash.finalize().as_bytes()[..16]);
         fingerprint
+    }
+
+    /// What its bodies mention; `None` if that cannot be told.
+    pub(crate) fn mentions(&self) -> Option<&Mentions> {
+        let read = || Mentions::read(&self.bytes);
+        self.mentions.get_or_init(read).as_ref()
     }
 
     /// The bytes.

@@ -9,10 +9,11 @@ use inkwell::llvm_sys::core::{
     LLVMAddIncoming, LLVMAppendBasicBlockInContext, LLVMBasicBlockAsValue, LLVMBuildBinOp,
     LLVMBuildPhi, LLVMCanValueUseFastMathFlags, LLVMCountIncoming, LLVMGetFastMathFlags,
     LLVMGetFirstBasicBlock, LLVMGetFirstParam, LLVMGetIncomingBlock, LLVMGetIncomingValue,
-    LLVMGetNextParam, LLVMGetOperand, LLVMGetPersonalityFn, LLVMGetPrefixData, LLVMGetPrologueData,
-    LLVMHasPersonalityFn, LLVMHasPrefixData, LLVMHasPrologueData, LLVMInsertIntoBuilder,
-    LLVMInstructionClone, LLVMIsAInlineAsm, LLVMPositionBuilderAtEnd, LLVMSetFastMathFlags,
-    LLVMSetOperand, LLVMSetPersonalityFn, LLVMSetPrefixData, LLVMSetPrologueData, LLVMTypeOf,
+    LLVMGetNextParam, LLVMGetNumSuccessors, LLVMGetOperand, LLVMGetPersonalityFn,
+    LLVMGetPrefixData, LLVMGetPrologueData, LLVMGetSuccessor, LLVMHasPersonalityFn,
+    LLVMHasPrefixData, LLVMHasPrologueData, LLVMInsertIntoBuilder, LLVMInstructionClone,
+    LLVMIsAInlineAsm, LLVMPositionBuilderAtEnd, LLVMSetFastMathFlags, LLVMSetOperand,
+    LLVMSetPersonalityFn, LLVMSetPrefixData, LLVMSetPrologueData, LLVMTypeOf,
     LLVMValueAsBasicBlock,
 };
 use inkwell::llvm_sys::{LLVMFastMathAllowContract, LLVMLinkage, LLVMOpcode};
@@ -21,8 +22,9 @@ use crate::copying::Copying;
 use crate::error::CodegenError;
 use crate::globals::mark_dso_local;
 use crate::handles::{BlockRef, FunctionRef, InstructionRef, ValueRef};
+use crate::jumps;
 
-/// Phis of a body, old and new.
+/// Phis of a body, or jumps, old and new.
 type Phis<'r> = Vec<(InstructionRef<'r>, InstructionRef<'r>)>;
 
 impl<'r> Copying<'r> {
@@ -64,19 +66,52 @@ impl<'r> Copying<'r> {
                 (from, to) = (LLVMGetNextParam(from), LLVMGetNextParam(to));
             }
         }
-        let (copies, phis) = self.clone_instructions(old);
+        let (copies, phis, jumps) = self.clone_instructions(old);
         for copy in copies {
             self.remap_operands(copy)?;
         }
         for (old_phi, new_phi) in phis {
             self.fill_phi(old_phi, new_phi)?;
         }
+        for (old_jump, new_jump) in jumps {
+            self.note_jump(old, old_jump, new_jump)?;
+        }
         self.copy_function_constants(old, new)?;
         self.instrument(old, new)
     }
 
-    fn clone_instructions(&mut self, old: FunctionRef<'r>) -> (Vec<InstructionRef<'r>>, Phis<'r>) {
-        let (mut copies, mut phis) = (Vec::new(), Vec::new());
+    /// Notes where a jump by the address of a label of `function` leads, unless it jumps to the
+    /// plain address.
+    fn note_jump(
+        &mut self,
+        function: FunctionRef<'r>,
+        old: InstructionRef<'r>,
+        new: InstructionRef<'r>,
+    ) -> Result<(), CodegenError> {
+        if self.plain_labels.covers(function) {
+            return Ok(());
+        }
+        let space = self.label_space(function)?;
+        // SAFETY: a live terminator and its successors.
+        let to: Vec<ValueRef<'r>> = unsafe {
+            let count = LLVMGetNumSuccessors(old.raw());
+            let to = (0..count).map(|at| LLVMGetSuccessor(old.raw(), at));
+            to.map(|it| ValueRef::of(LLVMBasicBlockAsValue(it)))
+                .collect()
+        };
+        let mut labels = Vec::with_capacity(to.len());
+        for block in to {
+            labels.push(self.label(function, block)?);
+        }
+        jumps::note(self.source.reader.context(), new, space, labels.into_iter());
+        Ok(())
+    }
+
+    fn clone_instructions(
+        &mut self,
+        old: FunctionRef<'r>,
+    ) -> (Vec<InstructionRef<'r>>, Phis<'r>, Phis<'r>) {
+        let (mut copies, mut phis, mut jumps) = (Vec::new(), Vec::new(), Vec::new());
         for block in old.blocks() {
             let target = self.values[&block.value()];
             // SAFETY: the copy of the block, which `create_blocks` recorded.
@@ -95,6 +130,9 @@ impl<'r> Copying<'r> {
                 } else {
                     // SAFETY: the builder is at the end of the copy of the block.
                     let copy = unsafe { self.clone_instruction(instruction) };
+                    if instruction.opcode() == LLVMOpcode::LLVMIndirectBr {
+                        jumps.extend(copy.as_instruction().map(|it| (instruction, it)));
+                    }
                     // Building without the flag may have folded a constant.
                     copies.extend(copy.as_instruction());
                     copy
@@ -102,7 +140,7 @@ impl<'r> Copying<'r> {
                 self.values.insert(*instruction, copy);
             }
         }
-        (copies, phis)
+        (copies, phis, jumps)
     }
 
     /// A phi like `old`, a phi, where the builder is.

@@ -1,6 +1,7 @@
 //! One compile, from the question to the answer: callees are looked at and simplified, the body
 //! is copied and counts, passes run on the copy, and it is emitted.
 
+use rustc_hash::FxHashSet;
 use uruk_base::Tier;
 use uruk_base::parts::{self, Part};
 use uruk_leaving::Reason;
@@ -11,17 +12,19 @@ use crate::context::OwnedModule;
 use crate::continuation;
 use crate::continuation::entrance::Entrance;
 use crate::continuation::offer::{Heads, Inserted};
-use crate::copying::{Contents, Copying, Unit};
+use crate::copying::{Contents, Copying, PlainLabels, Unit};
 use crate::error::CodegenError;
 use crate::facts;
-use crate::handles::FunctionRef;
+use crate::handles::{FunctionRef, VariableRef};
+use crate::jumps;
 use crate::labels::{self, Labels};
+use crate::mentions::Mentions;
 use crate::plan::ModulePlan;
 use crate::planning::Planning;
 use crate::probe;
 use crate::profile::Probes;
 use crate::query::Measure;
-use crate::reader::Reader;
+use crate::reader::{Reader, Verify};
 use crate::shape::{self, Shape};
 use crate::source::Source;
 use crate::stacks;
@@ -93,6 +96,7 @@ impl Reader {
         let module = source.fresh(name);
         let callees = planned.callees;
         let mut copying = Copying::new(source, how, name, &module);
+        let labels = self.choose_labels(&mut copying, function, planned.root)?;
         let body = copying.function(planned)?;
         let shape = shape::measure(body);
         let countable = shape::is_countable(self, body);
@@ -119,7 +123,10 @@ impl Reader {
         }
         let found = Found {
             measure: shape.measure,
-            labels: self.labels(body),
+            labels: match contents.foreign_labels {
+                true => labels.max(Labels::Escape),
+                false => labels,
+            },
             counts,
             heads: inserted.heads,
             probes,
@@ -140,6 +147,7 @@ impl Reader {
             (None, None) => Ok(()),
         }
         .map_err(|reason| self.no_continuation(name, reason))?;
+        jumps::complete(context, &module);
         Ok((Unit { module, contents }, found))
     }
 
@@ -193,13 +201,76 @@ impl Reader {
         }
     }
 
-    /// Where the labels of a complete copy go, before any pass has run.
-    fn labels(&self, body: FunctionRef<'_>) -> Labels {
-        match body.has(self.kinds().presplit_coroutine) {
+    /// Where the labels of a function, whose body was read, go; if they stay inside, the tables that
+    /// it loads them from.
+    fn labels<'r>(
+        &self,
+        id: SymbolId,
+        function: FunctionRef<'r>,
+    ) -> (Labels, FxHashSet<VariableRef<'r>>) {
+        if function.has(self.kinds().presplit_coroutine) {
             // A coroutine's frame holds addresses of its parts.
-            true => Labels::Escape,
-            false => labels::of(body),
+            return (Labels::Fixed, FxHashSet::default());
         }
+        if !labels::matter(function) {
+            return (Labels::None, FxHashSet::default());
+        }
+        let is_own = |table: &VariableRef<'_>, mentions: &Mentions| {
+            let table = self.table().id(**table);
+            table.is_some_and(|it| mentions.is_only_in(it, id))
+        };
+        let inside = labels::tables(function).filter(|tables| {
+            let mentions = self.bitcode().mentions();
+            mentions.is_some_and(|mentions| {
+                !mentions.is_exposed(id) && tables.iter().all(|it| is_own(it, mentions))
+            })
+        });
+        match inside {
+            Some(tables) => (Labels::Inside, tables.into_iter().collect()),
+            None => (Labels::Escape, FxHashSet::default()),
+        }
+    }
+
+    /// Decides how a copy of `root` has the addresses of its labels; where they go.
+    fn choose_labels<'r>(
+        &self,
+        copying: &mut Copying<'r>,
+        function: SymbolId,
+        root: FunctionRef<'r>,
+    ) -> Result<Labels, CodegenError> {
+        let how = copying.how;
+        let passed = how.start.as_ref().and_then(|it| it.passed.as_ref());
+        if passed.is_some() && labels::matter(root) {
+            // Another body has other numbers for them.
+            return Err(self.no_continuation(copying.unit_name(), Reason::Labels));
+        }
+        let (labels, tables) = self.labels(function, root);
+        if labels == Labels::Inside && how.tier > Tier::Baseline && how.start.is_none() {
+            copying.plain_labels = PlainLabels::Of(root, tables);
+        }
+        Ok(labels)
+    }
+
+    /// Whether the addresses of a function's labels, or of its code, may be elsewhere, or are in
+    /// variables.
+    ///
+    /// # Errors
+    /// An unreadable body.
+    pub(crate) fn keeps_labels(&self, function: SymbolId) -> Result<bool, CodegenError> {
+        let root = self.function(function)?;
+        self.materialize(root, Verify::No)?;
+        let (labels, tables) = self.labels(function, root);
+        Ok(labels >= Labels::Escape || tables.iter().any(|it| !it.is_constant()))
+    }
+
+    /// How many blocks a body has.
+    ///
+    /// # Errors
+    /// An unreadable body.
+    pub(crate) fn blocks(&self, function: SymbolId) -> Result<usize, CodegenError> {
+        let root = self.function(function)?;
+        self.materialize(root, Verify::No)?;
+        Ok(root.blocks().count())
     }
 
     /// Gives the function a second body for the usual values of its arguments, if it is to have

@@ -5,19 +5,23 @@
 
 use inkwell::llvm_sys::core::{
     LLVMBasicBlockAsValue, LLVMBlockAddress, LLVMConstAdd, LLVMConstAddrSpaceCast, LLVMConstArray2,
-    LLVMConstBitCast, LLVMConstExtractElement, LLVMConstGEPWithNoWrapFlags, LLVMConstInsertElement,
-    LLVMConstIntToPtr, LLVMConstNamedStruct, LLVMConstPtrToInt, LLVMConstShuffleVector,
-    LLVMConstStructInContext, LLVMConstSub, LLVMConstTrunc, LLVMConstVector, LLVMConstXor,
-    LLVMGEPGetNoWrapFlags, LLVMGetBlockAddressBasicBlock, LLVMGetBlockAddressFunction,
-    LLVMGetConstOpcode, LLVMGetElementType, LLVMGetGEPSourceElementType, LLVMGetStructName,
-    LLVMIsConstant, LLVMIsPackedStruct, LLVMTypeOf, LLVMValueAsBasicBlock,
+    LLVMConstBitCast, LLVMConstExtractElement, LLVMConstGEP2, LLVMConstGEPWithNoWrapFlags,
+    LLVMConstInsertElement, LLVMConstInt, LLVMConstIntToPtr, LLVMConstNamedStruct,
+    LLVMConstPtrToInt, LLVMConstShuffleVector, LLVMConstStructInContext, LLVMConstSub,
+    LLVMConstTrunc, LLVMConstVector, LLVMConstXor, LLVMGEPGetNoWrapFlags,
+    LLVMGetBlockAddressBasicBlock, LLVMGetBlockAddressFunction, LLVMGetConstOpcode,
+    LLVMGetElementType, LLVMGetGEPSourceElementType, LLVMGetStructName, LLVMInt8TypeInContext,
+    LLVMInt64TypeInContext, LLVMIsConstant, LLVMIsPackedStruct, LLVMTypeOf, LLVMValueAsBasicBlock,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::llvm_sys::{LLVMOpcode, LLVMValueKind};
 
 use crate::copying::Copying;
 use crate::error::CodegenError;
+use crate::foreign::named;
 use crate::handles::{FunctionRef, ValueRef};
+use crate::labels::space_name;
+use crate::reader::Verify;
 
 impl<'r> Copying<'r> {
     /// Maps any operand: locals, globals, constants.
@@ -56,32 +60,97 @@ impl<'r> Copying<'r> {
         }
     }
 
+    /// The distance of two labels in a label space, if a constant is one: object files have none of
+    /// places that are elsewhere.
+    fn label_distance(&mut self, old: ValueRef<'r>) -> Result<Option<ValueRef<'r>>, CodegenError> {
+        let is_sub = old.kind() == LLVMValueKind::LLVMConstantExprValueKind
+            // SAFETY: an expression.
+            && unsafe { LLVMGetConstOpcode(old.raw()) } == LLVMOpcode::LLVMSub;
+        if !is_sub {
+            return Ok(None);
+        }
+        let label = |part: ValueRef<'r>| {
+            let address = part.parts().next().filter(|_| part.is_composite())?;
+            let is_label = address.kind() == LLVMValueKind::LLVMBlockAddressValueKind;
+            is_label.then(|| label_of(address))
+        };
+        let [to, from] = [0, 1].map(|at| old.parts().nth(at).and_then(label));
+        let (Some((function, to)), Some((other, from))) = (to, from) else {
+            return Ok(None);
+        };
+        if function != other || self.plain_labels.covers(function) {
+            return Ok(None);
+        }
+        let distance =
+            i64::from(self.label(function, to)?) - i64::from(self.label(function, from)?);
+        // SAFETY: the type of an integer.
+        Ok(Some(unsafe {
+            ValueRef::of(LLVMConstInt(LLVMTypeOf(old.raw()), distance as u64, 1))
+        }))
+    }
+
     fn map_label(&mut self, old: ValueRef<'r>) -> Result<ValueRef<'r>, CodegenError> {
-        // SAFETY: a block address; its function and block are live.
-        let (function, block) = unsafe {
-            (
-                FunctionRef::of(LLVMGetBlockAddressFunction(old.raw())),
-                ValueRef::of(LLVMBasicBlockAsValue(LLVMGetBlockAddressBasicBlock(
-                    old.raw(),
-                ))),
-            )
-        };
-        let copy = self.function_with_labels(function)?;
-        let Some(&target) = self.values.get(&block) else {
-            return Err(self.unsupported("the address of a removed label"));
-        };
-        // SAFETY: a function and one of its blocks, both ours.
+        let (function, block) = label_of(old);
+        let plain = self.plain_labels.covers(function);
+        if let Some(copy) = self.with_labels.get(&*function).filter(|_| plain)
+            && let Some(&target) = self.values.get(&block)
+        {
+            // SAFETY: a function and one of its blocks, both ours.
+            return Ok(unsafe {
+                ValueRef::of(LLVMBlockAddress(
+                    copy.raw(),
+                    LLVMValueAsBasicBlock(target.raw()),
+                ))
+            });
+        }
+        let space = self.label_space(function)?;
+        let number = self.label(function, block)?;
+        self.contents.foreign_labels |= !self.with_labels.contains_key(&*function);
+        // SAFETY: a global of ours, in whose space a label has a place.
         Ok(unsafe {
-            ValueRef::of(LLVMBlockAddress(
-                copy.raw(),
-                LLVMValueAsBasicBlock(target.raw()),
-            ))
+            let context = self.source.reader.context().raw();
+            let byte = LLVMInt8TypeInContext(context);
+            let mut number = LLVMConstInt(LLVMInt64TypeInContext(context), number.into(), 0);
+            ValueRef::of(LLVMConstGEP2(byte, space.raw(), &mut number, 1))
         })
+    }
+
+    /// The label space of a function of the reader's module.
+    pub(crate) fn label_space(
+        &mut self,
+        function: FunctionRef<'r>,
+    ) -> Result<ValueRef<'r>, CodegenError> {
+        let Some(id) = self.source.id(*function) else {
+            return Err(self.unsupported("a label of another module"));
+        };
+        let name = space_name(&self.source.plan.import(id).name);
+        Ok(match named(self.module, &name) {
+            Some(known) => known,
+            None => *self.declare_byte(&name),
+        })
+    }
+
+    /// The number of a label in the space of its function: that of its block.
+    pub(crate) fn label(
+        &mut self,
+        function: FunctionRef<'r>,
+        block: ValueRef<'r>,
+    ) -> Result<u32, CodegenError> {
+        if !self.labels.contains_key(&block) {
+            self.source.reader.materialize(function, Verify::No)?;
+            let blocks = function.blocks().map(|it| it.value());
+            self.labels.extend(blocks.zip(0u32..));
+        }
+        let number = self.labels.get(&block).copied();
+        number.ok_or_else(|| self.unsupported("the address of a removed label"))
     }
 
     fn map_composite(&mut self, old: ValueRef<'r>) -> Result<ValueRef<'r>, CodegenError> {
         if let Some(&new) = self.values.get(&old) {
             return Ok(new);
+        }
+        if let Some(distance) = self.label_distance(old)? {
+            return Ok(distance);
         }
         let mut operands = Vec::with_capacity(old.parts().len());
         let mut changed = false;
@@ -180,6 +249,18 @@ impl<'r> Copying<'r> {
                 other => Err(self.unsupported(&format!("a constant expression {other:?}"))),
             }
         }
+    }
+}
+
+/// The function and the block of a block address.
+fn label_of(address: ValueRef<'_>) -> (FunctionRef<'_>, ValueRef<'_>) {
+    // SAFETY: a block address; its function and block are live.
+    unsafe {
+        let block = LLVMGetBlockAddressBasicBlock(address.raw());
+        (
+            FunctionRef::of(LLVMGetBlockAddressFunction(address.raw())),
+            ValueRef::of(LLVMBasicBlockAsValue(block)),
+        )
     }
 }
 

@@ -2,10 +2,9 @@
 //! context: one function with what cannot be separated from it, or the data.
 //!
 //! Everything else the copy mentions becomes a declaration with the name and the
-//! access its [`ModulePlan`](crate::ModulePlan) gives. Three kinds of things are copied along:
-//! `alwaysinline` callees (as internal functions that the inliner then removes),
-//! constant tables of the function's own label addresses, and, should code refer
-//! to a label of another function, that function.
+//! access its [`ModulePlan`](crate::ModulePlan) gives. Two kinds of things are copied along:
+//! `alwaysinline` callees (as internal functions that the inliner then removes), and tables of the
+//! function's labels that nothing else sees.
 //!
 //! Three values, each made of the one before: a plan ([`CopyPlan`], [`DataPlan`]) says what is
 //! defined, decided by reading alone; [`Copying`] does the work in LLVM, by and by, with
@@ -85,8 +84,8 @@ pub(crate) struct Contents {
     pub(crate) has_asm: bool,
     /// True if it defines coroutines that are not split yet.
     pub(crate) has_coroutines: bool,
-    /// Something in it was copied because it cannot be told apart from the function: tables of
-    /// labels, `alwaysinline` callees.
+    /// Something in it was copied along with the function: tables of labels, `alwaysinline`
+    /// callees.
     pub(crate) is_split: bool,
     /// Callees defined for the optimizer only, with their link names.
     pub(crate) candidates: Vec<(SymbolId, String)>,
@@ -114,6 +113,31 @@ pub(crate) struct Contents {
     pub(crate) has_late_hooks: bool,
     /// In which way it is optimized.
     pub(crate) variant: Variant,
+    /// True if it has addresses of labels of other functions than the one it is for.
+    pub(crate) foreign_labels: bool,
+}
+
+/// Functions whose labels have the addresses of their blocks in a copy, not places in a label space.
+#[derive(Default)]
+pub(crate) enum PlainLabels<'r> {
+    /// None.
+    #[default]
+    None,
+    /// One, whose labels stay inside of it, and the tables that it loads them from.
+    Of(FunctionRef<'r>, FxHashSet<VariableRef<'r>>),
+    /// All that are defined: all of the module is.
+    All,
+}
+
+impl<'r> PlainLabels<'r> {
+    /// Whether those of a function have.
+    pub(crate) fn covers(&self, function: FunctionRef<'r>) -> bool {
+        match self {
+            PlainLabels::None => false,
+            PlainLabels::Of(one, _) => *one == function,
+            PlainLabels::All => true,
+        }
+    }
 }
 
 /// One copy in progress, from a source into a module.
@@ -125,12 +149,15 @@ pub(crate) struct Copying<'r> {
     pub(crate) module: &'r OwnedModule,
     /// Old value -> new value: globals, constants, arguments, blocks, instructions.
     pub(crate) values: FxHashMap<ValueRef<'r>, ValueRef<'r>>,
-    /// Functions whose labels may be named, by old value.
+    /// Functions that are defined here, by old value.
     pub(crate) with_labels: FxHashMap<ValueRef<'r>, FunctionRef<'r>>,
     pub(crate) inline_copies: FxHashMap<ValueRef<'r>, FunctionRef<'r>>,
     pub(crate) pending: VecDeque<(FunctionRef<'r>, FunctionRef<'r>)>,
     pub(crate) tables: Vec<(VariableRef<'r>, VariableRef<'r>)>,
-    pub(crate) copied_tables: FxHashSet<VariableRef<'r>>,
+    /// Whose labels have plain addresses here.
+    pub(crate) plain_labels: PlainLabels<'r>,
+    /// Numbers of blocks in their bodies, of functions whose labels were asked for.
+    pub(crate) labels: FxHashMap<ValueRef<'r>, u32>,
     /// The function the unit is made for, old and new, when it is optimized: it calls
     /// itself directly.
     pub(crate) root: Option<(FunctionRef<'r>, FunctionRef<'r>)>,
@@ -163,7 +190,8 @@ impl<'r> Copying<'r> {
             inline_copies: FxHashMap::default(),
             pending: VecDeque::new(),
             tables: Vec::new(),
-            copied_tables: FxHashSet::default(),
+            plain_labels: PlainLabels::None,
+            labels: FxHashMap::default(),
             root: None,
             constants: Vec::new(),
             with_dead: Vec::new(),
@@ -271,7 +299,7 @@ impl<'r> Copying<'r> {
         Ok(new)
     }
 
-    /// From now on `old` is `new` here, labels included.
+    /// From now on `old` is `new` here.
     pub(crate) fn stands_for(&mut self, old: ValueRef<'r>, new: FunctionRef<'r>) {
         self.values.insert(old, *new);
         self.with_labels.insert(old, new);

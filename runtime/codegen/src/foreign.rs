@@ -279,7 +279,7 @@ impl<'r> Copying<'r> {
 }
 
 /// The function or variable of that name.
-fn named<'m>(module: &'m OwnedModule, name: &str) -> Option<ValueRef<'m>> {
+pub(crate) fn named<'m>(module: &'m OwnedModule, name: &str) -> Option<ValueRef<'m>> {
     let function = module.function(name).map(|function| *function);
     function.or_else(|| Some(*module.variable(name)?))
 }

@@ -7,10 +7,11 @@ use inkwell::llvm_sys::core::{
     LLVMCountParams, LLVMGetAlignment, LLVMGetAttributeCountAtIndex, LLVMGetAttributesAtIndex,
     LLVMGetEnumAttributeKind, LLVMGetFunctionCallConv, LLVMGetGC, LLVMGetLinkage,
     LLVMGetModuleInlineAsm, LLVMGetSection, LLVMGetThreadLocalMode, LLVMGetUnnamedAddress,
-    LLVMGlobalGetValueType, LLVMIsExternallyInitialized, LLVMIsGlobalConstant,
-    LLVMIsStringAttribute, LLVMSetAlignment, LLVMSetExternallyInitialized, LLVMSetFunctionCallConv,
-    LLVMSetGC, LLVMSetGlobalConstant, LLVMSetInitializer, LLVMSetLinkage, LLVMSetModuleInlineAsm2,
-    LLVMSetSection, LLVMSetThreadLocalMode, LLVMSetUnnamedAddress, LLVMSetVisibility, LLVMTypeOf,
+    LLVMGlobalGetValueType, LLVMInt8TypeInContext, LLVMIsExternallyInitialized,
+    LLVMIsGlobalConstant, LLVMIsStringAttribute, LLVMSetAlignment, LLVMSetExternallyInitialized,
+    LLVMSetFunctionCallConv, LLVMSetGC, LLVMSetGlobalConstant, LLVMSetInitializer, LLVMSetLinkage,
+    LLVMSetModuleInlineAsm2, LLVMSetSection, LLVMSetThreadLocalMode, LLVMSetUnnamedAddress,
+    LLVMSetVisibility, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::LLVMAttributeRef;
 use inkwell::llvm_sys::{
@@ -18,14 +19,14 @@ use inkwell::llvm_sys::{
 };
 
 use crate::constant::is_small;
-use crate::copying::Copying;
+use crate::copying::{Copying, PlainLabels};
 use crate::data::align_for_vectors;
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, ValueRef, VariableRef, c_name};
 use crate::instrument::remove_patchable;
 use crate::plan::Access;
 use crate::reader::Verify;
-use crate::summary::{Kind, Linkage, Placement, SymbolId};
+use crate::summary::{Kind, Linkage, SymbolId};
 
 /// Operands of a constant that is shown to the optimizer. Larger tables are rarely
 /// indexed by constants, and each operand costs about as much as an instruction.
@@ -49,10 +50,10 @@ impl<'r> Copying<'r> {
     }
 
     fn import(&mut self, id: SymbolId, old: ValueRef<'r>) -> Result<ValueRef<'r>, CodegenError> {
-        if let (Placement::WithFunction(owner), Some(table)) =
-            (self.source.info(id).placement, old.as_variable())
+        if let (PlainLabels::Of(_, tables), Some(table)) = (&self.plain_labels, old.as_variable())
+            && tables.contains(&table)
         {
-            return self.copy_table(table, owner);
+            return Ok(self.copy_table(table));
         }
         // Two declarations have two addresses, as far as the optimizer knows.
         if self.optimizes()
@@ -213,7 +214,7 @@ impl<'r> Copying<'r> {
         name: &str,
         linkage: LLVMLinkage,
     ) -> Result<FunctionRef<'r>, CodegenError> {
-        // One that is named by its label only was not planned for, and so is not read yet.
+        // One that is copied along may not be read yet.
         self.source.reader.materialize(old, Verify::No)?;
         let new = self.add_function(*old, name);
         // SAFETY: live functions of one type.
@@ -361,42 +362,29 @@ impl<'r> Copying<'r> {
         length != 0
     }
 
-    /// A constant table of labels of `owner`: a copy of its own for this unit.
-    fn copy_table(
-        &mut self,
-        old: VariableRef<'r>,
-        owner: SymbolId,
-    ) -> Result<ValueRef<'r>, CodegenError> {
-        let owner = self.source.reader.function(owner)?;
-        self.function_with_labels(owner)?;
-        let new = self.declare_like(*old, &format!("uruk.labels.{}", self.tables.len()));
+    /// A table of labels that nothing else sees: a constant of this unit.
+    fn copy_table(&mut self, old: VariableRef<'r>) -> ValueRef<'r> {
+        let new = self.declare_like(*old, &format!("uruk.table.{}", self.tables.len()));
         // SAFETY: a variable of ours.
         unsafe {
             LLVMSetLinkage(new.raw(), LLVMLinkage::LLVMInternalLinkage);
             LLVMSetGlobalConstant(new.raw(), 1);
         }
         copy_alignment(*old, *new);
-        if self.copied_tables.insert(old) {
-            self.tables.push((old, new));
-        }
-        Ok(*new)
+        self.tables.push((old, new));
+        *new
     }
 
-    /// The copy of `old` whose labels this unit may name; made if needed.
-    pub(crate) fn function_with_labels(
-        &mut self,
-        old: FunctionRef<'r>,
-    ) -> Result<FunctionRef<'r>, CodegenError> {
-        if let Some(&new) = self.with_labels.get(&*old) {
-            return Ok(new);
-        }
-        let name = format!("uruk.labels.of.{}", old.name());
-        let new = self.define_function(old, &name, LLVMLinkage::LLVMInternalLinkage)?;
+    /// A declaration of a byte near code and data.
+    pub(crate) fn declare_byte(&self, name: &str) -> VariableRef<'r> {
+        let name = c_name(name);
+        // SAFETY: a live module and context.
+        let new = unsafe {
+            let byte = LLVMInt8TypeInContext(self.source.reader.context().raw());
+            VariableRef::of(LLVMAddGlobal(self.module.raw(), byte, name.as_ptr()))
+        };
         mark_dso_local(*new);
-        self.with_labels.insert(*old, new);
-        self.create_blocks(old, new);
-        self.pending.push_back((old, new));
-        Ok(new)
+        new
     }
 }
 

@@ -1,28 +1,48 @@
-//! Where the addresses of a function's labels (`&&label`) go.
+//! Addresses of a function's labels (`&&label`): how code has them, and where they go.
 //!
-//! A label's address is good for one version only: jumped to from another version's
-//! frame it ends in code that expects other registers. Used for a jump in the same call
-//! it is harmless; kept in memory (direct-threaded interpreters translate their program
-//! to label addresses) it ties all later calls to this version.
+//! The address of a label is a *place in the label space* of its function: the number of the
+//! label's block behind a symbol that no code lies at ([`space_name`]). It is the same in all
+//! versions of the function, in code of other functions and in data, so it can be stored, compared
+//! and jumped to later, by another version. A jump looks it up in a table of the version's own
+//! (`jumps`).
 //!
-//! The walk follows the address from the block through what only passes it on (phi,
-//! select, freeze, casts, loads from constant tables of the function's own, and local
-//! variables that are only loaded and stored). Ends in `indirectbr` and in comparisons
-//! are harmless, every other use counts as an escape. So does a coroutine that is still
-//! to be split: its frame, wherever that is kept, holds the addresses of its parts. Differences of labels are integers
-//! that are walked the same way.
+//! Optimized code whose labels stay inside a call has the plain addresses of its blocks instead,
+//! also in private copies of the tables that it loads them from. Whether they stay inside is found
+//! by a walk over uses. It follows the address from the block through what only passes it on (phi,
+//! select, freeze, casts, sums, loads from local tables that only this function mentions and nothing
+//! writes to, and local variables that are only loaded and stored). Ends in `indirectbr` and in
+//! comparisons are harmless, every other use counts as an escape. Differences of labels are
+//! integers that are walked the same way.
 //!
 //! # Why
-//! A function whose labels' addresses may be stored keeps its first version
-//! (`codegen::labels`), compiled at tier 2 at once: a direct-threaded interpreter jumps to
-//! addresses that an earlier call stored. So does a coroutine that is split here: its frame
-//! holds the addresses of its parts.
+//! A table need not be `const`: interpreters with computed `goto` seldom say it. LLVM sees the uses
+//! of a table in bodies that were read only, so [`Mentions`] says whether others have some.
+//!
+//! The frame of a coroutine that is split here holds addresses of its parts, which are code: such a
+//! function keeps its first version.
 
-use inkwell::llvm_sys::core::LLVMIntrinsicGetName;
-use inkwell::llvm_sys::{LLVMOpcode, LLVMValueKind};
+use inkwell::llvm_sys::core::{
+    LLVMGetLinkage, LLVMIntrinsicGetName, LLVMIsExternallyInitialized, LLVMIsThreadLocal,
+};
+use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMValueKind};
 use rustc_hash::FxHashSet;
 
-use crate::handles::{FunctionRef, InstructionRef, ValueRef};
+use crate::handles::{FunctionRef, InstructionRef, ValueRef, VariableRef};
+#[cfg(doc)]
+use crate::mentions::Mentions;
+
+/// How names of label spaces begin; the link name of the function follows.
+const SPACE: &str = "uruk.labels.";
+
+/// The symbol of the label space of the function with a link name.
+pub fn space_name(link_name: &str) -> String {
+    format!("{SPACE}{link_name}")
+}
+
+/// The link name of the function whose label space a symbol is.
+pub fn labelled(symbol: &str) -> Option<&str> {
+    symbol.strip_prefix(SPACE)
+}
 
 /// What a function does with the addresses of its labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -32,40 +52,61 @@ pub enum Labels {
     None,
     /// They are used for jumps within a call.
     Inside,
-    /// They, or those of a coroutine's parts, may outlive a call: the function must keep
-    /// the version that took them.
+    /// They may be elsewhere: in memory, in other functions. Or labels of other functions are in
+    /// it.
     Escape,
+    /// Addresses of its code may outlive a call: the function must keep the version that took
+    /// them.
+    Fixed,
 }
 
 /// Values looked at before an escape is assumed.
-const WORK: usize = 100_000;
+const WORK: usize = 1_000_000;
 
-/// What the labels of `function`, whose body is well-formed, are used for.
-pub(crate) fn of(function: FunctionRef<'_>) -> Labels {
-    let mut walk = Walk::default();
-    for user in function.blocks().flat_map(|block| block.value().users()) {
-        if user.kind() == LLVMValueKind::LLVMBlockAddressValueKind {
-            walk.add(user);
-        }
-    }
-    if walk.seen.is_empty() {
-        return Labels::None;
-    }
-    match walk.escapes() {
-        true => Labels::Escape,
-        false => Labels::Inside,
-    }
+/// Whether the address of a block of `function` is a constant somewhere.
+pub(crate) fn has_labels(function: FunctionRef<'_>) -> bool {
+    let mut users = function.blocks().flat_map(|block| block.value().users());
+    users.any(|user| user.kind() == LLVMValueKind::LLVMBlockAddressValueKind)
 }
 
-#[derive(Default)]
+/// Whether addresses of labels of `function` are taken, or jumped to.
+pub(crate) fn matter(function: FunctionRef<'_>) -> bool {
+    let mut ends = function.blocks().filter_map(|block| block.terminator());
+    has_labels(function) || ends.any(|it| it.opcode() == LLVMOpcode::LLVMIndirectBr)
+}
+
+/// The tables that the labels of `function` are loaded from, if these stay inside of it as far as
+/// bodies were read, and it jumps to no others; `None` if they escape. The body is well-formed.
+pub(crate) fn tables(function: FunctionRef<'_>) -> Option<Vec<VariableRef<'_>>> {
+    let mut walk = Walk {
+        function,
+        seen: FxHashSet::default(),
+        read_only: FxHashSet::default(),
+        open: Vec::new(),
+        tables: Vec::new(),
+    };
+    for user in function.blocks().flat_map(|block| block.value().users()) {
+        if user.kind() == LLVMValueKind::LLVMBlockAddressValueKind {
+            walk.add(user, false);
+        }
+    }
+    (!walk.escapes() && walk.leads_all_jumps()).then_some(walk.tables)
+}
+
 struct Walk<'m> {
+    function: FunctionRef<'m>,
     seen: FxHashSet<ValueRef<'m>>,
+    /// Addresses in tables, and what is loaded from there: nothing may be stored to it.
+    read_only: FxHashSet<ValueRef<'m>>,
     open: Vec<ValueRef<'m>>,
+    tables: Vec<VariableRef<'m>>,
 }
 
 impl<'m> Walk<'m> {
-    fn add(&mut self, value: ValueRef<'m>) {
-        if self.seen.insert(value) {
+    fn add(&mut self, value: ValueRef<'m>, read_only: bool) {
+        let first = self.seen.insert(value);
+        let also = read_only && self.read_only.insert(value);
+        if first || also {
             self.open.push(value);
         }
     }
@@ -83,20 +124,39 @@ impl<'m> Walk<'m> {
         false
     }
 
+    /// Whether all jumps are by addresses that were followed: none comes from elsewhere.
+    fn leads_all_jumps(&self) -> bool {
+        let ends = self
+            .function
+            .blocks()
+            .filter_map(|block| block.terminator());
+        let mut jumps = ends.filter(|it| it.opcode() == LLVMOpcode::LLVMIndirectBr);
+        jumps.all(|jump| {
+            let address = jump.operands().next().flatten();
+            address.is_some_and(|it| self.seen.contains(&it))
+        })
+    }
+
     /// Whether `value` escapes by being used by `user`, which is followed if that depends.
     fn use_escapes(&mut self, value: ValueRef<'m>, user: ValueRef<'m>) -> bool {
         if let Some(table) = user.as_variable() {
-            // A table: its loads are followed, if nobody can write to it.
-            self.add(user);
-            return table.initializer() != Some(value) || !table.is_constant();
+            if !self.seen.contains(&user) {
+                self.tables.push(table);
+            }
+            self.add(user, true);
+            return !is_own(table);
         }
+        let read_only = self.read_only.contains(&value);
         if user.is_composite() {
-            self.add(user);
+            self.add(user, read_only);
             return false;
         }
         let Some(instruction) = user.as_instruction() else {
             return true;
         };
+        if instruction.function() != Some(self.function) {
+            return true;
+        }
         match instruction.opcode() {
             LLVMOpcode::LLVMIndirectBr | LLVMOpcode::LLVMICmp => false,
             LLVMOpcode::LLVMPHI
@@ -112,19 +172,45 @@ impl<'m> Walk<'m> {
             | LLVMOpcode::LLVMSub
             | LLVMOpcode::LLVMLoad
             | LLVMOpcode::LLVMGetElementPtr => {
-                self.add(user);
+                self.add(user, read_only);
                 false
             }
-            // What is stored is followed from the variable, if that is all there is
-            // to it; storing to a followed place adds nothing.
+            // A stored value is followed from the variable, if that is all there is to it;
+            // storing to a local variable that is followed adds nothing.
             LLVMOpcode::LLVMStore => {
                 let mut operands = instruction.operands().flatten();
                 let (stored, place) = (operands.next(), operands.next());
-                stored == Some(value) && !place.is_some_and(|place| self.follow_local(place))
+                (place == Some(value) && read_only)
+                    || (stored == Some(value)
+                        && !place.is_some_and(|place| self.follow_local(place)))
             }
-            LLVMOpcode::LLVMCall => !is_harmless(instruction),
+            LLVMOpcode::LLVMCall => self.call_escapes(value, instruction),
             _ => true,
         }
+    }
+
+    /// Whether `value` escapes by being an argument of a call. Intrinsics about lifetimes and debug
+    /// information keep nothing, and a table may be copied to a local variable.
+    fn call_escapes(&mut self, value: ValueRef<'m>, call: InstructionRef<'m>) -> bool {
+        let callee = call.callee().and_then(ValueRef::as_function);
+        let id = callee.map_or(0, FunctionRef::intrinsic);
+        if id == 0 {
+            return true;
+        }
+        let mut length = 0;
+        // SAFETY: the number of an intrinsic, whose name LLVM keeps.
+        let name = unsafe {
+            let start = LLVMIntrinsicGetName(id, &mut length);
+            std::slice::from_raw_parts(start.cast::<u8>(), length)
+        };
+        if name == b"llvm.memcpy" {
+            let mut operands = call.operands().flatten();
+            let (to, from) = (operands.next(), operands.next());
+            let is_written = to == Some(value) && self.read_only.contains(&value);
+            let mut is_followed = || to.is_some_and(|to| self.follow_local(to));
+            return is_written || (from == Some(value) && !is_followed());
+        }
+        !(name.starts_with(b"llvm.lifetime.") || name.starts_with(b"llvm.dbg."))
     }
 
     /// Whether `place` is a local variable; its uses are followed then.
@@ -132,24 +218,21 @@ impl<'m> Walk<'m> {
         let instruction = place.as_instruction();
         let local = instruction.is_some_and(|it| it.opcode() == LLVMOpcode::LLVMAlloca);
         if local {
-            self.add(place);
+            self.add(place, false);
         }
         local
     }
 }
 
-/// Calls of intrinsics keep nothing: lifetimes, debug info.
-fn is_harmless(call: InstructionRef<'_>) -> bool {
-    let callee = call.callee().and_then(ValueRef::as_function);
-    let id = callee.map_or(0, FunctionRef::intrinsic);
-    if id == 0 {
-        return false;
+/// Whether a variable is the module's own, and nothing but its code can write to it.
+fn is_own(table: VariableRef<'_>) -> bool {
+    // SAFETY: a live variable.
+    unsafe {
+        let linkage = LLVMGetLinkage(table.raw());
+        matches!(
+            linkage,
+            LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage
+        ) && LLVMIsThreadLocal(table.raw()) == 0
+            && LLVMIsExternallyInitialized(table.raw()) == 0
     }
-    let mut length = 0;
-    // SAFETY: the number of an intrinsic, whose name LLVM keeps.
-    let name = unsafe {
-        let start = LLVMIntrinsicGetName(id, &mut length);
-        std::slice::from_raw_parts(start.cast::<u8>(), length)
-    };
-    name.starts_with(b"llvm.lifetime.") || name.starts_with(b"llvm.dbg.")
 }

@@ -23,7 +23,7 @@
 //! `compiling` (one compile), `library`, `parcel` and `foreign` (bodies for other modules, and
 //! from them), [`facts`], `optimize`, `passes` and `hints` (tiers 2 and 3), `apart` (constants), `flow`
 //! and `shape` (loops and counters), `continuation` (versions that start in the middle),
-//! `baseline` (functions for the compiler of tier 1), `labels`, `stacks`, [`profile`], `probe`, `guide` and `values` (what code counts
+//! `baseline` (functions for the compiler of tier 1), `labels`, `jumps` and `mentions` (addresses of labels), `stacks`, [`profile`], `probe`, `guide` and `values` (what code counts
 //! about itself, and its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`],
 //! [`pool`], `ledger` and `room`, `query`, `sketch` and `interface` (questions about a module),
 //! [`native`] (modules of a program that runs natively), `looks` (code that looks whether it should stop), [`cancel`] and `gate`, [`fatal`].
@@ -78,11 +78,13 @@ mod hints;
 mod inspect;
 mod instrument;
 mod interface;
+mod jumps;
 mod labels;
 mod ledger;
 mod library;
 mod lines;
 mod looks;
+mod mentions;
 mod numbered;
 mod opened;
 mod optimize;
@@ -124,7 +126,7 @@ pub use facts::{FactStats, FactStore};
 pub use foreign::Offer;
 pub use inspect::inspect;
 pub use interface::Layout;
-pub use labels::Labels;
+pub use labels::{Labels, labelled, space_name};
 pub use looks::Look;
 pub use numbered::{Numbered, Plain, Read};
 pub use parcel::Parcel;

@@ -115,7 +115,7 @@ impl Numbered {
 }
 
 /// The symbol of each global: functions come first, then variables, aliases and ifuncs.
-fn order(module: &Module) -> Box<[SymbolId]> {
+pub(crate) fn order(module: &Module) -> Box<[SymbolId]> {
     const ORDER: [GlobalKind; 4] = [
         GlobalKind::Function,
         GlobalKind::Variable,

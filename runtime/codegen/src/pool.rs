@@ -151,6 +151,25 @@ impl ReaderPool {
         kept.or_else(|| read().inspect(|numbered| self.room.keep_numbered(numbered)))
     }
 
+    /// How many blocks the body of a function has; `None` if it cannot be read.
+    pub fn blocks(&self, function: SymbolId) -> Option<usize> {
+        let known = self.numbered().and_then(|it| it.blocks(function));
+        known.or_else(|| self.reader().ok()?.blocks(function).ok())
+    }
+
+    /// Whether a function, of which code may be running, cannot get another body: addresses of its
+    /// labels or of its code may be elsewhere, or are in variables that stay.
+    ///
+    /// # Errors
+    /// An unreadable body; as [`Reader::new`].
+    pub fn keeps_labels(&self, function: SymbolId) -> Result<bool, CodegenError> {
+        let plain = self.numbered().is_some_and(|it| it.has_no_labels(function));
+        match plain {
+            true => Ok(false),
+            false => self.reader()?.keeps_labels(function),
+        }
+    }
+
     /// The module's data, without LLVM: what [`Reader::compile_data`] makes an object of. `None` if
     /// there is nothing.
     ///

@@ -19,7 +19,7 @@ use crate::apart;
 use crate::bitcode::{self, Bitcode};
 use crate::compile::Compile;
 use crate::context::{LlvmContext, OwnedModule, take_error};
-use crate::copying::{Copying, Unit};
+use crate::copying::{Copying, PlainLabels, Unit};
 use crate::data::DataPlan;
 use crate::desk::Desk;
 use crate::emit::Emitter;
@@ -27,6 +27,7 @@ use crate::error::{CodegenError, Stop};
 use crate::foreign::Foreign;
 use crate::handles::{FunctionRef, ValueRef};
 use crate::instrument;
+use crate::jumps;
 use crate::library::Library;
 use crate::opened::{Known, Opened, check_target, verify_module};
 use crate::optimize;
@@ -198,10 +199,14 @@ impl Reader {
         let chosen = DataPlan::of(source, everything)?;
         let module = source.fresh(name);
         let mut copying = Copying::new(source, &how, name, &module);
+        if everything {
+            copying.plain_labels = PlainLabels::All;
+        }
         if !copying.data(&chosen)? {
             return Ok(None);
         }
         let contents = copying.finish()?;
+        jumps::complete(self.context(), &module);
         let mut unit = Unit { module, contents };
         self.emit(&mut unit, name, Tier::Baseline, None).map(Some)
     }

@@ -1,12 +1,10 @@
 //! Reads a module's symbol table into a [`ModuleSummary`], without its bodies.
 //!
-//! The only constants looked into are initializers: for label addresses, which
-//! decide what can be split, and for the `llvm.*` tables.
+//! The only constants looked into are initializers of the `llvm.*` tables.
 //!
 //! # Why
-//! What cannot be split goes with the data. Functions with prefix data, and those whose labels
-//! are in shared data, are compiled when the image starts. A constant table of one function's
-//! own labels is copied into that function's unit instead.
+//! What cannot be split goes with the data: functions with prefix data are compiled when the image
+//! starts.
 
 use std::ffi::CStr;
 
@@ -14,12 +12,12 @@ use inkwell::llvm_sys::comdat::{
     LLVMComdatSelectionKind, LLVMGetComdat, LLVMGetComdatSelectionKind,
 };
 use inkwell::llvm_sys::core::{
-    LLVMConstIntGetZExtValue, LLVMGetAggregateElement, LLVMGetBlockAddressFunction, LLVMGetGC,
-    LLVMGetGlobalIFuncResolver, LLVMGetLinkage, LLVMGetNumOperands, LLVMGetVisibility,
-    LLVMHasPrefixData, LLVMIsDeclaration, LLVMIsThreadLocal,
+    LLVMConstIntGetZExtValue, LLVMGetAggregateElement, LLVMGetGC, LLVMGetGlobalIFuncResolver,
+    LLVMGetLinkage, LLVMGetNumOperands, LLVMGetVisibility, LLVMHasPrefixData, LLVMIsDeclaration,
+    LLVMIsThreadLocal,
 };
 use inkwell::llvm_sys::{LLVMLinkage, LLVMValueKind, LLVMVisibility};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::handles::{FunctionRef, ValueRef, VariableRef};
 use crate::summary::{Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo};
@@ -34,7 +32,6 @@ pub(crate) fn summarize(table: &SymbolTable, always_inline: u32) -> ModuleSummar
         info.comdat = comdat_group(value, &info, &mut groups, &mut summary.comdats);
         summary.symbols.push(info);
     }
-    place_label_tables(table, &mut summary);
     read_llvm_tables(table, &mut summary);
     summary
 }
@@ -196,57 +193,6 @@ fn base_symbol(table: &SymbolTable, value: Option<ValueRef<'_>>) -> Option<Symbo
         value = value.parts().next()?;
     }
     None
-}
-
-/// Finds initializers that hold label addresses and says where they, and the
-/// functions the labels are in, must be compiled.
-fn place_label_tables(table: &SymbolTable, summary: &mut ModuleSummary) {
-    for (index, value) in table.values().enumerate() {
-        let info = &summary.symbols[index];
-        if !matches!(info.kind, Kind::Data | Kind::ThreadLocal) || !info.linkage.is_definition() {
-            continue;
-        }
-        let mut functions = FxHashSet::default();
-        if let Some(initializer) = value.as_variable().and_then(VariableRef::initializer) {
-            let mut seen = FxHashSet::default();
-            label_functions(table, initializer, &mut functions, &mut seen);
-        }
-        let Some(&first) = functions.iter().next() else {
-            continue;
-        };
-        if functions.len() == 1 && info.constant && info.linkage == Linkage::Local {
-            summary.symbols[index].placement = Placement::WithFunction(first);
-        } else {
-            for function in functions {
-                summary.symbols[function.index()].placement = Placement::DataUnit;
-            }
-        }
-    }
-    // A function that moved to the data unit takes its tables along.
-    for index in 0..summary.symbols.len() {
-        if let Placement::WithFunction(function) = summary.symbols[index].placement
-            && summary.symbols[function.index()].placement == Placement::DataUnit
-        {
-            summary.symbols[index].placement = Placement::DataUnit;
-        }
-    }
-}
-
-fn label_functions<'m>(
-    table: &SymbolTable,
-    constant: ValueRef<'m>,
-    found: &mut FxHashSet<SymbolId>,
-    seen: &mut FxHashSet<ValueRef<'m>>,
-) {
-    if constant.kind() == LLVMValueKind::LLVMBlockAddressValueKind {
-        // SAFETY: a live block address; its function lives as it does.
-        let function = unsafe { ValueRef::of(LLVMGetBlockAddressFunction(constant.raw())) };
-        found.extend(table.id(function));
-    } else if constant.is_composite() && seen.insert(constant) {
-        for part in constant.parts() {
-            label_functions(table, part, found, seen);
-        }
-    }
 }
 
 fn read_llvm_tables(table: &SymbolTable, summary: &mut ModuleSummary) {

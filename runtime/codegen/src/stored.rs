@@ -13,7 +13,7 @@ use crate::summary::SymbolId;
 use uruk_leaving::{Head, Heads, Reason};
 
 /// Changes with what is written.
-const FORMAT: u32 = 6;
+const FORMAT: u32 = 7;
 const HASH: usize = blake3::OUT_LEN;
 
 /// Names what a compile makes: equal for equal inputs, whichever process asks.
@@ -117,6 +117,7 @@ impl Compiled {
             Labels::None => 0,
             Labels::Inside => 1,
             Labels::Escape => 2,
+            Labels::Fixed => 3,
         };
         bytes.extend(FORMAT.to_le_bytes());
         for number in [
@@ -174,6 +175,7 @@ impl Compiled {
             0 => Labels::None,
             1 => Labels::Inside,
             2 => Labels::Escape,
+            3 => Labels::Fixed,
             _ => return None,
         };
         let heads = read_heads(&mut take)?;

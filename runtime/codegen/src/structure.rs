@@ -486,5 +486,19 @@ mod tests {
         for kind in [0, 3, 5, 6] {
             assert_eq!(what(&array(kind, 2)), Some(What::Definition), "{kind}");
         }
+        // Elements without bits can be described, and there are none.
+        let empty = |used: bool| {
+            types(move |bits| {
+                bits.put(2, 3).put(3, 5);
+                bits.put(0, 1).put(1, 3).put(8, 5);
+                bits.put(0, 1).put(3, 3);
+                bits.put(0, 1).put(1, 3).put(0, 5);
+                if used {
+                    bits.put(4, 3).put(19, 8).vbr(2).put(0, 12);
+                }
+            })
+        };
+        assert_eq!(what(&empty(false)), None);
+        assert_eq!(what(&empty(true)), Some(What::Definition));
     }
 }

@@ -80,12 +80,9 @@ pub enum Placement {
     /// A function with a unit of its own behind a stub.
     Own,
     /// Part of the module's data unit, compiled when the image starts. Functions
-    /// are here when they cannot be split from data: prefix data, labels whose
-    /// addresses are in shared data, tables for garbage collectors.
+    /// are here when they cannot be split from data: prefix data, tables for garbage
+    /// collectors.
     DataUnit,
-    /// A constant table of label addresses of one function: copied into that
-    /// function's unit.
-    WithFunction(SymbolId),
     /// Nothing is emitted: declarations, intrinsics, `llvm.*` tables.
     None,
 }

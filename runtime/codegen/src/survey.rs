@@ -34,7 +34,7 @@ pub(crate) struct Scan<'m> {
     /// True if the code passes or returns vectors in registers whose choice depends on
     /// the CPU's features.
     pub(crate) wide: bool,
-    /// True if its labels' addresses are taken.
+    /// True if its labels' addresses are taken, or it has those of other labels.
     pub(crate) labels: bool,
     /// True if it asks for addresses in its own frame.
     pub(crate) frame: bool,
@@ -54,7 +54,7 @@ pub(crate) fn scan(function: FunctionRef<'_>) -> Scan<'_> {
         ..Scan::default()
     };
     let mut seen = FxHashSet::default();
-    let mut mentioned = FxHashSet::default();
+    let mut known = FxHashSet::default();
     for block in function.blocks() {
         scan.labels |= is_label(block);
         for instruction in block.instructions() {
@@ -64,7 +64,10 @@ pub(crate) fn scan(function: FunctionRef<'_>) -> Scan<'_> {
             if let Some(callee) = instruction.callee() {
                 scan_call(instruction, callee, &mut scan, &mut seen);
             }
-            scan_operands(instruction, &mut scan.mentioned, &mut mentioned);
+            let Scan {
+                mentioned, labels, ..
+            } = &mut scan;
+            scan_operands(instruction, mentioned, &mut known, labels);
             scan.labels |= matches!(opcode, LLVMOpcode::LLVMIndirectBr | LLVMOpcode::LLVMCallBr);
         }
     }
@@ -124,16 +127,18 @@ fn cost(instruction: InstructionRef<'_>, opcode: LLVMOpcode) -> u32 {
     }
 }
 
-/// Collects the functions whose addresses an instruction uses.
+/// Collects the functions whose addresses an instruction uses; says if it uses those of labels.
 fn scan_operands<'m>(
     instruction: InstructionRef<'m>,
     functions: &mut Vec<ValueRef<'m>>,
     seen: &mut FxHashSet<ValueRef<'m>>,
+    labels: &mut bool,
 ) {
     let operands = instruction.operands();
     // A call's last operand is its callee.
     let count = operands.len() - usize::from(instruction.callee().is_some());
     for operand in operands.take(count).flatten() {
+        *labels |= holds_label(operand);
         if operand.as_function().is_some() {
             functions.extend(seen.insert(operand).then_some(operand));
         } else if let Some(table) = operand.as_variable()
@@ -143,6 +148,12 @@ fn scan_operands<'m>(
             scan_table(table, functions, seen);
         }
     }
+}
+
+/// Whether a constant is made of addresses of labels.
+fn holds_label(value: ValueRef<'_>) -> bool {
+    value.kind() == LLVMValueKind::LLVMBlockAddressValueKind
+        || (value.is_composite() && value.parts().any(holds_label))
 }
 
 /// Collects the functions in a constant, if it has few parts.

@@ -43,7 +43,7 @@ use crate::context::{Builder, LlvmContext, OwnedModule};
 use crate::continuation::build::is_valid;
 use crate::guide::Notes;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
-use crate::labels::{self, Labels};
+use crate::labels;
 use crate::profile::Steady;
 use crate::source::AttributeKinds;
 
@@ -148,7 +148,7 @@ fn is_copyable(kinds: &AttributeKinds, body: FunctionRef<'_>) -> bool {
     let special = [kinds.naked, kinds.presplit_coroutine, kinds.returns_twice];
     plain
         && !special.iter().any(|&kind| body.has(kind))
-        && labels::of(body) == Labels::None
+        && !labels::has_labels(body)
         && body.instructions().take(MOST + 1).count() <= MOST
         && !body.instructions().any(bound)
 }

@@ -173,11 +173,6 @@ fn what_cannot_be_left_says_why() {
          call void @llvm.stackrestore.p0(ptr %s) br label %head }",
     );
     check(
-        Reason::Labels,
-        "define void @f(ptr %p) { br label %head head: store ptr blockaddress(@f, %head), ptr %p
-         br label %head }",
-    );
-    check(
         Reason::TailCall,
         "define void @f() { br label %head head: call void @g()
          br i1 undef, label %head, label %out out: musttail call void @g() ret void }",

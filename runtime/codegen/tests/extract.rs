@@ -5,7 +5,7 @@ mod support;
 use object::{Object, ObjectSection, ObjectSymbol};
 use support::{describe, id, plan, reader};
 use uruk_codegen::fuzz::compile_any;
-use uruk_codegen::{Bitcode, CodegenError, Compile, Placement, Reader, Tier};
+use uruk_codegen::{Bitcode, CodegenError, Compile, Labels, Placement, Reader, Tier};
 
 fn check(ir: &str, function: &str) -> String {
     let mut reader = reader(ir);
@@ -88,31 +88,55 @@ const COMPUTED_GOTO: &str = "
     }";
 
 #[test]
-fn tables_of_labels_go_with_their_function() {
-    let reader = reader(COMPUTED_GOTO);
-    let table = &reader.summary().symbols[id(&reader, "table").index()];
-    assert_eq!(table.placement, Placement::WithFunction(id(&reader, "f")));
-    let out = check(COMPUTED_GOTO, "f");
-    assert!(out.contains("defines uruk.body.f"), "{out}");
-    assert!(!out.contains("table"), "{out}");
+fn labels_in_data_are_places_in_the_space_of_their_function() {
+    for linkage in ["internal constant", "internal global", "global"] {
+        let ir = COMPUTED_GOTO.replace("internal constant", linkage);
+        let mut reader = reader(&ir);
+        let f = id(&reader, "f");
+        assert_eq!(
+            reader.summary().symbols[f.index()].placement,
+            Placement::Own
+        );
+        let plan = plan(&reader);
+        let data = reader.compile_data(&plan).expect("compiles");
+        let out = describe(&data.expect("some data"));
+        assert!(out.contains("defines table"), "{out}");
+        assert!(!out.contains("defines f"), "{out}");
+        assert!(out.contains("uruk.labels.f"), "{out}");
+    }
 }
 
+/// Optimized code has a table that only it reads, constant or not, to itself.
 #[test]
-fn shared_tables_of_labels_keep_their_function_with_the_data() {
-    let ir = COMPUTED_GOTO.replace("internal constant", "global");
-    let mut reader = reader(&ir);
-    let f = id(&reader, "f");
-    assert_eq!(
-        reader.summary().symbols[f.index()].placement,
-        Placement::DataUnit
-    );
-    let plan = plan(&reader);
-    let data = reader
-        .compile_data(&plan)
-        .expect("compiles")
-        .expect("some data");
-    let out = describe(&data);
-    assert!(out.contains("defines f\ndefines table"), "{out}");
+fn tables_of_labels_that_stay_inside_are_copied() {
+    let stored = "define void @other(ptr %p) { store ptr %p, ptr @table ret void }";
+    let shared = "define ptr @other() { ret ptr blockaddress(@f, %a) }";
+    for (linkage, rest, inside) in [
+        ("internal constant", "", true),
+        ("internal global", "", true),
+        ("global", "", false),
+        ("internal global", stored, false),
+        ("internal constant", shared, false),
+    ] {
+        let ir = COMPUTED_GOTO.replace("internal constant", linkage) + rest;
+        let mut reader = reader(&ir);
+        let plan = plan(&reader);
+        let f = id(&reader, "f");
+        let how = Compile::at(Tier::Optimized);
+        let compiled = reader.compile(&plan, f, &how).expect("compiles");
+        let labels = if inside {
+            Labels::Inside
+        } else {
+            Labels::Escape
+        };
+        assert_eq!(compiled.labels, labels, "{linkage} {rest}");
+        let out = describe(&compiled.object);
+        assert_eq!(
+            out.contains("uruk.labels.f"),
+            !inside,
+            "{linkage} {rest}: {out}"
+        );
+    }
 }
 
 #[test]

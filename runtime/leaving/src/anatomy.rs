@@ -232,8 +232,6 @@ pub struct Room {
 pub struct Anatomy {
     /// Why no loop of it can be left, whatever is in it.
     pub whole: Option<crate::Reason>,
-    /// Whether the address of one of its blocks is taken.
-    pub labels: bool,
     /// Whether it has a personality.
     pub catches: bool,
     /// Whether an `alloca` of the entry holds a vector of unknown length.
@@ -254,7 +252,6 @@ impl Anatomy {
     /// Forgets all, and keeps the memory.
     pub fn clear(&mut self) {
         self.whole = None;
-        self.labels = false;
         self.catches = false;
         self.scalable = false;
         self.parameters.clear();

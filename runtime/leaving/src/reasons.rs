@@ -5,7 +5,7 @@
 //! | [`Reason::Arguments`] | `va_start` behind the head would look for arguments in the wrong frame |
 //! | [`Reason::FrameAddress`] | the address of a frame, or of a return address, would be the continuation's |
 //! | [`Reason::SavedStack`] | going back to a stack pointer that is not seen to be saved in this frame |
-//! | [`Reason::Labels`] | an address of a label means a place in the old code |
+//! | [`Reason::Labels`] | another body numbers its labels in another way |
 //! | [`Reason::TailCall`] | a `musttail` call gives its frame up, which would now be two |
 //! | [`Reason::Coroutine`] | its frame is not on the stack yet |
 //! | [`Reason::Type`] | tokens, and vectors of unknown size, cannot be kept in memory |
@@ -30,7 +30,7 @@ pub enum Reason {
     FrameAddress,
     /// The stack pointer is set to something that is not seen to be this frame's.
     SavedStack,
-    /// Addresses of labels.
+    /// The continuation is of another body, and one of the two has labels with addresses.
     Labels,
     /// A `musttail` call behind the head.
     TailCall,
@@ -103,9 +103,6 @@ impl Forbidden {
         if let Some(reason) = anatomy.whole {
             return Err(reason);
         }
-        if anatomy.labels {
-            return Err(Reason::Labels);
-        }
         let mut blocks = Vec::new();
         for instruction in 0..anatomy.instructions.len() as u32 {
             if let Some(reason) = forbids(anatomy, instruction)? {
@@ -147,7 +144,6 @@ impl Forbidden {
 fn forbids(anatomy: &Anatomy, instruction: u32) -> Result<Option<Reason>, Reason> {
     let it = anatomy.at(instruction);
     match it.code {
-        Code::IndirectBranch => Err(Reason::Labels),
         Code::Odd => Err(Reason::Other),
         Code::Call | Code::Invoke => match it.meaning {
             Meaning::Frame => Err(Reason::FrameAddress),

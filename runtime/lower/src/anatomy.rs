@@ -3,6 +3,7 @@
 //! What is told has to be the same as what is told of the body in LLVM's memory
 //! (`uruk_codegen`): a test there compares them.
 
+use rustc_hash::FxHashSet;
 use uruk_bitcode::ir::{
     Attribute, Attributes, BinaryOp, Body, CastOp, Constant, Definition, GlobalKind, Instruction,
     Module, Op, Ordering, Type, TypeId, ValueId,
@@ -33,7 +34,7 @@ pub(crate) struct Known {
     /// By list of attributes: whether an argument is passed that is no value.
     specially: Box<[bool]>,
     /// Functions, by the address of one of whose blocks a constant of the module is.
-    labelled: Box<[u32]>,
+    pub(crate) labelled: FxHashSet<u32>,
 }
 
 impl Known {
@@ -140,10 +141,6 @@ impl Telling<'_> {
             true => Some(Reason::Coroutine),
             false => is_odd.then_some(Reason::Other),
         };
-        let is_own = |it: &Constant| matches!(it, Constant::Label(of, _) if of.0 == number);
-        self.anatomy.labels = self.body.labels_elsewhere
-            || self.lowering.known.labelled.contains(&number)
-            || self.body.constants.iter().any(is_own);
         for index in 0..self.body.parameters {
             let mut lists = list.parameters.iter();
             let promised = lists.any(|(at, list)| *at == index && has(list, attribute::NOALIAS));

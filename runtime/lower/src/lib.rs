@@ -15,7 +15,7 @@
 //! | `calls`, `intrinsics`, `lowering`, `numbers`, `reductions` | whom calls reach, and intrinsics |
 //! | `assembly` | assembly without instructions |
 //! | `control`, `phis` | ends of blocks, landing pads; phis |
-//! | `jumps` | labels as numbers |
+//! | `jumps` | labels, and jumps by their addresses |
 //! | `loops`, `anatomy` | which loops can be left, and what of the body is told to find that out |
 //! | [`data`] | what a module has beside functions |
 //!
@@ -77,6 +77,13 @@ pub trait Outside {
     /// That it is none for this.
     fn symbol(&self, global: u32) -> Result<SymbolData, Refused>;
 
+    /// The label space of a function of the module: its labels are so many bytes behind it as their
+    /// blocks' numbers.
+    ///
+    /// # Errors
+    /// That it has none.
+    fn label_space(&self, function: u32) -> Result<SymbolData, Refused>;
+
     /// Whether a call of that function cannot be one: its body has to be where the call is.
     fn must_be_inlined(&self, global: u32) -> bool;
 }
@@ -135,7 +142,7 @@ pub struct Lowered {
     pub counts: bool,
     /// Which loops can be left.
     pub heads: Heads,
-    /// Whether addresses of its labels are taken; they stay inside.
+    /// Whether it mentions labels by their addresses, or jumps by addresses of its own.
     pub has_labels: bool,
 }
 
@@ -232,6 +239,12 @@ impl Lowering {
     pub fn loops(&self, body: &Body, buffers: &mut Buffers) -> u32 {
         buffers.flow.look(body);
         buffers.flow.loops()
+    }
+
+    /// Whether a constant of the module is the address of a label of the function with that number
+    /// among globals.
+    pub fn has_labels(&self, function: u32) -> bool {
+        self.known.labelled.contains(&function)
     }
 
     /// Tells of the body of the function with that number among globals what says which of its

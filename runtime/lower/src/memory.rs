@@ -55,9 +55,6 @@ impl Reading<'_> {
         volatile: bool,
         ordering: bitcode::Ordering,
     ) -> Covered<()> {
-        if let Some(number) = self.loaded_label(it)? {
-            return self.stand(it, [number]);
-        }
         let [address] = self.operands(it)?;
         let address = self.address(address)?;
         let known = self.result(it)?;
@@ -149,11 +146,7 @@ impl Reading<'_> {
         if let Shape::Vector { lanes, .. } = self.shape_of(self.result(it)?) {
             return self.elements(it, source, lanes as usize);
         }
-        let table = self.table(base)?;
-        let base = match table {
-            Some(_) => Operand::Undef,
-            None => self.address(base)?,
-        };
+        let base = self.address(base)?;
         let mut within = source;
         let (mut bytes, mut terms) = (0i64, SmallVec::<[Term; 1]>::new());
         for (at, &index) in indices.iter().enumerate() {
@@ -175,9 +168,6 @@ impl Reading<'_> {
                 }
                 None => {}
             }
-        }
-        if let Some(first) = table {
-            return self.entry(it, first, bytes, &terms);
         }
         let address = match terms.is_empty() {
             true => self.at(base, bytes),

@@ -133,16 +133,13 @@ impl<'a> Reading<'a> {
             }
             Constant::Aggregate(parts) => return self.aggregate(value, ty, parts, depth),
             Constant::Data(words) => return self.data(value, ty, words),
-            Constant::Offset(..) | Constant::Cast(..) | Constant::Binary(..) => {
-                match self.evaluate(value, 0)? {
-                    (Some(symbol), bytes) => Operand::Address(symbol, bytes),
-                    (None, bytes) => Operand::Int(bytes as u64),
-                }
-            }
-            Constant::Label(function, block) if depth == 0 => {
-                self.label(value, *function, *block)?
-            }
-            Constant::Label(..) => return Err(Refused::Unread("a label that is kept")),
+            Constant::Offset(..)
+            | Constant::Cast(..)
+            | Constant::Binary(..)
+            | Constant::Label(..) => match self.evaluate(value, 0)? {
+                (Some(symbol), bytes) => Operand::Address(symbol, bytes),
+                (None, bytes) => Operand::Int(bytes as u64),
+            },
             Constant::Assembly(_) => return not("assembly"),
             Constant::Other => return Err(Refused::Unread("an unusual constant")),
         };
@@ -254,9 +251,6 @@ impl<'a> Reading<'a> {
             if of != Some(self.type_of(part)?) {
                 return invalid(TYPES);
             }
-            if let Some(Definition::Constant(Constant::Label(..))) = self.definition(part) {
-                return Err(Refused::Unread("a label that is kept"));
-            }
             let known = self.values.get(part.0);
             let scalars = match known {
                 Some((scalars, EVERYWHERE)) if !self.is_parameter(part) => scalars,
@@ -319,6 +313,10 @@ impl<'a> Reading<'a> {
         }
         match constant {
             Constant::Null => Ok((None, 0)),
+            &Constant::Label(function, block) => {
+                let (space, at) = self.label(function, block)?;
+                Ok((Some(space), at))
+            }
             Constant::Integer(words) => Ok((None, words.first().copied().unwrap_or(0) as i64)),
             Constant::Offset(source, parts) => {
                 let Some((&base, indices)) = parts.split_first() else {

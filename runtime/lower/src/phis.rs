@@ -51,7 +51,7 @@ impl<'a> Reading<'a> {
                 // It cannot be reached.
                 continue;
             }
-            let many = match self.numbered_edges(place, own) {
+            let many = match self.jump_edges(place, own) {
                 None => 1,
                 // The first of several stands for all.
                 Some(_) if self.edges.iter().any(|edge| edge.0 == place) => 0,

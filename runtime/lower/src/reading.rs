@@ -138,7 +138,6 @@ impl<'a> Reading<'a> {
             self.block(place)?;
         }
         self.notes.instructions += most as u32;
-        self.number_jumps()?;
         self.fill_phis()?;
         if self.notes.guarded && self.notes.frame > 8 {
             return not("a guarded stack");
@@ -257,9 +256,14 @@ impl<'a> Reading<'a> {
         for (at, it) in range.zip(all) {
             self.instruction(at, it)?;
         }
-        let successors = self.flow.successors(block).iter();
-        let successors = successors.map(|&to| Block(self.flow.places[to as usize]));
-        let successors: SmallVec<[Block; 2]> = successors.collect();
+        let successors: SmallVec<[Block; 2]> = match all.last().map(|it| &it.op) {
+            Some(bitcode::Op::IndirectBranch(to)) => self.jump_successors(to),
+            _ => {
+                let successors = self.flow.successors(block).iter();
+                let places = successors.map(|&to| Block(self.flow.places[to as usize]));
+                places.collect()
+            }
+        };
         if successors.contains(&Block(0)) {
             return invalid("an edge to the entry");
         }
@@ -301,7 +305,7 @@ impl<'a> Reading<'a> {
             O::Unreachable => self.end(Op::Unreachable),
             O::LandingPad(cleanup, filters) => self.landing_pad(at, it, *cleanup, filters),
             O::Resume => self.resume(it),
-            O::IndirectBranch(_) => self.indirect(it),
+            O::IndirectBranch(to) => self.indirect(it, to),
             O::ExtractValue(path) => self.extract(it, path),
             O::InsertValue(path) => self.insert(it, path),
             O::Freeze => self.freeze(it),

@@ -78,6 +78,7 @@ pub(crate) struct Module {
     pub(crate) constants: Shared,
     /// Labels of its assembly, once its data is linked.
     pub(crate) labels: OnceLock<Labels>,
+    pub(crate) spaces: crate::load::spaces::LabelSpaces,
     definitions: OnceLock<HashMap<Box<str>, SymbolId>>,
     interprocedural: OnceLock<Option<String>>,
     /// The types of its symbols as LLVM writes them, once asked for.
@@ -132,6 +133,7 @@ impl Module {
             parcels: Parcels::default(),
             constants: Shared::default(),
             labels: OnceLock::new(),
+            spaces: Default::default(),
             definitions: OnceLock::new(),
             interprocedural: OnceLock::new(),
             types: OnceLock::new(),
@@ -141,14 +143,12 @@ impl Module {
 
     /// The plan at this moment; binding has happened before any compile.
     pub(crate) fn plan(&self) -> Arc<ModulePlan> {
-        let plan = self.plan.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&plan)
+        Arc::clone(&self.plan.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What is known of its functions, under its plan.
     pub(crate) fn facts(&self) -> Arc<FactStore> {
-        let facts = self.facts.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&facts)
+        Arc::clone(&self.facts.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Says how symbols are named and reached from now on. Their names stay.

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use uruk_codegen::{Access, Import, Linkage, ModulePlan, ModuleSummary, Placement, SymbolId};
+use uruk_codegen::{Access, Import, Linkage, ModulePlan, ModuleSummary, SymbolId};
 
 use crate::api::error::Error;
 use crate::load::choose::{Rank, Winner, choose, is_data};
@@ -172,7 +172,7 @@ fn import(
         } else {
             local_link_name(&info.name, image, input, id)
         };
-        let near = is_data(summary, id, 0) && !matches!(info.placement, Placement::WithFunction(_));
+        let near = is_data(summary, id, 0);
         let access = if near { Access::Near } else { Access::Indirect };
         return Import {
             name: name.into(),

@@ -262,7 +262,11 @@ impl Core {
         };
         let placed = self.place_image(tracker, image, graph, &is_function)?;
         let mut named = Named::of(image, &placed, assembled);
-        let resolve = |name: &str, need| self.resolve(dylib, name, need);
+        let modules = || image.modules.iter().map(|(_, module)| &**module);
+        let resolve = |name: &str, need| {
+            let space = self.label_space(modules(), name);
+            space.or_else(|| self.resolve(dylib, name, need))
+        };
         let linked = self.finish_image(tracker, image, placed, stay, named.any(), resolve)?;
         let Named {
             names,

@@ -185,7 +185,9 @@ impl Core {
             Some(&Definition::Tls { module, offset }) => {
                 Some(Resolved::thread_local(module, offset))
             }
-            _ => self.resolve(dylib, name, need),
+            _ => self
+                .label_space(std::iter::once(module), name)
+                .or_else(|| self.resolve(dylib, name, need)),
         }
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod objects;
 pub(crate) mod own;
 pub(crate) mod placed;
 pub(crate) mod room;
+pub(crate) mod spaces;
 pub(crate) mod start;
 pub(crate) mod untrusted;
 mod variables;

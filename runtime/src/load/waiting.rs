@@ -16,6 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, Weak};
 
 use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_codegen::labelled;
 use uruk_link::{Binding, Graph, Object};
 use uruk_session::{
     Dylib, DylibId, Flags, Interface, Lookup, Responsibility, SessionError, Symbol, Tracker, Unit,
@@ -218,7 +219,9 @@ impl WaitingData {
         for name in &self.image.discarded {
             graph.discard(name);
         }
-        let all: Vec<(&str, bool)> = graph.undefined().map(|u| (u.name, u.weak)).collect();
+        // The module itself has the label spaces.
+        let others = graph.undefined().filter(|it| labelled(it.name).is_none());
+        let all: Vec<(&str, bool)> = others.map(|it| (it.name, it.weak)).collect();
         let strong = all.iter().filter(|(_, weak)| !weak).map(|(name, _)| *name);
         let missing = core.undefined_of(dylib, strong)?;
         let all = all.iter().map(|(name, _)| session.intern(name));
@@ -255,7 +258,11 @@ impl WaitingData {
             .collect();
         responsibility.resolve(&addresses)?;
         let found = core.resolved(&dylib, references)?;
-        let resolve = |name: &str, need| core.resolve_found(&found, name, need);
+        let modules = || self.image.modules.iter().map(|(_, module)| &**module);
+        let resolve = |name: &str, need| {
+            let space = core.label_space(modules(), name);
+            space.or_else(|| core.resolve_found(&found, name, need))
+        };
         let linked =
             core.finish_image(tracker, &self.image, placed, Stay::Always, true, resolve)?;
         core.note_hooks(&self.image, &linked.started);

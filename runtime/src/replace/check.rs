@@ -110,7 +110,11 @@ impl Core {
             }));
         }
         for &(id, symbol) in &planned.members {
-            if self.tiers.versions.is_fixed(id) {
+            let keeps_labels = match self.function(id) {
+                Some(old) => old.module.readers.keeps_labels(old.symbol)?,
+                None => false,
+            };
+            if keeps_labels || self.tiers.versions.is_fixed(id) {
                 return Err(Error::from(ReplaceError::Labels {
                     file: file(),
                     function: summary.symbols[symbol.index()].name.clone(),

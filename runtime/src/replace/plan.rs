@@ -266,7 +266,7 @@ impl Planner<'_> {
             }
             _ => {}
         }
-        let near = is_data(summary, id, 0) && !matches!(info.placement, Placement::WithFunction(_));
+        let near = is_data(summary, id, 0);
         let access = if near { Access::Near } else { Access::Indirect };
         Ok(Import {
             name,

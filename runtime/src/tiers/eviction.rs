@@ -3,7 +3,7 @@
 //! What counts is code of IR functions that calls reach. All of it can be made again, from the bodies
 //! that first calls are compiled from; code of object files and of units cannot, and is neither
 //! counted nor evicted. Nor is code
-//! - of functions that keep their first version (labels whose addresses may be in memory),
+//! - of functions that keep their first version (coroutines: frames hold addresses of its parts),
 //! - that is pinned to a tier,
 //! - of the function the program starts at: nobody calls it again,
 //! - of functions that somebody compiles or replaces: the evicting thread would take away what they

@@ -14,7 +14,7 @@ use uruk_base::parts::{self, Part};
 use uruk_base::{FunctionId, Tier};
 use uruk_baseline::ir::{Function, Reach, SymbolData};
 use uruk_baseline::{Code, Compiler, Features, FixupKind, Options, Uncovered, UnwindTarget};
-use uruk_codegen::{Compile, Compiled, Counters, Plain, Read};
+use uruk_codegen::{Compile, Compiled, Counters, Labels, NotPlain, Plain, Read};
 use uruk_link::{Assembly, Form, LinkError, Part as LinkPart, Target};
 
 use super::plan::BodyOf;
@@ -274,6 +274,15 @@ impl Core {
             let read = read.and_then(|()| {
                 numbered.baseline(&body.plan, function.symbol, how, &mut desk.plain)
             });
+            let over_native = self.tiers.is_over_native();
+            let read =
+                read.and_then(
+                    |read| match over_native && read.compiled.labels != Labels::None {
+                        // LLVM tells whether native code has addresses of them.
+                        true => Err(NotPlain::Unread("labels over native code")),
+                        false => Ok(read),
+                    },
+                );
             let done = match read {
                 Ok(read) => assemble(desk, read),
                 // LLVM says what of it is invalid, if anything is.

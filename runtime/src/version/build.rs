@@ -172,8 +172,10 @@ impl Core {
             }
             built => built?,
         };
-        let for_ever = built.compiled.labels == Labels::Escape;
-        if for_ever && request.purpose != Purpose::First && self.tiers.has_native() {
+        let labels = built.compiled.labels;
+        let for_ever = labels == Labels::Fixed;
+        if labels >= Labels::Escape && request.purpose != Purpose::First && self.tiers.has_native()
+        {
             // Native code is there, whose labels' addresses the program may have.
             self.tiers.versions.fixed().insert(id.index());
             self.discard(id, built);

@@ -47,7 +47,7 @@ impl Core {
     /// Files a version that was compiled.
     fn keep(&self, request: Request, built: Built, depends: Arc<[FunctionId]>) {
         let fixed = match built.compiled.labels {
-            Labels::Escape => Some(Fixed::Labels),
+            Labels::Fixed => Some(Fixed::Labels),
             _ => built.code.moves.is_none().then_some(Fixed::Referenced),
         };
         let code = built.code.range();

@@ -134,7 +134,7 @@ impl Core {
         })?;
         self.dump(function, tier, &linked, code.start, body.clone());
         let movable = linked.immovable.is_none()
-            && compiled.labels != Labels::Escape
+            && compiled.labels != Labels::Fixed
             && !self.tools.pins_code();
         let Counting { words, loops, .. } = counting;
         let rest = Rest::new(data, words.clone(), uses).with_constants(constants.held);

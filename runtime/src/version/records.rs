@@ -134,8 +134,8 @@ impl Versions {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether `function` keeps its first version: the addresses of its labels may be in
-    /// the program's memory.
+    /// Whether `function` keeps its first version: addresses of its code, or of labels of its native
+    /// code, may be in the program's memory.
     pub(crate) fn is_fixed(&self, function: FunctionId) -> bool {
         self.fixed().contains(&function.index())
     }

@@ -15,9 +15,7 @@ use inkwell::llvm_sys::core::{
 };
 use inkwell::llvm_sys::prelude::LLVMTypeRef;
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout, LLVMTargetDataRef};
-use inkwell::llvm_sys::{
-    LLVMAtomicOrdering, LLVMOpcode, LLVMTailCallKind, LLVMTypeKind, LLVMValueKind,
-};
+use inkwell::llvm_sys::{LLVMAtomicOrdering, LLVMOpcode, LLVMTailCallKind, LLVMTypeKind};
 use rustc_hash::FxHashMap;
 use uruk_leaving::{Anatomy, Carried, Code, Facts, Meaning, NONE, Reason, Simple};
 
@@ -102,7 +100,7 @@ impl<'m> Told<'m> {
             blocks: blocks.map(|(it, at)| (it.raw() as usize, at)).collect(),
             types: FxHashMap::default(),
         };
-        telling.head(kinds, flow);
+        telling.head(kinds);
         for (block, at) in flow.blocks.iter().zip(0..) {
             telling.told.anatomy.begin_block();
             for instruction in block.instructions() {
@@ -116,7 +114,7 @@ impl<'m> Told<'m> {
 
 impl<'m> Telling<'_, 'm> {
     /// What is so of the body as a whole, and its parameters.
-    fn head(&mut self, kinds: &AttributeKinds, flow: &Flow<'m>) {
+    fn head(&mut self, kinds: &AttributeKinds) {
         let function = self.body.function;
         // SAFETY: a live function, here and below.
         let (collected, catches) = unsafe {
@@ -124,11 +122,8 @@ impl<'m> Telling<'_, 'm> {
             (collected, LLVMHasPersonalityFn(function.raw()) != 0)
         };
         let is_odd = collected || function.has(kinds.naked) || function.has(kinds.returns_twice);
-        let is_named = |user: ValueRef<'_>| user.kind() == LLVMValueKind::LLVMBlockAddressValueKind;
-        let mut blocks = flow.blocks.iter();
         let anatomy = &mut self.told.anatomy;
         anatomy.catches = catches;
-        anatomy.labels = blocks.any(|block| block.value().users().any(is_named));
         anatomy.whole = match function.has(kinds.presplit_coroutine) {
             true => Some(Reason::Coroutine),
             false => is_odd.then_some(Reason::Other),

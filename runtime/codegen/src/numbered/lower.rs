@@ -15,15 +15,15 @@ use uruk_base::Tier;
 use uruk_base::parts::{self, Part};
 use uruk_baseline::Uncovered;
 use uruk_baseline::ir::{Function, Reach, SymbolData};
-use uruk_bitcode::ir::Body;
+use uruk_bitcode::ir::{Body, Constant, Global, GlobalKind, Instruction, Op};
 use uruk_lower::{Buffers, Lowering, Outside, Refused, Wanted};
 
 use super::Numbered;
 use crate::compile::{COUNTERS, Compile, Compiled, Counters, LOOPS};
-use crate::labels::Labels;
+use crate::labels::{Labels, space_name};
 use crate::plan::{Access, ModulePlan};
 use crate::sketch::Sketch;
-use crate::summary::{Kind, Linkage, Placement, SymbolId};
+use crate::summary::{Kind, Linkage, SymbolId};
 
 /// A body, and what is kept from one to the next, whatever modules they are of.
 #[derive(Default)]
@@ -75,9 +75,6 @@ impl Outside for Names<'_> {
     fn symbol(&self, global: u32) -> Result<SymbolData, Refused> {
         let id = self.numbered.symbol(global);
         let info = &self.numbered.summary.symbols[id.index()];
-        if matches!(info.placement, Placement::WithFunction(_)) {
-            return Err(Refused::Unread("a table of labels"));
-        }
         let import = self.plan.import(id);
         let reach = match self.numbered.effective_kind(id) {
             Kind::Function | Kind::Ifunc { .. } => Reach::Indirect,
@@ -89,6 +86,21 @@ impl Outside for Names<'_> {
             name: import.name.clone(),
             reach,
             is_weak: info.linkage == Linkage::DeclaredWeak,
+        })
+    }
+
+    fn label_space(&self, function: u32) -> Result<SymbolData, Refused> {
+        let globals = &self.numbered.source.module.globals;
+        let is_function = |it: &&Global| it.kind == GlobalKind::Function && it.is_definition;
+        if globals.get(function as usize).filter(is_function).is_none() {
+            return Err(Refused::Invalid("a label of no function"));
+        }
+        let id = self.numbered.symbol(function);
+        let name = &self.plan.import(id).name;
+        Ok(SymbolData {
+            name: space_name(name).into(),
+            reach: Reach::Near,
+            is_weak: false,
         })
     }
 
@@ -161,6 +173,31 @@ impl Numbered {
         read.map_err(|_| Refused::Unread("an unusual body"))
     }
 
+    /// How many blocks the body of a function has, if it is read here.
+    pub(crate) fn blocks(&self, function: SymbolId) -> Option<usize> {
+        Some(self.body_of(function)?.blocks.len())
+    }
+
+    /// Whether it is known that a function neither has labels with addresses nor asks for any.
+    pub(crate) fn has_no_labels(&self, function: SymbolId) -> bool {
+        let Some(body) = self.body_of(function) else {
+            return false;
+        };
+        let is_jump = |it: &Instruction| matches!(it.op, Op::IndirectBranch(_));
+        let is_label = |it: &Constant| matches!(it, Constant::Label(..));
+        !body.labels_elsewhere
+            && !body.instructions.iter().any(is_jump)
+            && !body.constants.iter().any(is_label)
+            && !self.lowering().has_labels(self.global(function))
+    }
+
+    fn body_of(&self, function: SymbolId) -> Option<Body> {
+        let mut body = Body::default();
+        let number = self.body(function)?;
+        let read = self.source.read_body(self.bytes(), number, &mut body);
+        read.is_ok().then_some(body)
+    }
+
     /// The sketch of the body in `plain`.
     pub fn sketch_of(&self, plain: &Plain) -> Sketch {
         self.sketch(&plain.body)
@@ -209,7 +246,7 @@ impl Numbered {
                 counts: lowered.counts,
                 heads: lowered.heads,
                 labels: match lowered.has_labels {
-                    true => Labels::Inside,
+                    true => Labels::Escape,
                     false => Labels::None,
                 },
                 ..Compiled::default()

@@ -58,7 +58,6 @@ pub(super) fn summarize(source: &Source) -> Option<(ModuleSummary, Box<[SymbolId
         return None;
     }
     reading.group(&mut summary);
-    reading.place_label_tables(&mut summary)?;
     reading.read_llvm_tables(&mut summary)?;
     Some((summary, symbols))
 }
@@ -299,48 +298,6 @@ impl<'m> Reading<'m> {
             }
             info.comdat = Some(index);
         }
-    }
-
-    /// Finds initializers that hold label addresses; see `scan`.
-    fn place_label_tables(&self, summary: &mut ModuleSummary) -> Option<()> {
-        let labels = self.constants.with_labels()?;
-        for (number, (global, details)) in self.globals() {
-            let index = self.symbols[number].index();
-            let info = &summary.symbols[index];
-            let (GlobalKind::Variable, Some(value)) = (global.kind, details.initializer) else {
-                continue;
-            };
-            let functions = labels.of(value);
-            if functions.is_empty() || !info.linkage.is_definition() {
-                continue;
-            }
-            let defined = |&&function: &&u32| {
-                let global = self.get(function).map(|(global, _)| global);
-                global.is_some_and(|it| it.kind == GlobalKind::Function && it.is_definition)
-            };
-            if functions.iter().filter(defined).count() != functions.len() {
-                return None;
-            }
-            let mut functions = functions.iter().map(|&it| self.symbols[it as usize]);
-            let first = functions.next()?;
-            let is_own = info.constant && info.linkage == Linkage::Local;
-            if functions.len() == 0 && is_own {
-                summary.symbols[index].placement = Placement::WithFunction(first);
-            } else {
-                for function in functions.chain(Some(first)) {
-                    summary.symbols[function.index()].placement = Placement::DataUnit;
-                }
-            }
-        }
-        // A function that moved to the data unit takes its tables along.
-        for index in 0..summary.symbols.len() {
-            if let Placement::WithFunction(function) = summary.symbols[index].placement
-                && summary.symbols[function.index()].placement == Placement::DataUnit
-            {
-                summary.symbols[index].placement = Placement::DataUnit;
-            }
-        }
-        Some(())
     }
 
     fn globals(&self) -> impl Iterator<Item = (usize, (&'m Global, &'m Details))> {

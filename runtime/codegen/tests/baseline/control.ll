@@ -46,10 +46,12 @@ end:
 
 define i32 @goto(i32 %n) {
 ;> function(i32 %0) -> i32
+;> symbol @uruk.labels.goto near
 ;> b0:
 ;>   %1 = icmp eq i32 %0, 0
-;>   %2 = select i64 %1, 0, 1
-;>   switch i64 %2 b1, b1, b2 [0, 1]
+;>   %2 = select i64 %1, @uruk.labels.goto+1, @uruk.labels.goto+2
+;>   %3 = sub i64 %2, @uruk.labels.goto
+;>   switch i64 %3 b1, b1, b2 [1, 2]
 ;> b1:
 ;>   return 1
 ;> b2:
@@ -129,25 +131,31 @@ b:
 
 define i32 @jumps(ptr %code) {
 ;> function(i64 %0) -> i32
+;> symbol @table near
+;> symbol @uruk.labels.jumps near
+;> symbol @other near
 ;> b0:
 ;>   %1 = alloca 8 align 8
 ;>   %2 = load i8 %0 align 1
 ;>   %3 = zext i8 %2 to i64
+;>   %4 = offset @table [%3 i64 8] 0
+;>   %5 = load i64 %4 align 8
 ;>   jump b1
 ;> b1:
-;>   %4 = phi i64 [b0 %3] [b2 %9]
-;>   switch i64 %4 b2, b2, b3, b2, b3 [0, 1, 2, 3]
+;>   %6 = phi i64 [b0 %5] [b2 %12]
+;>   %7 = sub i64 %6, @uruk.labels.jumps
+;>   switch i64 %7 b2, b2, b3 [2, 3]
 ;> b2:
-;>   %5 = phi i32 [b1 1] [b1 1] [b1 1]
-;>   %6 = load i32 %0 align 4
-;>   %7 = sext i32 %6 to i64
-;>   %8 = add i64 %7, 3
-;>   store i64 %8 to %1 align 8
-;>   %9 = load i64 %1 align 8
+;>   %8 = phi i32 [b1 1] [b1 1]
+;>   %9 = load i32 %0 align 4
+;>   %10 = offset @other [%9 i32 8] 0
+;>   %11 = load i64 %10 align 8
+;>   store i64 %11 to %1 align 8
+;>   %12 = load i64 %1 align 8
 ;>   jump b1
 ;> b3:
-;>   %10 = phi i32 [b1 2] [b1 2]
-;>   return %10
+;>   %13 = phi i32 [b1 2]
+;>   return %13
 entry:
   %next = alloca ptr, align 8
   %o = load i8, ptr %code, align 1

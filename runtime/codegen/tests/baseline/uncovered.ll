@@ -88,21 +88,6 @@ define void @large([100 x i64] %a) {
   ret void
 }
 
-@table = internal constant [2 x ptr] [ptr blockaddress(@jumps, %a), ptr blockaddress(@jumps, %b)]
-
-; A label that is compared is no number.
-define i1 @jumps(i64 %i) {
-;> a label that is kept is for LLVM to read
-  %p = getelementptr [2 x ptr], ptr @table, i64 0, i64 %i
-  %t = load ptr, ptr %p, align 8
-  %c = icmp eq ptr %t, %p
-  indirectbr ptr %t, [label %a, label %b]
-a:
-  ret i1 %c
-b:
-  ret i1 false
-}
-
 define internal ptr @where() alwaysinline {
 ;> function() -> i64
 ;> b0:

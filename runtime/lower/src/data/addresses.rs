@@ -15,6 +15,14 @@ const DEPTH: u32 = 64;
 /// Parts of constants that are looked at in one module.
 pub(super) const PARTS: u32 = 1 << 26;
 
+/// In the number of a global: its label space is meant, not its own address.
+const LABELS: u32 = 1 << 31;
+
+/// The function whose label space a number of [`Address`] means, if it means one.
+pub(super) fn labelled(number: u32) -> Option<u32> {
+    (number & LABELS != 0).then_some(number & !LABELS)
+}
+
 const EXPRESSION: Refused = Refused::Unread("an unusual constant expression");
 
 /// What an expression is.
@@ -51,9 +59,12 @@ impl Address {
             (Some(_), Some(_)) => Err(EXPRESSION),
             (a, b) => Ok(a.or(b)),
         };
+        let plus = one(self.plus, other.plus)?;
+        let minus = one(self.minus, other.minus)?;
+        let is_distance = plus.is_some() && plus == minus;
         Ok(Address {
-            plus: one(self.plus, other.plus)?,
-            minus: one(self.minus, other.minus)?,
+            plus: plus.filter(|_| !is_distance),
+            minus: minus.filter(|_| !is_distance),
             addend: self.addend.wrapping_add(other.addend),
         })
     }
@@ -129,7 +140,10 @@ impl<'a> Making<'a> {
                     _ => return Err(EXPRESSION),
                 }
             }
-            Constant::Label(..) => return Err(Refused::Unread("a label in data")),
+            Constant::Label(function, block) => Address {
+                addend: i64::from(block.0),
+                ..Address::of(function.0 | LABELS)
+            },
             _ => return Err(EXPRESSION),
         };
         let above = 64 - bits;

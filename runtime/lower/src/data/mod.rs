@@ -6,7 +6,7 @@
 //! the order of the module, so offsets may differ from LLVM's, which puts constants that may be
 //! merged apart.
 //!
-//! What is not known here (labels, differences of addresses that are not in one section, vectors of
+//! What is not known here (differences of addresses that are not in one section, vectors of
 //! bits) is refused for the whole module: LLVM emits it then.
 //!
 //! | file | does |
@@ -323,7 +323,10 @@ impl Making<'_> {
         if let Some(&symbol) = self.of_globals.get(&global) {
             return Ok(symbol);
         }
-        let symbol = self.outside.symbol(global)?;
+        let symbol = match addresses::labelled(global) {
+            Some(function) => self.outside.label_space(function)?,
+            None => self.outside.symbol(global)?,
+        };
         let next = self.data.symbols.len() as u32;
         let at = *self.symbols.entry(symbol.name.clone()).or_insert(next);
         if at == next {
@@ -350,7 +353,9 @@ impl Making<'_> {
             let Some(plus) = address.plus else {
                 return Err(Refused::Unread("a negative address"));
             };
-            if self.outside.symbol(plus)?.reach == Reach::ThreadLocal {
+            if addresses::labelled(plus).is_none()
+                && self.outside.symbol(plus)?.reach == Reach::ThreadLocal
+            {
                 return Err(Refused::Unread("the address of a thread-local variable"));
             }
             let symbol = self.symbol(plus)?;
