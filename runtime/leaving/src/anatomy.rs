@@ -143,6 +143,15 @@ impl Carried {
     pub fn or_stored(simple: Option<Simple>) -> Carried {
         simple.map_or(Carried::Stored, Carried::Whole)
     }
+
+    /// Whether values of the type have all bits of the bytes that they are stored in, and are
+    /// carried as they are: then such a value is what memory of the type holds.
+    pub(crate) fn fills_its_bytes(self) -> bool {
+        match self {
+            Carried::Whole(simple) => simple.form() != Form::Integer(1),
+            _ => false,
+        }
+    }
 }
 
 /// What else is so of an instruction.
@@ -232,10 +241,10 @@ pub struct Room {
 pub struct Anatomy {
     /// Why no loop of it can be left, whatever is in it.
     pub whole: Option<crate::Reason>,
-    /// Whether it has a personality.
-    pub catches: bool,
     /// Whether an `alloca` of the entry holds a vector of unknown length.
     pub scalable: bool,
+    /// Whether an instruction gives a number that means something in one version only.
+    pub(crate) numbers: bool,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) blocks: Vec<Range<u32>>,
     pub(crate) instructions: Vec<Instruction>,
@@ -252,7 +261,7 @@ impl Anatomy {
     /// Forgets all, and keeps the memory.
     pub fn clear(&mut self) {
         self.whole = None;
-        self.catches = false;
+        self.numbers = false;
         self.scalable = false;
         self.parameters.clear();
         self.blocks.clear();
@@ -286,6 +295,7 @@ impl Anatomy {
 
     /// Adds an instruction, whose operands were added.
     pub fn add(&mut self, code: Code, meaning: Meaning, facts: Facts, carried: Carried) {
+        self.numbers |= code == Code::LandingPad || meaning == Meaning::TypeNumber;
         self.instructions.push(Instruction {
             code,
             meaning,
