@@ -34,16 +34,32 @@ const ENTRY: i64 = 8;
 pub(crate) struct Jumps {
     /// What each number stands for.
     blocks: Vec<Block>,
+    /// The first number of each block.
+    numbers: FxHashMap<Block, u32>,
     /// The first number of each table, by global.
-    tables: Vec<(u32, u32)>,
+    tables: FxHashMap<u32, u32>,
     /// What addresses of entries are loaded as.
     places: FxHashMap<ValueId, Operand>,
     /// Loads of them, and constant labels.
     sources: Vec<ValueId>,
     /// Jumps: by what, and where they are.
     jumps: Vec<(ValueId, u32)>,
+    /// How many edges lead from a jump to a block, both by place, once jumps are switches.
+    edges: FxHashMap<(u32, u32), usize>,
+    /// Places of those.
+    switches: FxHashSet<u32>,
     /// The instructions that take each value, once somebody asked.
     users: Option<FxHashMap<ValueId, SmallVec<[u32; 4]>>>,
+}
+
+impl Jumps {
+    /// Gives a number to a block.
+    fn add(&mut self, block: Block) -> u32 {
+        let number = self.blocks.len() as u32;
+        self.blocks.push(block);
+        self.numbers.entry(block).or_insert(number);
+        number
+    }
 }
 
 /// Not lowered because of labels.
@@ -85,7 +101,7 @@ impl<'a> Reading<'a> {
         if !parts.first().is_some_and(is_label) {
             return Ok(None);
         }
-        if let Some(&(_, first)) = self.jumps.tables.iter().find(|it| it.0 == global) {
+        if let Some(&first) = self.jumps.tables.get(&global) {
             return Ok(Some(first));
         }
         let first = self.jumps.blocks.len() as u32;
@@ -96,9 +112,9 @@ impl<'a> Reading<'a> {
                 return kept();
             };
             let block = self.block_of(function, block)?;
-            self.jumps.blocks.push(block);
+            self.jumps.add(block);
         }
-        self.jumps.tables.push((global, first));
+        self.jumps.tables.insert(global, first);
         Ok(Some(first))
     }
 
@@ -122,13 +138,9 @@ impl<'a> Reading<'a> {
     ) -> Covered<Operand> {
         let block = self.block_of(function, block)?;
         self.jumps.sources.push(value);
-        let blocks = &mut self.jumps.blocks;
-        let known = blocks.iter().position(|it| *it == block);
-        let number = known.unwrap_or_else(|| {
-            blocks.push(block);
-            blocks.len() - 1
-        });
-        Ok(Operand::Int(number as u64))
+        let known = self.jumps.numbers.get(&block).copied();
+        let number = known.unwrap_or_else(|| self.jumps.add(block));
+        Ok(Operand::Int(number.into()))
     }
 
     /// Notes the address of an entry: so many bytes and these terms behind the table that begins
@@ -216,6 +228,10 @@ impl<'a> Reading<'a> {
                 return kept();
             };
             data.successors = std::iter::once(first).chain(blocks).collect();
+            self.jumps.switches.insert(place);
+            for to in &data.successors {
+                *self.jumps.edges.entry((place, to.0)).or_insert(0) += 1;
+            }
             let instruction = &mut self.out.instructions[end];
             if let Op::IndirectJump(number) = instruction.op {
                 instruction.op = Op::Switch(Type::PTR, number, values);
@@ -241,12 +257,9 @@ impl<'a> Reading<'a> {
     /// How many edges lead from a block to another, both by place, where that is not what the body
     /// says.
     pub(crate) fn numbered_edges(&self, from: u32, to: u32) -> Option<usize> {
-        let mut jumps = self.jumps.jumps.iter();
-        let is_one = self.has_labels() && jumps.any(|(_, place)| *place == from);
-        is_one.then(|| {
-            let successors = &self.out.blocks[from as usize].successors;
-            successors.iter().filter(|it| it.0 == to).count()
-        })
+        let edges = &self.jumps.edges;
+        let is_one = self.jumps.switches.contains(&from);
+        is_one.then(|| edges.get(&(from, to)).copied().unwrap_or(0))
     }
 
     /// The instructions that take a value.
