@@ -33,7 +33,7 @@
 
 mod course;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 pub use course::{Course, Sketch};
@@ -46,6 +46,8 @@ const LEAST: f32 = 0.15;
 const RETURN: f32 = 0.97;
 /// Calls between one on the chain and a candidate.
 const DEPTH: u32 = 3;
+/// Candidates that are looked at for a guess.
+const STEPS: usize = 4_096;
 /// Of what is expected, the next that are left to the program, as long as there are more.
 const NEXT: usize = 3;
 /// Functions on the chain: a longer one loses its beginning.
@@ -82,8 +84,9 @@ pub struct Foresight {
     blocks: usize,
     known: HashMap<FunctionId, Known>,
     chain: Vec<Level>,
-    /// First calls in the order that is expected.
+    /// First calls in the order that is expected, and those of them that were not forgotten.
     expected: VecDeque<FunctionId>,
+    awaited: HashSet<FunctionId>,
     /// Guesses so far, and those that came true.
     guesses: (usize, usize),
 }
@@ -112,7 +115,10 @@ impl Foresight {
 
     /// First calls are expected in this order, after what was expected before.
     pub fn expect(&mut self, functions: impl IntoIterator<Item = FunctionId>) {
-        self.expected.extend(functions);
+        for function in functions {
+            self.awaited.insert(function);
+            self.expected.push_back(function);
+        }
     }
 
     /// Somebody compiles `function`, or did: it is no candidate.
@@ -170,7 +176,7 @@ impl Foresight {
             self.guesses.0 -= 1;
         }
         self.chain.retain(|level| level.function != function);
-        self.expected.retain(|expected| *expected != function);
+        self.awaited.remove(&function);
     }
 
     /// What was guessed was not compiled: it says nothing, and is not guessed again.
@@ -212,23 +218,31 @@ impl Foresight {
     }
 
     fn next_expected(&mut self) -> Option<FunctionId> {
-        while let Some(&next) = self.expected.front()
-            && self.is_begun(next)
+        let mut near = Vec::with_capacity(NEXT + 1);
+        while near.len() <= NEXT
+            && let Some(next) = self.expected.pop_front()
         {
-            self.expected.pop_front();
+            if self.awaited.contains(&next) && !self.is_begun(next) {
+                near.push(next);
+            }
         }
-        let left = self.expected.iter().enumerate();
-        let mut left = left.filter(|(_, next)| !self.is_begun(**next));
-        let (first, _) = left.next()?;
-        let place = left.nth(NEXT - 1).map_or(first, |(place, _)| place);
-        self.expected.remove(place)
+        let found = match near.len() {
+            0 => return None,
+            many if many > NEXT => near.remove(NEXT),
+            _ => near.remove(0),
+        };
+        near.into_iter()
+            .rev()
+            .for_each(|next| self.expected.push_front(next));
+        Some(found)
     }
 
     fn likeliest(&self) -> Option<FunctionId> {
         let mut best: Option<(FunctionId, f32)> = None;
         let mut reach = 1.0;
+        let mut steps = STEPS;
         for level in self.chain.iter().rev() {
-            self.look(&level.ahead, reach, DEPTH, &mut best);
+            self.look(&level.ahead, reach, DEPTH, &mut best, &mut steps);
             reach *= RETURN;
         }
         best.map(|(function, _)| function)
@@ -241,8 +255,13 @@ impl Foresight {
         reach: f32,
         depth: u32,
         best: &mut Option<(FunctionId, f32)>,
+        steps: &mut usize,
     ) {
         for &(function, chance) in ahead {
+            let Some(left) = steps.checked_sub(1) else {
+                return;
+            };
+            *steps = left;
             let chance = chance * reach;
             let least = best.map_or(LEAST, |(_, best)| best);
             // What is no better itself leads to nothing better.
@@ -256,7 +275,7 @@ impl Foresight {
                 && depth > 0
                 && let Some(course) = self.courses.get(&function)
             {
-                self.look(course.ahead(), chance, depth - 1, best);
+                self.look(course.ahead(), chance, depth - 1, best, steps);
             }
         }
     }

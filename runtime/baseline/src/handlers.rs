@@ -14,6 +14,8 @@
 //! Offsets count from the function's beginning. A call in no call site ends the program, so all
 //! that lies between is a call site without a landing pad.
 
+use rustc_hash::FxHashMap;
+
 use crate::asm::Label;
 use crate::code::Handlers;
 use crate::ir::{Clause, Symbol};
@@ -44,11 +46,12 @@ struct Site {
 pub(crate) struct Exceptions {
     /// Types by their number, from 1.
     types: Vec<Option<Symbol>>,
+    type_ids: FxHashMap<Option<Symbol>, u32>,
     /// Lists of types for filters, as they are written.
     filters: Vec<u8>,
     actions: Vec<u8>,
     /// Where actions are that were asked for: landing pads are often alike.
-    known: Vec<(Vec<i64>, Action)>,
+    known: FxHashMap<Vec<i64>, Action>,
     sites: Vec<Site>,
 }
 
@@ -56,6 +59,7 @@ impl Exceptions {
     /// Empty, with the buffers of before.
     pub(crate) fn clear(&mut self) {
         self.types.clear();
+        self.type_ids.clear();
         self.filters.clear();
         self.actions.clear();
         self.known.clear();
@@ -64,12 +68,11 @@ impl Exceptions {
 
     /// The number by which selectors name a type; [`None`] is all types.
     pub(crate) fn type_id(&mut self, ty: Option<Symbol>) -> u32 {
-        let known = self.types.iter().position(|&old| old == ty);
-        let index = known.unwrap_or_else(|| {
-            self.types.push(ty);
-            self.types.len() - 1
-        });
-        index as u32 + 1
+        let types = &mut self.types;
+        *self.type_ids.entry(ty).or_insert_with(|| {
+            types.push(ty);
+            types.len() as u32
+        })
     }
 
     /// What a landing pad is entered for.
@@ -87,8 +90,8 @@ impl Exceptions {
         if cleanup {
             filters.push(0);
         }
-        if let Some((_, action)) = self.known.iter().find(|(old, _)| *old == filters) {
-            return *action;
+        if let Some(&action) = self.known.get(&filters) {
+            return action;
         }
         // A chain in order of the clauses; each record is followed by the next one.
         let action = Action(self.actions.len() as u32 + 1);
@@ -98,7 +101,7 @@ impl Exceptions {
             let next = i64::from(index + 1 < filters.len());
             leb128::signed(&mut self.actions, next);
         }
-        self.known.push((filters, action));
+        self.known.insert(filters, action);
         action
     }
 

@@ -276,8 +276,8 @@ pub struct Counting {
     pub loops: Option<Symbol>,
     /// Loops that can be left, by rising block.
     pub heads: Vec<Head>,
-    /// Sources of back edges that are counted in the second counter: each pass through this block
-    /// counts one.
+    /// Sources of back edges that are counted in the second counter, by rising block: each pass
+    /// through this block counts one.
     pub latches: Vec<Block>,
 }
 

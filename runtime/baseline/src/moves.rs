@@ -11,7 +11,7 @@
 use crate::asm::{Gpr, Xmm};
 
 /// Where a value can be. Two spots of memory are the same or do not overlap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Spot {
     /// A general register.
     Gpr(Gpr),
@@ -98,6 +98,8 @@ pub(crate) struct Mover {
     left: Vec<Pending>,
     /// Of those, the ones that nobody waits for.
     ready: Vec<usize>,
+    /// Destinations of `left` with their places there, sorted.
+    by_destination: Vec<(Spot, usize)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -150,10 +152,15 @@ impl Mover {
     }
 
     fn between_spots(&mut self, scratch: Scratch, emit: &mut impl FnMut(Spot, Spot, Size)) {
+        self.by_destination.clear();
+        let destinations = self.left.iter().enumerate();
+        self.by_destination
+            .extend(destinations.map(|(index, one)| (one.to, index)));
+        self.by_destination.sort_unstable();
         for index in 0..self.left.len() {
-            let to = self.left[index].to;
-            let readers = self.left.iter().filter(|other| other.from == to).count();
-            self.left[index].readers = readers as u32;
+            if let Some(read) = self.writer_of(self.left[index].from) {
+                self.left[read].readers += 1;
+            }
         }
         self.ready.clear();
         for index in 0..self.left.len() {
@@ -179,9 +186,15 @@ impl Mover {
         }
     }
 
+    /// The move whose destination is a spot.
+    fn writer_of(&self, spot: Spot) -> Option<usize> {
+        let found = self.by_destination.binary_search_by_key(&spot, |it| it.0);
+        found.ok().map(|at| self.by_destination[at].1)
+    }
+
     /// One reader less of a spot.
     fn is_read(&mut self, spot: Spot) {
-        let waiting = self.left.iter().position(|other| other.to == spot);
+        let waiting = self.writer_of(spot);
         if let Some(index) = waiting.filter(|&index| !self.left[index].done) {
             self.left[index].readers -= 1;
             if self.left[index].readers == 0 {
@@ -216,7 +229,7 @@ impl Mover {
             if from.is_memory() {
                 return false;
             }
-            match self.left.iter().position(|other| other.to == from) {
+            match self.writer_of(from) {
                 Some(next) if next != index => at = next,
                 _ => return true,
             }

@@ -11,14 +11,13 @@
 use uruk_bitcode::ir::{Body, Op};
 use uruk_leaving::Graph;
 
+use crate::dominance::Dominance;
+
 /// In the place of a block: it is not reached.
 pub(crate) const UNREACHED: u32 = u32::MAX;
 
 /// Blocks looked at, times loops: beyond that the loops of a body are not told apart.
 const LOOP_WORK: usize = 4_000_000;
-
-/// Rounds in which the blocks that dominate others are found: of flow that is not a tangle, two.
-const ROUNDS: usize = 64;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -33,6 +32,7 @@ pub(crate) struct Flow {
     pub(crate) back: Vec<(u32, u32)>,
     predecessors: Predecessors,
     dominance: Dominance,
+    knows_dominance: bool,
     stack: Vec<(u32, u32)>,
     states: Vec<State>,
 }
@@ -43,16 +43,6 @@ struct Predecessors {
     /// As successors are kept, but by place, and of places.
     starts: Vec<u32>,
     list: Vec<u32>,
-}
-
-#[derive(Debug, Default)]
-struct Dominance {
-    known: bool,
-    /// The block that dominates each, by place.
-    over: Vec<u32>,
-    /// Numbers in a walk of the tree, and how many blocks are in the part below each.
-    number: Vec<u32>,
-    size: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -76,7 +66,7 @@ impl Flow {
     /// Looks at a body.
     pub(crate) fn look(&mut self, body: &Body) {
         self.predecessors.known = false;
-        self.dominance.known = false;
+        self.knows_dominance = false;
         self.back.clear();
         self.order.clear();
         self.graph.clear();
@@ -159,18 +149,17 @@ impl Flow {
         self.predecessors.of(place)
     }
 
-    /// Whether a block dominates another; both by place. `None` for flow that is a tangle.
-    pub(crate) fn dominates(&mut self, over: u32, place: u32) -> Option<bool> {
+    /// Whether a block dominates another; both by place.
+    pub(crate) fn dominates(&mut self, over: u32, place: u32) -> bool {
         if over == 0 || over == place {
-            return Some(true);
+            return true;
         }
         // What is dominated comes later.
-        if over > place || !self.know_dominance() {
-            return (over > place).then_some(false);
+        if over > place {
+            return false;
         }
-        let Dominance { number, size, .. } = &self.dominance;
-        let (first, at) = (number[over as usize], number[place as usize]);
-        Some(first <= at && at - first < size[over as usize])
+        self.know_dominance();
+        self.dominance.dominates(over, place)
     }
 
     /// Finds the order; whether there is a cycle.
@@ -261,64 +250,22 @@ impl Flow {
         }
     }
 
-    /// Finds out what dominates what: Cooper, Harvey and Kennedy's way. Whether that came to an
-    /// end.
-    fn know_dominance(&mut self) -> bool {
-        if self.dominance.known {
-            return !self.dominance.over.is_empty();
+    fn know_dominance(&mut self) {
+        if std::mem::replace(&mut self.knows_dominance, true) {
+            return;
         }
         self.know_predecessors();
-        let blocks = self.order.len();
-        let Dominance {
-            known,
-            over,
-            number,
-            size,
-        } = &mut self.dominance;
-        *known = true;
-        over.clear();
-        over.resize(blocks, UNREACHED);
-        over[0] = 0;
-        let mut rounds = 0;
-        loop {
-            let mut changed = false;
-            for place in 1..blocks as u32 {
-                let mut new = UNREACHED;
-                for &from in self.predecessors.of(place) {
-                    if over[from as usize] != UNREACHED {
-                        new = match new {
-                            UNREACHED => from,
-                            new => meet(over, new, from),
-                        };
-                    }
-                }
-                changed |= std::mem::replace(&mut over[place as usize], new) != new;
-            }
-            if !changed {
-                break;
-            }
-            rounds += 1;
-            if rounds > ROUNDS {
-                over.clear();
-                return false;
-            }
+        // Successors by place.
+        let mut places = Graph::default();
+        for &block in &self.order {
+            let to = self.graph.successors(block).iter();
+            places.add(to.map(|&to| self.places[to as usize]));
         }
-        size.clear();
-        size.resize(blocks, 1);
-        for place in (1..blocks).rev() {
-            size[over[place] as usize] += size[place];
-        }
-        // Each takes the numbers behind those that its siblings have taken.
-        number.clear();
-        number.resize(blocks, 0);
-        let mut next = vec![1; blocks];
-        for place in 1..blocks {
-            let above = over[place] as usize;
-            number[place] = next[above];
-            next[above] += size[place];
-            next[place] = number[place] + 1;
-        }
-        true
+        self.dominance.find(
+            self.order.len(),
+            |place| places.successors(place),
+            |place| self.predecessors.of(place),
+        );
     }
 }
 
@@ -327,19 +274,6 @@ impl Predecessors {
         let place = place as usize;
         &self.list[self.starts[place] as usize..self.starts[place + 1] as usize]
     }
-}
-
-/// What dominates both.
-fn meet(over: &[u32], mut a: u32, mut b: u32) -> u32 {
-    while a != b {
-        while a > b {
-            a = over[a as usize];
-        }
-        while b > a {
-            b = over[b as usize];
-        }
-    }
-    a
 }
 
 fn successors_of(body: &Body, block: usize) -> &[uruk_bitcode::ir::BlockId] {
@@ -410,7 +344,7 @@ mod tests {
                 }
                 for place in 0..flow.order.len() as u32 {
                     let expected = !seen[flow.order[place as usize] as usize];
-                    assert_eq!(flow.dominates(over, place), Some(expected), "{edges:?}");
+                    assert_eq!(flow.dominates(over, place), expected, "{edges:?}");
                 }
             }
         }

@@ -48,6 +48,7 @@ mod attributes;
 mod calls;
 mod control;
 pub mod data;
+mod dominance;
 mod flow;
 pub mod intrinsics;
 mod jumps;

@@ -41,9 +41,8 @@ impl<'a> Reading<'a> {
             return Ok(scalars);
         }
         match self.flow.dominates(block, self.block) {
-            Some(true) => Ok(scalars),
-            Some(false) => invalid("a use that its definition does not dominate"),
-            None => Err(Refused::Unread("a tangle of blocks")),
+            true => Ok(scalars),
+            false => invalid("a use that its definition does not dominate"),
         }
     }
 
@@ -414,15 +413,20 @@ impl<'a> Reading<'a> {
 
     /// A function that the compiler's code calls by its name.
     pub(crate) fn library(&mut self, name: &str) -> Symbol {
+        if let Some(&symbol) = self.libraries.get(name) {
+            return symbol;
+        }
         let known = self.out.symbols.iter().position(|it| &*it.name == name);
-        match known {
+        let symbol = match known {
             Some(at) => Symbol(at as u32),
             None => self.add_symbol(SymbolData {
                 name: name.into(),
                 reach: Reach::Indirect,
                 is_weak: false,
             }),
-        }
+        };
+        self.libraries.insert(name.into(), symbol);
+        symbol
     }
 
     pub(crate) fn add_symbol(&mut self, data: SymbolData) -> Symbol {

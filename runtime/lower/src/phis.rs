@@ -1,5 +1,6 @@
 //! Phis, whose operands are read when everything else has been.
 
+use rustc_hash::FxHashSet;
 use uruk_baseline::ir::{Block, Op};
 use uruk_bitcode::ir as bitcode;
 
@@ -44,6 +45,7 @@ impl<'a> Reading<'a> {
         let ty = self.type_of(result)?;
         let (_, own) = self.values.get(result.0).unwrap_or_default();
         self.edges.clear();
+        let mut numbered = FxHashSet::default();
         let operands = self.body.operands_of(phi);
         for (from, &value) in from.iter().zip(operands) {
             let place = self.flow.places[from.0 as usize];
@@ -54,7 +56,7 @@ impl<'a> Reading<'a> {
             let many = match self.jump_edges(place, own) {
                 None => 1,
                 // The first of several stands for all.
-                Some(_) if self.edges.iter().any(|edge| edge.0 == place) => 0,
+                Some(_) if !numbered.insert(place) => 0,
                 Some(many) => many,
             };
             self.edges.push((place, value.0));
@@ -69,6 +71,11 @@ impl<'a> Reading<'a> {
                 if let Op::Phi(_, incoming) = &mut into.op {
                     incoming.extend(std::iter::repeat_n((Block(place), operand), many));
                 }
+            }
+        }
+        for at in 0..self.leaves(ty)?.len() {
+            if let Op::Phi(_, incoming) = &mut self.out.instructions[first as usize + at].op {
+                incoming.sort_by_key(|&(from, _)| from);
             }
         }
         // What comes twice from one block is the same, and each edge is there.

@@ -3,11 +3,12 @@
 //! Blocks are read in reverse postorder, so that whatever dominates a use has been read before
 //! it, and what cannot be reached is never read. Operands of phis are read at the end.
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use uruk_baseline::Uncovered;
 use uruk_baseline::ir::{
     Block, BlockData, Extension, Function, Instruction, NO_LINE, Op, Operand, Parameter, Returned,
-    Type, Value,
+    Symbol, Type, Value,
 };
 use uruk_bitcode::ir::{self as bitcode, Body, Global, Module, TypeId, ValueId};
 use uruk_leaving::Anatomy;
@@ -47,6 +48,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) at_edges: bool,
     /// Parts of constant expressions that were looked at.
     pub(crate) parts: u32,
+    /// Functions that the compiler's code calls by name.
+    pub(crate) libraries: FxHashMap<Box<str>, Symbol>,
     /// Bytes of the frame that vectors pass through.
     pub(crate) room: Option<Operand>,
     pub(crate) jumps: Jumps,
@@ -119,6 +122,7 @@ impl<'a> Reading<'a> {
             anatomy,
             at_edges: false,
             parts: 0,
+            libraries: FxHashMap::default(),
             room: None,
             jumps: Jumps::default(),
             notes: Notes::default(),

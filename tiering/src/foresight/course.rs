@@ -5,6 +5,9 @@
 //! the entry or from a call that was just seen. A loop is entered or not, and left once: an edge
 //! out of it at its head or end takes on the chance of the whole loop.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use crate::ids::FunctionId;
 
 /// What is known of a function's body. Blocks are numbered, the entry is the first.
@@ -29,6 +32,12 @@ const LEAVE: f32 = 0.2;
 /// Steps that are taken to find the blocks of loops; beyond, a function has none.
 const LOOP_WORK: usize = 200_000;
 
+/// Callees that are looked at behind a call: a program is followed by each of its first calls, so
+/// that those that are further on come into sight in time.
+const SIGHT: usize = 256;
+/// Blocks, and calls, that are passed for them.
+const WAY: usize = 2_048;
+
 /// An edge, forwards.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
@@ -45,6 +54,8 @@ pub struct Course {
     edges: Vec<Edge>,
     /// Block and callee, in the order of the blocks.
     calls: Vec<(u32, FunctionId)>,
+    /// Callees and the numbers of calls of them, sorted.
+    by_callee: Vec<(FunctionId, usize)>,
     /// Callees and the chance that a call of the function comes to calling them.
     ahead: Vec<(FunctionId, f32)>,
 }
@@ -101,9 +112,13 @@ impl Course {
         let mut course = Course {
             starts,
             edges,
+            by_callee: Vec::new(),
             calls,
             ahead: Vec::new(),
         };
+        let numbered = course.calls.iter().enumerate();
+        course.by_callee = numbered.map(|(at, &(_, callee))| (callee, at)).collect();
+        course.by_callee.sort_unstable();
         course.ahead = course.chances(None);
         course
     }
@@ -121,13 +136,16 @@ impl Course {
     /// The first call of `callee` after the one at `after`, or before, by number.
     pub(super) fn find(&self, callee: FunctionId, after: Option<usize>) -> Option<usize> {
         let from = after.map_or(0, |at| at + 1);
-        let is = |at: &usize| self.calls[*at].1 == callee;
-        (from..self.calls.len())
-            .find(is)
-            .or_else(|| (0..from).find(is))
+        let first = |from| {
+            let at = self.by_callee.partition_point(|it| *it < (callee, from));
+            let found = self.by_callee.get(at).filter(|it| it.0 == callee)?;
+            Some(found.1)
+        };
+        first(from).or_else(|| first(0))
     }
 
-    /// What may be called after the call numbered `after`, or after the entry, with its chance.
+    /// What may be called after the call numbered `after`, or after the entry, with its chance, as
+    /// far as [`SIGHT`] and [`WAY`] go.
     pub(super) fn chances(&self, after: Option<usize>) -> Vec<(FunctionId, f32)> {
         let count = self.blocks();
         if self.calls.is_empty() || count == 0 {
@@ -135,10 +153,12 @@ impl Course {
         }
         let start = after.map_or(0, |at| self.calls[at].0 as usize);
         let last = self.calls.last().map_or(0, |call| call.0 as usize);
-        let mut chances = vec![0f32; count];
-        chances[start] = 1.0;
+        let last = last.min(start + WAY - 1);
+        // Of blocks from the first one on.
+        let mut chances = vec![0f32; last + 1 - start];
+        chances[0] = 1.0;
         for block in start..=last {
-            let chance = chances[block];
+            let chance = chances[block - start];
             if chance == 0.0 {
                 continue;
             }
@@ -147,23 +167,34 @@ impl Course {
                 let passed = match edge.of {
                     // Who starts inside of a loop is in it.
                     Some(head) if (head as usize) < start => 1.0,
-                    Some(head) => chances[head as usize],
+                    Some(head) => chances[head as usize - start],
                     None => chance * edge.chance,
                 };
-                let sum = &mut chances[edge.to as usize];
-                *sum = (*sum + passed).min(1.0);
+                if let Some(sum) = chances.get_mut(edge.to as usize - start) {
+                    *sum = (*sum + passed).min(1.0);
+                }
             }
         }
         let first = after.map_or(0, |at| at + 1);
         let mut ahead: Vec<(FunctionId, f32)> = Vec::new();
-        for &(block, callee) in &self.calls[first..] {
-            let chance = chances[block as usize];
+        let mut known: HashMap<FunctionId, usize> = HashMap::new();
+        for &(block, callee) in self.calls[first..].iter().take(WAY) {
+            let Some(&chance) = chances.get(block as usize - start) else {
+                break;
+            };
             if chance == 0.0 {
                 continue;
             }
-            match ahead.iter_mut().find(|known| known.0 == callee) {
-                Some(known) => known.1 = known.1.max(chance),
-                None => ahead.push((callee, chance)),
+            match known.entry(callee) {
+                Entry::Occupied(known) => {
+                    let known = &mut ahead[*known.get()].1;
+                    *known = known.max(chance);
+                }
+                Entry::Vacant(new) if ahead.len() < SIGHT => {
+                    new.insert(ahead.len());
+                    ahead.push((callee, chance));
+                }
+                Entry::Vacant(_) => break,
             }
         }
         ahead

@@ -34,6 +34,11 @@ pub(crate) struct Loop {
     pub(crate) last: u32,
     /// The loop around it, or [`NONE`].
     pub(crate) parent: u32,
+    /// A loop further out, or [`NONE`]: parents and these lead from a loop to any one around it
+    /// in a logarithmic number of steps (Myers, "An Applicative Random-Access Stack", 1983).
+    jump: u32,
+    /// How many loops are around it.
+    level: u32,
 }
 
 /// Blocks in order.
@@ -73,7 +78,8 @@ struct Work {
     /// By number: the number of the head of the innermost loop around it; its own if it is one's
     /// head and that loop is not done yet.
     around: Vec<u32>,
-    is_head: Vec<bool>,
+    /// The same, or the head of a loop further out.
+    skip: Vec<u32>,
     /// By number: lists of what is in a loop, and on the outermost level at the end.
     first: Vec<u32>,
     next: Vec<u32>,
@@ -99,17 +105,21 @@ impl Order {
     /// Until where a value lives that is defined in the block at one place and used at another:
     /// the last block of the outermost loop around the use that does not contain the definition.
     pub(crate) fn lives_until(&self, defined: u32, used: u32) -> Option<u32> {
+        let apart = |at: u32| at != NONE && self.loops[at as usize].head > defined;
         let mut at = self.loop_of[used as usize];
-        let mut last = None;
-        while at != NONE {
-            let range = self.loops[at as usize];
-            if range.head <= defined {
-                break;
-            }
-            last = Some(range.last);
-            at = range.parent;
+        if !apart(at) {
+            return None;
         }
-        last
+        loop {
+            let Loop {
+                parent, jump, last, ..
+            } = self.loops[at as usize];
+            at = match (apart(jump), apart(parent)) {
+                (true, _) => jump,
+                (_, true) => parent,
+                _ => return Some(last),
+            };
+        }
     }
 
     /// Reverse postorder; the first successor follows where it can.
@@ -182,24 +192,24 @@ impl Order {
         let count = work.order.len();
         work.around.clear();
         work.around.resize(count, NONE);
-        work.is_head.clear();
-        work.is_head.resize(count, false);
+        work.skip.clear();
+        work.skip.resize(count, NONE);
         for head in (0..count as u32).rev() {
             work.list.clear();
             let block = work.order[head as usize];
             for &before in self.predecessors.of(block) {
                 let number = work.number[before as usize];
                 if number >= head {
-                    work.is_head[head as usize] = true;
                     work.list.push(number);
                 }
             }
             while let Some(number) = work.list.pop() {
-                let outer = outermost(&work.around, number, head);
+                let outer = outermost(&mut work.skip, number, head);
                 if outer <= head {
                     continue;
                 }
                 work.around[outer as usize] = head;
+                work.skip[outer as usize] = head;
                 for &before in self.predecessors.of(work.order[outer as usize]) {
                     let number = work.number[before as usize];
                     if number > head {
@@ -297,10 +307,13 @@ impl Order {
                 around = self.loops[around as usize].parent;
             }
             if last[place as usize] != NONE {
+                let (jump, level) = above(&self.loops, around);
                 self.loops.push(Loop {
                     head: place,
                     last: last[place as usize],
                     parent: around,
+                    jump,
+                    level,
                 });
                 around = self.loops.len() as u32 - 1;
             }
@@ -337,16 +350,39 @@ impl Lists {
 }
 
 /// The head of the outermost loop around a block among those that are done, which all begin
-/// behind `head`.
-fn outermost(around: &[u32], mut number: u32, head: u32) -> u32 {
-    while around[number as usize] != NONE && around[number as usize] > head {
-        number = around[number as usize];
+/// behind `head`. The way there is made shorter for the next one.
+fn outermost(skip: &mut [u32], mut number: u32, head: u32) -> u32 {
+    let within = |to: u32| to != NONE && to > head;
+    let mut top = number;
+    while within(skip[top as usize]) {
+        top = skip[top as usize];
     }
-    if around[number as usize] == head {
+    while number != top {
+        number = std::mem::replace(&mut skip[number as usize], top);
+    }
+    if skip[top as usize] == head {
         head
     } else {
-        number
+        top
     }
+}
+
+/// The jump and the level of a loop in that loop.
+fn above(loops: &[Loop], parent: u32) -> (u32, u32) {
+    if parent == NONE {
+        return (NONE, 0);
+    }
+    let level_of = |at: u32| match at {
+        NONE => 0,
+        at => loops[at as usize].level + 1,
+    };
+    let Loop { jump, level, .. } = loops[parent as usize];
+    let far = match jump {
+        NONE => NONE,
+        jump => loops[jump as usize].jump,
+    };
+    let equal = level + 1 - level_of(jump) == level_of(jump) - level_of(far);
+    (if equal { far } else { parent }, level + 1)
 }
 
 fn depth_of(depth: &[u8], loops: &[Loop], at: u32) -> u8 {

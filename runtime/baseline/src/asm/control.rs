@@ -119,12 +119,12 @@ impl Asm {
     /// A constant of 4, 8 or 16 bytes behind the code, aligned to its size; the same bytes are
     /// there once.
     pub(crate) fn constant_of(&mut self, bytes: Constant) -> Label {
-        // The lists are short: a function has few different constants.
-        if let Some((label, _)) = self.constants.iter().find(|(_, old)| *old == bytes) {
-            return *label;
+        if let Some(&label) = self.constant_labels.get(&bytes) {
+            return label;
         }
         let label = self.new_label();
         self.constants.push((label, bytes));
+        self.constant_labels.insert(bytes, label);
         label
     }
 

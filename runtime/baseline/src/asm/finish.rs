@@ -13,7 +13,7 @@ use crate::code::Fixup;
 const ROUNDS: usize = 3;
 
 /// A constant behind the code, aligned to its size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Constant {
     Four(u32),
     Eight(u64),

@@ -37,6 +37,8 @@ mod x87;
 #[cfg(test)]
 mod tests;
 
+use rustc_hash::FxHashMap;
+
 use crate::code::Fixup;
 
 pub(crate) use control::Table;
@@ -77,6 +79,7 @@ pub(crate) struct Asm {
     fixups: Vec<Fixup>,
     /// Constants, the label of each.
     constants: Vec<(Label, finish::Constant)>,
+    constant_labels: FxHashMap<finish::Constant, Label>,
     /// Tables: the label of each, and the range of its entries.
     tables: Vec<(Label, std::ops::Range<u32>)>,
     entries: Vec<Label>,
@@ -91,6 +94,7 @@ impl Asm {
         self.jumps.clear();
         self.fixups.clear();
         self.constants.clear();
+        self.constant_labels.clear();
         self.tables.clear();
         self.entries.clear();
     }

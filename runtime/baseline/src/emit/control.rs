@@ -47,10 +47,9 @@ impl Emitter<'_> {
             let Some(place) = super::moves::spot_of(self.places[phi as usize]) else {
                 continue;
             };
-            // Phis of a block have their edges in one order, as a rule.
+            // Phis of a block have the same edges.
             if incoming.get(at).is_none_or(|&(block, _)| block != from) {
-                let found = incoming.iter().position(|&(block, _)| block == from);
-                let Some(found) = found else {
+                let Ok(found) = incoming.binary_search_by_key(&from, |it| it.0) else {
                     continue;
                 };
                 at = found;

@@ -59,7 +59,7 @@ impl Emitter<'_> {
             self.exits.push(Exit { block, out, back });
         }
         if let Some(counters) = counting.counters
-            && counting.latches.contains(&block)
+            && counting.latches.binary_search(&block).is_ok()
         {
             self.increment(counters, 4, Gpr::RAX);
         }

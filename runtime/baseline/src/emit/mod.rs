@@ -81,6 +81,7 @@ mod vectors;
 mod wide;
 mod x87;
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::analysis::{Analysis, Order, State};
@@ -108,6 +109,8 @@ pub(crate) struct Buffers {
     targets: Vec<u32>,
     lines: Vec<(u32, Label)>,
     cases: Vec<switch::Case>,
+    /// Of the switch at hand: by block, the label of the edge to it.
+    case_labels: Vec<Option<Label>>,
     exceptions: Exceptions,
 }
 
@@ -128,11 +131,14 @@ pub(crate) struct Emitter<'a> {
     targets: &'a mut Vec<u32>,
     lines: &'a mut Vec<(u32, Label)>,
     cases: &'a mut Vec<switch::Case>,
+    case_labels: &'a mut Vec<Option<Label>>,
     frame: Frame,
     /// The place of the block that is being emitted.
     block: u32,
     /// Library functions that are called, behind the function's symbols.
     library: Vec<&'static str>,
+    /// The symbols of library functions that were asked for.
+    library_symbols: FxHashMap<&'static str, Symbol>,
     /// Where the frame is pushed, made, and registers saved; where each epilogue has restored
     /// `rbp`, and ends.
     prologue_at: [Label; 3],
@@ -173,9 +179,11 @@ impl<'a> Emitter<'a> {
             targets: &mut buffers.targets,
             lines: &mut buffers.lines,
             cases: &mut buffers.cases,
+            case_labels: &mut buffers.case_labels,
             frame,
             block: 0,
             library: Vec::new(),
+            library_symbols: FxHashMap::default(),
             prologue_at: [first; 3],
             epilogues: Vec::new(),
             exceptions: &mut buffers.exceptions,
@@ -355,17 +363,15 @@ impl<'a> Emitter<'a> {
     /// A function of the C library or the compiler's runtime library.
     fn library(&mut self, name: &'static str) -> Symbol {
         let symbols = &self.function.symbols;
-        if let Some(at) = symbols.iter().position(|symbol| *symbol.name == *name) {
-            return Symbol(at as u32);
-        }
-        let at = match self.library.iter().position(|&other| other == name) {
-            Some(at) => at,
-            None => {
-                self.library.push(name);
-                self.library.len() - 1
-            }
-        };
-        Symbol((symbols.len() + at) as u32)
+        let library = &mut self.library;
+        *self.library_symbols.entry(name).or_insert_with(|| {
+            let known = symbols.iter().position(|symbol| *symbol.name == *name);
+            let at = known.unwrap_or_else(|| {
+                library.push(name);
+                symbols.len() + library.len() - 1
+            });
+            Symbol(at as u32)
+        })
     }
 
     fn finish(self) -> Code {

@@ -65,13 +65,17 @@ impl Emitter<'_> {
             successors[0],
             self.target_of(block, successors[0], first_stub),
         )];
+        // Every entry is empty between two switches.
+        self.case_labels.resize(function.blocks.len(), None);
+        self.case_labels[stubs[0].0.index()] = Some(stubs[0].1);
         for (&value, &to) in values.iter().zip(&successors[1..]) {
-            let label = match stubs.iter().find(|(known, _)| *known == to) {
-                Some((_, label)) => *label,
+            let label = match self.case_labels[to.index()] {
+                Some(label) => label,
                 None => {
                     let stub = self.asm.new_label();
                     let label = self.target_of(block, to, stub);
                     stubs.push((to, label));
+                    self.case_labels[to.index()] = Some(label);
                     label
                 }
             };
@@ -107,6 +111,7 @@ impl Emitter<'_> {
         };
         self.tell_apart(number, left);
         for &(to, label) in &stubs {
+            self.case_labels[to.index()] = None;
             if label != self.label(to) {
                 self.asm.bind(label);
                 self.go_from(block, to);

@@ -30,7 +30,7 @@ fn leads_to(function: &Function, block: Block) -> Option<Block> {
             Op::Jump
         )
         || head_of(function, block).is_some()
-        || counting.latches.contains(&block)
+        || counting.latches.binary_search(&block).is_ok()
     {
         return None;
     }

@@ -250,9 +250,11 @@ impl One<'_> {
             let times = block.successors.iter().filter(|&&to| to == self.block);
             edges.extend(times.map(|_| Block(index as u32)));
         }
-        let mut named: Vec<_> = incoming.iter().map(|&(block, _)| block).collect();
-        named.sort();
-        need(edges == named, "a phi that has another number of edges")?;
+        let named = incoming.iter().map(|&(block, _)| block);
+        need(
+            edges.iter().copied().eq(named),
+            "a phi that has another number of edges",
+        )?;
         for &(from, operand) in incoming {
             self.of_type(operand, ty)?;
             self.constant(operand)?;

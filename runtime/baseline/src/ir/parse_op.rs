@@ -109,6 +109,7 @@ impl LineReader<'_> {
                     incoming.push((block, self.operand(ty)?));
                     self.need(']', "no `]`")?;
                 }
+                incoming.sort_by_key(|&(block, _)| block);
                 Op::Phi(ty, incoming)
             }
             "offset" => self.offset()?,

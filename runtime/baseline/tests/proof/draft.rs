@@ -108,6 +108,9 @@ impl Draft {
             }
         };
         for instruction in &mut function.instructions {
+            if let Op::Phi(_, incoming) = &mut instruction.op {
+                incoming.sort_by_key(|&(from, _)| from);
+            }
             operands_mut(&mut instruction.op, renamed);
         }
         for head in &mut function.counting.heads {
