@@ -6,7 +6,7 @@
 //! # Why
 //! What cannot be split goes with the data. Functions with prefix data, and those whose labels
 //! are in shared data, are compiled when the image starts. A constant table of one function's
-//! own labels is copied into that function's unit instead.
+//! own labels is copied into that function's unit instead, unless it is in a section of its own.
 
 use std::ffi::CStr;
 
@@ -15,8 +15,8 @@ use inkwell::llvm_sys::comdat::{
 };
 use inkwell::llvm_sys::core::{
     LLVMConstIntGetZExtValue, LLVMGetAggregateElement, LLVMGetBlockAddressFunction, LLVMGetGC,
-    LLVMGetGlobalIFuncResolver, LLVMGetLinkage, LLVMGetNumOperands, LLVMGetVisibility,
-    LLVMHasPrefixData, LLVMIsDeclaration, LLVMIsThreadLocal,
+    LLVMGetGlobalIFuncResolver, LLVMGetLinkage, LLVMGetNumOperands, LLVMGetSection,
+    LLVMGetVisibility, LLVMHasPrefixData, LLVMIsDeclaration, LLVMIsThreadLocal,
 };
 use inkwell::llvm_sys::{LLVMLinkage, LLVMValueKind, LLVMVisibility};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -214,7 +214,14 @@ fn place_label_tables(table: &SymbolTable, summary: &mut ModuleSummary) {
         let Some(&first) = functions.iter().next() else {
             continue;
         };
-        if functions.len() == 1 && info.constant && info.linkage == Linkage::Local {
+        // Tables in a section of their own are found by the section's bounds, each once.
+        // SAFETY: a live variable, and the text of its section, if it has one.
+        let has_section = unsafe {
+            let section = LLVMGetSection(value.raw());
+            !section.is_null() && *section != 0
+        };
+        let is_own = info.constant && info.linkage == Linkage::Local && !has_section;
+        if functions.len() == 1 && is_own {
             summary.symbols[index].placement = Placement::WithFunction(first);
         } else {
             for function in functions {
