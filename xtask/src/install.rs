@@ -1,5 +1,6 @@
 //! Making sure that LLVM 22 is installed.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
@@ -64,10 +65,10 @@ fn by_apt(extras: &[&'static str]) -> anyhow::Result<Llvm> {
 
 fn missing_extras() -> Vec<&'static str> {
     let missing = |program: &&str| !on_path(program);
-    system::APT_FOR_TESTS
-        .into_iter()
-        .filter(|program| missing(program))
-        .collect()
+    let programs = system::APT_FOR_TESTS.into_iter().filter(missing);
+    let files = system::APT_FILES_FOR_TESTS.into_iter();
+    let files = files.filter(|(_, file)| !Path::new(file).exists());
+    programs.chain(files.map(|(package, _)| package)).collect()
 }
 
 fn apt_update() -> anyhow::Result<()> {

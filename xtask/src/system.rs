@@ -25,6 +25,16 @@ pub const APT_NEEDED: [&str; 3] = ["llvm-22-dev", "clang-22", "libpolly-22-dev"]
 /// Packages without which some tests are skipped.
 pub const APT_FOR_TESTS: [&str; 3] = ["csmith", "clang-14", "clang-19"];
 
+/// Likewise, and a file of each: an LLVM plugin of binutils that is older than the bitcode, and the
+/// runtime of profiles and sanitizers.
+pub const APT_FILES_FOR_TESTS: [(&str, &str); 2] = [
+    ("llvm-14-linker-tools", "/usr/lib/llvm-14/lib/LLVMgold.so"),
+    (
+        "libclang-rt-22-dev",
+        "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a",
+    ),
+];
+
 /// For Debian and Ubuntu releases that do not carry LLVM 22.
 pub const APT_ARCHIVE: &str = "\
 wget https://apt.llvm.org/llvm.sh
