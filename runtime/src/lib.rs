@@ -104,7 +104,7 @@ pub use crate::calls::value::{Field, Signature, Value};
 pub use crate::guest::exit::register_exit_handler;
 pub use crate::guest::preempt::gates::{GATE_COUNT, GATES};
 pub use crate::guest::program::{Mode, Program, ProgramOptions};
-pub use crate::load::room::needs_low_addresses;
+pub use crate::load::room::{needs_low_addresses, needs_near_libraries};
 pub use crate::load::untrusted::{Rejection, Untrusted};
 pub use crate::loops::ContinuationStats;
 pub use crate::reclaim::RegisteredStack;

@@ -24,11 +24,18 @@ pub const APT_NEEDED: [&str; 3] = ["llvm-22-dev", "clang-22", "libpolly-22-dev"]
 
 /// Packages without which some tests are skipped or fail: each, and the program or file that shows
 /// that it is there.
-pub const APT_FOR_TESTS: [(&str, &str); 4] = [
+pub const APT_FOR_TESTS: [(&str, &str); 6] = [
     ("csmith", "csmith"),
     ("clang-14", "clang-14"),
     ("clang-19", "clang-19"),
     ("libgc-dev", "/usr/include/gc.h"),
+    // An LLVM plugin of binutils that is older than the bitcode.
+    ("llvm-14-linker-tools", "/usr/lib/llvm-14/lib/LLVMgold.so"),
+    // The runtime of profiles and sanitizers.
+    (
+        "libclang-rt-22-dev",
+        "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a",
+    ),
 ];
 
 /// For Debian and Ubuntu releases that do not carry LLVM 22.

@@ -57,6 +57,7 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
     it.judge_steps("assembly", "s", &["-S"])?;
     it.judge_steps("bitcode", "bc", &["-c", "-emit-llvm"])?;
     it.judge_response()?;
+    it.judge_archive()?;
     it.judge_make()
 }
 
@@ -165,6 +166,35 @@ impl Folder<'_> {
         let mut job = driver(self.bench);
         job.arg(at(&file));
         quiet(&job, &self.file("response-build")).map(drop)
+    }
+
+    /// `ar` and `nm` find the symbols of objects, whatever plugins they load: an LLVM plugin that is
+    /// older than the bitcode finds none in an object of link-time optimization.
+    fn judge_archive(&self) -> Result<(), String> {
+        let (Some(ar), Some(nm)) = (find("ar"), find("nm")) else {
+            eprintln!("no archive is made: binutils are not installed");
+            return Ok(());
+        };
+        if !Path::new("/usr/lib/bfd-plugins/LLVMgold-14.so").exists() {
+            eprintln!("no plugin of another version: llvm-14-linker-tools is not installed");
+        }
+        let object = self.file("archived.o");
+        let object = make(driver(self.bench), &["-c"], &[&self.file("part.c")], object)?;
+        let archive = self.file("libarchived.a");
+        let mut job = Job::new(ar, LIMIT);
+        job.arg("rcs").arg(&archive).arg(&object);
+        quiet(&job, &self.file("archive-build"))?;
+        let mut job = Job::new(nm, LIMIT);
+        job.arg("--print-armap").arg(&archive);
+        let listed = quiet(&job, &self.file("archive-list"))?;
+        match listed.contains(" in archived.o\n") && listed.contains(" T ") {
+            true => {}
+            false => return Err(format!("the archive has no index: {listed}")),
+        }
+        let program = self.file("archived");
+        let sources = [&*self.file("main.c"), &*archive];
+        let program = make(driver(self.bench), &[], &sources, program)?;
+        self.judge_program(&program)
     }
 
     /// A makefile that knows nothing of the driver. Where there is no `make`, its steps by hand.

@@ -356,8 +356,8 @@ pub struct Module {
     pub layout: Box<str>,
     /// The machine it is for; empty if it does not say.
     pub triple: Box<str>,
-    /// Whether it has assembly of its own.
-    pub has_assembly: bool,
+    /// Assembly of its own; empty if it has none.
+    pub assembly: Box<str>,
     /// What is said of each global.
     pub details: Vec<Details>,
     /// Groups of definitions.

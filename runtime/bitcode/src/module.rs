@@ -234,7 +234,7 @@ impl Source {
                 return Ok(());
             }
             code::ASSEMBLY => {
-                module.has_assembly |= !record.is_empty();
+                module.assembly = text(record);
                 return Ok(());
             }
             code::SECTION => {

@@ -20,7 +20,7 @@ use crate::library::Library;
 use crate::origin;
 use crate::scan;
 use crate::structure::Structure;
-use crate::summary::{ModuleSummary, SymbolId};
+use crate::summary::{ModuleSummary, SymbolId, versions};
 use crate::table::SymbolTable;
 
 /// What one reader has found out of a module for the next.
@@ -122,6 +122,7 @@ impl Opened {
         if cfg!(debug_assertions) {
             let mut theirs = scan::summarize(&self.table, desk.kinds().always_inline);
             theirs.has_inline_asm = self.summary.has_inline_asm;
+            theirs.versions.clone_from(&self.summary.versions);
             same &= theirs == *self.summary;
         }
         match same {
@@ -148,8 +149,13 @@ impl Opened {
             let mut summary = scan::summarize(&table, always_inline);
             let mut length = 0;
             // SAFETY: a live module.
-            unsafe { LLVMGetModuleInlineAsm(module.raw(), &mut length) };
-            summary.has_inline_asm = length != 0;
+            let text = unsafe { LLVMGetModuleInlineAsm(module.raw(), &mut length) };
+            if length != 0 {
+                // SAFETY: that many bytes of the module's, which lives.
+                let text = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
+                summary.has_inline_asm = true;
+                summary.versions = versions(&String::from_utf8_lossy(text));
+            }
             Arc::new(summary)
         });
         if let Some(message) = desk.context().take_errors() {

@@ -145,6 +145,8 @@ pub struct ModuleSummary {
     /// True if the module has module-level assembly; it goes with the data unit,
     /// whose local symbols may then be what functions mean by declared names.
     pub has_inline_asm: bool,
+    /// Names that the assembly binds to a version (`.symver`), and the names with it.
+    pub versions: Vec<(Box<str>, Box<str>)>,
     /// Keys of COMDAT groups, by group index: the least name of a member.
     pub comdats: Vec<String>,
 }
@@ -157,5 +159,35 @@ impl ModuleSummary {
             .filter(|s| s.kind == Kind::Function && s.linkage.is_definition())
             .filter(|s| s.linkage != Linkage::Available)
             .count()
+    }
+}
+
+/// What the lines `.symver NAME, NAME@VERSION` of assembly say.
+pub(crate) fn versions(assembly: &str) -> Vec<(Box<str>, Box<str>)> {
+    let statements = assembly.split(['\n', ';']).map(str::trim);
+    let words = statements.filter_map(|line| line.strip_prefix(".symver")?.split_once(','));
+    words
+        .filter_map(|(name, versioned)| {
+            let versioned = versioned.split(',').next()?.trim().trim_matches('"');
+            // Of three marks the last two count where the name is defined only.
+            let versioned = versioned.replace("@@@", "@");
+            let name = name.trim().trim_matches('"');
+            versioned
+                .contains('@')
+                .then(|| (name.into(), versioned.into()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::versions;
+
+    #[test]
+    fn versions_are_read_from_assembly() {
+        let text = "nop\n\t.symver memcpy, memcpy@GLIBC_2.2.5\n.symver a,\"b@@V\";.symver c, d";
+        let found = versions(text);
+        let found: Vec<(&str, &str)> = found.iter().map(|(a, b)| (&**a, &**b)).collect();
+        assert_eq!(found, [("memcpy", "memcpy@GLIBC_2.2.5"), ("a", "b@@V")]);
     }
 }

@@ -203,6 +203,10 @@ struct Run {
     /// A folder to look for libraries in, before those of the system.
     #[arg(short = 'L', long = "library-path", value_name = "FOLDER")]
     library_path: Vec<PathBuf>,
+    /// Have a name count as mentioned, so that an archive gives the member that defines it, as a
+    /// linker's -u does. May be given several times.
+    #[arg(short, long, value_name = "NAME")]
+    undefined: Vec<String>,
     /// Leave shared libraries the functions they would call without the program, where it
     /// defines some of the same names.
     #[arg(long)]
@@ -316,10 +320,11 @@ impl Run {
             })
             .collect();
         for name in &self.library {
-            match libraries::find(name, &self.library_path) {
-                Some(libraries::Library::Shared(name)) => shared.push(name),
-                Some(libraries::Library::Archive(file)) => files.push(file),
-                None => {}
+            for library in libraries::find(name, &self.library_path) {
+                match library {
+                    libraries::Library::Shared(name) => shared.push(name),
+                    libraries::Library::Archive(file) => files.push(file),
+                }
             }
         }
         (shared, files)
@@ -424,9 +429,6 @@ fn tip(error: &Error, files: &[PathBuf]) -> Option<&'static str> {
             "neither bitcode nor an ELF object, so it was read as IR text; bitcode is made by `clang -c -emit-llvm`",
         ),
         Error::MissingSymbols { missing } => Some(missing::tip(missing)),
-        _ if error.wants_low_addresses() => {
-            Some("`--low-addresses` places the program below 2 GiB")
-        }
         _ if error.wants_static_data().is_some() => Some(
             "the variables of a program, those that begin as zeros too, have 1.9 GB at most; what is larger can be allocated",
         ),

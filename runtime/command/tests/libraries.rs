@@ -1,5 +1,9 @@
 //! `uruk run` with archives, shared libraries, `-L` and `-l`, as a linker has them.
 
+#[path = "../src/cli/libraries.rs"]
+#[expect(dead_code, reason = "only its own tests run here")]
+mod libraries;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -200,4 +204,156 @@ fn a_program_gets_shared_libraries_by_path_and_by_name() {
     assert_eq!(output.status.code(), Some(125));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("libnowhere-to-be-found.so"), "{said}");
+}
+
+#[test]
+fn scripts_name_several_libraries() {
+    let folder = Folder::new("scripts");
+    folder.compile(
+        "main.bc",
+        "extern int one(void), two(void), three(void);
+         int main(void) { return one() + two() + three() - 6; }",
+        &BITCODE,
+    );
+    folder.compile("libone.so.5", "int one(void) { return 1; }", &["-shared"]);
+    let two = folder.compile("two.o", "int two(void) { return 2; }", &["-c"]);
+    folder.archive("libtwo.a", &[&two]);
+    folder.compile("libthree.so", "int three(void) { return 3; }", &["-shared"]);
+    let script =
+        "INPUT(libone.so.5 AS_NEEDED(-ltwo -lthree)) /* and the C library's: */ GROUP(-lc)";
+    std::fs::write(folder.0.join("libscript.so"), script).unwrap();
+    let output = run(&folder, &["-L.", "-lscript", "main.bc"]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn libraries_are_found_where_clang_finds_them() {
+    let folder = Folder::new("gcc");
+    let native = folder.compile("native", "int main(void) { return 0; }", &["-latomic"]);
+    assert!(native.exists());
+    folder.compile(
+        "main.bc",
+        "struct large { long words[3]; } kept;
+         extern void __atomic_load(unsigned long, void *, void *, int);
+         int main(void) { struct large value = {{1, 2, 3}}; kept = value;
+           __atomic_load(sizeof value, &kept, &value, 0); return value.words[2] - 3; }",
+        &BITCODE,
+    );
+    for library in ["-latomic", "-lgcc", "-lgcc_s", "-lc"] {
+        let output = run(&folder, &[library, "main.bc"]);
+        assert!(output.status.success(), "{library}: {output:?}");
+    }
+}
+
+#[test]
+fn names_may_count_as_mentioned() {
+    let folder = Folder::new("undefined");
+    folder.compile(
+        "main.bc",
+        "#include <stdio.h>
+         int main(void) { puts(\"main\"); return 0; }",
+        &BITCODE,
+    );
+    let member = folder.compile(
+        "member.o",
+        "#include <stdio.h>
+         int member;
+         __attribute__((constructor)) static void start(void) { puts(\"member\"); }",
+        &["-c"],
+    );
+    folder.archive("libmember.a", &[&member]);
+    for (options, said) in [
+        (&[][..], "main\n"),
+        (&["-u", "member"], "member\nmain\n"),
+        (&["-u", "no_such_name"], "main\n"),
+    ] {
+        let args = [options, &["main.bc", "libmember.a"]].concat();
+        let output = run(&folder, &args);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), said, "{output:?}");
+    }
+}
+
+#[test]
+fn code_generation_gets_what_it_needs_of_archives() {
+    let folder = Folder::new("helpers");
+    let narrow = "define i32 @main(i32 %n, ptr %args) {
+          %wide = uitofp i32 %n to float
+          %narrow = fptrunc float %wide to bfloat
+          %bits = bitcast bfloat %narrow to i16
+          %status = zext i16 %bits to i32
+          %low = lshr i32 %status, 7
+          ret i32 %low
+        }";
+    std::fs::write(folder.0.join("main.ll"), narrow).unwrap();
+    // Upper halves, which is what the function of a compiler's runtime rounds to.
+    let helper = folder.0.join("helper.ll");
+    let text = "define bfloat @__truncsfbf2(float %x) {
+          %bits = bitcast float %x to i32
+          %half = lshr i32 %bits, 16
+          %short = trunc i32 %half to i16
+          %value = bitcast i16 %short to bfloat
+          ret bfloat %value
+        }";
+    std::fs::write(&helper, text).unwrap();
+    let object = folder.0.join("helper.o");
+    let mut clang = Command::new("clang-22");
+    clang
+        .args(["-w", "-c", "-fPIC"])
+        .arg(&helper)
+        .arg("-o")
+        .arg(&object);
+    assert!(clang.status().unwrap().success());
+    folder.archive("libhelpers.a", &[&object]);
+    for options in [
+        &[][..],
+        &["--tiers", "2"],
+        &["--baseline", "off"],
+        &["--eager"],
+    ] {
+        let args = [options, &["main.ll", "libhelpers.a"]].concat();
+        let output = run(&folder, &args);
+        assert_eq!(output.status.code(), Some(127), "{options:?}: {output:?}");
+    }
+}
+
+#[test]
+fn a_program_with_counters_writes_its_profile() {
+    let folder = Folder::new("profile");
+    let runtime = "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a";
+    if !Path::new(runtime).exists() {
+        eprintln!("skipped: libclang-rt-22-dev is not installed");
+        return;
+    }
+    let source = "#include <stdio.h>
+        __attribute__((noinline)) int f(int n) { return n > 3 ? n * 2 : n + 1; }
+        int main(void) { int s = 0; for (int i = 0; i < 10; i++) s += f(i); printf(\"%d\\n\", s); return 0; }";
+    let counted = "-fprofile-instr-generate";
+    folder.compile("main.bc", source, &["-c", "-emit-llvm", counted]);
+    folder.compile("main.o", source, &["-c", counted]);
+    for args in [
+        &["main.bc"][..],
+        &["--eager", "main.bc"],
+        &["--tiers", "2", "main.bc"],
+        &["main.bc", runtime],
+        &["main.o"],
+    ] {
+        let raw = folder.0.join("default.profraw");
+        let _ = std::fs::remove_file(&raw);
+        let output = run(&folder, args);
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "88\n",
+            "{args:?}: {output:?}"
+        );
+        let data = folder.0.join("profile.data");
+        let mut merge = Command::new("llvm-profdata-22");
+        merge.args(["merge", "-o"]).arg(&data).arg(&raw);
+        assert!(merge.status().unwrap().success(), "{args:?}");
+        let mut show = Command::new("llvm-profdata-22");
+        show.args(["show", "--counts", "--function=f"]).arg(&data);
+        let shown = show.output().unwrap();
+        let shown = String::from_utf8_lossy(&shown.stdout);
+        assert!(shown.contains("Function count: 10"), "{args:?}: {shown}");
+        assert!(shown.contains("Block counts: [6]"), "{args:?}: {shown}");
+    }
 }

@@ -7,7 +7,8 @@ use crate::layout::MAX_RESERVATION;
 #[non_exhaustive]
 pub struct HeapConfig {
     /// Bytes of address space to reserve, clamped to [`MIN_RESERVATION`]
-    /// ..= [`MAX_RESERVATION`](crate::MAX_RESERVATION), less with [`Place::Low`]. Where address space is
+    /// ..= [`MAX_RESERVATION`](crate::MAX_RESERVATION), less with
+    /// [`Place::Near`] and [`Place::Low`]. Where address space is
     /// limited (`RLIMIT_AS`), the heap takes a share of what is left of it
     /// ([`Room`](crate::Room)); when the kernel refuses, it halves that and retries down to
     /// [`MIN_RESERVATION`]. Address space is not memory: nothing is used until
@@ -44,7 +45,7 @@ impl Default for HeapConfig {
     }
 }
 
-/// Which addresses a heap gets. Both are chosen at random, unless randomization is off for
+/// Which addresses a heap gets. All are chosen at random, unless randomization is off for
 /// the process, as under a debugger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -52,6 +53,10 @@ pub enum Place {
     /// Anywhere.
     #[default]
     Random,
+    /// Within 2 GiB of the shared libraries of the process, where code that reaches their
+    /// variables by its own address (`R_X86_64_PC32`) does without a copy of them. Such a
+    /// reservation is at most [`MAX_NEAR_RESERVATION`](crate::MAX_NEAR_RESERVATION) bytes.
+    Near,
     /// Below 2 GiB, where code of the small non-PIC model, whose fields of 32 bits hold
     /// addresses (`R_X86_64_32`, `R_X86_64_32S`), reaches everything as in a static
     /// program. Such a reservation is at most

@@ -33,6 +33,9 @@ pub const MAX_RESERVATION: usize = HIGHEST_LOW - LOW_BASE;
 /// The largest reservation below 2 GiB, which leaves room to choose its place.
 pub const MAX_LOW_RESERVATION: usize = 3 << 29;
 
+/// The largest reservation that has the libraries of the process within 2 GiB of all its bytes.
+pub const MAX_NEAR_RESERVATION: usize = 5 << 28;
+
 /// The lowest address of a reservation below 2 GiB. What lies before it stays
 /// unmapped, so that large offsets from a null pointer still fault.
 pub(crate) const LOW_BASE: usize = 64 << 20;
@@ -62,6 +65,7 @@ pub(crate) struct Layout {
 pub(crate) fn clamp_reservation(asked: usize, place: Place) -> usize {
     let most = match place {
         Place::Random => MAX_RESERVATION,
+        Place::Near => MAX_NEAR_RESERVATION,
         Place::Low => MAX_LOW_RESERVATION,
     };
     asked.clamp(MIN_RESERVATION, most) & !(PAGE - 1)
@@ -121,6 +125,7 @@ mod tests {
             MAX_RESERVATION,
             MAX_LOW_RESERVATION,
             clamp_reservation(usize::MAX, Place::Random),
+            clamp_reservation(usize::MAX, Place::Near),
             clamp_reservation(0, Place::Low),
         ] {
             for data in [0, size / 2, size / 4 * 3, size, usize::MAX] {

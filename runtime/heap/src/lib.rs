@@ -65,7 +65,9 @@ pub use config::{Backing, BackingChoice, Freed, HeapConfig, Place};
 pub use draft::{Draft, Sealed};
 pub use error::HeapError;
 pub use heap::{CodeStats, Heap, HeapStats, Pool};
-pub use layout::{MAX_LOW_RESERVATION, MAX_RESERVATION, MIN_RESERVATION, PAGE};
+pub use layout::{
+    MAX_LOW_RESERVATION, MAX_NEAR_RESERVATION, MAX_RESERVATION, MIN_RESERVATION, PAGE,
+};
 pub use memory::DUAL_MAPPINGS;
 pub use pool::PoolStats;
 pub use reclaim::{Reclaimed, Retired};

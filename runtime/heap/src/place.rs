@@ -8,6 +8,7 @@
 //! | place | addresses | bits of chance |
 //! |---|---|---|
 //! | [`Place::Random`] | up to 4 TiB ([`SPREAD`]) below what the kernel would give | 30, and the kernel's own 28 |
+//! | [`Place::Near`] | up to 256 MiB ([`NEAR_SPREAD`]) below what the kernel would give | 16, and the kernel's own 28 |
 //! | [`Place::Low`] | `LOW_BASE` to 2 GiB less the size | 17 with the largest reservation, 18 with 1 GiB |
 //!
 //! 4 TiB because nobody else is there: executables and the heap that grows behind them
@@ -34,6 +35,10 @@ use crate::layout::{HIGHEST_LOW, LOW_BASE, PAGE};
 /// How far below the kernel's choice a random place may be.
 const SPREAD: usize = 4 << 40;
 
+/// How far below the kernel's choice a place near the libraries may be. With the largest
+/// reservation of that kind 0.5 GiB of what a rel32 reaches are left for the libraries.
+const NEAR_SPREAD: usize = 256 << 20;
+
 /// Nothing is placed at random below this but by [`Place::Low`].
 const LOWEST: usize = 4 << 30;
 
@@ -46,15 +51,17 @@ const TRIES: usize = 16;
 /// The kernel's, of the last place that was tried.
 pub(crate) fn reserve(size: usize, place: Place) -> Result<usize, Errno> {
     match place {
-        Place::Random => anywhere(size),
+        Place::Random => below_kernels(size, SPREAD),
+        Place::Near => below_kernels(size, NEAR_SPREAD),
         Place::Low => low(size),
     }
 }
 
-fn anywhere(size: usize) -> Result<usize, Errno> {
+/// At random, up to `spread` bytes below the kernel's choice.
+fn below_kernels(size: usize, spread: usize) -> Result<usize, Errno> {
     let of_kernel = || map(ptr::null_mut(), size, MapFlags::empty());
     let given = of_kernel()?;
-    let lowest = given.saturating_sub(SPREAD).max(LOWEST);
+    let lowest = given.saturating_sub(spread).max(LOWEST);
     if lowest >= given || !is_randomized() {
         return Ok(given);
     }
@@ -149,7 +156,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::{LOW_BASE, PAGE, Place, is_randomized, low, reserve, unmap};
-    use crate::layout::{HIGHEST_LOW, MAX_LOW_RESERVATION};
+    use crate::layout::{HIGHEST_LOW, MAX_LOW_RESERVATION, MAX_NEAR_RESERVATION};
 
     const SIZE: usize = 1 << 20;
 
@@ -170,6 +177,22 @@ mod tests {
         let (first, last) = (places.first().expect("64"), places.last().expect("64"));
         // Chance fails this once in 2^63.
         assert!(last - first > 1 << 40, "{first:#x} to {last:#x}");
+    }
+
+    #[test]
+    fn near_places_are_near_the_libraries_and_differ() {
+        let size = MAX_NEAR_RESERVATION;
+        let places = places(Place::Near, size, 32);
+        assert!(places.len() > 16, "{places:x?}");
+        for library in [
+            libc::getpid as *const () as usize,
+            libc::cos as *const () as usize,
+        ] {
+            for &base in &places {
+                let farthest = library.abs_diff(base).max(library.abs_diff(base + size));
+                assert!(farthest < HIGHEST_LOW, "{base:x} {library:x}");
+            }
+        }
     }
 
     #[test]

@@ -117,7 +117,7 @@ pub enum LinkError {
         size: usize,
     },
     /// A relocation that cannot be carried out.
-    #[error("{site}: {problem}")]
+    #[error("{site}: {problem}{}", advice(.site, .problem))]
     Relocation {
         /// Where.
         site: Box<Site>,
@@ -150,6 +150,16 @@ impl LinkError {
             }
             _ => false,
         }
+    }
+}
+
+/// Advice for code that does not reach a definition by a distance.
+fn advice(site: &Site, problem: &Problem) -> &'static str {
+    match problem {
+        Problem::OutOfRange { .. } if &*site.relocation == "R_X86_64_PC32" => {
+            "; with -fPIC compilers reach definitions of shared libraries at any distance"
+        }
+        _ => "",
     }
 }
 

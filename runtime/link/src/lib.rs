@@ -15,7 +15,7 @@
 //! |---|---|---|---|
 //! | parse | bytes | [`Object`] | `object.rs`, `section.rs`, `symbol.rs` |
 //! | or take over | code or data in memory | [`Object`] | `assembled.rs`, `variables.rs` |
-//! | join | objects | [`Graph`] | `graph.rs`, `frames.rs`, `preempt.rs`, `prune.rs` |
+//! | join | objects | [`Graph`] | `graph.rs`, `frames.rs`, `preempt.rs`, `prune.rs`, `reach.rs` |
 //! | lay out | graph | [`Laid`] | `layout.rs`, `got.rs`, `apart.rs` |
 //! | place | addresses | [`Placed`] | `placed.rs` |
 //! | fix up | addresses of externals | [`Linked`] | `fixup.rs`, `evaluate.rs`, `relocation.rs`, `relax.rs`, `unwind.rs` |
@@ -62,6 +62,7 @@ mod resolve;
 
 mod preempt;
 mod prune;
+mod reach;
 
 mod apart;
 mod got;
@@ -94,7 +95,8 @@ pub use layout::{Hint, Laid, LayoutOptions, Segment, SegmentShape, TlsShape};
 pub use linked::{EhFrame, FdeRow, Ifunc, Init, Linked, MappedSection, TlsTemplate};
 pub use moves::{Immovable, Moves, relocate};
 pub use object::{MAX_ALIGN, Object};
-pub use placed::{Placed, Placement, TlsPlace};
+pub use placed::{Edges, Placed, Placement, TlsPlace};
 pub use preempt::Place;
+pub use reach::{Shortness, short_references, undefined_names};
 pub use symbol::{Binding, Definition, Kind, Need, Resolved};
 pub use variables::{Access, Content, Variables, Width};

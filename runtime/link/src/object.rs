@@ -89,6 +89,12 @@ impl<'d> Object<'d> {
         all.any(short)
     }
 
+    /// Whether a part of the program is in a section of that name.
+    pub fn has_section(&self, name: &str) -> bool {
+        let mut sections = self.sections.iter();
+        sections.any(|section| section.name == name && section.class != Class::Dropped)
+    }
+
     /// How it was compiled, if the compiler was asked to record that: words that end with
     /// spaces or zeros (`.GCC.command.line`).
     pub fn command_line(&self) -> &'d [u8] {
@@ -279,6 +285,11 @@ impl<'n, 'd> Parser<'n, 'd> {
         };
         let fail = |what| Err(self.symbol_error(index, name, what));
         let origin = self.origin(index, name, symbol, table)?;
+        // The default version of a definition is found without it.
+        let name = match origin {
+            Origin::Undefined => name,
+            _ => name.split("@@").next().unwrap_or(name),
+        };
         let kind = match (origin, symbol.st_type()) {
             (Origin::Absolute, _) => Kind::Absolute,
             (_, elf::STT_TLS) => Kind::Tls,

@@ -1,5 +1,7 @@
 //! Laid to [`Placed`]: every definition has its address.
 
+use std::ops::Range;
+
 use crate::error::LinkError;
 use crate::got::PLT_ENTRY;
 use crate::layout::{Cursor, Home, Laid, Region, Segment};
@@ -19,6 +21,19 @@ pub struct Placement {
     pub read_write: u64,
     /// What stands for the image's thread-locals at run time.
     pub tls: Option<TlsPlace>,
+}
+
+/// Where the parts of an image begin and end, as names that linkers define tell it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edges {
+    /// Machine code.
+    pub code: Range<u64>,
+    /// Variables with contents.
+    pub data: Range<u64>,
+    /// The end of variables that begin as zeros, which follow those.
+    pub end: u64,
+    /// The start of the GOT.
+    pub got: u64,
 }
 
 /// How the image's thread-locals are reached at run time.
@@ -116,6 +131,18 @@ impl<'d> Placed<'d> {
                 }
                 _ => None,
             })
+    }
+
+    /// Where the parts of the image begin and end.
+    pub fn edges(&self) -> Edges {
+        let Placed { laid, at, .. } = self;
+        let data = laid.read_write.content.unwrap_or(laid.read_write.end);
+        Edges {
+            code: at.code..at.code.wrapping_add(laid.homes.text_end),
+            data: at.read_write..at.read_write.wrapping_add(data),
+            end: at.read_write.wrapping_add(laid.read_write.end),
+            got: self.address(laid.homes.got),
+        }
     }
 
     /// Address of a symbol that the image defines.

@@ -82,6 +82,11 @@ impl<'d> Variables<'d> {
         }
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.sections.len() == 1
+    }
+
     /// Puts a section. They are numbered from 0 on.
     ///
     /// # Errors

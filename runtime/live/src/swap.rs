@@ -33,6 +33,7 @@ use uruk::{Activation, Error, Level, LoopStays, OldLoop, Replacement};
 use crate::choose::{ADDRESS, Fate, Known, stem};
 use crate::function::{Function, Led};
 use crate::known::Module;
+use crate::program::image::BITCODE;
 use crate::program::stream;
 use crate::program::symbols::PlaceKind;
 use crate::session::Live;
@@ -346,7 +347,8 @@ fn module_of(file: &Path) -> Result<Vec<u8>, SwapError> {
         let header = FileHeader64::<Endianness>::parse(&*bytes)?;
         let endian = header.endian()?;
         let sections = header.sections(endian, &*bytes)?;
-        let Some((_, section)) = sections.section_by_name(endian, b".llvmbc") else {
+        let named = |name: &&str| sections.section_by_name(endian, name.as_bytes());
+        let Some((_, section)) = BITCODE.iter().find_map(named) else {
             return Ok(None);
         };
         let data = section.data(endian, &*bytes)?;

@@ -445,7 +445,8 @@ impl Core {
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
         if self.is_program() {
             eprintln!("uruk: {cause}");
-            if cause.wants_low_addresses() {
+            // It lies there already if it was asked for.
+            if cause.wants_low_addresses() && self.heap.base() >= 1 << 31 {
                 eprintln!("  tip: {}", crate::load::room::LOW_ADDRESSES);
             }
         }

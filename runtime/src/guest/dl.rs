@@ -119,3 +119,9 @@ pub(crate) unsafe extern "C" fn guest_dladdr(
     // SAFETY: by the caller's promise.
     unsafe { libc::dladdr(address, info) }
 }
+
+/// Where the dynamic loader tells debuggers of its libraries (`struct r_debug`); 0 if it does not.
+pub(crate) fn loader_debug() -> u64 {
+    // SAFETY: a C string.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_r_debug".as_ptr()) as u64 }
+}

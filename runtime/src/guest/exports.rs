@@ -15,7 +15,7 @@
 //! library defines it (`STB_GNU_UNIQUE`), and thread-locals.
 
 use std::collections::VecDeque;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::MaybeUninit;
 
 use crate::guest::elf::{
@@ -34,6 +34,16 @@ pub(crate) enum Export {
     At(u64),
     /// Something only the dynamic loader can tell more of.
     AskLoader,
+}
+
+/// A variable that a library exports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Variable {
+    pub(crate) address: u64,
+    /// The largest size that one of its names has.
+    pub(crate) size: u64,
+    /// All its names, the one that was asked for among them.
+    pub(crate) names: Vec<CString>,
 }
 
 /// The tables of one library, in its own memory.
@@ -117,6 +127,13 @@ impl Scope {
         Some(Scope(
             order.into_iter().map(|(_, exports)| exports).collect(),
         ))
+    }
+
+    /// The variable `name`, by the first library that exports the name.
+    pub(crate) fn variable(&self, name: &CStr) -> Option<Variable> {
+        let hash = hash(name);
+        let found = |library: &&Exports| library.lookup(name, hash).is_some();
+        self.0.iter().find(found)?.variable(name, hash)
     }
 
     /// What `name` is. Takes no lock.
@@ -215,35 +232,81 @@ impl Exports {
     }
 
     fn find(&self, name: &CStr, hash: u32) -> Option<Export> {
+        self.export(self.lookup(name, hash)?)
+    }
+
+    /// The symbol of `name`, if the library exports it and it can be found by that name.
+    fn lookup(&self, name: &CStr, hash: u32) -> Option<Symbol> {
         let mut candidate = self.hash.first_of(hash);
         while let Some((index, value, last)) = candidate {
             if (value ^ hash) >> 1 == 0
-                && let Some(found) = self.export(index, name)
+                && let Some((symbol, true)) = self.symbol(index)
+                && self.name(symbol) == name
             {
-                return Some(found);
+                return Some(symbol);
             }
             candidate = (!last).then(|| self.hash.entry(index + 1));
         }
         None
     }
 
-    /// What symbol `index` is, if it is `name`, and can be found by that.
-    fn export(&self, index: u32, name: &CStr) -> Option<Export> {
+    /// Symbol `index`, if it is defined for others, and whether its version is the default one.
+    fn symbol(&self, index: u32) -> Option<(Symbol, bool)> {
         // SAFETY: an index of the hash table is one of the symbol table, and of that of
-        // versions; a name is an offset into the strings.
-        let (symbol, version, own_name) = unsafe {
+        // versions.
+        let (symbol, version) = unsafe {
             let symbol = *self.symbols.add(index as usize);
             let version = (!self.versions.is_null()).then(|| *self.versions.add(index as usize));
-            let own_name = CStr::from_ptr(self.strings.add(symbol.name as usize));
-            (symbol, version.unwrap_or(1), own_name)
+            (symbol, version.unwrap_or(1))
         };
-        let (binding, kind) = (symbol.info >> 4, symbol.info & 15);
-        let nowhere = symbol.value == 0 && kind != STT_TLS;
-        // Version 0 is that of what is local, bit 15 that of what is not the default.
-        let hidden = version & 0x7fff == 0 || version & 0x8000 != 0;
-        if symbol.section == SHN_UNDEF || nowhere || hidden || own_name != name {
-            return None;
+        let nowhere = symbol.value == 0 && symbol.info & 15 != STT_TLS;
+        // Version 0 is that of local symbols, bit 15 that of versions other than the default.
+        let local = version & 0x7fff == 0;
+        let defined = symbol.section != SHN_UNDEF && !nowhere && !local;
+        defined.then_some((symbol, version & 0x8000 == 0))
+    }
+
+    fn name(&self, symbol: Symbol) -> &CStr {
+        // SAFETY: a name is an offset into the strings.
+        unsafe { CStr::from_ptr(self.strings.add(symbol.name as usize)) }
+    }
+
+    /// The variable of a name, with all names that the library has for it.
+    fn variable(&self, name: &CStr, hash: u32) -> Option<Variable> {
+        let is_variable = |symbol: &Symbol| {
+            matches!(symbol.info & 15, STT_OBJECT | STT_COMMON) && symbol.section != SHN_ABS
+        };
+        let symbol = self.lookup(name, hash).filter(is_variable)?;
+        let mut found = Variable {
+            address: self.base + symbol.value,
+            size: symbol.size,
+            names: Vec::new(),
+        };
+        for (alias, _) in self.indices().filter_map(|index| self.symbol(index)) {
+            if is_variable(&alias) && alias.value == symbol.value {
+                found.size = found.size.max(alias.size);
+                found.names.push(self.name(alias).to_owned());
+            }
         }
+        found.names.sort();
+        found.names.dedup();
+        Some(found)
+    }
+
+    /// The symbols of the hash table.
+    fn indices(&self) -> impl Iterator<Item = u32> + '_ {
+        let hash = &self.hash;
+        (0..hash.bucket_count as usize).flat_map(move |bucket| {
+            // SAFETY: below the number of buckets.
+            let start = unsafe { *hash.buckets.add(bucket) };
+            let first = (start >= hash.first).then_some(start);
+            std::iter::successors(first, |&index| (!hash.entry(index).2).then_some(index + 1))
+        })
+    }
+
+    /// What a symbol is.
+    fn export(&self, symbol: Symbol) -> Option<Export> {
+        let (binding, kind) = (symbol.info >> 4, symbol.info & 15);
         match (binding, kind) {
             (STB_GNU_UNIQUE, _) | (STB_GLOBAL | STB_WEAK, STT_TLS) => Some(Export::AskLoader),
             (STB_GLOBAL | STB_WEAK, STT_GNU_IFUNC) => {
@@ -336,28 +399,34 @@ pub(crate) unsafe fn ask_loader(handle: *mut c_void, name: &CStr) -> Option<u64>
 
 #[cfg(test)]
 mod tests {
-    use super::{CStr, Export, Exports, Scope, ask_loader};
+    use super::{CString, Export, Exports, Scope, ask_loader};
 
     /// The names of all symbols of the table.
-    fn names(exports: &Exports) -> Vec<&'static CStr> {
-        let hash = &exports.hash;
-        let mut names = Vec::new();
-        for bucket in 0..hash.bucket_count as usize {
-            // SAFETY: below the number of buckets.
-            let mut index = unsafe { *hash.buckets.add(bucket) };
-            while index >= hash.first {
-                // SAFETY: an index of the table; the library stays loaded.
-                names.push(unsafe {
-                    let symbol = *exports.symbols.add(index as usize);
-                    CStr::from_ptr(exports.strings.add(symbol.name as usize))
-                });
-                if hash.entry(index).2 {
-                    break;
-                }
-                index += 1;
-            }
-        }
-        names
+    fn names(exports: &Exports) -> Vec<CString> {
+        let symbol = |index| {
+            // SAFETY: an index of the table.
+            unsafe { *exports.symbols.add(index as usize) }
+        };
+        let names = exports
+            .indices()
+            .map(|index| exports.name(symbol(index)).to_owned());
+        names.collect()
+    }
+
+    #[test]
+    fn a_variable_is_known_by_all_its_names() {
+        // SAFETY: a name; it is not closed.
+        let scope = unsafe { Scope::of(libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY)) };
+        let scope = scope.expect("a table");
+        let environ = scope.variable(c"environ").expect("a variable");
+        assert_eq!(environ.size, 8);
+        assert_eq!(
+            environ.names,
+            [c"__environ", c"_environ", c"environ"].map(CString::from)
+        );
+        assert_eq!(scope.find(c"_environ"), Some(Export::At(environ.address)));
+        assert_eq!(scope.variable(c"printf"), None, "a function");
+        assert_eq!(scope.variable(c"no such name anywhere"), None);
     }
 
     #[test]
@@ -375,8 +444,8 @@ mod tests {
             let mut found = 0;
             for name in scope.0.iter().flat_map(names) {
                 // SAFETY: open.
-                let loaders = unsafe { ask_loader(handle, name) };
-                match scope.find(name) {
+                let loaders = unsafe { ask_loader(handle, &name) };
+                match scope.find(&name) {
                     Some(Export::At(address)) => {
                         assert_eq!(loaders, Some(address), "{name:?} in {library:?}");
                         found += 1;

@@ -9,7 +9,7 @@
 //! signal handlers too where the native counterpart allows it.
 
 mod context;
-mod dl;
+pub(crate) mod dl;
 mod elf;
 mod executable;
 pub(crate) mod exit;

@@ -14,7 +14,7 @@ use uruk_base::locks::Mutex;
 
 use crate::api::error::Error;
 use crate::guest::executable::Executable;
-use crate::guest::exports::{Export, Scope, ask_loader, dynamic_of};
+use crate::guest::exports::{Export, Scope, Variable, ask_loader, dynamic_of};
 
 /// Libraries a compiler driver links by default for C, C++ and Rust programs.
 const DEFAULT_LIBRARIES: [&str; 5] = [
@@ -113,9 +113,47 @@ impl Process {
     /// The address of `name`, or `None`. Functions chosen at load time (ifuncs) are
     /// already resolved by the loader.
     pub(crate) fn find(&self, name: &str) -> Option<u64> {
+        if let Some((plain, version)) = name.split_once('@') {
+            return match version.strip_prefix('@') {
+                // The default version.
+                Some(_) => self.find(plain),
+                None => self.find_version(plain, version),
+            };
+        }
         let name = CString::new(name).ok()?;
         let mut libraries = self.libraries.iter();
         libraries.find_map(|library| library.find_exported(&name))
+    }
+
+    /// The address of `name` in a version (`memcpy@GLIBC_2.2.5`), or `None`.
+    fn find_version(&self, name: &str, version: &str) -> Option<u64> {
+        let (name, version) = (CString::new(name).ok()?, CString::new(version).ok()?);
+        let found = self.libraries.iter().map(|library| {
+            // SAFETY: a live handle, and C strings.
+            unsafe { libc::dlvsym(library.handle, name.as_ptr(), version.as_ptr()) as u64 }
+        });
+        found.into_iter().find(|&address| address != 0)
+    }
+
+    /// The variable `name`, if a library exports it.
+    pub(crate) fn variable(&self, name: &str) -> Option<Variable> {
+        let name = CString::new(name).ok()?;
+        let scopes = self
+            .libraries
+            .iter()
+            .filter_map(|library| library.scope.as_ref());
+        let mut scopes = scopes.filter(|scope| scope.find(&name).is_some());
+        let mut variable = scopes.next()?.variable(&name)?;
+        // Of unique symbols the process has one, whose place the loader tells.
+        let address = self
+            .libraries
+            .iter()
+            .find_map(|one| one.find_exported(&name))?;
+        if variable.address != address {
+            variable.address = address;
+            variable.names = vec![name];
+        }
+        Some(variable)
     }
 
     /// The dynamic sections of the libraries, which tell them from all others.
@@ -213,6 +251,15 @@ mod tests {
         assert!(process.find("cos").is_some());
         assert!(process.find("LLVMContextCreate").is_none());
         assert!(process.find("no_such_symbol_anywhere").is_none());
+    }
+
+    #[test]
+    fn versions_of_a_name_are_told_apart() {
+        let process = Process::new();
+        let old = process.find("memcpy@GLIBC_2.2.5").expect("an old version");
+        assert_ne!(Some(old), process.find("memcpy"));
+        assert_eq!(process.find("memcpy@@GLIBC_2.14"), process.find("memcpy"));
+        assert_eq!(process.find("memcpy@GLIBC_1.0"), None);
     }
 
     #[test]

@@ -27,6 +27,7 @@ use crate::load::image::Image;
 use crate::load::names::Definition;
 use crate::told::recording;
 use crate::told::stats::StatsFormat;
+use crate::units::Members;
 
 /// When code is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,6 +67,9 @@ pub struct ProgramOptions {
     /// and what is opened later finds it. Allocation functions (`malloc`, `operator new`)
     /// count only in an executable that exports gates for them, as the command does.
     pub preempt_libraries: bool,
+    /// Names that count as mentioned, so that archives give the members that define them (`-u` of
+    /// linkers).
+    pub undefined: Vec<String>,
 }
 
 impl Default for ProgramOptions {
@@ -81,6 +85,7 @@ impl Default for ProgramOptions {
             tuning: None,
             dump_asm: Vec::new(),
             preempt_libraries: false,
+            undefined: Vec::new(),
         }
     }
 }
@@ -129,16 +134,21 @@ impl Program {
     pub fn load(jit: &Jit, files: &[PathBuf], options: ProgramOptions) -> Result<Program, Error> {
         let core = Arc::clone(jit.core());
         core.become_program();
-        let sources = files
-            .iter()
-            .map(|file| Source::read(file))
-            .collect::<Result<Vec<_>, _>>()?;
+        let undefined = options.undefined.iter().cloned().map(Source::Undefined);
+        let files_read = files.iter().map(|file| Source::read(file));
+        let sources = files_read.chain(undefined.map(Ok));
+        let sources = sources.collect::<Result<Vec<_>, _>>()?;
+        let archives: Vec<_> = sources.iter().filter_map(Source::archive).collect();
         sources.iter().try_for_each(|source| core.admit(source))?;
         let _busy = gate::enter();
         core.set_dump_asm(&options.dump_asm);
         let (image, started) =
             core.load_and_start(&core.main.default_tracker()?, None, sources, options.mode)?;
         let started = started.unwrap_or_default();
+        // Code generation may need more of them than the files mention.
+        for archive in archives {
+            jit.main().add_members(archive, Members::Needed)?;
+        }
         let file = files.first().cloned().unwrap_or_default();
         stacks::prepare(&image)?;
         let entry = core.entry(&image, &options.entry);
@@ -161,10 +171,8 @@ impl Program {
         let preempts = options.preempt_libraries;
         core.warn_of_interposers(&image, |name| preempts && preempt::is_seen(name));
         let hooks = Hooks::of(&core, &image, &started);
-        let exported = match preempts {
-            true => Exported::of(&core, &image),
-            false => Exported::default(),
-        };
+        // Copies are libraries' own variables, whatever else counts for libraries.
+        let exported = Exported::of(&core, preempts.then_some(&image), &started.copied);
         Ok(Program {
             _jit: jit.clone(),
             core,

@@ -316,12 +316,19 @@ impl Index {
 #[derive(Default)]
 pub(crate) struct Archives {
     archives: Vec<Arc<Archive>>,
+    /// Names that count as mentioned.
+    undefined: Vec<String>,
     pulled: HashSet<(usize, usize)>,
 }
 
 impl Archives {
     pub(crate) fn add(&mut self, archive: Arc<Archive>) {
         self.archives.push(archive);
+    }
+
+    /// Has a name count as mentioned, as `-u` of linkers does.
+    pub(crate) fn mention(&mut self, name: String) {
+        self.undefined.push(name);
     }
 
     /// The members that define what the files of `image` lack; none once nothing more is found.
@@ -333,7 +340,7 @@ impl Archives {
         if self.archives.is_empty() {
             return Ok(sources);
         }
-        for name in lacking(image)? {
+        for name in lacking(image, &self.undefined)? {
             let mut archives = self.archives.iter().enumerate();
             let found = archives.find_map(|(at, archive)| Some((at, archive.member_of(&name)?)));
             if let Some((archive, member)) = found
@@ -346,10 +353,11 @@ impl Archives {
     }
 }
 
-/// Names that files of an image mention and none defines, in the order in which they are mentioned.
-fn lacking(image: &Image) -> Result<Vec<String>, Error> {
+/// Names that files of an image mention, or that are `undefined` anyway, and that none defines, in
+/// the order in which they are mentioned.
+fn lacking(image: &Image, undefined: &[String]) -> Result<Vec<String>, Error> {
     let mut defined: HashSet<String> = HashSet::new();
-    let mut mentioned: Vec<String> = Vec::new();
+    let mut mentioned: Vec<String> = undefined.to_vec();
     for (_, module) in &image.modules {
         for info in &module.readers.summary().symbols {
             match info.linkage {

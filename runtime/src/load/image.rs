@@ -149,7 +149,7 @@ impl Core {
         let _data = self.counters.parts.enter(Phase::Data);
         let start = Instant::now();
         let (mut objects, assembled) = self.compile_modules(image, mode)?;
-        let ours = objects.len();
+        let mut ours = objects.len();
         for (name, bytes) in &image.objects {
             objects.push(file(name.clone(), (&**bytes).into()));
         }
@@ -163,7 +163,13 @@ impl Core {
         let ready = objects.iter().map(Part::ready);
         let ready = ready.collect::<Result<Vec<_>, _>>()?;
         let parsed = ready.iter().map(Ready::object);
-        let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
+        let mut parsed = parsed.collect::<Result<Vec<_>, _>>()?;
+        let copies = self.copies(&tracker.dylib(), image, &parsed);
+        let defined = copies.define()?;
+        let defined = defined.objects();
+        ours += defined.len();
+        let at = objects.len() - image.objects.len();
+        drop(parsed.splice(at..at, defined));
         let files = object_files(&parsed[ours..]);
         let mut graph = Graph::new(parsed)?;
         let all = objects.iter().map(|part| part.name.as_str());
@@ -179,7 +185,8 @@ impl Core {
             _ => HashMap::new(),
         };
         let linked = self.link_image(tracker, image, graph, &assembled, Stay::Always)?;
-        let started = self.publish_objects(functions, linked)?;
+        let mut started = self.publish_objects(functions, linked)?;
+        started.copied = copies.copied();
         Counters::add_time(&self.counters.data_ns, start);
         info!(objects = objects.len(), elapsed = ?start.elapsed(), "linked the data");
         Ok(started)
@@ -261,11 +268,20 @@ impl Core {
             matches!(own, Some(Definition::Function { .. }))
         };
         let placed = self.place_image(tracker, image, graph, &is_function)?;
+        let edges = self.edges(&placed.placed);
         let mut named = Named::of(image, &placed, assembled);
         let modules = || image.modules.iter().map(|(_, module)| &**module);
+        let own = self.edge_names(dylib, image, &edges);
+        named.bounds.extend(own);
         let resolve = |name: &str, need| {
-            let space = self.label_space(modules(), name);
-            space.or_else(|| self.resolve(dylib, name, need))
+            if let Some(space) = self.label_space(modules(), name) {
+                return Some(space);
+            }
+            let edge = edges.find(name).filter(|_| self.is_linkers(dylib, name));
+            edge.map_or_else(
+                || self.resolve(dylib, name, need),
+                |at| Some(Resolved::at(at)),
+            )
         };
         let linked = self.finish_image(tracker, image, placed, stay, named.any(), resolve)?;
         let Named {

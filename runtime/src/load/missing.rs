@@ -123,6 +123,7 @@ impl Core {
             let is_reference = info.linkage == Linkage::Declared
                 || (info.linkage.is_definition() && !import.defined);
             let bounds = info.name.starts_with("__start_") || info.name.starts_with("__stop_");
+            let bounds = bounds || self.is_linkers(&module.dylib, &info.name);
             if !is_reference || import.bound || bounds || info.name.starts_with("llvm.") {
                 return None;
             }

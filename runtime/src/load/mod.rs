@@ -4,6 +4,8 @@
 pub(crate) mod archive;
 pub(crate) mod bind;
 pub(crate) mod choose;
+pub(crate) mod copies;
+pub(crate) mod edges;
 pub(crate) mod hooks;
 pub(crate) mod image;
 pub(crate) mod labels;
@@ -12,6 +14,7 @@ pub(crate) mod names;
 pub(crate) mod objects;
 pub(crate) mod own;
 pub(crate) mod placed;
+mod profile;
 pub(crate) mod room;
 pub(crate) mod spaces;
 pub(crate) mod start;
@@ -58,6 +61,8 @@ pub(crate) enum Source {
     },
     /// Gives those members that the other inputs lack.
     Archive(Arc<Archive>),
+    /// A name that counts as mentioned, so that archives give the member that defines it.
+    Undefined(String),
 }
 
 /// Bytes of bitcode up to which a module is loaded by whoever adds it, if that takes no LLVM: it
@@ -76,6 +81,15 @@ impl Source {
             Source::Bitcode(bitcode) => bitcode.name(),
             Source::Text { file, .. } | Source::Object { file, .. } => file,
             Source::Archive(archive) => &archive.name,
+            Source::Undefined(name) => name,
+        }
+    }
+
+    /// The archive that it is.
+    pub(crate) fn archive(&self) -> Option<Arc<Archive>> {
+        match self {
+            Source::Archive(archive) => Some(Arc::clone(archive)),
+            _ => None,
         }
     }
 
@@ -157,12 +171,13 @@ impl Core {
         };
         let mut object_symbols = Vec::new();
         let mut archives = Archives::default();
-        let mut files = 0;
+        let (mut files, mut profiled) = (0, false);
         let mut sources = sources;
         while !sources.is_empty() {
             for source in sources {
                 match source {
                     Source::Archive(archive) => archives.add(archive),
+                    Source::Undefined(name) => archives.mention(name),
                     source => {
                         for source in source.modules() {
                             self.take(dylib, files, source, &mut image, &mut object_symbols)?;
@@ -172,6 +187,11 @@ impl Core {
                 }
             }
             sources = archives.next(&image)?;
+            if sources.is_empty() && !profiled && self.is_program() && profile::is_counted(&image)?
+            {
+                profiled = true;
+                sources = profile::add_runtime(&mut archives, &image)?;
+            }
         }
         let image = self.bind(tracker, image, &object_symbols, mode)?;
         if mode == Mode::Lazy {
@@ -206,8 +226,8 @@ impl Core {
                 image.objects.push((name, bytes));
                 return Ok(());
             }
-            // Its members are taken one by one.
-            Source::Archive(_) => return Ok(()),
+            // Members are taken one by one.
+            Source::Archive(_) | Source::Undefined(_) => return Ok(()),
         };
         module.life = Arc::clone(&image.life);
         let module = Arc::new(module);

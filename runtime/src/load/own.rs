@@ -93,6 +93,11 @@ pub(crate) fn is_link_name(name: &str) -> bool {
     name.ends_with(SUFFIX)
 }
 
+/// Whether a name is that of what each image has of its own.
+pub(crate) fn is_one(name: &str) -> bool {
+    NAMES.contains(&name)
+}
+
 /// Whether a plan mentions what its image has of its own.
 fn mentions(plan: &ModulePlan) -> bool {
     plan.imports.iter().any(|import| is_link_name(&import.name))
@@ -121,7 +126,8 @@ impl Own {
 }
 
 impl Core {
-    /// Has a module of image `image` mention what that has of its own.
+    /// Has a module of image `image` mention what that has of its own, and names in the versions
+    /// that its assembly says.
     pub(crate) fn plan_own(
         &self,
         dylib: &Dylib,
@@ -133,6 +139,10 @@ impl Core {
             let undefined = info.linkage == Linkage::Declared && !import.bound;
             if undefined && self.is_own(dylib, &info.name) {
                 import.name = link_name(&info.name, image).into();
+            }
+            let mut versions = summary.versions.iter();
+            if undefined && let Some((_, name)) = versions.find(|(name, _)| **name == *info.name) {
+                import.name.clone_from(name);
             }
         }
     }

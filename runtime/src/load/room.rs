@@ -42,6 +42,9 @@ pub(crate) const REST: Duration = Duration::from_millis(20);
 /// What an ELF file begins with.
 const ELF: &[u8] = b"\x7fELF";
 
+/// What an archive begins with.
+const ARCHIVE: &[u8; 8] = b"!<arch>\n";
+
 /// The least that a session is begun with: a small heap, three threads, and one compile.
 const NEEDED: usize = 40 << 20;
 
@@ -123,6 +126,32 @@ impl JitBuilder {
         };
         self
     }
+}
+
+impl JitBuilder {
+    /// Places code and data within 2 GiB of the process's libraries (`HeapConfig::place`), at most
+    /// 1.25 GiB. Objects that were compiled for an executable (without `-fPIC`) then reach
+    /// variables of these libraries, as they do where a static linker copies the variables into
+    /// the executable. Below 2 GiB ([`low_addresses`](JitBuilder::low_addresses)) and elsewhere
+    /// only a [`Program`](crate::Program) can have such copies. See
+    /// [`needs_near_libraries`].
+    #[must_use]
+    pub fn near_libraries(mut self, near: bool) -> JitBuilder {
+        self.heap.place = match near {
+            true => Place::Near,
+            false => Place::Random,
+        };
+        self
+    }
+}
+
+/// Whether a file is an object or an archive, whose code may reach variables of the process's
+/// libraries only from near them: a session that is to take it is better made with
+/// [`JitBuilder::near_libraries`](crate::JitBuilder::near_libraries).
+pub fn needs_near_libraries(path: &Path) -> bool {
+    let mut start = [0; ARCHIVE.len()];
+    let read = OwnFile::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && (start.starts_with(ELF) || start == *ARCHIVE)
 }
 
 /// Whether a file is an object that has to lie below 2 GiB, because its code holds

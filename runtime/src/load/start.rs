@@ -12,6 +12,7 @@ use crate::fork::gate;
 use crate::fork::sacrificial::{sacrificial, spared};
 use crate::guest::program::Mode;
 use crate::load::Source;
+use crate::load::copies::Copied;
 use crate::load::image::Image;
 use crate::removal::bonds::Remaining;
 
@@ -23,6 +24,8 @@ pub(crate) struct Started {
     pub(crate) fini: Vec<(u32, u64)>,
     /// Words to be filled with what a resolver returns.
     pub(crate) ifuncs: Vec<(u64, u64)>,
+    /// Definitions of libraries that are the program's when it runs.
+    pub(crate) copied: Vec<Copied>,
 }
 
 impl Started {
@@ -39,6 +42,7 @@ impl Started {
             init: addresses(&linked.init),
             fini: addresses(&linked.fini),
             ifuncs: ifuncs.map(|ifunc| (ifunc.word, ifunc.resolver)).collect(),
+            copied: Vec::new(),
         }
     }
 }
@@ -69,7 +73,7 @@ impl Core {
         };
         let no_bitcode = sources
             .iter()
-            .all(|source| matches!(source, Source::Object { .. }));
+            .all(|source| matches!(source, Source::Object { .. } | Source::Undefined(_)));
         let work = move || core.load_here(&tracker, remaining, sources, mode);
         if no_bitcode {
             // LLVM has no part in it, and a thread costs more than the link.

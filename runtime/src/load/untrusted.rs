@@ -152,7 +152,7 @@ impl Untrusted {
     pub(crate) fn admit(&self, source: &Source) -> Result<(), Error> {
         match source {
             // No LLVM reads it, and what does checks every bound.
-            Source::Object { .. } => return Ok(()),
+            Source::Object { .. } | Source::Undefined(_) => return Ok(()),
             Source::Archive(archive) => {
                 let mut members = 0..archive.len();
                 return members.try_for_each(|member| self.admit(&archive.source(member)?));
@@ -286,7 +286,7 @@ fn read(source: &Source) -> Result<(), CodegenError> {
     match source {
         Source::Bitcode(bitcode) => uruk_codegen::inspect(bitcode),
         Source::Text { file, text } => uruk_codegen::inspect(&Bitcode::from_ir_text(file, text)?),
-        Source::Object { .. } | Source::Archive(_) => Ok(()),
+        Source::Object { .. } | Source::Archive(_) | Source::Undefined(_) => Ok(()),
     }
 }
 

@@ -169,6 +169,7 @@ impl Core {
             Source::Object { file, bytes } => {
                 self.prepare_object(dylib, &file, &bytes, allowed, staging)
             }
+            Source::Undefined(file) => Err(Error::UnknownFormat { file }),
             // No archive replaces anything.
             Source::Archive(archive) => Err(Error::UnknownFormat {
                 file: archive.name.clone(),

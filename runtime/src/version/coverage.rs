@@ -38,7 +38,9 @@ pub fn baseline_coverage(file: &Path) -> Result<BaselineCoverage, Error> {
     let bitcode = match Source::read(file)? {
         Source::Bitcode(bitcode) => bitcode,
         Source::Text { file, text } => Bitcode::from_ir_text(&file, &text)?,
-        Source::Object { file, .. } => return Err(Error::UnknownFormat { file }),
+        Source::Object { file, .. } | Source::Undefined(file) => {
+            return Err(Error::UnknownFormat { file });
+        }
         Source::Archive(archive) => {
             let file = archive.name.clone();
             return Err(Error::UnknownFormat { file });

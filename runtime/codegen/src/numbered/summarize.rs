@@ -17,7 +17,9 @@ use uruk_bitcode::ir::{
 
 use super::constants::{Constants, Found};
 use crate::origin;
-use crate::summary::{Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo};
+use crate::summary::{
+    Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo, versions,
+};
 
 /// The release whose bitcode has nothing that LLVM changes while it reads.
 pub(super) const RELEASE: u32 = 22;
@@ -46,7 +48,8 @@ pub(super) fn summarize(source: &Source) -> Option<(ModuleSummary, Box<[SymbolId
     };
     let mut summary = ModuleSummary {
         symbols: vec![NOTHING; symbols.len()],
-        has_inline_asm: module.has_assembly,
+        has_inline_asm: !module.assembly.is_empty(),
+        versions: versions(&module.assembly),
         ..ModuleSummary::default()
     };
     for (number, &id) in symbols.iter().enumerate() {

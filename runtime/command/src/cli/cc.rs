@@ -2,7 +2,8 @@
 //!
 //! # What is added, for those who want none of our tools
 //! ```text
-//! -Xclang -fembed-bitcode=bitcode        the bitcode before optimization, in the section .llvmbc
+//! -Xclang -fembed-bitcode=bitcode        the bitcode before optimization, in the section .llvmbc,
+//!                                        which is renamed in objects (section.rs)
 //! -fpatchable-function-entry=64,62       62 bytes in front of each entry, two at it
 //! -falign-functions=16                   which clang does anyway, unless code is to be small
 //! ```
@@ -27,10 +28,12 @@
 //! objects are bitcode that the linker optimizes. With `-emit-llvm` the bitcode is what is made, and
 //! is not embedded in itself: that is done when it is compiled.
 
+mod section;
+
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 use uruk::EXIT_FAILURE;
 
@@ -85,8 +88,15 @@ pub(super) fn main(driver: &Driver, language: Language) -> i32 {
     for compiler in compilers(language) {
         let mut command = Command::new(&compiler);
         command.args(&added).args(&driver.args);
-        // Returns only if it cannot be started.
-        let cause = command.exec();
+        let objects = section::objects(&words);
+        let cause = match objects.is_empty() || added.is_empty() {
+            // Returns only if it cannot be started.
+            true => command.exec(),
+            false => match command.status() {
+                Ok(status) => return finish(status, &objects),
+                Err(cause) => cause,
+            },
+        };
         if cause.kind() != std::io::ErrorKind::NotFound {
             eprintln!("uruk cc: {}: {cause}", compiler.display());
             return EXIT_FAILURE;
@@ -94,6 +104,21 @@ pub(super) fn main(driver: &Driver, language: Language) -> i32 {
     }
     eprintln!("uruk cc: no clang is installed\n  tip: $URUK_CC and $URUK_CXX name one that is");
     EXIT_FAILURE
+}
+
+/// Has objects ready once the compiler has ended; the exit status.
+fn finish(status: ExitStatus, objects: &[PathBuf]) -> i32 {
+    if let Some(signal) = status.signal() {
+        // As shells have it.
+        return 128 + signal;
+    }
+    for object in objects.iter().filter(|_| status.success()) {
+        if let Err(cause) = section::rename(object) {
+            eprintln!("uruk cc: {}: {cause}", object.display());
+            return EXIT_FAILURE;
+        }
+    }
+    status.code().unwrap_or(EXIT_FAILURE)
 }
 
 fn compilers(language: Language) -> Vec<PathBuf> {
@@ -108,16 +133,36 @@ fn compilers(language: Language) -> Vec<PathBuf> {
 }
 
 /// The words of a command line, with those of response files in their place. Only looked at: clang
-/// reads the files itself. Of quotes in them no account is taken.
+/// reads the files itself.
 fn expanded(args: &[OsString]) -> Vec<String> {
     let mut words = Vec::new();
     for arg in args {
         let arg = arg.to_string_lossy();
         match arg.strip_prefix('@').map(std::fs::read_to_string) {
-            Some(Ok(text)) => words.extend(text.split_whitespace().map(str::to_owned)),
+            Some(Ok(text)) => words.extend(split(&text)),
             _ => words.push(arg.into_owned()),
         }
     }
+    words
+}
+
+/// The words of a response file, as GNU tools quote them.
+fn split(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        match (c, quote) {
+            ('\\', _) => word.get_or_insert_default().extend(rest.next()),
+            (_, Some(open)) if c == open => quote = None,
+            ('"' | '\'', None) => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (_, None) if c.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
     words
 }
 
@@ -162,7 +207,7 @@ fn warnings(words: &[String]) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ADDED, added, warnings};
+    use super::{ADDED, added, split, warnings};
 
     fn words(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
@@ -185,6 +230,12 @@ mod tests {
             assert_eq!(count(line), 0, "{line}");
         }
         assert_eq!(count("--target=x86_64-pc-linux-gnu x.c"), ADDED.len() + 2);
+    }
+
+    #[test]
+    fn quotes_in_response_files_hold_words_together() {
+        let text = "-c \"a b.c\"\n-o 'x\"y'z\\ w.o \"\"";
+        assert_eq!(split(text), ["-c", "a b.c", "-o", "x\"yz w.o", ""]);
     }
 
     #[test]

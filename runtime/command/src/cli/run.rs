@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use uruk::{
     Baseline, EXIT_FAILURE, Error, HeapConfig, Jit, JitBuilder, Mode, PolicyConfig, Program,
     ProgramOptions, ReclaimConfig, StatsFormat, ToolSettings, Untrusted, needs_low_addresses,
+    needs_near_libraries,
 };
 use uruk_live::tunables;
 
@@ -96,11 +97,14 @@ fn builder(
     tools.gdb = run.gdb;
     let mut heap = HeapConfig::default();
     heap.freed = run.freed.into();
-    let mut inputs = files.iter().chain(&run.watch);
-    let low = run.low_addresses || inputs.any(|file| needs_low_addresses(file));
-    let mut builder = Jit::builder()
-        .heap(heap)
-        .low_addresses(low)
+    let inputs = || files.iter().chain(&run.watch);
+    let low = run.low_addresses || inputs().any(|file| needs_low_addresses(file));
+    let builder = Jit::builder().heap(heap);
+    let builder = match low {
+        true => builder.low_addresses(true),
+        false => builder.near_libraries(inputs().any(|file| needs_near_libraries(file))),
+    };
+    let mut builder = builder
         .tiers(match (run.tiers, run.leave_loops) {
             (TiersChoice::Auto, Some(passes)) => uruk::Tiers::Leave(passes),
             (choice, _) => choice.into(),
@@ -167,6 +171,7 @@ fn load(
         tuning: run.tuning.clone(),
         dump_asm: run.dump_asm.clone(),
         preempt_libraries: !run.no_preempt,
+        undefined: run.undefined.clone(),
     };
     let attempt = |builder: JitBuilder| {
         let jit = builder.build()?;
@@ -181,11 +186,22 @@ fn load(
         }
         Program::load(&jit, files, options.clone()).map(|program| (jit, program))
     };
-    let loaded = attempt(builder.clone()).or_else(|error| match error.wants_static_data() {
-        // Nothing has run. Not at once, because more room for data is less for code.
-        Some(bytes) => attempt(builder.clone().static_data(bytes)),
-        None => Err(error),
-    });
+    // Nothing has run. Not at once, because more room for data is less for code, and below 2 GiB
+    // there is less room.
+    let mut builder = builder.clone();
+    let mut loaded = attempt(builder.clone());
+    if let Err(error) = &loaded
+        && error.wants_low_addresses()
+        && !run.low_addresses
+    {
+        builder = builder.low_addresses(true);
+        loaded = attempt(builder.clone());
+    }
+    if let Err(error) = &loaded
+        && let Some(bytes) = error.wants_static_data()
+    {
+        loaded = attempt(builder.static_data(bytes));
+    }
     let (jit, program) = loaded?;
     if !run.watch.is_empty() {
         jit.watch(&run.watch)?;

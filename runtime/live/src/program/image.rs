@@ -16,8 +16,8 @@ use super::mentions::Mentions;
 use super::stream;
 use super::symbols::{Listed, Place, PlaceKind, Symbols};
 
-/// The section in which clang keeps bitcode.
-const BITCODE: &str = ".llvmbc";
+/// The sections in which bitcode is kept: by `uruk cc`, and by clang.
+pub const BITCODE: [&str; 2] = [".urukbc", ".llvmbc"];
 
 /// The section that lists where functions have room for a patch.
 const PATCHABLE: &str = "__patchable_function_entries";
@@ -152,7 +152,7 @@ impl Image {
         }
         for section in sections.iter() {
             let name = sections.section_name(endian, section).map_err(broken)?;
-            if name == BITCODE.as_bytes() {
+            if BITCODE.iter().any(|known| name == known.as_bytes()) {
                 let data = section.data(endian, bytes).map_err(broken)?;
                 let found = stream::modules(data).map_err(|cause| ImageError::Bitcode {
                     file: file.to_owned(),
@@ -279,8 +279,8 @@ pub fn carries_bitcode(file: &Path) -> bool {
         let header = Header::parse(&cache).ok()?;
         let endian = header.endian().ok()?;
         let sections = header.sections(endian, &cache).ok()?;
-        let named = sections.section_by_name(endian, BITCODE.as_bytes());
-        Some(named.is_some())
+        let named = |name: &&str| sections.section_by_name(endian, name.as_bytes()).is_some();
+        Some(BITCODE.iter().any(named))
     };
     read().unwrap_or(false)
 }

@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::guest::elf::{
     DF_SYMBOLIC, DT_FLAGS, DT_JMPREL, DT_NEEDED, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_SONAME,
@@ -69,6 +70,10 @@ pub(in crate::guest) struct Word<'a> {
     pub(super) lazy: bool,
     /// Whether the library defines the name itself.
     pub(super) own: bool,
+    /// Whether only calls go through it.
+    pub(super) calls: bool,
+    /// Whether the process has one definition of the name, whichever library's.
+    pub(super) unique: bool,
 }
 
 const PAGE: u64 = 4096;
@@ -251,8 +256,7 @@ impl Loaded {
         let symbol = unsafe { *(self.symbols as *const Symbol).add(index as usize) };
         let (binding, own) = (symbol.info >> 4, symbol.section != SHN_UNDEF);
         let to_itself = own && (self.symbolic || symbol.other & 3 == STV_PROTECTED);
-        if matches!(binding, STB_LOCAL | STB_GNU_UNIQUE) || symbol.info & 15 == STT_TLS || to_itself
-        {
+        if binding == STB_LOCAL || symbol.info & 15 == STT_TLS || to_itself {
             return None;
         }
         // SAFETY: duty 1: a name of its strings, and a word of a writable segment.
@@ -267,7 +271,24 @@ impl Loaded {
             name,
             lazy: kind == R_JUMP_SLOT && inside(&self.executable, holds),
             own,
+            calls: kind == R_JUMP_SLOT,
+            unique: binding == STB_GNU_UNIQUE,
         })
+    }
+
+    /// Has pointers in variables of this library that point into one of `moved` point to the
+    /// same place of its copy: ranges, and where their copies are.
+    ///
+    /// # Safety
+    /// 1. It is still loaded.
+    pub(in crate::guest) unsafe fn move_pointers(&self, moved: &[(Range<u64>, u64)]) {
+        for range in &self.writable {
+            // Words that are closed for writing were filled in by name, or by the library itself.
+            let inside = self.closed.start >= range.start && self.closed.start < range.end;
+            let start = if inside { self.closed.end } else { range.start };
+            // SAFETY: duty 1: the rest of a writable segment.
+            unsafe { move_pointers(start.next_multiple_of(8)..range.end, moved) };
+        }
     }
 
     /// Writes words of this library: addresses and values. What is closed for writing is open
@@ -290,12 +311,31 @@ impl Loaded {
         }
         for &(address, value) in values {
             // SAFETY: duty 2: an aligned word; other threads see the old value or the new.
-            let word = unsafe { std::sync::atomic::AtomicU64::from_ptr(address as *mut u64) };
+            let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
             // Release: what the value leads to was written before.
-            word.store(value, std::sync::atomic::Ordering::Release);
+            word.store(value, Ordering::Release);
         }
         protect(libc::PROT_READ);
         true
+    }
+}
+
+/// Has pointers in `range` that point into one of `moved` point to the same place of its copy.
+///
+/// # Safety
+/// 1. The range is memory that may be written, from a multiple of 8 on.
+pub(super) unsafe fn move_pointers(range: Range<u64>, moved: &[(Range<u64>, u64)]) {
+    let end = range.end;
+    for address in range.step_by(8).filter(|at| at + 8 <= end) {
+        // SAFETY: duty 1: an aligned word; other threads see the old value or the new.
+        let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
+        let value = word.load(Ordering::Relaxed);
+        if let Some((old, new)) = moved.iter().find(|(old, _)| old.contains(&value)) {
+            let new = value - old.start + new;
+            // Release: the copy was made before. A word that another thread has just written
+            // is left to it.
+            let _ = word.compare_exchange(value, new, Ordering::Release, Ordering::Relaxed);
+        }
     }
 }
 

@@ -29,6 +29,10 @@
 //! Versions of names do not matter, as they do not natively: the program's names have none, and
 //! the loader binds what asks for a version to a name without one, if that comes first.
 //!
+//! Variables of libraries that the program has a copy of ([`copies`](crate::load::copies)) are
+//! exported like its own, and so are entries that stand for functions of libraries; calls need not
+//! go through the latter.
+//!
 //! What stays different from a native start: libraries loaded at the start have run their
 //! constructors with their own definitions; so have those opened later, if the name is one that
 //! another library had before and not an allocation function. A function of the program's
@@ -46,6 +50,7 @@ pub(in crate::guest) mod stand_in;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
+use std::ptr;
 use std::sync::PoisonError;
 
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind, SymbolScope};
@@ -59,6 +64,7 @@ use self::stand_in::{Marks, NameKind, StandIn, Thunk};
 use crate::core::Core;
 use crate::fork::{LAST_COMPILES, gate, shield};
 use crate::guest::{listed, llvm};
+use crate::load::copies::{Content, Copied};
 use crate::load::function_base;
 use crate::load::image::Image;
 use crate::load::names::Definition;
@@ -75,12 +81,16 @@ const OPENERS: [&CStr; 4] = [c"dlopen", c"dlsym", c"dlvsym", c"dlmopen"];
 pub(crate) struct Exported {
     /// By name; in order, so that a run is like the next.
     names: BTreeMap<CString, Export>,
+    /// Variables of libraries, and where their copies are.
+    moved: Vec<(Range<u64>, u64)>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Export {
     address: u64,
     function: bool,
+    /// Whether it stands for a library's own definition.
+    copied: bool,
     /// Whether all definitions of it are equal.
     equal: bool,
 }
@@ -113,50 +123,82 @@ fn exported_by<'a>(object: &'a object::File<'a>) -> impl Iterator<Item = (&'a st
     })
 }
 
+/// What the files of `image` export.
+fn defined_by(core: &Core, image: &Image) -> BTreeMap<CString, Export> {
+    let mut found: HashMap<Box<str>, Meaning> = HashMap::new();
+    for (_, module) in &image.modules {
+        let plan = module.plan();
+        let summary = module.readers.summary();
+        for (index, info) in summary.symbols.iter().enumerate() {
+            let id = SymbolId(index as u32);
+            let import = plan.import(id);
+            let local = info.hidden || info.linkage == Linkage::Local;
+            if import.defined && !local && info.kind != Kind::ThreadLocal {
+                let function = function_base(summary, id).is_some();
+                let equal = info.odr;
+                found.insert(import.name.clone(), Meaning { function, equal });
+            }
+        }
+    }
+    for (_, bytes) in &image.objects {
+        // It was linked, so it can be read.
+        if let Ok(object) = object::File::parse(&**bytes) {
+            for (name, meaning) in exported_by(&object) {
+                found.entry(name.into()).or_insert(meaning);
+            }
+        }
+    }
+    let names = found.into_iter().filter_map(|(name, meaning)| {
+        let address = match core.names.find_own(&core.main, &name)? {
+            Definition::Function { id } => core.stubs.stub_address(id).0,
+            Definition::Address(address) => address,
+            Definition::Tls { .. } => return None,
+        };
+        let name = CString::new(&*name).ok()?;
+        let Meaning { function, equal } = meaning;
+        let export = Export {
+            address,
+            function,
+            copied: false,
+            equal,
+        };
+        Some((name, export))
+    });
+    names.collect()
+}
+
 impl Exported {
-    /// What the files of `image` export.
-    pub(crate) fn of(core: &Core, image: &Image) -> Exported {
-        let mut found: HashMap<Box<str>, Meaning> = HashMap::new();
-        for (_, module) in &image.modules {
-            let plan = module.plan();
-            let summary = module.readers.summary();
-            for (index, info) in summary.symbols.iter().enumerate() {
-                let id = SymbolId(index as u32);
-                let import = plan.import(id);
-                let local = info.hidden || info.linkage == Linkage::Local;
-                if import.defined && !local && info.kind != Kind::ThreadLocal {
-                    let function = function_base(summary, id).is_some();
-                    let equal = info.odr;
-                    found.insert(import.name.clone(), Meaning { function, equal });
-                }
-            }
-        }
-        for (_, bytes) in &image.objects {
-            // It was linked, so it can be read.
-            if let Ok(object) = object::File::parse(&**bytes) {
-                for (name, meaning) in exported_by(&object) {
-                    found.entry(name.into()).or_insert(meaning);
-                }
-            }
-        }
-        let names = found.into_iter().filter_map(|(name, meaning)| {
-            let address = match core.names.find_own(&core.main, &name)? {
-                Definition::Function { id } => core.stubs.stub_address(id).0,
-                Definition::Address(address) => address,
-                Definition::Tls { .. } => return None,
-            };
-            let name = CString::new(&*name).ok()?;
-            let Meaning { function, equal } = meaning;
+    /// What libraries are to use of a program: definitions of theirs that were `copied`, and what
+    /// the files of `image` export, if it is to count for libraries.
+    pub(crate) fn of(core: &Core, image: Option<&Image>, copied: &[Copied]) -> Exported {
+        let mut names = image.map_or_else(BTreeMap::new, |image| defined_by(core, image));
+        let mut moved = Vec::new();
+        let own = |name: &CStr| match core.names.find_own(&core.main, name.to_str().ok()?)? {
+            Definition::Address(address) => Some(address),
+            _ => None,
+        };
+        for Copied { name, content } in copied {
+            let Some(address) = own(name) else { continue };
             let export = Export {
                 address,
-                function,
-                equal,
+                function: *content == Content::Function,
+                copied: true,
+                equal: false,
             };
-            Some((name, export))
-        });
-        Exported {
-            names: names.collect(),
+            names.insert(name.clone(), export);
+            if let Content::Variable {
+                from,
+                size,
+                aliases,
+            } = content
+            {
+                moved.push((*from..from + size, address));
+                // The program may define one of them itself.
+                let aliases = aliases.iter().filter(|alias| own(alias) == Some(address));
+                names.extend(aliases.map(|alias| (alias.clone(), export)));
+            }
         }
+        Exported { names, moved }
     }
 
     /// From now on libraries call what the program exports. Before the program runs, once in a
@@ -172,11 +214,14 @@ impl Exported {
             .iter()
             .filter_map(|(name, export)| {
                 let index = gates::index_of(name.to_str().ok()?)?;
-                export.function.then_some((index, export.address))
+                (export.function && !export.copied).then_some((index, export.address))
             })
             .collect();
         gates::open(&gates, parts.runtimes_text(&loaded));
         listed::hide(parts.runtimes_files(&loaded));
+        // SAFETY: variables of libraries, which stay, and the copies that were linked for them,
+        // of the same size.
+        unsafe { self.make_copies() };
         let mut writes = Writes::default();
         let wanted = Wanted::new(&self.names);
         for (index, one) in loaded.iter().enumerate() {
@@ -201,8 +246,31 @@ impl Exported {
             gate::settle(LAST_COMPILES);
             writes.write(&loaded, thunks);
         }
+        for (index, one) in loaded.iter().enumerate() {
+            if !self.moved.is_empty() && !parts.runtimes.contains(&index) {
+                // SAFETY: those loaded at the start stay.
+                unsafe { one.move_pointers(&self.moved) };
+            }
+        }
         let handle = stand_in.map(|made| made.map(|made| made.handle));
         opened::begin(self.names, handle, &loaded);
+    }
+}
+
+impl Exported {
+    /// Gives copies the values of the variables that they are to replace.
+    ///
+    /// # Safety
+    /// 1. The variables are there, and the copies may be written.
+    unsafe fn make_copies(&self) {
+        for (old, new) in &self.moved {
+            let size = old.end - old.start;
+            // SAFETY: duty 1; a copy is of the image's own memory, where no library is.
+            unsafe {
+                ptr::copy_nonoverlapping(old.start as *const u8, *new as *mut u8, size as usize);
+                loaded::move_pointers(new.next_multiple_of(8)..new + size, &self.moved);
+            }
+        }
     }
 }
 
@@ -342,10 +410,17 @@ impl Writes {
             };
             let is_gate = || gates::index_of(word.name.to_str().unwrap_or_default()).is_some();
             let settled = export.equal && word.own || word.holds == export.address;
+            // Natively calls do not go through the program, nor is a unique definition another's.
+            let settled = settled
+                || if export.copied {
+                    word.calls
+                } else {
+                    word.unique
+                };
             if settled || is_gate() {
                 return;
             }
-            let value = match shared && export.function {
+            let value = match shared && export.function && !export.copied {
                 false => Value::Address(export.address),
                 true => match before(&word) {
                     0 => return,

@@ -1,0 +1,221 @@
+//! Copy relocations: variables of shared libraries that objects reach without the GOT.
+//!
+//! Compilers address variables of other files by distances or addresses of 32 bits unless they
+//! are told that these may lie in a shared library (`-fPIC`), so a static linker gives the program
+//! a copy of the variable, and the dynamic loader binds every library to the copy. It is the same
+//! with functions whose address is taken that way: the program's entry in its PLT is the address
+//! of the function for everybody.
+//!
+//! | place of the session | variables of libraries | what is done |
+//! |---|---|---|
+//! | near the libraries ([`Place::Near`](uruk_heap::Place)) | in reach of distances | nothing: program and libraries use the library's |
+//! | elsewhere; below 2 GiB for `R_X86_64_32` | out of reach | a copy, to which libraries are led ([`preempt`](crate::guest::preempt)) |
+//!
+//! A copy has all names that the library has for the variable. It is made when the program
+//! starts, from what the library has then: constructors of libraries have run. Pointers to the
+//! variable in data of libraries are led to the copy, too; those in allocated memory are not.
+
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::sync::PoisonError;
+
+use uruk_link::{
+    Access, Assembly, Content as Bytes, LinkError, Need, Object, Shortness, Variables,
+    short_references,
+};
+use uruk_session::Dylib;
+
+use crate::core::Core;
+use crate::load::edges::define_headers;
+use crate::load::image::Image;
+use crate::load::own;
+
+/// What errors call the object with the copies.
+const OBJECT: &str = "definitions of the linker";
+
+/// Alignment above which a copy's is not derived from the address of the variable.
+const MOST_ALIGN: u64 = 64;
+
+/// Code of an entry: `jmp *0(%rip)`, then the address to go to.
+const JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
+const ENTRY_SIZE: usize = 16;
+
+/// The end of what an address of 32 bits reaches.
+const LOW: u64 = 1 << 31;
+
+/// A definition that libraries are to use instead of their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Copied {
+    /// The name by which the program's objects know it.
+    pub(crate) name: CString,
+    pub(crate) content: Content,
+}
+
+/// What it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// A variable, with its place and size in the library, and all names it has there.
+    Variable {
+        from: u64,
+        size: u64,
+        aliases: Vec<CString>,
+    },
+    /// A function, whose address is that of an entry of the program.
+    Function,
+}
+
+/// An entry of the program that leads to a function of a library.
+struct Entry {
+    name: CString,
+    code: [u8; ENTRY_SIZE],
+    /// Whether the function is what libraries mean by the name.
+    shared: bool,
+}
+
+/// What an image takes over from libraries.
+#[derive(Default)]
+pub(crate) struct Copies {
+    variables: Vec<Copied>,
+    entries: Vec<Entry>,
+    /// Tables that linkers make.
+    headers: Vec<(&'static str, Vec<u8>)>,
+}
+
+/// Definitions of copies, ready for the linker.
+pub(crate) struct Defined<'c>(Variables<'c>, Vec<Assembly<'c>>);
+
+impl Core {
+    /// What the objects of a program reach only if it is theirs, and what a linker defines for an
+    /// image of `objects`.
+    pub(crate) fn copies(&self, dylib: &Dylib, image: &Image, objects: &[Object<'_>]) -> Copies {
+        let mut copies = Copies {
+            headers: self.headers(dylib, image, objects),
+            ..Copies::default()
+        };
+        if !self.is_program() {
+            return copies;
+        }
+        let mut done: HashSet<u64> = HashSet::new();
+        for (name, short) in short_references(objects) {
+            if own::is_one(name) || self.is_linkers(dylib, name) || self.names.is_own(dylib, name) {
+                continue;
+            }
+            let Some(found) = self.resolve(dylib, name, Need::default()) else {
+                continue;
+            };
+            let reached = self.reaches(found.address, short);
+            if found.slot.is_some() || reached || self.heap.contains(found.address) {
+                continue;
+            }
+            let process = self.process.read().unwrap_or_else(PoisonError::into_inner);
+            let variable = process.variable(name);
+            let libraries = process.find(name) == Some(found.address);
+            drop(process);
+            match variable.filter(|variable| variable.address == found.address) {
+                Some(variable) => {
+                    let (from, size) = (variable.address, variable.size);
+                    if done.insert(from) && size != 0 {
+                        let aliases = variable.names;
+                        let content = Content::Variable {
+                            from,
+                            size,
+                            aliases,
+                        };
+                        copies.variables.extend(Copied::new(name, content));
+                    }
+                }
+                None => copies
+                    .entries
+                    .extend(Entry::new(name, found.address, libraries)),
+            }
+        }
+        copies
+    }
+
+    /// Whether fields of a shortness reach an address from all of the session's memory.
+    fn reaches(&self, address: u64, short: Shortness) -> bool {
+        let (start, end) = (self.heap.base(), self.heap.base() + self.heap.size() as u64);
+        let farthest = address.abs_diff(start).max(address.abs_diff(end));
+        (!short.absolute || address < LOW) && (!short.relative || farthest < LOW - (1 << 20))
+    }
+}
+
+impl Copied {
+    fn new(name: &str, content: Content) -> Option<Copied> {
+        let name = CString::new(name).ok()?;
+        Some(Copied { name, content })
+    }
+}
+
+impl Entry {
+    fn new(name: &str, address: u64, shared: bool) -> Option<Entry> {
+        let name = CString::new(name).ok()?;
+        let mut code = [0xcc; ENTRY_SIZE];
+        code[..JUMP.len()].copy_from_slice(&JUMP);
+        code[JUMP.len()..JUMP.len() + 8].copy_from_slice(&address.to_le_bytes());
+        Some(Entry { name, code, shared })
+    }
+}
+
+impl Copies {
+    /// The definitions, for the link of the image.
+    pub(crate) fn define(&self) -> Result<Defined<'_>, LinkError> {
+        let mut variables = Variables::new(OBJECT);
+        let all = self.variables.iter().filter_map(|copied| match copied {
+            Copied {
+                name,
+                content:
+                    Content::Variable {
+                        from,
+                        size,
+                        aliases,
+                    },
+            } => Some((name, aliases, *from, *size)),
+            _ => None,
+        });
+        for (index, (name, aliases, from, size)) in (0..).zip(all) {
+            // As static linkers guess it.
+            let align = (1 << from.trailing_zeros().min(63)).min(MOST_ALIGN);
+            variables.section(".bss", Bytes::Zeros(size), align, Access::Write)?;
+            // The program may define one of the other names itself.
+            let others = aliases.iter().filter(|alias| *alias != name);
+            for name in others.chain([name]).filter_map(|name| name.to_str().ok()) {
+                variables.define(name, index, 0, size, true)?;
+            }
+        }
+        let count = self.variables.len() as u32;
+        define_headers(&self.headers, &mut variables, count)?;
+        let entries = self.entries.iter().map(|one| {
+            let name = one.name.to_str().unwrap_or_default();
+            Assembly::new(
+                OBJECT,
+                name,
+                &one.code,
+                ENTRY_SIZE as u64,
+                ENTRY_SIZE as u64,
+            )
+        });
+        let entries = entries.collect::<Result<_, _>>()?;
+        Ok(Defined(variables, entries))
+    }
+
+    /// What libraries are to be led to.
+    pub(crate) fn copied(self) -> Vec<Copied> {
+        let shared = self.entries.into_iter().filter(|entry| entry.shared);
+        let functions = shared.map(|Entry { name, .. }| Copied {
+            name,
+            content: Content::Function,
+        });
+        self.variables.into_iter().chain(functions).collect()
+    }
+}
+
+impl Defined<'_> {
+    /// Objects to be linked with those of the image; none if nothing was copied.
+    pub(crate) fn objects(&self) -> Vec<Object<'_>> {
+        let Defined(variables, entries) = self;
+        let variables = (!variables.is_empty()).then(|| variables.object());
+        let entries = entries.iter().map(Assembly::object);
+        variables.into_iter().chain(entries).collect()
+    }
+}

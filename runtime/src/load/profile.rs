@@ -1,0 +1,74 @@
+//! The runtime of profiles (`-fprofile-instr-generate`, `-fcoverage-mapping`), which clang links
+//! into a program that was compiled so.
+
+use std::path::{Path, PathBuf};
+
+use uruk_link::Object;
+
+use crate::api::error::Error;
+use crate::load::Source;
+use crate::load::archive::Archives;
+use crate::load::image::Image;
+
+/// The name that clang has the linker look for (`-u`).
+const RUNTIME: &str = "__llvm_profile_runtime";
+
+/// Where code keeps its counters: the section, and how their names begin.
+const SECTION: &str = "__llvm_prf_cnts";
+const COUNTERS: &str = "__profc_";
+
+/// The version of LLVM whose runtime is looked for.
+const MAJOR: &str = "22";
+
+/// Whether an image has counters.
+///
+/// # Errors
+/// An object that cannot be read.
+pub(crate) fn is_counted(image: &Image) -> Result<bool, Error> {
+    for (_, module) in &image.modules {
+        let symbols = &module.readers.summary().symbols;
+        let counter = |name: &str| name.starts_with(COUNTERS);
+        if symbols
+            .iter()
+            .any(|info| counter(&info.name) && info.linkage.is_definition())
+        {
+            return Ok(true);
+        }
+    }
+    for (name, bytes) in &image.objects {
+        if Object::parse(name, bytes)?.has_section(SECTION) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What a program with counters needs besides its files, as clang has it: the member of an archive
+/// that writes its profile, or else the archive.
+pub(crate) fn add_runtime(archives: &mut Archives, image: &Image) -> Result<Vec<Source>, Error> {
+    archives.mention(RUNTIME.to_owned());
+    let members = archives.next(image)?;
+    match archive() {
+        Some(file) if members.is_empty() => Ok(vec![Source::read(&file)?]),
+        _ => Ok(members),
+    }
+}
+
+/// The archive of the runtime, where packages of LLVM have it.
+fn archive() -> Option<PathBuf> {
+    let roots = [
+        format!("/usr/lib/llvm-{MAJOR}/lib/clang/{MAJOR}/lib"),
+        format!("/usr/lib/clang/{MAJOR}/lib"),
+        format!("/usr/lib64/clang/{MAJOR}/lib"),
+    ];
+    let files = [
+        "linux/libclang_rt.profile-x86_64.a",
+        "x86_64-pc-linux-gnu/libclang_rt.profile.a",
+        "x86_64-unknown-linux-gnu/libclang_rt.profile.a",
+        "x86_64-redhat-linux-gnu/libclang_rt.profile.a",
+    ];
+    let paths = roots
+        .iter()
+        .flat_map(|root| files.map(|file| Path::new(root).join(file)));
+    paths.into_iter().find(|path| path.exists())
+}
