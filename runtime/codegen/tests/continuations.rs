@@ -382,3 +382,123 @@ fn each_function_numbers_what_it_catches_by_itself() {
         [(Reason::Exception, 1)]
     );
 }
+
+/// A landing pad before a loop, and a comparison of what it chose behind it; `kept` is what is
+/// done before the loop with the selector `%s` or the number `%t`, and `back` gives `%b` of it.
+fn choice(kept: &str, back: &str) -> String {
+    format!(
+        "define i32 @f(i64 %n) personality ptr @p {{
+         %slot = alloca i64 %other = alloca i64
+         invoke void @g() to label %fine unwind label %pad
+         fine: ret i32 0
+         pad: %l = landingpad {{ ptr, i32 }} catch ptr @type catch ptr @other
+         %e = extractvalue {{ ptr, i32 }} %l, 0
+         %s = extractvalue {{ ptr, i32 }} %l, 1
+         %t = call i32 @llvm.eh.typeid.for.p0(ptr @type)
+         {kept}
+         br label %head
+         head: %i = phi i64 [ 0, %pad ], [ %j, %head ] %j = add i64 %i, 1
+         call void @use(ptr %e)
+         %c = icmp ult i64 %j, %n br i1 %c, label %head, label %done
+         done: {back}
+         ret i32 %b }}
+         @type = external constant ptr @other = external constant ptr @global = global i64 0
+         declare i32 @p(...) declare void @g() declare void @use(ptr)
+         declare i64 @same(i64)
+         declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+         declare i32 @llvm.eh.typeid.for.p0(ptr)"
+    )
+}
+
+#[test]
+fn numbers_of_one_version_do_not_cross() {
+    let plain = |value: &str| format!("%b = trunc i64 {value} to i32");
+    let wide = "%w = zext i32 %s to i64";
+    let cases = [
+        (wide.to_owned(), plain("%w")),
+        ("%w = zext i32 %t to i64".to_owned(), plain("%w")),
+        (format!("{wide} %x = xor i64 %w, 12"), plain("%x")),
+        (
+            "%x = sub i32 %s, %t".to_owned(),
+            "%b = add i32 %x, 1".to_owned(),
+        ),
+        (
+            "%q = icmp ult i32 %s, %t".to_owned(),
+            "%b = zext i1 %q to i32".to_owned(),
+        ),
+        (
+            "%q = insertvalue { i32, ptr } undef, i32 %s, 0
+             %x = extractvalue { i32, ptr } %q, 0"
+                .to_owned(),
+            "%b = add i32 %x, 1".to_owned(),
+        ),
+        (
+            "%q = insertelement <2 x i32> zeroinitializer, i32 %s, i32 0".to_owned(),
+            "%b = extractelement <2 x i32> %q, i32 0".to_owned(),
+        ),
+        (
+            format!("{wide} store i64 %w, ptr %slot"),
+            "%r = load i64, ptr %slot %b = trunc i64 %r to i32".to_owned(),
+        ),
+        (
+            "store i32 %t, ptr %slot
+             call void @llvm.memcpy.p0.p0.i64(ptr %other, ptr %slot, i64 8, i1 false)"
+                .to_owned(),
+            "%r = load i64, ptr %other %b = trunc i64 %r to i32".to_owned(),
+        ),
+        // Beyond the body's own values and memory anything may come of it.
+        (format!("{wide} %x = call i64 @same(i64 %w)"), plain("%x")),
+        (
+            "store i32 %s, ptr @global".to_owned(),
+            "%b = load i32, ptr @global".to_owned(),
+        ),
+        (
+            "store i32 %s, ptr %e".to_owned(),
+            "%b = load i32, ptr %e".to_owned(),
+        ),
+        (
+            "store i32 %s, ptr %slot call void @use(ptr %slot)".to_owned(),
+            "%b = load i32, ptr %slot".to_owned(),
+        ),
+        (
+            "store i32 %s, ptr %slot
+             call void @llvm.memcpy.p0.p0.i64(ptr @global, ptr %slot, i64 8, i1 false)"
+                .to_owned(),
+            "%b = load i32, ptr @global".to_owned(),
+        ),
+        (
+            "%a = getelementptr [9 x i64], ptr %slot, i64 0, i32 %s store i64 1, ptr %a".to_owned(),
+            "%b = load i32, ptr %slot".to_owned(),
+        ),
+    ];
+    for (kept, back) in cases {
+        let ir = choice(&kept, &back);
+        assert_eq!(stays(&ir), [(Reason::Exception, 1)], "{ir}");
+    }
+}
+
+#[test]
+fn loops_behind_a_landing_pad_are_left_if_no_number_crosses() {
+    for (kept, back) in [
+        // The exception itself is no number, and a number that is used up stays.
+        (
+            "%q = icmp eq i32 %s, %t %x = zext i1 %q to i32",
+            "%b = add i32 1, 2",
+        ),
+        (
+            "store i32 %s, ptr %slot",
+            "store i32 7, ptr %slot %b = load i32, ptr %slot",
+        ),
+        ("", "%b = call i32 @llvm.eh.typeid.for.p0(ptr @type)"),
+        ("", "%b = add i32 %t, 1"),
+        (
+            "store ptr %e, ptr %slot",
+            "%q = load ptr, ptr %slot call void @use(ptr %q) %b = add i32 1, 2",
+        ),
+    ] {
+        let ir = choice(kept, back);
+        let heads = baseline(&ir).heads;
+        assert_eq!(heads.counted.len(), 1, "{ir}");
+        continuation(&ir, start(&heads, 0)).expect("compiles");
+    }
+}

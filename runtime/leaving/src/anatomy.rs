@@ -143,6 +143,15 @@ impl Carried {
     pub fn or_stored(simple: Option<Simple>) -> Carried {
         simple.map_or(Carried::Stored, Carried::Whole)
     }
+
+    /// Whether values of the type have all bits of the bytes that they are stored in, and are
+    /// carried as they are: then such a value is what memory of the type holds.
+    pub(crate) fn fills_its_bytes(self) -> bool {
+        match self {
+            Carried::Whole(simple) => simple.form() != Form::Integer(1),
+            _ => false,
+        }
+    }
 }
 
 /// What else is so of an instruction.
@@ -234,10 +243,10 @@ pub struct Anatomy {
     pub whole: Option<crate::Reason>,
     /// Whether the address of one of its blocks is taken.
     pub labels: bool,
-    /// Whether it has a personality.
-    pub catches: bool,
     /// Whether an `alloca` of the entry holds a vector of unknown length.
     pub scalable: bool,
+    /// Whether an instruction gives a number that means something in one version only.
+    pub(crate) numbers: bool,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) blocks: Vec<Range<u32>>,
     pub(crate) instructions: Vec<Instruction>,
@@ -255,7 +264,7 @@ impl Anatomy {
     pub fn clear(&mut self) {
         self.whole = None;
         self.labels = false;
-        self.catches = false;
+        self.numbers = false;
         self.scalable = false;
         self.parameters.clear();
         self.blocks.clear();
@@ -289,6 +298,7 @@ impl Anatomy {
 
     /// Adds an instruction, whose operands were added.
     pub fn add(&mut self, code: Code, meaning: Meaning, facts: Facts, carried: Carried) {
+        self.numbers |= code == Code::LandingPad || meaning == Meaning::TypeNumber;
         self.instructions.push(Instruction {
             code,
             meaning,

@@ -63,8 +63,8 @@ pub struct Frame {
     derived: Vec<u32>,
     /// `alloca`s of saved stack pointers.
     stacks: Vec<u32>,
-    /// Variables that may hold what a landing pad chose.
-    choices: Vec<u32>,
+    /// Variables that may hold a number that means something in one version only.
+    numbered: Vec<u32>,
     /// By variable: whether it holds a pointer nothing else leads to.
     alone: Vec<bool>,
     words: usize,
@@ -140,10 +140,7 @@ impl Frame {
             return Err(Reason::TooLarge);
         }
         let mut frame = Frame {
-            choices: match anatomy.catches {
-                true => reading.choices(&places),
-                false => Vec::new(),
-            },
+            numbered: reading.numbered(&places)?,
             alone: alone(anatomy, &variables),
             variables,
             places,
@@ -167,7 +164,7 @@ impl Frame {
         let row = &self.live[at..at + self.words];
         let is_live = |&it: &u32| row[it as usize / 64] >> (it % 64) & 1 != 0;
         let variables: Vec<u32> = (0..self.variables.len() as u32).filter(is_live).collect();
-        if variables.iter().any(|it| self.choices.contains(it)) {
+        if variables.iter().any(|it| self.numbered.contains(it)) {
             return Err(Reason::Exception);
         }
         let mut hasher = FxHasher::default();

@@ -13,6 +13,7 @@
 //! | [`graph`] | blocks and edges, loops |
 //! | [`reasons`] | what cannot be left in the middle |
 //! | [`rooms`] | what becomes of the addresses of `alloca`s, and how each value crosses |
+//! | [`numbers`] | which values hold numbers that each compile gives out anew |
 //! | [`alone`] | which pointers are promised to be the only ones |
 //! | [`frame`] | what lives across each head |
 //! | [`heads`] | which loops are counted and can be left |
@@ -32,6 +33,7 @@ pub mod graph;
 pub mod heads;
 pub mod matching;
 pub mod meaning;
+mod numbers;
 pub mod reasons;
 mod rooms;
 

@@ -4,6 +4,7 @@
 use crate::anatomy::{Anatomy, Carried, Code, Facts, NONE};
 use crate::frame::{COPIED_BYTES, Kind, Variable};
 use crate::meaning::Meaning;
+use crate::numbers::holders;
 use crate::reasons::{Reason, is_saved, only_goes_back};
 
 /// What is found out about one pointer by its uses.
@@ -86,7 +87,7 @@ impl<'a> Reading<'a> {
                 reading.stacks.push(value);
                 continue;
             }
-            let is_simple = matches!(anatomy.at(room.instruction).carried, Carried::Whole(_));
+            let is_simple = anatomy.at(room.instruction).carried.fills_its_bytes();
             let kind = match () {
                 () if uses.captured || uses.kept || room.bytes > COPIED_BYTES => Kind::Kept {
                     bytes: room.bytes,
@@ -97,7 +98,7 @@ impl<'a> Reading<'a> {
             };
             reading.rooms.push((value, kind));
         }
-        if anatomy.catches {
+        if anatomy.numbers {
             reading.read_type_numbers();
         }
         Ok(reading)
@@ -206,50 +207,18 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The variables that may hold what a landing pad chose.
-    pub(crate) fn choices(&self, places: &[u32]) -> Vec<u32> {
-        let anatomy = self.anatomy;
-        let mut held = vec![false; anatomy.values()];
-        let mut changed = true;
-        while std::mem::take(&mut changed) {
-            for at in 0..anatomy.instructions.len() as u32 {
-                let it = anatomy.at(at);
-                let operands = anatomy.operands_of(at);
-                let is_held = |value: u32| held.get(value as usize) == Some(&true);
-                let takes = match it.code {
-                    Code::LandingPad => anatomy.value(at),
-                    Code::Store => match *operands {
-                        [value, to] if is_held(value) && to != NONE => self.root(to),
-                        _ => continue,
-                    },
-                    // The exception itself is no number of ours.
-                    Code::ExtractValue if it.facts.has(Facts::FIRST) => continue,
-                    Code::Load
-                    | Code::Phi
-                    | Code::Select
-                    | Code::Freeze
-                    | Code::GetElementPtr
-                    | Code::InsertValue
-                    | Code::ExtractValue
-                        if operands.iter().any(|&it| is_held(it)) =>
-                    {
-                        anatomy.value(at)
-                    }
-                    _ => continue,
-                };
-                changed |= !std::mem::replace(&mut held[takes as usize], true);
-            }
+    /// The variables that may hold a number that means something in one version only.
+    pub(crate) fn numbered(&self, places: &[u32]) -> Result<Vec<u32>, Reason> {
+        if !self.anatomy.numbers {
+            return Ok(Vec::new());
         }
-        let held = (0..).zip(&held).filter(|&(_, &held)| held);
-        let mut found: Vec<u32> = held.map(|(value, _): (usize, _)| places[value]).collect();
-        found.retain(|&it| it != NONE);
-        found
-    }
-
-    /// What a pointer is made of.
-    fn root(&self, value: u32) -> u32 {
-        let root = self.derived.get(value as usize).copied();
-        root.filter(|&it| it != NONE).unwrap_or(value)
+        let stays = |value: u32| {
+            let room = self.rooms.binary_search_by_key(&value, |it| it.0);
+            room.is_ok_and(|at| !matches!(self.rooms[at].1, Kind::Kept { alone: false, .. }))
+        };
+        let holders = holders(self.anatomy, stays)?;
+        let places = holders.iter().map(|&it| places[it as usize]);
+        Ok(places.filter(|&it| it != NONE).collect())
     }
 }
 

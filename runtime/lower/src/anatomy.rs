@@ -135,7 +135,6 @@ impl Telling<'_> {
         let function = |kind| has(&list.function, kind);
         let is_odd =
             global.is_special || function(attribute::NAKED) || function(attribute::RETURNS_TWICE);
-        self.anatomy.catches = global.personality.is_some();
         self.anatomy.whole = match function(attribute::COROUTINE) {
             true => Some(Reason::Coroutine),
             false => is_odd.then_some(Reason::Other),

@@ -6,7 +6,8 @@
 //! that swap places; scalars, arrays and large arrays, some of whose addresses leave; arrays
 //! whose life begins in a loop, with addresses that were made before it; memory of stack
 //! pointers that are gone back to. Loops are left in the middle, by switches and early
-//! returns; functions call themselves, and catch what is thrown.
+//! returns; functions call themselves, and catch what is thrown. Bytes of `alloca`s of types that
+//! do not fill theirs are written and read; what a landing pad chose is compared later.
 
 use std::fmt::Write;
 
@@ -49,7 +50,13 @@ declare ptr @__cxa_allocate_exception(i64)
 declare void @__cxa_throw(ptr, ptr, ptr)
 declare ptr @__cxa_begin_catch(ptr)
 declare void @__cxa_end_catch()
+declare i32 @llvm.eh.typeid.for.p0(ptr)
 @_ZTIl = external constant ptr
+@_ZTIi = external constant ptr
+@_ZTId = external constant ptr
+define i64 @same(i64 %x) noinline {
+  ret i64 %x
+}
 define i64 @throws(i64 %x) {
   %low = and i64 %x, 3
   %is = icmp eq i64 %low, 1
@@ -78,6 +85,18 @@ pub const TYPES: [&str; 9] = [
     "{ i64, i32 }",
 ];
 
+/// `alloca`s of types whose values do not fill the bytes that they have, and how many those are.
+pub const ODD: [(&str, &str, usize); 8] = [
+    ("%bit", "i1", 1),
+    ("%lanes", "<8 x i1>", 1),
+    ("%seven", "i7", 1),
+    ("%three", "i24", 4),
+    ("%more", "i33", 8),
+    ("%long", "x86_fp80", 16),
+    ("%padded", "{ i8, i32 }", 8),
+    ("%counted", "i1, i32 3", 3),
+];
+
 /// The `alloca`s of every function.
 const VARIABLES: &str = "  %v0 = alloca i64
   %v1 = alloca i64
@@ -93,6 +112,8 @@ const VARIABLES: &str = "  %v0 = alloca i64
   %born = alloca [8 x i64]
   %lives = alloca [8 x i64]
   %stack = alloca ptr
+  %chosen = alloca i64
+  %copied = alloca i64
 ";
 
 pub struct Generator<'a> {
@@ -106,11 +127,14 @@ pub struct Generator<'a> {
     pub name: String,
     /// It may be in the scope of lives.
     pub born: bool,
+    /// What landing pads choose is kept: few loops of such a function are left.
+    pub chooses: bool,
 }
 
 /// One function.
 pub fn function(random: &mut Random, number: usize) -> String {
     let mut generator = Generator {
+        chooses: random.one_in(3),
         fuel: 12 + random.below(30),
         random,
         out: String::new(),
@@ -304,6 +328,9 @@ impl Generator<'_> {
             "define i64 @{name}(ptr %mem, i64 %x, i64 %depth) personality ptr @__gxx_personality_v0 {{\nentry:"
         );
         self.out.push_str(VARIABLES);
+        for (name, ty, _) in ODD {
+            self.line(&format!("{name} = alloca {ty}"));
+        }
         for (at, bytes) in [
             ("%v0", 8),
             ("%v1", 8),
@@ -315,7 +342,12 @@ impl Generator<'_> {
             ("%known", 64),
             ("%large", 800),
             ("%vector", 16),
-        ] {
+            ("%chosen", 8),
+            ("%copied", 8),
+        ]
+        .into_iter()
+        .chain(ODD.map(|(name, _, bytes)| (name, bytes)))
+        {
             self.line(&format!(
                 "call void @llvm.memset.p0.i64(ptr {at}, i8 {bytes}, i64 {bytes}, i1 false)"
             ));
@@ -337,6 +369,13 @@ impl Generator<'_> {
         used.retain(|_| self.random.one_in(4));
         for (value, ty) in used {
             let word = self.word_of(ty, &value);
+            let turned = self.step(&format!("mul i64 {sum}, 31"));
+            sum = self.step(&format!("xor i64 {turned}, {word}"));
+        }
+        for (at, _, bytes) in ODD {
+            let last = self.step(&format!("getelementptr i8, ptr {at}, i64 {}", bytes - 1));
+            let byte = self.step(&format!("load i8, ptr {last}"));
+            let word = self.step(&format!("zext i8 {byte} to i64"));
             let turned = self.step(&format!("mul i64 {sum}, 31"));
             sum = self.step(&format!("xor i64 {turned}, {word}"));
         }

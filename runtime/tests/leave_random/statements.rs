@@ -1,6 +1,6 @@
 //! Statements of random functions: loops, ways that come together, memory, calls, lives.
 
-use super::generate::{Generator, TYPES};
+use super::generate::{Generator, ODD, TYPES};
 
 impl Generator<'_> {
     pub fn statements(&mut self, depth: usize) {
@@ -13,6 +13,11 @@ impl Generator<'_> {
                 0 | 1 if depth < 3 => self.count(depth),
                 2 if depth < 4 => self.choose(depth),
                 3 => self.catch(),
+                4 if self.chooses => {
+                    self.catch();
+                    self.count(depth.max(2));
+                    self.compare_choice();
+                }
                 4 => self.call(),
                 5 => self.stack(),
                 6 if !self.born => self.live(depth),
@@ -30,7 +35,17 @@ impl Generator<'_> {
     }
 
     fn memory(&mut self) {
-        match self.random.below(12) {
+        match self.random.below(14) {
+            12 | 13 => {
+                let (name, _, bytes) = ODD[self.random.below(ODD.len())];
+                let offset = self.random.below(bytes);
+                let at = self.step(&format!("getelementptr i8, ptr {name}, i64 {offset}"));
+                let word = self.word();
+                let low = self.step(&format!("trunc i64 {word} to i8"));
+                let before = self.step(&format!("load i8, ptr {at}"));
+                self.line(&format!("store i8 {low}, ptr {at}"));
+                self.make("i64", &format!("zext i8 {before} to i64"));
+            }
             0 => {
                 let word = self.word();
                 let low = self.step(&format!("and i64 {word}, 31"));
@@ -218,6 +233,47 @@ impl Generator<'_> {
         self.make(ty, &format!("phi {ty} {}", from.join(", ")));
     }
 
+    /// Keeps what a landing pad chose, changed in one of several ways.
+    fn keep_choice(&mut self, caught: &str) {
+        let chosen = self.step(&format!("extractvalue {{ ptr, i32 }} {caught}, 1"));
+        let mut wide = match self.random.one_in(2) {
+            true => self.step(&format!("zext i32 {chosen} to i64")),
+            false => {
+                let swapped = self.step(&format!(
+                    "insertvalue {{ i32, ptr }} zeroinitializer, i32 {chosen}, 0"
+                ));
+                let first = self.step(&format!("extractvalue {{ i32, ptr }} {swapped}, 0"));
+                self.step(&format!("sext i32 {first} to i64"))
+            }
+        };
+        let mut at = "%chosen";
+        match self.random.below(6) {
+            0 => wide = self.step(&format!("call i64 @same(i64 {wide})")),
+            1 => {
+                let turned = self.step(&format!("xor i64 {wide}, -1"));
+                wide = self.step(&format!("xor i64 {turned}, -1"));
+            }
+            2 | 3 => at = "%copied",
+            _ => {}
+        }
+        self.line(&format!("store i64 {wide}, ptr {at}"));
+        if at == "%copied" {
+            self.line(
+                "call void @llvm.memcpy.p0.p0.i64(ptr %chosen, ptr %copied, i64 8, i1 false)",
+            );
+        }
+    }
+
+    /// Whether a landing pad chose a type last, as a word.
+    fn compare_choice(&mut self) {
+        let ty = ["@_ZTIl", "@_ZTIi"][self.random.below(2)];
+        let number = self.step(&format!("call i32 @llvm.eh.typeid.for.p0(ptr {ty})"));
+        let wide = self.step(&format!("zext i32 {number} to i64"));
+        let chosen = self.step("load i64, ptr %chosen");
+        let is = self.step(&format!("icmp eq i64 {chosen}, {wide}"));
+        self.make("i64", &format!("zext i1 {is} to i64"));
+    }
+
     /// A call that may throw, and the handler.
     fn catch(&mut self) {
         let word = self.word();
@@ -226,7 +282,14 @@ impl Generator<'_> {
             "invoke i64 @throws(i64 {word}) to label %{fine} unwind label %{pad}"
         ));
         self.label(&pad);
-        let caught = self.step("landingpad { ptr, i32 } catch ptr @_ZTIl");
+        let all = ["", "catch ptr @_ZTIi ", "catch ptr @_ZTId "];
+        let other = all[self.random.below(if self.chooses { 3 } else { 1 })];
+        let caught = self.step(&format!(
+            "landingpad {{ ptr, i32 }} {other}catch ptr @_ZTIl"
+        ));
+        if self.chooses {
+            self.keep_choice(&caught);
+        }
         let exception = self.step(&format!("extractvalue {{ ptr, i32 }} {caught}, 0"));
         let object = self.step(&format!("call ptr @__cxa_begin_catch(ptr {exception})"));
         let thrown = self.step(&format!("load i64, ptr {object}"));

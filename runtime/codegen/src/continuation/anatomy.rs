@@ -10,8 +10,7 @@ use inkwell::llvm_sys::core::{
     LLVMGetEnumAttributeAtIndex, LLVMGetEnumAttributeKindForName, LLVMGetGC, LLVMGetIndices,
     LLVMGetIntTypeWidth, LLVMGetNumArgOperands, LLVMGetNumIndices, LLVMGetOrdering,
     LLVMGetPointerAddressSpace, LLVMGetTailCallKind, LLVMGetTypeKind, LLVMGetVolatile,
-    LLVMHasPersonalityFn, LLVMIsAConstantInt, LLVMIsAInlineAsm, LLVMIsConstant, LLVMTypeIsSized,
-    LLVMTypeOf,
+    LLVMIsAConstantInt, LLVMIsAInlineAsm, LLVMIsConstant, LLVMTypeIsSized, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::LLVMTypeRef;
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout, LLVMTargetDataRef};
@@ -119,15 +118,11 @@ impl<'m> Telling<'_, 'm> {
     fn head(&mut self, kinds: &AttributeKinds, flow: &Flow<'m>) {
         let function = self.body.function;
         // SAFETY: a live function, here and below.
-        let (collected, catches) = unsafe {
-            let collected = !LLVMGetGC(function.raw()).is_null();
-            (collected, LLVMHasPersonalityFn(function.raw()) != 0)
-        };
+        let collected = unsafe { !LLVMGetGC(function.raw()).is_null() };
         let is_odd = collected || function.has(kinds.naked) || function.has(kinds.returns_twice);
         let is_named = |user: ValueRef<'_>| user.kind() == LLVMValueKind::LLVMBlockAddressValueKind;
         let mut blocks = flow.blocks.iter();
         let anatomy = &mut self.told.anatomy;
-        anatomy.catches = catches;
         anatomy.labels = blocks.any(|block| block.value().users().any(is_named));
         anatomy.whole = match function.has(kinds.presplit_coroutine) {
             true => Some(Reason::Coroutine),
