@@ -3,7 +3,7 @@
 #[path = "support/clang.rs"]
 mod clang;
 
-use uruk::{Dylib, Error, Jit, Removal};
+use uruk::{Baseline, Dylib, Error, Jit, Removal, Tier};
 
 fn jit() -> Jit {
     Jit::builder().jobs(1).build().expect("a session")
@@ -149,4 +149,49 @@ fn removed_dylibs_come_into_no_link_order_and_main_stays() {
     jit.add_ir("m", "define i32 @f() { ret i32 1 }")
         .expect("main is there");
     assert_eq!(value(&jit.main(), "f"), 1);
+}
+
+/// Two modules with unnamed globals of the same numbers, whose functions give `base` and more.
+fn unnamed(name: &str, base: i32) -> String {
+    format!(
+        "@0 = global i32 {base}
+        @1 = global i32 10
+        @2 = weak global [2 x ptr] [ptr @0, ptr @1]
+        @3 = alias i32, ptr @1
+        @4 = ifunc i32 (), ptr @resolver
+        define i32 @5() {{ %x = load i32, ptr @0 ret i32 %x }}
+        define i32 @6() {{ %x = load i32, ptr @3 %y = add i32 %x, 100 ret i32 %y }}
+        define i32 @7() {{ ret i32 1000 }}
+        define internal ptr @resolver() {{ ret ptr @7 }}
+        define i32 @{name}() {{
+            %p = load ptr, ptr getelementptr (ptr, ptr @2, i64 1)
+            %a = call i32 @5() %b = call i32 @6() %c = call i32 @4() %d = load i32, ptr %p
+            %e = add i32 %a, %b %f = add i32 %c, %d %g = add i32 %e, %f
+            %h = add i32 %a, 1 store i32 %h, ptr @0
+            ret i32 %g }}"
+    )
+}
+
+#[test]
+fn globals_without_a_name_are_their_modules_own() {
+    for tier in [Tier::Baseline, Tier::Optimized, Tier::Guided] {
+        for baseline in [Baseline::On, Baseline::Off] {
+            let tiers = uruk::Tiers::Fixed(tier);
+            let built = Jit::builder().tiers(tiers).baseline(baseline).build();
+            let jit = built.expect("a session");
+            let files = [unnamed("f", 1), unnamed("g", 2)];
+            let files = [("a", &*files[0]), ("b", &*files[1])];
+            for (name, ir) in files {
+                jit.add_ir(name, ir).expect("valid IR");
+            }
+            let main = jit.main();
+            assert_eq!((value(&main, "f"), value(&main, "f")), (1121, 1122));
+            assert_eq!((value(&main, "g"), value(&main, "g")), (1122, 1123));
+            // A replacement has its own, as those without a name cannot be told to be the same.
+            let new = uruk::Replacement::ir("new", &unnamed("f", 5));
+            main.replace(new).expect("replaceable");
+            assert_eq!((value(&main, "f"), value(&main, "f")), (1125, 1126));
+            assert_eq!(value(&main, "g"), 1124);
+        }
+    }
 }

@@ -65,6 +65,7 @@ fn describe(table: &SymbolTable, value: ValueRef<'_>, always_inline: u32) -> Sym
     if reserved && !matches!(linkage, Linkage::Local | Linkage::Appending) {
         linkage = Linkage::Declared;
     }
+    linkage = linkage.of_one_named(&name);
     // SAFETY: see above.
     let visibility = unsafe { LLVMGetVisibility(value.raw()) };
     SymbolInfo {

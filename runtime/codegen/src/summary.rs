@@ -72,6 +72,16 @@ impl Linkage {
             Linkage::Strong | Linkage::Weak | Linkage::Common | Linkage::Local | Linkage::Available
         )
     }
+
+    /// The linkage of a global with that name. A definition without a name is local, whatever its
+    /// linkage: no other module can name it. LLVM's code generation names such globals
+    /// `__unnamed_1`, `__unnamed_2`, in each module anew, so two modules could not be linked.
+    pub(crate) fn of_one_named(self, name: &str) -> Linkage {
+        match name.is_empty() && self.is_definition() {
+            true => Linkage::Local,
+            false => self,
+        }
+    }
 }
 
 /// Where a definition is compiled.

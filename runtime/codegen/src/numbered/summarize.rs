@@ -119,6 +119,7 @@ impl<'m> Reading<'m> {
                 linkage = Linkage::Declared;
             }
         }
+        linkage = linkage.of_one_named(name);
         Some(SymbolInfo {
             name: name.to_owned(),
             kind,
