@@ -15,6 +15,7 @@ use crate::Named;
 use crate::attributes::Passed;
 use crate::intrinsics::Becomes;
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
+use crate::values::NOWHERE;
 
 /// What is called.
 #[derive(Clone, Copy)]
@@ -102,7 +103,7 @@ impl Reading<'_> {
         &mut self,
         it: &Instruction,
         call: &bitcode::Call,
-        pad: BlockId,
+        [on, pad]: [BlockId; 2],
     ) -> Covered<()> {
         let Some((&callee, arguments)) = self.body.operands_of(it).split_first() else {
             return invalid("another number of operands");
@@ -120,7 +121,17 @@ impl Reading<'_> {
                 {
                     return not("a vector of an invoke");
                 }
-                self.emit_for(it, Op::Invoke(Box::new(call)))
+                self.emit_for(it, Op::Invoke(Box::new(call)))?;
+                if let Some(result) = it.result {
+                    // It is there where the call went on, and nowhere else.
+                    let on = self.flow.places[on.0 as usize];
+                    let place = match self.flow.predecessors(on) {
+                        [_] => on,
+                        _ => NOWHERE,
+                    };
+                    self.values.move_to(result.0, place);
+                }
+                Ok(())
             }
         }
     }
@@ -279,7 +290,7 @@ impl Reading<'_> {
             return Ok(());
         }
         let leaves = self.leaves(ty)?;
-        if whole.is_some() && !matches!(leaves, [leaf] if leaf.ty == Type::PTR) {
+        if whole.is_some() && !matches!(self.module.ty(ty), BitcodeType::Pointer(0)) {
             return invalid(TYPES);
         }
         for leaf in leaves {

@@ -221,3 +221,5 @@ impl Numbered {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod verdicts;
