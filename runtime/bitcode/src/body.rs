@@ -42,6 +42,8 @@ struct Reading<'a> {
     open: bool,
     /// The greatest number of a value that was mentioned.
     greatest: u32,
+    /// Values that were mentioned before they were there, with the types that were said of them.
+    forwards: Vec<(ValueId, TypeId)>,
     /// Operand bundles wait for their call.
     bundles: bool,
     line: (u32, u32),
@@ -92,6 +94,7 @@ impl Source {
             blocks: 0,
             open: false,
             greatest: 0,
+            forwards: Vec::new(),
             bundles: false,
             line: (0, 0),
         };
@@ -191,6 +194,14 @@ impl<'a> Reading<'a> {
             self.open = true;
         }
         let (op, ty) = self.instruction(code, &mut operands)?;
+        // Flags may stand behind what has a value; anything else is damage, or of a later release.
+        let flagged = matches!(
+            op,
+            Op::Binary(..) | Op::Cast(_) | Op::FNeg(_) | Op::Select | Op::Compare(_) | Op::Phi(_)
+        );
+        if operands.record.len() > operands.at + usize::from(flagged) {
+            return Err(Refused::OutOfRange);
+        }
         self.put(op, ty, start);
         Ok(())
     }
@@ -257,7 +268,9 @@ impl<'a> Reading<'a> {
     fn finish(self) -> Result<(), Refused> {
         let whole = !self.open && self.body.blocks.len() as u32 == self.blocks;
         let in_range = self.greatest < self.next || self.next == 0;
-        match whole && in_range && !self.bundles && self.blocks != 0 {
+        let fits = |&(value, ty): &(ValueId, TypeId)| self.type_of(value) == Some(ty);
+        let fit = self.forwards.iter().all(fits);
+        match whole && in_range && fit && !self.bundles && self.blocks != 0 {
             true => Ok(()),
             false => Err(Refused::OutOfRange),
         }
@@ -283,10 +296,30 @@ impl<'a> Reading<'a> {
     fn typed(&mut self, operands: &mut Operands<'_>) -> Result<(ValueId, TypeId), Refused> {
         let value = self.relative(operands)?;
         let ty = match value.0 >= self.next {
-            true => self.type_id(operands)?,
+            true => {
+                let ty = self.type_id(operands)?;
+                self.forwards.push((value, ty));
+                ty
+            }
             false => self.type_of(value).ok_or(Refused::OutOfRange)?,
         };
         Ok((value, ty))
+    }
+
+    /// A value of a type that was said.
+    fn relative_as(&mut self, ty: TypeId, operands: &mut Operands<'_>) -> Result<(), Refused> {
+        let value = self.relative(operands)?;
+        self.said(value, ty)
+    }
+
+    /// Whether a value is of the type that is said of it.
+    fn said(&mut self, value: ValueId, ty: TypeId) -> Result<(), Refused> {
+        match value.0 >= self.next {
+            true => self.forwards.push((value, ty)),
+            false if self.type_of(value) == Some(ty) => {}
+            false => return Err(Refused::OutOfRange),
+        }
+        Ok(())
     }
 
     /// A value by its own number.
@@ -358,8 +391,8 @@ impl<'a> Reading<'a> {
             12 => self.switch(operands)?,
             15 => Op::Unreachable,
             31 => {
-                self.type_id(operands)?;
-                self.relative(operands)?;
+                let ty = self.type_id(operands)?;
+                self.relative_as(ty, operands)?;
                 let mut to = Vec::new();
                 while !operands.is_empty() {
                     to.push(self.block(operands)?);
@@ -375,11 +408,12 @@ impl<'a> Reading<'a> {
     }
 
     fn switch(&mut self, operands: &mut Operands<'_>) -> Result<Op, Refused> {
-        self.type_id(operands)?;
-        self.relative(operands)?;
+        let ty = self.type_id(operands)?;
+        self.relative_as(ty, operands)?;
         let mut to = vec![self.block(operands)?];
         while !operands.is_empty() {
-            self.absolute(operands)?;
+            let case = self.absolute(operands)?;
+            self.said(case, ty)?;
             to.push(self.block(operands)?);
         }
         Ok(Op::Switch(to.into()))

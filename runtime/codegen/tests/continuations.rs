@@ -407,67 +407,46 @@ fn choice(kept: &str, back: &str) -> String {
 
 #[test]
 fn numbers_of_one_version_do_not_cross() {
-    let plain = |value: &str| format!("%b = trunc i64 {value} to i32");
-    let wide = "%w = zext i32 %s to i64";
+    const WORD: &str = "%b = trunc i64 %w to i32";
+    const SLOT: &str = "%b = load i32, ptr %slot";
     let cases = [
-        (wide.to_owned(), plain("%w")),
-        ("%w = zext i32 %t to i64".to_owned(), plain("%w")),
-        (format!("{wide} %x = xor i64 %w, 12"), plain("%x")),
-        (
-            "%x = sub i32 %s, %t".to_owned(),
-            "%b = add i32 %x, 1".to_owned(),
-        ),
-        (
-            "%q = icmp ult i32 %s, %t".to_owned(),
-            "%b = zext i1 %q to i32".to_owned(),
-        ),
+        ("%w = zext i32 %s to i64", WORD),
+        ("%w = zext i32 %t to i64", WORD),
+        ("%v = zext i32 %s to i64 %w = xor i64 %v, 12", WORD),
+        ("%x = sub i32 %s, %t", "%b = add i32 %x, 1"),
+        ("%x = icmp ult i32 %s, %t", "%b = zext i1 %x to i32"),
         (
             "%q = insertvalue { i32, ptr } undef, i32 %s, 0
-             %x = extractvalue { i32, ptr } %q, 0"
-                .to_owned(),
-            "%b = add i32 %x, 1".to_owned(),
+             %x = extractvalue { i32, ptr } %q, 0",
+            "%b = add i32 %x, 1",
         ),
         (
-            "%q = insertelement <2 x i32> zeroinitializer, i32 %s, i32 0".to_owned(),
-            "%b = extractelement <2 x i32> %q, i32 0".to_owned(),
+            "%x = insertelement <2 x i32> zeroinitializer, i32 %s, i32 0",
+            "%b = extractelement <2 x i32> %x, i32 0",
         ),
+        ("store i32 %s, ptr %slot", SLOT),
         (
-            format!("{wide} store i64 %w, ptr %slot"),
-            "%r = load i64, ptr %slot %b = trunc i64 %r to i32".to_owned(),
-        ),
-        (
-            "store i32 %t, ptr %slot
-             call void @llvm.memcpy.p0.p0.i64(ptr %other, ptr %slot, i64 8, i1 false)"
-                .to_owned(),
-            "%r = load i64, ptr %other %b = trunc i64 %r to i32".to_owned(),
+            "store i32 %t, ptr %other
+             call void @llvm.memcpy.p0.p0.i64(ptr %slot, ptr %other, i64 8, i1 false)",
+            SLOT,
         ),
         // Beyond the body's own values and memory anything may come of it.
-        (format!("{wide} %x = call i64 @same(i64 %w)"), plain("%x")),
-        (
-            "store i32 %s, ptr @global".to_owned(),
-            "%b = load i32, ptr @global".to_owned(),
-        ),
-        (
-            "store i32 %s, ptr %e".to_owned(),
-            "%b = load i32, ptr %e".to_owned(),
-        ),
-        (
-            "store i32 %s, ptr %slot call void @use(ptr %slot)".to_owned(),
-            "%b = load i32, ptr %slot".to_owned(),
-        ),
+        ("%v = zext i32 %s to i64 %w = call i64 @same(i64 %v)", WORD),
+        ("store i32 %s, ptr @global", "%b = load i32, ptr @global"),
+        ("store i32 %s, ptr %e", "%b = load i32, ptr %e"),
+        ("store i32 %s, ptr %slot call void @use(ptr %slot)", SLOT),
         (
             "store i32 %s, ptr %slot
-             call void @llvm.memcpy.p0.p0.i64(ptr @global, ptr %slot, i64 8, i1 false)"
-                .to_owned(),
-            "%b = load i32, ptr @global".to_owned(),
+             call void @llvm.memcpy.p0.p0.i64(ptr @global, ptr %slot, i64 8, i1 false)",
+            "%b = load i32, ptr @global",
         ),
         (
-            "%a = getelementptr [9 x i64], ptr %slot, i64 0, i32 %s store i64 1, ptr %a".to_owned(),
-            "%b = load i32, ptr %slot".to_owned(),
+            "%a = getelementptr [9 x i64], ptr %slot, i64 0, i32 %s store i64 1, ptr %a",
+            SLOT,
         ),
     ];
     for (kept, back) in cases {
-        let ir = choice(&kept, &back);
+        let ir = choice(kept, back);
         assert_eq!(stays(&ir), [(Reason::Exception, 1)], "{ir}");
     }
 }

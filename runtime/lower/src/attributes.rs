@@ -4,6 +4,10 @@
 use uruk_baseline::ir::Extension;
 use uruk_bitcode::ir::{Attribute, Attributes, AttributesId, TypeId};
 
+mod wants;
+
+pub(crate) use wants::{Place, Wants};
+
 /// What one attribute says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Says {
@@ -253,6 +257,9 @@ fn said(attribute: &Attribute) -> Option<Says> {
 #[derive(Debug, Default)]
 struct List {
     whole: Whole,
+    /// Types that attributes ask for, of the result, then of parameters.
+    wants: Box<[Wants]>,
+    asks: bool,
     /// Of the result, then of parameters; those behind the last have none.
     passed: Box<[Passed]>,
 }
@@ -275,8 +282,20 @@ impl List {
             }
             passed[at] = passed[at].and(Passed::of(list));
         }
+        let mut wants = vec![Wants::default(); passed.len()];
+        wants[0] = Wants::of(&attributes.result, Place::Result);
+        for (index, list) in &attributes.parameters {
+            if let Some(wants) = wants.get_mut(*index as usize + 1) {
+                *wants = Wants::of(list, Place::Parameter);
+            }
+        }
+        if !Wants::of(&attributes.function, Place::Function).is_nothing() {
+            whole.not = Some(ODD);
+        }
         List {
             whole,
+            asks: wants.len() > 1 || !wants[0].is_nothing(),
+            wants: wants.into(),
             passed: passed.into(),
         }
     }
@@ -295,6 +314,17 @@ impl Lists {
         self.0
             .get(id.0 as usize)
             .map_or(Whole::default(), |it| it.whole)
+    }
+
+    /// Whether attributes of values ask for nothing.
+    pub(crate) fn wants_nothing(&self, id: AttributesId) -> bool {
+        self.0.get(id.0 as usize).is_none_or(|it| !it.asks)
+    }
+
+    /// What attributes of the result (0) or a parameter (from 1) ask for; `None` behind the last.
+    pub(crate) fn wants(&self, id: AttributesId, index: usize) -> Option<Wants> {
+        let list = self.0.get(id.0 as usize)?;
+        list.wants.get(index).copied()
     }
 
     /// How the result (0) or a parameter (from 1) is passed.
@@ -321,7 +351,10 @@ mod tests {
         assert_eq!(covered, expected);
         let whole = |kind| Whole::of(&[Attribute::Flag(kind)]).not.is_none();
         assert!(whole(18) && whole(43) && whole(105));
-        assert!(!whole(44) && !whole(106), "a safe stack, and what is not known");
+        assert!(
+            !whole(44) && !whole(106),
+            "a safe stack, and what is not known"
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ use uruk_bitcode::ir::{
 use crate::Named;
 use crate::intrinsics::Becomes;
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
+use crate::values::NOWHERE;
 
 /// What is called.
 #[derive(Clone, Copy)]
@@ -89,7 +90,7 @@ impl Reading<'_> {
         &mut self,
         it: &Instruction,
         call: &bitcode::Call,
-        pad: BlockId,
+        [on, pad]: [BlockId; 2],
     ) -> Covered<()> {
         let Some((&callee, arguments)) = self.body.operands_of(it).split_first() else {
             return invalid("another number of operands");
@@ -107,7 +108,17 @@ impl Reading<'_> {
                 {
                     return not("a vector of an invoke");
                 }
-                self.emit_for(it, Op::Invoke(Box::new(call)))
+                self.emit_for(it, Op::Invoke(Box::new(call)))?;
+                if let Some(result) = it.result {
+                    // It is there where the call went on, and nowhere else.
+                    let on = self.flow.places[on.0 as usize];
+                    let place = match self.flow.predecessors(on) {
+                        [_] => on,
+                        _ => NOWHERE,
+                    };
+                    self.values.move_to(result.0, place);
+                }
+                Ok(())
             }
         }
     }

@@ -18,6 +18,7 @@
 //! | `control`, `phis` | ends of blocks, landing pads; phis |
 //! | `jumps` | labels, and jumps by their addresses |
 //! | `loops`, `anatomy` | which loops can be left, and what of the body is told to find that out |
+//! | `valid`, `unreached`, `prototypes` | what LLVM asks for of operands, of blocks that nothing leads to, and of intrinsics |
 //! | [`data`] | what a module has beside functions |
 //!
 //! # Invariants
@@ -60,11 +61,14 @@ mod numbers;
 mod operands;
 mod phis;
 mod pieces;
+mod prototypes;
 mod reading;
 mod reductions;
 mod refused;
 mod signatures;
 mod types;
+mod unreached;
+mod valid;
 mod values;
 mod wide;
 
@@ -203,6 +207,8 @@ pub struct Lowering {
     types: Types,
     lists: Lists,
     named: Box<[Named]>,
+    /// By global: which parameters of an intrinsic take constants.
+    immediates: Box<[u32]>,
     known: anatomy::Known,
     /// Whether any body may need bytes of the frame that it does not say.
     may_need_room: bool,
@@ -223,7 +229,19 @@ impl Lowering {
                 _ => Named::Other,
             }
         });
-        let named: Box<[Named]> = named.collect();
+        let mut named: Box<[Named]> = named.collect();
+        let mut immediates = vec![0; named.len()];
+        for ((named, immediate), global) in
+            named.iter_mut().zip(&mut immediates).zip(&module.globals)
+        {
+            if let Named::Intrinsic(becomes) = *named {
+                let name = module.name(global);
+                match prototypes::immediates(&module, global.ty, becomes, name) {
+                    Some(some) => *immediate = some,
+                    None => *named = Named::Not("an intrinsic of an unusual type"),
+                }
+            }
+        }
         let needs_room = |it: &Named| matches!(it, Named::Intrinsic(it) if it.needs_room());
         let known = module.layout.is_empty() || &*module.layout == types::LAYOUT;
         let types = Types::of(&module.types);
@@ -233,6 +251,7 @@ impl Lowering {
             types,
             lists: Lists::of(&module.attributes),
             named,
+            immediates: immediates.into(),
             not: (!known).then_some(Refused::Unread("another layout of data")),
             module,
         }

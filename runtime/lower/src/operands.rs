@@ -10,10 +10,10 @@ use uruk_bitcode::ir::{
     ValueId,
 };
 
-use crate::Refused;
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
 use crate::types::Shape;
-use crate::values::{EVERYWHERE, Scalars};
+use crate::values::{EVERYWHERE, NOWHERE, Scalars};
+use crate::{Named, Refused};
 
 const EXPRESSION: &str = "a constant expression";
 
@@ -39,6 +39,11 @@ impl<'a> Reading<'a> {
         };
         if block == EVERYWHERE || block == self.block {
             return Ok(scalars);
+        }
+        if block == NOWHERE {
+            return Err(Refused::Unread(
+                "a result of an invoke with a shared way on",
+            ));
         }
         match self.flow.dominates(block, self.block) {
             true => Ok(scalars),
@@ -175,6 +180,10 @@ impl<'a> Reading<'a> {
 
     fn integer(&mut self, value: ValueId, ty: TypeId, words: &[u64]) -> Covered<Scalars> {
         let low = words.first().copied().unwrap_or(0);
+        if !matches!(self.module.ty(ty), BitcodeType::Integer(_)) {
+            self.leaves(ty)?;
+            return invalid(TYPES);
+        }
         match self.shape_of(ty) {
             Shape::Scalar(Type::Int(bits)) => {
                 Ok(self.always(value, [Operand::Int(low & u64::MAX >> (64 - bits))]))
@@ -317,23 +326,7 @@ impl<'a> Reading<'a> {
                 Ok((Some(space), at))
             }
             Constant::Integer(words) => Ok((None, words.first().copied().unwrap_or(0) as i64)),
-            Constant::Offset(source, parts) => {
-                let Some((&base, indices)) = parts.split_first() else {
-                    return invalid(EXPRESSION);
-                };
-                let (symbol, mut bytes) = self.evaluate(base, depth + 1)?;
-                let mut within = *source;
-                for (at, &index) in indices.iter().enumerate() {
-                    let Some(number) = self.number(index) else {
-                        return not(EXPRESSION);
-                    };
-                    let step = self.step(at == 0, within)?;
-                    let (moved, next) = self.take(step, within, number)?;
-                    bytes = bytes.wrapping_add(moved);
-                    within = next;
-                }
-                Ok((symbol, bytes))
-            }
+            Constant::Offset(source, parts) => self.evaluate_offset(*source, parts, depth),
             Constant::Cast(
                 CastOp::BitCast
                 | CastOp::AddrSpaceCast
@@ -342,6 +335,12 @@ impl<'a> Reading<'a> {
                 | CastOp::IntToPtr,
                 one,
             ) if self.shape_of(self.type_of(*one)?) == Shape::Scalar(Type::PTR) => {
+                let Constant::Cast(op, _) = constant else {
+                    return invalid(TYPES);
+                };
+                if !self.casts(*op, self.type_of(*one)?, self.type_of(value)?) {
+                    return invalid(TYPES);
+                }
                 self.evaluate(*one, depth + 1)
             }
             Constant::Binary(BinaryOp::Add, a, b) => {
@@ -363,6 +362,36 @@ impl<'a> Reading<'a> {
             }
             _ => not(EXPRESSION),
         }
+    }
+
+    /// The place that a constant `getelementptr` comes to.
+    fn evaluate_offset(
+        &mut self,
+        source: TypeId,
+        parts: &[ValueId],
+        depth: u32,
+    ) -> Covered<(Option<Symbol>, i64)> {
+        let Some((&base, indices)) = parts.split_first() else {
+            return invalid(EXPRESSION);
+        };
+        if !self.is_pointer(base)? {
+            return invalid(TYPES);
+        }
+        let (symbol, mut bytes) = self.evaluate(base, depth + 1)?;
+        let mut within = source;
+        for (at, &index) in indices.iter().enumerate() {
+            let Some(number) = self.number(index) else {
+                return not(EXPRESSION);
+            };
+            let step = self.step(at == 0, within)?;
+            if matches!(step, Step::Field(..)) && !self.is_field_number(index)? {
+                return invalid(TYPES);
+            }
+            let (moved, next) = self.take(step, within, number)?;
+            bytes = bytes.wrapping_add(moved);
+            within = next;
+        }
+        Ok((symbol, bytes))
     }
 
     /// What an index into a type does.
@@ -404,6 +433,9 @@ impl<'a> Reading<'a> {
         let it = &self.module.globals[global as usize];
         if it.is_special && it.kind != GlobalKind::Function {
             return Err(Refused::Unread("an address space"));
+        }
+        if let Named::Intrinsic(_) | Named::Not(_) = self.lowering.named[global as usize] {
+            return invalid("an intrinsic whose address is taken");
         }
         let data = self.outside.symbol(global)?;
         let symbol = self.add_symbol(data);

@@ -2,10 +2,11 @@
 
 use rustc_hash::FxHashSet;
 use uruk_baseline::ir::{Block, Op};
-use uruk_bitcode::ir as bitcode;
+use uruk_bitcode::ir::{self as bitcode, ValueId};
 
 use crate::flow::UNREACHED;
 use crate::reading::{Covered, Reading, TYPES, invalid};
+use crate::values::Scalars;
 
 impl<'a> Reading<'a> {
     pub(crate) fn phi(
@@ -26,6 +27,20 @@ impl<'a> Reading<'a> {
         self.phis.push((at, first));
         let last = self.out.types.len() as u32;
         self.define(it, value..last)
+    }
+
+    /// The result of the `invoke` that ends a block, on the edge where the call went on.
+    fn on_edge(&self, value: ValueId, from: u32, to: u32) -> Option<Scalars> {
+        let end = self.body.blocks[from as usize].end.checked_sub(1)?;
+        let it = &self.body.instructions[end as usize];
+        match &it.op {
+            bitcode::Op::Invoke(_, [on, _])
+                if it.result == Some(value) && self.flow.places[on.0 as usize] == to =>
+            {
+                self.values.get(value.0).map(|(scalars, _)| scalars)
+            }
+            _ => None,
+        }
     }
 
     pub(crate) fn fill_phis(&mut self) -> Covered<()> {
@@ -64,7 +79,10 @@ impl<'a> Reading<'a> {
             if self.type_of(value)? != ty {
                 return invalid(TYPES);
             }
-            let scalars = self.scalars(value)?;
+            let scalars = match self.on_edge(value, from.0, own) {
+                Some(scalars) => scalars,
+                None => self.scalars(value)?,
+            };
             for at in 0..scalars.count {
                 let operand = self.values.of(scalars)[at as usize];
                 let into = &mut self.out.instructions[(first + at) as usize];

@@ -3,6 +3,8 @@
 //! Blocks are read in reverse postorder, so that whatever dominates a use has been read before
 //! it, and what cannot be reached is never read. Operands of phis are read at the end.
 
+use std::cell::Cell;
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use uruk_baseline::Uncovered;
@@ -24,6 +26,8 @@ use crate::{Buffers, Lowered, Lowering, Outside, Refused, Wanted};
 
 /// The function, as far as it was read.
 pub(crate) struct Reading<'a> {
+    /// The type of exceptions, once one was met.
+    pub(crate) pad: Cell<Option<TypeId>>,
     pub(crate) lowering: &'a Lowering,
     pub(crate) module: &'a Module,
     pub(crate) body: &'a Body,
@@ -102,6 +106,7 @@ impl<'a> Reading<'a> {
         flow.look(body);
         phis.clear();
         Ok(Reading {
+            pad: Cell::default(),
             lowering,
             module,
             body,
@@ -141,6 +146,7 @@ impl<'a> Reading<'a> {
         for place in 0..reached as u32 {
             self.block(place)?;
         }
+        self.check_unreached()?;
         self.notes.instructions += most as u32;
         self.fill_phis()?;
         if self.notes.guarded && self.notes.frame > 8 {
@@ -184,6 +190,10 @@ impl<'a> Reading<'a> {
             }
         }
         crate::signatures::convention(self.global.convention)?;
+        let own = &self.body.types[..self.body.parameters as usize];
+        let mut own = own.iter().map(|&ty| Some(ty));
+        let returns = Some(self.returns).filter(|&ty| *self.module.ty(ty) != bitcode::Type::Void);
+        self.check_attributes(self.global.attributes, returns, &mut own)?;
         let passed = self.passed(0);
         let mut returns = self.returned(self.returns, passed)?;
         if let [
@@ -259,6 +269,7 @@ impl<'a> Reading<'a> {
 
     fn instruction(&mut self, at: u32, it: &'a bitcode::Instruction) -> Covered<()> {
         use bitcode::Op as O;
+        self.check(it)?;
         match &it.op {
             O::Load {
                 align,
@@ -283,7 +294,7 @@ impl<'a> Reading<'a> {
             O::Compare(predicate) => self.compare(it, *predicate),
             O::Select => self.select(it),
             O::Return => self.ret(it),
-            O::Invoke(call, to) => self.invoke(it, call, to[1]),
+            O::Invoke(call, to) => self.invoke(it, call, *to),
             O::Switch(to) => self.switch(it, to.len()),
             O::Unreachable => self.end(Op::Unreachable),
             O::LandingPad(cleanup, filters) => self.landing_pad(at, it, *cleanup, filters),

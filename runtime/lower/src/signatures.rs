@@ -26,7 +26,7 @@
 
 use smallvec::SmallVec;
 use uruk_baseline::ir::{Argument, Extension, Function, Operand, Passing, Returned, Type};
-use uruk_bitcode::ir::{TypeId, ValueId};
+use uruk_bitcode::ir::{Type as BitcodeType, TypeId, ValueId};
 
 use crate::attributes::Passed;
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
@@ -115,7 +115,7 @@ impl Reading<'_> {
         // Halves of an integer within an aggregate are two integers.
         let is_wide = self.shape_of(ty) == Shape::Wide;
         let leaves = self.leaves(ty)?;
-        if whole.is_some() && !matches!(leaves, [leaf] if leaf.ty == Type::PTR) {
+        if whole.is_some() && !matches!(self.module.ty(ty), BitcodeType::Pointer(0)) {
             return invalid(TYPES);
         }
         for (at, leaf) in leaves.iter().enumerate() {

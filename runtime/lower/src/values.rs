@@ -23,6 +23,9 @@ impl Scalars {
 /// In the place of a block: it is there everywhere.
 pub(crate) const EVERYWHERE: u32 = u32::MAX;
 
+/// In the place of a block: it is there on the edge from an `invoke` only.
+pub(crate) const NOWHERE: u32 = u32::MAX - 1;
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     /// The function it is of.
@@ -74,6 +77,13 @@ impl Values {
                 block,
                 scalars,
             };
+        }
+    }
+
+    /// Has a value that stands for something be there in another block.
+    pub(crate) fn move_to(&mut self, value: u32, block: u32) {
+        if let Some(entry) = self.entries.get_mut(value as usize) {
+            entry.block = block;
         }
     }
 

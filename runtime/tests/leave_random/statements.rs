@@ -36,16 +36,7 @@ impl Generator<'_> {
 
     fn memory(&mut self) {
         match self.random.below(14) {
-            12 | 13 => {
-                let (name, _, bytes) = ODD[self.random.below(ODD.len())];
-                let offset = self.random.below(bytes);
-                let at = self.step(&format!("getelementptr i8, ptr {name}, i64 {offset}"));
-                let word = self.word();
-                let low = self.step(&format!("trunc i64 {word} to i8"));
-                let before = self.step(&format!("load i8, ptr {at}"));
-                self.line(&format!("store i8 {low}, ptr {at}"));
-                self.make("i64", &format!("zext i8 {before} to i64"));
-            }
+            12 | 13 => self.odd_byte(),
             0 => {
                 let word = self.word();
                 let low = self.step(&format!("and i64 {word}, 31"));
@@ -108,6 +99,18 @@ impl Generator<'_> {
                 self.access(at);
             }
         }
+    }
+
+    /// Exchanges a byte of an `alloca` whose type does not say all its bits.
+    fn odd_byte(&mut self) {
+        let (name, _, bytes) = ODD[self.random.below(ODD.len())];
+        let offset = self.random.below(bytes);
+        let at = self.step(&format!("getelementptr i8, ptr {name}, i64 {offset}"));
+        let word = self.word();
+        let low = self.step(&format!("trunc i64 {word} to i8"));
+        let before = self.step(&format!("load i8, ptr {at}"));
+        self.line(&format!("store i8 {low}, ptr {at}"));
+        self.make("i64", &format!("zext i8 {before} to i64"));
     }
 
     /// Hands an address out, or has it used by who knows it.

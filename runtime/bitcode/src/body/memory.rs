@@ -35,30 +35,21 @@ impl Reading<'_> {
                 Ok((op, None))
             }
             23 => {
-                self.type_id(operands)?;
-                self.relative(operands)?;
+                let list = self.type_id(operands)?;
+                self.relative_as(list, operands)?;
                 let ty = self.type_id(operands)?;
                 Ok((Op::VaArg, Some(ty)))
             }
             36 => self.fence(operands),
-            46 => {
-                self.typed(operands)?;
-                let (_, ty) = self.typed(operands)?;
-                self.relative(operands)?;
-                let volatile = operands.number()? != 0;
-                let bit = self.known(&Type::Integer(1))?;
-                let pair = self.known(&Type::Struct(vec![ty, bit], false))?;
-                // Two orderings, a scope, and whether it is weak.
-                let align = alignment_behind(operands, 4)?;
-                Ok((Op::CompareExchange { align, volatile }, Some(pair)))
-            }
+            46 => self.compare_exchange(operands),
             _ => {
                 self.typed(operands)?;
                 let (_, ty) = self.typed(operands)?;
                 let op = operands.short()?;
                 let volatile = operands.number()? != 0;
                 // An ordering and a scope.
-                let align = alignment_behind(operands, 2)?;
+                strong(ordering(operands.number()?)?)?;
+                let align = alignment_behind(operands, 1)?;
                 let op = Op::Rmw {
                     op,
                     align,
@@ -69,13 +60,35 @@ impl Reading<'_> {
         }
     }
 
+    fn compare_exchange(
+        &mut self,
+        operands: &mut Operands<'_>,
+    ) -> Result<(Op, Option<TypeId>), Refused> {
+        self.typed(operands)?;
+        let (_, ty) = self.typed(operands)?;
+        self.relative(operands)?;
+        let volatile = operands.number()? != 0;
+        let bit = self.known(&Type::Integer(1))?;
+        let pair = self.known(&Type::Struct(vec![ty, bit], false))?;
+        // Two orderings with a scope between them, and whether it is weak.
+        strong(ordering(operands.number()?)?)?;
+        operands.number()?;
+        match strong(ordering(operands.number()?)?)? {
+            Ordering::Release | Ordering::AcqRel => return Err(Refused::OutOfRange),
+            _ => {}
+        }
+        let align = alignment_behind(operands, 1)?;
+        Ok((Op::CompareExchange { align, volatile }, Some(pair)))
+    }
+
     fn alloca(&mut self, operands: &mut Operands<'_>) -> Result<(Op, Option<TypeId>), Refused> {
         const FOR_ARGUMENTS: u64 = 1 << 5;
         const EXPLICIT: u64 = 1 << 6;
         const ERROR: u64 = 1 << 7;
         let of = self.type_id(operands)?;
-        self.type_id(operands)?;
-        self.absolute(operands)?;
+        let of_count = self.type_id(operands)?;
+        let count = self.absolute(operands)?;
+        self.said(count, of_count)?;
         let flags = operands.number()?;
         if flags & EXPLICIT == 0 {
             return Err(Refused::Unknown("an alloca of an old form"));
@@ -94,7 +107,10 @@ impl Reading<'_> {
     fn fence(&mut self, operands: &mut Operands<'_>) -> Result<(Op, Option<TypeId>), Refused> {
         /// Of this thread only: nothing is emitted for it.
         const THREAD: u64 = 0;
-        let ordering = ordering(operands.number()?)?;
+        let ordering = strong(ordering(operands.number()?)?)?;
+        if ordering == Ordering::Monotonic {
+            return Err(Refused::OutOfRange);
+        }
         let op = match operands.number()? {
             THREAD => Op::Fence(Ordering::NotAtomic),
             _ => Op::Fence(ordering),
@@ -108,10 +124,23 @@ fn access(operands: &mut Operands<'_>, atomic: bool) -> Result<(u32, bool, Order
     let align = alignment(operands.number()?)?;
     let volatile = operands.number()? != 0;
     let ordering = match atomic {
-        true => ordering(operands.number()?)?,
+        true => {
+            let ordering = ordering(operands.number()?)?;
+            // A scope.
+            operands.number()?;
+            ordering
+        }
         false => Ordering::NotAtomic,
     };
     Ok((align, volatile, ordering))
+}
+
+/// An ordering that orders something.
+fn strong(ordering: Ordering) -> Result<Ordering, Refused> {
+    match ordering {
+        Ordering::NotAtomic | Ordering::Unordered => Err(Refused::OutOfRange),
+        _ => Ok(ordering),
+    }
 }
 
 /// The alignment behind so many numbers; 0 where the record has none, as before LLVM 13.

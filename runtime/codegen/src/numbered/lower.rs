@@ -258,3 +258,5 @@ impl Numbered {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod verdicts;

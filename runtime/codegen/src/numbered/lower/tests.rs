@@ -39,7 +39,7 @@ fn damage_never_panics() {
 }
 
 /// Names that mean what they say.
-struct AsNamed;
+pub(super) struct AsNamed;
 
 impl uruk_lower::Outside for AsNamed {
     fn symbol(&self, global: u32) -> Result<ir::SymbolData, Refused> {
