@@ -207,7 +207,7 @@ impl Generator {
         ];
         let part = self.random.of(&kinds);
         let whole = from.whole();
-        if matches!(from.part, Part::Ptr | Part::F80) || whole % part.bits() != 0 {
+        if matches!(from.part, Part::Ptr | Part::F80) || !whole.is_multiple_of(part.bits()) {
             return;
         }
         let lanes = match (whole / part.bits(), self.random.one_in(2)) {
@@ -257,7 +257,7 @@ impl Generator {
         ]);
         let full = format!("llvm.{name}.{mangled}");
         let arguments = match name {
-            "bswap" if ty.bits() % 16 != 0 => return,
+            "bswap" if !ty.bits().is_multiple_of(16) => return,
             "ctpop" | "bswap" | "bitreverse" => vec![of(a)],
             "abs" => vec![of(a), flag("false")],
             "ctlz" | "cttz" if self.random.one_in(3) => {

@@ -27,7 +27,7 @@ impl Generator {
     pub fn load(&mut self) {
         let ty = self.ty();
         // Other bytes would not be values of it.
-        if matches!(ty.part, Part::Ptr | Part::F80) || ty.bits() % 8 != 0 {
+        if matches!(ty.part, Part::Ptr | Part::F80) || !ty.bits().is_multiple_of(8) {
             return self.kept();
         }
         let align = self.alignment();
