@@ -23,7 +23,7 @@ pub enum Recipe {
 pub const APT_NEEDED: [&str; 3] = ["llvm-22-dev", "clang-22", "libpolly-22-dev"];
 
 /// Packages without which some tests are skipped.
-pub const APT_FOR_TESTS: [&str; 3] = ["csmith", "clang-14", "clang-19"];
+pub const APT_FOR_TESTS: [&str; 4] = ["csmith", "clang-14", "clang-19", "valgrind"];
 
 /// For Debian and Ubuntu releases that do not carry LLVM 22.
 pub const APT_ARCHIVE: &str = "\
