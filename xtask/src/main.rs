@@ -1,5 +1,5 @@
 //! The project's own commands: `cargo xtask demo | test | bench | abi | csmith | operations |
-//! stress | lint | model | mutate | sanitize | setup | package | install`.
+//! programs | stress | lint | model | mutate | sanitize | setup | package | install`.
 //!
 //! Each makes sure that LLVM 22 is there, installs it where that is the custom of
 //! the system, and calls cargo with the environment that finds it. This package
@@ -13,6 +13,7 @@ mod model;
 mod mutate;
 mod mutations;
 mod packages;
+mod programs;
 mod sanitize;
 mod system;
 mod totals;
@@ -88,6 +89,12 @@ enum Task {
         /// Parts of case names or of hazards; all cases with a hazard otherwise.
         names: Vec<String>,
     },
+    /// Build whole programs from Debian's sources, and run their own tests: natively, under
+    /// `uruk run`, with `--tune`, and under `uruk live`.
+    Programs {
+        /// Only these; all otherwise.
+        names: Vec<String>,
+    },
     /// Check formatting and run clippy, where the toolchain has them.
     Lint,
     /// Run the models of the lock-free parts under loom.
@@ -144,6 +151,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         | Task::Abi { .. }
         | Task::Csmith { .. }
         | Task::Operations { .. }
+        | Task::Programs { .. }
         | Task::Stress { .. }
         | Task::Setup => Purpose::Test,
         Task::Bench { .. }
@@ -163,6 +171,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Csmith { seeds, first } => csmith(&cargo, seeds, first),
         Task::Operations { seeds, first } => operations(&cargo, seeds, first),
         Task::Stress { minutes, names } => stress(&cargo, minutes, &names),
+        Task::Programs { names } => programs::run(&cargo, &names),
         Task::Lint => lint(&cargo),
         Task::Model => model::run(&cargo),
         Task::Mutate { only, search } => mutate::run(&cargo, &only, search),

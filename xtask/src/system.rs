@@ -24,10 +24,11 @@ pub const APT_NEEDED: [&str; 3] = ["llvm-22-dev", "clang-22", "libpolly-22-dev"]
 
 /// Packages without which some tests are skipped or fail: each, and the program or file that shows
 /// that it is there.
-pub const APT_FOR_TESTS: [(&str, &str); 6] = [
+pub const APT_FOR_TESTS: [(&str, &str); 7] = [
     ("csmith", "csmith"),
     ("clang-14", "clang-14"),
     ("clang-19", "clang-19"),
+    ("valgrind", "valgrind"),
     ("libgc-dev", "/usr/include/gc.h"),
     // An LLVM plugin of binutils that is older than the bitcode.
     ("llvm-14-linker-tools", "/usr/lib/llvm-14/lib/LLVMgold.so"),

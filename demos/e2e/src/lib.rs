@@ -1,7 +1,7 @@
 //! End-to-end tests: whole programs run under `uruk run` and natively, and
 //! compared. What the native program does is the truth.
 //!
-//! Seven test binaries, each with the output of an ordinary `cargo test`:
+//! Eight test binaries, each with the output of an ordinary `cargo test`:
 //! - `cases`: one small program per construct, from `demos/cases`, each file
 //!   with directives at its top ([`case`] lists them);
 //! - `guests`: Lua, SQLite, zstd, bzip2 and a Rust program with std;
@@ -9,7 +9,8 @@
 //! - `attached`: native programs by hand: `uruk cc`, `uruk swap`, and `LD_PRELOAD`;
 //! - `once`: programs whose loops are entered once, in their small sizes;
 //! - `bad_input`: damaged and contradictory files, options that make no sense;
-//! - `random_programs`: what csmith writes, seed by seed.
+//! - `random_programs`: what csmith writes, seed by seed;
+//! - `growth`: instructions of each part of ours while a program's size doubles, under callgrind.
 //!
 //! The program `uruk-stress` repeats the cases whose faults show in some runs only.
 //!

@@ -220,7 +220,7 @@ pub(crate) fn display_name(link_name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use uruk_codegen::{Kind, SymbolInfo};
+    use uruk_codegen::{Kind, Placement, SymbolInfo};
 
     fn symbol(name: &str, kind: Kind, linkage: Linkage) -> SymbolInfo {
         SymbolInfo {

@@ -369,18 +369,11 @@ fn outermost(skip: &mut [u32], mut number: u32, head: u32) -> u32 {
 
 /// The jump and the level of a loop in that loop.
 fn above(loops: &[Loop], parent: u32) -> (u32, u32) {
-    if parent == NONE {
+    let Some(&Loop { jump, level, .. }) = loops.get(parent as usize) else {
         return (NONE, 0);
-    }
-    let level_of = |at: u32| match at {
-        NONE => 0,
-        at => loops[at as usize].level + 1,
     };
-    let Loop { jump, level, .. } = loops[parent as usize];
-    let far = match jump {
-        NONE => NONE,
-        jump => loops[jump as usize].jump,
-    };
+    let level_of = |at: u32| loops.get(at as usize).map_or(0, |it| it.level + 1);
+    let far = loops.get(jump as usize).map_or(NONE, |it| it.jump);
     let equal = level + 1 - level_of(jump) == level_of(jump) - level_of(far);
     (if equal { far } else { parent }, level + 1)
 }
