@@ -22,14 +22,16 @@ pub struct Shortness {
 }
 
 /// The names that `objects` do not define and that some of their fields reach with less than 64
-/// bits. Branches and unwind records are left out: both may go through a word.
+/// bits. Branches and distances in unwind records are left out: both may go through a word.
 pub fn short_references<'d>(objects: &[Object<'d>]) -> BTreeMap<&'d str, Shortness> {
     let mut found: BTreeMap<&'d str, Shortness> = BTreeMap::new();
     for object in objects {
         for section in &object.sections {
-            if matches!(section.class, Class::Dropped | Class::EhFrame) {
+            if section.class == Class::Dropped {
                 continue;
             }
+            // Distances in unwind records may lead to an entry of the PLT.
+            let records = section.class == Class::EhFrame;
             for relocation in section.relocations {
                 let index = relocation.r_sym(LittleEndian, false) as usize;
                 let rule = relocation::rule(relocation.r_type(LittleEndian, false).0);
@@ -44,7 +46,7 @@ pub fn short_references<'d>(objects: &[Object<'d>]) -> BTreeMap<&'d str, Shortne
                 let branch = || section.class == Class::Text && relax::is_branch(section.data, at);
                 match rule.expression {
                     Expression::Absolute => found.entry(symbol.name).or_default().absolute = true,
-                    Expression::Relative if !branch() => {
+                    Expression::Relative if !records && !branch() => {
                         found.entry(symbol.name).or_default().relative = true;
                     }
                     _ => {}
