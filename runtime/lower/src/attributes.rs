@@ -29,7 +29,8 @@ enum Says {
     Not(&'static str),
 }
 
-/// Attributes by LLVM's number in bitcode (`AttributeKindCodes`) that say something.
+/// Attributes by LLVM's number in bitcode (`AttributeKindCodes`) that say something. Of a function as
+/// a whole all others up to [`LAST_KNOWN`] say nothing.
 const BY_NUMBER: [(u32, Says); 24] = [
     (24, Says::Extended(Extension::Sign)),
     (34, Says::Extended(Extension::Zero)),
@@ -51,11 +52,48 @@ const BY_NUMBER: [(u32, Says); 24] = [
     (7, Says::Not("a naked function")),
     (83, Says::Not("a coroutine")),
     (54, Says::Not("strict floating point")),
-    (43, Says::Not("a safe stack")),
+    (44, Says::Not("a safe stack")),
     (58, Says::Not("a shadow stack")),
     (59, Says::Not("hardened loads")),
     (84, Says::Not("return thunks")),
 ];
+
+/// The largest number of LLVM 22 (`nocreateundeforpoison`): those of later versions are not covered.
+const LAST_KNOWN: u32 = 105;
+
+/// Attributes of parameters and results that change nothing of how they are passed; all others that
+/// are not in [`BY_NUMBER`] are not covered.
+const SILENT: [u32; 26] = [
+    9,   // noalias
+    11,  // nocapture
+    20,  // readnone
+    21,  // readonly
+    22,  // returned
+    39,  // nonnull
+    41,  // dereferenceable
+    42,  // dereferenceable_or_null
+    52,  // writeonly
+    60,  // immarg
+    62,  // nofree
+    67,  // null_pointer_is_valid
+    68,  // noundef
+    69,  // byref
+    77,  // elementtype
+    80,  // allocalign
+    81,  // allocptr
+    87,  // nofpclass
+    89,  // writable
+    91,  // dead_on_unwind
+    92,  // range
+    94,  // initializes
+    99,  // noext
+    100, // nodivergencesource
+    102, // captures
+    103, // dead_on_return
+];
+
+/// Features of the processor without which values are passed in other ways.
+const NEEDED: [&str; 4] = ["-sse", "-sse2", "-x87", "+soft-float"];
 
 /// String attributes that say something: whether they do so only with a value, other than `false`.
 const BY_TEXT: [(&str, bool, Says); 15] = [
@@ -105,6 +143,9 @@ impl Passed {
         let mut passed = Passed::default();
         for attribute in attributes {
             let Some(says) = said(attribute) else {
+                if kind(attribute).is_some_and(|kind| !SILENT.contains(&kind)) {
+                    passed.not = Some(ODD);
+                }
                 continue;
             };
             match (says, attribute) {
@@ -178,8 +219,22 @@ impl Whole {
     }
 }
 
+/// The number of an attribute that has one.
+fn kind(attribute: &Attribute) -> Option<u32> {
+    match *attribute {
+        Attribute::Flag(kind) | Attribute::Number(kind, _) | Attribute::Typed(kind, _) => {
+            Some(kind)
+        }
+        Attribute::Text(..) => None,
+    }
+}
+
 fn said(attribute: &Attribute) -> Option<Says> {
     match attribute {
+        Attribute::Text(key, value) if &**key == "target-features" => {
+            let lacks = value.split(',').any(|feature| NEEDED.contains(&feature));
+            lacks.then_some(Says::Not("a processor without vector registers or x87"))
+        }
         Attribute::Text(key, value) => {
             let known = BY_TEXT.iter().find(|(name, ..)| *name == &**key);
             let &(_, valued, says) = known?;
@@ -188,7 +243,8 @@ fn said(attribute: &Attribute) -> Option<Says> {
         }
         Attribute::Flag(kind) | Attribute::Number(kind, _) | Attribute::Typed(kind, _) => {
             let known = BY_NUMBER.iter().find(|(number, _)| number == kind);
-            known.map(|&(_, says)| says)
+            let unknown = (*kind > LAST_KNOWN).then_some(Says::Not(ODD));
+            known.map(|&(_, says)| says).or(unknown)
         }
     }
 }
@@ -246,5 +302,38 @@ impl Lists {
         let list = self.0.get(id.0 as usize);
         let passed = list.and_then(|list| list.passed.get(index as usize));
         passed.copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Passed, SILENT, Whole};
+    use uruk_bitcode::ir::Attribute;
+
+    #[test]
+    fn what_is_in_no_table_is_not_covered() {
+        let silent = |kind: &u32| Passed::of(&[Attribute::Flag(*kind)]).not.is_none();
+        let covered: Vec<u32> = (0..300).filter(silent).collect();
+        // Those that say something, and need no more than their number.
+        let mut expected = vec![8, 23, 24, 26, 27, 28, 29, 34];
+        expected.extend(SILENT);
+        expected.sort_unstable();
+        assert_eq!(covered, expected);
+        let whole = |kind| Whole::of(&[Attribute::Flag(kind)]).not.is_none();
+        assert!(whole(18) && whole(43) && whole(105));
+        assert!(
+            !whole(44) && !whole(106),
+            "a safe stack, and what is not known"
+        );
+    }
+
+    #[test]
+    fn processors_that_lack_registers_are_not_covered() {
+        let features = |text: &str| {
+            let attribute = Attribute::Text("target-features".into(), text.into());
+            Whole::of(&[attribute]).not.is_none()
+        };
+        assert!(features("+cx8,+mmx,+sse,+sse2,+x87") && features("") && features("-sse3,-avx"));
+        assert!(!features("+cx8,-sse2") && !features("-x87") && !features("+soft-float"));
     }
 }

@@ -1,18 +1,15 @@
-//! Calls: whom, with what, and how it is passed.
+//! Calls: whom, and with what. How it is passed is in `signatures`.
 //!
 //! What a call says of its arguments and what its callee's declaration says count both, as for
 //! LLVM's own code.
 
-use uruk_baseline::ir::{
-    Argument, Call, Callee, Extension, Function, Op, Operand, Passing, Symbol, Tail, Type,
-};
+use uruk_baseline::ir::{Call, Callee, Op, Symbol, Tail};
 use uruk_bitcode::ir::{
     self as bitcode, AttributesId, BlockId, Body, Constant, Definition, GlobalKind, Instruction,
-    Module, Type as BitcodeType, TypeId, ValueId,
+    Module, Type as BitcodeType, ValueId,
 };
 
 use crate::Named;
-use crate::attributes::Passed;
 use crate::intrinsics::Becomes;
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
 
@@ -26,16 +23,6 @@ enum Target {
     Nothing,
     /// What is computed.
     Value,
-}
-
-/// Whether values are passed as in C.
-pub(crate) fn convention(number: u32) -> Covered<()> {
-    /// `ccc`, `fastcc`, `coldcc`, and the one of System V, by LLVM's numbers.
-    const AS_C: [u32; 4] = [0, 8, 9, 78];
-    match AS_C.contains(&number) {
-        true => Ok(()),
-        false => not("a calling convention"),
-    }
 }
 
 /// The globals that instructions of a body call by their names.
@@ -165,7 +152,7 @@ impl Reading<'_> {
         else {
             return invalid(TYPES);
         };
-        convention(call.convention)?;
+        crate::signatures::convention(call.convention)?;
         if call.has_bundles {
             return not("a bundle of operands");
         }
@@ -206,94 +193,5 @@ impl Reading<'_> {
             self.argument(value, ty, passed(index as u32 + 1), &mut made.arguments)?;
         }
         Ok(made)
-    }
-
-    /// Adds the scalars of an argument.
-    fn argument(
-        &mut self,
-        value: ValueId,
-        ty: TypeId,
-        passed: Passed,
-        into: &mut Vec<Argument>,
-    ) -> Covered<()> {
-        let scalars = self.scalars(value)?;
-        let start = into.len();
-        self.passing(ty, passed, |ty, passing, _| {
-            // The operand comes below.
-            into.push(Argument {
-                operand: Operand::Undef,
-                ty,
-                passing,
-            });
-        })?;
-        if self.holds_vectors(ty) {
-            let operands = self.packed(ty, scalars)?;
-            for (argument, operand) in into[start..].iter_mut().zip(operands) {
-                argument.operand = operand;
-            }
-            return Ok(());
-        }
-        let operands = self.values.of(scalars);
-        for (argument, operand) in into[start..].iter_mut().zip(operands) {
-            argument.operand = *operand;
-        }
-        Ok(())
-    }
-
-    /// Tells how each scalar of a parameter or argument is passed.
-    pub(crate) fn passing(
-        &mut self,
-        ty: TypeId,
-        passed: Passed,
-        mut each: impl FnMut(Type, Passing, &mut Function),
-    ) -> Covered<()> {
-        if let Some(what) = passed.not {
-            return not(what);
-        }
-        let whole = if let Some(copied) = passed.by_value {
-            let info = self.lowering.types.info(copied);
-            let align = match (passed.stack_align, passed.align) {
-                (0, 0) => info.align.max(8),
-                (0, align) | (align, _) => align.max(8),
-            };
-            let size = info.size.and_then(|it| u32::try_from(it).ok());
-            let Some(size) = size.filter(|&it| it < 1 << 30) else {
-                return not("a very large argument");
-            };
-            Some(Passing::Memory { size, align })
-        } else if passed.is_result {
-            Some(Passing::Result)
-        } else if passed.is_nest {
-            Some(Passing::Nest)
-        } else {
-            None
-        };
-        if self.holds_vectors(ty) {
-            for piece in self.pieces(ty)? {
-                let passing = match piece.paired {
-                    true => Passing::Paired,
-                    false => Passing::Plain,
-                };
-                each(piece.ty, passing, &mut self.out);
-            }
-            return Ok(());
-        }
-        let leaves = self.leaves(ty)?;
-        if whole.is_some() && !matches!(leaves, [leaf] if leaf.ty == Type::PTR) {
-            return invalid(TYPES);
-        }
-        for leaf in leaves {
-            let passing = match (whole, passed.extension, leaf.ty) {
-                (Some(passing), ..) => passing,
-                _ if leaf.paired => Passing::Paired,
-                (_, Some(extension), Type::Int(..64)) => match extension {
-                    Extension::Sign => Passing::SignExtended,
-                    Extension::Zero => Passing::ZeroExtended,
-                },
-                _ => Passing::Plain,
-            };
-            each(leaf.ty, passing, &mut self.out);
-        }
-        Ok(())
     }
 }

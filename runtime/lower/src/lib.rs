@@ -12,6 +12,7 @@
 //! | `arithmetic`, `wide` | integers, floating point; 128 bits |
 //! | `lanes`, `pieces` | vectors: their lanes; how they are passed |
 //! | `memory` | memory, addresses, aggregates, atomics |
+//! | `signatures` | which signatures are covered, and how values are passed |
 //! | `calls`, `intrinsics`, `lowering`, `numbers`, `reductions` | whom calls reach, and intrinsics |
 //! | `assembly` | assembly without instructions |
 //! | `control`, `phis` | ends of blocks, landing pads; phis |
@@ -60,6 +61,7 @@ mod pieces;
 mod reading;
 mod reductions;
 mod refused;
+mod signatures;
 mod types;
 mod values;
 mod wide;

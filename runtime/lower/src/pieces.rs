@@ -1,5 +1,16 @@
 //! Values that hold vectors, as they are passed: a vector of at most 16 bytes is in one register of
-//! the processor's vectors, its lanes from the low end on.
+//! the processor's vectors, its lanes from the low end on, or its lanes are passed one by one.
+//!
+//! | lanes | bytes with lanes rounded up to a power of two | passed |
+//! |---|---|---|
+//! | 1 | | as the lane |
+//! | 2, 4, 8, 16 | at most 16 | in one register |
+//! | 3, 5 to 7, 9 to 15 | 16 | in one register |
+//! | 3, 5 to 7 | less than 16 | lane by lane |
+//!
+//! LLVM widens a vector to one that the processor has (`getVectorTypeBreakdown`). Where the number of
+//! lanes is no power of two it takes one step only, to the next power of two, and passes lanes one by
+//! one where that is no vector of the processor.
 //!
 //! Lanes get there, and out of there, through a few bytes of the frame. They are written one by
 //! one and read as a whole, or the other way round, and nothing else uses those bytes in between.
@@ -25,8 +36,6 @@ const PASSED: &str = "a vector that is passed in parts";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) ty: Type,
-    /// It is the low half of an integer of 128 bits.
-    pub(crate) paired: bool,
     first: u32,
     count: u32,
 }
@@ -69,7 +78,7 @@ impl Reading<'_> {
                     self.add_pieces(element, leaf, into)?;
                 }
             }
-            Shape::Vector { lane, lanes: 1 } if lane != Type::Int(1) => {
+            Shape::Vector { lane, lanes } if is_lane_by_lane(lane, lanes) => {
                 self.add_leaves(ty, leaf, into)?;
             }
             Shape::Vector { lane, lanes } => {
@@ -78,7 +87,6 @@ impl Reading<'_> {
                 }
                 into.push(Piece {
                     ty: Type::V128,
-                    paired: false,
                     first: *leaf,
                     count: lanes,
                 });
@@ -93,7 +101,6 @@ impl Reading<'_> {
         for it in self.leaves(ty)? {
             into.push(Piece {
                 ty: it.ty,
-                paired: it.paired,
                 first: *leaf,
                 count: 1,
             });
@@ -242,6 +249,12 @@ impl Reading<'_> {
             _ => None,
         }
     }
+}
+
+/// Whether a vector is passed as so many scalars.
+fn is_lane_by_lane(lane: Type, lanes: u32) -> bool {
+    let widened = lane.bytes() * lanes.next_power_of_two();
+    lane != Type::Int(1) && (lanes == 1 || !lanes.is_power_of_two() && widened < 16)
 }
 
 /// The bytes of a vector whose lanes are constants.

@@ -180,7 +180,7 @@ impl<'a> Reading<'a> {
                 _ => return not("an unusual personality"),
             }
         }
-        crate::calls::convention(self.global.convention)?;
+        crate::signatures::convention(self.global.convention)?;
         let passed = self.passed(0);
         let mut returns = self.returned(self.returns, passed)?;
         if let [
@@ -214,27 +214,6 @@ impl<'a> Reading<'a> {
 
     fn passed(&self, index: u32) -> Passed {
         self.lowering.lists.passed(self.global.attributes, index)
-    }
-
-    /// The scalars of a result.
-    pub(crate) fn returned(
-        &mut self,
-        ty: TypeId,
-        passed: Passed,
-    ) -> Covered<SmallVec<[Returned; 2]>> {
-        if let Some(what) = passed.not {
-            return not(what);
-        }
-        let returned = |ty: Type| Returned {
-            ty,
-            extension: passed.extension.filter(|_| ty.is_int()),
-        };
-        if self.holds_vectors(ty) {
-            let pieces = self.pieces(ty)?;
-            return Ok(pieces.iter().map(|piece| returned(piece.ty)).collect());
-        }
-        let leaves = self.leaves(ty)?;
-        Ok(leaves.iter().map(|leaf| returned(leaf.ty)).collect())
     }
 
     fn block(&mut self, place: u32) -> Covered<()> {

@@ -32,8 +32,6 @@ pub(crate) struct Leaf {
     pub(crate) ty: Type,
     /// In bytes.
     pub(crate) offset: u32,
-    /// It is the low half of an integer of 128 bits; the next leaf is the high one.
-    pub(crate) paired: bool,
 }
 
 /// What a type is.
@@ -177,11 +175,7 @@ impl Types {
     }
 
     fn scalar(&mut self, ty: Type, bits: u32) -> Info {
-        let leaf = Leaf {
-            ty,
-            offset: 0,
-            paired: false,
-        };
+        let leaf = Leaf { ty, offset: 0 };
         Info {
             shape: Shape::Scalar(ty),
             leaves: Ok(self.add(&[leaf])),
@@ -193,7 +187,6 @@ impl Types {
         let half = |offset| Leaf {
             ty: Type::Int(64),
             offset,
-            paired: offset == 0,
         };
         Info {
             shape: Shape::Wide,
@@ -289,7 +282,6 @@ impl Types {
         let leaf = |at| Leaf {
             ty: lane,
             offset: at * lane.bytes(),
-            paired: false,
         };
         let all: Vec<Leaf> = (0..lanes).map(leaf).collect();
         Info {
