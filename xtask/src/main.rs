@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask demo | test | bench | csmith | stress | lint |
+//! The project's own commands: `cargo xtask demo | test | bench | abi | csmith | stress | lint |
 //! model | mutate | sanitize | setup | package | install`.
 //!
 //! Each makes sure that LLVM 22 is there, installs it where that is the custom of
@@ -52,6 +52,15 @@ enum Task {
         /// Passed on to the benchmarks (`--only NAME`, ...).
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
+    },
+    /// Compare how both compilers pass arguments and results, of random signatures.
+    Abi {
+        /// How many seeds.
+        #[arg(long, default_value_t = 20_000)]
+        seeds: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        first: u64,
     },
     /// Compare random programs with their native runs.
     Csmith {
@@ -122,9 +131,11 @@ fn main() -> ExitCode {
 fn run(task: Task) -> anyhow::Result<()> {
     let purpose = match task {
         Task::Demo { .. } => Purpose::Run,
-        Task::Test { .. } | Task::Csmith { .. } | Task::Stress { .. } | Task::Setup => {
-            Purpose::Test
-        }
+        Task::Test { .. }
+        | Task::Abi { .. }
+        | Task::Csmith { .. }
+        | Task::Stress { .. }
+        | Task::Setup => Purpose::Test,
         Task::Bench { .. }
         | Task::Lint
         | Task::Model
@@ -138,6 +149,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Demo { args } => demo(&cargo, &args),
         Task::Test { args } => test(&cargo, &args),
         Task::Bench { args } => bench(&cargo, &args),
+        Task::Abi { seeds, first } => abi(&cargo, seeds, first),
         Task::Csmith { seeds, first } => csmith(&cargo, seeds, first),
         Task::Stress { minutes, names } => stress(&cargo, minutes, &names),
         Task::Lint => lint(&cargo),
@@ -234,6 +246,14 @@ fn bench(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
     let built = cargo.built("release", "uruk");
     let cargo = cargo.with_env("URUK_BIN", built);
     cargo.run_built("release", "uruk-benches", args)
+}
+
+fn abi(cargo: &Cargo, seeds: u64, first: u64) -> anyhow::Result<()> {
+    let cargo = cargo
+        .with_env("URUK_ABI_SEEDS", seeds.to_string())
+        .with_env("URUK_ABI_FIRST", first.to_string());
+    let words = ["-p", "uruk", "--test", "abi", "--", "--nocapture"];
+    totals::show(&cargo, &words, false)
 }
 
 fn csmith(cargo: &Cargo, seeds: u64, first: u64) -> anyhow::Result<()> {
