@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use crate::body::{Body, indices};
-use crate::signature::{Form, Forward, Passing, Said, Signature};
+use crate::signature::{Form, Forward, Parameter, Passing, Said, Signature};
 use crate::types::{Extension, Ty};
 
 /// What callees were passed.
@@ -85,124 +85,92 @@ impl Text {
 
     /// Gives each leaf its slots.
     fn plan(&mut self, signature: &Signature) {
-        let (mut input, mut output) = (0, 0);
-        let mut seen = 0;
         let extension = |passing: &Passing, at: usize| match passing {
             Passing::Extended(extension) => *extension,
             _ if (signature.seed as usize + at).is_multiple_of(2) => Extension::Zero,
             _ => Extension::Sign,
         };
-        let mut answers = 0;
+        let mut next = Next::default();
         for (at, parameter) in signature.parameters.iter().enumerate() {
-            let what = format!("argument {at}");
-            let extension = extension(&parameter.passing, at);
-            match &parameter.passing {
-                Passing::ByVal(ty, _) => {
-                    let start = input;
-                    add(
-                        &mut self.passed,
-                        &what,
-                        ty,
-                        extension,
-                        &mut input,
-                        &mut seen,
-                    );
-                    let mut from = start;
-                    add(&mut self.kept, &what, ty, extension, &mut from, &mut output);
+            let part = Part {
+                what: &format!("argument {at}"),
+                ty: match &parameter.passing {
+                    Passing::ByVal(ty, _) | Passing::SRet(ty) => ty,
+                    _ => &parameter.ty,
+                },
+                extension: extension(&parameter.passing, at),
+            };
+            let start = next.input;
+            if let Passing::SRet(_) = parameter.passing {
+                self.result_pointer = Some(next.output);
+                next.output += 1;
+            } else {
+                part.add(&mut self.passed, &mut next.input, &mut next.seen);
+            }
+            match parameter.passing {
+                Passing::ByVal(..) => {
+                    let mut start = start;
+                    part.add(&mut self.kept, &mut start, &mut next.output);
                 }
-                Passing::SRet(ty) => {
-                    self.result_pointer = Some(output);
-                    output += 1;
-                    let what = "what is in memory of the result";
-                    add(
-                        &mut self.given,
-                        what,
-                        ty,
-                        extension,
-                        &mut answers,
-                        &mut output,
-                    );
+                Passing::SRet(_) | Passing::SwiftError => {
+                    part.add(&mut self.given, &mut next.answers, &mut next.output);
                 }
-                Passing::SwiftError => {
-                    let ty = &parameter.ty;
-                    add(
-                        &mut self.passed,
-                        &what,
-                        ty,
-                        extension,
-                        &mut input,
-                        &mut seen,
-                    );
-                    add(
-                        &mut self.given,
-                        &what,
-                        ty,
-                        extension,
-                        &mut answers,
-                        &mut output,
-                    );
-                }
-                _ => {
-                    let ty = &parameter.ty;
-                    add(
-                        &mut self.passed,
-                        &what,
-                        ty,
-                        extension,
-                        &mut input,
-                        &mut seen,
-                    );
-                }
+                _ => {}
             }
         }
-        if let Some((read, _)) = &signature.variable {
-            for (at, ty) in read.iter().enumerate() {
-                let what = format!("variable argument {at}");
-                add(
-                    &mut self.passed,
-                    &what,
-                    ty,
-                    Extension::Zero,
-                    &mut input,
-                    &mut seen,
-                );
-            }
+        let variable = signature.variable.iter().flat_map(|(read, _)| read);
+        for (at, ty) in variable.enumerate() {
+            let part = Part {
+                what: &format!("variable argument {at}"),
+                ty,
+                extension: Extension::Zero,
+            };
+            part.add(&mut self.passed, &mut next.input, &mut next.seen);
         }
         if let Some(ty) = &signature.result {
-            let extension = extension(&signature.result_passing, 1);
-            add(
-                &mut self.given,
-                "the result",
+            let part = Part {
+                what: "the result",
                 ty,
-                extension,
-                &mut answers,
-                &mut output,
-            );
+                extension: extension(&signature.result_passing, 1),
+            };
+            part.add(&mut self.given, &mut next.answers, &mut next.output);
         }
         let more = signature.variable.iter().flat_map(|(_, more)| more);
         let more: usize = more.map(|ty| ty.leaves().len()).sum();
-        self.slots = (input + more).max(output).max(seen).max(answers) + 1;
+        let most = (next.input + more).max(next.output);
+        self.slots = most.max(next.seen).max(next.answers) + 1;
     }
 }
 
-/// Adds ways of all leaves of a type.
-fn add(
-    ways: &mut Vec<Way>,
-    what: &str,
-    ty: &Ty,
+/// The next slot of each buffer.
+#[derive(Default)]
+struct Next {
+    input: usize,
+    seen: usize,
+    answers: usize,
+    output: usize,
+}
+
+/// A value that is passed or given.
+struct Part<'a> {
+    what: &'a str,
+    ty: &'a Ty,
     extension: Extension,
-    from: &mut usize,
-    to: &mut usize,
-) {
-    for leaf in ty.leaves() {
-        ways.push(Way {
-            what: format!("{what}{}", indices(&leaf.path, "")),
-            ty: leaf.ty,
-            from: *from,
-            to: *to,
-            extension,
-        });
-        (*from, *to) = (*from + 1, *to + 1);
+}
+
+impl Part<'_> {
+    /// Adds ways of all its leaves.
+    fn add(&self, ways: &mut Vec<Way>, from: &mut usize, to: &mut usize) {
+        for leaf in self.ty.leaves() {
+            ways.push(Way {
+                what: format!("{}{}", self.what, indices(&leaf.path, "")),
+                ty: leaf.ty,
+                from: *from,
+                to: *to,
+                extension: self.extension,
+            });
+            (*from, *to) = (*from + 1, *to + 1);
+        }
     }
 }
 
@@ -237,29 +205,35 @@ fn result(signature: &Signature, said: bool) -> String {
     }
 }
 
-fn caller(signature: &Signature, text: &Text) -> String {
-    let mut body = Body::default();
-    let mut arguments = Vec::new();
-    // Code behind the call.
-    let mut after = Body {
-        next: 10_000,
-        ..Body::default()
-    };
-    let said = signature.said != Said::ByDeclaration || signature.form == Form::Indirect;
-    let (mut from, mut kept, mut given) = (0, 0, 0);
-    for parameter in &signature.parameters {
-        let attributes = if said {
-            attributes(&parameter.passing)
-        } else {
-            String::new()
-        };
-        let value = match &parameter.passing {
+/// A caller that is being written.
+#[derive(Default)]
+struct Caller {
+    body: Body,
+    /// Code behind the call.
+    after: Body,
+    /// Slots that were used, as in [`Text`].
+    from: usize,
+    kept: usize,
+    given: usize,
+}
+
+impl Caller {
+    /// The value of an argument.
+    fn argument(&mut self, parameter: &Parameter, text: &Text) -> String {
+        let Caller {
+            body,
+            after,
+            from,
+            kept,
+            given,
+        } = self;
+        match &parameter.passing {
             Passing::ByVal(ty, align) => {
                 let memory = body.alloca(&ty.to_string(), (*align).max(16));
-                body.fill(ty, &memory, "%in", from);
+                body.fill(ty, &memory, "%in", *from);
                 let count = ty.leaves().len();
-                after.read(ty, &memory, "%out", &text.kept[kept..kept + count]);
-                (from, kept) = (from + count, kept + count);
+                after.read(ty, &memory, "%out", &text.kept[*kept..*kept + count]);
+                (*from, *kept) = (*from + count, *kept + count);
                 memory
             }
             Passing::SRet(ty) => {
@@ -268,35 +242,56 @@ fn caller(signature: &Signature, text: &Text) -> String {
                 let slot = text.result_pointer.unwrap_or_default();
                 after.store(&Ty::Int(64), &number, "%out", slot, Extension::Zero);
                 let count = ty.leaves().len();
-                after.read(ty, &memory, "%out", &text.given[given..given + count]);
-                given += count;
+                after.read(ty, &memory, "%out", &text.given[*given..*given + count]);
+                *given += count;
                 memory
             }
             Passing::SwiftError => {
                 let memory = body.fresh();
                 let _ = writeln!(body.head, "  {memory} = alloca swifterror ptr, align 8");
-                let value = body.load(&Ty::Ptr, "%in", from);
+                let value = body.load(&Ty::Ptr, "%in", *from);
                 body.line(format!("store ptr {value}, ptr {memory}, align 8"));
                 let error = after.value(format!("load ptr, ptr {memory}, align 8"));
-                let way = &text.given[given];
+                let way = &text.given[*given];
                 after.store(&Ty::Ptr, &error, "%out", way.to, way.extension);
-                (from, given) = (from + 1, given + 1);
+                (*from, *given) = (*from + 1, *given + 1);
                 memory
             }
             _ => {
                 let value;
-                (value, from) = body.build(&parameter.ty, "%in", from);
+                (value, *from) = body.build(&parameter.ty, "%in", *from);
                 value
             }
+        }
+    }
+}
+
+fn caller(signature: &Signature, text: &Text) -> String {
+    let mut caller = Caller::default();
+    // Names in both parts differ.
+    caller.after.next = 10_000;
+    let said = signature.said != Said::ByDeclaration || signature.form == Form::Indirect;
+    let mut arguments = Vec::new();
+    for parameter in &signature.parameters {
+        let attributes = match said {
+            true => attributes(&parameter.passing),
+            false => String::new(),
         };
+        let value = caller.argument(parameter, text);
         arguments.push(format!("{}{attributes} {value}", parameter.ty));
     }
-    if let Some((read, more)) = &signature.variable {
-        for ty in read.iter().chain(more) {
-            let value;
-            (value, from) = body.build(ty, "%in", from);
-            arguments.push(format!("{ty} {value}"));
-        }
+    let Caller {
+        mut body,
+        mut after,
+        mut from,
+        given,
+        ..
+    } = caller;
+    let variable = signature.variable.iter();
+    for ty in variable.flat_map(|(read, more)| read.iter().chain(more)) {
+        let value;
+        (value, from) = body.build(ty, "%in", from);
+        arguments.push(format!("{ty} {value}"));
     }
     if signature.moves_stack {
         let bytes = body.load(&Ty::Int(64), "%in", 0);
@@ -310,14 +305,12 @@ fn caller(signature: &Signature, text: &Text) -> String {
     }
     body.out += &after.out;
     body.line("ret void".to_owned());
-    let personality = match signature.form {
-        Form::Invoke => {
-            body.out += "pad:\n  %landed = landingpad { ptr, i32 } cleanup\n  \
-                         resume { ptr, i32 } %landed\n";
-            " personality ptr @__gcc_personality_v0"
-        }
-        _ => "",
-    };
+    let mut personality = "";
+    if signature.form == Form::Invoke {
+        body.out += "pad:\n  %landed = landingpad { ptr, i32 } cleanup\n  \
+                     resume { ptr, i32 } %landed\n";
+        personality = " personality ptr @__gcc_personality_v0";
+    }
     let seed = signature.seed;
     body.finish(format!(
         "define void @caller_{seed}(ptr %in, ptr %out) noinline{personality}"
