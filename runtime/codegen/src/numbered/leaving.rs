@@ -14,6 +14,7 @@ use crate::handles::InstructionRef;
 use crate::reader::{Reader, Verify};
 use crate::shape;
 use crate::summary::SymbolId;
+use crate::table::Rewritten;
 
 /// What was compared.
 #[derive(Debug, Default)]
@@ -68,7 +69,7 @@ fn compare(bitcode: &Bitcode) -> Compared {
         let shape = shape::measure(function);
         let is_fused = |it: InstructionRef<'_>| {
             let callee = it.callee();
-            callee.is_some_and(|callee| reader.table().is_fmuladd(callee))
+            callee.and_then(|it| reader.table().rewritten(it)) == Some(Rewritten::MulAdd)
         };
         // SAFETY: a live module, which owns the layout.
         let theirs = unsafe {

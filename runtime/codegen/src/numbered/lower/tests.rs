@@ -54,6 +54,14 @@ impl uruk_lower::Outside for AsNamed {
         })
     }
 
+    fn label_space(&self, function: u32) -> Result<ir::SymbolData, Refused> {
+        Ok(ir::SymbolData {
+            name: format!("labels of {function}").into(),
+            reach: ir::Reach::Near,
+            is_weak: false,
+        })
+    }
+
     fn must_be_inlined(&self, global: u32) -> bool {
         global % 17 == 3
     }
