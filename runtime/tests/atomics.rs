@@ -66,7 +66,7 @@ struct Access {
     text: String,
     /// Whether libatomic is called for it.
     is_call: bool,
-    /// What the baseline compiler covers, it compiles.
+    /// The accesses that the baseline compiler covers are compiled by it.
     is_covered: bool,
 }
 
@@ -241,7 +241,7 @@ fn all_tiers_call_libatomic_for_the_same() {
             assert_eq!(*bytes, outcomes[1].0, "session {at}: {}", access.text);
         }
     }
-    // What has the alignment is not left to LLVM.
+    // Accesses with the alignment are not left to LLVM.
     let covered = all.iter().filter(|it| it.is_covered).count() as u64;
     let stats = sessions[0].stats().baseline;
     assert_eq!(stats.compiled, covered, "{:?}", stats.uncovered);

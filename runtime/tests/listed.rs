@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use uruk::{Jit, ReclaimKind};
 
-/// What one look at the list found.
+/// The findings of one look at the list.
 #[derive(Default)]
 struct Look {
     /// Of writable segments, of all others, and of the calling thread's variables.
@@ -130,7 +130,7 @@ fn images_of_other_sessions_are_not_listed() {
 
 /// An image that goes while a callback looks stays readable until the callback is over.
 #[test]
-fn memory_stays_while_somebody_looks() {
+fn memory_stays_while_a_callback_looks() {
     struct During {
         removed: bool,
         tracker: Option<uruk::Tracker>,

@@ -9,9 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dynasmrt::{DynasmApi, DynasmLabelApi, dynasm};
-use support::{
-    code, eventually, let_through, returns, table, tid, until_waiting, waits, watchdog,
-};
+use support::{code, eventually, let_through, returns, table, tid, until_waiting, waits, watchdog};
 use uruk_heap::Heap;
 use uruk_stubs::{EntryAddress, FunctionId, Gate, Parked, StubError, StubTable, Target, call_ptr};
 

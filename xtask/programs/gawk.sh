@@ -5,7 +5,7 @@ build() {
   make -j2 -C support CC="$CC"
   make -j2 gawk CC="$CC"
 }
-# What fails leaves its output beside what is expected.
+# A failing test leaves its output beside the expected one.
 check() {
   make -k -C test check >check.log 2>&1
   all=$(find test -name '*.ok' | wc -l)

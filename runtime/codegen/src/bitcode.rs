@@ -154,7 +154,7 @@ impl Bitcode {
         fingerprint
     }
 
-    /// What its bodies mention; `None` if that cannot be told.
+    /// The symbols that its bodies mention; `None` if that cannot be told.
     pub(crate) fn mentions(&self) -> Option<&Mentions> {
         let read = || Mentions::read(&self.bytes);
         self.mentions.get_or_init(read).as_ref()

@@ -154,7 +154,7 @@ pub(crate) struct Copying<'r> {
     pub(crate) inline_copies: FxHashMap<ValueRef<'r>, FunctionRef<'r>>,
     pub(crate) pending: VecDeque<(FunctionRef<'r>, FunctionRef<'r>)>,
     pub(crate) tables: Vec<(VariableRef<'r>, VariableRef<'r>)>,
-    /// Whose labels have plain addresses here.
+    /// Functions whose labels have plain addresses here.
     pub(crate) plain_labels: PlainLabels<'r>,
     /// Numbers of blocks in their bodies, of functions whose labels were asked for.
     pub(crate) labels: FxHashMap<ValueRef<'r>, u32>,

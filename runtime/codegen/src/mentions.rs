@@ -19,7 +19,7 @@ use crate::summary::SymbolId;
 /// Variables whose values lead to variables whose values lead to labels, and so on, at most.
 const DEPTH: usize = 16;
 
-/// What the bodies of a module mention.
+/// Mentions of symbols in the bodies of a module.
 #[derive(Debug)]
 pub(crate) struct Mentions {
     /// The function that mentions a variable which leads to labels; `None`: several do.
@@ -95,7 +95,7 @@ impl Mentions {
     }
 }
 
-/// What a value of the module leads to, by numbers of globals.
+/// The globals that a value of the module leads to, by number.
 #[derive(Debug, Clone, Default)]
 struct Lead {
     /// Variables whose values lead to labels.
@@ -127,7 +127,7 @@ impl Lead {
     }
 }
 
-/// What the globals and constants of a module lead to.
+/// The globals that those and the constants of a module lead to.
 struct Leads {
     values: Vec<Lead>,
 }

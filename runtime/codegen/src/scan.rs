@@ -3,7 +3,7 @@
 //! The only constants looked into are initializers of the `llvm.*` tables.
 //!
 //! # Why
-//! What cannot be split goes with the data: functions with prefix data are compiled when the image
+//! Parts that cannot be split go with the data: functions with prefix data are compiled when the image
 //! starts.
 
 use std::ffi::CStr;

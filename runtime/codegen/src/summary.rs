@@ -162,7 +162,7 @@ impl ModuleSummary {
     }
 }
 
-/// What the lines `.symver NAME, NAME@VERSION` of assembly say.
+/// Names and versions of the lines `.symver NAME, NAME@VERSION` of assembly.
 pub(crate) fn versions(assembly: &str) -> Vec<(Box<str>, Box<str>)> {
     let statements = assembly.split(['\n', ';']).map(str::trim);
     let words = statements.filter_map(|line| line.strip_prefix(".symver")?.split_once(','));

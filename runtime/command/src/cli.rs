@@ -111,7 +111,7 @@ struct Run {
     /// The function to start at.
     #[arg(long, value_name = "NAME", default_value = "main")]
     entry: String,
-    /// What the program is told as its name (`argv[0]`), instead of its first file.
+    /// The program's name (`argv[0]`), instead of its first file.
     #[arg(long, value_name = "NAME")]
     argv0: Option<OsString>,
     /// Write an executable file that runs the program with these options, and start it: for

@@ -48,7 +48,7 @@ fn on<R, F: FnOnce() -> R>(top: *mut u8, work: F) -> R {
     struct Job<F, R>(Option<F>, Option<R>);
 
     /// # Safety
-    /// 1. `job` is a job that nobody else uses meanwhile.
+    /// 1. `job` is a job that no other code uses meanwhile.
     unsafe extern "C" fn run<R, F: FnOnce() -> R>(job: *mut c_void) {
         // SAFETY: duty 1.
         let job = unsafe { &mut *job.cast::<Job<F, R>>() };
@@ -56,7 +56,7 @@ fn on<R, F: FnOnce() -> R>(top: *mut u8, work: F) -> R {
     }
 
     let mut job = Job(Some(work), None);
-    // SAFETY: the top of a fresh mapping, aligned to a page; a job that is used by nobody else.
+    // SAFETY: the top of a fresh mapping, aligned to a page; a job that no other code uses.
     unsafe { switch(top.cast(), (&raw mut job).cast(), run::<R, F>) };
     job.1.expect("the work was run")
 }

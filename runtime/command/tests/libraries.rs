@@ -165,7 +165,7 @@ fn members_of_thin_archives_are_read_where_they_are() {
         &["rcsT", "parts/nested.a", "parts/inner.a", "parts/one.o"]
     ));
     check("parts/nested.a");
-    // What is named is not there any more, or is another file.
+    // The named file is gone, or is another one.
     std::fs::write(folder.0.join("parts/inner.a"), "!<arch>\n").unwrap();
     std::fs::remove_file(folder.0.join("parts/one.bc")).unwrap();
     for (archive, part) in [("parts/thin.a", "one.bc"), ("parts/nested.a", "inner.a")] {

@@ -321,7 +321,7 @@ impl Lists {
         self.0.get(id.0 as usize).is_none_or(|it| !it.asks)
     }
 
-    /// What attributes of the result (0) or a parameter (from 1) ask for; `None` behind the last.
+    /// The demands of attributes of the result (0) or a parameter (from 1); `None` behind the last.
     pub(crate) fn wants(&self, id: AttributesId, index: usize) -> Option<Wants> {
         let list = self.0.get(id.0 as usize)?;
         list.wants.get(index).copied()

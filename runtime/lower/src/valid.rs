@@ -5,7 +5,7 @@
 //! checked here before it is lowered; a body that is refused is LLVM's to read, which says what is
 //! wrong with it. So a check may refuse what is valid and unusual, and must not accept what is not.
 //!
-//! What lowering itself asks for is not asked again: that definitions dominate uses, that phis have
+//! Demands of lowering itself are not checked again: that definitions dominate uses, that phis have
 //! the edges of their block. Metadata is not read.
 //!
 //! # Why
@@ -15,7 +15,7 @@ use uruk_bitcode::ir::{BinaryOp, CastOp, Instruction, Op, Ordering, Type, TypeId
 
 use crate::reading::{Covered, Reading, TYPES, invalid};
 
-/// What a scalar, or each lane of a vector, is.
+/// The kind of a scalar, or of each lane of a vector.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lane {
     Integer(u32),
@@ -48,7 +48,7 @@ fn ensure(holds: bool) -> Covered<()> {
 }
 
 impl Reading<'_> {
-    /// What a scalar or vector type is, and how many lanes it has, 0 for a scalar.
+    /// The kind of a scalar or vector type, and its count of lanes, 0 for a scalar.
     fn lane(&self, ty: TypeId) -> (Lane, u32) {
         match *self.module.ty(ty) {
             Type::Vector(count, of, false) => (scalar(self.module.ty(of)), count),

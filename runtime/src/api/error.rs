@@ -71,7 +71,7 @@ pub enum Error {
     ExecutableStacks {
         /// The file with such code, or that asks for it by its section `.note.GNU-stack`.
         file: String,
-        /// What the C library says.
+        /// The C library's message.
         why: String,
     },
     /// A layer of the embedder's did not let something pass.

@@ -304,7 +304,7 @@ impl Exports {
         })
     }
 
-    /// What a symbol is.
+    /// The kind of a symbol.
     fn export(&self, symbol: Symbol) -> Option<Export> {
         let (binding, kind) = (symbol.info >> 4, symbol.info & 15);
         match (binding, kind) {

@@ -57,7 +57,7 @@ struct Node {
     tls: Option<tls::Place>,
 }
 
-/// What an image that is gone leaves until no reader can see it.
+/// The remains of a removed image, kept until no reader can see them.
 struct Gone {
     _node: Box<Node>,
     data: Vec<Sealed>,
@@ -83,10 +83,10 @@ static STATE: Mutex<State> = Mutex::new(State {
     gone: Vec::new(),
 });
 
-/// What is not listed for a program: where the runtime's own files lie.
+/// Places that are not listed for a program: where the runtime's own files lie.
 static HIDDEN: OnceLock<Vec<u64>> = OnceLock::new();
 
-/// What an image consists of.
+/// The parts of an image.
 pub(crate) struct Shape<'a> {
     /// Its data, in any order; code among it is passed over.
     pub(crate) memory: &'a [Sealed],
@@ -247,7 +247,7 @@ impl Drop for Reader {
     }
 }
 
-/// What is handed through the C library's function.
+/// The data that goes through the C library's function.
 struct Round {
     callback: Callback,
     data: *mut c_void,

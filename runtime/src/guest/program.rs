@@ -44,7 +44,7 @@ pub enum Mode {
 pub struct ProgramOptions {
     /// When code is compiled.
     pub mode: Mode,
-    /// What the program is told as its name (`argv[0]`), instead of its first file.
+    /// The program's name (`argv[0]`), instead of its first file.
     pub name: Option<OsString>,
     /// The function to start at.
     pub entry: String,

@@ -282,14 +282,14 @@ pub(crate) fn block_of(module: u64) -> *mut u8 {
     }
     // SAFETY: this thread's blocks, live until its last key destructor.
     let block = unsafe { (&(*blocks).blocks)[slot_of(module)].load(Ordering::Relaxed) };
-    // SAFETY: a block has a header; this thread's, so nobody unmaps it meanwhile.
+    // SAFETY: a block has a header; this thread's, so no other thread unmaps it meanwhile.
     match !block.is_null() && unsafe { (*Header::of(block)).module } == module {
         true => block,
         false => null_mut(),
     }
 }
 
-/// What `PT_TLS` says of a place that was filled: where the template lies, its bytes, those of a
+/// The contents of `PT_TLS` for a place that was filled: where the template lies, its bytes, those of a
 /// block, and the alignment. Of one in static storage it is the executable's.
 pub(crate) fn template(place: Place) -> Option<(u64, [u64; 3])> {
     if place.static_offset.is_some() {
@@ -297,7 +297,7 @@ pub(crate) fn template(place: Place) -> Option<(u64, [u64; 3])> {
     }
     // Acquire: pairs with the release in `fill`.
     let template = TEMPLATES[slot_of(place.module)].load(Ordering::Acquire);
-    // SAFETY: whoever has the place keeps its template.
+    // SAFETY: the owner of the place keeps its template.
     let template = unsafe { template.as_ref() }?;
     let sizes = [template.image.len(), template.size, template.align];
     Some((

@@ -30,7 +30,7 @@ use crate::load::edges::define_headers;
 use crate::load::image::Image;
 use crate::load::own;
 
-/// What errors call the object with the copies.
+/// The name of the object with the copies, for errors.
 const OBJECT: &str = "definitions of the linker";
 
 /// Alignment above which a copy's is not derived from the address of the variable.
@@ -51,7 +51,7 @@ pub(crate) struct Copied {
     pub(crate) content: Content,
 }
 
-/// What it is.
+/// Its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
     /// A variable, with its place and size in the library, and all names it has there.
@@ -72,7 +72,7 @@ struct Entry {
     shared: bool,
 }
 
-/// What an image takes over from libraries.
+/// The definitions that an image takes over from libraries.
 #[derive(Default)]
 pub(crate) struct Copies {
     variables: Vec<Copied>,
@@ -85,7 +85,7 @@ pub(crate) struct Copies {
 pub(crate) struct Defined<'c>(Variables<'c>, Vec<Assembly<'c>>);
 
 impl Core {
-    /// What the objects of a program reach only if it is theirs, and what a linker defines for an
+    /// The symbols that the objects of a program reach only if they are theirs, and what a linker defines for an
     /// image of `objects`.
     pub(crate) fn copies(&self, dylib: &Dylib, image: &Image, objects: &[Object<'_>]) -> Copies {
         let mut copies = Copies {
@@ -199,7 +199,7 @@ impl Copies {
         Ok(Defined(variables, entries))
     }
 
-    /// What libraries are to be led to.
+    /// The definitions that libraries are led to.
     pub(crate) fn copied(self) -> Vec<Copied> {
         let shared = self.entries.into_iter().filter(|entry| entry.shared);
         let functions = shared.map(|Entry { name, .. }| Copied {

@@ -55,7 +55,7 @@ fn is_linkers(name: &str) -> bool {
 const HEADERS: [&str; 2] = ["__ehdr_start", "_DYNAMIC"];
 
 impl Edges {
-    /// What `name` means, if it is one of these.
+    /// The meaning of `name`, if it is one of these.
     pub(crate) fn find(&self, name: &str) -> Option<u64> {
         Some(match name {
             "__executable_start" => self.start,
@@ -98,7 +98,7 @@ impl Core {
 
     /// Whether a linker defines `name` for a program whose main dylib this is, should it mention it.
     pub(crate) fn is_linkers(&self, dylib: &Dylib, name: &str) -> bool {
-        // What the process would answer with is not a definition of the program's.
+        // The process's answer is no definition of the program's.
         self.is_program()
             && is_linkers(name)
             && self.names.find(dylib, name) == self.names.find_own(self.names.host(), name)

@@ -43,7 +43,7 @@ pub(crate) fn is_counted(image: &Image) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// What a program with counters needs besides its files, as clang has it: the member of an archive
+/// The input that a program with counters needs besides its files, as clang has it: the member of an archive
 /// that writes its profile, or else the archive.
 pub(crate) fn add_runtime(archives: &mut Archives, image: &Image) -> Result<Vec<Source>, Error> {
     archives.mention(RUNTIME.to_owned());

@@ -42,7 +42,7 @@ pub(crate) const REST: Duration = Duration::from_millis(20);
 /// What an ELF file begins with.
 const ELF: &[u8] = b"\x7fELF";
 
-/// What an archive begins with.
+/// The first bytes of an archive.
 const ARCHIVE: &[u8; 8] = b"!<arch>\n";
 
 /// The least that a session is begun with: a small heap, three threads, and one compile.

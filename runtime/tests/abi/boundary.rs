@@ -12,7 +12,7 @@ use std::arch::global_asm;
 use std::cell::UnsafeCell;
 use std::mem::offset_of;
 
-/// What the boundary does to registers, by number.
+/// The boundary's treatment of registers, by number.
 #[derive(Debug, Clone, Copy)]
 pub struct Registers {
     /// General registers that must be as before after the call.
@@ -44,7 +44,7 @@ const NOTHING: Seen = Seen {
     flags: 0,
 };
 
-/// What code below reads and writes.
+/// The memory that code below reads and writes.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct State {
@@ -52,11 +52,11 @@ pub struct State {
     pub entry: Seen,
     /// Behind the callee.
     pub exit: Seen,
-    /// What registers are filled with.
+    /// The values that registers are filled with.
     pub canaries: [u64; 16],
     load: [u64; 16],
     pub target: u64,
-    /// What a call of [`hop`] reaches.
+    /// The target of a call of [`hop`].
     pub hop: u64,
     back: u64,
     filled: u64,
@@ -233,10 +233,10 @@ global_asm!(
     returned = const offset_of!(State, returned),
 );
 
-/// What callers are in IR: `void (ptr, ptr)`.
+/// The type of callers in IR: `void (ptr, ptr)`.
 pub type Caller = extern "C" fn(*const u8, *mut u8);
 
-/// What was seen of one call.
+/// The record of one call.
 #[derive(Debug, Clone)]
 pub struct Passed {
     pub entry: Seen,

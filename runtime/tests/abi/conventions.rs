@@ -20,7 +20,7 @@ pub struct Convention {
 const RBX_RBP: u32 = 1 << 3 | 1 << 5;
 const R12_TO_R15: u32 = 0xf << 12;
 
-/// What C preserves.
+/// The registers that C preserves.
 pub const BY_C: u32 = RBX_RBP | R12_TO_R15;
 
 /// `rcx rdx rbx rbp rsi rdi` and `r8` to `r15`. `rcx` and `rdx` may hold results.
@@ -77,10 +77,10 @@ pub static ALL: [&Convention; 17] = [
 ];
 
 impl Convention {
-    /// What the boundary between caller and callee does to registers and looks at.
+    /// Registers that the boundary between caller and callee changes and looks at.
     pub fn registers(&self, swift: u32, has_nest: bool, is_variadic: bool) -> Registers {
         let kept = self.kept & !swift;
-        // What no argument is in gets other contents at once.
+        // Registers without an argument get other contents at once.
         let filled = match self.is_like_c {
             true => {
                 let scratch = 1 << 11 | u32::from(!has_nest) << 10 | u32::from(!is_variadic);

@@ -31,7 +31,7 @@ use trial::{Outcome, Sessions, summary};
 /// Signatures of an ordinary run.
 const SEEDS: u64 = 500;
 
-/// What more than one in a hundred signatures is an example of, with the baseline compiler's code
+/// Kinds of which more than one in a hundred signatures is an example, with the baseline compiler's code
 /// on both sides.
 const KINDS: [&str; 21] = [
     "ccc",
@@ -65,14 +65,14 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     given.map_or(otherwise, |text| text.parse().expect(variable))
 }
 
-/// What came of all.
+/// The totals.
 #[derive(Default)]
 struct Totals {
     /// Signatures of which the baseline compiler made caller and callee, one of them, or none.
     both: u64,
     one: u64,
     none: u64,
-    /// What those of both are examples of.
+    /// The kinds of signatures that both compiled.
     kinds: BTreeMap<&'static str, u64>,
     /// Those that LLVM has no code for, by what it says.
     refused: BTreeMap<String, u64>,

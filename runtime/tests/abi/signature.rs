@@ -62,7 +62,7 @@ pub struct Signature {
     pub result: Option<Ty>,
     pub result_passing: Passing,
     pub parameters: Vec<Parameter>,
-    /// What is passed beyond the parameters, and read by `va_arg`; then some that is not read.
+    /// Arguments beyond the parameters that `va_arg` reads; then some that are not read.
     pub variable: Option<(Vec<Ty>, Vec<Ty>)>,
     pub said: Said,
     pub form: Form,
@@ -88,7 +88,7 @@ impl Signature {
         !self.is_common || self.forward == Forward::MustTail
     }
 
-    /// What it is an example of.
+    /// The kinds that it is an example of.
     pub fn kinds(&self) -> Vec<&'static str> {
         let has = |is: fn(&Passing) -> bool| self.has(&is);
         let all = self.parameters.iter();
@@ -291,7 +291,7 @@ impl Draw {
         }
     }
 
-    /// What lies in memory: no rule of passing is about it.
+    /// A value in memory: no rule of passing is about it.
     fn in_memory(&mut self) -> Ty {
         match self.below(4) {
             0 => Ty::Array(1 + self.below(40) as u32, Box::new(Ty::Int(8))),

@@ -10,10 +10,10 @@ use crate::body::{Body, indices};
 use crate::signature::{Form, Forward, Parameter, Passing, Said, Signature};
 use crate::types::{Extension, Ty};
 
-/// What callees were passed.
+/// The values that callees were passed.
 pub const SEEN: &str = "abi_seen";
 
-/// What callees give.
+/// The values that callees give.
 pub const ANSWERS: &str = "abi_answers";
 
 /// A slot that a value is loaded from and one that it is stored to.

@@ -35,7 +35,7 @@ fn buffer() -> Buffer {
     vec![[0; SLOT]; SLOTS].into()
 }
 
-/// Who compiles.
+/// The compiler of one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Maker {
     /// A session that asks the baseline compiler first.
@@ -64,7 +64,7 @@ pub enum Outcome {
     Compared {
         /// Whether the baseline compiler made the caller, and the callee.
         ours: [bool; 2],
-        /// What differs.
+        /// The difference.
         faults: Vec<String>,
     },
 }
@@ -278,7 +278,7 @@ impl Sessions {
     }
 }
 
-/// What goes in at both ends.
+/// The input of both ends.
 struct Values {
     input: Buffer,
     answers: Buffer,
@@ -380,7 +380,7 @@ fn look_at_registers(signature: &Signature, passed: &Passed, wrong: &mut Vec<Str
     }
 }
 
-/// What has to be the same whoever compiled caller and callee.
+/// The results that have to be the same for all pairs of compilers.
 #[derive(Debug, PartialEq, Eq)]
 struct Facts {
     /// Bytes of stack that the callee takes.

@@ -105,7 +105,7 @@ pub struct Generator<'a> {
     pub name: String,
     /// It may be in the scope of lives.
     pub born: bool,
-    /// What landing pads choose is kept: few loops of such a function are left.
+    /// Choices of landing pads are kept: few loops of such a function are left.
     pub chooses: bool,
 }
 

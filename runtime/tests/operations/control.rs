@@ -209,7 +209,7 @@ impl Generator {
         // The end of the body is not known yet.
         let place = self.out.len();
         for (&ty, name) in types.iter().zip(&phis) {
-            // What comes around may be inexact.
+            // Values of earlier rounds may be inexact.
             self.keep(ty, name, false);
         }
         let scope = self.scope.len();

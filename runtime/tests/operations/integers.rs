@@ -321,7 +321,7 @@ impl Generator {
     pub fn freeze(&mut self) {
         let ty = self.ty();
         if ty.is_int() && self.random.one_in(3) {
-            // Whatever it is, it is the same twice.
+            // Its value is not known, but is the same twice.
             let any = self.step(&format!("freeze {ty} {}", self.any_undefined()));
             self.make(ty, &format!("xor {ty} {any}, {any}"), true);
             return;
@@ -337,7 +337,7 @@ impl Generator {
         }
     }
 
-    /// What tells the optimizer something.
+    /// Hints for the optimizer.
     pub fn assumption(&mut self) {
         let bits = self.random.of(&[8u32, 13, 32, 64]);
         let ty = int(bits);

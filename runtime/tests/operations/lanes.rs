@@ -184,7 +184,7 @@ impl Generator {
         }
     }
 
-    /// What the processor has, and the language does not.
+    /// Intrinsics of the processor.
     pub fn machine(&mut self) {
         if !std::is_x86_feature_detected!("avx2") {
             return;

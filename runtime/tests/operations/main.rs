@@ -41,7 +41,7 @@ const CALLS: u64 = 6;
 /// How many of 100 functions the baseline compiler must compile.
 const LEAST_COMPILED: u64 = 70;
 
-/// What a function reads and writes, always at the same addresses.
+/// The memory that a function reads and writes, always at the same addresses.
 #[repr(C, align(64))]
 struct Room {
     inputs: [u8; INPUTS * SLOT],
@@ -124,7 +124,7 @@ fn difference(expected: &[u8], found: &[u8]) -> Option<String> {
     Some(format!("{place}:\n  {a:02x?}\n  {b:02x?}"))
 }
 
-/// What was found of all seeds.
+/// The totals of all seeds.
 #[derive(Default)]
 struct Found {
     wrong: Vec<String>,

@@ -159,7 +159,7 @@ impl Generator {
         self.make(ty, &format!("load {ty}, ptr {place}"), true);
     }
 
-    /// What has no effect, or a result that is a hint.
+    /// Operations without an effect, or with a result that is a hint.
     pub fn effectless(&mut self) {
         let pointer = self.value(PTR).name;
         let of = |ty: &str, value: &str| (ty.to_owned(), value.to_owned());
@@ -240,7 +240,7 @@ impl Generator {
                 let op = self.operation(ty);
                 let value = self.value(ty);
                 let value = self.exact(&value);
-                // What it leaves in memory is seen.
+                // The memory that it leaves is compared.
                 let text = format!(
                     "atomicrmw {volatile}{op} ptr {place}, {ty} {value} {scope}{order}, align {align}"
                 );
@@ -265,7 +265,7 @@ impl Generator {
     fn compare_exchange(&mut self, ty: Ty, place: &str, align: u32, order: &str) {
         let value = self.value(ty).name;
         let expected = match self.random.one_in(2) {
-            // What is there: it succeeds.
+            // The present value: it succeeds.
             true => self.step(&format!("load {ty}, ptr {place}, align {align}")),
             false => self.value(ty).name,
         };

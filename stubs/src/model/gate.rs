@@ -424,7 +424,10 @@ fn a_thread_that_left_old_code_waits_for_the_new() {
         while holds.load(Ordering::Relaxed) == 1 {
             thread::yield_now();
         }
-        open(&shared, &[f, g].map(|member| (member, Target::Code(new(member)))));
+        open(
+            &shared,
+            &[f, g].map(|member| (member, Target::Code(new(member)))),
+        );
         let seen = caller.join().unwrap();
         assert_eq!(seen, [f, g].map(|member| Outcome::Code(new(member))));
     });

@@ -144,7 +144,7 @@ impl Course {
         first(from).or_else(|| first(0))
     }
 
-    /// What may be called after the call numbered `after`, or after the entry, with its chance, as
+    /// Functions that may be called after the call numbered `after`, or after the entry, with its chance, as
     /// far as [`SIGHT`] and [`WAY`] go.
     pub(super) fn chances(&self, after: Option<usize>) -> Vec<(FunctionId, f32)> {
         let count = self.blocks();

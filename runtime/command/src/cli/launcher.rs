@@ -37,7 +37,7 @@ const NO_PATHS: [&str; 5] = [
     "--fp-contract",
 ];
 
-/// What this process was started with: the command line, or that of the launcher it is.
+/// The arguments of this process: its command line, or that of the launcher it is.
 pub(super) fn arguments() -> Vec<OsString> {
     let mut given = std::env::args_os();
     let own = File::open(OWN).ok().and_then(|own| kept(&own));
@@ -52,7 +52,7 @@ pub(super) fn arguments() -> Vec<OsString> {
     arguments
 }
 
-/// What a launcher was made with; `None` if it is none.
+/// The command line in a launcher; `None` if the file is none.
 fn kept(file: &File) -> Option<Vec<OsString>> {
     let size = file.metadata().ok()?.len();
     let mut end = [0; MAGIC.len() + LENGTH as usize];

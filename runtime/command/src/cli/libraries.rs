@@ -55,7 +55,7 @@ pub(super) enum Library {
     Archive(PathBuf),
 }
 
-/// What `-l NAME` stands for; nothing for what every program has.
+/// The libraries of `-l NAME`; none for those that every program has.
 pub(super) fn find(name: &str, folders: &[PathBuf]) -> Vec<Library> {
     find_in(name, folders, DEPTH)
 }

@@ -6,7 +6,7 @@
 //! the order of the module, so offsets may differ from LLVM's, which puts constants that may be
 //! merged apart.
 //!
-//! What is not known here (differences of addresses that are not in one section, vectors of
+//! Initializers that are not known here (differences of addresses that are not in one section, vectors of
 //! bits) is refused for the whole module: LLVM emits it then.
 //!
 //! | file | does |

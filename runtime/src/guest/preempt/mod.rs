@@ -75,7 +75,7 @@ const LOADER: &str = "ld-linux-x86-64.so.2";
 /// By which libraries open others, or look names up in all there are.
 const OPENERS: [&CStr; 4] = [c"dlopen", c"dlsym", c"dlvsym", c"dlmopen"];
 
-/// What the program offers to libraries. Without any name its allocation functions are those of its
+/// Definitions that the program offers to libraries. Without any name its allocation functions are those of its
 /// libraries.
 #[derive(Default)]
 pub(crate) struct Exported {
@@ -123,7 +123,7 @@ fn exported_by<'a>(object: &'a object::File<'a>) -> impl Iterator<Item = (&'a st
     })
 }
 
-/// What the files of `image` export.
+/// The exports of the files of `image`.
 fn defined_by(core: &Core, image: &Image) -> BTreeMap<CString, Export> {
     let mut found: HashMap<Box<str>, Meaning> = HashMap::new();
     for (_, module) in &image.modules {
@@ -168,7 +168,7 @@ fn defined_by(core: &Core, image: &Image) -> BTreeMap<CString, Export> {
 }
 
 impl Exported {
-    /// What libraries are to use of a program: definitions of theirs that were `copied`, and what
+    /// The definitions of a program that libraries are to use: definitions of theirs that were `copied`, and what
     /// the files of `image` export, if it is to count for libraries.
     pub(crate) fn of(core: &Core, image: Option<&Image>, copied: &[Copied]) -> Exported {
         let mut names = image.map_or_else(BTreeMap::new, |image| defined_by(core, image));

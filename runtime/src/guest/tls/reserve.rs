@@ -73,7 +73,7 @@ pub(super) fn of_executable() -> Option<(u64, [u64; 3])> {
     Some((at, [tls.p_filesz, tls.p_memsz, tls.p_align]))
 }
 
-/// What the loader says of the executable, and the header of its thread-locals.
+/// The loader's entry of the executable, and the header of its thread-locals.
 fn executable() -> Option<(libc::dl_phdr_info, libc::Elf64_Phdr)> {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> i32 {
         // SAFETY: the loader passes a live record; the first one is the executable's.

@@ -121,7 +121,7 @@ fn judge_apart(file: usize, first: usize, count: usize) -> (bool, String) {
     (ran.status.success(), said)
 }
 
-/// What [`judge_apart`] runs.
+/// The part that [`judge_apart`] runs in a process of its own.
 #[test]
 #[ignore = "the part of another test that runs in a process of its own"]
 fn copies_are_judged() {
