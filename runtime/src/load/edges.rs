@@ -144,7 +144,9 @@ fn mentioned(image: &Image) -> HashSet<&str> {
         let plan = module.plan();
         let symbols = module.readers.summary().symbols.iter();
         let declared = symbols.zip(&plan.imports).filter(|(info, import)| {
-            info.linkage == Linkage::Declared && !import.bound && is_linkers(&info.name)
+            matches!(info.linkage, Linkage::Declared | Linkage::DeclaredWeak)
+                && !import.bound
+                && is_linkers(&info.name)
         });
         found.extend(declared.map(|(info, _)| info.name.as_str()));
     }
