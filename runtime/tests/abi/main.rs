@@ -108,7 +108,7 @@ impl Totals {
             "seed {}: {}\n  {}\n",
             signature.seed,
             summary(signature),
-            faults.join("\n  ")
+            faults[..faults.len().min(6)].join("\n  ")
         );
         match ours {
             [false, false] => self.of_llvm.push(what),

@@ -180,7 +180,6 @@ impl Draw {
             1 => 8 + self.below(16),
             _ => 1 + self.below(7),
         };
-        // `tailcc` callers and callees of LLVM's do not agree in what aligned copies take.
         let may_copy = convention.is_like_c;
         let mut parameters: Vec<Parameter> = (0..count).map(|_| self.parameter(may_copy)).collect();
         let has_sret = result.is_none() && self.once_in(2);
@@ -244,7 +243,7 @@ impl Draw {
     fn parameter(&mut self, may_copy: bool) -> Parameter {
         if may_copy && self.once_in(12) {
             let align = match self.is_common {
-                true => self.one_of(&[0, 1, 4, 8, 8, 16]),
+                true => self.one_of(&[0, 1, 4, 8, 16, 16, 16]),
                 false => self.one_of(&[0, 2, 16, 32, 64]),
             };
             let passing = Passing::ByVal(self.in_memory(), align);
@@ -280,9 +279,17 @@ impl Draw {
 
     /// A result: mostly one that registers hold.
     fn result(&mut self) -> Ty {
-        match self.below(4) {
-            0 => self.scalar(),
-            1 => self.ty(2),
+        match self.below(10) {
+            0 | 1 => self.scalar(),
+            2 | 3 => self.ty(2),
+            // As many as there are registers, about: more are given in memory.
+            4 => {
+                let count = 1 + self.below(4);
+                let vector = Ty::Vector(4, Box::new(Ty::Float));
+                let mut fields = vec![vector; count as usize];
+                fields.push(self.one_of(&[Ty::Float, Ty::Double, Ty::Int(8)]));
+                Ty::Struct(fields, false)
+            }
             _ => {
                 let count = 1 + self.below(4);
                 let fields = (0..count).map(|_| self.scalar());
@@ -324,7 +331,14 @@ impl Draw {
         let uncommon = !self.is_common && self.once_in(3);
         if uncommon {
             let bits = 65 + self.below(200) as u32;
-            return self.one_of(&[Ty::Half, Ty::BFloat, Ty::Quad, Ty::Int(bits)]);
+            return self.one_of(&[
+                Ty::Half,
+                Ty::Half,
+                Ty::Quad,
+                Ty::Quad,
+                Ty::Int(bits),
+                Ty::BFloat,
+            ]);
         }
         match self.below(12) {
             0 | 1 => Ty::Int(128),

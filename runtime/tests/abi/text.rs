@@ -60,6 +60,15 @@ fn attributes(passing: &Passing) -> String {
     }
 }
 
+/// Likewise where a list of them may say nothing: of how a number is extended. Callers and callees
+/// have to agree in all else.
+fn attributes_if(said: bool, passing: &Passing) -> String {
+    match passing {
+        Passing::Extended(_) if !said => String::new(),
+        passing => attributes(passing),
+    }
+}
+
 impl Text {
     pub fn of(signature: &Signature) -> Text {
         let mut text = Text::default();
@@ -177,15 +186,10 @@ impl Part<'_> {
 /// The list of parameters of a declaration or definition.
 fn parameters(signature: &Signature, said: bool, named: bool) -> String {
     let all = signature.parameters.iter().enumerate().map(|(at, it)| {
-        let attributes = if said {
-            attributes(&it.passing)
-        } else {
-            String::new()
-        };
-        let name = if named {
-            format!(" %p{at}")
-        } else {
-            String::new()
+        let attributes = attributes_if(said, &it.passing);
+        let name = match named {
+            true => format!(" %p{at}"),
+            false => String::new(),
         };
         format!("{}{attributes}{name}", it.ty)
     });
@@ -200,8 +204,7 @@ fn parameters(signature: &Signature, said: bool, named: bool) -> String {
 fn result(signature: &Signature, said: bool) -> String {
     match &signature.result {
         None => " void".to_owned(),
-        Some(ty) if said => format!("{} {ty}", attributes(&signature.result_passing)),
-        Some(ty) => format!(" {ty}"),
+        Some(ty) => format!("{} {ty}", attributes_if(said, &signature.result_passing)),
     }
 }
 
@@ -273,10 +276,7 @@ fn caller(signature: &Signature, text: &Text) -> String {
     let said = signature.said != Said::ByDeclaration || signature.form == Form::Indirect;
     let mut arguments = Vec::new();
     for parameter in &signature.parameters {
-        let attributes = match said {
-            true => attributes(&parameter.passing),
-            false => String::new(),
-        };
+        let attributes = attributes_if(said, &parameter.passing);
         let value = caller.argument(parameter, text);
         arguments.push(format!("{}{attributes} {value}", parameter.ty));
     }
@@ -296,6 +296,7 @@ fn caller(signature: &Signature, text: &Text) -> String {
     if signature.moves_stack {
         let bytes = body.load(&Ty::Int(64), "%in", 0);
         let bytes = body.value(format!("and i64 {bytes}, 127"));
+        let bytes = body.value(format!("or i64 {bytes}, 1"));
         let more = body.value(format!("alloca i8, i64 {bytes}, align 1"));
         body.line(format!("store volatile i8 1, ptr {more}, align 1"));
     }
@@ -327,8 +328,9 @@ fn call(signature: &Signature, arguments: &[String], said: bool, body: &mut Body
     }
     let mut ty = result(signature, said);
     if signature.variable.is_some() {
-        let list = parameters(signature, false, false);
-        ty = format!("{ty} ({list})");
+        let list = signature.parameters.iter().map(|it| it.ty.to_string());
+        let list: Vec<String> = list.chain(["...".to_owned()]).collect();
+        ty = format!("{ty} ({})", list.join(", "));
     }
     let before = match signature.result {
         Some(_) => "%result = ",
