@@ -179,10 +179,10 @@ impl Core {
         reach: &mut Reach,
         way: &Way,
         deadline: Option<Instant>,
-        nobody_publishes: bool,
+        none_publish: bool,
     ) -> Result<Staged, Error> {
         loop {
-            let staged = self.stage_reach(reach, way, deadline, nobody_publishes);
+            let staged = self.stage_reach(reach, way, deadline, none_publish);
             let gone = match &staged {
                 Err(Error::Stub(cause)) => match **cause {
                     StubError::Released(gone) => gone,
@@ -197,13 +197,13 @@ impl Core {
     }
 
     /// Step 2: stages the set. With a deadline, its gate is closed until then for all old code
-    /// to be left, which cannot be waited for while `nobody_publishes`.
+    /// to be left, which cannot be waited for while `none_publish`.
     fn stage_reach(
         self: &Arc<Self>,
         reach: &Reach,
         way: &Way,
         deadline: Option<Instant>,
-        nobody_publishes: bool,
+        none_publish: bool,
     ) -> Result<Staged, Error> {
         let ids = reach.members.iter().chain(reach.recompiled.keys()).copied();
         let alone = deadline.is_none() && way.is_code();
@@ -213,7 +213,7 @@ impl Core {
         };
         staged.barrier = staged.barrier.close();
         let quiet = match &staged.barrier {
-            Barrier::Closed(gate, _) if !nobody_publishes => {
+            Barrier::Closed(gate, _) if !none_publish => {
                 self.wait_until_quiet(gate, &reach.members, deadline)
             }
             // Whoever must leave old code may need a publication.
