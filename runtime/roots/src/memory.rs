@@ -50,6 +50,7 @@ use uruk_files::OwnFile;
 use crate::hits::Hits;
 use crate::maps::lines;
 use crate::report::Wanted;
+use crate::resumable::Resumable;
 use crate::scratch::Scratch;
 use crate::sys;
 use crate::walk::FRAME_MARK;
@@ -197,8 +198,9 @@ impl Search<'_> {
             let index = group[0].0;
             let range = &self.wanted.ranges()[index];
             let code = self.code(range);
+            let resumable = Resumable::of(&code, range.start);
             for &(_, address) in group {
-                if goes_on_at(&code, range.start, address) {
+                if resumable.at(address) {
                     keeps.push(index);
                 } else {
                     passed_over += 1;
@@ -267,61 +269,6 @@ impl Found {
     }
 }
 
-/// Whether code at `start` goes on at `address` after it was left.
-fn goes_on_at(code: &[u8], start: u64, address: u64) -> bool {
-    let Some(place) = address.checked_sub(start).map(|place| place as usize) else {
-        return false;
-    };
-    let Some(before) = code.get(..place) else {
-        // It could not be read: nothing is known.
-        return true;
-    };
-    ends_in_call(before) || takes_address(code, start, address)
-}
-
-/// `e8 rel32`, or `ff /2` with the length its second and third byte ask for.
-fn ends_in_call(code: &[u8]) -> bool {
-    let byte = |back: usize| code.get(code.len().checked_sub(back)?).copied();
-    if byte(5) == Some(0xe8) {
-        return true;
-    }
-    (2..=7).any(|length| {
-        let (Some(0xff), Some(modrm)) = (byte(length), byte(length - 1)) else {
-            return false;
-        };
-        if modrm & 0x38 != 0x10 {
-            return false;
-        }
-        let (mode, base) = (modrm >> 6, modrm & 7);
-        let scaled = mode != 3 && base == 4;
-        let wide = match mode {
-            0 if scaled => byte(length - 2).is_some_and(|sib| sib & 7 == 5),
-            0 => base == 5,
-            _ => false,
-        };
-        let displacement = match mode {
-            0 if wide => 4,
-            1 => 1,
-            2 => 4,
-            _ => 0,
-        };
-        length == 2 + usize::from(scaled) + displacement
-    })
-}
-
-/// `lea r, [rip + d]` with that address, or four bytes that are it.
-fn takes_address(code: &[u8], start: u64, address: u64) -> bool {
-    code.windows(4).enumerate().any(|(at, field)| {
-        let value = u32::from_le_bytes([field[0], field[1], field[2], field[3]]);
-        if u64::from(value) == address {
-            return true;
-        }
-        let after = start.wrapping_add(at as u64 + 4);
-        let relative = after.wrapping_add_signed(i64::from(value as i32)) == address;
-        relative && at >= 2 && code[at - 2] == 0x8d && code[at - 1] & 0xc7 == 0x05
-    })
-}
-
 /// The mappings a stack may lie in, less `without`.
 fn searched(text: &[u8], without: &[Range<u64>], but_main: bool) -> Vec<Range<u64>> {
     let mut all = Vec::new();
@@ -387,55 +334,7 @@ fn touched(
 
 #[cfg(test)]
 mod tests {
-    use super::{ends_in_call, goes_on_at, searched, takes_address, touched};
-
-    #[test]
-    fn calls_of_all_lengths_end_where_they_end() {
-        let calls: [&[u8]; 12] = [
-            &[0xe8, 1, 2, 3, 4],
-            &[0xff, 0xd0],                         // call rax
-            &[0x41, 0xff, 0xd3],                   // call r11
-            &[0xff, 0x10],                         // call [rax]
-            &[0xff, 0x14, 0xc8],                   // call [rax + rcx*8]
-            &[0xff, 0x50, 8],                      // call [rax + 8]
-            &[0xff, 0x54, 0xc8, 8],                // call [rax + rcx*8 + 8]
-            &[0xff, 0x15, 1, 2, 3, 4],             // call [rip + d]
-            &[0xff, 0x90, 1, 2, 3, 4],             // call [rax + d]
-            &[0xff, 0x94, 0xc8, 1, 2, 3, 4],       // call [rax + rcx*8 + d]
-            &[0xff, 0x14, 0x25, 1, 2, 3, 4],       // call [d]
-            &[0x3e, 0xff, 0x14, 0xcd, 1, 2, 3, 4], // notrack call [rcx*8 + d]
-        ];
-        for call in calls {
-            assert!(ends_in_call(call), "{call:x?}");
-            assert!(!ends_in_call(&call[..call.len() - 1]), "{call:x?}");
-        }
-        // push, jmp and dec with the same first byte.
-        for other in [
-            &[0xff, 0xf0][..],
-            &[0xff, 0xe0],
-            &[0xff, 0xc8],
-            &[0xff, 0x20],
-        ] {
-            assert!(!ends_in_call(other), "{other:x?}");
-        }
-    }
-
-    #[test]
-    fn addresses_that_code_takes_itself_count() {
-        // nop; lea rax, [rip + 2]; nop; nop; target
-        let code = [0x90, 0x48, 0x8d, 0x05, 2, 0, 0, 0, 0x90, 0x90, 0x90];
-        assert!(takes_address(&code, 0x1000, 0x100a));
-        assert!(!takes_address(&code, 0x1000, 0x1009));
-        // jmp to the same place does not.
-        let code = [0x90, 0x90, 0x90, 0xe9, 2, 0, 0, 0, 0x90, 0x90, 0x90];
-        assert!(!takes_address(&code, 0x1000, 0x100a));
-        // push 0x1006
-        let code = [0x68, 6, 0x10, 0, 0, 0x90, 0x90];
-        assert!(goes_on_at(&code, 0x1000, 0x1006));
-        assert!(!goes_on_at(&code, 0x1000, 0x1000));
-        // What could not be read is not known.
-        assert!(goes_on_at(&code, 0x1000, 0x1020));
-    }
+    use super::{searched, touched};
 
     const TEXT: &str = "\
 00400000-00500000 r-xp 00000000 fe:00 17 /usr/bin/thing
