@@ -55,10 +55,10 @@ pub static COMMON: [&Convention; 6] = [&C, &C, &C, &FAST, &FAST, &SYSTEM_V];
 
 /// Likewise all others of this processor that LLVM compiles whatever the types are. Left out are
 /// conventions of interrupts, of languages whose functions preserve not even the frame pointer,
-/// three that LLVM crashes on (`x86_vectorcallcc`, `x86_regcallcc`, `cfguard_checkcc`), and two whose
-/// callers and callees of LLVM's do not agree in the stack that aligned arguments take (`tailcc`,
-/// `swifttailcc`).
-pub static ALL: [&Convention; 15] = [
+/// those that LLVM crashes on (`x86_vectorcallcc`, `x86_regcallcc`, `cfguard_checkcc`,
+/// `intel_ocl_bicc`), and two whose callers and callees of LLVM's do not agree in the stack that
+/// aligned arguments take (`tailcc`, `swifttailcc`).
+pub static ALL: [&Convention; 14] = [
     &C,
     &FAST,
     &SYSTEM_V,
@@ -72,7 +72,6 @@ pub static ALL: [&Convention; 15] = [
     &other("x86_stdcallcc", BY_C, 0),
     &other("x86_fastcallcc", BY_C, 0),
     &other("x86_thiscallcc", BY_C, 0),
-    &other("intel_ocl_bicc", BY_C, 0),
     &other("cc 107", BY_C, 0),
 ];
 

@@ -5,8 +5,8 @@
 //! convention preserves, the stack's alignment and what the callee takes of it, flags and control
 //! words.
 //!
-//! `boundary` sees registers, `signature` draws, `text` and `body` write
-//! the IR, `trial` runs and compares.
+//! `boundary` sees registers, `signature` draws, `text` and `body` write the IR, `trial` runs and
+//! compares.
 //!
 //! `URUK_ABI_SEEDS` says how many signatures (500), `URUK_ABI_FIRST` the first seed (1), as `cargo
 //! xtask abi --first N --seeds N` does.
@@ -104,11 +104,15 @@ impl Totals {
         if faults.is_empty() {
             return;
         }
+        let shown = match ours {
+            [false, false] => 1,
+            _ => 6,
+        };
         let what = format!(
             "seed {}: {}\n  {}\n",
             signature.seed,
             summary(signature),
-            faults[..faults.len().min(6)].join("\n  ")
+            faults[..faults.len().min(shown)].join("\n  ")
         );
         match ours {
             [false, false] => self.of_llvm.push(what),
@@ -162,7 +166,7 @@ fn signatures_are_the_same_to_both() {
     println!(
         "{} of LLVM's differ from each other:\n{}",
         of_llvm.len(),
-        of_llvm.join("\n")
+        of_llvm.join("")
     );
     assert!(
         wrong.is_empty(),

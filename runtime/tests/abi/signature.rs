@@ -170,6 +170,9 @@ impl Draw {
             true => self.one_of(&COMMON),
             false => &ALL[self.below(ALL.len() as u64) as usize],
         };
+        let is_common = self.is_common;
+        // A convention that is covered by mistake is found where all else is covered.
+        self.is_common |= self.once_in(2);
         let result = (!self.once_in(8)).then(|| self.result());
         let result_passing = match &result {
             Some(ty) => self.scalar_passing(ty),
@@ -201,7 +204,7 @@ impl Draw {
         };
         Signature {
             seed,
-            is_common: self.is_common,
+            is_common,
             convention,
             result,
             result_passing,
@@ -244,7 +247,7 @@ impl Draw {
         if may_copy && self.once_in(12) {
             let align = match self.is_common {
                 true => self.one_of(&[0, 1, 4, 8, 16, 16, 16]),
-                false => self.one_of(&[0, 2, 16, 32, 64]),
+                false => self.one_of(&[0, 2, 16]),
             };
             let passing = Passing::ByVal(self.in_memory(), align);
             let ty = Ty::Ptr;

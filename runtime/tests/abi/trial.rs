@@ -1,5 +1,6 @@
 //! One signature through all pairings of compilers.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use uruk::{Baseline, CompiledBy, Event, Jit, Tier, Tiers};
@@ -51,7 +52,7 @@ pub struct Sessions {
     /// LLVM's at tier 1, and at tier 2: a seed has one of them.
     llvm: [Jit; 2],
     /// Functions that the baseline compiler compiled.
-    made: Arc<Mutex<Vec<String>>>,
+    made: Arc<Mutex<HashSet<String>>>,
     seen: *mut Bytes,
     answers: *mut Bytes,
 }
@@ -69,14 +70,14 @@ pub enum Outcome {
     },
 }
 
-fn session(baseline: Baseline, tier: Tier, made: &Arc<Mutex<Vec<String>>>) -> Jit {
+fn session(baseline: Baseline, tier: Tier, made: &Arc<Mutex<HashSet<String>>>) -> Jit {
     let made = Arc::clone(made);
     let listen = move |event: &Event| {
         if let Event::Compiled { function, by, .. } = event
             && *by == CompiledBy::Baseline
         {
             let name = function.to_string();
-            made.lock().expect("no panic").push(name);
+            made.lock().expect("no panic").insert(name);
         }
     };
     let jit = Jit::builder()
@@ -170,12 +171,14 @@ impl Sessions {
         if signature.may_be_refused() {
             for name in names.iter().map(|name| format!("{name}_{seed}")) {
                 for maker in [Llvm, Ours] {
+                    crash::about_to(&format!("seed {seed}: compiling {name}"));
                     if let Err(cause) = self.of(seed, maker).compile(&name) {
                         return Outcome::Refused(cause.to_string());
                     }
                 }
             }
         }
+        crash::done();
         let mut faults = Vec::new();
         let mut reference = Vec::new();
         let hops: &[Maker] = match signature.forward {
