@@ -103,7 +103,7 @@ fn new(f: FunctionId) -> u64 {
 fn let_through(shared: &Shared, thread: u32) -> bool {
     let waits = shared.spots.list().into_iter();
     let own = waits.filter(|wait| wait.thread() == thread);
-    own.fold(false, |any, wait| shared.let_through(wait) || any)
+    own.filter(|&wait| shared.let_through(wait)).count() > 0
 }
 
 /// A call: by the slot, or by the trampoline that it holds.

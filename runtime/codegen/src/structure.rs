@@ -55,8 +55,7 @@ mod code {
 const DEPTH: u32 = 16;
 const WRAPPER: [u8; 4] = [0xDE, 0xC0, 0x17, 0x0B];
 const MAGIC: u64 = 0xDEC0_4342;
-/// Fewer bytes than this at the end are padding.
-const PADDING: u64 = 8 * 8;
+const PADDING: u64 = 8 * 8; // Fewer bytes than this at the end are padding.
 
 /// The abbreviations of a block, in the order of their numbers, from [`FIRST`] on.
 type Abbreviations = Vec<Box<[Operand]>>;
@@ -64,8 +63,7 @@ type Abbreviations = Vec<Box<[Operand]>>;
 /// What blocks begin with, by their numbers.
 type Standard = FxHashMap<u32, Arc<Abbreviations>>;
 
-/// Numbers below this are the container's own.
-const FIRST: u64 = 4;
+const FIRST: u64 = 4; // Numbers below this are the container's own.
 
 /// Where a block's content is: in bits of the stream, and the width of its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,7 +171,6 @@ struct Walk<'a> {
     entries: Vec<(u64, u64)>,
     /// The bit the identification, or without one the module, begins at.
     origin: u64,
-    /// A module was read: a file of several is taken apart before it is checked.
     has_module: bool,
     /// Bodies are looked into, not passed.
     whole: bool,
@@ -204,10 +201,9 @@ impl Walk<'_> {
         if depth == 0 && number == block::IDENTIFICATION {
             self.origin = start;
         }
-        if depth == 0 && number == block::MODULE {
-            if std::mem::replace(&mut self.has_module, true) {
-                return Err(self.cursor.fail(What::Place));
-            }
+        let is_module = depth == 0 && number == block::MODULE;
+        if is_module && std::mem::replace(&mut self.has_module, true) {
+            return Err(self.cursor.fail(What::Place));
         }
         if number == block::FUNCTION && !self.whole && above == [block::MODULE] {
             self.bodies.push(extent);

@@ -201,7 +201,7 @@ impl Archive {
             Place::File(within) => *within,
         };
         let folder = Path::new(&self.name).parent().unwrap_or(Path::new(""));
-        let read = uruk_files::read(&folder.join(OsStr::from_bytes(own)));
+        let read = uruk_files::read(folder.join(OsStr::from_bytes(own)));
         let mut bytes = read.map_err(|cause| Error::File {
             file: name.clone(),
             cause: Arc::new(cause),

@@ -31,6 +31,7 @@ use crate::load::names::Definition;
 use crate::load::objects::{ObjectCode, Stubbed, object_files};
 use crate::load::own::Own;
 use crate::load::placed::{Named, PlacedImage, Preempted};
+use crate::load::source::names_of_files;
 use crate::load::start::Started;
 use crate::load::variables::{Part, PartContent, Ready, lay_out};
 use crate::removal::bonds::Remaining;
@@ -274,14 +275,10 @@ impl Core {
         let own = self.edge_names(dylib, image, &edges);
         named.bounds.extend(own);
         let resolve = |name: &str, need| {
-            if let Some(space) = self.label_space(modules(), name) {
-                return Some(space);
-            }
-            let edge = edges.find(name).filter(|_| self.is_linkers(dylib, name));
-            edge.map_or_else(
-                || self.resolve(dylib, name, need),
-                |at| Some(Resolved::at(at)),
-            )
+            let edge = || edges.find(name).filter(|_| self.is_linkers(dylib, name));
+            (self.label_space(modules(), name))
+                .or_else(|| edge().map(Resolved::at))
+                .or_else(|| self.resolve(dylib, name, need))
         };
         let linked = self.finish_image(tracker, image, placed, stay, named.any(), resolve)?;
         let Named {
@@ -497,12 +494,4 @@ fn variables_of(placed: &Placed<'_>) -> Vec<(String, u64)> {
         .filter(|definition| definition.kind == LinkKind::Data)
         .map(|definition| (definition.name.to_owned(), definition.size))
         .collect()
-}
-
-fn names_of_files(image: &Image) -> String {
-    let modules = image.modules.iter();
-    let modules = modules.map(|(_, module)| module.readers.bitcode().name());
-    let objects = image.objects.iter().map(|(name, _)| name.as_str());
-    let all: Vec<&str> = modules.chain(objects).collect();
-    all.join(", ")
 }

@@ -16,6 +16,7 @@ pub(crate) mod own;
 pub(crate) mod placed;
 mod profile;
 pub(crate) mod room;
+mod source;
 pub(crate) mod spaces;
 pub(crate) mod start;
 pub(crate) mod untrusted;
@@ -23,19 +24,19 @@ mod variables;
 pub(crate) mod waiting;
 pub(crate) mod weak;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tracing::info;
 use uruk_base::{FunctionId, Part};
-use uruk_codegen::{Bitcode, Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId};
+use uruk_codegen::{Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId};
 use uruk_link::{Binding as LinkBinding, Graph, Kind as LinkKind, Object};
 use uruk_session::{Dylib, Tracker};
 
-use self::archive::{Archive, Archives};
+use self::archive::Archives;
 use self::bind::{Input, ObjectSymbol};
+pub(crate) use self::source::Source;
 use crate::api::error::Error;
 use crate::core::{Core, Function, Module, static_name};
 use crate::guest::program::Mode;
@@ -45,106 +46,6 @@ use crate::load::names::{Definition, Name};
 use crate::removal::bonds::Remaining;
 use crate::removal::life::Life;
 use crate::told::stats::Counters;
-
-/// One input, told by its kind. LLVM has not seen it: it does so on a thread that it can
-/// take down.
-#[derive(Clone)]
-pub(crate) enum Source {
-    Bitcode(Bitcode),
-    Text {
-        file: String,
-        text: String,
-    },
-    Object {
-        file: String,
-        bytes: Arc<[u8]>,
-    },
-    /// Gives those members that the other inputs lack.
-    Archive(Arc<Archive>),
-    /// A name that counts as mentioned, so that archives give the member that defines it.
-    Undefined(String),
-}
-
-/// Bytes of bitcode up to which a module is loaded by whoever adds it, if that takes no LLVM: it
-/// takes no longer than to have another thread do it.
-const SPARED: usize = 32 << 10;
-
-impl Source {
-    /// Whether to try first without another thread: LLVM parses text, and objects never need it.
-    pub(crate) fn may_be_spared(&self) -> bool {
-        matches!(self, Source::Bitcode(bitcode) if bitcode.bytes().len() <= SPARED)
-    }
-
-    /// The input's name.
-    pub(crate) fn name(&self) -> &str {
-        match self {
-            Source::Bitcode(bitcode) => bitcode.name(),
-            Source::Text { file, .. } | Source::Object { file, .. } => file,
-            Source::Archive(archive) => &archive.name,
-            Source::Undefined(name) => name,
-        }
-    }
-
-    /// The archive that it is.
-    pub(crate) fn archive(&self) -> Option<Arc<Archive>> {
-        match self {
-            Source::Archive(archive) => Some(Arc::clone(archive)),
-            _ => None,
-        }
-    }
-
-    /// Each module of a file of bitcode; any other input is itself.
-    fn modules(self) -> Vec<Source> {
-        match self {
-            Source::Bitcode(bitcode) => {
-                let modules = bitcode.modules().into_iter();
-                modules.map(Source::Bitcode).collect()
-            }
-            other => vec![other],
-        }
-    }
-
-    /// Reads a file and tells what it is by its content.
-    pub(crate) fn read(path: &Path) -> Result<Source, Error> {
-        let file = path.display().to_string();
-        let bytes = uruk_files::read(path).map_err(|cause| Error::File {
-            file: file.clone(),
-            cause: Arc::new(cause),
-        })?;
-        Source::from_bytes(&file, bytes)
-    }
-
-    /// IR text.
-    pub(crate) fn text(file: &str, text: &str) -> Source {
-        Source::Text {
-            file: file.to_owned(),
-            text: text.to_owned(),
-        }
-    }
-
-    /// Tells what `bytes` are: bitcode (raw or wrapped), an ELF object, IR text.
-    pub(crate) fn from_bytes(file: &str, bytes: Vec<u8>) -> Result<Source, Error> {
-        if bytes.starts_with(b"BC\xC0\xDE") || bytes.starts_with(&[0xDE, 0xC0, 0x17, 0x0B]) {
-            return Ok(Source::Bitcode(Bitcode::read(file, bytes)));
-        }
-        if bytes.starts_with(b"!<arch>\n") || bytes.starts_with(archive::THIN) {
-            let archive = Archive::from_bytes(file.to_owned(), bytes)?;
-            return Ok(Source::Archive(Arc::new(archive)));
-        }
-        if bytes.starts_with(b"\x7fELF") {
-            return Ok(Source::Object {
-                file: file.to_owned(),
-                bytes: bytes.into(),
-            });
-        }
-        if bytes.trim_ascii().is_empty() || bytes.contains(&0) {
-            return Err(Error::UnknownFormat {
-                file: file.to_owned(),
-            });
-        }
-        Ok(Source::text(file, &text_of(&bytes)))
-    }
-}
 
 impl Core {
     /// Binds `sources` to one image. Functions that will be compiled one by one are
@@ -443,18 +344,6 @@ impl Core {
         self.define_names(tracker, remaining, names)?;
         Ok(())
     }
-}
-
-/// IR text of any bytes: those that are no UTF-8 are escaped as LLVM writes them. They mean something
-/// in quotes only, where the escape means the same.
-fn text_of(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        let invalid = chunk.invalid().iter();
-        text.extend(invalid.map(|byte| format!("\\{byte:02X}")));
-    }
-    text
 }
 
 /// Constructors or destructors of a file, but those whose group or variable is `lost`.

@@ -6,8 +6,9 @@
 //! linked against, and lives as long as the module.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
+use uruk_base::locks::Mutex;
 use uruk_codegen::{SymbolId, labelled};
 use uruk_heap::{Pool, Sealed};
 use uruk_link::Resolved;

@@ -168,7 +168,7 @@ impl Draw {
     fn signature(mut self, seed: u64) -> Signature {
         let convention = match self.is_common {
             true => self.one_of(&COMMON),
-            false => &ALL[self.below(ALL.len() as u64) as usize],
+            false => ALL[self.below(ALL.len() as u64) as usize],
         };
         let is_common = self.is_common;
         // A convention that is covered by mistake is found where all else is covered.

@@ -31,7 +31,7 @@ pub fn waits(gate: &Gate) -> Vec<(i32, FunctionId)> {
 /// Lets each wait of a thread through; false if it has none.
 pub fn let_through(gate: &Gate, tid: i32) -> bool {
     let own = gate.parked().into_iter().filter(|wait| wait.tid() == tid);
-    own.fold(false, |any, wait| gate.let_through(wait) || any)
+    own.filter(|&wait| gate.let_through(wait)).count() > 0
 }
 
 /// Assembles position-independent code into the heap.

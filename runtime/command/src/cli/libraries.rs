@@ -170,10 +170,9 @@ fn script(text: &str) -> Vec<String> {
             ")" => {
                 lists.pop();
             }
+            "AS_NEEDED" => {}
             _ if lists.iter().any(|list| ["INPUT", "GROUP"].contains(list)) => {
-                if word != "AS_NEEDED" {
-                    named.push(word.to_owned());
-                }
+                named.push(word.to_owned());
             }
             _ => {}
         }

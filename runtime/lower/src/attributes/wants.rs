@@ -78,11 +78,11 @@ impl Wants {
     /// Whether a value of a type may have the attributes: one that is there, whose scalar or lanes
     /// are pointers or integers.
     pub(crate) fn allow(self, value: bool, pointer: bool, integer: bool, lanes: u32) -> bool {
-        let allowed = u8::from(value) * Wants::VALUE
-            | u8::from(pointer && lanes == 0) * Wants::POINTER
-            | u8::from(pointer) * Wants::POINTERS
-            | u8::from(integer && lanes == 0) * Wants::INTEGER
-            | u8::from(integer) * Wants::INTEGERS;
+        let allowed = (u8::from(value) * Wants::VALUE)
+            | (u8::from(pointer && lanes == 0) * Wants::POINTER)
+            | (u8::from(pointer) * Wants::POINTERS)
+            | (u8::from(integer && lanes == 0) * Wants::INTEGER)
+            | (u8::from(integer) * Wants::INTEGERS);
         self.0 & !allowed == 0
     }
 }

@@ -470,9 +470,8 @@ impl Writes {
                 words = values.len(),
                 "the program's names count"
             );
-            // SAFETY: it is loaded, as for `collect`; the words are its own, and hold what the loader
-            // would have written with the program as the executable, or a thunk that leads
-            // there.
+            // SAFETY: it is loaded, as for `collect`; the words are its own, and get the program's
+            // definition, as the loader would have written it, or a thunk that leads there.
             if !unsafe { library.write(&values) } {
                 warn!(library = library.name, "its calls do not reach the program");
             }
