@@ -63,7 +63,7 @@ const TEXT: &str = "@data = global [4 x i64] [i64 1, i64 2, i64 3, i64 4]
     @zeros = global [512 x i64] zeroinitializer
     @constant = constant [2 x i64] [i64 5, i64 6]
     @mine = thread_local global [8 x i64] [i64 7, i64 0, i64 0, i64 0, i64 0, i64 0, i64 0, i64 0]
-    define ptr @address() { ret ptr @mine }
+    define i64 @address() { %p = ptrtoint ptr @mine to i64 ret i64 %p }
     define i64 @sum() {
       %a = load i64, ptr @data
       %b = load i64, ptr @constant
