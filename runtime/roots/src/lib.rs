@@ -66,7 +66,7 @@
 //! `report`: question and answer. `hits`: the words found. `scratch`: where stacks are copied to. `maps`: where stacks end.
 //! `walk`: one thread's stacks. `words`: the loop over words. `task`: what `/proc` says. `look`: a sleeping thread.
 //! `slot`: request and answer. `shadow`: which signal, and whose. `asking`: whether it is welcome. `handler`, `rewind`: the signal. `settle`: running
-//! threads. `stacks`, `contexts`, `exempt`, `entries`, `turn`: tables. `memory`, `resumable`: stacks nobody told of. `roots`: the whole scan. `barrier`:
+//! threads. `stacks`, `contexts`, `exempt`, `entries`, `turn`: tables. `memory`, `resumable`: stacks that were not registered. `roots`: the whole scan. `barrier`:
 //! `membarrier`. `sharers`: processes on this memory.
 
 #![deny(missing_docs)]

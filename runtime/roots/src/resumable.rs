@@ -140,7 +140,7 @@ mod tests {
         let code = [0x68, 6, 0x10, 0, 0, 0x90, 0x90];
         assert!(Resumable::of(&code, 0x1000).at(0x1006));
         assert!(!Resumable::of(&code, 0x1000).at(0x1000));
-        // What could not be read is not known.
+        // Nothing is known of code that could not be read.
         assert!(Resumable::of(&code, 0x1000).at(0x1020));
     }
 }

@@ -28,7 +28,7 @@ pub(crate) enum Source {
     Undefined(String),
 }
 
-/// Bytes of bitcode up to which a module is loaded by whoever adds it, if that takes no LLVM: it
+/// Bytes of bitcode up to which a module is loaded by the thread that adds it, if that takes no LLVM: it
 /// takes no longer than to have another thread do it.
 const SPARED: usize = 32 << 10;
 
