@@ -461,7 +461,7 @@ fn loops_behind_a_landing_pad_are_left_if_no_number_crosses() {
         ),
         (
             "store i32 %s, ptr %slot",
-            "store i32 7, ptr %slot %b = load i32, ptr %slot",
+            "store i64 7, ptr %slot %b = load i32, ptr %slot",
         ),
         ("", "%b = call i32 @llvm.eh.typeid.for.p0(ptr @type)"),
         ("", "%b = add i32 %t, 1"),

@@ -234,9 +234,8 @@ fn libraries_are_found_where_clang_finds_them() {
     folder.compile(
         "main.bc",
         "struct large { long words[3]; } kept;
-         extern void __atomic_load(unsigned long, void *, void *, int);
-         int main(void) { struct large value = {{1, 2, 3}}; kept = value;
-           __atomic_load(sizeof value, &kept, &value, 0); return value.words[2] - 3; }",
+         int main(void) { struct large value = {{1, 2, 3}}, seen; kept = value;
+           __atomic_load(&kept, &seen, 0); return seen.words[2] - 3; }",
         &BITCODE,
     );
     for library in ["-latomic", "-lgcc", "-lgcc_s", "-lc"] {

@@ -156,7 +156,9 @@ impl LinkError {
 /// Advice for code that does not reach a definition by a distance.
 fn advice(site: &Site, problem: &Problem) -> &'static str {
     match problem {
-        Problem::OutOfRange { .. } if &*site.relocation == "R_X86_64_PC32" => {
+        Problem::OutOfRange { .. }
+            if &*site.relocation == "R_X86_64_PC32" && site.section.starts_with(".text") =>
+        {
             "; with -fPIC compilers reach definitions of shared libraries at any distance"
         }
         _ => "",

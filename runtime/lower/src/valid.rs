@@ -11,7 +11,9 @@
 //! # Why
 //! Types are compared by their numbers: a module has each type once.
 
-use uruk_bitcode::ir::{BinaryOp, CastOp, Instruction, Op, Ordering, Type, TypeId, ValueId};
+use uruk_bitcode::ir::{
+    BinaryOp, CastOp, Constant, Definition, Instruction, Op, Ordering, Type, TypeId, ValueId, Words,
+};
 
 use crate::reading::{Covered, Reading, TYPES, invalid};
 
@@ -341,7 +343,17 @@ impl Reading<'_> {
 
     /// Each case is another number.
     fn check_cases(&self, cases: &[ValueId]) -> Covered<()> {
-        let mut numbers: Vec<Option<i64>> = cases.iter().map(|&it| self.number(it)).collect();
+        let number = |&case: &ValueId| match (self.number(case), self.definition(case)) {
+            (Some(number), _) => Ok(Words::from_slice(&[number as u64])),
+            (None, Some(Definition::Constant(Constant::Null))) => Ok(Words::new()),
+            // As many words as the number needs.
+            (None, Some(Definition::Constant(Constant::Integer(words)))) => {
+                let used = words.iter().rposition(|&word| word != 0);
+                Ok(Words::from_slice(&words[..used.map_or(0, |at| at + 1)]))
+            }
+            _ => invalid("a case that is no number"),
+        };
+        let mut numbers = cases.iter().map(number).collect::<Covered<Vec<Words>>>()?;
         numbers.sort_unstable();
         ensure(numbers.windows(2).all(|pair| pair[0] != pair[1]))
     }

@@ -104,6 +104,12 @@ impl Core {
             && self.names.find(dylib, name) == self.names.find_own(self.names.host(), name)
     }
 
+    /// Whether `name` is a place of a native program, whose linker gave the name its meaning.
+    pub(crate) fn is_native(&self, dylib: &Dylib, name: &str) -> bool {
+        let own = self.names.find_own(dylib, name);
+        matches!(own, Some(Definition::Address(at)) if !self.heap.contains(at))
+    }
+
     /// Names of linkers that modules of an image mention, and nothing defines.
     pub(crate) fn edge_names(&self, dylib: &Dylib, image: &Image, edges: &Edges) -> Vec<Name> {
         let mentioned = mentioned(image);

@@ -274,6 +274,7 @@ impl Core {
         let modules = || image.modules.iter().map(|(_, module)| &**module);
         let own = self.edge_names(dylib, image, &edges);
         named.bounds.extend(own);
+        named.bounds.retain(|it| !self.is_native(dylib, &it.name));
         let resolve = |name: &str, need| {
             let edge = || edges.find(name).filter(|_| self.is_linkers(dylib, name));
             (self.label_space(modules(), name))

@@ -183,22 +183,20 @@ pub const TABLE: [Mutation; 26] = [
         "a thread is nudged before it is granted a call",
         GATE,
         [
-            "        let granted = self.spots.grant(thread);
-        for &function in &granted {
-            let cell = self.cells.get(function);
-            // After the grant: who saw the word before it does not sleep on it.
+            "        let granted = self.spots.grant(wait);
+        if granted {
+            let cell = self.cells.get(wait.function());
+            // After the grant: a caller that saw the word before it does not sleep on it.
             if cell.step(Step::Nudge).is_some_and(|word| word.waiters()) {
                 self.waiting.wake_all(cell.futex());
             }
         }
-        !granted.is_empty()",
-            "        for (_, function) in self.spots.list() {
-            let cell = self.cells.get(function);
-            if cell.step(Step::Nudge).is_some_and(|word| word.waiters()) {
-                self.waiting.wake_all(cell.futex());
-            }
+        granted",
+            "        let cell = self.cells.get(wait.function());
+        if cell.step(Step::Nudge).is_some_and(|word| word.waiters()) {
+            self.waiting.wake_all(cell.futex());
         }
-        !self.spots.grant(thread).is_empty()",
+        self.spots.grant(wait)",
         ],
         "model::gate::a_grant_is_for_one_call",
     ),
@@ -206,7 +204,7 @@ pub const TABLE: [Mutation; 26] = [
         "letting through wakes nobody",
         GATE,
         [
-            "            // After the grant: who saw the word before it does not sleep on it.
+            "            // After the grant: a caller that saw the word before it does not sleep on it.
             if cell.step(Step::Nudge).is_some_and(|word| word.waiters()) {",
             "            if cell.step(Step::Nudge).is_none() {",
         ],
@@ -215,7 +213,7 @@ pub const TABLE: [Mutation; 26] = [
     killed(
         "a thread takes a free spot before its own",
         SPOTS,
-        ["for wanted in [word, 0] {", "for wanted in [0, word] {"],
+        ["for wanted in [own, 0] {", "for wanted in [0, own] {"],
         "model::gate::waits_that_were_left_by_jumps_take_one_spot",
     ),
     killed(
