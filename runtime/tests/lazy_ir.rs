@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use uruk::{Func, Jit, Tier, Tiers};
+use uruk::{Func, Jit, Replacement, Tier, Tiers};
 
 const ALL_TIERS: [Tier; 3] = [Tier::Baseline, Tier::Optimized, Tier::Guided];
 
@@ -113,17 +113,30 @@ fn what_a_closure_captured_goes_with_its_use_its_successor_or_its_function() {
     type Scale = extern "C" fn(i64) -> i64;
     let jit = Jit::new().expect("a session");
     let there = Arc::new(());
+    // Where nothing is kept, a closure goes with the next definition.
+    let forgets = Jit::builder()
+        .replacements_kept(0)
+        .build()
+        .expect("a session");
+    counted(&forgets, "f", &there, 2);
+    counted(&forgets, "f", &there, 3);
+    assert_eq!(Arc::strong_count(&there), 2);
+    drop(forgets);
+    let there = Arc::new(());
     counted(&jit, "f", &there, 2);
     assert_eq!(Arc::strong_count(&there), 2);
     // SAFETY: the function above.
     let f: Func<Scale> = unsafe { jit.function("f") }.expect("it is there");
     assert_eq!(f.call(4), 8);
     assert_eq!(Arc::strong_count(&there), 1);
-    // Not called before it is defined again.
+    // Not called before it is defined again: a rollback can bring it back.
     counted(&jit, "f", &there, 3);
     counted(&jit, "f", &there, 5);
-    assert_eq!(Arc::strong_count(&there), 2);
+    assert_eq!(Arc::strong_count(&there), 3);
     assert_eq!(f.call(4), 20);
+    assert_eq!(Arc::strong_count(&there), 2);
+    jit.rollback().expect("it was defined again");
+    assert_eq!(f.call(4), 12);
     assert_eq!(Arc::strong_count(&there), 1);
     // Of a dylib that goes.
     let other = jit.create_dylib("other").expect("a dylib");
@@ -141,16 +154,37 @@ fn what_a_closure_captured_goes_with_its_use_its_successor_or_its_function() {
 }
 
 #[test]
-fn who_rolls_back_what_was_produced_gets_an_error_of_the_call() {
+fn a_first_body_is_no_entry_of_the_history() {
     type Scale = extern "C" fn(i64) -> i64;
     let jit = Jit::new().expect("a session");
     jit.define_lazy::<Scale>("f", |module| write_scale(module, "f", 2))
         .expect("defined");
-    // SAFETY: the function above.
-    let f: Func<Scale> = unsafe { jit.function("f") }.expect("it is there");
+    jit.add_ir("g", "define i64 @g() { ret i64 1 }")
+        .expect("it loads");
+    // SAFETY: the functions above.
+    let (f, g) = unsafe {
+        let f: Func<Scale> = jit.function("f").expect("it is there");
+        (
+            f,
+            jit.function::<extern "C" fn() -> i64>("g")
+                .expect("it is there"),
+        )
+    };
+    let second = Replacement::ir("g2", "define i64 @g() { ret i64 2 }");
+    let replaced = jit.main().replace(second).expect("replaced");
+    assert_eq!((f.call(4), g.call()), (8, 2));
+    replaced.rollback().expect("it is the latest");
+    assert_eq!((f.call(4), g.call()), (8, 1));
+    jit.rollback().expect_err("a first body replaces nothing");
     assert_eq!(f.call(4), 8);
-    jit.rollback().expect("it was replaced");
-    let trap = f.call_guarded(4).expect_err("there is no body");
-    let told = "f has no body: it was produced, and that was rolled back";
-    assert_eq!(trap.kind.to_string(), told);
+    // A replacement before the first call goes back to before the first call.
+    jit.define_lazy::<Scale>("h", |module| write_scale(module, "h", 3))
+        .expect("defined");
+    // SAFETY: the function above.
+    let h: Func<Scale> = unsafe { jit.function("h") }.expect("it is there");
+    let other = Replacement::ir("h2", "define i64 @h(i64 %x) { ret i64 5 }");
+    let replaced = jit.main().replace(other).expect("replaced");
+    assert_eq!(h.call(4), 5);
+    replaced.rollback().expect("it is the latest");
+    assert_eq!(h.call(4), 12);
 }

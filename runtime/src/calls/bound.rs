@@ -17,7 +17,7 @@ use uruk_codegen::{Kind, Linkage, SymbolId};
 use uruk_session::Dylib as Names;
 
 use super::host::{Code, HostFn, HostFunction, forwarding};
-use super::lazy::Lapse;
+use super::lazy::Lazy;
 use super::types::FunctionType;
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
@@ -36,8 +36,8 @@ pub(crate) struct HostFunctions {
     /// By name, with their addresses: the same code may be there for functions of several types.
     types: RwLock<Types>,
     states: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
-    /// Who produces functions that were not called yet, or could not be.
-    lazy: Mutex<HashMap<FunctionId, Arc<dyn Lapse>>>,
+    /// Producers of functions whose placeholder is their body, or can become it again.
+    lazy: Mutex<HashMap<FunctionId, Vec<Arc<dyn Lazy>>>>,
 }
 
 impl HostFunctions {
@@ -54,24 +54,34 @@ impl HostFunctions {
         states.push(state);
     }
 
-    /// Notes who produces a function; who did before.
+    /// Notes the producer of a function; those of the function that are not of use any more.
     pub(super) fn note_lazy(
         &self,
         id: FunctionId,
-        producer: Arc<dyn Lapse>,
-    ) -> Option<Arc<dyn Lapse>> {
+        producer: Arc<dyn Lazy>,
+        of_use: impl Fn(&dyn Lazy) -> bool,
+    ) -> Vec<Arc<dyn Lazy>> {
         let mut lazy = self.lazy.lock().unwrap_or_else(PoisonError::into_inner);
-        lazy.insert(id, producer)
+        let all = lazy.entry(id).or_default();
+        all.push(producer);
+        all.extract_if(.., |it| !of_use(&**it)).collect()
     }
 
-    /// Who produces a function that goes.
+    /// Drops the producers of a function that goes.
     pub(crate) fn forget_lazy(&self, id: FunctionId) {
         let mut lazy = self.lazy.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = lazy.remove(&id);
         drop(lazy);
-        if let Some(gone) = gone {
+        for gone in gone.into_iter().flatten() {
             gate::outside(|| gone.lapse());
         }
+    }
+
+    /// In the child of a fork: no thread produces anything.
+    pub(crate) fn after_fork_child(&self) {
+        let lazy = self.lazy.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lazy.values().flatten();
+        all.for_each(|producer| producer.after_fork_child());
     }
 
     /// The type of what `name` means, if that is a function of the host at `address`.

@@ -258,7 +258,7 @@ pub(super) fn forwarding(name: &str, ty: &FunctionType, address: u64, state: u64
     ir
 }
 
-/// A body of `name` that calls what is at `address` with `state`, and then itself through its stub.
+/// A body of `name` that calls what is at `address` with `state`, and then what that answers.
 pub(super) fn placeholder(name: &str, ty: &FunctionType, address: u64, state: u64) -> String {
     let (result, parameters) = ty.pieces();
     let each = parameters.iter().enumerate().map(|(index, piece)| {
@@ -277,10 +277,8 @@ pub(super) fn placeholder(name: &str, ty: &FunctionType, address: u64, state: u6
     };
     let assigned = if returned == "void" { "" } else { "%r = " };
     format!(
-        "@0 = private constant ptr {name}
-        define {returned} {name}({list}) uwtable {{
-          call void inttoptr (i64 {address} to ptr)(ptr inttoptr (i64 {state} to ptr))
-          %f = load volatile ptr, ptr @0
+        "define {returned} {name}({list}) uwtable {{
+          %f = call ptr inttoptr (i64 {address} to ptr)(ptr inttoptr (i64 {state} to ptr))
           {assigned}musttail call {returned} %f({list})
           {end}
         }}"

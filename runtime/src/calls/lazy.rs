@@ -1,20 +1,31 @@
 //! Functions whose IR is produced when they are first called.
 //!
 //! Until then a function is its *placeholder*, a body of IR of its type, which calls the host to
-//! have the body produced, and then itself, through its stub:
+//! have the body produced, and then what the host says:
 //!
 //! ```text
-//! call f ─ stub ─ placeholder ─ host: produce, replace f's body ─ stub ─ f's body
+//! call f ─ stub ─ placeholder ─ host: produce f's first body ─ f's stub ─ f's body
 //! ```
 //!
-//! So it is a function of IR from the start: it has its address, can be inlined by nobody before it is
-//! there, is compiled, tiered and replaced as any other. To define it again replaces the body by a
-//! new placeholder, at the next call.
+//! So it is a function of IR from the start: it has its address, its placeholder is compiled as any
+//! body is, and it is tiered and replaced as any other. To define it again replaces the body by a new
+//! placeholder, at the next call.
+//!
+//! | the function has | a call of the placeholder, also one that came earlier and waits | |
+//! |---|---|---|
+//! | this placeholder, and no thread produces its body ([`Production`]) | produces it, and publishes it in a turn of replacements ([`FirstBody`]) | goes on in the body |
+//! | this placeholder, and another thread produces it | waits | goes on in the body |
+//! | this placeholder, and its body could not be produced | fails | until it is defined again |
+//! | another body: it was replaced, or defined again, even while this one was produced | drops what it has produced | goes on in that body |
+//! | none, and the name is another function of this type | the same | goes on in that function |
+//! | none: it was removed | the same | fails |
+//!
+//! The closure is kept until its body is published, or nothing can bring the placeholder back
+//! (a rollback can): it is dropped then.
 //!
 //! # Why
 //! Not a unit: a unit's function has a stub of its own, and each call of IR behind it would take two.
-//! The stub's address is read from memory by a volatile load: calls of a function by itself need
-//! not go through its stub, and passes make a loop of one that comes last.
+//! The host says where to go on, so that a call goes on where the name does if the function is gone.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,14 +38,16 @@ use inkwell::module::Module;
 use inkwell::values::FunctionValue;
 
 use super::host::{Code, HostFn, placeholder};
+use super::production::{Entered, Production, Work};
 use super::types::{FunctionType, Piece, split};
 use super::value::Signature;
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::api::jit::{Jit, WeakJit};
+use crate::core::Module as CodeModule;
 use crate::fork::gate;
 use crate::load::names::Definition;
-use crate::replace::Replacement;
+use crate::replace::{FirstBody, ReplaceError, Replacement};
 
 /// What a closure that produces IR may fail with.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -63,12 +76,19 @@ enum Unfit {
     Type { actual: String, wanted: String },
     #[error("its {0} is gone")]
     Gone(&'static str),
+    #[error("it was removed")]
+    Removed,
+    #[error("it was defined anew as {actual}, and this call is of {wanted}")]
+    Other { actual: String, wanted: String },
+    #[error("it was produced, and its placeholder is back")]
+    Back,
+    #[error("it is called while it is produced, by what produces it")]
+    Itself,
 }
 
-/// Whoever calls a placeholder has the body produced, or waits until it is.
+/// Produces a body, or has a caller wait until it is there.
 ///
-/// The placeholder's code has its address, and may run as long as the session lives; what was
-/// captured goes earlier: with the first call, when the function is defined again, or removed.
+/// The placeholder's code has its address, and may run as long as the session lives.
 struct Producer<G> {
     jit: WeakJit,
     dylib: Arc<str>,
@@ -77,73 +97,141 @@ struct Producer<G> {
     file: Arc<str>,
     ty: FunctionType,
     generate: ArcSwapOption<G>,
-    done: OnceLock<Result<(), NotProduced>>,
+    production: Production,
+    failure: OnceLock<NotProduced>,
 }
 
-/// A producer that nobody is going to ask any more.
-pub(super) trait Lapse: Send + Sync {
-    /// Drops what it has captured, unless it is in use.
+/// A producer, whatever its closure.
+pub(super) trait Lazy: Send + Sync {
+    /// The file of its placeholder.
+    fn file(&self) -> &str;
+
+    /// Drops the closure, unless it is in use.
     fn lapse(&self);
+
+    /// In the child of a fork: no thread produces anything.
+    fn after_fork_child(&self);
 }
 
-impl<G: Send + Sync> Lapse for Producer<G> {
-    fn lapse(&self) {
-        drop(self.take());
+impl<G: Send + Sync> Lazy for Producer<G> {
+    fn file(&self) -> &str {
+        &self.file
     }
-}
 
-impl<G> Producer<G> {
-    fn take(&self) -> Option<Arc<G>> {
-        self.generate.swap(None)
+    fn lapse(&self) {
+        drop(self.generate.swap(None));
+    }
+
+    fn after_fork_child(&self) {
+        self.production.after_fork_child();
     }
 }
 
 impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
-    fn produce(&self) -> Result<(), NotProduced> {
-        let done = self.done.get_or_init(|| {
-            let Some(generate) = self.take() else {
-                // It was defined again: its stub leads to what it is now.
-                return Ok(());
+    /// Where a call of the placeholder goes on.
+    fn produce(&self) -> Result<*const u8, NotProduced> {
+        loop {
+            let work = match self.production.enter() {
+                Entered::Work(work) => Some(work),
+                Entered::Itself => return Err(self.failed(&Unfit::Itself)),
+                Entered::Ended => None,
             };
-            self.put_in_place(generate).map_err(|cause| NotProduced {
-                function: Arc::clone(&self.name),
-                cause: cause.to_string().into(),
-            })
-        });
-        match done {
-            Ok(()) if self.is_undone() => Err(NotProduced {
-                function: Arc::clone(&self.name),
-                cause: "it was produced, and that was rolled back".into(),
-            }),
-            done => done.clone(),
+            if self.is_placeholder() {
+                if let Some(failure) = self.failure.get() {
+                    return Err(failure.clone());
+                }
+                let generate = self.generate.load_full();
+                let (Some(generate), Some(work)) = (generate, work) else {
+                    return Err(self.failed(&Unfit::Back));
+                };
+                self.put_in_place(&*generate, work)?;
+            }
+            // None only if it became the placeholder again meanwhile, by a rollback.
+            if let Some(address) = self.target().map_err(|cause| self.failed(&cause))? {
+                return Ok(address);
+            }
         }
     }
 
-    /// Whether the function is the placeholder again, which would ask for ever.
-    fn is_undone(&self) -> bool {
-        let Some(jit) = self.jit.upgrade() else {
-            return false;
-        };
-        let Some(dylib) = jit.dylib(&self.dylib) else {
-            return false;
-        };
-        let _pass = gate::enter();
-        let core = jit.core();
-        let Some(Definition::Function { id }) = core.names.find_own(&dylib.dylib, &self.name)
-        else {
-            return false;
-        };
-        let function = core.function(id);
-        function.is_some_and(|it| it.module.readers.bitcode().name() == &*self.file)
+    fn failed(&self, cause: &dyn fmt::Display) -> NotProduced {
+        NotProduced {
+            function: Arc::clone(&self.name),
+            cause: cause.to_string().into(),
+        }
     }
 
-    fn put_in_place(&self, generate: Arc<G>) -> Result<(), Failure> {
+    /// Whether the function has its placeholder.
+    fn is_placeholder(&self) -> bool {
+        let jit = self.jit.upgrade();
+        let dylib = jit.as_ref().and_then(|jit| jit.dylib(&self.dylib));
+        dylib.is_some_and(|dylib| {
+            self.first()
+                .function(dylib.jit.core(), &dylib.dylib)
+                .is_some()
+        })
+    }
+
+    fn first(&self) -> FirstBody<'_> {
+        FirstBody {
+            name: &self.name,
+            file: &self.file,
+        }
+    }
+
+    /// What the name means now, unless that is the placeholder.
+    fn target(&self) -> Result<Option<*const u8>, Unfit> {
+        let jit = self.jit.upgrade().ok_or(Unfit::Gone("session"))?;
+        let dylib = jit.dylib(&self.dylib).ok_or(Unfit::Gone("dylib"))?;
+        let core = jit.core();
+        let _pass = gate::enter();
+        let found = core.names.find_own(&dylib.dylib, &self.name);
+        let Some(Definition::Function { id }) = found else {
+            return Err(Unfit::Removed);
+        };
+        let body = core.body(id).ok_or(Unfit::Removed)?;
+        if body.is_of_file(&self.file) {
+            return Ok(None);
+        }
+        if let Some(function) = core.function(id)
+            && let Ok(actual) = CodeModule::type_of(&function.module, function.symbol)
+            && !self.ty.agrees(&actual)
+        {
+            let wanted = self.ty.to_string();
+            let actual = actual.to_string();
+            return Err(Unfit::Other { actual, wanted });
+        }
+        Ok(Some(core.stubs.stub_address(id).0 as *const u8))
+    }
+
+    /// Produces the body and publishes it, unless the function has another one by then.
+    fn put_in_place(&self, generate: &G, work: Work<'_>) -> Result<(), NotProduced> {
+        match self.publish(generate) {
+            Ok(true) => {
+                work.end();
+                self.generate.swap(None);
+                Ok(())
+            }
+            Ok(false) => Ok(()),
+            // What a function that is gone fails with is not asked for.
+            Err(_) if !self.is_placeholder() => Ok(()),
+            // A handler came while its thread replaces: later calls may succeed.
+            Err(cause) if is_nested(&*cause) => Err(self.failed(&*cause)),
+            Err(cause) => {
+                let failure = self.failed(&*cause);
+                let failure = self.failure.get_or_init(|| failure).clone();
+                work.end();
+                self.generate.swap(None);
+                Err(failure)
+            }
+        }
+    }
+
+    fn publish(&self, generate: &G) -> Result<bool, Failure> {
         let jit = self.jit.upgrade().ok_or(Unfit::Gone("session"))?;
         let dylib = jit.dylib(&self.dylib).ok_or(Unfit::Gone("dylib"))?;
         let context = Context::create();
         let module = context.create_module(&self.name);
         generate(&module)?;
-        drop(generate);
         let function = module.get_function(&self.name);
         let function = function.filter(|function| function.count_basic_blocks() != 0);
         let actual = text_of(function.ok_or(Unfit::Missing)?, &self.ty);
@@ -152,8 +240,15 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
             return Err(Unfit::Type { actual, wanted }.into());
         }
         // Front ends differ in how they mark what is the same call.
-        dylib.replace(Replacement::module(&module).allow_signatures(true))?;
-        Ok(())
+        let body = Replacement::module(&module).allow_signatures(true);
+        Ok(dylib.put_first_body(body, &self.first())?)
+    }
+}
+
+fn is_nested(cause: &(dyn std::error::Error + 'static)) -> bool {
+    match cause.downcast_ref() {
+        Some(Error::Replace(cause)) => **cause == ReplaceError::Nested,
+        _ => false,
     }
 }
 
@@ -195,8 +290,13 @@ impl Dylib {
     ///
     /// Other calls wait meanwhile. If `generate` fails the call does, as by an error of a function of
     /// the host ([`HostResult`](crate::HostResult)): with a [`Trap`](crate::Trap) where it is
-    /// guarded, else by a panic; and so do later ones, until the function is redefined. A closure that
-    /// calls its own function waits for itself.
+    /// guarded, else by a panic; and so do later ones, until the function is redefined. So does a call
+    /// of the function by its own closure. Closures of two functions that call each other on two
+    /// threads wait for each other.
+    ///
+    /// A function that is redefined, replaced or removed while its first body is produced is what it
+    /// has become: the body is dropped, and calls that waited for it go on in the new one. A first
+    /// body is no replacement: it cannot be rolled back.
     ///
     /// ```
     /// use uruk::Jit;
@@ -248,7 +348,7 @@ impl Dylib {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         // Relaxed: only to be told apart.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let file: Arc<str> = format!("placeholder {number} of {name}").into();
+        let file: Arc<str> = format!("{name}, before its first call ({number})").into();
         let producer = Producer {
             jit: self.jit.downgrade(),
             dylib: self.name().into(),
@@ -256,7 +356,8 @@ impl Dylib {
             file: Arc::clone(&file),
             ty: ty.clone(),
             generate: ArcSwapOption::from_pointee(generate),
-            done: OnceLock::new(),
+            production: Production::default(),
+            failure: OnceLock::new(),
         };
         let producer = Arc::new(producer);
         let asked = Arc::clone(&producer);
@@ -265,36 +366,47 @@ impl Dylib {
             unreachable!("the closure has state");
         };
         let core = self.jit.core();
-        let known = {
+        {
             let _pass = gate::enter();
             core.host.keep(state);
-            core.names.find_own(&self.dylib, name)
-        };
-        let ir = placeholder(name, &ty, address, at);
-        match known {
-            Some(Definition::Function { .. }) => {
-                self.replace(Replacement::ir(&file, &ir))?;
-            }
-            _ => self.add_ir(&file, &ir)?,
         }
-        self.note_lazy(name, producer)
+        let ir = placeholder(name, &ty, address, at);
+        let is_function = || {
+            let _pass = gate::enter();
+            let known = core.names.find_own(&self.dylib, name);
+            matches!(known, Some(Definition::Function { .. }))
+        };
+        let replaced = || self.replace(Replacement::ir(&file, &ir)).map(drop);
+        match is_function() {
+            true => replaced()?,
+            false => match self.add_ir(&file, &ir) {
+                // Another thread defined it meanwhile: the later one redefines it.
+                Err(_) if is_function() => replaced()?,
+                added => added?,
+            },
+        }
+        self.note_lazy(name, producer);
+        Ok(())
     }
 
-    /// Has what a producer captured go with its function, or with the next definition.
-    fn note_lazy(&self, name: &str, producer: Arc<dyn Lapse>) -> Result<(), Error> {
+    /// Has closures go whose placeholder nothing can bring back.
+    fn note_lazy(&self, name: &str, producer: Arc<dyn Lazy>) {
         let core = self.jit.core();
-        let before = {
+        let lapsed = {
             let _pass = gate::enter();
-            let Some(Definition::Function { id }) = core.names.find_own(&self.dylib, name) else {
-                return Ok(());
-            };
-            core.host.note_lazy(id, producer)
+            match core.names.find_own(&self.dylib, name) {
+                Some(Definition::Function { id }) => {
+                    let is_body = |file: &str| core.body(id).is_some_and(|it| it.is_of_file(file));
+                    let of_use =
+                        |it: &dyn Lazy| is_body(it.file()) || core.replacing.keeps(id, it.file());
+                    core.host.note_lazy(id, producer, of_use)
+                }
+                // It was removed meanwhile.
+                _ => vec![producer],
+            }
         };
         // What was captured is dropped without a lock: it may use the session.
-        if let Some(before) = before {
-            before.lapse();
-        }
-        Ok(())
+        lapsed.iter().for_each(|it| it.lapse());
     }
 }
 

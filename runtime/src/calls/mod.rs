@@ -20,6 +20,7 @@ pub(crate) mod host;
 pub(crate) mod interrupt;
 mod lazy;
 pub(crate) mod passes;
+mod production;
 mod stacks;
 pub(crate) mod trap;
 pub(crate) mod types;

@@ -234,6 +234,14 @@ pub(crate) enum Body {
 }
 
 impl Body {
+    /// Whether it is compiled from a module of that name.
+    pub(crate) fn is_of_file(&self, file: &str) -> bool {
+        match self {
+            Body::Module(function) => function.module.readers.bitcode().name() == file,
+            Body::Object(_) | Body::Unit(_) => false,
+        }
+    }
+
     /// The name people know.
     pub(crate) fn name(&self) -> &'static CStr {
         match self {

@@ -125,6 +125,7 @@ impl Member for Core {
         self.speculation.after_fork_child();
         self.reclaim.after_fork_child();
         self.replacing.after_fork_child();
+        self.host.after_fork_child();
         self.events.after_fork_child();
         self.tools.after_fork_child();
     }

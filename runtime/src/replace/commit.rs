@@ -22,6 +22,9 @@
 //! out then. What takes long, or as long as there are functions, is done before the sixth
 //! or after the eighth.
 //!
+//! A thread that runs old code may need the first body of a function (`calls::lazy`), which is
+//! published in a turn of its own: step 2 then begins anew after it.
+//!
 //! A set of one function needs no gate, if old code may run on and no storage changes: the
 //! store into its slot is the instant.
 
@@ -127,17 +130,24 @@ impl Core {
             Level::Immediate => None,
             Level::Quiescent { wait } => Some(Instant::now() + wait),
         };
-        for round in 0..=ROUNDS {
-            // Nobody publishes during the last round: it finds all there are.
-            let _pass = gate::enter();
+        let mut round = 0;
+        while round <= ROUNDS {
+            // Nothing is published during the last round: it finds all there are.
+            let pass = gate::enter();
             let early = (round == ROUNDS).then(|| self.replacing.commit());
             let staged = self
                 .recompile_dependents(&mut reach)
                 .and_then(|()| self.stage_rest(&mut reach, &way, deadline, early.is_some()));
             let staged = match staged {
-                Ok(staged) => staged,
+                Ok(Some(staged)) => staged,
+                Ok(None) => {
+                    drop((early, pass));
+                    deadline.inspect(|&it| self.replacing.give_way(it));
+                    continue;
+                }
                 Err(cause) => return Err((cause, changes)),
             };
+            round += 1;
             let committing = early.unwrap_or_else(|| self.replacing.commit());
             let dependents = self.dependents(&reach.members);
             let known = |id: &FunctionId| reach.recompiled.contains_key(id);
@@ -173,14 +183,14 @@ impl Core {
     }
 
     /// Step 2, without dependents that were removed since they were compiled: nothing calls them
-    /// any more.
+    /// any more. `None` if a first body needs the turn.
     fn stage_rest(
         self: &Arc<Self>,
         reach: &mut Reach,
         way: &Way,
         deadline: Option<Instant>,
         none_publish: bool,
-    ) -> Result<Staged, Error> {
+    ) -> Result<Option<Staged>, Error> {
         loop {
             let staged = self.stage_reach(reach, way, deadline, none_publish);
             let gone = match &staged {
@@ -197,19 +207,19 @@ impl Core {
     }
 
     /// Step 2: stages the set. With a deadline, its gate is closed until then for all old code
-    /// to be left, which cannot be waited for while `none_publish`.
+    /// to be left, which cannot be waited for while `none_publish`. `None` as above.
     fn stage_reach(
         self: &Arc<Self>,
         reach: &Reach,
         way: &Way,
         deadline: Option<Instant>,
         none_publish: bool,
-    ) -> Result<Staged, Error> {
+    ) -> Result<Option<Staged>, Error> {
         let ids = reach.members.iter().chain(reach.recompiled.keys()).copied();
         let alone = deadline.is_none() && way.is_code();
         let mut staged = self.stage(ids.collect(), alone)?;
         let Some(deadline) = deadline else {
-            return Ok(staged);
+            return Ok(Some(staged));
         };
         staged.barrier = staged.barrier.close();
         let quiet = match &staged.barrier {
@@ -222,7 +232,11 @@ impl Core {
             })),
         };
         match quiet {
-            Ok(()) => Ok(staged),
+            Ok(true) => Ok(Some(staged)),
+            Ok(false) => {
+                self.abandon(staged);
+                Ok(None)
+            }
             Err(cause) => {
                 self.abandon(staged);
                 Err(cause)

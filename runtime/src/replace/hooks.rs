@@ -1,7 +1,8 @@
 //! Constructors that come with a replacement, and their destructors.
 //!
 //! They run on the thread that replaces: guest code never runs on a thread of ours. No
-//! lock of ours is held then, but it is that thread's turn to replace.
+//! lock of ours is held then, but it is that thread's turn to replace; it is lent to first bodies,
+//! since a constructor may be the first to call a function.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -89,10 +90,12 @@ impl Core {
     /// Runs constructors and registers destructors; the names of those that exist already.
     pub(super) fn run_hooks(self: &Arc<Self>, hooks: Hooks) -> Vec<String> {
         let nothing = [std::ptr::null()];
+        let lent = self.replacing.lend_turn();
         for &(_, address, _) in &hooks.constructors {
             // SAFETY: duty 1 of `Replacement::run_constructors`; empty vectors end themselves.
             unsafe { uruk_stubs::call_init(address, 0, nothing.as_ptr(), nothing.as_ptr()) };
         }
+        drop(lent);
         let destructors = hooks.destructors.iter().map(|&(_, address, _)| address);
         let destructors: Vec<u64> = destructors.collect();
         if destructors.is_empty() {

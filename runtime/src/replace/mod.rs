@@ -14,6 +14,7 @@
 //!
 //! Reading order: `plan` (names), `check`, `prepare` (code), `object` (the same of machine
 //! code), `migrate` (variables), `hooks` (constructors), `commit` and `publish` (the instant),
+//! `first` (first bodies of functions that are produced when they are called),
 //! `dependents`, `rollback`, `quiet` (who runs old code), `loops` (who changes to new code while it
 //! loops), `watch` (files), `telling` (events), `turns`,
 //! `state` (locks, epochs, history), `error`.
@@ -35,6 +36,7 @@ mod check;
 mod commit;
 mod dependents;
 mod error;
+mod first;
 mod hooks;
 mod input;
 mod loops;
@@ -72,6 +74,7 @@ use self::prepare::{Allowed, Prepared, Staging};
 use self::quiet::OldCode;
 
 pub use self::error::ReplaceError;
+pub(crate) use self::first::FirstBody;
 pub use self::loops::{LoopStays, OldLoop};
 pub(crate) use self::plan::Locals;
 pub use self::quiet::Activation;

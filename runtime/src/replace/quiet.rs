@@ -351,13 +351,14 @@ impl Core {
         found
     }
 
-    /// Waits until nobody runs old code of `members`.
+    /// Waits until no thread runs old code of `members`; false, at once, if a first body waits for
+    /// the turn: its thread may be one that runs old code.
     pub(super) fn wait_until_quiet(
         &self,
         gate: &Gate,
         members: &HashSet<FunctionId>,
         deadline: Instant,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let mut pause = PAUSE.0;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -367,7 +368,7 @@ impl Core {
             let parked = gate.parked();
             let held = self.activations(&self.old_code(members), within)?;
             if held.is_empty() {
-                return Ok(());
+                return Ok(true);
             }
             let now = Instant::now();
             if now >= deadline {
@@ -380,6 +381,9 @@ impl Core {
                 if held.any(|held| held.tid == wait.tid()) {
                     gate.let_through(wait);
                 }
+            }
+            if self.replacing.is_turn_wanted() {
+                return Ok(false);
             }
             std::thread::sleep(pause.min(deadline - now));
             pause = (pause * 2).min(PAUSE.1);

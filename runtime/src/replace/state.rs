@@ -22,6 +22,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
+use std::time::Instant;
 
 use uruk_base::locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use uruk_base::{FunctionId, VersionId};
@@ -34,7 +35,7 @@ use crate::fork::gate;
 
 use super::error::ReplaceError;
 use super::migrate::Moved;
-use super::turns::{Turn, Turns};
+use super::turns::{Lent, Turn, Turns};
 
 /// Sets that can be rolled back, unless the session is told otherwise.
 const KEPT: usize = 8;
@@ -196,6 +197,36 @@ impl Replacing {
     /// [`ReplaceError::Nested`].
     pub(crate) fn turn(&self) -> Result<Turn<'_>, ReplaceError> {
         self.turns.take()
+    }
+
+    /// The turn of a first body, which may be one that its owner lends.
+    ///
+    /// # Errors
+    /// [`ReplaceError::Nested`].
+    pub(super) fn turn_for_first_body(&self) -> Result<Turn<'_>, ReplaceError> {
+        self.turns.take_for_first_body()
+    }
+
+    /// Lends the turn, which the caller's replacement has, to first bodies.
+    pub(super) fn lend_turn(&self) -> Lent<'_> {
+        self.turns.lend()
+    }
+
+    /// Whether a first body waits for a turn.
+    pub(super) fn is_turn_wanted(&self) -> bool {
+        self.turns.is_wanted()
+    }
+
+    /// Lends the turn, which the caller's replacement has, to first bodies that wait for it.
+    pub(super) fn give_way(&self, deadline: Instant) {
+        self.turns.give_way(deadline);
+    }
+
+    /// Whether a rollback may bring back the body that file `file` has for a function.
+    pub(crate) fn keeps(&self, id: FunctionId, file: &str) -> bool {
+        let history = lock(&self.history);
+        let mut before = history.sets.iter().flat_map(|set| &set.before);
+        before.any(|before| before.id == id && before.body.is_of_file(file))
     }
 
     /// Number of the latest commit whose bodies and plans a compile that begins now sees.

@@ -1,83 +1,212 @@
 //! Whose turn it is to replace: one thread's at a time.
 //!
 //! A turn lasts as long as compiles do, and handlers run meanwhile. So it is no lock, and
-//! waiting for it takes none: a handler may have interrupted whoever waits. A handler that
+//! waiting for it takes none: a handler may have interrupted the thread that waits. A handler that
 //! wants the turn its own thread has is told so, as is a constructor or a callback of a
 //! replacement; it would wait for itself.
 //!
+//! A turn can be *lent* to first bodies (`calls::lazy`) while its owner changes nothing: around the
+//! constructors of a replacement, which may be the first to call a function, and in between two
+//! tries of a `Quiescent` replacement, for which threads leave old code that need a first body.
+//! The owner goes on once the last borrower has given the turn back.
+//!
 //! | field | writer | ordering |
 //! |---|---|---|
-//! | `owner` | zero to a thread's id by that thread, and back by it; the child of a fork | acquire to take, sequentially consistent to give back: before the look at `waiting` |
-//! | `waiting` | who waits, around it | sequentially consistent: before the kernel looks at `owner` |
+//! | `word`, the owner's bits | zero to a thread's id by that thread, and back by it; the child of a fork | acquire to take, sequentially consistent to give back: before the look at `waiting` |
+//! | `word`, `LENT` | the owner, around the time in which it lends | the same |
+//! | `word`, `BORROWED` | a first body, around its work; only while `LENT` is set | the same |
+//! | `waiting` | a thread that waits, around it | sequentially consistent: before the kernel looks at `word` |
+//! | `first_bodies` | a first body that waits, around it | relaxed: a hint to the owner, which looks again |
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use super::error::ReplaceError;
 use crate::fork::futex;
 
+/// First bodies may borrow the turn.
+const LENT: u32 = 1 << 31;
+/// One does.
+const BORROWED: u32 = 1 << 30;
+const OWNER: u32 = BORROWED - 1;
+
+/// Between two looks at whether first bodies wait for a turn.
+const LOOK: Duration = Duration::from_millis(2);
+
+thread_local! {
+    /// Whether this thread borrows a turn, or is about to: a handler would wait for it for ever.
+    static BORROWS: Cell<bool> = const { Cell::new(false) };
+}
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// The kernel's id of the thread that has the turn, or 0.
-    owner: AtomicU32,
+    /// The kernel's id of the thread that has the turn, or 0, and flags.
+    word: AtomicU32,
     waiting: AtomicU32,
+    first_bodies: AtomicU32,
 }
 
 /// The right to replace; one at a time.
-pub(crate) struct Turn<'a>(&'a Turns);
+pub(crate) struct Turn<'a> {
+    turns: &'a Turns,
+    borrowed: bool,
+}
+
+/// As long as it lives, first bodies may borrow the turn.
+pub(super) struct Lent<'a>(&'a Turns);
 
 impl Turns {
-    /// Waits until nobody else replaces anything.
+    /// Waits until no other thread replaces anything.
     ///
     /// # Errors
     /// [`ReplaceError::Nested`].
     pub(super) fn take(&self) -> Result<Turn<'_>, ReplaceError> {
-        // SAFETY: takes nothing, cannot fail.
-        let me = unsafe { libc::gettid() } as u32;
+        let me = thread();
         loop {
-            // Acquire: pairs with the store that gave it back.
-            let taken = self
-                .owner
-                .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
-            match taken {
-                Ok(_) => return Ok(Turn(self)),
-                Err(owner) if owner == me => return Err(ReplaceError::Nested),
-                Err(owner) => {
-                    self.waiting.fetch_add(1, Ordering::SeqCst);
-                    futex::wait(&self.owner, owner);
-                    self.waiting.fetch_sub(1, Ordering::SeqCst);
+            match self.step(0, me) {
+                Ok(()) => return Ok(self.turn(false)),
+                Err(word) if word & OWNER == me || BORROWS.get() => {
+                    return Err(ReplaceError::Nested);
                 }
+                Err(word) => self.wait(word),
             }
         }
     }
 
-    /// Whether anybody has the turn. Relaxed: who asks has looked, under a lock, at what the
-    /// owner takes under the same lock.
-    pub(super) fn is_taken(&self) -> bool {
-        self.owner.load(Ordering::Relaxed) != 0
+    /// A turn for a first body, which may be one that is lent.
+    ///
+    /// # Errors
+    /// [`ReplaceError::Nested`].
+    pub(super) fn take_for_first_body(&self) -> Result<Turn<'_>, ReplaceError> {
+        let me = thread();
+        if BORROWS.get() {
+            return Err(ReplaceError::Nested);
+        }
+        loop {
+            let Err(word) = self.step(0, me) else {
+                return Ok(self.turn(false));
+            };
+            if word & (LENT | BORROWED) == LENT {
+                // Before the step: a handler that comes behind it finds that it would wait.
+                BORROWS.set(true);
+                if self.step(word, word | BORROWED).is_ok() {
+                    return Ok(self.turn(true));
+                }
+                BORROWS.set(false);
+                continue;
+            }
+            if word & OWNER == me && word & LENT == 0 {
+                return Err(ReplaceError::Nested);
+            }
+            self.first_bodies.fetch_add(1, Ordering::Relaxed);
+            self.wait(word);
+            self.first_bodies.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
-    /// In the child of a fork: nobody replaces anything.
+    fn turn(&self, borrowed: bool) -> Turn<'_> {
+        Turn {
+            turns: self,
+            borrowed,
+        }
+    }
+
+    /// Lends the turn, which is taken.
+    pub(super) fn lend(&self) -> Lent<'_> {
+        self.word.fetch_or(LENT, Ordering::SeqCst);
+        self.wake();
+        Lent(self)
+    }
+
+    /// Whether a first body waits for a turn.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.first_bodies.load(Ordering::Relaxed) != 0
+    }
+
+    /// Lends the turn, which is taken, to first bodies that wait for it.
+    pub(super) fn give_way(&self, deadline: Instant) {
+        let lent = self.lend();
+        while self.is_wanted() && Instant::now() < deadline {
+            std::thread::sleep(LOOK);
+        }
+        drop(lent);
+    }
+
+    /// Whether any thread has the turn. Relaxed: the caller has looked, under a lock, at what the
+    /// owner takes under the same lock.
+    pub(super) fn is_taken(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != 0
+    }
+
+    /// In the child of a fork: no thread replaces anything.
     pub(super) fn after_fork_child(&self) {
-        self.owner.store(0, Ordering::Relaxed);
+        self.word.store(0, Ordering::Relaxed);
         self.waiting.store(0, Ordering::Relaxed);
+        self.first_bodies.store(0, Ordering::Relaxed);
+    }
+
+    fn step(&self, from: u32, to: u32) -> Result<(), u32> {
+        // Acquire: pairs with the step that gave it back.
+        let step = self
+            .word
+            .compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed);
+        step.map(drop)
+    }
+
+    fn wait(&self, word: u32) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        futex::wait(&self.word, word);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Wakes all: of those that wait, some may only borrow.
+    fn wake(&self) {
+        // A thread that is not counted yet finds the word changed.
+        if self.waiting.load(Ordering::SeqCst) != 0 {
+            futex::wake(&self.word, u32::MAX);
+        }
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let Turns { owner, waiting } = self.0;
-        owner.store(0, Ordering::SeqCst);
-        // Who is not counted yet finds the word changed.
-        if waiting.load(Ordering::SeqCst) != 0 {
-            futex::wake(owner, 1);
+        match self.borrowed {
+            true => {
+                self.turns.word.fetch_and(!BORROWED, Ordering::SeqCst);
+                BORROWS.set(false);
+            }
+            false => self.turns.word.store(0, Ordering::SeqCst),
+        }
+        self.turns.wake();
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        loop {
+            let word = self.0.word.load(Ordering::Relaxed);
+            match word & (LENT | BORROWED) {
+                LENT if self.0.step(word, word & !LENT).is_ok() => return,
+                LENT => {}
+                // The child of a fork, in which the turn is free.
+                0 => return,
+                _ => self.0.wait(word),
+            }
         }
     }
+}
+
+fn thread() -> u32 {
+    // SAFETY: takes nothing, cannot fail. Ids have 22 bits (`PID_MAX_LIMIT`).
+    unsafe { libc::gettid() as u32 }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::{Duration, Instant};
 
     use super::{ReplaceError, Turns};
 
@@ -92,6 +221,8 @@ mod tests {
                         let turn = turns.take().expect("not nested");
                         assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
                         assert_eq!(turns.take().err(), Some(ReplaceError::Nested));
+                        let first = turns.take_for_first_body();
+                        assert_eq!(first.err(), Some(ReplaceError::Nested));
                         inside.fetch_sub(1, Ordering::Relaxed);
                         drop(turn);
                     }
@@ -100,5 +231,62 @@ mod tests {
         });
         turns.take().expect("free");
         assert_eq!(turns.waiting.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_turn_that_is_lent_is_borrowed_by_one_at_a_time() {
+        let turns = Turns::default();
+        let (inside, owns) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..2_000 {
+                        let turn = turns.take_for_first_body().expect("not nested");
+                        assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
+                        assert_eq!(owns.load(Ordering::Relaxed), 0, "beside the owner");
+                        assert_eq!(turns.take().err(), Some(ReplaceError::Nested));
+                        let again = turns.take_for_first_body();
+                        assert_eq!(again.err(), Some(ReplaceError::Nested));
+                        inside.fetch_sub(1, Ordering::Relaxed);
+                        drop(turn);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for round in 0..500 {
+                    let turn = turns.take().expect("not nested");
+                    for _ in 0..3 {
+                        owns.store(1, Ordering::Relaxed);
+                        assert_eq!(inside.load(Ordering::Relaxed), 0);
+                        owns.store(0, Ordering::Relaxed);
+                        let lent = turns.lend();
+                        if round % 7 == 0 {
+                            // On the same thread, as a constructor does.
+                            turns.take_for_first_body().expect("lent to itself");
+                        }
+                        drop(lent);
+                    }
+                    drop(turn);
+                }
+            });
+        });
+        turns.take().expect("free");
+        assert_eq!(turns.waiting.load(Ordering::Relaxed), 0);
+        assert_eq!(turns.first_bodies.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn the_owner_gives_way_to_first_bodies_that_wait() {
+        let turns = Turns::default();
+        let turn = turns.take().expect("free");
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| drop(turns.take_for_first_body().expect("lent")));
+            while !turns.is_wanted() {
+                std::thread::yield_now();
+            }
+            turns.give_way(Instant::now() + Duration::from_secs(600));
+            first.join().expect("it had a turn");
+        });
+        drop(turn);
     }
 }

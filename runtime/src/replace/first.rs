@@ -1,0 +1,107 @@
+//! First bodies of functions that are produced when they are called (`calls::lazy`).
+//!
+//! A first body is committed as a replacement of the placeholder, in a turn, and differs from one:
+//!
+//! - It is dropped where the function has become another one since: replaced, defined anew,
+//!   removed. Other replacements are kept away by the turn, so that this is looked at once; a
+//!   removal is not, and a commit leaves out what was removed.
+//! - The turn may be one that is lent: by a replacement whose constructor, or a thread in whose
+//!   old code, needs the body.
+//! - It is no entry of the history: nothing was there before.
+
+use uruk_base::FunctionId;
+use uruk_session::Dylib as Names;
+
+use super::Replacement;
+use super::commit::Way;
+use super::prepare::Prepared;
+use crate::api::dylib::Dylib;
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::fork::gate;
+use crate::load::names::Definition;
+
+/// A function that is to get its first body.
+pub(crate) struct FirstBody<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// The file of the body that it has until then.
+    pub(crate) file: &'a str,
+}
+
+impl FirstBody<'_> {
+    /// The function, as long as it has no other body.
+    pub(crate) fn function(&self, core: &Core, dylib: &Names) -> Option<FunctionId> {
+        let _pass = gate::enter();
+        let Some(Definition::Function { id }) = core.names.find_own(dylib, self.name) else {
+            return None;
+        };
+        let body = core.body(id);
+        body.is_some_and(|body| body.is_of_file(self.file))
+            .then_some(id)
+    }
+}
+
+impl Dylib {
+    /// Exchanges the code of a function for its first body, unless `first` says that the function
+    /// has become another one; whether it was done. The function has no body before to go back
+    /// to: what else is replaced along can be rolled back.
+    ///
+    /// # Errors
+    /// As those of [`Dylib::replace`].
+    pub(crate) fn put_first_body(
+        &self,
+        body: Replacement,
+        first: &FirstBody<'_>,
+    ) -> Result<bool, Error> {
+        let core = self.jit.core();
+        core.admit(&body.input.clone().source(&body.name)?)?;
+        let _turn = core.replacing.turn_for_first_body()?;
+        let begun = core.events.now();
+        let Some(id) = first.function(core, &self.dylib) else {
+            return Ok(false);
+        };
+        let (staging, prepared) = self.staged(&body)?;
+        let undo = || {
+            let _pass = gate::enter();
+            staging.undo();
+        };
+        let Prepared {
+            changes,
+            names,
+            hooks,
+            moves,
+        } = prepared;
+        // Where the name was removed and defined anew it is another function's.
+        if !changes.iter().any(|change| change.id == id) {
+            drop(changes);
+            undo();
+            return Ok(false);
+        }
+        let way = Way {
+            tracker: Some(staging.tracker()),
+            moves,
+            back: Vec::new(),
+        };
+        let mut done = match core.commit_set(changes, way, body.level) {
+            Ok(done) => done,
+            Err((cause, changes)) => {
+                drop(changes);
+                undo();
+                return Err(cause);
+            }
+        };
+        let before = done.set.before.len();
+        done.set.before.retain(|before| before.id != id);
+        let placed = done.set.before.len() != before;
+        match done.set.before.is_empty() {
+            true => {
+                let _pass = gate::enter();
+                drop(done);
+                core.retry_failed();
+            }
+            false => drop(self.finish(done, names, &body, begun, hooks.names(), Vec::new())),
+        }
+        Ok(placed)
+    }
+}
