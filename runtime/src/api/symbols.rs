@@ -19,6 +19,7 @@ use crate::api::unit::{Flags, Symbol, Unit};
 use crate::fork::gate;
 use crate::guest::exit;
 use crate::guest::process::Library;
+use crate::replace::scrub_stack;
 
 impl Jit {
     /// The symbol of a name: names are compared by it. Takes no lock if the name is known.
@@ -327,7 +328,10 @@ impl Dylib {
     /// `NotFound` or `InFlight` with all that are so.
     pub unsafe fn undefine(&self, symbols: &[Symbol]) -> Result<(), Error> {
         let _pass = gate::enter();
-        Ok(self.jit.core().undefine(&self.dylib, symbols)?)
+        let removed = self.jit.core().undefine(&self.dylib, symbols);
+        // As where a tracker is removed.
+        scrub_stack();
+        Ok(removed?)
     }
 
     /// How far a symbol of this dylib has come; `None` if it is not defined here.
