@@ -202,6 +202,7 @@ fn of_op(function: &Function, op: &Op) -> Reason {
         | Op::Jump
         | Op::Branch(_)
         | Op::Switch(..)
+        | Op::Dispatch(..)
         | Op::Trap
         | Op::Unreachable => None,
         Op::Select(ty, _) | Op::Phi(ty, _) => of_type(*ty),

@@ -339,6 +339,7 @@ impl<'a> Emitter<'a> {
             Op::Jump => self.jump(block),
             Op::Branch(bit) => self.branch(block, *bit),
             Op::Switch(ty, operand, values) => self.switch(block, *ty, *operand, values),
+            Op::Dispatch(operand, values) => self.dispatch(block, *operand, values),
             Op::Trap | Op::Unreachable => self.asm.ud2(),
             // What `coverage.rs` refuses.
             _ => {}

@@ -410,7 +410,7 @@ impl One<'_> {
                     .iter()
                     .try_for_each(|&value| self.of_type(Operand::Int(value), *ty))
             }
-            Op::IndirectJump(one) => self.of_type(*one, WORD),
+            Op::IndirectJump(one) | Op::Dispatch(one, _) => self.of_type(*one, WORD),
             Op::Resume([object, selector]) => {
                 self.of_type(*object, WORD)?;
                 self.of_type(*selector, Type::Int(32))
@@ -445,6 +445,7 @@ impl One<'_> {
             Op::Jump => count == 1,
             Op::Branch(_) | Op::Invoke(_) => count == 2,
             Op::Switch(_, _, values) => count == values.len() + 1,
+            Op::Dispatch(_, values) => count == values.len() && count > 0,
             Op::IndirectJump(_) => true,
             op if op.is_terminator() || *op == Op::Trap => count == 0,
             _ => true,

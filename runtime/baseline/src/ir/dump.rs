@@ -444,15 +444,25 @@ impl Line<'_> {
             Op::Switch(ty, one, values) => {
                 self.plain("switch", *ty, &[*one], f)?;
                 self.targets(f)?;
-                write!(f, " [")?;
-                for (index, value) in values.iter().enumerate() {
-                    write!(f, "{}{value}", if index == 0 { "" } else { ", " })?;
-                }
-                f.write_str("]")
+                numbers(values, f)
+            }
+            Op::Dispatch(one, values) => {
+                self.bare("dispatch", &[*one], f)?;
+                self.targets(f)?;
+                numbers(values, f)
             }
             _ => f.write_str("unreachable"),
         }
     }
+}
+
+/// ` [1, 2]`.
+fn numbers(values: &[u64], f: &mut Formatter<'_>) -> fmt::Result {
+    f.write_str(" [")?;
+    for (index, value) in values.iter().enumerate() {
+        write!(f, "{}{value}", if index == 0 { "" } else { ", " })?;
+    }
+    f.write_str("]")
 }
 
 /// ` align 4 weak volatile`.

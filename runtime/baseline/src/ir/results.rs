@@ -37,7 +37,9 @@ impl Op {
             Op::Store { .. } | Op::StackRestore(_) | Op::Memory(..) | Op::Fence(_) => smallvec![],
             Op::VaStart(_) | Op::VaCopy(_) | Op::Prefetch(_) | Op::Pause => smallvec![],
             Op::Return(_) | Op::Jump | Op::Branch(_) | Op::Switch(..) => smallvec![],
-            Op::IndirectJump(_) | Op::Resume(_) | Op::Trap | Op::Unreachable => smallvec![],
+            Op::Dispatch(..) | Op::IndirectJump(_) | Op::Resume(_) | Op::Trap | Op::Unreachable => {
+                smallvec![]
+            }
         }
     }
 }

@@ -145,7 +145,7 @@ pub fn operands_mut(op: &mut Op, mut change: impl FnMut(&mut Operand)) {
         Op::Bits(_, _, one) | Op::FloatUnary(_, _, one) | Op::Cast(_, _, _, one) => change(one),
         Op::StackRestore(one) | Op::VaStart(one) | Op::VaArg(_, one) => change(one),
         Op::Prefetch(one) | Op::Branch(one) | Op::IndirectJump(one) => change(one),
-        Op::Switch(_, one, _) => change(one),
+        Op::Switch(_, one, _) | Op::Dispatch(one, _) => change(one),
         Op::DynamicAlloca { count, .. } => change(count),
         Op::Phi(_, incoming) => incoming.iter_mut().for_each(|(_, one)| change(one)),
         Op::Load { address, .. } => change(address),
