@@ -392,6 +392,7 @@ impl One<'_> {
             Op::StackRestore(one) | Op::VaStart(one) | Op::VaArg(_, one) | Op::Prefetch(one) => {
                 self.of_type(*one, WORD)
             }
+            Op::StoreControl(one) | Op::LoadControl(one) => self.of_type(*one, WORD),
             Op::VaCopy(list) => self.all(list, WORD),
             Op::Call(call) | Op::Invoke(call) => self.call(call),
             Op::Return(list) => {

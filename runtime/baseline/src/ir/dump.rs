@@ -380,6 +380,9 @@ impl Line<'_> {
             Op::CycleCounter => f.write_str("readcyclecounter"),
             Op::ThreadPointer => f.write_str("threadpointer"),
             Op::Pause => f.write_str("pause"),
+            Op::ControlWord => f.write_str("controlword"),
+            Op::StoreControl(one) => self.bare("fnstcw", &[*one], f),
+            Op::LoadControl(one) => self.bare("fldcw", &[*one], f),
             Op::Trap => f.write_str("trap"),
             _ => f.write_str("?"),
         }

@@ -371,6 +371,12 @@ pub enum Op {
     ThreadPointer,
     /// The instruction `pause`.
     Pause,
+    /// The x87's control word, 16 bits.
+    ControlWord,
+    /// Stores it at an address.
+    StoreControl(Operand),
+    /// Loads it from an address.
+    LoadControl(Operand),
 
     // Terminators.
     /// A return of scalars.
@@ -433,6 +439,7 @@ impl Op {
             Op::Resume(list) | Op::VaCopy(list) => all(list, visit),
             Op::Bits(_, _, one) | Op::FloatUnary(_, _, one) | Op::Cast(_, _, _, one) => visit(*one),
             Op::StackRestore(one) | Op::VaStart(one) | Op::VaArg(_, one) => visit(*one),
+            Op::StoreControl(one) | Op::LoadControl(one) => visit(*one),
             Op::Prefetch(one) | Op::Branch(one) | Op::IndirectJump(one) => visit(*one),
             Op::Switch(_, one, _) | Op::Dispatch(one, _) => visit(*one),
             Op::DynamicAlloca { count, .. } => visit(*count),
@@ -462,7 +469,7 @@ impl Op {
             Op::Alloca { .. } | Op::StackSave | Op::ThreadLocal(_) | Op::Fence(_) => {}
             Op::LandingPad { .. } | Op::TypeId(_) | Op::FrameAddress(_) => {}
             Op::ReturnAddress(_) | Op::CycleCounter | Op::Pause | Op::Jump => {}
-            Op::ThreadPointer | Op::Trap | Op::Unreachable => {}
+            Op::ControlWord | Op::ThreadPointer | Op::Trap | Op::Unreachable => {}
         }
     }
 }

@@ -144,6 +144,7 @@ pub fn operands_mut(op: &mut Op, mut change: impl FnMut(&mut Operand)) {
         Op::Wide(_, list) | Op::Return(list) => list.iter_mut().for_each(change),
         Op::Bits(_, _, one) | Op::FloatUnary(_, _, one) | Op::Cast(_, _, _, one) => change(one),
         Op::StackRestore(one) | Op::VaStart(one) | Op::VaArg(_, one) => change(one),
+        Op::StoreControl(one) | Op::LoadControl(one) => change(one),
         Op::Prefetch(one) | Op::Branch(one) | Op::IndirectJump(one) => change(one),
         Op::Switch(_, one, _) | Op::Dispatch(one, _) => change(one),
         Op::DynamicAlloca { count, .. } => change(count),
