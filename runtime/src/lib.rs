@@ -119,6 +119,7 @@ pub use crate::told::evictions::EvictionStats;
 pub use crate::told::memory::{MemoryOwner, MemoryPurpose, MemoryReport, MemoryRow};
 pub use crate::told::parts::PartStats;
 pub use crate::told::stats::{MemoryStats, Stats, StatsFormat, TierStats};
+pub use crate::told::staying::{Staying, StayingStats};
 pub use crate::told::tools::ToolSettings;
 pub use crate::tuning::{TrialView, TuningStats, TuningUnit, TuningView};
 pub use crate::units::{Code, LazyObject, Members, Reference};

@@ -189,3 +189,35 @@ fn code_moves_while_its_loops_are_left() {
     let (result, passes) = spinning.end();
     assert_eq!(result, expected(3, 5, passes));
 }
+
+#[test]
+fn functions_that_stay_are_named_with_the_reason() {
+    let jit = Jit::builder().build().expect("a session");
+    let ir = "declare ptr @llvm.frameaddress.p0(i32)
+        define i64 @stays(i64 %n) {
+        entry:
+          %frame = call ptr @llvm.frameaddress.p0(i32 0)
+          br label %head
+        head:
+          %i = phi i64 [ 0, %entry ], [ %j, %head ]
+          %j = add i64 %i, 1
+          %more = icmp ult i64 %j, %n
+          br i1 %more, label %head, label %done
+        done:
+          ret i64 %j
+        }
+        define i64 @goes(i64 %n) { ret i64 %n }";
+    jit.add_ir("stays", ir).expect("valid");
+    // SAFETY: the functions have this type.
+    let [stays, goes] = ["stays", "goes"]
+        .map(|name| unsafe { jit.function::<extern "C" fn(i64) -> i64>(name) }.expect("typed"));
+    assert_eq!(stays.call(5) + goes.call(6), 11);
+    let named = || {
+        let all = jit.stats().staying.functions.into_iter();
+        all.map(|(name, why)| format!("{name}: {why}"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(named(), ["stays: no loop can be left: frame address"]);
+    jit.compile_at("stays", Tier::Optimized).expect("compiles");
+    assert!(named().is_empty());
+}

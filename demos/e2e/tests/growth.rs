@@ -1,8 +1,8 @@
 //! Work that grows with the square of a program's size is a fault of ours.
 //!
 //! One module has a function, or a table, for each dimension in which programs get large: blocks
-//! with a common target, cases of a switch, inputs of phis, functions, moves at one edge, loops in
-//! each other, constants, types of landing pads. It runs under callgrind in three sizes, each the
+//! with a common target, cases of a switch, inputs of phis, labels, functions, moves at one edge,
+//! loops in each other, constants, types of landing pads. It runs under callgrind in three sizes, each the
 //! double of the one before. A function of ours whose own instructions grow by more than
 //! [`GROWTH`] each time is named. Instructions are counted, not time, so that the machine's load
 //! changes nothing; what LLVM does is not looked at. Nothing is compiled ahead, because how much is
@@ -47,13 +47,14 @@ fn module(n: usize) -> String {
 /// The name of a function `void(i32)`, and the text that defines it.
 type Dimension = (&'static str, fn(usize) -> String);
 
-const DIMENSIONS: [Dimension; 14] = [
+const DIMENSIONS: [Dimension; 15] = [
     ("blocks", blocks),
     ("backward", backward),
     ("nested", nested),
     ("cases", cases),
     ("inputs", inputs),
     ("edges", edges),
+    ("labels", labels),
     ("shifted", shifted),
     ("arguments", arguments),
     ("constants", constants),
@@ -177,6 +178,23 @@ fn edges(n: usize) -> String {
     format!(
         "define void @edges(i32 %a) {{\ne:\n  %p = alloca i32\n  \
          switch i32 %a, label %x [{cases}]\n{blocks}x:\n  ret void\n}}\n"
+    )
+}
+
+/// A jump to labels, each with a phi, by their addresses in a table.
+fn labels(n: usize) -> String {
+    let table = list(n, |i| format!("ptr blockaddress(@labels, %l{i})"));
+    let targets = list(n, |i| format!("label %l{i}"));
+    let blocks = each(n, |i| {
+        format!(
+            "l{i}:\n  %v{i} = phi i32 [{i}, %e]\n  store volatile i32 %v{i}, ptr %p\n  ret void\n"
+        )
+    });
+    format!(
+        "@places = internal global [{n} x ptr] [{table}]\n\
+         define void @labels(i32 %a) {{\ne:\n  %p = alloca i32\n  \
+         %s = getelementptr [{n} x ptr], ptr @places, i32 0, i32 %a\n  \
+         %t = load ptr, ptr %s\n  indirectbr ptr %t, [{targets}]\n{blocks}}}\n"
     )
 }
 

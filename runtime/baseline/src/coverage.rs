@@ -194,6 +194,7 @@ fn of_op(function: &Function, op: &Op) -> Reason {
         Op::Wide(..) | Op::WideCompare(..) => None,
         Op::Fence(_) | Op::ThreadLocal(_) => None,
         Op::FrameAddress(_) | Op::ReturnAddress(_) => None,
+        Op::ControlWord | Op::StoreControl(_) | Op::LoadControl(_) => None,
         Op::Prefetch(_) | Op::CycleCounter | Op::ThreadPointer | Op::Pause => None,
         Op::Offset { .. }
         | Op::Alloca { .. }
@@ -202,6 +203,7 @@ fn of_op(function: &Function, op: &Op) -> Reason {
         | Op::Jump
         | Op::Branch(_)
         | Op::Switch(..)
+        | Op::Dispatch(..)
         | Op::Trap
         | Op::Unreachable => None,
         Op::Select(ty, _) | Op::Phi(ty, _) => of_type(*ty),

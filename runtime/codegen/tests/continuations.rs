@@ -179,9 +179,17 @@ fn what_cannot_be_left_says_why() {
     );
     check(
         Reason::Entry,
-        "define void @f(i1 %c) { br i1 %c, label %a, label %b a: call void @g() br label %b
-         b: call void @g() br label %a }",
+        "define void @f() personality ptr @p { invoke void @g() to label %out unwind label %pad
+         pad: %l = landingpad { ptr, i32 } cleanup
+         invoke void @g() to label %out unwind label %pad
+         out: ret void } declare i32 @p(...)",
     );
+    // A loop that is entered beside its head.
+    let heads = baseline(
+        "define void @f(i1 %c) { br i1 %c, label %a, label %b a: call void @g() br label %b
+         b: call void @g() br label %a } declare void @g()",
+    );
+    assert_eq!(heads.heads.counted.len(), 1);
     // A stack pointer of its own is gone back to; arguments that were found before are there.
     let heads = baseline(
         "define void @f() { br label %head head: %s = call ptr @llvm.stacksave.p0()

@@ -10,7 +10,7 @@
 //! | [`Reason::Coroutine`] | its frame is not on the stack yet |
 //! | [`Reason::Type`] | tokens, and vectors of unknown size, cannot be kept in memory |
 //! | [`Reason::Exception`] | which handler a landing pad chose is a number, and each function numbers its own |
-//! | [`Reason::Entry`] | the head is a landing pad, or no head in the loop's own right |
+//! | [`Reason::Entry`] | the head is a landing pad: an exception is under way |
 //! | [`Reason::TooLarge`] | the analysis would take too long |
 //! | [`Reason::Other`] | `asm goto`, collectors of garbage, funclets, functions that return twice |
 //! | [`Reason::Changed`] | an embedder changes what is compiled |
@@ -40,7 +40,7 @@ pub enum Reason {
     Type,
     /// What a landing pad chose lives across.
     Exception,
-    /// The head is a landing pad, or the loop is entered beside it.
+    /// The head is a landing pad.
     Entry,
     /// Too many values times blocks, or too much would cross.
     TooLarge,
@@ -117,7 +117,7 @@ impl Forbidden {
         let mut head = anatomy.blocks[of.head as usize].clone();
         let behind = head.find(|&it| !matches!(anatomy.at(it).code, Code::Phi | Code::Nothing));
         let is_pad = behind.is_none_or(|it| anatomy.at(it).code == Code::LandingPad);
-        if of.irreducible || is_pad {
+        if is_pad {
             return Some(Reason::Entry);
         }
         if self.blocks.is_empty() {

@@ -12,6 +12,7 @@ use uruk_bitcode::ir::{
 use crate::Named;
 use crate::intrinsics::Becomes;
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
+use crate::rounding::Control;
 use crate::values::NOWHERE;
 
 /// What is called.
@@ -20,6 +21,8 @@ enum Target {
     /// A function by its name, with what its declaration says; or another name.
     Named(Symbol, Option<AttributesId>),
     Intrinsic(Becomes),
+    /// Assembly that reads or writes the x87's control word.
+    Control(Control),
     /// Assembly without instructions.
     Nothing,
     /// What is computed.
@@ -46,6 +49,7 @@ impl Reading<'_> {
         };
         match self.target(callee)? {
             Target::Intrinsic(becomes) => self.intrinsic(it, call, becomes),
+            Target::Control(kind) => self.control(it, kind),
             Target::Nothing => self.empty_assembly(it, callee),
             target => {
                 let made = self.ordinary(call, callee, target, arguments)?;
@@ -128,6 +132,9 @@ impl Reading<'_> {
         let global = match self.definition(callee) {
             Some(Definition::Global(global)) => global,
             Some(Definition::Constant(Constant::Assembly(it))) => {
+                if let Some(kind) = Control::of(it) {
+                    return Ok(Target::Control(kind));
+                }
                 return match !it.is_special && crate::assembly::is_empty(&it.text) {
                     true => Ok(Target::Nothing),
                     false => not("assembly"),

@@ -57,6 +57,8 @@ pub enum Becomes {
     CycleCounter,
     ThreadPointer,
     Pause,
+    /// How the x87 rounds, as `FLT_ROUNDS` has it.
+    Rounding,
     Trap,
     /// Whether the operand is a constant.
     IsConstant,
@@ -221,6 +223,7 @@ pub const TABLE: &[(&str, Becomes)] = &[
     ("llvm.readcyclecounter", B::CycleCounter),
     ("llvm.thread.pointer", B::ThreadPointer),
     ("llvm.x86.sse2.pause", B::Pause),
+    ("llvm.get.rounding", B::Rounding),
     ("llvm.trap", B::Trap),
     ("llvm.ubsantrap", B::Trap),
     ("llvm.is.constant", B::IsConstant),

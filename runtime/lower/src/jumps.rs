@@ -3,7 +3,7 @@
 //! The address of a label is a place in the *label space* of its function: as many bytes behind
 //! the start of the space as the number of the label's block in the body. The space holds nothing,
 //! and is no code. So a label has one address in all code of the module, whichever compiler made
-//! it, in data, and in all versions of the function; a jump is a switch on the distance from the
+//! it, in data, and in all versions of the function; a jump dispatches on the distance from the
 //! start of the space.
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -56,29 +56,27 @@ impl<'a> Reading<'a> {
             return self.end(Op::Unreachable);
         }
         let space = self.label_space(self.number)?;
-        let operands = [address, Operand::Address(space, 0)];
+        let blocks = || to.iter().map(|it| it.0);
+        // Distances from the least of the labels, so that tables begin there.
+        let least = blocks().min().unwrap_or(0);
+        let operands = [address, Operand::Address(space, least.into())];
         let number = self.emit_one(Op::Int(IntOp::Sub, Type::PTR, operands));
-        let cases = distinct(to).map(|it| u64::from(it.0)).collect();
-        self.end(Op::Switch(Type::PTR, number, cases))
+        let values = distinct(to).map(|it| u64::from(it.0 - least)).collect();
+        self.end(Op::Dispatch(number, values))
     }
 
-    /// The successors of the switch that a jump became. A jump to a block that it does not list is
-    /// undefined, so the first one is the default.
+    /// The successors of what a jump became. A jump to a block that it does not list is undefined.
     pub(crate) fn jump_successors(&self, to: &[BlockId]) -> SmallVec<[Block; 2]> {
-        let place = |it: BlockId| Block(self.flow.places[it.0 as usize]);
-        let first = to.first().map(|&it| place(it));
-        first.into_iter().chain(distinct(to).map(place)).collect()
+        let places = distinct(to).map(|it| Block(self.flow.places[it.0 as usize]));
+        places.collect()
     }
 
-    /// How many edges lead from a block to another, both by place, where that is not what the body
-    /// says.
-    pub(crate) fn jump_edges(&self, from: u32, to: u32) -> Option<usize> {
-        let block = self.body.blocks[self.flow.order[from as usize] as usize].clone();
+    /// Whether a block, by place, ends in a jump, which has one edge to each of its blocks however
+    /// often it lists them.
+    pub(crate) fn is_jump(&self, from: u32) -> bool {
+        let block = &self.body.blocks[self.flow.order[from as usize] as usize];
         let end = &self.body.instructions[block.end as usize - 1];
-        matches!(end.op, bitcode::Op::IndirectBranch(_)).then(|| {
-            let successors = &self.out.blocks[from as usize].successors;
-            successors.iter().filter(|it| it.0 == to).count()
-        })
+        matches!(end.op, bitcode::Op::IndirectBranch(_))
     }
 }
 

@@ -65,6 +65,7 @@ mod prototypes;
 mod reading;
 mod reductions;
 mod refused;
+mod rounding;
 mod signatures;
 mod types;
 mod unreached;

@@ -165,6 +165,7 @@ impl Reading<'_> {
             B::CycleCounter => self.emit_for(it, Op::CycleCounter),
             B::ThreadPointer => self.emit_for(it, Op::ThreadPointer),
             B::Pause => self.end(Op::Pause),
+            B::Rounding => self.rounding(it),
             B::Trap => self.end(Op::Trap),
             _ => not("an intrinsic"),
         }

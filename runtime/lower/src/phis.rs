@@ -60,7 +60,7 @@ impl<'a> Reading<'a> {
         let ty = self.type_of(result)?;
         let (_, own) = self.values.get(result.0).unwrap_or_default();
         self.edges.clear();
-        let mut numbered = FxHashSet::default();
+        let mut jumps = FxHashSet::default();
         let operands = self.body.operands_of(phi);
         for (from, &value) in from.iter().zip(operands) {
             let place = self.flow.places[from.0 as usize];
@@ -68,12 +68,8 @@ impl<'a> Reading<'a> {
                 // It cannot be reached.
                 continue;
             }
-            let many = match self.jump_edges(place, own) {
-                None => 1,
-                // The first of several stands for all.
-                Some(_) if !numbered.insert(place) => 0,
-                Some(many) => many,
-            };
+            // The first of several edges of a jump stands for all.
+            let is_edge = !self.is_jump(place) || jumps.insert(place);
             self.edges.push((place, value.0));
             self.block = place;
             if self.type_of(value)? != ty {
@@ -86,8 +82,9 @@ impl<'a> Reading<'a> {
             for at in 0..scalars.count {
                 let operand = self.values.of(scalars)[at as usize];
                 let into = &mut self.out.instructions[(first + at) as usize];
-                if let Op::Phi(_, incoming) = &mut into.op {
-                    incoming.extend(std::iter::repeat_n((Block(place), operand), many));
+                match &mut into.op {
+                    Op::Phi(_, incoming) if is_edge => incoming.push((Block(place), operand)),
+                    _ => {}
                 }
             }
         }

@@ -49,6 +49,7 @@ fn signature(becomes: Becomes, name: &str) -> Option<&'static str> {
         B::Prefetch => "v.pw!w!w!",
         B::CycleCounter => "l.",
         B::Pause => "v.",
+        B::Rounding => "w.",
         B::Trap if name == "llvm.trap" => "v.",
         B::Trap => "v.c!",
         B::IsConstant => "b.*",

@@ -42,7 +42,7 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, MutexGuard};
-use uruk_codegen::{Reason, Start};
+use uruk_codegen::{Heads, Reason, Start};
 
 use crate::core::Module;
 
@@ -82,6 +82,8 @@ pub(crate) struct Continuations {
     free: Mutex<Vec<FunctionId>>,
     /// Loops that cannot be left, by reason.
     refused: Mutex<HashMap<Reason, u64>>,
+    /// Functions of which no loop can be left, by index, with the first reason.
+    stuck: Mutex<HashMap<u32, Reason>>,
     /// Functions that are to have none, by index.
     forbidden: Mutex<HashSet<u32>>,
     /// Continuations that were offered.
@@ -114,15 +116,25 @@ impl Continuations {
             loops.give_up();
         }
         self.forbidden().remove(&function.index());
+        self.stuck().remove(&function.index());
     }
 
-    /// Counts loops that cannot be left.
-    pub(crate) fn refuse(&self, refused: &[(Reason, u32)]) {
+    /// Functions of which no loop can be left.
+    pub(crate) fn stuck(&self) -> MutexGuard<'_, HashMap<u32, Reason>> {
+        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts loops of a function that cannot be left, and notes it if no loop can.
+    pub(crate) fn refuse(&self, function: FunctionId, heads: &Heads) {
+        let refused = &heads.refused;
+        if let (Some(&(reason, _)), true) = (refused.first(), heads.counted.is_empty()) {
+            self.stuck().insert(function.index(), reason);
+        }
         if refused.is_empty() {
             return;
         }
         let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        for &(reason, loops) in refused {
+        for &(reason, loops) in refused.iter() {
             *all.entry(reason).or_default() += u64::from(loops);
         }
     }

@@ -24,7 +24,7 @@ impl Core {
         of: &BodyOf,
         compiled: &Compiled,
     ) -> Result<Option<Arc<Loops>>, Error> {
-        self.continuations.refuse(&compiled.heads.refused);
+        self.continuations.refuse(of.id, &compiled.heads);
         let heads = &compiled.heads.counted;
         if heads.is_empty() {
             return Ok(None);

@@ -4,13 +4,15 @@
 //! |---|---|
 //! | [`event`] | what happens, as values: listeners, `tracing` |
 //! | [`stats`] | counters of a run, as a table or JSON |
-//! | [`baseline`], [`evictions`] | what compiled without LLVM, and which code went |
+//! | [`baseline`], [`ahead`], [`evictions`] | what compiled without LLVM, what ahead of calls, and which code went |
+//! | [`staying`] | functions that stay at a version, and why |
 //! | [`parts`] | where time went |
 //! | [`memory`], [`holdings`] | what memory is used for, and by whom |
 //! | [`recording`] | a run as data for `uruk_report` |
 //! | [`tools`] | gdb, perf and jitdump about code |
 //! | [`disassemble`] | a compiled body, for people |
 
+mod ahead;
 pub(crate) mod baseline;
 mod disassemble;
 pub(crate) mod event;
@@ -20,4 +22,5 @@ pub(crate) mod memory;
 pub(crate) mod parts;
 pub(crate) mod recording;
 pub(crate) mod stats;
+pub(crate) mod staying;
 pub(crate) mod tools;

@@ -16,6 +16,7 @@ use crate::told::baseline::BaselineStats;
 use crate::told::evictions::EvictionStats;
 use crate::told::memory::MemoryReport;
 use crate::told::parts::PartStats;
+use crate::told::staying::StayingStats;
 use crate::tuning::TuningStats;
 use crate::version::build::Built;
 
@@ -113,6 +114,7 @@ impl Counters {
             samples: (0, 0),
             ahead: AheadStats::default(),
             continuations: ContinuationStats::default(),
+            staying: StayingStats::default(),
             memory: MemoryStats::default(),
             evictions: EvictionStats::default(),
             tuning: TuningStats::default(),
@@ -163,6 +165,8 @@ pub struct Stats {
     pub ahead: AheadStats,
     /// Loops that were left for better code.
     pub continuations: ContinuationStats,
+    /// Functions that stay at a version for ever, and why.
+    pub staying: StayingStats,
     /// What became of the memory of code.
     pub memory: MemoryStats,
     /// Code that went because it was not used.
@@ -236,7 +240,7 @@ impl Stats {
             StatsFormat::Json => format!(
                 "{{\"functions\":{},\"compiled\":{},\"failed\":{},\"cancelled\":{},\"compile_ms\":{compile:.3},\
                  \"load_ms\":{:.3},\"data_ms\":{:.3},\"emit_ms\":{:.3},\"link_ms\":{:.3},\
-                 \"code_bytes\":{},\"wall_ms\":{:.3},\"baseline\":{},\"ahead\":{},\"continuations\":{},\"memory\":{},\"uses\":{},\"evicted\":{},\"evicted_bytes\":{},\"returned\":{},\"tuning\":{},{}\
+                 \"code_bytes\":{},\"wall_ms\":{:.3},\"baseline\":{},\"ahead\":{},\"continuations\":{},\"staying\":{},\"memory\":{},\"uses\":{},\"evicted\":{},\"evicted_bytes\":{},\"returned\":{},\"tuning\":{},{}\
                  \"run\":{}}}\n",
                 self.functions,
                 self.compiled,
@@ -251,6 +255,7 @@ impl Stats {
                 self.baseline.json(),
                 self.ahead.json(),
                 self.continuations.json(),
+                self.staying.json(),
                 self.memory.json(),
                 memory.json(),
                 self.evictions.evicted,
@@ -285,7 +290,7 @@ impl Stats {
                 self.parts.as_ref().map_or(String::new(), PartStats::table),
                 self.baseline.table(),
                 self.ahead.table(),
-                self.continuations.table(),
+                self.continuations.table() + &self.staying.table(),
                 self.tuning.table() + &self.memory.table() + &self.evictions.table(),
                 memory.table(),
                 uruk_report::text::run(recording, HOTTEST),
@@ -331,6 +336,7 @@ impl Core {
         stats.baseline = self.baseline.stats();
         stats.ahead = self.speculation.stats();
         stats.continuations = self.continuations.stats();
+        stats.staying = self.staying();
         stats.memory = self.memory_stats();
         stats.evictions = self.eviction.stats();
         stats.tuning = self.tuning_stats();
@@ -340,38 +346,6 @@ impl Core {
             stats.samples = (summary.drained.samples, summary.drained.lost);
         }
         stats
-    }
-}
-
-impl AheadStats {
-    /// Compiles for nothing, so far.
-    pub(crate) fn wasted(&self) -> u64 {
-        self.compiled.saturating_sub(self.called)
-    }
-
-    fn json(&self) -> String {
-        format!(
-            "{{\"compiled\":{},\"called\":{},\"joined\":{},\"failed\":{}}}",
-            self.compiled, self.called, self.joined, self.failed,
-        )
-    }
-
-    /// Lines of the table, each with its newline.
-    fn table(&self) -> String {
-        if *self == AheadStats::default() {
-            return String::new();
-        }
-        let share = self.wasted() as f64 * 100.0 / self.compiled.max(1) as f64;
-        format!(
-            "compiled ahead           {:>10}\n\
-             \x20 called while compiled {:>10}\n\
-             \x20 called after          {:>10}\n\
-             \x20 not called            {:>10} = {share:.0} %\n",
-            self.compiled,
-            self.joined,
-            self.called.saturating_sub(self.joined),
-            self.wasted(),
-        )
     }
 }
 

@@ -29,6 +29,7 @@ use super::plan::BodyOf;
 use crate::api::error::{Error, Refusal};
 use crate::core::Core;
 use crate::tiers::guided::Words;
+use crate::told::staying::Staying;
 
 /// The body of one function, compiled in one way, as a unit of the session.
 struct BodyUnit {
@@ -177,7 +178,8 @@ impl Core {
         if labels >= Labels::Escape && request.purpose != Purpose::First && self.tiers.has_native()
         {
             // Native code is there, whose labels' addresses the program may have.
-            self.tiers.versions.fixed().insert(id.index());
+            let fixed = &mut self.tiers.versions.fixed();
+            fixed.insert(id.index(), Staying::NativeLabels);
             self.discard(id, built);
             let function = self.name_of(id);
             let cause = Refusal::FirstStays;
@@ -187,7 +189,8 @@ impl Core {
             return Ok((request, built));
         }
         if for_ever {
-            self.tiers.versions.fixed().insert(id.index());
+            let fixed = &mut self.tiers.versions.fixed();
+            fixed.insert(id.index(), Staying::Coroutine);
         }
         let best = self.tiers.only(request.tier);
         if best == request.tier {

@@ -5,7 +5,7 @@
 //! nothing is locked inside it.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use uruk_tiering::{FunctionVersions, VersionIds};
 
 use crate::core::Module;
 use crate::told::stats::TierStats;
+use crate::told::staying::Staying;
 use crate::version::Request;
 use crate::version::build::BodyTracker;
 
@@ -95,8 +96,8 @@ impl Past {
 pub(crate) struct Versions {
     pub(crate) ids: Arc<VersionIds>,
     records: Mutex<IdMap<u32, Record>>,
-    /// Functions that keep their first version, by index.
-    fixed: Mutex<HashSet<u32>>,
+    /// Functions that keep their first version, by index, and why.
+    fixed: Mutex<HashMap<u32, Staying>>,
     /// Native code of functions, by index. It stays, whatever versions come and go.
     natives: Mutex<IdMap<u32, Native>>,
     numbers: Mutex<Numbers>,
@@ -137,10 +138,10 @@ impl Versions {
     /// Whether `function` keeps its first version: addresses of its code, or of labels of its native
     /// code, may be in the program's memory.
     pub(crate) fn is_fixed(&self, function: FunctionId) -> bool {
-        self.fixed().contains(&function.index())
+        self.fixed().contains_key(&function.index())
     }
 
-    pub(crate) fn fixed(&self) -> MutexGuard<'_, HashSet<u32>> {
+    pub(crate) fn fixed(&self) -> MutexGuard<'_, HashMap<u32, Staying>> {
         self.fixed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Each function is `i64 @fN(ptr %mem, i64 %x, i64 %depth)`; `%mem` has 32 words. Among what
 //! lives across heads are: numbers of odd widths, floats, vectors, structs and pointers; values
-//! that swap places; scalars, arrays and large arrays, some of whose addresses leave; arrays
+//! that swap places; values of loops that are entered beside their heads; scalars, arrays and large arrays, some of whose addresses leave; arrays
 //! whose life begins in a loop, with addresses that were made before it; memory of stack
 //! pointers that are gone back to. Loops are left in the middle, by switches and early
 //! returns; functions call themselves, and catch what is thrown. Bytes of `alloca`s of types that

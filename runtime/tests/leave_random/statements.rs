@@ -336,9 +336,29 @@ impl Generator<'_> {
         }
     }
 
+    /// The middle of a loop that is entered there too, from `before`: of its values only those
+    /// live on that both ways give, here first the counter.
+    fn meet_in_the_middle(
+        &mut self,
+        middle: &str,
+        before: &str,
+        scope: usize,
+        values: &mut [(String, &'static str, String)],
+    ) {
+        let from = self.block.clone();
+        self.line(&format!("br label %{middle}"));
+        self.label(middle);
+        self.scope.truncate(scope);
+        for (name, ty, begin) in values {
+            let phi = format!("phi {ty} [ {begin}, %{before} ], [ {name}, %{from} ]");
+            *name = self.make(ty, &phi);
+        }
+    }
+
     /// A loop.
     pub fn count(&mut self, depth: usize) {
         let [head, latch, exit] = ["head", "latch", "exit"].map(|it| self.fresh(it));
+        let middle = self.random.one_in(4).then(|| self.fresh("middle"));
         let limit = match self.random.one_in(2) {
             true => format!("{}", 1 + self.random.below(5)),
             false => {
@@ -352,10 +372,17 @@ impl Generator<'_> {
             .collect();
         let begin: Vec<String> = types.iter().map(|ty| self.value(ty)).collect();
         let before = self.block.clone();
-        self.line(&format!("br label %{head}"));
+        match &middle {
+            None => self.line(&format!("br label %{head}")),
+            Some(middle) => {
+                let word = self.word();
+                let is = self.step(&format!("trunc i64 {word} to i1"));
+                self.line(&format!("br i1 {is}, label %{head}, label %{middle}"));
+            }
+        }
         self.label(&head);
         let scope = self.scope.len();
-        let counter = self.fresh("%i");
+        let mut counter = self.fresh("%i");
         let next = self.fresh("%n");
         self.line(&format!(
             "{counter} = phi i64 [ 0, %{before} ], [ {next}, %{latch} ]"
@@ -370,7 +397,21 @@ impl Generator<'_> {
             self.scope.push((name.clone(), ty));
             carried.push(name);
         }
+        let heads = carried.clone();
         self.statements(depth + 1);
+        if let Some(middle) = &middle {
+            let own = [(counter.clone(), "i64", "0".to_owned())].into_iter();
+            let others = carried.iter().cloned().zip(types.iter().copied());
+            let others = others
+                .zip(&begin)
+                .map(|((name, ty), begin)| (name, ty, begin.clone()));
+            let mut values: Vec<_> = own.chain(others).collect();
+            self.meet_in_the_middle(middle, &before, scope, &mut values);
+            let mut names = values.into_iter().map(|(name, ..)| name);
+            counter = names.next().unwrap_or(counter);
+            carried = names.collect();
+            self.statements(depth + 1);
+        }
         let ty = TYPES[self.random.below(TYPES.len())];
         let mut outs = Vec::new();
         self.leave_in_the_middle(depth, ty, &exit, &mut outs);
@@ -389,7 +430,7 @@ impl Generator<'_> {
         let more = self.step(&format!("icmp ult i64 {next}, {limit}"));
         outs.push((stop, latch.clone()));
         self.line(&format!("br i1 {more}, label %{head}, label %{exit}"));
-        for (name, after) in carried.iter().zip(&after) {
+        for (name, after) in heads.iter().zip(&after) {
             self.out = self.out.replace(&format!("@@{name}@@"), after);
         }
         self.label(&exit);

@@ -46,6 +46,9 @@ pub(crate) fn writes(op: &Op) -> bool {
         | Op::Rmw { .. }
         | Op::CompareExchange { .. }
         | Op::Fence(_)
+        | Op::ControlWord
+        | Op::StoreControl(_)
+        | Op::LoadControl(_)
         | Op::DynamicAlloca { .. }
         | Op::StackRestore(_)
         | Op::VaStart(_)

@@ -142,6 +142,27 @@ impl Emitter<'_> {
         self.asm.prefetch(mem);
     }
 
+    /// The x87's control word, by way of the stack: nothing lies below its end.
+    pub(super) fn control_word(&mut self, result: u32) {
+        self.asm.push(Gpr::RAX);
+        self.asm.x87_store_control(Mem::at(Gpr::RSP, 0));
+        let target = self.target(result, Gpr::RAX);
+        self.asm.pop(target);
+        self.put(result, target);
+    }
+
+    /// `fnstcw`.
+    pub(super) fn store_control(&mut self, address: Operand) {
+        let mem = self.address(address, Gpr::RCX);
+        self.asm.x87_store_control(mem);
+    }
+
+    /// `fldcw`.
+    pub(super) fn load_control(&mut self, address: Operand) {
+        let mem = self.address(address, Gpr::RCX);
+        self.asm.x87_load_control(mem);
+    }
+
     /// The processor's counter of cycles.
     pub(super) fn cycle_counter(&mut self, result: u32) {
         self.asm.rdtsc();

@@ -330,6 +330,9 @@ impl<'a> Emitter<'a> {
             Op::CycleCounter => self.cycle_counter(result),
             Op::ThreadPointer => self.thread_pointer(result),
             Op::Pause => self.asm.pause(),
+            Op::ControlWord => self.control_word(result),
+            Op::StoreControl(address) => self.store_control(*address),
+            Op::LoadControl(address) => self.load_control(*address),
             Op::Offset { base, terms, bytes } => self.offset(*base, terms, *bytes, result),
             Op::Alloca { align, .. } => self.alloca(*align, result),
             Op::Memory(op, operands, _) => self.memory(*op, *operands),
@@ -339,6 +342,7 @@ impl<'a> Emitter<'a> {
             Op::Jump => self.jump(block),
             Op::Branch(bit) => self.branch(block, *bit),
             Op::Switch(ty, operand, values) => self.switch(block, *ty, *operand, values),
+            Op::Dispatch(operand, values) => self.dispatch(block, *operand, values),
             Op::Trap | Op::Unreachable => self.asm.ud2(),
             // What `coverage.rs` refuses.
             _ => {}

@@ -1,7 +1,8 @@
 //! A jump by a number: tables where numbers are dense, else comparisons that halve what is left.
 //!
 //! Numbers that follow each other and lead to the same block are one range. A table is worth its
-//! place for [`LEAST`] ranges or more that fill a third of it.
+//! place for [`LEAST`] ranges or more that fill a third of it. A number that is known to be one of
+//! the values is not compared, so a table is worth more empty entries then.
 
 use crate::asm::{Alu, Condition, Gpr, Label, Mem, Scale, Width};
 use crate::ir::{Block, Extension, Operand, Type};
@@ -11,6 +12,9 @@ use super::operands::{bits_of, width_of, zero_extended};
 
 /// Ranges that a table has at least.
 const LEAST: usize = 4;
+
+/// Entries that a table has at most for each range, if the number is one of them.
+const SPARSE: u64 = 64;
 
 /// Ranges that are compared with one after the other.
 const FEW: usize = 3;
@@ -45,30 +49,98 @@ struct Number {
 }
 
 impl Emitter<'_> {
+    /// To the successor of the number, or to the first: values from the second on.
     pub(super) fn switch(&mut self, block: Block, ty: Type, operand: Operand, values: &[u64]) {
-        let function = self.function;
-        let successors = &function.blocks[block.index()].successors;
+        let successors = &self.function.blocks[block.index()].successors;
+        if let [default, others @ ..] = &successors[..] {
+            self.by_number(block, (ty, operand), values, others, *default, false);
+        }
+    }
+
+    /// To the successor of the number, which is one of the values.
+    pub(super) fn dispatch(&mut self, block: Block, operand: Operand, values: &[u64]) {
+        let successors = &self.function.blocks[block.index()].successors;
+        if let [first, ..] = successors[..] {
+            self.by_number(block, (Type::PTR, operand), values, successors, first, true);
+        }
+    }
+
+    /// To the block whose value the operand has, or to the default. `is_one`: it has one of them.
+    fn by_number(
+        &mut self,
+        block: Block,
+        (ty, operand): (Type, Operand),
+        values: &[u64],
+        blocks: &[Block],
+        default: Block,
+        is_one: bool,
+    ) {
         let bits = bits_of(ty);
         if let Operand::Int(constant) = operand {
             let constant = zero_extended(constant, bits);
             let at = values
                 .iter()
                 .position(|&v| zero_extended(v, bits) == constant);
-            self.go(block, successors[at.map_or(0, |at| at + 1)]);
+            self.go(block, at.map_or(default, |at| blocks[at]));
             return;
         }
         let register = self.extended(operand, ty, Extension::Zero, Gpr::RAX);
         let mut cases = std::mem::take(self.cases);
         cases.clear();
+        let values = values.iter().map(|&value| zero_extended(value, bits));
+        let pairs = values.zip(blocks.iter().copied());
+        let stubs = self.cases_of(block, pairs, default, &mut cases);
+        let to_default = stubs[0].1;
+        let number = Number {
+            register,
+            width: width_of(ty),
+            default: to_default,
+            is_next: self.is_next(default)
+                && stubs.iter().all(|&(to, label)| label == self.label(to)),
+        };
+        let (least, most) = match (&cases[..], is_one) {
+            ([first, .., last], true) => (first.first, last.last),
+            _ => (0, zero_extended(u64::MAX, bits)),
+        };
+        let is_table = is_one && is_worth_a_table(&cases);
+        if !is_table {
+            cases.retain(|case| case.label != to_default);
+        }
+        let left = Left {
+            cases: &cases,
+            least,
+            most,
+            is_last: true,
+        };
+        match is_table {
+            true => self.jump_by_table(number, left),
+            false => self.tell_apart(number, left),
+        }
+        for &(to, label) in &stubs {
+            self.case_labels[to.index()] = None;
+            if label != self.label(to) {
+                self.asm.bind(label);
+                self.go_from(block, to);
+            }
+        }
+        *self.cases = cases;
+    }
+
+    /// Collects the ranges of numbers, in order, and where blocks are entered from here: first the
+    /// default.
+    fn cases_of(
+        &mut self,
+        block: Block,
+        pairs: impl Iterator<Item = (u64, Block)>,
+        default: Block,
+        cases: &mut Vec<Case>,
+    ) -> Vec<(Block, Label)> {
         let first_stub = self.asm.new_label();
-        let mut stubs = vec![(
-            successors[0],
-            self.target_of(block, successors[0], first_stub),
-        )];
+        let mut stubs = vec![(default, self.target_of(block, default, first_stub))];
         // Every entry is empty between two switches.
-        self.case_labels.resize(function.blocks.len(), None);
-        self.case_labels[stubs[0].0.index()] = Some(stubs[0].1);
-        for (&value, &to) in values.iter().zip(&successors[1..]) {
+        self.case_labels.resize(self.function.blocks.len(), None);
+        self.case_labels[default.index()] = Some(stubs[0].1);
+        for (value, to) in pairs {
             let label = match self.case_labels[to.index()] {
                 Some(label) => label,
                 None => {
@@ -79,15 +151,12 @@ impl Emitter<'_> {
                     label
                 }
             };
-            let value = zero_extended(value, bits);
             cases.push(Case {
                 first: value,
                 last: value,
                 label,
             });
         }
-        let default = stubs[0];
-        cases.retain(|case| case.label != default.1);
         cases.sort_unstable_by_key(|case| case.first);
         cases.dedup_by(|next, before| {
             let joins = before.last.wrapping_add(1) == next.first && before.label == next.label;
@@ -96,28 +165,7 @@ impl Emitter<'_> {
             }
             joins
         });
-        let number = Number {
-            register,
-            width: width_of(ty),
-            default: default.1,
-            is_next: self.is_next(default.0)
-                && stubs.iter().all(|&(to, label)| label == self.label(to)),
-        };
-        let left = Left {
-            cases: &cases,
-            least: 0,
-            most: zero_extended(u64::MAX, bits),
-            is_last: true,
-        };
-        self.tell_apart(number, left);
-        for &(to, label) in &stubs {
-            self.case_labels[to.index()] = None;
-            if label != self.label(to) {
-                self.asm.bind(label);
-                self.go_from(block, to);
-            }
-        }
-        *self.cases = cases;
+        stubs
     }
 
     /// Where an edge leads: to its block if it needs no moves, else to the stub that does them.
@@ -272,6 +320,15 @@ impl Emitter<'_> {
             }
         }
     }
+}
+
+/// Whether a table of all numbers that occur is worth its place: it spares all comparisons.
+fn is_worth_a_table(cases: &[Case]) -> bool {
+    let [first, .., last] = cases else {
+        return false;
+    };
+    let length = last.last - first.first;
+    cases.len() >= LEAST && length < 1 << 20 && length / SPARSE <= cases.len() as u64
 }
 
 /// Whether a table of these is full enough.

@@ -392,6 +392,7 @@ impl One<'_> {
             Op::StackRestore(one) | Op::VaStart(one) | Op::VaArg(_, one) | Op::Prefetch(one) => {
                 self.of_type(*one, WORD)
             }
+            Op::StoreControl(one) | Op::LoadControl(one) => self.of_type(*one, WORD),
             Op::VaCopy(list) => self.all(list, WORD),
             Op::Call(call) | Op::Invoke(call) => self.call(call),
             Op::Return(list) => {
@@ -410,7 +411,7 @@ impl One<'_> {
                     .iter()
                     .try_for_each(|&value| self.of_type(Operand::Int(value), *ty))
             }
-            Op::IndirectJump(one) => self.of_type(*one, WORD),
+            Op::IndirectJump(one) | Op::Dispatch(one, _) => self.of_type(*one, WORD),
             Op::Resume([object, selector]) => {
                 self.of_type(*object, WORD)?;
                 self.of_type(*selector, Type::Int(32))
@@ -445,6 +446,7 @@ impl One<'_> {
             Op::Jump => count == 1,
             Op::Branch(_) | Op::Invoke(_) => count == 2,
             Op::Switch(_, _, values) => count == values.len() + 1,
+            Op::Dispatch(_, values) => count == values.len() && count > 0,
             Op::IndirectJump(_) => true,
             op if op.is_terminator() || *op == Op::Trap => count == 0,
             _ => true,

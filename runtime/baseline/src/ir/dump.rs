@@ -380,6 +380,9 @@ impl Line<'_> {
             Op::CycleCounter => f.write_str("readcyclecounter"),
             Op::ThreadPointer => f.write_str("threadpointer"),
             Op::Pause => f.write_str("pause"),
+            Op::ControlWord => f.write_str("controlword"),
+            Op::StoreControl(one) => self.bare("fnstcw", &[*one], f),
+            Op::LoadControl(one) => self.bare("fldcw", &[*one], f),
             Op::Trap => f.write_str("trap"),
             _ => f.write_str("?"),
         }
@@ -444,15 +447,25 @@ impl Line<'_> {
             Op::Switch(ty, one, values) => {
                 self.plain("switch", *ty, &[*one], f)?;
                 self.targets(f)?;
-                write!(f, " [")?;
-                for (index, value) in values.iter().enumerate() {
-                    write!(f, "{}{value}", if index == 0 { "" } else { ", " })?;
-                }
-                f.write_str("]")
+                numbers(values, f)
+            }
+            Op::Dispatch(one, values) => {
+                self.bare("dispatch", &[*one], f)?;
+                self.targets(f)?;
+                numbers(values, f)
             }
             _ => f.write_str("unreachable"),
         }
     }
+}
+
+/// ` [1, 2]`.
+fn numbers(values: &[u64], f: &mut Formatter<'_>) -> fmt::Result {
+    f.write_str(" [")?;
+    for (index, value) in values.iter().enumerate() {
+        write!(f, "{}{value}", if index == 0 { "" } else { ", " })?;
+    }
+    f.write_str("]")
 }
 
 /// ` align 4 weak volatile`.

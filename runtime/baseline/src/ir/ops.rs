@@ -371,6 +371,12 @@ pub enum Op {
     ThreadPointer,
     /// The instruction `pause`.
     Pause,
+    /// The x87's control word, 16 bits.
+    ControlWord,
+    /// Stores it at an address.
+    StoreControl(Operand),
+    /// Loads it from an address.
+    LoadControl(Operand),
 
     // Terminators.
     /// A return of scalars.
@@ -382,6 +388,9 @@ pub enum Op {
     /// To the successor after the first whose number it is, or to the first: values in the order
     /// of the successors from the second.
     Switch(Type, Operand, Vec<u64>),
+    /// To the successor whose number a word is, which is that of one of them: values in the order
+    /// of the successors.
+    Dispatch(Operand, Vec<u64>),
     /// To an address of one of the successors.
     IndirectJump(Operand),
     /// A call that goes on at the first successor, and with an exception at the second.
@@ -404,6 +413,7 @@ impl Op {
                 | Op::Jump
                 | Op::Branch(_)
                 | Op::Switch(..)
+                | Op::Dispatch(..)
                 | Op::IndirectJump(_)
                 | Op::Invoke(_)
                 | Op::Resume(_)
@@ -429,8 +439,9 @@ impl Op {
             Op::Resume(list) | Op::VaCopy(list) => all(list, visit),
             Op::Bits(_, _, one) | Op::FloatUnary(_, _, one) | Op::Cast(_, _, _, one) => visit(*one),
             Op::StackRestore(one) | Op::VaStart(one) | Op::VaArg(_, one) => visit(*one),
+            Op::StoreControl(one) | Op::LoadControl(one) => visit(*one),
             Op::Prefetch(one) | Op::Branch(one) | Op::IndirectJump(one) => visit(*one),
-            Op::Switch(_, one, _) => visit(*one),
+            Op::Switch(_, one, _) | Op::Dispatch(one, _) => visit(*one),
             Op::DynamicAlloca { count, .. } => visit(*count),
             Op::Phi(_, incoming) => incoming.iter().for_each(|&(_, operand)| visit(operand)),
             Op::Load { address, .. } => visit(*address),
@@ -458,7 +469,7 @@ impl Op {
             Op::Alloca { .. } | Op::StackSave | Op::ThreadLocal(_) | Op::Fence(_) => {}
             Op::LandingPad { .. } | Op::TypeId(_) | Op::FrameAddress(_) => {}
             Op::ReturnAddress(_) | Op::CycleCounter | Op::Pause | Op::Jump => {}
-            Op::ThreadPointer | Op::Trap | Op::Unreachable => {}
+            Op::ControlWord | Op::ThreadPointer | Op::Trap | Op::Unreachable => {}
         }
     }
 }

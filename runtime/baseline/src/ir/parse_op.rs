@@ -237,6 +237,9 @@ impl LineReader<'_> {
             "readcyclecounter" => Op::CycleCounter,
             "threadpointer" => Op::ThreadPointer,
             "pause" => Op::Pause,
+            "controlword" => Op::ControlWord,
+            "fnstcw" => Op::StoreControl(self.operand(WORD)?),
+            "fldcw" => Op::LoadControl(self.operand(WORD)?),
             "trap" => Op::Trap,
             "call" => Op::Call(Box::new(self.call()?)),
             _ => return Ok(None),
@@ -335,17 +338,12 @@ impl LineReader<'_> {
                 let ty = self.ty()?;
                 let on = self.operand(ty)?;
                 self.targets(successors)?;
-                self.need('[', "no values")?;
-                let mut values = Vec::new();
-                while !self.mark(']') {
-                    let Operand::Int(value) = self.operand(ty)? else {
-                        return Err("a value that is no number");
-                    };
-                    values.push(value);
-                    let more = self.mark(',') || self.peek() == Some(&Token::Mark(']'));
-                    more.then_some(()).ok_or("no `]`")?;
-                }
-                Op::Switch(ty, on, values)
+                Op::Switch(ty, on, self.numbers(ty)?)
+            }
+            "dispatch" => {
+                let on = self.operand(WORD)?;
+                self.targets(successors)?;
+                Op::Dispatch(on, self.numbers(WORD)?)
             }
             "invoke" => {
                 let call = self.call()?;
@@ -361,6 +359,21 @@ impl LineReader<'_> {
             "unreachable" => Op::Unreachable,
             _ => return Err("no such operation"),
         })
+    }
+
+    /// `[1, 2]`.
+    fn numbers(&mut self, ty: Type) -> Parsed<Vec<u64>> {
+        self.need('[', "no values")?;
+        let mut values = Vec::new();
+        while !self.mark(']') {
+            let Operand::Int(value) = self.operand(ty)? else {
+                return Err("a value that is no number");
+            };
+            values.push(value);
+            let more = self.mark(',') || self.peek() == Some(&Token::Mark(']'));
+            more.then_some(()).ok_or("no `]`")?;
+        }
+        Ok(values)
     }
 
     /// A loop that can be left.

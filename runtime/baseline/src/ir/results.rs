@@ -31,13 +31,17 @@ impl Op {
             Op::LandingPad { .. } => smallvec![Type::PTR, Type::Int(32)],
             Op::TypeId(_) => smallvec![Type::Int(32)],
             Op::CycleCounter => smallvec![WORD],
+            Op::ControlWord => smallvec![Type::Int(16)],
             Op::Call(call) | Op::Invoke(call) => {
                 call.returns.iter().map(|returned| returned.ty).collect()
             }
             Op::Store { .. } | Op::StackRestore(_) | Op::Memory(..) | Op::Fence(_) => smallvec![],
             Op::VaStart(_) | Op::VaCopy(_) | Op::Prefetch(_) | Op::Pause => smallvec![],
+            Op::StoreControl(_) | Op::LoadControl(_) => smallvec![],
             Op::Return(_) | Op::Jump | Op::Branch(_) | Op::Switch(..) => smallvec![],
-            Op::IndirectJump(_) | Op::Resume(_) | Op::Trap | Op::Unreachable => smallvec![],
+            Op::Dispatch(..) | Op::IndirectJump(_) | Op::Resume(_) | Op::Trap | Op::Unreachable => {
+                smallvec![]
+            }
         }
     }
 }

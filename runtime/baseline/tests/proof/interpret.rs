@@ -270,6 +270,11 @@ impl Frame<'_> {
                 let found = values.iter().position(|&value| value == on);
                 return Ok(Some(Next::Block(found.map_or(0, |index| index + 1))));
             }
+            Op::Dispatch(on, values) => {
+                let on = self.sure(*on)? as u64;
+                let found = values.iter().position(|&value| value == on);
+                return Ok(Some(Next::Block(found.ok_or("an unknown number")?)));
+            }
             Op::IndirectJump(to) => {
                 let block = Block((self.sure(*to)? & !LABELS) as u32);
                 let successors = &self.function.blocks[self.block.index()].successors;

@@ -118,7 +118,7 @@ impl<'m> Making<'_, 'm> {
                     LLVMSetOperand(new, index, operand);
                 }
             }
-            if !self.regions.is_last(copy) {
+            if !self.regions.is_nest(copy) {
                 for &kind in &self.dropped {
                     LLVMSetMetadata(new, kind, null_mut());
                 }

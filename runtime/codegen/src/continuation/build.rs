@@ -21,7 +21,7 @@ use super::making::{Given, Making};
 use super::offer::continuation_type;
 use super::regions::Regions;
 use crate::context::{LlvmContext, OwnedModule};
-use crate::flow::around;
+use crate::flow::{Flow, Loop, around};
 use crate::handles::FunctionRef;
 use crate::shape::Shape;
 use crate::source::AttributeKinds;
@@ -39,6 +39,10 @@ pub struct Start {
 
 /// Instructions that peeling may add; beyond that the loops around are entered in the middle.
 const MOST_PEELED: usize = 30_000;
+
+/// Instructions of a loop for whose sake the loops around it are peeled. Larger ones, such as the
+/// loops of interpreters, gain nothing from passes over loops, and peeling compiles them twice.
+const MOST_INSIDE: usize = 2_000;
 
 /// A head of a body that can be left, and what crosses there.
 pub(super) struct Place<'m> {
@@ -118,9 +122,7 @@ pub(super) fn finish(
 ) -> Result<(), Reason> {
     let loops = shape.loops.as_deref().ok_or(Reason::TooLarge)?;
     let flow = &shape.flow;
-    let mut nest = vec![place.index];
-    nest.extend(around(loops, place.index));
-    let mut regions = Regions::new(flow, loops, nest);
+    let mut regions = Regions::new(flow, loops, nest_of(flow, loops, place.index));
     if regions.peeled() > MOST_PEELED {
         regions = Regions::new(flow, loops, vec![place.index]);
     }
@@ -143,6 +145,20 @@ pub(super) fn finish(
         rename(context, module, kinds, body, made, own);
     }
     Ok(())
+}
+
+/// A loop, and those around it that are to stay whole when it is entered: no pass knows loops that
+/// are entered beside their heads.
+fn nest_of(flow: &Flow<'_>, loops: &[Loop], index: usize) -> Vec<usize> {
+    let mut nest = vec![index];
+    let blocks = flow.blocks.iter().zip(&loops[index].inside);
+    let inside = blocks.filter(|(_, inside)| **inside);
+    let instructions: usize = inside.map(|(it, _)| it.instructions().count()).sum();
+    if instructions <= MOST_INSIDE {
+        let all = around(loops, index).into_iter();
+        nest.extend(all.filter(|&it| !loops[it].irreducible));
+    }
+    nest
 }
 
 /// What LLVM's verifier says of a function that was made here.

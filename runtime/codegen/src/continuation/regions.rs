@@ -6,7 +6,9 @@
 //! `s0` (the head that is entered) to `sm` (the outermost) there are `m + 1` copies. Copy `k`
 //! starts at the head of `sk` and holds the rest of one iteration of the loop around it, up to
 //! its head, which belongs to copy `k + 1`. The last copy is the nest as it was, entered at its
-//! head. Which copy a block is taken from, by the loops it is in:
+//! head. Loops around that stay no nest, because they are left out of `nest`, are entered in the
+//! middle: then there is one copy less, and the last one has a part of an iteration before the
+//! first whole one. Which copy a block is taken from, by the loops it is in:
 //!
 //! ```text
 //! least i > 0 with block in si       -> copy i - 1, or the one that is under way if that is later
@@ -16,7 +18,7 @@
 
 use std::collections::VecDeque;
 
-use crate::flow::{Flow, Loop};
+use crate::flow::{Flow, Loop, around};
 
 /// Which blocks are copied how often.
 pub(super) struct Regions<'a, 'm> {
@@ -25,12 +27,18 @@ pub(super) struct Regions<'a, 'm> {
     levels: Vec<u32>,
     /// Of the loops around the start: head by number, from the start itself.
     pub(super) heads: Vec<u32>,
+    /// All loops around the start are in the nest, so the last copy is the nest as it was.
+    is_whole: bool,
     /// What is copied: number of the copy and block, those of one copy together.
     pub(super) pieces: Vec<(u32, u32)>,
 }
 
 impl<'a, 'm> Regions<'a, 'm> {
+    /// With the loops `nest`, from the start out: some or all of those around it.
     pub(super) fn new(flow: &'a Flow<'m>, loops: &[Loop], nest: Vec<usize>) -> Regions<'a, 'm> {
+        let is_whole = nest
+            .first()
+            .is_none_or(|&it| around(loops, it).len() < nest.len());
         let last = nest.len() as u32 - 1;
         let level = |block: usize| {
             let mut outer = nest.iter().skip(1);
@@ -42,6 +50,7 @@ impl<'a, 'm> Regions<'a, 'm> {
             flow,
             levels: (0..flow.blocks.len()).map(level).collect(),
             heads: nest.iter().map(|&it| loops[it].head).collect(),
+            is_whole,
             pieces: Vec::new(),
         };
         regions.pieces = regions.reach();
@@ -75,8 +84,12 @@ impl<'a, 'm> Regions<'a, 'm> {
         found
     }
 
-    /// True for the copy that is the nest as it was.
-    pub(super) fn is_last(&self, copy: u32) -> bool {
+    /// True for the copy that is the nest as it was, if there is one.
+    pub(super) fn is_nest(&self, copy: u32) -> bool {
+        self.is_whole && self.is_last(copy)
+    }
+
+    fn is_last(&self, copy: u32) -> bool {
         copy as usize == self.heads.len() - 1
     }
 

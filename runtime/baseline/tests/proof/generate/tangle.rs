@@ -101,8 +101,19 @@ impl Maker {
     fn lead(&mut self, blocks: &[Block]) {
         let one = self.chance.one_of(blocks);
         let other = self.chance.one_of(blocks);
-        match self.chance.below(5) {
+        match self.chance.below(6) {
             0 => self.end(Op::Jump, &[one]),
+            2 => {
+                let word = Type::Int(64);
+                let list = [self.any(word), Operand::Int(7)];
+                let on = self.put(Op::Int(IntOp::And, word, list), &[word])[0];
+                let step = self.chance.one_of(&[1, 5, 70]);
+                let list = [Operand::Value(on), Operand::Int(step)];
+                let on = self.put(Op::Int(IntOp::Mul, word, list), &[word])[0];
+                let to: Vec<Block> = (0..8).map(|_| self.chance.one_of(blocks)).collect();
+                let numbers = (0..8).map(|nth| nth * step).collect();
+                self.end(Op::Dispatch(Operand::Value(on), numbers), &to);
+            }
             1 => {
                 let ty = self
                     .chance

@@ -209,6 +209,14 @@ impl Body<'_> {
                 }
                 self.line(text + " ]");
             }
+            Op::Dispatch(on, values) => {
+                let word = Type::Int(64);
+                let mut text = format!("switch {}, label %b{} [", self.typed(*on, word)?, to[0].0);
+                for (value, block) in values.iter().zip(to) {
+                    let _ = write!(text, " i64 {value}, label %b{}", block.0);
+                }
+                self.line(text + " ]");
+            }
             Op::Return(list) => {
                 let returns = &self.function.returns;
                 match &list[..] {
