@@ -46,7 +46,7 @@ impl Reading<'_> {
         };
         match self.target(callee)? {
             Target::Intrinsic(becomes) => self.intrinsic(it, call, becomes),
-            Target::Nothing => self.empty_assembly(it, callee),
+            Target::Nothing => self.empty_assembly(it, call, callee),
             target => {
                 let made = self.ordinary(call, callee, target, arguments)?;
                 if call.must_tail && self.out.is_variadic {
