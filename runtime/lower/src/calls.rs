@@ -45,6 +45,7 @@ impl Reading<'_> {
             return invalid("another number of operands");
         };
         match self.target(callee)? {
+            Target::Intrinsic(_) if !self.is_called_as_declared(call, callee) => invalid(TYPES),
             Target::Intrinsic(becomes) => self.intrinsic(it, call, becomes),
             Target::Nothing => self.empty_assembly(it, call, callee),
             target => {
@@ -70,6 +71,14 @@ impl Reading<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a call of an intrinsic has its type.
+    fn is_called_as_declared(&self, call: &bitcode::Call, callee: ValueId) -> bool {
+        let Some(Definition::Global(global)) = self.definition(callee) else {
+            return false;
+        };
+        self.module.globals[global as usize].ty == call.function
     }
 
     /// Whether a return of what a call gives comes right behind it.
