@@ -89,12 +89,15 @@ unsafe impl Send for Library {}
 unsafe impl Sync for Library {}
 
 impl Process {
-    /// Opens the default libraries that exist here.
+    /// Opens the default libraries that exist here. Definitions of libraries that were loaded
+    /// before them (`LD_PRELOAD`) come first, as they do for the loader.
     pub(crate) fn new() -> Process {
-        let libraries = DEFAULT_LIBRARIES
-            .iter()
-            .filter_map(|name| open(name, libc::RTLD_GLOBAL).ok())
-            .collect();
+        let preloaded = std::env::var("LD_PRELOAD").unwrap_or_default();
+        let preloaded = preloaded.split([' ', ':']).filter(|name| !name.is_empty());
+        let preloaded = preloaded.filter_map(|name| open(name, libc::RTLD_NOLOAD).ok());
+        let defaults = DEFAULT_LIBRARIES.iter();
+        let defaults = defaults.filter_map(|name| open(name, libc::RTLD_GLOBAL).ok());
+        let libraries = preloaded.chain(defaults).collect();
         Process {
             libraries,
             thread_locals: Mutex::default(),
