@@ -8,7 +8,7 @@
 
 extern char etext, _etext, edata, _edata, end, _end, __bss_start;
 extern char __data_start, data_start __attribute__((weak)), __executable_start;
-extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char __ehdr_start[] __attribute__((weak, visibility("hidden")));
 extern Elf64_Dyn _DYNAMIC[] __attribute__((visibility("hidden")));
 extern void (*__init_array_start[])(void) __attribute__((weak, visibility("hidden")));
 extern void (*__init_array_end[])(void) __attribute__((weak, visibility("hidden")));

@@ -111,12 +111,18 @@ fn one(code: u64, record: &[u64], ty: &Type, types: &[Type]) -> Result<Constant,
             value(function),
             BlockId(block.min(u64::from(u32::MAX)) as u32),
         ),
-        (code::ASSEMBLY, [_, flags, rest @ ..]) => match assembly(*flags, rest) {
-            Some(it) => Constant::Assembly(Box::new(it)),
-            None => Constant::Other,
+        (code::ASSEMBLY, [of, flags, rest @ ..]) => match assembly(*flags, rest) {
+            Some(it) if is_function(types, *of) => Constant::Assembly(Box::new(it)),
+            _ => Constant::Other,
         },
         _ => Constant::Other,
     })
+}
+
+/// Whether the type of that number is a function's.
+fn is_function(types: &[Type], number: u64) -> bool {
+    let ty = usize::try_from(number).ok().and_then(|it| types.get(it));
+    matches!(ty, Some(Type::Function { .. }))
 }
 
 /// A piece of assembly: two texts, each behind its length.

@@ -19,6 +19,7 @@ pub(crate) mod block {
     pub(crate) const CONSTANTS: u32 = 11;
     pub(crate) const FUNCTION: u32 = 12;
     pub(crate) const IDENTIFICATION: u32 = 13;
+    pub(crate) const VALUE_SYMBOLS: u32 = 14;
     pub(crate) const TYPES: u32 = 17;
     pub(crate) const STRINGS: u32 = 23;
 }
@@ -81,6 +82,8 @@ pub struct Source {
     pub(crate) defined: Vec<u32>,
     /// Where the stream is in its file.
     pub(crate) stream: std::ops::Range<usize>,
+    /// Globals, and the words at which the symbol table says that their bodies are.
+    entries: Vec<(u64, u64)>,
 }
 
 impl Source {
@@ -101,17 +104,21 @@ impl Source {
             bodies: Vec::new(),
             defined: Vec::new(),
             stream,
+            entries: Vec::new(),
         };
+        let mut origin = 0;
         let mut module = Module::default();
         let (mut identified, mut found) = (false, false);
         // What is left may be padding.
         while walk.cursor.left() >= 64 {
+            let start = walk.cursor.bit;
             if walk.cursor.fixed(2)? != 1 {
                 return Err(walk.cursor.fail(What::Place).into());
             }
             let extent = walk.head()?;
             match extent.number {
                 block::IDENTIFICATION => {
+                    origin = start;
                     identified = source.identification(&mut walk, extent, &mut module.release)?;
                 }
                 block::MODULE if found => {
@@ -131,6 +138,7 @@ impl Source {
             return Err(Refused::Unknown("bitcode of an unknown release of LLVM"));
         }
         source.check(&module)?;
+        source.check_entries(origin)?;
         source.module = Arc::new(module);
         Ok(source)
     }
@@ -215,9 +223,27 @@ impl Source {
                 self.bodies.push(extent);
                 walk.pass(extent);
             }
+            block::VALUE_SYMBOLS => self.symbols(walk, extent)?,
             _ => walk.pass(extent),
         }
         Ok(())
+    }
+
+    /// Reads the symbol table of a module, which says where bodies are.
+    fn symbols(&mut self, walk: &mut Walk<'_>, extent: Extent) -> Result<(), Refused> {
+        const FUNCTION_ENTRY: u64 = 3;
+        let mut inside = walk.enter(extent, &self.standard);
+        loop {
+            match walk.next(&mut inside)? {
+                Entry::End => return Ok(()),
+                Entry::Block(extent) => walk.pass(extent),
+                Entry::Record(FUNCTION_ENTRY) => match walk.record[..] {
+                    [global, word, ..] => self.entries.push((global, word)),
+                    _ => return Err(Refused::OutOfRange),
+                },
+                Entry::Record(_) => {}
+            }
+        }
     }
 
     fn record(&mut self, code: u64, record: &[u64], module: &mut Module) -> Result<(), Refused> {
@@ -284,6 +310,23 @@ impl Source {
         match module.globals.iter().all(named) && self.bodies.len() == self.defined.len() {
             true => Ok(()),
             false => Err(Refused::OutOfRange),
+        }
+    }
+
+    /// Whether bodies, which are in the order of definitions, are where the symbol table says.
+    /// LLVM goes by the table. `origin` is the bit of the identification.
+    fn check_entries(&self, origin: u64) -> Result<(), Refused> {
+        let is_there = |&(global, word): &(u64, u64)| {
+            let global = u32::try_from(global).ok();
+            let body = global.and_then(|it| self.body_of(it));
+            let body = body.and_then(|it| self.bodies.get(it));
+            // A place is that of the second word of the block, from the word before `origin` on.
+            body.and_then(|it| (it.begin / 32 + 1).checked_sub(origin / 32 + 2)) == Some(word)
+        };
+        let complete = self.entries.is_empty() || self.entries.len() == self.bodies.len();
+        match complete && self.entries.iter().all(is_there) {
+            true => Ok(()),
+            false => Err(Refused::Unknown("a body at another place")),
         }
     }
 }

@@ -272,6 +272,15 @@ fn names_may_count_as_mentioned() {
     }
 }
 
+/// Options under which each compiler has each function of a program.
+const ALL_COMPILERS: [&[&str]; 5] = [
+    &[],
+    &["--tiers", "2"],
+    &["--tiers", "3"],
+    &["--baseline", "off"],
+    &["--eager"],
+];
+
 #[test]
 fn code_generation_gets_what_it_needs_of_archives() {
     let folder = Folder::new("helpers");
@@ -303,15 +312,53 @@ fn code_generation_gets_what_it_needs_of_archives() {
         .arg(&object);
     assert!(clang.status().unwrap().success());
     folder.archive("libhelpers.a", &[&object]);
-    for options in [
-        &[][..],
-        &["--tiers", "2"],
-        &["--baseline", "off"],
-        &["--eager"],
-    ] {
+    for options in ALL_COMPILERS {
         let args = [options, &["main.ll", "libhelpers.a"]].concat();
         let output = run(&folder, &args);
         assert_eq!(output.status.code(), Some(127), "{options:?}: {output:?}");
+    }
+}
+
+#[test]
+fn archives_give_no_definition_of_a_name_that_may_be_missing() {
+    let folder = Folder::new("optional");
+    let main = "extern int optional(void) __attribute__((weak));
+        int main(void) { return optional ? optional() : 3; }";
+    folder.compile("main.bc", main, &["-c", "-emit-llvm"]);
+    folder.compile("main.o", main, &["-c", "-fPIC"]);
+    let member = folder.compile("member.o", "int optional(void) { return 7; }", &["-c"]);
+    folder.archive("liboptional.a", &[&member]);
+    for file in ["main.bc", "main.o"] {
+        for options in ALL_COMPILERS {
+            let args = [options, &[file, "liboptional.a"]].concat();
+            let output = run(&folder, &args);
+            assert_eq!(output.status.code(), Some(3), "{args:?}: {output:?}");
+        }
+    }
+}
+
+#[test]
+fn code_generation_gets_what_it_needs_in_the_version_that_assembly_says() {
+    let folder = Folder::new("versioned");
+    let text = "module asm \".symver exp, exp@OURS_1\"
+        declare double @llvm.exp.f64(double)
+        @x = global double 1.0
+        define i32 @main() {
+          %x = load volatile double, ptr @x
+          %y = call double @llvm.exp.f64(double %x)
+          %status = fptosi double %y to i32
+          ret i32 %status
+        }";
+    std::fs::write(folder.0.join("main.ll"), text).unwrap();
+    std::fs::write(folder.0.join("map"), "OURS_1 { global: exp; local: *; };").unwrap();
+    let map = format!("-Wl,--version-script={}", folder.0.join("map").display());
+    let library = "double exp_of_ours(double x) { return x + 100; }
+        __asm__(\".symver exp_of_ours, exp@OURS_1\");";
+    folder.compile("libours.so", library, &["-shared", "-fPIC", &map]);
+    for options in ALL_COMPILERS {
+        let args = [options, &["main.ll", "./libours.so"]].concat();
+        let output = run(&folder, &args);
+        assert_eq!(output.status.code(), Some(101), "{options:?}: {output:?}");
     }
 }
 

@@ -259,12 +259,17 @@ impl Fixer<'_, '_> {
         if rule.takes(direct.plus(field.addend as u64).value) {
             return Ok(direct);
         }
-        // The entry stands for the start of the function only.
+        // The entry stands for the start of the function only. In tables the addend is what the
+        // field lies behind the place that the distance is from.
+        let function = || self.external(symbol).is_some_and(|it| it.function);
         let whole = match section.class {
             _ if rule.expression == Expression::Branch => true,
-            Class::Text => field.addend == -4 && relax::is_branch(section.data, field.at),
+            Class::Text => {
+                let branch = || relax::is_branch(section.data, field.at);
+                field.addend == -4 && (branch() || function())
+            }
             Class::EhFrame => field.addend == 0,
-            _ => false,
+            _ => function(),
         };
         let plt = if whole {
             self.placed.plt_entry(symbol)

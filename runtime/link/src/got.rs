@@ -10,6 +10,7 @@
 //! | relaxable call or jump | word, unless near | - | its ifunc word |
 //! | relaxable load | word, unless near | - | word |
 //! | direct call or jump (`PLT32`, or `PC32` of such an opcode) | PLT entry and word, unless near | - | - |
+//! | distance in data, or to an address that is taken (`PC32`) | PLT entry and word, unless near | - | - |
 //! | general dynamic | two words | two words | |
 //! | initial exec | word | word | |
 //!
@@ -19,7 +20,9 @@
 //! counts as external that is not near.
 //!
 //! A PLT entry is 8 bytes: `FF 25 rel32` (`jmp *word`) and two `CC`. Each
-//! ifunc has one that jumps through its ifunc word; it is its address.
+//! ifunc has one that jumps through its ifunc word; it is its address. Of a distance that calls
+//! nothing, a function's entry is the target where the function itself is too far away: relative
+//! tables of functions are called through it. Of a variable no entry can be.
 
 use object::LittleEndian;
 
@@ -163,8 +166,17 @@ impl Planner<'_, '_> {
             Expression::BranchFromGot => self.need(symbol, CALL),
             Expression::Relative => {
                 let branch = section.class == Class::Text && relax::is_branch(section.data, at);
-                self.need(symbol, if branch { CALL } else { ADDRESS });
-                if (branch || section.class == Class::EhFrame) && self.reach(symbol) == Reach::Far {
+                let record = section.class == Class::EhFrame;
+                self.need(
+                    symbol,
+                    match (branch, record || rule.width >= 8) {
+                        (true, _) => CALL,
+                        (false, true) => ADDRESS,
+                        (false, false) => SHORT,
+                    },
+                );
+                let entry = branch || record || rule.width < 8 && self.is_external(symbol);
+                if entry && self.reach(symbol) == Reach::Far {
                     self.plt(symbol);
                 }
             }
@@ -342,6 +354,7 @@ const STRONG: Need = Need {
     call: false,
     address: false,
     thread_local: false,
+    short: false,
 };
 const CALL: Need = Need {
     call: true,
@@ -350,6 +363,10 @@ const CALL: Need = Need {
 const ADDRESS: Need = Need {
     address: true,
     ..STRONG
+};
+const SHORT: Need = Need {
+    short: true,
+    ..ADDRESS
 };
 const THREAD_LOCAL: Need = Need {
     thread_local: true,

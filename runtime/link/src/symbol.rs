@@ -113,6 +113,8 @@ pub struct Need {
     pub address: bool,
     /// Some site reaches it as a thread-local variable.
     pub thread_local: bool,
+    /// Some site holds a distance to it that may be too short, and calls nothing.
+    pub short: bool,
 }
 
 impl Need {
@@ -123,6 +125,7 @@ impl Need {
             call: self.call || other.call,
             address: self.address || other.address,
             thread_local: self.thread_local || other.thread_local,
+            short: self.short || other.short,
         }
     }
 }
@@ -135,6 +138,9 @@ pub struct Resolved {
     /// Address of an 8-byte word near the image that always holds where to
     /// call it: indirect calls go straight through that word.
     pub slot: Option<SlotAddress>,
+    /// Whether it is known to be a function, so that an entry of the PLT may stand for it where a
+    /// distance is too short. Asked for by [`Need::short`].
+    pub function: bool,
     /// For a thread-local: its module's id and its offset in the module, as
     /// `__tls_get_addr` takes them.
     pub tls: Option<(u64, u64)>,

@@ -48,9 +48,10 @@ impl Reading<'_> {
             return invalid("another number of operands");
         };
         match self.target(callee)? {
+            Target::Intrinsic(_) if !self.is_called_as_declared(call, callee) => invalid(TYPES),
             Target::Intrinsic(becomes) => self.intrinsic(it, call, becomes),
             Target::Control(kind) => self.control(it, kind),
-            Target::Nothing => self.empty_assembly(it, callee),
+            Target::Nothing => self.empty_assembly(it, call, callee),
             target => {
                 let made = self.ordinary(call, callee, target, arguments)?;
                 if call.must_tail && self.out.is_variadic {
@@ -74,6 +75,14 @@ impl Reading<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a call of an intrinsic has its type.
+    fn is_called_as_declared(&self, call: &bitcode::Call, callee: ValueId) -> bool {
+        let Some(Definition::Global(global)) = self.definition(callee) else {
+            return false;
+        };
+        self.module.globals[global as usize].ty == call.function
     }
 
     /// Whether a return of what a call gives comes right behind it.

@@ -16,7 +16,6 @@ use crate::core::Body;
 use crate::fork::gate;
 use crate::load::Source;
 use crate::load::names::{Definition, Name};
-use crate::units::Members;
 use crate::version::calls;
 
 /// A named symbol table with a link order, like one dynamic library. A cheap handle
@@ -470,7 +469,7 @@ impl Dylib {
 
     pub(crate) fn add_source(&self, source: Source) -> Result<(), Error> {
         if let Source::Archive(archive) = source {
-            return self.add_members(archive, Members::Needed).map(drop);
+            return self.add_needed(archive);
         }
         self.jit.core().show_list();
         self.jit.core().admit(&source)?;

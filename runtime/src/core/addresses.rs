@@ -10,6 +10,7 @@ use uruk_session::Dylib;
 
 use super::Core;
 use crate::fork::gate;
+use crate::guest::process::is_code;
 use crate::load::bind::display_name;
 use crate::load::names::Definition;
 use crate::version::bodies::Extent;
@@ -42,7 +43,10 @@ impl Core {
             }
             Some(Definition::Address(address)) if !need.thread_local => {
                 self.reclaim.stacks.note_import(name);
-                Some(Resolved::at(address))
+                Some(Resolved {
+                    function: need.short && is_code(address),
+                    ..Resolved::at(address)
+                })
             }
             _ if need.thread_local => {
                 let process = self.process.read().unwrap_or_else(PoisonError::into_inner);

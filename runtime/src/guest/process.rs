@@ -89,12 +89,15 @@ unsafe impl Send for Library {}
 unsafe impl Sync for Library {}
 
 impl Process {
-    /// Opens the default libraries that exist here.
+    /// Opens the default libraries that exist here. Definitions of libraries that were loaded
+    /// before them (`LD_PRELOAD`) come first, as they do for the loader.
     pub(crate) fn new() -> Process {
-        let libraries = DEFAULT_LIBRARIES
-            .iter()
-            .filter_map(|name| open(name, libc::RTLD_GLOBAL).ok())
-            .collect();
+        let preloaded = std::env::var("LD_PRELOAD").unwrap_or_default();
+        let preloaded = preloaded.split([' ', ':']).filter(|name| !name.is_empty());
+        let preloaded = preloaded.filter_map(|name| open(name, libc::RTLD_NOLOAD).ok());
+        let defaults = DEFAULT_LIBRARIES.iter();
+        let defaults = defaults.filter_map(|name| open(name, libc::RTLD_GLOBAL).ok());
+        let libraries = preloaded.chain(defaults).collect();
         Process {
             libraries,
             thread_locals: Mutex::default(),
@@ -189,6 +192,30 @@ impl Process {
         known().insert(name.into(), found);
         Some(found)
     }
+}
+
+/// Whether an address is in code of the executable or of a library that is loaded.
+pub(crate) fn is_code(address: u64) -> bool {
+    unsafe extern "C" fn holds(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        data: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader passes a live record; `data` is the address below.
+        let (info, address) = unsafe { (&*info, *data.cast::<u64>()) };
+        // SAFETY: `dlpi_phdr` points at `dlpi_phnum` headers.
+        let headers =
+            unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        let mut headers = headers.iter();
+        let found = headers.any(|it| {
+            let from = address.wrapping_sub(info.dlpi_addr.wrapping_add(it.p_vaddr));
+            it.p_type == libc::PT_LOAD && it.p_flags & libc::PF_X != 0 && from < it.p_memsz
+        });
+        c_int::from(found)
+    }
+    let mut address = address;
+    // SAFETY: the callback gets back the pointer to the address, alive here.
+    unsafe { libc::dl_iterate_phdr(Some(holds), (&raw mut address).cast::<c_void>()) != 0 }
 }
 
 struct TlsSearch {

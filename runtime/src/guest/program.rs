@@ -27,7 +27,7 @@ use crate::load::image::Image;
 use crate::load::names::Definition;
 use crate::told::recording;
 use crate::told::stats::StatsFormat;
-use crate::units::Members;
+use crate::units::Settled;
 
 /// When code is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -142,13 +142,18 @@ impl Program {
         sources.iter().try_for_each(|source| core.admit(source))?;
         let _busy = gate::enter();
         core.set_dump_asm(&options.dump_asm);
-        let (image, started) =
-            core.load_and_start(&core.main.default_tracker()?, None, sources, options.mode)?;
-        let started = started.unwrap_or_default();
         // Code generation may need more of them than the files mention.
-        for archive in archives {
-            jit.main().add_members(archive, Members::Needed)?;
+        let settled = match archives.is_empty() {
+            true => None,
+            false => Some(Settled::later()),
+        };
+        for (archive, settled) in archives.into_iter().zip(settled.iter().cycle()) {
+            jit.main().add_helpers(archive, settled.clone())?;
         }
+        let tracker = core.main.default_tracker()?;
+        let (image, started) =
+            core.load_and_start(&tracker, None, sources, options.mode, settled)?;
+        let started = started.unwrap_or_default();
         let file = files.first().cloned().unwrap_or_default();
         stacks::prepare(&image)?;
         let entry = core.entry(&image, &options.entry);

@@ -353,6 +353,25 @@ impl Archives {
     }
 }
 
+/// Names that files of an image mention.
+///
+/// # Errors
+/// Of an object file that cannot be read.
+pub(crate) fn mentioned(image: &Image) -> Result<HashSet<String>, Error> {
+    let mut mentioned = HashSet::new();
+    for (_, module) in &image.modules {
+        let symbols = module.readers.summary().symbols.iter();
+        let declared = symbols
+            .filter(|info| matches!(info.linkage, Linkage::Declared | Linkage::DeclaredWeak));
+        mentioned.extend(declared.map(|info| info.name.clone()));
+    }
+    for (name, bytes) in &image.objects {
+        let graph = Graph::new(vec![Object::parse(name, bytes)?])?;
+        mentioned.extend(graph.undefined().map(|undefined| undefined.name.to_owned()));
+    }
+    Ok(mentioned)
+}
+
 /// Names that files of an image mention, or that are `undefined` anyway, and that none defines, in
 /// the order in which they are mentioned.
 fn lacking(image: &Image, undefined: &[String]) -> Result<Vec<String>, Error> {

@@ -170,6 +170,20 @@ pub(crate) fn inherited(modules: &[Arc<Module>]) -> OnceLock<Labels> {
     some.map_or_else(OnceLock::new, OnceLock::from)
 }
 
+/// The version of a name that code generation added, if assembly of the module says one. Declared
+/// names have theirs in the plan.
+fn versioned<'n>(module: &'n Module, name: &'n str) -> &'n str {
+    let summary = module.readers.summary();
+    let Some((_, version)) = summary.versions.iter().find(|(of, _)| **of == *name) else {
+        return name;
+    };
+    let is_ours = |info: &uruk_codegen::SymbolInfo| *info.name == *name;
+    match summary.symbols.iter().any(is_ours) {
+        true => name,
+        false => version,
+    }
+}
+
 impl Core {
     /// How a function of `module` reaches `name`, where `dylib` is where the name is looked
     /// up if it is no label of the module.
@@ -187,7 +201,7 @@ impl Core {
             }
             _ => self
                 .label_space(std::iter::once(module), name)
-                .or_else(|| self.resolve(dylib, name, need)),
+                .or_else(|| self.resolve(dylib, versioned(module, name), need)),
         }
     }
 }

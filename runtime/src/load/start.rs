@@ -12,9 +12,11 @@ use crate::fork::gate;
 use crate::fork::sacrificial::{sacrificial, spared};
 use crate::guest::program::Mode;
 use crate::load::Source;
+use crate::load::archive::mentioned;
 use crate::load::copies::Copied;
 use crate::load::image::Image;
 use crate::removal::bonds::Remaining;
+use crate::units::Settled;
 
 /// What the data of an image left to be done by whoever starts it.
 #[derive(Default)]
@@ -50,13 +52,15 @@ impl Started {
 impl Core {
     /// Binds `sources`, checks that nothing is missing, and compiles and links their
     /// data, on a thread that LLVM can take down. Names that may remain when the image is
-    /// removed go to `remaining`. Data that waits for names leaves nothing to be started.
+    /// removed go to `remaining`. Data that waits for names leaves nothing to be started. What the
+    /// image mentions is `settled` before any of it is linked.
     pub(crate) fn load_and_start(
         self: &Arc<Self>,
         tracker: &Tracker,
         remaining: Option<Arc<Remaining>>,
         sources: Vec<Source>,
         mode: Mode,
+        settled: Option<Settled>,
     ) -> Result<(Image, Option<Started>), Error> {
         let (core, tracker) = (Arc::clone(self), tracker.clone());
         let file = sources
@@ -74,7 +78,7 @@ impl Core {
         let no_bitcode = sources
             .iter()
             .all(|source| matches!(source, Source::Object { .. } | Source::Undefined(_)));
-        let work = move || core.load_here(&tracker, remaining, sources, mode);
+        let work = move || core.load_here(&tracker, remaining, sources, mode, settled);
         if no_bitcode {
             // LLVM has no part in it, and a thread costs more than the link.
             let _pass = gate::enter();
@@ -94,7 +98,7 @@ impl Core {
         if !source.may_be_spared() {
             return None;
         }
-        spared(|| self.load_here(tracker, remaining, vec![source.clone()], Mode::Lazy))
+        spared(|| self.load_here(tracker, remaining, vec![source.clone()], Mode::Lazy, None))
     }
 
     /// As [`Core::load_and_start`], on the calling thread.
@@ -104,8 +108,12 @@ impl Core {
         remaining: Option<Arc<Remaining>>,
         sources: Vec<Source>,
         mode: Mode,
+        settled: Option<Settled>,
     ) -> Result<(Image, Option<Started>), Error> {
         let mut image = self.load(tracker, remaining, sources, mode)?;
+        if let Some(settled) = settled {
+            settled.are(mentioned(&image)?);
+        }
         self.check_host_types(&image)?;
         match self.check_missing(&image) {
             Err(Error::MissingSymbols { missing }) if self.waiting.is_allowed(&tracker.dylib()) => {

@@ -55,7 +55,7 @@ impl Core {
                     let _ = own.remove();
                     continue;
                 }
-                None => self.load_and_start(&own, names, vec![source.clone()], Mode::Lazy),
+                None => self.load_and_start(&own, names, vec![source.clone()], Mode::Lazy, None),
             };
             match loaded {
                 Ok((image, started)) => {

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use uruk_base::locks::Mutex;
 
@@ -32,6 +32,39 @@ pub enum Members {
 struct Pulling {
     archive: Arc<Archive>,
     pulled: Mutex<HashSet<usize>>,
+    settled: Settled,
+}
+
+/// Names that are settled without an archive; once they are known, it defines others only.
+///
+/// The members that a program needs are in its image, so a name that the image mentions and does
+/// not define is one that may be missing, such as a weak one.
+#[derive(Clone)]
+pub(crate) struct Settled(Option<Arc<OnceLock<HashSet<String>>>>);
+
+impl Settled {
+    /// None are.
+    const NONE: Settled = Settled(None);
+
+    /// Those that [`Settled::are`] is told; until then all are.
+    pub(crate) fn later() -> Settled {
+        Settled(Some(Arc::default()))
+    }
+
+    /// Says which they are.
+    pub(crate) fn are(&self, names: HashSet<String>) {
+        if let Some(known) = &self.0 {
+            // Said once.
+            let _ = known.set(names);
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        match &self.0 {
+            None => false,
+            Some(names) => names.get().is_none_or(|names| names.contains(name)),
+        }
+    }
 }
 
 impl Pulling {
@@ -67,7 +100,9 @@ impl Generator for Pulling {
         let dylib = ask.dylib();
         let missing = ask.missing().iter();
         let members: Vec<usize> = missing
-            .filter_map(|(symbol, _)| self.archive.member_of(dylib.jit().name_of(*symbol)))
+            .map(|(symbol, _)| dylib.jit().name_of(*symbol))
+            .filter(|name| !self.settled.has(name))
+            .filter_map(|name| self.archive.member_of(name))
             .collect();
         let answer = members
             .into_iter()
@@ -87,18 +122,33 @@ impl Dylib {
     /// [`Members::All`], what adding a member ended with. A member that cannot be added later is
     /// an error of the lookup that needs it.
     pub fn add_archive(&self, path: &Path, members: Members) -> Result<Option<GeneratorId>, Error> {
-        self.add_members(Arc::new(Archive::read(path)?), members)
+        self.add_members(Arc::new(Archive::read(path)?), members, Settled::NONE)
     }
 
-    pub(crate) fn add_members(
+    /// Adds an archive of a program whose files are linked with what they need of it: for names
+    /// that are not `settled`, those that code generation needs.
+    pub(crate) fn add_helpers(&self, archive: Arc<Archive>, settled: Settled) -> Result<(), Error> {
+        self.add_members(archive, Members::Needed, settled)
+            .map(drop)
+    }
+
+    /// Adds an archive, of which members are pulled in when they are needed.
+    pub(crate) fn add_needed(&self, archive: Arc<Archive>) -> Result<(), Error> {
+        self.add_members(archive, Members::Needed, Settled::NONE)
+            .map(drop)
+    }
+
+    fn add_members(
         &self,
         archive: Arc<Archive>,
         members: Members,
+        settled: Settled,
     ) -> Result<Option<GeneratorId>, Error> {
         let count = archive.len();
         let pulling = Pulling {
             archive,
             pulled: Mutex::default(),
+            settled,
         };
         if members == Members::All {
             (0..count).try_for_each(|member| pulling.pull(self, member))?;

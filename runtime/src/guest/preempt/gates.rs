@@ -30,9 +30,8 @@
 //! then are the process's: what either returns is not noted, and is released by what the
 //! program defines, as natively.
 //!
-//! `operator delete` of the process's own is `free`, in libstdc++ as in libc++; a block of its
-//! `operator new` is released through the gate of `free`, as it was made through that of
-//! `malloc`.
+//! `operator delete` of the process's own is `free`, in libstdc++ as in libc++ and in what is
+//! loaded before them; a block of its `operator new` is released by its `free`.
 
 use std::ffi::{CStr, CString, c_void};
 use std::ops::Range;
@@ -214,26 +213,46 @@ fn forwards_to(index: usize) -> Option<usize> {
     }
 }
 
-/// The process's own function of a gate; zero if its libraries have none.
+/// The process's own function of a gate; zero if its libraries have none. A library that was loaded
+/// first (`LD_PRELOAD`), such as another allocator or a leak checker, has the whole of a family, so
+/// its `free` takes what its `operator new` gave.
 fn own(index: usize) -> usize {
     let known = OWN[index].load(Ordering::Relaxed);
     if known != 0 {
         return known;
     }
-    // `dlsym` itself allocates, so what it needs is known without it.
-    let found = match index {
-        0 => __libc_malloc as *const () as usize,
-        FREE => __libc_free as *const () as usize,
-        2 => __libc_calloc as *const () as usize,
-        3 => __libc_realloc as *const () as usize,
-        4 => __libc_memalign as *const () as usize,
-        7 => __libc_valloc as *const () as usize,
-        8 => __libc_pvalloc as *const () as usize,
-        // SAFETY: a C string; the first definition behind the executable's.
-        _ => unsafe { libc::dlsym(libc::RTLD_NEXT, NAMES[index].as_ptr()) as usize },
-    };
-    OWN[index].store(found, Ordering::Relaxed);
-    found
+    // All at once, before the first block is handed out: `dlsym` frees the message of an earlier
+    // failure, and allocates in glibc before 2.34.
+    let of_libc = [
+        (0, __libc_malloc as *const ()),
+        (FREE, __libc_free as *const ()),
+        (2, __libc_calloc as *const ()),
+        (3, __libc_realloc as *const ()),
+        (4, __libc_memalign as *const ()),
+        (7, __libc_valloc as *const ()),
+        (8, __libc_pvalloc as *const ()),
+    ];
+    if OWN[FREE].load(Ordering::Relaxed) == 0 {
+        for (index, function) in of_libc {
+            OWN[index].store(function as usize, Ordering::Relaxed);
+        }
+        for (index, _) in of_libc {
+            find_next(index);
+        }
+    }
+    if OWN[index].load(Ordering::Relaxed) == 0 {
+        find_next(index);
+    }
+    OWN[index].load(Ordering::Relaxed)
+}
+
+/// Finds the first definition behind the executable's.
+fn find_next(index: usize) {
+    // SAFETY: a C string.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, NAMES[index].as_ptr()) as usize };
+    if next != 0 {
+        OWN[index].store(next, Ordering::Relaxed);
+    }
 }
 
 /// Calls one.
@@ -347,7 +366,9 @@ unsafe fn free(index: usize, [a, b, c]: [usize; 3]) {
     // SAFETY: duty 1.
     unsafe {
         if noted && FAMILIES[index] == New {
-            free(FREE, [a, 0, 0]);
+            // It was noted once more if it was made by the process's `malloc`.
+            MALLOC_BLOCKS.take(a);
+            call(own(FREE), a, 0, 0);
         } else if noted || programs == 0 || !decides() {
             call(own(index), a, b, c);
         } else if !inside() {

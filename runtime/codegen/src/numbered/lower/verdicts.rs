@@ -1,15 +1,21 @@
 //! Damaged bitcode, judged twice: LLVM accepts each body that is lowered here.
 //!
 //! A whole module that LLVM refuses says nothing of a body: what LLVM refuses in it may be something
-//! that no code depends on. Such modules are counted.
+//! that no code depends on. Such modules are counted. Blocks of bodies that no code depends on (names
+//! of values, metadata) may be damaged as well: a body that LLVM refuses is judged once more with
+//! those blocks as they were.
 //!
 //! LLVM's reader itself crashes on some damaged files, so other processes judge them, some at a time.
 //! `URUK_VERDICTS` is how many copies of each file are damaged, `URUK_VERDICTS_FILES` names files of
-//! bitcode beside the ones that are used anyway.
+//! bitcode beside the ones that are used anyway; where a verdict is wrong, the damaged file is kept as
+//! `URUK_VERDICTS_KEEP`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
+
+use uruk_bitcode::stream::{Cursor, Malformed, Operand};
 
 use super::tests::AsNamed;
 use super::{Numbered, Plain};
@@ -37,7 +43,8 @@ struct Verdicts {
 }
 
 impl Verdicts {
-    fn judge(&mut self, bytes: Vec<u8>) {
+    /// Judges a copy of `good`, of which `unread` are the places of blocks that are not read.
+    fn judge(&mut self, bytes: Vec<u8>, good: &[u8], unread: &[Range<usize>]) {
         let bitcode = Bitcode::new("damaged.bc", bytes);
         let Some(numbered) = Numbered::alone(&bitcode) else {
             return;
@@ -74,8 +81,15 @@ impl Verdicts {
                 continue;
             };
             if let Err(cause) = reader.materialize(function, Verify::Yes) {
-                if is_unread(&cause) {
+                let bytes = bitcode.bytes();
+                if is_unread(&cause, unread)
+                    || places(bytes).debug
+                    || !is_refused(&restored(bytes, good, unread), symbol)
+                {
                     return;
+                }
+                if let Ok(path) = std::env::var("URUK_VERDICTS_KEEP") {
+                    std::fs::write(path, bitcode.bytes()).expect("written");
                 }
                 self.wrong.push(format!("{}: {cause}", function.name()));
                 // Its module is not sound any more.
@@ -85,18 +99,127 @@ impl Verdicts {
     }
 }
 
-/// Whether damage lies in a block that no code depends on: names of values, metadata and what is
-/// attached to instructions, orders of uses. It may be wrong where it is not read.
-fn is_unread(cause: &CodegenError) -> bool {
-    const UNREAD: [u32; 5] = [14, 15, 16, 18, 22];
-    matches!(cause, CodegenError::Malformed { block: Some(block), .. } if UNREAD.contains(block))
+/// Whether LLVM reads a module and refuses a body of it.
+fn is_refused(bytes: &[u8], symbol: SymbolId) -> bool {
+    let bitcode = Bitcode::new("restored.bc", bytes.to_vec());
+    let Ok(reader) = Reader::new(&bitcode) else {
+        return false;
+    };
+    let function = reader.function(symbol);
+    function.is_ok_and(|it| reader.materialize(it, Verify::Yes).is_err())
+}
+
+/// A damaged copy of `good`, in which these places are as they were.
+fn restored(bytes: &[u8], good: &[u8], places: &[Range<usize>]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for place in places {
+        bytes[place.clone()].copy_from_slice(&good[place.clone()]);
+    }
+    bytes
+}
+
+/// Blocks that no code depends on: names of values, metadata and what is attached to
+/// instructions, orders of uses.
+const UNREAD: [u64; 5] = [14, 15, 16, 18, 22];
+const FUNCTION: u64 = 12;
+
+/// Codes of records of debug information in bodies, of which the files used here have none.
+const DEBUG_RECORDS: std::ops::RangeInclusive<u64> = 61..=66;
+
+/// The last number of a block that LLVM 22 writes; it passes others by.
+const LAST: u32 = 26;
+
+/// Whether damage was found in such a block, in one of an unknown number, or at one of `places`:
+/// the damage may have made a block of another one.
+fn is_unread(cause: &CodegenError, places: &[Range<usize>]) -> bool {
+    let CodegenError::Malformed { block, bit, .. } = cause else {
+        // Which labels other functions have is the surroundings' to say.
+        return cause.to_string().contains("from blockaddress");
+    };
+    let at = (bit / 8) as usize;
+    let in_place = places
+        .iter()
+        .any(|place| (place.start..=place.end).contains(&at));
+    in_place || block.is_some_and(|it| it > LAST || UNREAD.contains(&u64::from(it)))
+}
+
+/// Where a file has such blocks in bodies, and kinds of metadata, as far as it is sound.
+fn places(bytes: &[u8]) -> Places<'_> {
+    let mut places = Places {
+        cursor: Cursor::new(bytes),
+        standard: HashMap::new(),
+        unread: Vec::new(),
+        debug: false,
+    };
+    places.cursor.bit = 32;
+    while places.cursor.left() > 64 && places.cursor.fixed(2) == Ok(1) {
+        if places.block(u64::MAX).is_err() {
+            break;
+        }
+    }
+    places
+}
+
+struct Places<'a> {
+    cursor: Cursor<'a>,
+    standard: HashMap<u64, Vec<Box<[Operand]>>>,
+    /// Bytes of blocks.
+    unread: Vec<Range<usize>>,
+    /// Whether some body has records of debug information.
+    debug: bool,
+}
+
+impl Places<'_> {
+    /// A block in one of number `above`, after the number that says so.
+    fn block(&mut self, above: u64) -> Result<(), Malformed> {
+        let (number, width) = (self.cursor.vbr(8)?, self.cursor.vbr(4)? as u32);
+        self.cursor.align()?;
+        let words = self.cursor.fixed(32)?;
+        let begin = (self.cursor.bit / 8) as usize;
+        if UNREAD.contains(&number) && (above == FUNCTION || number == 22) {
+            self.unread.push(begin..begin + words as usize * 4);
+            self.cursor.bit += words * 32;
+            return Ok(());
+        }
+        let mut known = self.standard.get(&number).cloned().unwrap_or_default();
+        let mut set = None;
+        loop {
+            let record = match self.cursor.fixed(width)? {
+                0 => return self.cursor.align(),
+                1 => {
+                    self.block(number)?;
+                    continue;
+                }
+                2 => {
+                    let defined = self.cursor.definition()?;
+                    match set {
+                        Some(of) => self.standard.entry(of).or_default().push(defined),
+                        None => known.push(defined),
+                    }
+                    continue;
+                }
+                3 => self.cursor.plain()?,
+                other => match known.get(other as usize - 4) {
+                    Some(abbreviation) => self.cursor.record(abbreviation)?,
+                    None => return Ok(()),
+                },
+            };
+            match number {
+                0 if record.code == 1 => set = Some(record.operands[0]),
+                FUNCTION => self.debug |= DEBUG_RECORDS.contains(&record.code),
+                _ => {}
+            }
+        }
+    }
 }
 
 /// Judges copies of a file from the one with that number on.
 fn judge(good: &[u8], first: usize, count: usize) -> Verdicts {
     let mut verdicts = Verdicts::default();
     let all = damaged(good, 0x2545_f491_4f6c_dd1d, first + count);
-    all.skip(first).for_each(|bytes| verdicts.judge(bytes));
+    let unread = places(good).unread;
+    all.skip(first)
+        .for_each(|bytes| verdicts.judge(bytes, good, &unread));
     verdicts
 }
 
@@ -149,7 +272,6 @@ fn copies_are_judged() {
 }
 
 #[test]
-#[ignore = "of `calls.ll` one record is read here that LLVM's reader refuses: to be mended"]
 fn llvm_accepts_what_is_lowered_of_damaged_bitcode() {
     let asked = std::env::var("URUK_VERDICTS").ok();
     let copies = asked.map_or(COPIES, |it| it.parse().expect("a number"));

@@ -1,0 +1,106 @@
+//! `uruk run` with objects of C++ as compilers make them for executables: their variables of
+//! libraries, vtables, type information and personality are copies or entries of the program.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Streams, vtables and type information of the library, as data and as operands of code.
+const PROGRAM: &str = r#"
+#include <exception>
+#include <iostream>
+#include <sstream>
+#include <stdexcept>
+#include <typeinfo>
+
+struct Ours : std::runtime_error {
+  int n;
+  explicit Ours(int n) : std::runtime_error("ours"), n(n) {}
+};
+struct Buffer : std::stringbuf {
+  int syncs = 0;
+  int sync() override { return ++syncs, 0; }
+};
+std::ostream *const streams[] = {&std::cout, &std::cerr};
+const std::type_info *const types[] = {&typeid(int), &typeid(std::runtime_error), &typeid(Ours)};
+static int order(int n) { try { if (n > 1) throw Ours(n); throw n; }
+  catch (const std::exception &it) { return dynamic_cast<const Ours &>(it).n; }
+  catch (int it) { return -it; } }
+
+int main(int argc, char **) {
+  *streams[0] << "begin " << (streams[0] == &std::cout) << (std::cin.tie() == &std::cout) << "\n";
+  for (const std::type_info *type : types) std::cout << type->name() << " ";
+  std::cout << order(argc) << " " << order(argc + 4) << "\n";
+  Buffer buffer;
+  std::ostream into(&buffer);
+  into << 42 << std::flush;
+  std::cout << buffer.str() << " " << buffer.syncs << "\n";
+  std::streambuf *before = std::cout.rdbuf(&buffer);
+  std::cout << " kept";
+  std::cout.rdbuf(before);
+  std::cout << buffer.str() << std::endl;
+  try { std::cout.exceptions(std::ios::badbit); std::cout.setstate(std::ios::badbit); }
+  catch (const std::ios_base::failure &) { std::cout.clear(); std::cout << "failed\n"; }
+  try { std::stoi("none"); } catch (std::invalid_argument &it) { std::cout << it.what() << "\n"; }
+  std::set_terminate([] { std::cout << "ended\n" << std::flush; std::_Exit(7); });
+  throw Ours(3);
+}
+"#;
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn shown(output: &Output) -> (Option<i32>, String) {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.code(), text)
+}
+
+/// What a program does, natively and run.
+fn check(compiler: &str, folder: &Path, options: &[&str]) {
+    let compile = |options: &[&str], to: &str| {
+        let mut compiler = Command::new(compiler);
+        compiler.args(["-w", "main.cpp", "-o", to]).args(options);
+        let done = compiler.current_dir(folder).status();
+        assert!(done.expect("runs").success(), "{compiler:?}");
+    };
+    compile(options, "native");
+    compile(&[options, &["-c"]].concat(), "main.o");
+    let native = Command::new(folder.join("native")).output();
+    let native = shown(&native.expect("runs"));
+    assert_eq!(native.0, Some(7), "{native:?}");
+    for eager in [&[][..], &["--eager"]] {
+        let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
+        uruk.arg("run").args(eager).args(["main.o", "-lstdc++"]);
+        let output = uruk.current_dir(folder).output().expect("runs");
+        assert_eq!(shown(&output), native, "{compiler} {options:?}: {output:?}");
+    }
+}
+
+fn check_compiler(compiler: &str) {
+    if Command::new(compiler).arg("--version").output().is_err() {
+        eprintln!("skipped: {compiler} is not installed");
+        return;
+    }
+    let name = format!("uruk-objects-{compiler}-{}", std::process::id());
+    let folder = Folder(std::env::temp_dir().join(name));
+    std::fs::create_dir_all(&folder.0).expect("made");
+    std::fs::write(folder.0.join("main.cpp"), PROGRAM).expect("written");
+    for level in ["-O0", "-O2"] {
+        check(compiler, &folder.0, &[level]);
+        check(compiler, &folder.0, &[level, "-fno-pie", "-no-pie"]);
+    }
+}
+
+#[test]
+fn objects_of_clang_for_executables_run() {
+    check_compiler("clang++-22");
+}
+
+#[test]
+fn objects_of_gcc_for_executables_run() {
+    check_compiler("g++");
+}
