@@ -310,7 +310,19 @@ pub(crate) struct Core {
     pub(crate) region: Arc<RegionHandle>,
     pub(crate) stubs: Arc<StubTable>,
     pub(crate) heap: Heap,
+    _session: EndedLast,
     end: gate::End,
+}
+
+/// Ends a session when all else is gone. Trackers hold modules, whose names are handles of the
+/// session: without its end they would hold each other.
+struct EndedLast(uruk_session::Session);
+
+impl Drop for EndedLast {
+    fn drop(&mut self) {
+        // It fails where it was ended before.
+        let _ = self.0.end();
+    }
 }
 
 /// What goes with a session takes locks of the process. Whoever drops the last handle has a
@@ -318,6 +330,7 @@ pub(crate) struct Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.end.begin();
+        self.reclaim.notes.end();
     }
 }
 
@@ -345,6 +358,7 @@ impl Core {
         names.define(&names.host().default_tracker()?, overrides.collect())?;
         let code = heap.pool_range(uruk_heap::Pool::Code);
         let core = Core {
+            _session: EndedLast(names.session().clone()),
             heap,
             stubs,
             region,

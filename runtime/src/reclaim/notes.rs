@@ -65,6 +65,12 @@ impl Notes {
         self.wake();
     }
 
+    /// Drops what the notes hold, of which the thread reads no more: code holds images that it was
+    /// linked against, which have these notes.
+    pub(crate) fn end(&self) {
+        drop(self.inbox.take());
+    }
+
     /// `version` took the place of another, which is kept for a while.
     pub(crate) fn superseded(&self, function: FunctionId, version: VersionId) {
         self.inbox.push(Note::Superseded(function, version));
