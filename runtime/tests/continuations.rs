@@ -221,3 +221,81 @@ fn functions_that_stay_are_named_with_the_reason() {
     jit.compile_at("stays", Tier::Optimized).expect("compiles");
     assert!(named().is_empty());
 }
+
+/// An interpreter whose table of labels is written by nothing: in one body the label that the head
+/// jumps to crosses, in the other one also a label in a variable, and a label in a loop in a loop.
+#[test]
+fn labels_mean_the_same_behind_a_loop_that_is_left() {
+    let direct = "
+        next:
+          %to = phi ptr [ %first, %entry ], [ %t, %dispatch ]
+          %acc = phi i64 [ %n, %entry ], [ %a, %dispatch ]
+          %at = phi i64 [ 0, %entry ], [ %at1, %dispatch ]
+          indirectbr ptr %to, [label %add, label %mul, label %halt]";
+    let variable = "
+        next:
+          %acc = phi i64 [ %n, %entry ], [ %a, %dispatch ]
+          %at = phi i64 [ 0, %entry ], [ %at1, %dispatch ]
+          br label %inner
+        inner:
+          %k = phi i64 [ 0, %next ], [ %k1, %inner ]
+          %k1 = add i64 %k, 1
+          store volatile i64 %k, ptr %seen
+          %again = icmp ult i64 %k1, 3
+          br i1 %again, label %inner, label %jump
+        jump:
+          %to = load ptr, ptr %kept
+          indirectbr ptr %to, [label %add, label %mul, label %halt]";
+    let body = |next: &str| {
+        format!(
+            "@ops = internal global [3 x ptr] [ptr blockaddress(@run, %add),
+               ptr blockaddress(@run, %mul), ptr blockaddress(@run, %halt)]
+             define i64 @run(i64 %n) {{
+             entry:
+               %seen = alloca i64
+               %kept = alloca ptr
+               %first = load ptr, ptr @ops
+               store ptr %first, ptr %kept
+               br label %next
+             {next}
+             add:
+               %sum = add i64 %acc, %at
+               br label %dispatch
+             mul:
+               %product = mul i64 %acc, 31
+               br label %dispatch
+             dispatch:
+               %a = phi i64 [ %sum, %add ], [ %product, %mul ]
+               %at1 = add i64 %at, 1
+               %bits = xor i64 %a, %at
+               %low = and i64 %bits, 1
+               %end = icmp ugt i64 %at1, 100
+               %op = select i1 %end, i64 2, i64 %low
+               %place = getelementptr [3 x ptr], ptr @ops, i64 0, i64 %op
+               %t = load ptr, ptr %place
+               store ptr %t, ptr %kept
+               br label %next
+             halt:
+               ret i64 %acc
+             }}"
+        )
+    };
+    let run = |ir: &str, tiers: Tiers| {
+        let jit = Jit::builder().tiers(tiers).build().expect("a session");
+        jit.add_ir("run", ir).expect("valid");
+        // SAFETY: the function has this type.
+        let run = unsafe { jit.function::<extern "C" fn(i64) -> i64>("run") };
+        let results = [3, 4, 77].map(|n| run.as_ref().expect("typed").call(n));
+        (results, left(&jit))
+    };
+    for next in [direct, variable] {
+        let ir = body(next);
+        let (expected, none) = run(&ir, Tiers::Fixed(Tier::Baseline));
+        assert_eq!(none, 0);
+        for passes in [1, 2, 50, 100, 201] {
+            let (found, left) = run(&ir, Tiers::Leave(passes));
+            assert_eq!(found, expected, "after {passes} passes");
+            assert!(left > 0 || passes > 101);
+        }
+    }
+}

@@ -15,7 +15,7 @@ use crate::continuation::offer::{Heads, Inserted};
 use crate::copying::{Contents, Copying, PlainLabels, Unit};
 use crate::error::CodegenError;
 use crate::facts;
-use crate::handles::{FunctionRef, VariableRef};
+use crate::handles::{FunctionRef, ValueRef, VariableRef};
 use crate::jumps;
 use crate::labels::{self, Labels};
 use crate::mentions::Mentions;
@@ -89,6 +89,23 @@ impl Reader {
         function: SymbolId,
         how: &Compile,
     ) -> Result<(Unit, Found), CodegenError> {
+        match self.copy_with(plan, function, how, true) {
+            Err(CodegenError::NoContinuation {
+                reason: Reason::Labels,
+                ..
+            }) => self.copy_with(plan, function, how, false),
+            copied => copied,
+        }
+    }
+
+    /// The same; `plain`: labels that stay inside may be addresses of blocks in a continuation.
+    fn copy_with(
+        &self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+        plain: bool,
+    ) -> Result<(Unit, Found), CodegenError> {
         let _copying = parts::enter(Part::Copying);
         let source = Source { reader: self, plan };
         let name = &*plan.import(function).name;
@@ -96,7 +113,7 @@ impl Reader {
         let module = source.fresh(name);
         let callees = planned.callees;
         let mut copying = Copying::new(source, how, name, &module);
-        let labels = self.choose_labels(&mut copying, function, planned.root)?;
+        let (labels, space) = self.choose_labels(&mut copying, function, planned.root, plain)?;
         let body = copying.function(planned)?;
         let shape = shape::measure(body);
         let countable = shape::is_countable(self, body);
@@ -142,7 +159,10 @@ impl Reader {
                 entrance.replace(context, &module, kinds, body, &inserted.counting, name)
             }
             (Some(start), None) => {
-                continuation::build::replace(context, &module, kinds, body, &shape, start, name)
+                let shape = &shape;
+                continuation::build::replace(
+                    context, &module, kinds, body, shape, start, name, space,
+                )
             }
             (None, None) => Ok(()),
         }
@@ -231,13 +251,15 @@ impl Reader {
         }
     }
 
-    /// Decides how a copy of `root` has the addresses of its labels; where they go.
+    /// Decides how a copy of `root` has the addresses of its labels; where they go, and the label
+    /// space if a continuation has them as addresses of its blocks.
     fn choose_labels<'r>(
         &self,
         copying: &mut Copying<'r>,
         function: SymbolId,
         root: FunctionRef<'r>,
-    ) -> Result<Labels, CodegenError> {
+        plain: bool,
+    ) -> Result<(Labels, Option<ValueRef<'r>>), CodegenError> {
         let how = copying.how;
         let passed = how.start.as_ref().and_then(|it| it.passed.as_ref());
         if passed.is_some() && labels::matter(root) {
@@ -245,10 +267,15 @@ impl Reader {
             return Err(self.no_continuation(copying.unit_name(), Reason::Labels));
         }
         let (labels, tables) = self.labels(function, root);
-        if labels == Labels::Inside && how.tier > Tier::Baseline && how.start.is_none() {
+        let mut space = None;
+        let starts = how.start.is_some();
+        if labels == Labels::Inside && how.tier > Tier::Baseline && (plain || !starts) {
+            if starts {
+                space = Some(copying.label_space(root)?);
+            }
             copying.plain_labels = PlainLabels::Of(root, tables);
         }
-        Ok(labels)
+        Ok((labels, space))
     }
 
     /// Whether the addresses of a function's labels, or of its code, may be elsewhere, or are in

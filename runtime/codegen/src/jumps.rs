@@ -26,7 +26,7 @@ use inkwell::llvm_sys::core::{
     LLVMSetGlobalConstant, LLVMSetInitializer, LLVMSetLinkage, LLVMSetMetadata, LLVMSetOperand,
     LLVMSetUnnamedAddress, LLVMValueAsMetadata,
 };
-use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMValueRef};
+use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMModuleRef, LLVMValueRef};
 use inkwell::llvm_sys::{LLVMLinkage, LLVMUnnamedAddr};
 use rustc_hash::FxHashMap;
 
@@ -118,7 +118,7 @@ unsafe fn complete_one(
         let table = *tables
             .entry((to, labels))
             .or_insert_with_key(|(to, labels)| {
-                make_table(context, module, function, to, labels, least)
+                make_table(context, module.raw(), function, to, labels, least)
             });
         let builder = Builder::new(context);
         LLVMPositionBuilderBefore(builder.0, jump.raw());
@@ -137,10 +137,10 @@ unsafe fn complete_one(
 /// The addresses of blocks by their labels.
 ///
 /// # Safety
-/// Blocks of the function, as many as labels, none of which is less than `least`.
-unsafe fn make_table(
+/// A live module of the context; blocks of its function, as many as labels, none of which is less than `least`.
+pub(crate) unsafe fn make_table(
     context: &LlvmContext,
-    module: &OwnedModule,
+    module: LLVMModuleRef,
     function: FunctionRef<'_>,
     to: &[LLVMBasicBlockRef],
     labels: &[u64],
@@ -157,7 +157,7 @@ unsafe fn make_table(
         }
         let value = LLVMConstArray2(pointer, entries.as_mut_ptr(), size as u64);
         let ty = LLVMArrayType2(pointer, size as u64);
-        let table = LLVMAddGlobal(module.raw(), ty, c"uruk.jumps".as_ptr());
+        let table = LLVMAddGlobal(module, ty, c"uruk.jumps".as_ptr());
         LLVMSetInitializer(table, value);
         LLVMSetLinkage(table, LLVMLinkage::LLVMPrivateLinkage);
         LLVMSetGlobalConstant(table, 1);

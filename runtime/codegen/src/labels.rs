@@ -78,6 +78,16 @@ pub(crate) fn matter(function: FunctionRef<'_>) -> bool {
 /// The tables that the labels of `function` are loaded from, if these stay inside of it as far as
 /// bodies were read, and it jumps to no others; `None` if they escape. The body is well-formed.
 pub(crate) fn tables(function: FunctionRef<'_>) -> Option<Vec<VariableRef<'_>>> {
+    walk(function).map(|it| it.tables)
+}
+
+/// The values of `function` that are labels, or are made of some, or lead to some, if these stay
+/// inside of it; `None` if they escape.
+pub(crate) fn carriers(function: FunctionRef<'_>) -> Option<FxHashSet<ValueRef<'_>>> {
+    walk(function).map(|it| it.seen)
+}
+
+fn walk(function: FunctionRef<'_>) -> Option<Walk<'_>> {
     let mut walk = Walk {
         function,
         seen: FxHashSet::default(),
@@ -90,7 +100,7 @@ pub(crate) fn tables(function: FunctionRef<'_>) -> Option<Vec<VariableRef<'_>>> 
             walk.add(user, false);
         }
     }
-    (!walk.escapes() && walk.leads_all_jumps()).then_some(walk.tables)
+    (!walk.escapes() && walk.leads_all_jumps()).then_some(walk)
 }
 
 struct Walk<'m> {

@@ -7,10 +7,9 @@
 
 use std::sync::Arc;
 
+use inkwell::llvm_sys::LLVMValueKind;
 use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
-use inkwell::llvm_sys::core::{
-    LLVMDeleteFunction, LLVMGetFirstUse, LLVMReplaceAllUsesWith, LLVMSetValueName2,
-};
+use inkwell::llvm_sys::core::{LLVMDeleteFunction, LLVMReplaceAllUsesWith, LLVMSetValueName2};
 use inkwell::llvm_sys::debuginfo::{LLVMGetSubprogram, LLVMSetSubprogram};
 use inkwell::llvm_sys::prelude::LLVMTypeRef;
 use uruk_leaving::{Forbidden, Passed, Reason};
@@ -19,10 +18,11 @@ use super::anatomy::{Body, Told};
 use super::frame::{Crossing, Frame};
 use super::making::{Given, Making};
 use super::offer::continuation_type;
+use super::plain::OwnLabels;
 use super::regions::Regions;
 use crate::context::{LlvmContext, OwnedModule};
 use crate::flow::{Flow, Loop, around};
-use crate::handles::FunctionRef;
+use crate::handles::{FunctionRef, ValueRef};
 use crate::shape::Shape;
 use crate::source::AttributeKinds;
 
@@ -50,6 +50,8 @@ pub(super) struct Place<'m> {
     index: usize,
     pub(super) frame: Frame<'m>,
     pub(super) what: Crossing,
+    /// If labels are to be addresses of the continuation's blocks.
+    labels: Option<OwnLabels<'m>>,
 }
 
 /// What is at the head `block` of a body that was told.
@@ -70,25 +72,39 @@ pub(super) fn place_of<'m>(
     }
     let frame = Frame::of(told, &shape.flow.graph)?;
     let what = frame.crossing(block)?;
-    Ok(Place { index, frame, what })
+    Ok(Place {
+        index,
+        frame,
+        what,
+        labels: None,
+    })
 }
 
 /// Puts a continuation in the place of `body`, a complete copy in `module` of a function named
 /// `own`: with its name, which is emitted instead.
 ///
+/// With a label space the body has plain addresses of its labels, and so has the continuation.
+///
 /// # Errors
-/// Why there is none; the module is as it was.
-pub(crate) fn replace(
+/// Why there is none; the module is as it was, unless it has plain addresses.
+#[expect(clippy::too_many_arguments, reason = "what a continuation is made of")]
+pub(crate) fn replace<'m>(
     context: &LlvmContext,
     module: &OwnedModule,
     kinds: &AttributeKinds,
-    body: FunctionRef<'_>,
-    shape: &Shape<'_>,
+    body: FunctionRef<'m>,
+    shape: &Shape<'m>,
     start: &Start,
     own: &str,
+    space: Option<ValueRef<'m>>,
 ) -> Result<(), Reason> {
     let told = Told::of(Body::copied(module, body), kinds, &shape.flow);
-    let place = place_of(told, shape, start.block)?;
+    let mut place = place_of(told, shape, start.block)?;
+    if let Some(space) = space {
+        let head = shape.flow.blocks[start.block as usize];
+        let own = OwnLabels::find(space, body, &place.frame, &place.what, head)?;
+        place.labels = Some(own);
+    }
     let Place { frame, what, .. } = &place;
     if what.fingerprint != start.fingerprint {
         return Err(Reason::Changed);
@@ -126,11 +142,19 @@ pub(super) fn finish(
     if regions.peeled() > MOST_PEELED {
         regions = Regions::new(flow, loops, vec![place.index]);
     }
+    if place.labels.is_some() && regions.heads.len() > 1 {
+        // A label would be several blocks.
+        return Err(Reason::Labels);
+    }
     // SAFETY: all of one module of the context; the body is complete and was verified, and what is
     // given has the types of the parameters.
     unsafe {
         let mut made = Making::begin(context, module, body, &place.frame, ty, &regions);
+        made.labels = place.labels.as_ref();
         made.fill(given);
+        if made.labels.is_some() {
+            made.take_labels();
+        }
         let made = made.function;
         let subprogram = LLVMGetSubprogram(body.raw());
         if !subprogram.is_null() {
@@ -187,7 +211,9 @@ unsafe fn rename(
     // SAFETY: by the caller's promise; what still mentions the body means the function, from
     // its beginning.
     unsafe {
-        if !LLVMGetFirstUse(body.raw()).is_null() {
+        // Addresses of its labels go with it.
+        let is_label = |it: ValueRef<'_>| it.kind() == LLVMValueKind::LLVMBlockAddressValueKind;
+        if !body.users().all(is_label) {
             let whole = crate::instrument::declared(context, module, own, kinds.nonlazybind);
             LLVMReplaceAllUsesWith(body.raw(), whole.raw());
         }

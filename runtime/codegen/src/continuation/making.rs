@@ -17,6 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::frame::{Frame, Kind};
 use super::intrinsics::{Meaning, is_intrinsic};
+use super::plain::OwnLabels;
 use super::promises::copy_promises;
 use super::regions::Regions;
 use crate::context::{Builder, LlvmContext, OwnedModule};
@@ -41,6 +42,8 @@ pub(super) struct Making<'a, 'm> {
     pub(super) slots: FxHashMap<ValueRef<'m>, LLVMValueRef>,
     /// Where what a phi will be is kept, until its block begins.
     pub(super) phis: FxHashMap<ValueRef<'m>, LLVMValueRef>,
+    /// Labels that are addresses of its blocks.
+    pub(super) labels: Option<&'a OwnLabels<'m>>,
     /// Kinds of metadata that are dropped in all copies but the last.
     pub(super) dropped: Vec<u32>,
 }
@@ -121,6 +124,7 @@ impl<'a, 'm> Making<'a, 'm> {
                 fixed: FxHashMap::default(),
                 slots: FxHashMap::default(),
                 phis: FxHashMap::default(),
+                labels: None,
                 dropped: scopes(context, blocks),
             }
         }
@@ -164,7 +168,10 @@ impl<'a, 'm> Making<'a, 'm> {
                 self.promise(index, "noalias", 0);
             }
             match given.kind {
-                Kind::Value => self.begin_with(value, passed),
+                Kind::Value => {
+                    let passed = self.own_label(value, passed);
+                    self.begin_with(value, passed);
+                }
                 Kind::Stored => {
                     let loaded = LLVMBuildLoad2(builder, variable.ty.raw(), passed, NO_NAME);
                     self.promise_memory(index, None, true, 0);

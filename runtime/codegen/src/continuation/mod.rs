@@ -14,6 +14,7 @@
 //! | [`build`] | the version that starts at a head |
 //! | [`regions`] | which blocks are copied, so that a nest of loops stays whole |
 //! | [`making`], [`blocks`] | its entry, and its blocks |
+//! | [`plain`] | labels that have the addresses of its blocks |
 //! | [`promises`] | its attributes |
 //! | [`describe`] | the heads of a body, to be compared with those of another one |
 //! | [`entrance`] | a continuation of another body's loop |
@@ -48,5 +49,6 @@ mod making;
 pub(crate) mod offer;
 #[cfg(test)]
 mod oracle;
+pub(crate) mod plain;
 mod promises;
 mod regions;

@@ -50,8 +50,8 @@ define i32 @goto(i32 %n) {
 ;> b0:
 ;>   %1 = icmp eq i32 %0, 0
 ;>   %2 = select i64 %1, @uruk.labels.goto+1, @uruk.labels.goto+2
-;>   %3 = sub i64 %2, @uruk.labels.goto
-;>   switch i64 %3 b1, b1, b2 [1, 2]
+;>   %3 = sub i64 %2, @uruk.labels.goto+1
+;>   dispatch %3 b1, b2 [0, 1]
 ;> b1:
 ;>   return 1
 ;> b2:
@@ -143,10 +143,10 @@ define i32 @jumps(ptr %code) {
 ;>   jump b1
 ;> b1:
 ;>   %6 = phi i64 [b0 %5] [b2 %12]
-;>   %7 = sub i64 %6, @uruk.labels.jumps
-;>   switch i64 %7 b2, b2, b3 [2, 3]
+;>   %7 = sub i64 %6, @uruk.labels.jumps+2
+;>   dispatch %7 b2, b3 [0, 1]
 ;> b2:
-;>   %8 = phi i32 [b1 1] [b1 1]
+;>   %8 = phi i32 [b1 1]
 ;>   %9 = load i32 %0 align 4
 ;>   %10 = offset @other [%9 i32 8] 0
 ;>   %11 = load i64 %10 align 8
