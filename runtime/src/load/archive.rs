@@ -313,22 +313,33 @@ impl Index {
 }
 
 /// Archives of one program, and which of their members it has.
+///
+/// Each file is read once: what it defines and mentions is kept from one call of
+/// [`Archives::next`] to the next.
 #[derive(Default)]
 pub(crate) struct Archives {
     archives: Vec<Arc<Archive>>,
-    /// Names that count as mentioned.
-    undefined: Vec<String>,
     pulled: HashSet<(usize, usize)>,
+    /// Modules and objects of the image that were read.
+    read: (usize, usize),
+    defined: HashSet<String>,
+    /// Names that were mentioned, or count as mentioned.
+    seen: HashSet<String>,
+    /// Those of them to be looked for, in the order in which they are mentioned.
+    wanted: Vec<String>,
+    /// Those that no archive defines.
+    absent: Vec<String>,
 }
 
 impl Archives {
     pub(crate) fn add(&mut self, archive: Arc<Archive>) {
         self.archives.push(archive);
+        self.wanted.append(&mut self.absent);
     }
 
     /// Has a name count as mentioned, as `-u` of linkers does.
     pub(crate) fn mention(&mut self, name: String) {
-        self.undefined.push(name);
+        self.want(&name);
     }
 
     /// The members that define what the files of `image` lack; none once nothing more is found.
@@ -340,16 +351,55 @@ impl Archives {
         if self.archives.is_empty() {
             return Ok(sources);
         }
-        for name in lacking(image, &self.undefined)? {
+        self.read(image)?;
+        for name in std::mem::take(&mut self.wanted) {
+            if self.defined.contains(&name) {
+                continue;
+            }
             let mut archives = self.archives.iter().enumerate();
             let found = archives.find_map(|(at, archive)| Some((at, archive.member_of(&name)?)));
-            if let Some((archive, member)) = found
-                && self.pulled.insert((archive, member))
-            {
-                sources.push(self.archives[archive].source(member)?);
+            match found {
+                Some((archive, member)) => {
+                    if self.pulled.insert((archive, member)) {
+                        sources.push(self.archives[archive].source(member)?);
+                    }
+                }
+                None => self.absent.push(name),
             }
         }
         Ok(sources)
+    }
+
+    fn want(&mut self, name: &str) {
+        if !self.seen.contains(name) {
+            self.seen.insert(name.to_owned());
+            self.wanted.push(name.to_owned());
+        }
+    }
+
+    /// Reads what the files that are new define and mention.
+    fn read(&mut self, image: &Image) -> Result<(), Error> {
+        for (_, module) in image.modules.iter().skip(self.read.0) {
+            for info in &module.readers.summary().symbols {
+                match info.linkage {
+                    Linkage::Strong | Linkage::Weak | Linkage::Common => {
+                        self.defined.insert(info.name.clone());
+                    }
+                    Linkage::Declared => self.want(&info.name),
+                    _ => {}
+                }
+            }
+        }
+        for (name, bytes) in image.objects.iter().skip(self.read.1) {
+            let graph = Graph::new(vec![Object::parse(name, bytes)?])?;
+            let places = graph.places();
+            self.defined
+                .extend(places.map(|place| place.definition.name.to_owned()));
+            let strong = graph.undefined().filter(|undefined| !undefined.weak);
+            strong.for_each(|undefined| self.want(undefined.name));
+        }
+        self.read = (image.modules.len(), image.objects.len());
+        Ok(())
     }
 }
 
@@ -369,31 +419,5 @@ pub(crate) fn mentioned(image: &Image) -> Result<HashSet<String>, Error> {
         let graph = Graph::new(vec![Object::parse(name, bytes)?])?;
         mentioned.extend(graph.undefined().map(|undefined| undefined.name.to_owned()));
     }
-    Ok(mentioned)
-}
-
-/// Names that files of an image mention, or that are `undefined` anyway, and that none defines, in
-/// the order in which they are mentioned.
-fn lacking(image: &Image, undefined: &[String]) -> Result<Vec<String>, Error> {
-    let mut defined: HashSet<String> = HashSet::new();
-    let mut mentioned: Vec<String> = undefined.to_vec();
-    for (_, module) in &image.modules {
-        for info in &module.readers.summary().symbols {
-            match info.linkage {
-                Linkage::Strong | Linkage::Weak | Linkage::Common => {
-                    defined.insert(info.name.clone());
-                }
-                Linkage::Declared => mentioned.push(info.name.clone()),
-                _ => {}
-            }
-        }
-    }
-    for (name, bytes) in &image.objects {
-        let graph = Graph::new(vec![Object::parse(name, bytes)?])?;
-        defined.extend(graph.places().map(|place| place.definition.name.to_owned()));
-        let strong = graph.undefined().filter(|undefined| !undefined.weak);
-        mentioned.extend(strong.map(|undefined| undefined.name.to_owned()));
-    }
-    mentioned.retain(|name| !defined.contains(name));
     Ok(mentioned)
 }
