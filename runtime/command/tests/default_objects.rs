@@ -1,5 +1,6 @@
 //! `uruk run` with objects of C++ as compilers make them for executables: their variables of
-//! libraries, vtables, type information and personality are copies or entries of the program.
+//! libraries, vtables, type information and personality are copies or entries of the program, and
+//! thread-locals of libraries have static storage.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -46,6 +47,38 @@ int main(int argc, char **) {
 }
 "#;
 
+/// Thread-locals of the library, which the headers' functions read at fixed places of each thread.
+const ONCE: &str = r#"
+#include <atomic>
+#include <cstdio>
+#include <future>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+static std::once_flag once, again;
+static std::atomic<int> calls;
+static int part(int n) {
+  std::call_once(once, [&] { calls += 100; });
+  try { std::call_once(again, [&] { if (n) throw std::runtime_error("again"); calls += 1000; }); }
+  catch (std::runtime_error &) { return n; }
+  return -n;
+}
+
+int main() {
+  int sum = part(1);
+  for (int round = 0; round < 4; ++round) {
+    auto one = std::async(std::launch::async, part, round);
+    std::promise<int> promise;
+    std::thread other([&] { promise.set_value(part(2)); });
+    sum = sum * 10 + one.get() + promise.get_future().get();
+    other.join();
+  }
+  std::printf("%d %d\n", sum != 0, calls.load());
+  return 7;
+}
+"#;
+
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -88,10 +121,16 @@ fn check_compiler(compiler: &str) {
     let name = format!("uruk-objects-{compiler}-{}", std::process::id());
     let folder = Folder(std::env::temp_dir().join(name));
     std::fs::create_dir_all(&folder.0).expect("made");
-    std::fs::write(folder.0.join("main.cpp"), PROGRAM).expect("written");
-    for level in ["-O0", "-O2"] {
-        check(compiler, &folder.0, &[level]);
-        check(compiler, &folder.0, &[level, "-fno-pie", "-no-pie"]);
+    for program in [PROGRAM, ONCE] {
+        std::fs::write(folder.0.join("main.cpp"), program).expect("written");
+        for level in ["-O0", "-O2"] {
+            check(compiler, &folder.0, &[level, "-pthread"]);
+            check(
+                compiler,
+                &folder.0,
+                &[level, "-pthread", "-fno-pie", "-no-pie"],
+            );
+        }
     }
 }
 

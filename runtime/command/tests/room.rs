@@ -209,6 +209,25 @@ fn limited(path: &Path, bytes: u64) -> Output {
     command.output().expect("uruk starts")
 }
 
+/// LLVM's analyses recurse from each phi of a loop to the next: each takes more than 1 KiB of stack.
+#[test]
+fn long_chains_of_phis_fit_on_the_stacks_of_workers() {
+    const COUNT: usize = 16_000;
+    let phi = |at: usize| {
+        let next = (at + 1) % COUNT;
+        format!("  %p{at} = phi i32 [ {at}, %entry ], [ %p{next}, %loop ]\n")
+    };
+    let phis: String = (0..COUNT).map(phi).collect();
+    let text = format!(
+        "define i32 @main() {{\nentry:\n  br label %loop\nloop:\n{phis}\
+         %again = icmp ult i32 %p0, 5\n  br i1 %again, label %loop, label %end\n\
+         end:\n  ret i32 %p1\n}}\n"
+    );
+    let mut command = uruk(&[], &file("phis.ll", &text));
+    let output = command.output().expect("uruk starts");
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+}
+
 /// Whatever there is: it runs, or says what it needs, which is then enough.
 #[test]
 fn little_address_space_is_shared_or_refused() {

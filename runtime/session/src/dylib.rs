@@ -310,6 +310,7 @@ impl Dylib {
             id,
             generator: Arc::new(generator),
             busy: false,
+            inside: None,
             line: VecDeque::new(),
         });
         self.shared.set_generators(dylib.generators.len());

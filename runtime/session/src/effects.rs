@@ -1,7 +1,8 @@
 //! What a change under the lock causes outside of it.
 //!
 //! Functions on `State` only add to an `Effects`; `run` does what is in it after
-//! the lock was given back. Nothing in it depends on the order of the lists.
+//! the lock was given back. Nothing in it depends on the order of the lists. A callback of the
+//! embedder that panics is reported, and keeps no other one from being called.
 
 use std::sync::Arc;
 
@@ -96,7 +97,7 @@ impl Effects {
             session.tell_discards(unit);
         }
         for (completion, result) in self.completions.drain(..) {
-            completion.tell(result);
+            session.guarded(|| completion.tell(result));
         }
         if let Some(rare) = &mut rare {
             rare.run(session);
@@ -115,7 +116,7 @@ impl Effects {
 impl Rare {
     fn run(&mut self, session: &Session) {
         for (completion, result) in self.flags.drain(..) {
-            completion(result);
+            session.guarded(|| completion(result));
         }
         for error in &self.reports {
             session.report(error);
@@ -125,13 +126,18 @@ impl Rare {
         }
         // As destructors do: what was attached last goes first.
         for resource in self.resources.drain(..).rev() {
-            resource.release();
+            session.guarded(|| resource.release());
         }
         for job in self.jobs.drain(..) {
             let shared = session.clone();
-            session.spawn(move || {
+            let waiter = job.waiter().filter(|_| job.past);
+            let work = move || {
                 shared.run_job(job, false);
-            });
+            };
+            match waiter {
+                Some(waiter) => session.pool().spawn_for(&waiter, work),
+                None => session.spawn(work),
+            }
         }
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! One lookup at a time is inside a generator; later ones stand in line and go
 //! in, in order, as it leaves. Those made on behalf of the one inside go in past the line:
-//! it waits for them. If they want what it is being asked for, they fail. An [`Ask`] is that lookup: answered at once, or
-//! kept and answered later from any thread.
+//! it waits for them. If they want what it is being asked for, they fail. An [`Ask`] is that lookup:
+//! answered at once, or kept and answered later from any thread.
+//!
+//! Lookups in two generators, each made on behalf of the one inside the other, would wait for each
+//! other: when the last of such a circle comes, all of it go in past their lines.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -48,6 +51,8 @@ pub(crate) struct GeneratorCell {
     pub generator: Arc<dyn Generator>,
     /// A lookup is inside, or the next in line was sent for.
     pub busy: bool,
+    /// What the one inside asks, but for those that went in past the line.
+    pub inside: Option<Arc<Question>>,
     pub line: VecDeque<Job>,
 }
 

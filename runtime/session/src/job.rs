@@ -11,6 +11,7 @@ use crate::flags::Flags;
 use crate::generator::GeneratorId;
 use crate::inside::Question;
 use crate::lookup::{Completion, Lookup, LookupKind, Missing, Need, Required};
+use crate::pool::Waiter;
 use crate::symbol::Symbol;
 
 /// The answer to a flags lookup.
@@ -34,6 +35,8 @@ pub(crate) struct Job {
     pub asked: Vec<GeneratorId>,
     /// A generator that is kept free for this lookup.
     pub granted: Option<(DylibId, GeneratorId)>,
+    /// It enters the next generator past the line: it would wait for itself there.
+    pub past: bool,
     /// The question of a generator that it is asked on behalf of.
     pub inside: Option<Arc<Question>>,
     pub outcome: Outcome,
@@ -53,8 +56,17 @@ impl Job {
             missing: lookup.missing,
             asked: Vec::new(),
             granted: None,
+            past: false,
             inside,
             outcome,
+        }
+    }
+
+    /// The wait for it, if a thread may wait.
+    pub(crate) fn waiter(&self) -> Option<Arc<Waiter>> {
+        match &self.outcome {
+            Outcome::Addresses(Completion::Future(future)) => Some(Arc::clone(future.waiter())),
+            Outcome::Addresses(Completion::Call(_)) | Outcome::Flags(_) => None,
         }
     }
 

@@ -30,6 +30,7 @@ mod running;
 use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -156,6 +157,22 @@ impl Pool {
         } else if jobs == 0 && DEPTH.with(Cell::get) == 0 {
             self.drain();
         }
+    }
+
+    /// Starts a task on the thread that waits for it, if one does and runs tasks: on top of
+    /// another wait it could need what lies below itself. Else as [`Pool::spawn`].
+    pub(crate) fn spawn_for(&self, waiter: &Arc<Waiter>, work: impl FnOnce() + Send + 'static) {
+        let mut own = waiter.own.lock();
+        if waiter.helpers.load(Ordering::Relaxed) == 0 {
+            drop(own);
+            return self.for_the_sake_of(waiter, || self.spawn(work));
+        }
+        own.push_back(Arc::new(Task {
+            work: Mutex::new(Some(Box::new(work))),
+            sake: Arc::downgrade(waiter),
+        }));
+        drop(own);
+        waiter.parker.unpark();
     }
 
     /// Runs what stands in the queue, in this thread.
@@ -299,8 +316,23 @@ impl Pool {
     }
 
     fn wait_counted(&self, waiter: &Arc<Waiter>) -> bool {
-        let jobs = self.0.config.jobs;
         let helps = self.may_help();
+        if !helps {
+            return self.wait_until_done(waiter, false);
+        }
+        let count = |change: fn(usize) -> usize| {
+            let _own = waiter.own.lock();
+            let helpers = &waiter.helpers;
+            helpers.store(change(helpers.load(Ordering::Relaxed)), Ordering::Relaxed);
+        };
+        count(|helpers| helpers + 1);
+        let done = self.wait_until_done(waiter, true);
+        count(|helpers| helpers - 1);
+        done
+    }
+
+    fn wait_until_done(&self, waiter: &Arc<Waiter>, helps: bool) -> bool {
+        let jobs = self.0.config.jobs;
         while !waiter.is_done() {
             if helps {
                 if let Some(work) = waiter.take_own() {

@@ -179,7 +179,8 @@ impl Session {
 
     /// Tells the reporter.
     pub fn report(&self, error: &SessionError) {
-        (self.0.reporter)(error);
+        // There is nothing that a panic of the reporter could be reported to.
+        let _ = catch_unwind(AssertUnwindSafe(|| (self.0.reporter)(error)));
     }
 
     /// Starts a task, on behalf of the question this thread works for.
@@ -195,7 +196,7 @@ impl Session {
 
     pub(crate) fn tracker_event(&self, event: &TrackerEvent) {
         if let Some(hook) = &self.0.on_tracker_event {
-            hook(event);
+            self.guarded(|| hook(event));
         }
     }
 
@@ -234,7 +235,7 @@ impl Session {
     }
 
     /// Runs a callback of the embedder; a panic is reported.
-    fn guarded(&self, call: impl FnOnce()) {
+    pub(crate) fn guarded(&self, call: impl FnOnce()) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
             let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

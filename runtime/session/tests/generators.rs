@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use uruk_session::{
     AbsoluteSymbols, Ask, Generator, Lookup, LookupKind, ReexportGenerator, Required, SessionError,
     Visibility,
@@ -210,4 +210,51 @@ fn generators_run_in_the_search_order() {
         .lookup(Lookup::new(order).symbol(env.a))
         .unwrap();
     assert_eq!(found.address(env.a), Some(5));
+}
+
+/// Each generator looks into the next dylib, and all are inside at once. `always`: whatever they
+/// are asked for, as long as they are as many.
+fn look_into_each_other(jobs: usize, count: usize, always: bool) {
+    let env = env(jobs);
+    let all = Arc::new(Barrier::new(count));
+    let dylibs: Vec<_> = (0..count)
+        .map(|at| env.session.create_dylib(&format!("d{at}")).unwrap())
+        .collect();
+    for (at, dylib) in dylibs.iter().enumerate() {
+        let other = dylibs[(at + 1) % count].clone();
+        let (all, a, b) = (Arc::clone(&all), env.a, env.b);
+        let generator = move |ask: &Ask| {
+            if always || ask.missing()[0].0 == a {
+                all.wait();
+            }
+            let lookup = Lookup::new([(other.clone(), Visibility::All)]).symbol(b);
+            ask.session().lookup(lookup).unwrap_err();
+            Ok(())
+        };
+        dylib.add_generator(generator).unwrap();
+    }
+    let threads: Vec<_> = dylibs
+        .into_iter()
+        .map(|dylib| {
+            let (session, a) = (env.session.clone(), env.a);
+            let lookup = Lookup::new([(dylib, Visibility::All)]).symbol(a);
+            std::thread::spawn(move || session.lookup(lookup).unwrap_err())
+        })
+        .collect();
+    for thread in threads {
+        let error = thread.join().unwrap();
+        assert!(matches!(error, SessionError::NotFound(_)), "{error}");
+    }
+}
+
+#[test]
+fn generators_that_look_into_each_other_on_several_threads_end_as_on_one() {
+    for round in 0..40 {
+        for jobs in [0, 2] {
+            for count in [1, 2, 3, 5] {
+                look_into_each_other(jobs, count, false);
+            }
+        }
+        look_into_each_other(0, 1 + round % 2, true);
+    }
 }

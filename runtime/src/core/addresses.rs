@@ -11,6 +11,7 @@ use uruk_session::Dylib;
 use super::Core;
 use crate::fork::gate;
 use crate::guest::process::is_code;
+use crate::guest::tls;
 use crate::load::bind::display_name;
 use crate::load::names::Definition;
 use crate::version::bodies::Extent;
@@ -38,9 +39,10 @@ impl Core {
                 self.stubs.stub_address(id),
                 self.stubs.slot_address(id),
             )),
-            Some(Definition::Tls { module, offset }) => {
-                Some(Resolved::thread_local(module, offset))
-            }
+            Some(Definition::Tls { module, offset }) => Some(Resolved {
+                static_tls: tls::fixed(module, offset),
+                ..Resolved::thread_local(module, offset)
+            }),
             Some(Definition::Address(address)) if !need.thread_local => {
                 self.reclaim.stacks.note_import(name);
                 Some(Resolved {
@@ -50,8 +52,11 @@ impl Core {
             }
             _ if need.thread_local => {
                 let process = self.process.read().unwrap_or_else(PoisonError::into_inner);
-                let (module, offset) = process.find_tls(name)?;
-                Some(Resolved::thread_local(module, offset))
+                let found = process.find_tls(name)?;
+                Some(Resolved {
+                    static_tls: found.fixed,
+                    ..Resolved::thread_local(found.module, found.offset)
+                })
             }
             _ => None,
         }
@@ -78,7 +83,7 @@ impl Core {
         match meaning {
             Definition::Function { id } => Some(self.stubs.stub_address(id).0),
             Definition::Address(address) => Some(address),
-            Definition::Tls { module, offset } => crate::guest::tls::address(module, offset),
+            Definition::Tls { module, offset } => tls::address(module, offset),
         }
     }
 

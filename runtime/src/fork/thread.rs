@@ -39,8 +39,9 @@ use crate::fork::{block_signals, gate, restore_signals};
 use crate::guest::threads;
 use rest::Bed;
 
-/// Stack of a thread. LLVM's passes recurse over expressions and blocks.
-pub(crate) const STACK: usize = 16 << 20;
+/// Stack of a thread. LLVM's passes recurse over expressions, blocks and phis: 16,000 phis of a loop that
+/// lead to each other need more than 16 MiB at tier 2. Of what is not used, only addresses are taken.
+pub(crate) const STACK: usize = 64 << 20;
 
 /// Less than [`STACK`] where address space is limited. Set under a pass when a session is
 /// made; a thread that starts with an older one is as good, so relaxed.

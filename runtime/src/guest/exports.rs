@@ -136,6 +136,13 @@ impl Scope {
         self.0.iter().find(found)?.variable(name, hash)
     }
 
+    /// Whether `name` is a thread-local, by the first library that exports the name.
+    pub(crate) fn is_thread_local(&self, name: &CStr) -> bool {
+        let hash = hash(name);
+        let mut found = self.0.iter().filter_map(|it| it.lookup(name, hash));
+        found.next().is_some_and(|it| it.info & 15 == STT_TLS)
+    }
+
     /// What `name` is. Takes no lock.
     pub(crate) fn find(&self, name: &CStr) -> Option<Export> {
         let hash = hash(name);

@@ -15,6 +15,7 @@ use uruk_base::locks::Mutex;
 use crate::api::error::Error;
 use crate::guest::executable::Executable;
 use crate::guest::exports::{Export, Scope, Variable, ask_loader, dynamic_of};
+use crate::guest::tls::{offset_of, thread_pointer};
 
 /// Libraries a compiler driver links by default for C, C++ and Rust programs.
 const DEFAULT_LIBRARIES: [&str; 5] = [
@@ -30,7 +31,17 @@ pub(crate) struct Process {
     libraries: Vec<Library>,
     /// Thread-locals that were found: a module that needs one is checked when it is added, so
     /// that its compiles need not ask the loader.
-    thread_locals: Mutex<HashMap<Box<str>, (u64, u64)>>,
+    thread_locals: Mutex<HashMap<Box<str>, ThreadLocal>>,
+}
+
+/// The place of a library's thread-local variable.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ThreadLocal {
+    /// As `__tls_get_addr` takes them.
+    pub(crate) module: u64,
+    pub(crate) offset: u64,
+    /// Its offset from the thread pointer, where that is the same in all threads.
+    pub(crate) fixed: Option<i64>,
 }
 
 /// A library that is loaded, and stays.
@@ -70,16 +81,26 @@ impl Library {
             .or_else(|| self.executable.as_ref()?.find(name))
     }
 
+    /// Whether the name is a thread-local's; false where there are no tables that can be read.
+    fn has_thread_local(&self, name: &CStr) -> bool {
+        let scope = self.scope.as_ref();
+        scope.is_some_and(|scope| scope.is_thread_local(name))
+    }
+
     fn find_exported(&self, name: &CStr) -> Option<u64> {
         let found = match &self.scope {
             Some(scope) => scope.find(name)?,
             None => Export::AskLoader,
         };
-        match found {
-            Export::At(address) => Some(address),
-            // SAFETY: a live handle.
-            Export::AskLoader => unsafe { ask_loader(self.handle, name) },
+        if let Export::At(address) = found {
+            return Some(address);
         }
+        if self.has_thread_local(name) {
+            // Before `dlsym`, for which the loader would give the library dynamic storage.
+            offset_of(name);
+        }
+        // SAFETY: a live handle.
+        unsafe { ask_loader(self.handle, name) }
     }
 }
 
@@ -168,8 +189,8 @@ impl Process {
             .collect()
     }
 
-    /// The (module, offset) pair of a library's thread-local variable.
-    pub(crate) fn find_tls(&self, name: &str) -> Option<(u64, u64)> {
+    /// The place of a library's thread-local variable.
+    pub(crate) fn find_tls(&self, name: &str) -> Option<ThreadLocal> {
         let known = || {
             let known = self.thread_locals.lock();
             known.unwrap_or_else(PoisonError::into_inner)
@@ -188,7 +209,17 @@ impl Process {
         unsafe {
             libc::dl_iterate_phdr(Some(match_tls_block), (&raw mut search).cast::<c_void>());
         }
-        let found = search.found?;
+        let (module, offset) = search.found?;
+        let plain = CString::new(name).ok()?;
+        let mut libraries = self.libraries.iter();
+        let fixed = libraries.any(|it| it.has_thread_local(&plain));
+        let fixed = fixed.then(|| offset_of(&plain)).flatten();
+        let fixed = fixed.filter(|fixed| address as i64 == thread_pointer() + fixed);
+        let found = ThreadLocal {
+            module,
+            offset,
+            fixed,
+        };
         known().insert(name.into(), found);
         Some(found)
     }

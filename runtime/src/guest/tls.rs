@@ -37,6 +37,7 @@
 //! - A slot of thread-locals has a generation: a module that goes gives its slot back, and a
 //!   thread's block says whose it is (`guest::tls`).
 
+mod libraries;
 mod reserve;
 
 use std::cell::Cell;
@@ -47,6 +48,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::api::error::Error;
 
+pub(crate) use libraries::offset_of;
 pub(crate) use reserve::thread_pointer;
 use reserve::{fill_static, take_static};
 use uruk_base::locks::{Mutex, MutexGuard};
@@ -197,6 +199,13 @@ pub(crate) fn place(size: usize, align: usize, in_static: bool) -> Result<Place,
         module: reserve()?,
         static_offset: None,
     })
+}
+
+/// The offset from the thread pointer of what is `offset` bytes into a module of ours, if that is in
+/// static storage.
+pub(crate) fn fixed(module: u64, offset: u64) -> Option<i64> {
+    let is_static = module & (OURS | STATIC) == OURS | STATIC;
+    is_static.then(|| i64::from(module as u32 as i32).wrapping_add_unsigned(offset))
 }
 
 /// Takes a module word for blocks made on demand.

@@ -93,10 +93,12 @@ pub(crate) fn threads(jobs: usize) -> usize {
 /// Stack of a thread, and how many of `jobs` workers.
 fn share(left: Option<usize>, jobs: usize) -> (usize, usize) {
     const MIB: usize = 1 << 20;
+    /// Where address space is limited, more workers are worth more than room for rare recursion.
+    const LIMITED: usize = 16 * MIB;
     let Some(left) = left else {
         return (STACK, jobs);
     };
-    let stack = (left / 16 / MIB * MIB).clamp(SMALLEST_STACK, STACK);
+    let stack = (left / 16 / MIB * MIB).clamp(SMALLEST_STACK, LIMITED);
     (stack, (left / 4 / stack).clamp(1, jobs))
 }
 

@@ -172,8 +172,9 @@ impl Core {
         for name in thread_locals {
             let process = || self.process.read().unwrap_or_else(PoisonError::into_inner);
             if !found.thread_locals.contains_key(name)
-                && let Some((module, offset)) = process().find_tls(name)
+                && let Some(it) = process().find_tls(name)
             {
+                let (module, offset) = (it.module, it.offset);
                 let definition = Definition::Tls { module, offset };
                 found.thread_locals.insert(name.into(), definition);
             }

@@ -1,6 +1,7 @@
 //! What errors carry, whom they reach, and what fails with what.
 
 use std::error::Error as _;
+use std::sync::{Arc, Mutex, mpsc};
 
 use uruk::{Error, Jit, Lookup, Required, SessionError, SymbolState, Visibility};
 
@@ -179,4 +180,48 @@ fn a_missing_name_of_a_lookup_by_name_is_told_with_the_name() {
         panic!("another error");
     };
     assert_eq!(missing[0].symbol, "nowhere");
+}
+
+#[test]
+fn a_callback_that_panics_is_reported_and_keeps_no_other_from_being_called() {
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&reports);
+    let reporter = move |error: &SessionError| {
+        told.lock().unwrap().push(error.to_string());
+        // What it does itself costs nothing.
+        std::panic::resume_unwind(Box::new("a reporter"));
+    };
+    let jit = Jit::builder().on_error(Arc::new(reporter)).build().unwrap();
+    let (unit, kept) = TestUnit::kept(&jit, &["a"]);
+    let tracker = jit.main().create_tracker().unwrap();
+    tracker.define(unit).unwrap();
+    let a = jit.intern("a");
+    let panic = |text: &'static str| std::panic::resume_unwind(Box::new(text));
+    jit.lookup_async(ask(&jit).symbol(a), move |_| panic("a completion"));
+    let (sender, receiver) = mpsc::channel();
+    jit.lookup_async(ask(&jit).symbol(a), move |found| {
+        sender.send(found.is_ok()).unwrap();
+    });
+    let future = start(&jit, &["a"], Required::Ready);
+    finish(kept.take());
+    assert_eq!(receiver.recv_timeout(PATIENCE), Ok(true));
+    assert_eq!(future.wait().unwrap().len(), 1);
+    let released = Arc::new(Mutex::new(0));
+    for panics in [false, true, false] {
+        let released = Arc::clone(&released);
+        let resource = move || {
+            *released.lock().unwrap() += 1;
+            if panics {
+                panic("a resource");
+            }
+        };
+        tracker.attach(resource).unwrap();
+    }
+    // SAFETY: no code came of it.
+    unsafe { tracker.remove() }.unwrap();
+    assert_eq!(*released.lock().unwrap(), 3);
+    let reports = reports.lock().unwrap();
+    for text in ["a completion", "a resource"] {
+        assert!(reports.iter().any(|it| it.contains(text)), "{reports:?}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 
 use uruk::{
     Ask, Dylib, Error, Flags, Generator, Jit, Lookup, LookupKind, Need, Required, SessionError,
@@ -378,4 +378,42 @@ fn globals_of_the_host_are_asked_for_lazily_and_a_modules_weak_copy_yields_to_th
     assert!(!asked.all().contains(&"never".to_owned()));
     let never = jit.lookup("never");
     assert!(never.is_err() && asked.all().contains(&"never".to_owned()));
+}
+
+#[test]
+fn generators_that_look_into_each_other_on_several_threads_end_as_on_one() {
+    for count in [2, 3, 5] {
+        let jit = Jit::new().unwrap();
+        let all = Arc::new(Barrier::new(count));
+        let name = |at: usize| format!("d{}", at % count);
+        for at in 0..count {
+            let dylib = jit.create_dylib(&name(at)).unwrap();
+            let (weak, all, other) = (jit.downgrade(), Arc::clone(&all), name(at + 1));
+            let generator = move |ask: &Ask| {
+                // All are inside at once, each time that one looks into the next.
+                let (symbol, _) = ask.missing()[0];
+                if &*ask.jit().name_of(symbol) == "first" {
+                    all.wait();
+                }
+                let jit = weak.upgrade().unwrap();
+                let found = jit.dylib(&other).unwrap().lookup("second");
+                assert!(found.is_err());
+                Ok(())
+            };
+            dylib.add_generator(generator).unwrap();
+        }
+        let threads: Vec<_> = (0..count)
+            .map(|at| {
+                let dylib = jit.dylib(&name(at)).unwrap();
+                std::thread::spawn(move || dylib.lookup("first").unwrap_err().to_string())
+            })
+            .collect();
+        for thread in threads {
+            let told = thread.join().unwrap();
+            assert!(
+                told.contains("undefined") && told.contains("first"),
+                "{told}"
+            );
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! What a pool is made of: tasks, waits, and the state under its lock.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::{MAX_SPARES, Work};
@@ -29,6 +29,8 @@ pub struct Waiter {
     pub(super) done: AtomicBool,
     pub(super) parker: Parker,
     pub(super) own: Mutex<VecDeque<Arc<Task>>>,
+    /// Threads that wait, and run tasks of their own meanwhile. Changed under the lock of `own`.
+    pub(super) helpers: AtomicUsize,
 }
 
 impl Default for Waiter {
@@ -44,6 +46,7 @@ impl Waiter {
             done: AtomicBool::new(false),
             parker: Parker::new(),
             own: Mutex::new(VecDeque::new()),
+            helpers: AtomicUsize::new(0),
         }
     }
 

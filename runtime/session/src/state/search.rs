@@ -5,7 +5,7 @@ use crate::dylib::DylibId;
 use crate::effects::{Effects, Launching};
 use crate::error::SessionError;
 use crate::flags::{Flags, SymbolState};
-use crate::generator::{Asking, GeneratorId};
+use crate::generator::{Asking, GeneratorCell, GeneratorId};
 use crate::graph::NodeId;
 use crate::inside::Question;
 use crate::job::{Job, Outcome};
@@ -45,7 +45,7 @@ impl State {
                 }
                 continue;
             }
-            let unasked = |cell: &crate::generator::GeneratorCell| !job.asked.contains(&cell.id);
+            let unasked = |cell: &GeneratorCell| !job.asked.contains(&cell.id);
             if state.generators.iter().any(unasked) {
                 return Match::Ask(index);
             }
@@ -115,7 +115,8 @@ impl State {
             .filter(|question| question.id == id && !question.is_over())
             .map(|question| question.symbols.as_slice())
             .collect();
-        let nested = cell.busy && !mine && !asked.is_empty();
+        let past = std::mem::take(&mut job.past);
+        let nested = cell.busy && !mine && (past || !asked.is_empty());
         let circle: Vec<Symbol> = missing
             .iter()
             .map(|(symbol, _)| *symbol)
@@ -126,16 +127,26 @@ impl State {
             effects.finish(job, Err(SessionError::GeneratorCycle(names)));
             Step::Settled
         } else if cell.busy && !mine && !nested {
-            cell.line.push_back(job);
+            if self.open_circle(id, &job, effects) {
+                job.past = true;
+                return self.ask(job, index, missing, granted, effects);
+            }
+            if let Some(cell) = self.generator_mut(dylib, id) {
+                cell.line.push_back(job);
+            }
             Step::Settled
         } else {
             cell.busy = true;
             job.asked.push(id);
             let symbols = missing.iter().map(|(symbol, _)| *symbol).collect();
             let question = Question::new(id, shared, symbols, nested, job.inside.clone());
+            let question = Arc::new(question);
+            if !nested {
+                cell.inside = Some(Arc::clone(&question));
+            }
             Step::Ask(Asking {
                 generator: Arc::clone(&cell.generator),
-                question: Arc::new(question),
+                question,
                 job,
                 missing,
             })
@@ -168,6 +179,7 @@ impl State {
         let Some(cell) = state.generators.iter_mut().find(|cell| cell.id == id) else {
             return false;
         };
+        cell.inside = None;
         match cell.line.pop_front() {
             Some(mut job) => {
                 job.granted = Some((dylib, id));

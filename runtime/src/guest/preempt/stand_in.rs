@@ -30,6 +30,7 @@ use std::ffi::{CStr, CString, OsStr, c_void};
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use uruk_files::OwnFile;
 
@@ -87,8 +88,10 @@ pub(super) struct Marks {
 /// Bytes of a thunk.
 const THUNK: usize = 64;
 const PAGE: usize = 4096;
-const HEADER: usize = 64;
-const PROGRAM_HEADER: usize = 56;
+/// Libraries that were opened from memory.
+static OPENED: AtomicUsize = AtomicUsize::new(0);
+pub(in crate::guest) const HEADER: usize = 64;
+pub(in crate::guest) const PROGRAM_HEADER: usize = 56;
 
 /// The library, and where in it the thunks are.
 struct Image {
@@ -217,7 +220,7 @@ fn symbol_table(names: &[Name<'_>]) -> (Vec<u8>, Vec<u8>) {
     (table, strings)
 }
 
-fn elf_header(headers: u16) -> [u8; HEADER] {
+pub(in crate::guest) fn elf_header(headers: u16) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     // 64 bits, little-endian, version 1; ET_DYN for EM_X86_64.
     header[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1]);
@@ -232,7 +235,7 @@ fn elf_header(headers: u16) -> [u8; HEADER] {
 }
 
 /// Kind, flags, offset and address, size, alignment.
-fn program_header(
+pub(in crate::guest) fn program_header(
     (kind, flags, at, size, align): (u32, u32, usize, usize, usize),
 ) -> [u8; PROGRAM_HEADER] {
     let mut header = [0; PROGRAM_HEADER];
@@ -275,7 +278,7 @@ pub(in crate::guest) fn open_for_stacks() -> Result<(), String> {
 }
 
 /// Opens a library from memory, or where nothing there may be mapped for execution, from a file.
-fn open_bytes(bytes: &[u8]) -> Result<*mut c_void, String> {
+pub(in crate::guest) fn open_bytes(bytes: &[u8]) -> Result<*mut c_void, String> {
     open_in_memory(bytes).or_else(|_| open_in_folder(bytes))
 }
 
@@ -286,8 +289,10 @@ fn open_in_memory(bytes: &[u8]) -> Result<*mut c_void, String> {
     let file = OwnFile::in_memory(c"uruk-program", false);
     let mut file = file.map_err(|cause| cause.to_string())?;
     file.write_all(bytes).map_err(|cause| cause.to_string())?;
-    // Libraries are known by the path they were opened by: one that nobody else writes so.
-    open_path(format!("/proc/self/fd/../fd/{}", file.as_raw_fd()).into())
+    // The loader knows libraries by the paths they were opened by, and numbers of descriptors come
+    // again: a path is used once.
+    let once = "./".repeat(OPENED.fetch_add(1, Ordering::Relaxed));
+    open_path(format!("/proc/self/fd/../{once}fd/{}", file.as_raw_fd()).into())
 }
 
 fn open_in_folder(bytes: &[u8]) -> Result<*mut c_void, String> {
