@@ -38,6 +38,7 @@ use uruk_base::locks::Covered;
 
 pub use config::PoolConfig;
 pub use parts::Waiter;
+pub(crate) use parts::WillWait;
 use parts::{Inner, Next, Task};
 use running::Running;
 
@@ -315,20 +316,17 @@ impl Pool {
         self.wait_counted(waiter)
     }
 
+    /// Says, until the result is dropped, that this thread waits or is about to, and runs tasks
+    /// that are started for it.
+    pub(crate) fn will_wait<'a>(&self, waiter: &'a Waiter) -> WillWait<'a> {
+        let helps = usize::from(self.may_help());
+        waiter.count_helpers(|helpers| helpers + helps);
+        WillWait(waiter, helps)
+    }
+
     fn wait_counted(&self, waiter: &Arc<Waiter>) -> bool {
-        let helps = self.may_help();
-        if !helps {
-            return self.wait_until_done(waiter, false);
-        }
-        let count = |change: fn(usize) -> usize| {
-            let _own = waiter.own.lock();
-            let helpers = &waiter.helpers;
-            helpers.store(change(helpers.load(Ordering::Relaxed)), Ordering::Relaxed);
-        };
-        count(|helpers| helpers + 1);
-        let done = self.wait_until_done(waiter, true);
-        count(|helpers| helpers - 1);
-        done
+        let _waits = self.will_wait(waiter);
+        self.wait_until_done(waiter, self.may_help())
     }
 
     fn wait_until_done(&self, waiter: &Arc<Waiter>, helps: bool) -> bool {

@@ -33,6 +33,15 @@ pub struct Waiter {
     pub(super) helpers: AtomicUsize,
 }
 
+/// A thread waits, or is about to.
+pub(crate) struct WillWait<'a>(pub(super) &'a Waiter, pub(super) usize);
+
+impl Drop for WillWait<'_> {
+    fn drop(&mut self) {
+        self.0.count_helpers(|helpers| helpers - self.1);
+    }
+}
+
 impl Default for Waiter {
     fn default() -> Self {
         Self::new()
@@ -59,6 +68,12 @@ impl Waiter {
     /// Whether the wait is over.
     pub fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
+    }
+
+    pub(super) fn count_helpers(&self, change: impl FnOnce(usize) -> usize) {
+        let _own = self.own.lock();
+        let before = self.helpers.load(Ordering::Relaxed);
+        self.helpers.store(change(before), Ordering::Relaxed);
     }
 
     pub(super) fn take_own(&self) -> Option<Work> {

@@ -134,6 +134,7 @@ impl Session {
         let outcome = Outcome::Addresses(Completion::Future(future.clone()));
         let pool = &self.0.pool;
         let keep = pool.may_help();
+        let _waits = pool.will_wait(future.waiter());
         let kept = pool.for_the_sake_of(future.waiter(), || self.begin(lookup, outcome, keep));
         if let Some(launching) = kept {
             let waiter = Arc::clone(future.waiter());
