@@ -19,7 +19,7 @@ use crate::api::unit::{Flags, Symbol, Unit};
 use crate::fork::gate;
 use crate::guest::exit;
 use crate::guest::process::Library;
-use crate::replace::scrub_stack;
+use crate::replace::scrubbed;
 
 impl Jit {
     /// The symbol of a name: names are compared by it. Takes no lock if the name is known.
@@ -328,10 +328,7 @@ impl Dylib {
     /// `NotFound` or `InFlight` with all that are so.
     pub unsafe fn undefine(&self, symbols: &[Symbol]) -> Result<(), Error> {
         let _pass = gate::enter();
-        let removed = self.jit.core().undefine(&self.dylib, symbols);
-        // As where a tracker is removed.
-        scrub_stack();
-        Ok(removed?)
+        Ok(scrubbed(|| self.jit.core().undefine(&self.dylib, symbols))?)
     }
 
     /// How far a symbol of this dylib has come; `None` if it is not defined here.

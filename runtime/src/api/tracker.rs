@@ -16,7 +16,7 @@ use crate::core::Core;
 use crate::fork::gate;
 use crate::load::Source;
 use crate::removal::life::Life;
-use crate::replace::scrub_stack;
+use crate::replace::scrubbed;
 use crate::units::LazyObject;
 
 /// The handle by which a set of definitions of one dylib is removed. Clones are the same
@@ -241,11 +241,8 @@ fn leave<R>(
             let mut left = core.names.lives.going(images());
             left.retain(|image| !image.is_closed());
             if left.is_empty() {
-                let removed = remove(all);
-                // Addresses of the code that goes would keep it for as long as frames of this
-                // thread lie on them.
-                scrub_stack();
-                return removed;
+                // Addresses that the removal leaves on the stack would keep the code.
+                return scrubbed(|| remove(all));
             }
             left
         };

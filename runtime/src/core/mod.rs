@@ -3,10 +3,13 @@
 //! Locks are `std`'s, of one word: a forked child can use them (`fork::gate` lets no worker hold one).
 
 mod addresses;
+mod body;
 mod session;
 
 pub(crate) use addresses::static_name;
+pub(crate) use body::{Body, Function};
 pub(crate) use session::sessions;
+use session::EndedLast;
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -34,10 +37,10 @@ use crate::guest::process::Process;
 use crate::load::hooks::{Destructors, Schedule};
 use crate::load::labels::Labels;
 use crate::load::names::{Definition, Name, Names};
-use crate::load::objects::{ObjectBody, ObjectCode, Objects};
+use crate::load::objects::{ObjectCode, Objects};
 use crate::load::untrusted::Untrusted;
 use crate::load::waiting::Waiting;
-use crate::loops::{Continuations, Origin};
+use crate::loops::Continuations;
 use crate::reclaim::Reclaim;
 use crate::removal::Owners;
 use crate::removal::life::Life;
@@ -51,7 +54,6 @@ use crate::told::holdings::Modules;
 use crate::told::stats::Counters;
 use crate::told::tools::Tools;
 use crate::tuning::Tuning;
-use crate::units::UnitBody;
 use crate::units::hands::Hands;
 use crate::version::Parcels;
 use crate::version::baseline::Compilers;
@@ -211,47 +213,6 @@ impl Module {
     }
 }
 
-/// What a stub stands for.
-#[derive(Clone)]
-pub(crate) struct Function {
-    pub(crate) module: Arc<Module>,
-    pub(crate) symbol: SymbolId,
-    /// The name people know, kept for ever: unwind rows point at it.
-    pub(crate) name: &'static CStr,
-    /// Where it starts, if it is a continuation.
-    pub(crate) origin: Option<Arc<Origin>>,
-}
-
-/// Where a function's code comes from.
-#[derive(Clone)]
-pub(crate) enum Body {
-    /// A body that is compiled.
-    Module(Function),
-    /// A function of an object file.
-    Object(ObjectBody),
-    /// A function whose code a unit makes.
-    Unit(UnitBody),
-}
-
-impl Body {
-    /// Whether it is compiled from a module of that name.
-    pub(crate) fn is_of_file(&self, file: &str) -> bool {
-        match self {
-            Body::Module(function) => function.module.readers.bitcode().name() == file,
-            Body::Object(_) | Body::Unit(_) => false,
-        }
-    }
-
-    /// The name people know.
-    pub(crate) fn name(&self) -> &'static CStr {
-        match self {
-            Body::Module(function) => function.name,
-            Body::Object(object) => object.name,
-            Body::Unit(unit) => unit.name,
-        }
-    }
-}
-
 /// Everything a session owns.
 pub(crate) struct Core {
     pub(crate) process: Arc<RwLock<Process>>,
@@ -312,17 +273,6 @@ pub(crate) struct Core {
     pub(crate) heap: Heap,
     _session: EndedLast,
     end: gate::End,
-}
-
-/// Ends a session when all else is gone. Trackers hold modules, whose names are handles of the
-/// session: without its end they would hold each other.
-struct EndedLast(uruk_session::Session);
-
-impl Drop for EndedLast {
-    fn drop(&mut self) {
-        // It fails where it was ended before.
-        let _ = self.0.end();
-    }
 }
 
 /// What goes with a session takes locks of the process. Whoever drops the last handle has a

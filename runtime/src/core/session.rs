@@ -29,6 +29,17 @@ pub(crate) fn sessions() -> Vec<Arc<Core>> {
     held.iter().filter_map(Weak::upgrade).collect()
 }
 
+/// Ends a session when all else is gone. Trackers hold modules, whose names are handles of the
+/// session: without its end they would hold each other.
+pub(super) struct EndedLast(pub(super) uruk_session::Session);
+
+impl Drop for EndedLast {
+    fn drop(&mut self) {
+        // It fails where it was ended before.
+        let _ = self.0.end();
+    }
+}
+
 impl Core {
     /// Starts the workers, and is kept informed of forks. Under a pass, held since before the
     /// session was made.

@@ -78,7 +78,7 @@ pub(crate) use self::first::FirstBody;
 pub use self::loops::{LoopStays, OldLoop};
 pub(crate) use self::plan::Locals;
 pub use self::quiet::Activation;
-pub(crate) use self::quiet::scrub_stack;
+pub(crate) use self::quiet::scrubbed;
 pub(crate) use self::state::Replacing;
 
 /// When a set of functions is exchanged.

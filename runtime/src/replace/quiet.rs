@@ -129,7 +129,7 @@ impl OldCode {
 /// registers, by which memory is copied: addresses of code would lie in the frames of what is
 /// called next, or of a handler that is held up at the gate, for as long as it waits.
 #[inline(never)]
-pub(crate) fn scrub_stack() {
+pub(super) fn scrub_stack() {
     std::hint::black_box(&mut [0_u64; 4096]);
     // SAFETY: no call keeps a vector register for its caller, and each instruction is one the
     // processor has. Those of AVX-512 that are not named by the ABI are unknown to code that
@@ -181,6 +181,13 @@ pub(crate) fn scrub_stack() {
             );
         }
     }
+}
+
+/// What `work` gives, without the addresses that it leaves on the stack.
+pub(crate) fn scrubbed<R>(work: impl FnOnce() -> R) -> R {
+    let result = work();
+    scrub_stack();
+    result
 }
 
 impl Core {
