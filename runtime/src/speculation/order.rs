@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use uruk_base::FunctionId;
+use uruk_files::OutputPath;
 use uruk_session::Dylib as Table;
 
 use crate::api::dylib::Dylib;
@@ -48,10 +49,10 @@ impl Core {
     }
 
     /// Keeps the order of this run in a file.
-    pub(crate) fn keep_order(&self, file: &Path) -> std::io::Result<()> {
+    pub(crate) fn keep_order(&self, file: &OutputPath) -> std::io::Result<()> {
         let mut text = self.first_calls().join("\n");
         text.push('\n');
-        uruk_files::write(file, text)
+        file.write(text.as_bytes())
     }
 }
 

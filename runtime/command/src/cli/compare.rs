@@ -82,9 +82,10 @@ struct Right {
 /// Compares and prints; the exit status.
 pub(super) fn main(compare: &Compare) -> i32 {
     let result = run(compare).and_then(|(note, comparison)| {
-        print!("{note}\n{}", comparison.render());
+        // A closed standard output is no reason to fail.
+        let _ = uruk_files::print(&format!("{note}\n{}", comparison.render()));
         if let Some(file) = &compare.html {
-            fs::write(file, html::compare(&comparison)).map_err(|e| in_file(file, e))?;
+            uruk_files::write(file, html::compare(&comparison)).map_err(|e| in_file(file, e))?;
         }
         Ok(comparison)
     });

@@ -4,7 +4,7 @@
 //! before: the dynamic loader says nothing.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use uruk::{EXIT_FAILURE, StatsFormat};
+use uruk_files::OutputPath;
 use uruk_live::program::image::{Image, ImageError, carries_bitcode, has_capabilities, is_dynamic};
 use uruk_live::settings::{Force, Settings, VARIABLE};
 use uruk_live::start::PRELOADED_BEFORE;
@@ -90,7 +91,7 @@ enum ForceChoice {
 
 pub(super) fn main(live: &Live) -> i32 {
     let fail = |message: &str| {
-        eprintln!("uruk live: {message}");
+        uruk_files::say!("uruk live: {message}");
         EXIT_FAILURE
     };
     let Some(program) = find(&live.program) else {
@@ -114,9 +115,13 @@ pub(super) fn main(live: &Live) -> i32 {
         }
     };
     for file in report.iter().chain(&trace).chain(&tuning) {
-        let opened = File::options().append(true).create(true).open(file);
-        if let Err(cause) = opened {
-            return fail(&format!("{} cannot be written: {cause}", file.display()));
+        let refused = |cause: &dyn fmt::Display| {
+            fail(&format!("{} cannot be written: {cause}", file.display()))
+        };
+        match OutputPath::new(file).and_then(|it| it.check().map(|()| it)) {
+            Ok(output) if output.is_file(&program) => return refused(&"it is the program"),
+            Ok(_) => {}
+            Err(cause) => return refused(&cause),
         }
     }
     let settings = Settings {

@@ -1,6 +1,6 @@
 //! `uruk run`: from the command line to the program, whose end is that of the command.
 
-use std::fs::File;
+use std::fmt;
 use std::path::PathBuf;
 
 use uruk::{
@@ -8,6 +8,7 @@ use uruk::{
     ProgramOptions, ReclaimConfig, StatsFormat, ToolSettings, Untrusted, needs_low_addresses,
     needs_near_libraries,
 };
+use uruk_files::{OutputPath, say};
 use uruk_live::tunables;
 
 use super::{
@@ -19,7 +20,7 @@ use super::{
 pub(super) fn load_program(run: Run) -> Begun {
     if let Some(file) = &run.launcher {
         let error = launcher::start(&run, file);
-        eprintln!("uruk: --launcher {}: {error}", file.display());
+        say!("uruk: --launcher {}: {error}", file.display());
         return Begun::Done(EXIT_FAILURE);
     }
     if run.tune || run.tuning.is_some() {
@@ -30,9 +31,7 @@ pub(super) fn load_program(run: Run) -> Begun {
     let mut reclaim = ReclaimConfig::default();
     for setting in &run.set {
         if let Err(message) = settings::set(&mut policy, &mut reclaim, setting) {
-            eprintln!(
-                "uruk: --set: {message}\n  tip: `uruk run --print-config` lists the settings"
-            );
+            say!("uruk: --set: {message}\n  tip: `uruk run --print-config` lists the settings");
             return Begun::Done(USAGE);
         }
     }
@@ -46,13 +45,14 @@ pub(super) fn load_program(run: Run) -> Begun {
         return Begun::Done(0);
     }
     log::init(run.verbose);
-    if !can_write(&run) {
+    let (shared, files) = run.libraries();
+    if let Err(message) = check_outputs(&run, &files) {
+        say!("uruk: {message}");
         return Begun::Done(EXIT_FAILURE);
     }
     for file in run.watch.iter().filter(|file| !file.exists()) {
-        eprintln!("uruk: --watch: {} does not exist yet", file.display());
+        say!("uruk: --watch: {} does not exist yet", file.display());
     }
-    let (shared, files) = run.libraries();
     crate::memory::spare();
     let builder = builder(&run, &files, policy, reclaim);
     // Constructors of its libraries may call what LLVM is to compile, under the loader's lock.
@@ -63,25 +63,36 @@ pub(super) fn load_program(run: Run) -> Begun {
         Err(error) => {
             let status = fail_of_program(&error);
             if let Some(tip) = tip(&error, &files) {
-                eprintln!("  tip: {tip}");
+                say!("  tip: {tip}");
             }
             Begun::Done(status)
         }
     }
 }
 
-/// Whether what is to be written at the end can be. Said now, not when the run that it is about
-/// is over.
-fn can_write(run: &Run) -> bool {
-    let files = run.trace.iter().chain(&run.report).chain(&run.record);
-    for file in files.chain(&run.first_calls).chain(&run.tuning) {
-        let opened = File::options().append(true).create(true).open(file);
-        if let Err(error) = opened {
-            eprintln!("uruk: {} cannot be written: {error}", file.display());
-            return false;
+/// Checks that outputs can be written and are no inputs, before the run instead of at its end.
+fn check_outputs(run: &Run, files: &[PathBuf]) -> Result<(), String> {
+    let outputs = run.trace.iter().chain(&run.report).chain(&run.record);
+    let outputs = outputs.chain(&run.first_calls).chain(&run.tuning);
+    let inputs: Vec<_> = run.files.iter().chain(files).chain(&run.watch).collect();
+    let mut before: Vec<OutputPath> = Vec::new();
+    for file in outputs {
+        let refused = |cause: &dyn fmt::Display| {
+            Err(format!("{} cannot be written: {cause}", file.display()))
+        };
+        let output = match OutputPath::new(file).and_then(|it| it.check().map(|()| it)) {
+            Ok(output) => output,
+            Err(cause) => return refused(&cause),
+        };
+        if let Some(input) = inputs.iter().find(|input| output.is_file(input)) {
+            return refused(&format_args!("it is the input {}", input.display()));
         }
+        if let Some(other) = before.iter().find(|other| output.is_same(other)) {
+            return refused(&format_args!("it is the output {}", other.path().display()));
+        }
+        before.push(output);
     }
-    true
+    Ok(())
 }
 
 /// The session that the command line describes.
@@ -176,9 +187,10 @@ fn load(
     let attempt = |builder: JitBuilder| {
         let jit = builder.build()?;
         if let Some(file) = &run.record {
-            let recorded = File::create(file).and_then(|out| jit.record_policy(out));
+            let out = OutputPath::new(file).and_then(|it| it.open());
+            let recorded = out.and_then(|out| jit.record_policy(out));
             if let Err(error) = recorded {
-                eprintln!("uruk: --record: {error}");
+                say!("uruk: --record: {error}");
             }
         }
         for library in shared {
