@@ -76,6 +76,13 @@ impl OutputPath {
         })
     }
 
+    /// A new file may be executed by whom the `umask` lets read it.
+    #[must_use]
+    pub fn executable(mut self) -> OutputPath {
+        self.mode |= (self.mode & 0o444) >> 2;
+        self
+    }
+
     /// The name as it was given.
     pub fn path(&self) -> &Path {
         &self.path
