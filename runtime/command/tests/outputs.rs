@@ -161,10 +161,7 @@ fn a_fifo_without_a_reader_is_said_and_the_run_ends() {
     let folder = Folder::new("fifo");
     let made = Command::new("mkfifo").arg(folder.0.join("fifo")).status();
     assert!(made.expect("run").success());
-    for output in OUTPUTS
-        .iter()
-        .filter(|output| **output != "tuning" && **output != "first-calls")
-    {
+    for output in OUTPUTS {
         let output = folder.uruk(&["run", &format!("--{output}=fifo"), "p.ll"]);
         ends_as_without(&output);
         assert_eq!(said(&output), "uruk: fifo: it has no reader\n");

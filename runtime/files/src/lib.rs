@@ -296,6 +296,20 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Reads what an earlier run has left in an output. Only a regular file has such text: to read a
+/// FIFO would be to wait for a writer.
+///
+/// # Errors
+///
+/// As [`read`]; `path` is no regular file.
+pub fn read_left(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let path = path.as_ref();
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    read(path)
+}
+
 /// Writes a file whole, as [`OutputPath::write`] does; it is made if it is not there.
 ///
 /// # Errors

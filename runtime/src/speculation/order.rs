@@ -43,7 +43,8 @@ impl Core {
 
     /// Expects the order that is kept in a file, if there is one.
     pub(crate) fn expect_from(&self, file: &Path) {
-        if let Ok(text) = uruk_files::read_to_string(file) {
+        let text = uruk_files::read_left(file).map(String::from_utf8);
+        if let Ok(Ok(text)) = text {
             self.expect(&self.main, text.lines());
         }
     }

@@ -299,6 +299,6 @@ fn in_file(file: &Path, source: io::Error) -> Problem {
 fn progress(line: &str) {
     if io::stderr().is_terminal() {
         // That nobody can be told is no reason to stop.
-        let _ = write!(io::stderr(), "\r\x1b[K{line}");
+        let _ = write!(io::stderr(), "\r\x1b[K{}", uruk_files::shown(line));
     }
 }

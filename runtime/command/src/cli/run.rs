@@ -145,7 +145,7 @@ fn builder(
     let tuned = run
         .tuning
         .as_ref()
-        .and_then(|file| std::fs::read(file).ok());
+        .and_then(|file| uruk_files::read_left(file).ok());
     if let Some(tuned) = tuned.filter(|tuned| !tuned.is_empty()) {
         builder = builder.tuned_before(String::from_utf8_lossy(&tuned).into_owned());
     }
