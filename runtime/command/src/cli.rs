@@ -8,6 +8,7 @@ mod libraries;
 mod live;
 mod log;
 mod missing;
+mod outputs;
 mod run;
 mod settings;
 mod swap;

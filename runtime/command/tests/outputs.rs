@@ -181,6 +181,12 @@ fn inputs_are_no_outputs() {
             assert_eq!(said(&output), expected);
         }
     }
+    let output = folder.uruk(&["compare", "--html=hard", "p.ll"]);
+    let expected = "uruk: hard cannot be written: it is the input p.ll\n";
+    assert_eq!(
+        (output.status.code(), said(&output).as_str()),
+        (Some(125), expected)
+    );
     let output = folder.uruk(&["run", "--report=same", "--trace=./same", "p.ll"]);
     let expected = "uruk: same cannot be written: it is the output ./same\n";
     assert_eq!(said(&output), expected);

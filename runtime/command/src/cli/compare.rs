@@ -61,6 +61,8 @@ pub(super) struct Compare {
 enum Problem {
     #[error("{}", file.display())]
     File { file: PathBuf, source: io::Error },
+    #[error("{0}")]
+    Output(String),
     #[error("the program cannot be run at tier 1\n{0}")]
     Unusable(String),
 }
@@ -103,6 +105,9 @@ fn run(compare: &Compare) -> Result<(String, Comparison), Problem> {
     for file in compare.files.iter().chain(&compare.stdin) {
         File::open(file).map_err(|error| in_file(file, error))?;
     }
+    let inputs = compare.files.iter().chain(&compare.stdin);
+    let inputs: Vec<&Path> = inputs.map(PathBuf::as_path).collect();
+    super::outputs::check(&compare.html, &inputs).map_err(Problem::Output)?;
     let temporary = std::env::temp_dir();
     let scratch = Scratch::new(&temporary).map_err(|error| in_file(&temporary, error))?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -4,7 +4,6 @@
 //! before: the dynamic loader says nothing.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,6 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use uruk::{EXIT_FAILURE, StatsFormat};
-use uruk_files::OutputPath;
 use uruk_live::program::image::{Image, ImageError, carries_bitcode, has_capabilities, is_dynamic};
 use uruk_live::settings::{Force, Settings, VARIABLE};
 use uruk_live::start::PRELOADED_BEFORE;
@@ -114,14 +112,13 @@ pub(super) fn main(live: &Live) -> i32 {
             return fail(&cause.to_string());
         }
     };
-    for file in report.iter().chain(&trace).chain(&tuning) {
-        let refused = |cause: &dyn fmt::Display| {
-            fail(&format!("{} cannot be written: {cause}", file.display()))
-        };
-        match OutputPath::new(file).and_then(|it| it.check().map(|()| it)) {
-            Ok(output) if output.is_file(&program) => return refused(&"it is the program"),
-            Ok(_) => {}
-            Err(cause) => return refused(&cause),
+    let written: Vec<&PathBuf> = report.iter().chain(&trace).chain(&tuning).collect();
+    if !written.is_empty() {
+        let libraries = libraries(&program);
+        let mut inputs: Vec<&Path> = libraries.iter().map(PathBuf::as_path).collect();
+        inputs.insert(0, &program);
+        if let Err(message) = super::outputs::check(written, &inputs) {
+            return fail(&message);
         }
     }
     let settings = Settings {

@@ -1,7 +1,6 @@
 //! `uruk run`: from the command line to the program, whose end is that of the command.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use uruk::{
     Baseline, EXIT_FAILURE, Error, HeapConfig, Jit, JitBuilder, Mode, PolicyConfig, Program,
@@ -13,7 +12,7 @@ use uruk_live::tunables;
 
 use super::{
     Begun, ContractChoice, Run, StatsChoice, TiersChoice, USAGE, fail_of_program, launcher, log,
-    settings, tip,
+    outputs, settings, tip,
 };
 
 /// Loads the program that a command line describes.
@@ -46,7 +45,7 @@ pub(super) fn load_program(run: Run) -> Begun {
     }
     log::init(run.verbose);
     let (shared, files) = run.libraries();
-    if let Err(message) = check_outputs(&run, &files) {
+    if let Err(message) = check_outputs(&run, &shared, &files) {
         say!("uruk: {message}");
         return Begun::Done(EXIT_FAILURE);
     }
@@ -70,29 +69,18 @@ pub(super) fn load_program(run: Run) -> Begun {
     }
 }
 
-/// Checks that outputs can be written and are no inputs, before the run instead of at its end.
-fn check_outputs(run: &Run, files: &[PathBuf]) -> Result<(), String> {
-    let outputs = run.trace.iter().chain(&run.report).chain(&run.record);
-    let outputs = outputs.chain(&run.first_calls).chain(&run.tuning);
-    let inputs: Vec<_> = run.files.iter().chain(files).chain(&run.watch).collect();
-    let mut before: Vec<OutputPath> = Vec::new();
-    for file in outputs {
-        let refused = |cause: &dyn fmt::Display| {
-            Err(format!("{} cannot be written: {cause}", file.display()))
-        };
-        let output = match OutputPath::new(file).and_then(|it| it.check().map(|()| it)) {
-            Ok(output) => output,
-            Err(cause) => return refused(&cause),
-        };
-        if let Some(input) = inputs.iter().find(|input| output.is_file(input)) {
-            return refused(&format_args!("it is the input {}", input.display()));
-        }
-        if let Some(other) = before.iter().find(|other| output.is_same(other)) {
-            return refused(&format_args!("it is the output {}", other.path().display()));
-        }
-        before.push(output);
-    }
-    Ok(())
+/// Checks that outputs can be written and are no inputs.
+fn check_outputs(run: &Run, shared: &[String], files: &[PathBuf]) -> Result<(), String> {
+    let written = run.trace.iter().chain(&run.report).chain(&run.record);
+    let written = written.chain(&run.first_calls).chain(&run.tuning);
+    // Libraries without a slash are names.
+    let libraries = shared
+        .iter()
+        .filter(|name| name.contains('/'))
+        .map(Path::new);
+    let inputs = run.files.iter().chain(files).chain(&run.watch);
+    let inputs: Vec<&Path> = inputs.map(PathBuf::as_path).chain(libraries).collect();
+    outputs::check(written, &inputs)
 }
 
 /// The session that the command line describes.
