@@ -271,3 +271,35 @@ fn one_file_is_known_by_all_its_names() {
     let directory = there(&folder.0).check().expect_err("a folder");
     assert_eq!(directory.raw_os_error(), Some(libc::EISDIR));
 }
+
+/// In a folder of somebody else's there can be no draft: the file is written in place, and only
+/// once there is room for all of it.
+#[test]
+fn a_file_in_a_folder_of_others_is_written_in_place() {
+    apart("a_file_in_a_folder_of_others_is_written_in_place", || {
+        let folder = Folder::new("theirs");
+        let file = folder.0.join("file");
+        fs::write(&file, "an old text").expect("written");
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+        };
+        mode(&file, 0o666);
+        mode(&folder.0, 0o555);
+        // SAFETY: plain calls, in a process of this test.
+        let root = unsafe { libc::geteuid() } == 0;
+        // SAFETY: as above. Root may write anywhere.
+        unsafe { libc::seteuid(if root { 65_534 } else { libc::geteuid() }) };
+        let owner = fs::metadata(&file).expect("there").uid();
+        uruk_files::write(&file, "new").expect("written");
+        assert_eq!(text(&file), "new");
+        assert_eq!(fs::metadata(&file).expect("there").uid(), owner);
+        limit_files(4);
+        assert!(uruk_files::write(&file, "longer").is_err());
+        assert_eq!(text(&file), "new");
+        let fresh = OutputPath::new(folder.0.join("fresh")).expect("a folder");
+        assert!(fresh.check().is_err() && fresh.write(b"").is_err());
+        // SAFETY: as above.
+        unsafe { libc::seteuid(if root { 0 } else { libc::geteuid() }) };
+        mode(&folder.0, 0o755);
+    });
+}
