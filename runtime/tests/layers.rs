@@ -206,8 +206,18 @@ fn compiled_functions_are_kept_over_sessions() {
     let files = || std::fs::read_dir(&folder).unwrap().count();
     let kept = files();
     assert!(kept > 0);
-    run(on_disk, 7);
+    run(Arc::clone(&on_disk) as _, 7);
     assert_eq!(files(), kept);
+    // A link under the name that a draft of this thread had is not followed.
+    let victim = folder.join("victim");
+    std::fs::write(&victim, "precious").unwrap();
+    let (name, thread) = ("00".repeat(32), std::thread::current().id());
+    let draft = format!("{name}.{}-{thread:?}", std::process::id());
+    std::os::unix::fs::symlink(&victim, folder.join(draft)).unwrap();
+    on_disk.put(&[0; 32], b"entry");
+    assert_eq!(on_disk.get(&[0; 32]).unwrap(), b"entry");
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    assert_eq!(files(), kept + 3);
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

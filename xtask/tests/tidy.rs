@@ -39,7 +39,10 @@ const LAYERS: [(&str, &[&str]); 29] = [
     ("runtime/tools", &["uruk-base", "uruk-files"]),
     ("runtime/live", &["uruk", "uruk-files"]),
     ("runtime/live/preload", &["uruk", "uruk-live"]),
-    ("runtime/command", &["uruk", "uruk-live", "uruk-report"]),
+    (
+        "runtime/command",
+        &["uruk", "uruk-files", "uruk-live", "uruk-report"],
+    ),
     ("runtime/c", &["uruk"]),
     (
         "runtime",

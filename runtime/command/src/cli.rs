@@ -8,6 +8,7 @@ mod libraries;
 mod live;
 mod log;
 mod missing;
+mod outputs;
 mod run;
 mod settings;
 mod swap;
@@ -356,10 +357,14 @@ fn begin() -> Begun {
         Ok(cli) => cli,
         Err(error) => {
             // A closed standard stream is no reason to fail differently.
-            let _ = error.print();
+            match error.use_stderr() {
+                // It quotes arguments.
+                true => uruk_files::Messages.text(&error.render().to_string()),
+                false => drop(error.print()),
+            }
             let is_command = error.kind() == clap::error::ErrorKind::InvalidSubcommand;
             if is_command && let Some(word) = std::env::args().nth(1) {
-                eprintln!("  tip: to run a program: `uruk run {word}`");
+                uruk_files::say!("  tip: to run a program: `uruk run {word}`");
             }
             return Begun::Done(error.exit_code());
         }
@@ -405,7 +410,7 @@ fn print_manual(of: Option<&str>) -> i32 {
         let names = command.get_subcommands().map(clap::Command::get_name);
         let names: Vec<&str> = names.filter(|name| *name != "help").collect();
         let name = of.unwrap_or_default();
-        eprintln!(
+        uruk_files::say!(
             "uruk: no subcommand `{name}`; there are {}",
             names.join(", ")
         );
@@ -445,17 +450,17 @@ fn fail_of_program(error: &Error) -> i32 {
     if let Error::MissingSymbols { missing } = error
         && let Some(list) = missing::list(missing)
     {
-        eprintln!("uruk: {list}");
+        uruk_files::say!("uruk: {list}");
         return EXIT_FAILURE;
     }
     fail(error)
 }
 
 fn fail(error: &dyn std::error::Error) -> i32 {
-    eprintln!("uruk: {error}");
+    uruk_files::say!("uruk: {error}");
     let mut source = error.source();
     while let Some(cause) = source {
-        eprintln!("  caused by: {cause}");
+        uruk_files::say!("  caused by: {cause}");
         source = cause.source();
     }
     EXIT_FAILURE

@@ -9,9 +9,16 @@
 //!   [`OwnFile`] neither writes to it nor closes it, and what [`read`] read is an error;
 //! - may be closed by others at any time without a panic or an abort, which `std::fs` has for it.
 //!
+//! Files are written by an [`OutputPath`], messages by [`say!`]: neither raises a signal in the
+//! program ([`WriteSignals`]).
+//!
 //! What remains: between the look and the act another thread can change what a number means.
 
 #![deny(missing_docs)]
+
+mod messages;
+mod output;
+mod signals;
 
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
@@ -23,6 +30,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::fs::RawDir;
+
+pub use messages::{Messages, print, shown};
+pub use output::OutputPath;
+pub use signals::WriteSignals;
 
 /// The least number, and how many there are to begin from: files that follow each other have
 /// different numbers, so that who lost one does not find the next one there.
@@ -50,16 +61,6 @@ impl OwnFile {
         OwnFile::open_with(path, OpenOptions::new().read(true))
     }
 
-    /// Opens `path` to write it: an empty file, made if it is not there.
-    ///
-    /// # Errors
-    ///
-    /// As `std::fs::File::create`, and as [`OwnFile::open_with`].
-    pub fn create(path: impl AsRef<Path>) -> io::Result<OwnFile> {
-        let mut options = OpenOptions::new();
-        OwnFile::open_with(path, options.write(true).create(true).truncate(true))
-    }
-
     /// Opens `path` with `options`; the descriptor is not handed on to other programs.
     ///
     /// # Errors
@@ -81,6 +82,30 @@ impl OwnFile {
             }
         }
         Err(taken())
+    }
+
+    /// Opens `name` in `folder`, with flags of `open` and the mode of a file that it makes.
+    fn open_at(
+        folder: RawFd,
+        name: &CStr,
+        flags: libc::c_int,
+        mode: libc::mode_t,
+    ) -> io::Result<OwnFile> {
+        let flags = flags | libc::O_CLOEXEC;
+        // SAFETY: a C string; any number may be given for the folder.
+        let raw = unsafe { libc::openat(folder, name.as_ptr(), flags, mode) };
+        if raw < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // As for `open_with`: the program may have the number by now.
+        let about = output::about_at(folder, name, flags & libc::O_NOFOLLOW == 0);
+        let meant = about.ok().map(|about| (about.st_dev, about.st_ino));
+        match identity(raw) {
+            Some(is) if meant.is_none_or(|meant| meant == is) => {
+                OwnFile::moved(OwnFile::known(raw, is))
+            }
+            _ => Err(taken()),
+        }
     }
 
     /// Takes over `file`, under another number where one is to be had.
@@ -139,6 +164,7 @@ impl OwnFile {
     ///
     /// As `ftruncate`; [`is_taken`].
     pub fn set_len(&self, bytes: u64) -> io::Result<()> {
+        let _held = WriteSignals::hold();
         self.checked()?.set_len(bytes)
     }
 
@@ -223,6 +249,7 @@ impl Seek for OwnFile {
 /// Into this file and no other.
 impl Write for OwnFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _held = WriteSignals::hold();
         self.checked()?.write(bytes)
     }
 
@@ -237,6 +264,7 @@ impl FileExt for OwnFile {
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        let _held = WriteSignals::hold();
         self.checked()?.write_at(bytes, at)
     }
 }
@@ -268,14 +296,27 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a file whole; it is made if it is not there.
+/// Reads what an earlier run has left in an output. Only a regular file has such text: to read a
+/// FIFO would be to wait for a writer.
 ///
 /// # Errors
 ///
-/// As `std::fs::write`; [`is_taken`] if the program closed the file meanwhile: a part of it may be
-/// written.
+/// As [`read`]; `path` is no regular file.
+pub fn read_left(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let path = path.as_ref();
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    read(path)
+}
+
+/// Writes a file whole, as [`OutputPath::write`] does; it is made if it is not there.
+///
+/// # Errors
+///
+/// As [`OutputPath::new`] and [`OutputPath::write`].
 pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-    OwnFile::create(path)?.write_all(bytes.as_ref())
+    OutputPath::new(path)?.write(bytes.as_ref())
 }
 
 /// Reads a text whole.
@@ -350,129 +391,4 @@ fn about(raw: RawFd) -> Option<libc::stat> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::{Read, Write};
-    use std::os::fd::AsRawFd;
-    use std::sync::{Mutex, MutexGuard};
-
-    use super::{OwnFile, is_taken, names, read, read_to_string, threads, write};
-
-    /// Numbers are the process's: one at a time.
-    fn alone() -> MutexGuard<'static, ()> {
-        static ALONE: Mutex<()> = Mutex::new(());
-        ALONE.lock().unwrap_or_else(|broken| broken.into_inner())
-    }
-
-    /// What a program does that closes all files and opens one.
-    fn put_in_its_place(file: &OwnFile, other: &std::fs::File) {
-        // SAFETY: the number of `file`, which is what is tested.
-        let number = unsafe { libc::dup2(other.as_raw_fd(), file.as_raw_fd()) };
-        assert_eq!(number, file.as_raw_fd());
-    }
-
-    fn is_open(number: i32) -> bool {
-        // SAFETY: a plain question.
-        unsafe { libc::fcntl(number, libc::F_GETFD) >= 0 }
-    }
-
-    #[test]
-    fn numbers_are_high_and_differ() {
-        let _alone = alone();
-        let first = OwnFile::open("/proc/self/maps").expect("there").as_raw_fd();
-        let second = OwnFile::open("/proc/self/maps").expect("there").as_raw_fd();
-        assert!(
-            (40..64).contains(&first) && first != second,
-            "{first} {second}"
-        );
-        assert!(!is_open(first) && !is_open(second));
-    }
-
-    #[test]
-    fn another_file_of_the_number_stays_open_and_unwritten() {
-        let _alone = alone();
-        let mut other = tempfile();
-        let mut file = OwnFile::of(tempfile()).expect("open");
-        let number = file.as_raw_fd();
-        assert!(file.is_ours());
-        file.write_all(b"ours").expect("ours");
-        put_in_its_place(&file, &other);
-        assert!(!file.is_ours());
-        assert!(is_taken(&file.write_all(b"theirs").expect_err("not ours")));
-        drop(file);
-        assert!(is_open(number));
-        // SAFETY: the duplicate of above.
-        unsafe { libc::close(number) };
-        let mut text = String::new();
-        other.read_to_string(&mut text).expect("a file");
-        assert_eq!(text, "");
-    }
-
-    #[test]
-    fn files_in_memory_are_ours_and_as_long_as_asked_for() {
-        let _alone = alone();
-        for executable in [false, true] {
-            let file = OwnFile::in_memory(c"uruk-test", executable).expect("memory");
-            file.set_len(5000).expect("room");
-            assert_eq!(file.file().metadata().expect("open").len(), 5000);
-            let other = tempfile();
-            put_in_its_place(&file, &other);
-            assert!(is_taken(&file.set_len(1).expect_err("not ours")));
-            assert_eq!(other.metadata().expect("open").len(), 0);
-            // SAFETY: the duplicate of above.
-            unsafe { libc::close(file.as_raw_fd()) };
-        }
-    }
-
-    #[test]
-    fn files_are_written_whole() {
-        let _alone = alone();
-        let name = format!("uruk-files-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        write(&path, "a longer text").expect("written");
-        write(&path, "text").expect("written");
-        assert_eq!(read_to_string(&path).expect("there"), "text");
-        std::fs::remove_file(&path).expect("ours");
-        let folder = std::env::temp_dir();
-        assert!(write(&folder, "text").is_err());
-    }
-
-    #[test]
-    fn a_closed_file_is_an_error_and_nothing_else() {
-        let _alone = alone();
-        let mut file = OwnFile::open("/proc/self/maps").expect("there");
-        // SAFETY: as the program may do.
-        unsafe { libc::close(file.as_raw_fd()) };
-        assert!(is_taken(&file.read(&mut [0; 8]).expect_err("closed")));
-    }
-
-    #[test]
-    fn files_are_read_whole_and_folders_listed() {
-        let _alone = alone();
-        let maps = read_to_string("/proc/self/maps").expect("there");
-        assert!(maps.contains("[stack]") && maps.ends_with('\n'));
-        assert_eq!(
-            read("/nowhere").expect_err("nothing").kind(),
-            std::io::ErrorKind::NotFound
-        );
-        let (end, ended) = std::sync::mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || ended.recv());
-        let ids = threads().expect("there");
-        // SAFETY: a plain question.
-        let own = unsafe { libc::gettid() };
-        assert!(ids.contains(&own) && ids.len() >= 2, "{ids:?}");
-        drop(end);
-        assert!(thread.join().expect("no panic").is_err());
-        assert!(names("/proc/self/maps", |_| {}).is_err());
-        let mut seen = 0;
-        names("/proc/self/fd", |_| seen += 1).expect("there");
-        assert!(seen > 3);
-    }
-
-    fn tempfile() -> std::fs::File {
-        // SAFETY: a C string and flags.
-        let made = unsafe { libc::memfd_create(c"uruk-test".as_ptr(), libc::MFD_CLOEXEC) };
-        assert!(made >= 0);
-        // SAFETY: fresh.
-        unsafe { std::os::fd::FromRawFd::from_raw_fd(made) }
-    }
-}
+mod tests;

@@ -98,7 +98,7 @@ pub fn serve(live: &'static Live) {
     let first = match listen() {
         Ok(first) => first,
         Err(cause) => {
-            eprintln!("uruk live: nobody can attach: {cause}");
+            uruk_files::say!("uruk live: nobody can attach: {cause}");
             return;
         }
     };
@@ -126,7 +126,7 @@ pub fn serve(live: &'static Live) {
         }
     });
     if let Err(cause) = spawned {
-        eprintln!("uruk live: nobody can attach: {cause}");
+        uruk_files::say!("uruk live: nobody can attach: {cause}");
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
+use uruk_files::shown;
+
 use crate::choose::{Fate, stem};
 use crate::session::Live;
 
@@ -29,21 +31,22 @@ pub fn table(live: &Live) -> String {
             function.tier.load(Ordering::Relaxed),
             function.published.load(Ordering::Relaxed),
             function.taken_back.load(Ordering::Relaxed),
-            stem(&function.chosen.name),
-            function.source,
+            shown(stem(&function.chosen.name)),
+            shown(&function.source.to_string()),
             if why.is_empty() { "" } else { ": " },
+            why = shown(&why),
         );
     }
     for file in live.opened_later() {
-        let file = file.display();
+        let file = shown(&file.display().to_string());
         let _ = writeln!(
             text,
             "   - {file}: stays native: opened while the program ran"
         );
     }
     for (module, why) in &live.failed {
-        let why: String = why.chars().take(LONGEST).collect();
-        let _ = writeln!(text, "   - {module}: {why}");
+        let why: String = shown(&why.chars().take(LONGEST).collect::<String>());
+        let _ = writeln!(text, "   - {}: {why}", shown(module));
     }
     text
 }

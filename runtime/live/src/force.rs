@@ -75,7 +75,7 @@ pub(crate) fn begin(live: &Live, force: Force) {
         line += &format!(", {native} native again");
         publish(live, &adopted, tier);
     }
-    eprintln!("{line}");
+    uruk_files::say!("{line}");
 }
 
 /// What happens while the program runs.

@@ -116,7 +116,9 @@ fn say_once(cause: &EntryError) {
     static SAID: AtomicBool = AtomicBool::new(false);
     // Relaxed: who is first says it, whatever it has seen.
     if matches!(cause, EntryError::Refused { .. }) && !SAID.swap(true, Ordering::Relaxed) {
-        eprintln!("uruk live: {cause}; functions that are not redirected yet run as they are");
+        uruk_files::say!(
+            "uruk live: {cause}; functions that are not redirected yet run as they are"
+        );
     }
 }
 
@@ -130,7 +132,7 @@ pub(crate) fn listen(event: &Event, functions: &Functions, verbose: bool) {
             function, message, ..
         } => {
             if verbose {
-                eprintln!("uruk live: {function}: {message}");
+                uruk_files::say!("uruk live: {function}: {message}");
             }
             // Whoever asked for it: samples tell nobody else.
             if let Some(found) = functions.with(|functions| functions.get(*function).cloned()) {
@@ -184,6 +186,6 @@ pub(crate) fn listen(event: &Event, functions: &Functions, verbose: bool) {
         } else {
             "redirected"
         };
-        eprintln!("uruk live: {name}: tier {}, {state}", tier.number());
+        uruk_files::say!("uruk live: {name}: tier {}, {state}", tier.number());
     }
 }

@@ -200,7 +200,7 @@ impl Live {
         }
         // An empty file is one that was just made.
         let before = settings.tuning.as_ref();
-        let before = before.and_then(|file| uruk_files::read(file).ok());
+        let before = before.and_then(|file| uruk_files::read_left(file).ok());
         if let Some(before) = before.filter(|before| !before.is_empty()) {
             builder = builder.tuned_before(String::from_utf8_lossy(&before).into_owned());
         }

@@ -19,12 +19,13 @@
 //! The session is never ended: its threads run until the process does, as those of any embedder
 //! that leaves by `exit`. Handlers of LLVM's are left out by whoever exports `__cxa_atexit`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use uruk::StatsFormat;
+use uruk_files::{Messages, OutputPath, say};
 
 use crate::allocation::own_allocation;
 use crate::program::image::carries_bitcode;
@@ -91,7 +92,7 @@ pub fn begin() {
     if settings.explain || settings.records() || settings.tuning.is_some() {
         // SAFETY: a function without arguments, of a library that stays.
         unsafe { libc::atexit(tell) };
-        let _ = TOLD.set(settings.clone());
+        let _ = TOLD.set(Told::of(&settings));
         // Relaxed: read by this thread, or by others that began later.
         BEGUN.store(std::process::id(), Ordering::Relaxed);
     }
@@ -100,7 +101,7 @@ pub fn begin() {
     let _ = LOADED.set(loaded);
     uruk::enter_program();
     if let Err(cause) = uruk::spawn_own("uruk-live", move || run(&settings)) {
-        eprintln!("uruk live: {cause}; the program runs as it is");
+        say!("uruk live: {cause}; the program runs as it is");
         return;
     }
     // What a thread needs at its beginning may not be there any more once the program runs: the C
@@ -137,7 +138,31 @@ const OWN_ALLOCATION: &[u8] =
 /// The files that the program began with.
 static LOADED: OnceLock<Vec<Loaded>> = OnceLock::new();
 
-static TOLD: OnceLock<Settings> = OnceLock::new();
+static TOLD: OnceLock<Told> = OnceLock::new();
+
+/// Outputs of the end, whose folders are opened before the program can change its own.
+struct Told {
+    settings: Settings,
+    report: Option<OutputPath>,
+    trace: Option<OutputPath>,
+    tuning: Option<OutputPath>,
+}
+
+impl Told {
+    fn of(settings: &Settings) -> Told {
+        let open = |file: &Option<PathBuf>| {
+            let file = file.as_deref()?;
+            let opened = OutputPath::new(file);
+            opened.inspect_err(|cause| say_of(file, cause)).ok()
+        };
+        Told {
+            report: open(&settings.report),
+            trace: open(&settings.trace),
+            tuning: open(&settings.tuning),
+            settings: settings.clone(),
+        }
+    }
+}
 
 /// The process that began, which copies of it are not.
 static BEGUN: AtomicU32 = AtomicU32::new(0);
@@ -147,49 +172,48 @@ extern "C" fn tell() {
     if BEGUN.load(Ordering::Relaxed) != std::process::id() {
         return;
     }
-    let (Some(settings), Some(live)) = (TOLD.get(), live()) else {
+    let (Some(told), Some(live)) = (TOLD.get(), live()) else {
         if TOLD.get().is_some() && LIVE.get().is_none() {
-            eprintln!("uruk live: the program ended before it was looked at");
+            say!("uruk live: the program ended before it was looked at");
         }
         return;
     };
+    let settings = &told.settings;
     if settings.explain {
-        eprint!("{}", explain::table(live));
+        Messages.text(&explain::table(live));
     }
     if settings.stats == Some(StatsFormat::Table) {
-        eprint!("{}", explain::summary(live));
+        Messages.text(&explain::summary(live));
     }
     if let Some(format) = settings.stats {
-        eprint!("{}", live.jit.stats_text(format));
+        Messages.text(&live.jit.stats_text(format));
     }
     let page = || live.jit.report_page().map(String::into_bytes);
-    write(settings.report.as_deref(), page);
-    write(settings.trace.as_deref(), || {
+    write(told.report.as_ref(), page);
+    write(told.trace.as_ref(), || {
         let mut text = Vec::new();
         // Memory takes all of it.
         let _ = live.jit.trace(&mut text);
         Some(text)
     });
-    if let Some(file) = &settings.tuning
-        && let Err(cause) = live.jit.keep_tuning(file)
-    {
-        say_of(file, &cause);
-    }
+    write(told.tuning.as_ref(), || {
+        Some(live.jit.tuning_text().into_bytes())
+    });
 }
 
 /// Writes what was asked for to its file; what is in the way is said.
-fn write(file: Option<&Path>, make: impl FnOnce() -> Option<Vec<u8>>) {
+fn write(file: Option<&OutputPath>, make: impl FnOnce() -> Option<Vec<u8>>) {
     let Some((file, text)) = file.and_then(|file| Some((file, make()?))) else {
         return;
     };
-    if let Err(cause) = uruk_files::write(file, text) {
-        say_of(file, &cause);
+    if let Err(cause) = file.write(&text) {
+        say_of(file.path(), &cause);
     }
 }
 
 /// A file could not be written.
 fn say_of(file: &Path, cause: &std::io::Error) {
-    eprintln!("uruk live: {}: {cause}", file.display());
+    say!("uruk live: {}: {cause}", file.display());
 }
 
 /// # Safety
@@ -232,7 +256,7 @@ fn run(settings: &Settings) {
     };
     let started = Live::start(loaded, settings);
     if let Err(cause) = &started {
-        eprintln!("uruk live: {cause}; the program runs as it is");
+        say!("uruk live: {cause}; the program runs as it is");
     }
     let live = LIVE.get_or_init(|| started).as_ref();
     if let Ok(live) = live {

@@ -56,7 +56,10 @@ impl DirectoryCache {
             file: folder.display().to_string(),
             cause: Arc::new(cause),
         })?;
-        Ok(DirectoryCache(folder))
+        // The program may change its folder.
+        Ok(DirectoryCache(
+            std::path::absolute(&folder).unwrap_or(folder),
+        ))
     }
 
     fn file(&self, key: &[u8; 32]) -> PathBuf {
@@ -76,13 +79,8 @@ impl ObjectCache for DirectoryCache {
     }
 
     fn put(&self, key: &[u8; 32], entry: &[u8]) {
-        let file = self.file(key);
-        let thread = std::thread::current().id();
-        let new = file.with_extension(format!("{}-{thread:?}", std::process::id()));
         // A cache that cannot be written to is one that has less. Others see the whole entry.
-        if uruk_files::write(&new, entry).is_ok() && std::fs::rename(&new, &file).is_err() {
-            let _ = std::fs::remove_file(&new);
-        }
+        let _ = uruk_files::write(self.file(key), entry);
     }
 }
 

@@ -416,10 +416,10 @@ impl Core {
     pub(crate) fn fail(&self, id: FunctionId, cause: &Error) {
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
         if self.is_program() {
-            eprintln!("uruk: {cause}");
+            uruk_files::say!("uruk: {cause}");
             // It lies there already if it was asked for.
             if cause.wants_low_addresses() && self.heap.base() >= 1 << 31 {
-                eprintln!("  tip: {}", crate::load::room::LOW_ADDRESSES);
+                uruk_files::say!("  tip: {}", crate::load::room::LOW_ADDRESSES);
             }
         }
         self.note_cause(id, cause);

@@ -6,13 +6,12 @@
 //! running, and destructors of libraries, may call into it until the very end.
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
-use std::io::{BufWriter, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use uruk_files::OwnFile;
+use uruk_files::{Messages, OutputPath, say};
 use uruk_heap::Pool;
 
 use crate::api::error::Error;
@@ -98,6 +97,7 @@ pub struct Program {
     hooks: Hooks,
     exported: Exported,
     options: ProgramOptions,
+    outputs: Outputs,
     file: PathBuf,
     entry: u64,
 }
@@ -114,10 +114,10 @@ struct Outputs {
     /// The process they are about: a child of a fork writes nothing.
     process: u32,
     stats: Option<StatsFormat>,
-    trace: Option<PathBuf>,
-    report: Option<PathBuf>,
-    first_calls: Option<PathBuf>,
-    tuning: Option<PathBuf>,
+    trace: Option<OutputPath>,
+    report: Option<OutputPath>,
+    first_calls: Option<OutputPath>,
+    tuning: Option<OutputPath>,
 }
 
 /// How long the end of a run waits for workers before statistics are written.
@@ -132,6 +132,7 @@ impl Program {
     /// # Errors
     /// Anything wrong with the files: see [`Error`].
     pub fn load(jit: &Jit, files: &[PathBuf], options: ProgramOptions) -> Result<Program, Error> {
+        let outputs = Outputs::of(&options)?;
         let core = Arc::clone(jit.core());
         core.become_program();
         let undefined = options.undefined.iter().cloned().map(Source::Undefined);
@@ -170,7 +171,7 @@ impl Program {
         }
         for name in &options.dump_asm {
             if !image.is_function(name) {
-                eprintln!("uruk: no function `{name}` to disassemble");
+                say!("uruk: no function `{name}` to disassemble");
             }
         }
         let preempts = options.preempt_libraries;
@@ -184,6 +185,7 @@ impl Program {
             hooks,
             exported,
             options,
+            outputs,
             file,
             entry,
         })
@@ -204,14 +206,7 @@ impl Program {
         let argc = (argv.len() - 1) as c_int;
         let argv: &'static [*const c_char] = argv.leak();
 
-        let outputs = Outputs {
-            process: std::process::id(),
-            stats: self.options.stats,
-            trace: self.options.trace,
-            report: self.options.report,
-            first_calls: self.options.first_calls,
-            tuning: self.options.tuning,
-        };
+        let outputs = self.outputs;
         if outputs.stats.is_some() || outputs.trace.is_some() || outputs.report.is_some() {
             let args = args.iter().map(|arg| arg.to_string_lossy().into_owned());
             let recorder = recording::recorder(&self.core, &self.file, args.collect());
@@ -294,6 +289,27 @@ unsafe extern "C-unwind" fn write_outputs(status: c_int, _: *mut c_void) {
 }
 
 impl Outputs {
+    /// Opens the folders of outputs, before the program can change its own.
+    fn of(options: &ProgramOptions) -> Result<Outputs, Error> {
+        let open = |path: &Option<PathBuf>| {
+            let opened = path.as_ref().map(|path| {
+                OutputPath::new(path).map_err(|cause| Error::File {
+                    file: path.display().to_string(),
+                    cause: Arc::new(cause),
+                })
+            });
+            opened.transpose()
+        };
+        Ok(Outputs {
+            process: std::process::id(),
+            stats: options.stats,
+            trace: open(&options.trace)?,
+            report: open(&options.report)?,
+            first_calls: open(&options.first_calls)?,
+            tuning: open(&options.tuning)?,
+        })
+    }
+
     /// Writes what was asked for; what cannot be written is said on standard error, and
     /// changes nothing about the exit status.
     fn write(&self, core: &Core, status: i32) {
@@ -301,18 +317,18 @@ impl Outputs {
             return;
         }
         if let Err(cause) = core.end_policy_record() {
-            eprintln!("uruk: the record of the policy's inputs is not whole: {cause}");
+            say!("uruk: the record of the policy's inputs is not whole: {cause}");
         }
         if let Some(file) = &self.first_calls {
             let _busy = gate::enter();
             if let Err(cause) = core.keep_order(file) {
-                eprintln!("uruk: {}: {cause}", file.display());
+                say!("uruk: {}: {cause}", file.path().display());
             }
         }
         if let Some(file) = &self.tuning {
             let _busy = gate::enter();
             if let Err(cause) = core.keep_tuning(file) {
-                eprintln!("uruk: {}: {cause}", file.display());
+                say!("uruk: {}: {cause}", file.path().display());
             }
         }
         // The end of a run waits for nobody if nobody is to be told of it.
@@ -330,25 +346,23 @@ impl Outputs {
                 .stats()
                 .render(format, &recording, &core.memory_report());
             // A closed standard error is no reason to change the exit status.
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+            Messages.text(&text);
         }
-        let to_file = |path: &Path, write: &dyn Fn(&mut dyn Write) -> std::io::Result<()>| {
-            let written = OwnFile::create(path).and_then(|file| {
-                let mut out = BufWriter::new(file);
-                write(&mut out)?;
-                out.flush()
-            });
-            if let Err(cause) = written {
-                eprintln!("uruk: {}: {cause}", path.display());
-            }
-        };
-        if let Some(path) = &self.trace {
-            to_file(path, &|out| uruk_report::trace::write(&recording, out));
+        if let Some(file) = &self.trace {
+            let mut text = Vec::new();
+            // Memory takes all of it.
+            let _ = uruk_report::trace::write(&recording, &mut text);
+            write_or_say(file, &text);
         }
-        if let Some(path) = &self.report {
-            let page = uruk_report::html::run(&recording);
-            to_file(path, &|out| out.write_all(page.as_bytes()));
+        if let Some(file) = &self.report {
+            write_or_say(file, uruk_report::html::run(&recording).as_bytes());
         }
+    }
+}
+
+fn write_or_say(file: &OutputPath, text: &[u8]) {
+    if let Err(cause) = file.write(text) {
+        say!("uruk: {}: {cause}", file.path().display());
     }
 }
 

@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use uruk_base::FunctionId;
+use uruk_files::OutputPath;
 use uruk_session::Dylib as Table;
 
 use crate::api::dylib::Dylib;
@@ -42,16 +43,17 @@ impl Core {
 
     /// Expects the order that is kept in a file, if there is one.
     pub(crate) fn expect_from(&self, file: &Path) {
-        if let Ok(text) = uruk_files::read_to_string(file) {
+        let text = uruk_files::read_left(file).map(String::from_utf8);
+        if let Ok(Ok(text)) = text {
             self.expect(&self.main, text.lines());
         }
     }
 
     /// Keeps the order of this run in a file.
-    pub(crate) fn keep_order(&self, file: &Path) -> std::io::Result<()> {
+    pub(crate) fn keep_order(&self, file: &OutputPath) -> std::io::Result<()> {
         let mut text = self.first_calls().join("\n");
         text.push('\n');
-        uruk_files::write(file, text)
+        file.write(text.as_bytes())
     }
 }
 

@@ -110,7 +110,7 @@ impl Core {
             &linked.code[from..to.min(linked.code.len())],
             body.start,
         );
-        eprint!("{name} [{tier}]:\n{text}");
+        uruk_files::Messages.text(&format!("{name} [{tier}]:\n{text}"));
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use uruk_base::{Nanos, Tier, Variant};
+use uruk_files::OutputPath;
 use uruk_tiering::tuning::{Advice, Budget, Interval, Memory, Verdict};
 
 use super::State;
@@ -215,10 +216,11 @@ impl Jit {
     /// ```
     ///
     /// # Errors
-    /// The file's, or those of the one beside it that takes its place.
+    /// The file cannot be written.
     pub fn keep_tuning(&self, file: &Path) -> io::Result<()> {
+        let file = OutputPath::new(file)?;
         let _pass = gate::enter();
-        self.core().keep_tuning(file)
+        self.core().keep_tuning(&file)
     }
 
     /// Says that `units` of work were done: requests answered, frames drawn. From the first call
@@ -257,12 +259,8 @@ impl Core {
     }
 
     /// Writes what was learned to `file`: all of it, or what is there stays.
-    pub(crate) fn keep_tuning(&self, file: &Path) -> io::Result<()> {
-        let mut name = file.as_os_str().to_owned();
-        name.push(format!(".{}", std::process::id()));
-        let draft = PathBuf::from(name);
-        uruk_files::write(&draft, self.tuning_text())?;
-        std::fs::rename(&draft, file).inspect_err(|_| drop(std::fs::remove_file(&draft)))
+    pub(crate) fn keep_tuning(&self, file: &OutputPath) -> io::Result<()> {
+        file.write(self.tuning_text().as_bytes())
     }
 
     pub(crate) fn tuning_stats(&self) -> TuningStats {

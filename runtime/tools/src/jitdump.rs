@@ -83,9 +83,10 @@ impl JitDump {
             path: output.path.clone(),
             source,
         })?;
+        let folder = output.path.parent().unwrap_or(folder).to_owned();
         Ok(JitDump {
             output,
-            folder: folder.to_owned(),
+            folder,
             index: 0,
         })
     }

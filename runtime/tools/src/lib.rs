@@ -90,6 +90,8 @@ struct Output {
 impl Output {
     /// Creates the file, in the place of one that is there.
     fn create(folder: &Path, name: &str) -> Result<Output, OutputError> {
+        // The program may change its folder before it forks.
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         let path = folder.join(name);
         // What cannot be removed makes the creation fail, which tells more.
         let _ = std::fs::remove_file(&path);

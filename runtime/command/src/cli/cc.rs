@@ -82,7 +82,7 @@ pub(super) fn main(driver: &Driver, language: Language) -> i32 {
     }
     let words = expanded(&driver.args);
     for warning in warnings(&words) {
-        eprintln!("uruk cc: warning: {warning}");
+        uruk_files::say!("uruk cc: warning: {warning}");
     }
     let added = added(&words);
     for compiler in compilers(language) {
@@ -98,11 +98,13 @@ pub(super) fn main(driver: &Driver, language: Language) -> i32 {
             },
         };
         if cause.kind() != std::io::ErrorKind::NotFound {
-            eprintln!("uruk cc: {}: {cause}", compiler.display());
+            uruk_files::say!("uruk cc: {}: {cause}", compiler.display());
             return EXIT_FAILURE;
         }
     }
-    eprintln!("uruk cc: no clang is installed\n  tip: $URUK_CC and $URUK_CXX name one that is");
+    uruk_files::say!(
+        "uruk cc: no clang is installed\n  tip: $URUK_CC and $URUK_CXX name one that is"
+    );
     EXIT_FAILURE
 }
 
@@ -114,7 +116,7 @@ fn finish(status: ExitStatus, objects: &[PathBuf]) -> i32 {
     }
     for object in objects.iter().filter(|_| status.success()) {
         if let Err(cause) = section::rename(object) {
-            eprintln!("uruk cc: {}: {cause}", object.display());
+            uruk_files::say!("uruk cc: {}: {cause}", object.display());
             return EXIT_FAILURE;
         }
     }

@@ -61,6 +61,8 @@ pub(super) struct Compare {
 enum Problem {
     #[error("{}", file.display())]
     File { file: PathBuf, source: io::Error },
+    #[error("{0}")]
+    Output(String),
     #[error("the program cannot be run at tier 1\n{0}")]
     Unusable(String),
 }
@@ -82,9 +84,10 @@ struct Right {
 /// Compares and prints; the exit status.
 pub(super) fn main(compare: &Compare) -> i32 {
     let result = run(compare).and_then(|(note, comparison)| {
-        print!("{note}\n{}", comparison.render());
+        // A closed standard output is no reason to fail.
+        let _ = uruk_files::print(&format!("{note}\n{}", comparison.render()));
         if let Some(file) = &compare.html {
-            fs::write(file, html::compare(&comparison)).map_err(|e| in_file(file, e))?;
+            uruk_files::write(file, html::compare(&comparison)).map_err(|e| in_file(file, e))?;
         }
         Ok(comparison)
     });
@@ -102,6 +105,9 @@ fn run(compare: &Compare) -> Result<(String, Comparison), Problem> {
     for file in compare.files.iter().chain(&compare.stdin) {
         File::open(file).map_err(|error| in_file(file, error))?;
     }
+    let inputs = compare.files.iter().chain(&compare.stdin);
+    let inputs: Vec<&Path> = inputs.map(PathBuf::as_path).collect();
+    super::outputs::check(&compare.html, &inputs).map_err(Problem::Output)?;
     let temporary = std::env::temp_dir();
     let scratch = Scratch::new(&temporary).map_err(|error| in_file(&temporary, error))?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -298,6 +304,6 @@ fn in_file(file: &Path, source: io::Error) -> Problem {
 fn progress(line: &str) {
     if io::stderr().is_terminal() {
         // That nobody can be told is no reason to stop.
-        let _ = write!(io::stderr(), "\r\x1b[K{line}");
+        let _ = write!(io::stderr(), "\r\x1b[K{}", uruk_files::shown(line));
     }
 }

@@ -19,9 +19,13 @@ pub(crate) fn main(asked: &Coverage) -> i32 {
     let mut status = 0;
     for file in &asked.files {
         match baseline_coverage(file) {
-            Ok(coverage) => print!("{}: {}", file.display(), table(&coverage)),
+            Ok(coverage) => {
+                let text = format!("{}: {}", file.display(), table(&coverage));
+                // A closed standard output is no reason to fail.
+                let _ = uruk_files::print(&text);
+            }
             Err(error) => {
-                eprintln!("uruk: {error}");
+                uruk_files::say!("uruk: {error}");
                 status = EXIT_FAILURE;
             }
         }

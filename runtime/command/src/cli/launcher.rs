@@ -10,8 +10,8 @@
 //! ```
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
@@ -105,17 +105,10 @@ fn write(file: &Path, words: &[OsString]) -> io::Result<()> {
     let length = text.len() as u64;
     text.extend(length.to_le_bytes());
     text.extend(MAGIC);
-    // One that runs is not written to.
-    let mut fresh = file.as_os_str().to_owned();
-    fresh.push(format!(".{}", std::process::id()));
-    let made = fs::copy(OWN, &fresh)
-        .and_then(|_| OpenOptions::new().append(true).open(&fresh))
-        .and_then(|mut made| made.write_all(&text))
-        .and_then(|()| fs::rename(&fresh, file));
-    if made.is_err() {
-        let _ = fs::remove_file(&fresh);
-    }
-    made
+    let mut own = uruk_files::read(OWN)?;
+    own.extend(text);
+    // One that runs is replaced, not written to.
+    uruk_files::OutputPath::new(file)?.executable().write(&own)
 }
 
 /// The command line up to the program's arguments, with paths that mean the same in any folder.

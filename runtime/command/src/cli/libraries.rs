@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn the_cache_has_the_c_library() {
         let Ok(cache) = std::fs::read(CACHE) else {
-            eprintln!("skipped: this system has no {CACHE}");
+            uruk_files::say!("skipped: this system has no {CACHE}");
             return;
         };
         let found = in_cache(&cache, "libc.so").expect("libc.so.6");

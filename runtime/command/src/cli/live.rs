@@ -4,7 +4,6 @@
 //! before: the dynamic loader says nothing.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -90,7 +89,7 @@ enum ForceChoice {
 
 pub(super) fn main(live: &Live) -> i32 {
     let fail = |message: &str| {
-        eprintln!("uruk live: {message}");
+        uruk_files::say!("uruk live: {message}");
         EXIT_FAILURE
     };
     let Some(program) = find(&live.program) else {
@@ -113,10 +112,13 @@ pub(super) fn main(live: &Live) -> i32 {
             return fail(&cause.to_string());
         }
     };
-    for file in report.iter().chain(&trace).chain(&tuning) {
-        let opened = File::options().append(true).create(true).open(file);
-        if let Err(cause) = opened {
-            return fail(&format!("{} cannot be written: {cause}", file.display()));
+    let written: Vec<&PathBuf> = report.iter().chain(&trace).chain(&tuning).collect();
+    if !written.is_empty() {
+        let libraries = libraries(&program);
+        let mut inputs: Vec<&Path> = libraries.iter().map(PathBuf::as_path).collect();
+        inputs.insert(0, &program);
+        if let Err(message) = super::outputs::check(written, &inputs) {
+            return fail(&message);
         }
     }
     let settings = Settings {

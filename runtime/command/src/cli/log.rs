@@ -1,7 +1,5 @@
 //! What is logged on standard error.
 
-use std::io::IsTerminal;
-
 /// Logs from now on as `-v` was given so often.
 pub(super) fn init(verbose: u8) {
     let level = match verbose {
@@ -14,7 +12,8 @@ pub(super) fn init(verbose: u8) {
         .with_env_filter(format!(
             "uruk={level},uruk_codegen={level},uruk_session={level}"
         ))
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(|| uruk_files::Messages)
+        // Escapes in names would be as good as those of colours.
+        .with_ansi(false)
         .init();
 }

@@ -1,25 +1,25 @@
 //! `uruk run`: from the command line to the program, whose end is that of the command.
 
-use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use uruk::{
     Baseline, EXIT_FAILURE, Error, HeapConfig, Jit, JitBuilder, Mode, PolicyConfig, Program,
     ProgramOptions, ReclaimConfig, StatsFormat, ToolSettings, Untrusted, needs_low_addresses,
     needs_near_libraries,
 };
+use uruk_files::{OutputPath, say};
 use uruk_live::tunables;
 
 use super::{
     Begun, ContractChoice, Run, StatsChoice, TiersChoice, USAGE, fail_of_program, launcher, log,
-    settings, tip,
+    outputs, settings, tip,
 };
 
 /// Loads the program that a command line describes.
 pub(super) fn load_program(run: Run) -> Begun {
     if let Some(file) = &run.launcher {
         let error = launcher::start(&run, file);
-        eprintln!("uruk: --launcher {}: {error}", file.display());
+        say!("uruk: --launcher {}: {error}", file.display());
         return Begun::Done(EXIT_FAILURE);
     }
     if run.tune || run.tuning.is_some() {
@@ -30,9 +30,7 @@ pub(super) fn load_program(run: Run) -> Begun {
     let mut reclaim = ReclaimConfig::default();
     for setting in &run.set {
         if let Err(message) = settings::set(&mut policy, &mut reclaim, setting) {
-            eprintln!(
-                "uruk: --set: {message}\n  tip: `uruk run --print-config` lists the settings"
-            );
+            say!("uruk: --set: {message}\n  tip: `uruk run --print-config` lists the settings");
             return Begun::Done(USAGE);
         }
     }
@@ -46,13 +44,14 @@ pub(super) fn load_program(run: Run) -> Begun {
         return Begun::Done(0);
     }
     log::init(run.verbose);
-    if !can_write(&run) {
+    let (shared, files) = run.libraries();
+    if let Err(message) = check_outputs(&run, &shared, &files) {
+        say!("uruk: {message}");
         return Begun::Done(EXIT_FAILURE);
     }
     for file in run.watch.iter().filter(|file| !file.exists()) {
-        eprintln!("uruk: --watch: {} does not exist yet", file.display());
+        say!("uruk: --watch: {} does not exist yet", file.display());
     }
-    let (shared, files) = run.libraries();
     crate::memory::spare();
     let builder = builder(&run, &files, policy, reclaim);
     // Constructors of its libraries may call what LLVM is to compile, under the loader's lock.
@@ -63,25 +62,25 @@ pub(super) fn load_program(run: Run) -> Begun {
         Err(error) => {
             let status = fail_of_program(&error);
             if let Some(tip) = tip(&error, &files) {
-                eprintln!("  tip: {tip}");
+                say!("  tip: {tip}");
             }
             Begun::Done(status)
         }
     }
 }
 
-/// Whether what is to be written at the end can be. Said now, not when the run that it is about
-/// is over.
-fn can_write(run: &Run) -> bool {
-    let files = run.trace.iter().chain(&run.report).chain(&run.record);
-    for file in files.chain(&run.first_calls).chain(&run.tuning) {
-        let opened = File::options().append(true).create(true).open(file);
-        if let Err(error) = opened {
-            eprintln!("uruk: {} cannot be written: {error}", file.display());
-            return false;
-        }
-    }
-    true
+/// Checks that outputs can be written and are no inputs.
+fn check_outputs(run: &Run, shared: &[String], files: &[PathBuf]) -> Result<(), String> {
+    let written = run.trace.iter().chain(&run.report).chain(&run.record);
+    let written = written.chain(&run.first_calls).chain(&run.tuning);
+    // Libraries without a slash are names.
+    let libraries = shared
+        .iter()
+        .filter(|name| name.contains('/'))
+        .map(Path::new);
+    let inputs = run.files.iter().chain(files).chain(&run.watch);
+    let inputs: Vec<&Path> = inputs.map(PathBuf::as_path).chain(libraries).collect();
+    outputs::check(written, &inputs)
 }
 
 /// The session that the command line describes.
@@ -134,7 +133,7 @@ fn builder(
     let tuned = run
         .tuning
         .as_ref()
-        .and_then(|file| std::fs::read(file).ok());
+        .and_then(|file| uruk_files::read_left(file).ok());
     if let Some(tuned) = tuned.filter(|tuned| !tuned.is_empty()) {
         builder = builder.tuned_before(String::from_utf8_lossy(&tuned).into_owned());
     }
@@ -176,9 +175,10 @@ fn load(
     let attempt = |builder: JitBuilder| {
         let jit = builder.build()?;
         if let Some(file) = &run.record {
-            let recorded = File::create(file).and_then(|out| jit.record_policy(out));
+            let out = OutputPath::new(file).and_then(|it| it.open());
+            let recorded = out.and_then(|out| jit.record_policy(out));
             if let Err(error) = recorded {
-                eprintln!("uruk: --record: {error}");
+                say!("uruk: --record: {error}");
             }
         }
         for library in shared {

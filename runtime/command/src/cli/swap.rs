@@ -73,20 +73,20 @@ pub(super) fn main(swap: &Swap) -> i32 {
     };
     match control::ask(swap.pid, &question) {
         Ok(text) => match swap.report.as_ref().or(swap.trace.as_ref()) {
-            Some(file) => match std::fs::write(file, text) {
+            Some(file) => match uruk_files::write(file, text) {
                 Ok(()) => 0,
                 Err(cause) => {
-                    eprintln!("uruk swap: {}: {cause}", file.display());
+                    uruk_files::say!("uruk swap: {}: {cause}", file.display());
                     EXIT_FAILURE
                 }
             },
-            None => {
-                print!("{text}");
-                0
-            }
+            None => match uruk_files::print(&text) {
+                Ok(()) => 0,
+                Err(cause) => super::fail(&cause),
+            },
         },
         Err(cause) => {
-            eprintln!("uruk swap: {}: {cause}", swap.pid);
+            uruk_files::say!("uruk swap: {}: {cause}", swap.pid);
             EXIT_FAILURE
         }
     }

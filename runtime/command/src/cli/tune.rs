@@ -53,7 +53,7 @@ pub(super) fn main(tune: &Tune) -> i32 {
             Err(cause) => return super::fail(&cause),
         };
         if !status.success() {
-            eprintln!("uruk tune: run {number}: {status}");
+            uruk_files::say!("uruk tune: run {number}: {status}");
             return status.code().unwrap_or(EXIT_FAILURE);
         }
         let now = known(&tune.tuning);
@@ -123,7 +123,7 @@ fn tell(number: u32, took: Duration, known: &[String]) {
             stay.count()
         ),
     };
-    eprintln!(
+    uruk_files::say!(
         "uruk tune: run {number}: {:.2} s; {} functions tried, {} of them to the end, {} are compiled another way{of_native}",
         took.as_secs_f64(),
         tried.len(),
