@@ -61,19 +61,25 @@ fn call(dylib: &uruk::Dylib, name: &str) -> i64 {
     function.expect("a function").call()
 }
 
-/// What the kernel holds of a range.
+/// What the kernel holds of a range: also pages that it has taken out of the tables of this
+/// process, as it does with idle memory.
 fn resident(range: &std::ops::Range<u64>) -> u64 {
-    let text = std::fs::read_to_string("/proc/self/smaps").expect("there is /proc");
-    let mut inside = false;
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("there is /proc");
     let mut sum = 0;
-    for line in text.lines() {
+    for line in maps.lines() {
         let bounds = line.split(' ').next().and_then(|b| b.split_once('-'));
         let number = |text| u64::from_str_radix(text, 16).ok();
-        if let Some((Some(start), Some(end))) = bounds.map(|(s, e)| (number(s), number(e))) {
-            inside = start >= range.start && end <= range.end;
-        } else if inside && let Some(rest) = line.strip_prefix("Rss:") {
-            let kib: u64 = rest.trim().trim_end_matches(" kB").trim().parse().unwrap();
-            sum += kib << 10;
+        let Some((Some(start), Some(end))) = bounds.map(|(s, e)| (number(s), number(e))) else {
+            continue;
+        };
+        if start < range.start || end > range.end {
+            continue;
+        }
+        let mut there = vec![0u8; (end - start) as usize / 4096];
+        let first = std::ptr::with_exposed_provenance_mut(start as usize);
+        // SAFETY: asks about a mapping, for which there is a byte a page.
+        if unsafe { libc::mincore(first, (end - start) as usize, there.as_mut_ptr()) } == 0 {
+            sum += 4096 * there.iter().filter(|it| **it & 1 != 0).count() as u64;
         }
     }
     sum

@@ -169,13 +169,13 @@ impl Planner<'_, '_> {
                 let record = section.class == Class::EhFrame;
                 self.need(
                     symbol,
-                    match (branch, record || rule.width >= 8) {
+                    match (branch, record || rule.width != 4) {
                         (true, _) => CALL,
                         (false, true) => ADDRESS,
                         (false, false) => SHORT,
                     },
                 );
-                let entry = branch || record || rule.width < 8 && self.is_external(symbol);
+                let entry = branch || record || rule.width == 4 && self.is_external(symbol);
                 if entry && self.reach(symbol) == Reach::Far {
                     self.plt(symbol);
                 }

@@ -8,11 +8,10 @@ mod session;
 
 pub(crate) use addresses::static_name;
 pub(crate) use body::{Body, Function};
-pub(crate) use session::sessions;
 use session::EndedLast;
+pub(crate) use session::sessions;
 
 use std::collections::HashMap;
-use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 

@@ -76,7 +76,7 @@ impl Jit {
                         let outcome = Replacement::file(&file.path)
                             .and_then(|new| jit.main().replace(new.at_loops(true)));
                         let _pass = gate::enter();
-                        eprintln!("uruk: {}", line(&file.path, &outcome));
+                        uruk_files::say!("uruk: {}", line(&file.path, &outcome));
                     }
                 }
             }
