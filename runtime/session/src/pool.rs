@@ -24,13 +24,13 @@
 
 mod config;
 mod own;
+mod own_tasks;
 mod parts;
 mod running;
 
 use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -38,7 +38,6 @@ use uruk_base::locks::Covered;
 
 pub use config::PoolConfig;
 pub use parts::Waiter;
-pub(crate) use parts::WillWait;
 use parts::{Inner, Next, Task};
 use running::Running;
 
@@ -114,8 +113,8 @@ impl Pool {
         self.inner(|inner| inner.threads)
     }
 
-    /// Starts a task. It runs on a worker, or without workers in this thread:
-    /// at once, or after the task that this is called from.
+    /// Starts a task. It runs on a worker, or without workers in this thread: at once, or after the
+    /// task that this is called from.
     pub fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         let sake = SAKE.with(|sake| sake.borrow().clone());
         let task = Arc::new(Task {
@@ -158,22 +157,6 @@ impl Pool {
         } else if jobs == 0 && DEPTH.with(Cell::get) == 0 {
             self.drain();
         }
-    }
-
-    /// Starts a task on the thread that waits for it, if one does and runs tasks: on top of
-    /// another wait it could need what lies below itself. Else as [`Pool::spawn`].
-    pub(crate) fn spawn_for(&self, waiter: &Arc<Waiter>, work: impl FnOnce() + Send + 'static) {
-        let mut own = waiter.own.lock();
-        if waiter.helpers.load(Ordering::Relaxed) == 0 {
-            drop(own);
-            return self.for_the_sake_of(waiter, || self.spawn(work));
-        }
-        own.push_back(Arc::new(Task {
-            work: Mutex::new(Some(Box::new(work))),
-            sake: Arc::downgrade(waiter),
-        }));
-        drop(own);
-        waiter.parker.unpark();
     }
 
     /// Runs what stands in the queue, in this thread.
@@ -316,19 +299,10 @@ impl Pool {
         self.wait_counted(waiter)
     }
 
-    /// Says, until the result is dropped, that this thread waits or is about to, and runs tasks
-    /// that are started for it.
-    pub(crate) fn will_wait<'a>(&self, waiter: &'a Waiter) -> WillWait<'a> {
-        let helps = usize::from(self.may_help());
-        waiter.count_helpers(|helpers| helpers + helps);
-        WillWait(waiter, helps)
-    }
-
     fn wait_counted(&self, waiter: &Arc<Waiter>) -> bool {
         let _waits = self.will_wait(waiter);
         self.wait_until_done(waiter, self.may_help())
     }
-
     fn wait_until_done(&self, waiter: &Arc<Waiter>, helps: bool) -> bool {
         let jobs = self.0.config.jobs;
         while !waiter.is_done() {

@@ -241,7 +241,6 @@ fn leave<R>(
             let mut left = core.names.lives.going(images());
             left.retain(|image| !image.is_closed());
             if left.is_empty() {
-                // Addresses that the removal leaves on the stack would keep the code.
                 return scrubbed(|| remove(all));
             }
             left

@@ -183,7 +183,7 @@ pub(super) fn scrub_stack() {
     }
 }
 
-/// What `work` gives, without the addresses that it leaves on the stack.
+/// What `work` gives, without the addresses that it leaves on the stack: they would keep the code.
 pub(crate) fn scrubbed<R>(work: impl FnOnce() -> R) -> R {
     let result = work();
     scrub_stack();

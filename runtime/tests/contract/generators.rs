@@ -392,7 +392,7 @@ fn generators_that_look_into_each_other_on_several_threads_end_as_on_one() {
             let generator = move |ask: &Ask| {
                 // All are inside at once, each time that one looks into the next.
                 let (symbol, _) = ask.missing()[0];
-                if &*ask.jit().name_of(symbol) == "first" {
+                if ask.jit().name_of(symbol) == "first" {
                     all.wait();
                 }
                 let jit = weak.upgrade().unwrap();

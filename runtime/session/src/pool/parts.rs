@@ -33,15 +33,6 @@ pub struct Waiter {
     pub(super) helpers: AtomicUsize,
 }
 
-/// A thread waits, or is about to.
-pub(crate) struct WillWait<'a>(pub(super) &'a Waiter, pub(super) usize);
-
-impl Drop for WillWait<'_> {
-    fn drop(&mut self) {
-        self.0.count_helpers(|helpers| helpers - self.1);
-    }
-}
-
 impl Default for Waiter {
     fn default() -> Self {
         Self::new()

@@ -1,0 +1,52 @@
+//! Tasks that only the thread that waits for them may run.
+//!
+//! A thread that waits runs any task on top of its wait. A task that needs what lies below on the
+//! same stack would wait for ever there; it is given to the thread whose wait it is to end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::parts::Task;
+use super::{Pool, Waiter};
+use crate::sync::Mutex;
+
+/// A thread waits, or is about to.
+pub(crate) struct WillWait<'a> {
+    waiter: &'a Waiter,
+    helpers: usize,
+}
+
+impl Drop for WillWait<'_> {
+    fn drop(&mut self) {
+        self.waiter.count_helpers(|helpers| helpers - self.helpers);
+    }
+}
+
+impl Pool {
+    /// Starts a task on the thread that waits for it, if one does and runs tasks: on top of
+    /// another wait it could need what lies below itself. Else as [`Pool::spawn`].
+    pub(crate) fn spawn_for(&self, waiter: &Arc<Waiter>, work: impl FnOnce() + Send + 'static) {
+        let mut own = waiter.own.lock();
+        if waiter.helpers.load(Ordering::Relaxed) == 0 {
+            drop(own);
+            return self.for_the_sake_of(waiter, || self.spawn(work));
+        }
+        own.push_back(Arc::new(Task {
+            work: Mutex::new(Some(Box::new(work))),
+            sake: Arc::downgrade(waiter),
+        }));
+        drop(own);
+        waiter.parker.unpark();
+    }
+
+    /// Says, until the result is dropped, that this thread waits or is about to, and runs tasks
+    /// that are started for it.
+    pub(crate) fn will_wait<'a>(&self, waiter: &'a Waiter) -> WillWait<'a> {
+        let own = usize::from(self.may_help());
+        waiter.count_helpers(|helpers| helpers + own);
+        WillWait {
+            waiter,
+            helpers: own,
+        }
+    }
+}
