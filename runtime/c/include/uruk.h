@@ -171,6 +171,11 @@ extern "C" {
 #define URUK_TRAP_NOT_COUNTED 13
 
 /**
+ * The call was not made: the system refuses a timer for its limit, or memory.
+ */
+#define URUK_TRAP_REFUSED 14
+
+/**
  * An argument cannot be used: null, not UTF-8, an unknown number, a struct of a wrong size.
  */
 #define URUK_ERROR_ARGUMENT 1
@@ -1346,7 +1351,8 @@ struct uruk_error *uruk_dylib_callable(const struct uruk_dylib *dylib,
  * division by zero, a memory fault, a stack overflow, `limit_ms` (0 is none) passed, and so on;
  * `uruk_error_trap` says which, and the error's names are the functions that it happened in,
  * innermost first. What JIT'd code had under way is left as it is, not unwound. `result` may be
- * null.
+ * null. A function of the host that JIT'd code calls may leave the call by an exception, which
+ * passes to the caller, or by a `longjmp` over it.
  */
 struct uruk_error *uruk_callable_call(const struct uruk_callable *callable,
                                       const struct uruk_value *values,
