@@ -10,8 +10,9 @@
  * 2. A handle came from this library and was not freed. Handles may be used by several threads at
  *    once, but for that which frees them. Responsibilities, improvements and questions of
  *    generators are used by one thread at a time.
- * 3. Callbacks come back: they leave by no exception and no `longjmp`. They may be called on any
- *    thread, by several at once. What `context` leads to lives until it is dropped.
+ * 3. Callbacks come back: they leave by no exception and no `longjmp`. (Functions that JIT'd code
+ *    calls may, over JIT'd code and `uruk_callable_call`.) They may be called on any thread, by
+ *    several at once. What `context` leads to lives until it is dropped.
  * 4. Code that is added may be run in this process, and addresses that are defined hold what code
  *    takes their names for.
  *

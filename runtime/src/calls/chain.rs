@@ -26,7 +26,7 @@
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 use super::guard::Guard;
 use super::{probe, stacks};
@@ -46,6 +46,8 @@ struct Chunk {
     /// [`FREE`], [`TAKEN`], or the top of a guard that counts.
     tops: [AtomicU64; RECORDS],
     records: [MaybeUninit<Guard>; RECORDS],
+    /// Records from here on were never used: each call of a function of the host looks.
+    used: AtomicUsize,
     next: AtomicPtr<Chunk>,
 }
 
@@ -108,6 +110,7 @@ fn take_free() -> Option<Slot> {
                     .compare_exchange(FREE, TAKEN, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok()
         })?;
+        chunk.used.fetch_max(place + 1, Ordering::Relaxed);
         Some(Slot {
             top: &raw const chunk.tops[place],
             record: chunk.records[place].as_ptr().cast_mut(),
@@ -182,7 +185,8 @@ impl Slot {
 fn counted() -> impl Iterator<Item = (Slot, &'static Guard)> {
     let of = |chunk: &'static Chunk| {
         let places = chunk.tops.iter().zip(&chunk.records);
-        places.filter_map(|(top, record)| {
+        let used = chunk.used.load(Ordering::Relaxed);
+        places.take(used).filter_map(|(top, record)| {
             let counts = top.load(Ordering::Relaxed) > TAKEN;
             let slot = Slot {
                 top,
