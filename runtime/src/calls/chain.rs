@@ -55,6 +55,8 @@ thread_local! {
     static FIRST: Cell<*mut Chunk> = const { Cell::new(ptr::null_mut()) };
     /// Whether the thread made guarded calls on a stack that is not its own.
     static FIBERS: Cell<bool> = const { Cell::new(false) };
+    /// The innermost guard of a thread without fibers: its record, which may not count any more.
+    static INNERMOST: Cell<Option<&'static Guard>> = const { Cell::new(None) };
 }
 
 /// A record in use.
@@ -110,7 +112,9 @@ fn take_free() -> Option<Slot> {
                     .compare_exchange(FREE, TAKEN, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok()
         })?;
-        chunk.used.fetch_max(place + 1, Ordering::Relaxed);
+        if chunk.used.load(Ordering::Relaxed) <= place {
+            chunk.used.fetch_max(place + 1, Ordering::Relaxed);
+        }
         Some(Slot {
             top: &raw const chunk.tops[place],
             record: chunk.records[place].as_ptr().cast_mut(),
@@ -158,6 +162,7 @@ impl Slot {
             compiler_fence(Ordering::SeqCst);
             (*self.top).store(top, Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
+            INNERMOST.set(Some(guard));
             guard
         }
     }
@@ -203,6 +208,27 @@ fn counted() -> impl Iterator<Item = (Slot, &'static Guard)> {
 pub(super) fn all() -> impl Iterator<Item = &'static Guard> {
     let guards = counted().map(|(_, guard)| guard);
     guards.filter(|guard| guard.is_marked())
+}
+
+/// The innermost guard at the caller's place.
+pub(super) fn innermost() -> Option<&'static Guard> {
+    let sp = here();
+    if !FIBERS.get() {
+        match INNERMOST.get() {
+            // Without guards on fibers, one on a fiber has none.
+            None => return None,
+            Some(guard) if guard.top > sp && stacks::is_within(sp) && guard.is_marked() => {
+                return Some(guard);
+            }
+            Some(_) => {}
+        }
+    }
+    at(sp)
+}
+
+/// Notes which guard is the innermost one after another one's call.
+pub(super) fn note_innermost() {
+    INNERMOST.set(at(here()));
 }
 
 /// The innermost guard at a stack pointer of the thread.
@@ -268,6 +294,7 @@ pub(super) fn has(serial: u64) -> bool {
 
 /// At the thread's end.
 pub(super) fn end_thread() {
+    INNERMOST.set(None);
     let mut chunk = FIRST.replace(ptr::null_mut());
     while !chunk.is_null() {
         // SAFETY: mapped by this thread, which makes no guarded call any more.

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use uruk_stubs::{Landing, call_landed, land};
 
-use super::chain::{self, Slot, here};
+use super::chain::{self, Slot};
 use super::fault;
 use super::interrupt::{self, Serial};
 use super::passes::{self, Limits};
@@ -159,6 +159,7 @@ impl Standing {
             self.slot.hide();
             // SAFETY: a word of the frame below, which goes on.
             unsafe { (self.guard.top as *mut u64).write_volatile(0) };
+            chain::note_innermost();
             interrupt::ended(self.guard);
             if self.guard.last_pass.get().is_some() {
                 passes::end(current());
@@ -264,7 +265,7 @@ impl Guard {
 
 /// The innermost guard of the thread's stack that it is on.
 pub(super) fn current() -> Option<&'static Guard> {
-    chain::at(here())
+    chain::innermost()
 }
 
 /// The same, if what is above it may be left.
