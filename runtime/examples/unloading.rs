@@ -19,7 +19,7 @@ pub fn main() -> Result<(), uruk::Error> {
          define i64 @plugin() { ret i64 7 }",
     )?;
     // SAFETY: constructors and destructors are those above.
-    unsafe { jit.initialize() };
+    unsafe { jit.initialize()? };
     // SAFETY: the function above.
     let plugin = unsafe { jit.function::<extern "C" fn() -> i64>("plugin")? };
     println!("plugin says {}", plugin.call());

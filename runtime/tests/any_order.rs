@@ -92,13 +92,13 @@ fn data_and_constructors_wait_for_what_they_refer_to() {
     let error = chain(&jit.lookup("at").unwrap_err());
     assert!(error.contains("there"), "{error}");
     // SAFETY: constructors of the test's.
-    unsafe { jit.initialize() };
+    unsafe { jit.initialize() }.expect("initialized");
     assert_eq!(unresolved(&jit), ["there"]);
     jit.add_ir("b", "@there = global i64 42").unwrap();
     assert_eq!(unresolved(&jit), [""; 0]);
     assert_eq!(call(&jit, "has_run"), 0);
     // SAFETY: as above.
-    unsafe { jit.initialize() };
+    unsafe { jit.initialize() }.expect("initialized");
     assert_eq!(call(&jit, "has_run"), 5);
     assert_eq!(call(&jit, "read"), 42);
     let at = jit.lookup("at").unwrap() as *const u64;

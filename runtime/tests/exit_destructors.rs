@@ -24,7 +24,7 @@ extern "C" int go() { return atexit(two); }"#;
 /// What the constructors of a session's modules do not.
 fn initialize(jit: &Jit) {
     // SAFETY: constructors of the cases.
-    unsafe { jit.initialize() };
+    unsafe { jit.initialize() }.expect("initialized");
 }
 
 fn removed(form: Form, way: Way) {

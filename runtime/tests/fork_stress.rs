@@ -120,7 +120,7 @@ const ALL: [(&str, Act); 13] = [
         let name = format!("added{number}");
         tracker.add_ir("added", &multiply(&name, 7)).expect("valid");
         // SAFETY: nothing that needs more than it has.
-        unsafe { jit.initialize() };
+        unsafe { jit.initialize() }.expect("initialized");
         assert_eq!(function(jit, &name).call(6), 42);
         // SAFETY: nobody else knows the function.
         unsafe { tracker.remove() }.expect("there");

@@ -1,8 +1,9 @@
 //! A dylib is initialized and deinitialized as libraries are opened and closed.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use uruk::{Dylib, Jit, Visibility};
+use uruk::{Dylib, Error, Jit, Visibility};
 
 static SAID: Mutex<Vec<i64>> = Mutex::new(Vec::new());
 /// The tests say what happens to one list.
@@ -64,10 +65,10 @@ fn a_dylib_runs_its_own_twice() {
     let (a, b) = (dylib(&jit, "a", 10), dylib(&jit, "b", 20));
     for _ in 0..2 {
         // SAFETY: the modules above.
-        unsafe { a.initialize() };
+        unsafe { a.initialize() }.expect("initialized");
         assert_eq!(said(), [11, 12]);
         // SAFETY: as above; there is nothing new.
-        unsafe { a.initialize() };
+        unsafe { a.initialize() }.expect("initialized");
         assert_eq!(said(), [0; 0]);
         // SAFETY: as above.
         unsafe { a.deinitialize() };
@@ -76,7 +77,7 @@ fn a_dylib_runs_its_own_twice() {
         assert_eq!(ended, [13, 19]);
     }
     // SAFETY: as above.
-    unsafe { b.initialize() };
+    unsafe { b.initialize() }.expect("initialized");
     assert_eq!(said(), [21, 22]);
     // SAFETY: nobody uses it. It was not initialized again, and b is not its business.
     unsafe { a.remove(uruk::Removal::Refused).unwrap() };
@@ -103,7 +104,7 @@ fn what_a_dylib_links_against_is_initialized_before_it() {
     order.push((a.clone(), Visibility::Exported));
     c.set_link_order(&order).unwrap();
     // SAFETY: the modules above.
-    unsafe { a.initialize() };
+    unsafe { a.initialize() }.expect("initialized");
     assert_eq!(said(), [31, 32, 21, 22, 11, 12]);
     // SAFETY: as above.
     unsafe { b.deinitialize() };
@@ -112,4 +113,53 @@ fn what_a_dylib_links_against_is_initialized_before_it() {
     assert_eq!(ended, [23, 29]);
     drop((order, a, b, c, jit));
     said();
+}
+
+#[test]
+fn a_constructor_that_fails_is_an_error() {
+    fn construct(name: &str) -> String {
+        format!(
+            "@llvm.global_ctors = appending global [1 x {{ i32, ptr, ptr }}]
+               [{{ i32, ptr, ptr }} {{ i32 65535, ptr @begin_{name}, ptr null }}]
+             declare void @{name}()
+             define internal void @begin_{name}() {{ call void @{name}() ret void }}"
+        )
+    }
+    #[derive(Debug, thiserror::Error)]
+    #[error("not wanted")]
+    struct Unwanted;
+
+    static RAN: AtomicUsize = AtomicUsize::new(0);
+    let jit = Jit::new().unwrap();
+    jit.define_fn("panics", || -> () { panic!("in a constructor") })
+        .unwrap();
+    jit.define_fn("fails", || Err::<(), _>(Unwanted)).unwrap();
+    jit.define_fn("runs", || {
+        RAN.fetch_add(1, Ordering::Relaxed);
+    })
+    .unwrap();
+    for name in ["panics", "fails", "runs"] {
+        jit.add_ir(name, &construct(name)).unwrap();
+    }
+    // SAFETY: the constructors above.
+    let cause = unsafe { jit.initialize() }.expect_err("it panics");
+    assert!(cause.to_string().contains("in a constructor"), "{cause}");
+    // SAFETY: as above.
+    let cause = unsafe { jit.initialize() }.expect_err("it fails");
+    let Error::Trap(trap) = &cause else {
+        panic!("{cause}")
+    };
+    assert!(trap.host_error::<Unwanted>().is_some(), "{trap}");
+    assert_eq!(RAN.load(Ordering::Relaxed), 0);
+    // SAFETY: as above.
+    unsafe { jit.initialize() }.expect("the last one");
+    assert_eq!(RAN.load(Ordering::Relaxed), 1);
+    let dylib = jit.create_dylib("d").unwrap();
+    dylib
+        .define_fn("panics", || -> () { panic!("in a dylib") })
+        .unwrap();
+    dylib.add_ir("again", &construct("panics")).unwrap();
+    // SAFETY: as above.
+    let cause = unsafe { dylib.initialize() }.expect_err("it panics");
+    assert!(cause.to_string().contains("in a dylib"), "{cause}");
 }

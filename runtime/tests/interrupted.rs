@@ -384,7 +384,7 @@ fn code_of_the_program_runs_with_its_own_mask() {
         jit.add_ir("m", &with("1")).expect("valid IR");
         let mask = open_signals();
         // SAFETY: the constructor above.
-        unsafe { jit.initialize() };
+        unsafe { jit.initialize() }.expect("initialized");
         let new = Replacement::ir("new", &with("2"));
         // SAFETY: as above.
         let new = unsafe { new.run_constructors() };

@@ -144,7 +144,7 @@ fn constructors_run_when_asked_and_destructors_in_reverse() {
     let get = unsafe { jit.function::<extern "C" fn() -> i32>("get") }.expect("typed");
     assert_eq!(get.call(), 0);
     // SAFETY: the constructors above only store to their own variable.
-    unsafe { jit.initialize() };
+    unsafe { jit.initialize() }.expect("initialized");
     assert_eq!(get.call(), 10);
     // SAFETY: as above.
     unsafe { jit.deinitialize() };

@@ -185,7 +185,7 @@ fn globals_without_a_name_are_their_modules_own() {
                 jit.add_ir(name, ir).expect("valid IR");
             }
             // SAFETY: the resolvers above.
-            unsafe { jit.initialize() };
+            unsafe { jit.initialize() }.expect("initialized");
             let main = jit.main();
             assert_eq!((value(&main, "f"), value(&main, "f")), (1121, 1122));
             assert_eq!((value(&main, "g"), value(&main, "g")), (1122, 1123));

@@ -369,7 +369,7 @@ fn functions_whose_resolvers_go_in_a_circle_are_removed() {
          define ptr @choose_f() { ret ptr @f }";
     tracker.add_ir("m", text).expect("valid IR");
     // SAFETY: the resolvers above.
-    unsafe { jit.initialize() };
+    unsafe { jit.initialize() }.expect("initialized");
     // SAFETY: nobody calls them.
     unsafe { tracker.remove() }.expect("once");
     assert!(jit.lookup("f").is_err());

@@ -41,7 +41,7 @@ fn cycle(jit: &Jit, number: u64) {
     );
     tracker.add_ir("module", &text).expect("valid IR");
     // SAFETY: the constructor above.
-    unsafe { jit.initialize() };
+    unsafe { jit.initialize() }.expect("initialized");
     // SAFETY: the function above.
     let next = unsafe { jit.function::<extern "C" fn() -> i64>("next") }.expect("typed");
     assert_eq!(next.call(), number as i64 + 1);

@@ -71,7 +71,7 @@ fn objects_of_cpp_are_replaced_as_a_whole() {
         jit.add_object("first.o", object(1, "", flags))
             .expect("valid");
         // SAFETY: the constructor of `made`.
-        unsafe { jit.initialize() };
+        unsafe { jit.initialize() }.expect("initialized");
         assert_eq!(answers(&jit), [1001, 6, 21, 1], "{flags:?}");
         for value in 2..=3 {
             let new = Replacement::object("next.o", object(value, "", flags));

@@ -117,7 +117,7 @@ fn provide(dylib: &Dylib) {
 
 fn initialize(jit: &Jit) {
     // SAFETY: the tests' own modules.
-    unsafe { jit.initialize() };
+    unsafe { jit.initialize() }.expect("initialized");
 }
 
 fn remove(tracker: &Tracker) {

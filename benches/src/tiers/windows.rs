@@ -421,7 +421,7 @@ pub fn run(words: &[String]) -> Result<()> {
     // SAFETY: a guest of ours, whose constructors may run here; `main` has this type. The
     // arguments live for ever.
     let status = unsafe {
-        jit.initialize();
+        jit.initialize()?;
         let main: extern "C" fn(c_int, *const *const c_char) -> c_int =
             std::mem::transmute(main as usize);
         main((argv.len() - 1) as c_int, argv.as_ptr())

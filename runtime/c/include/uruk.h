@@ -10,8 +10,9 @@
  * 2. A handle came from this library and was not freed. Handles may be used by several threads at
  *    once, but for that which frees them. Responsibilities, improvements and questions of
  *    generators are used by one thread at a time.
- * 3. Callbacks come back: they leave by no exception and no `longjmp`. They may be called on any
- *    thread, by several at once. What `context` leads to lives until it is dropped.
+ * 3. Callbacks come back: they leave by no exception and no `longjmp`. (Functions that JIT'd code
+ *    calls may, over JIT'd code and `uruk_callable_call`.) They may be called on any thread, by
+ *    several at once. What `context` leads to lives until it is dropped.
  * 4. Code that is added may be run in this process, and addresses that are defined hold what code
  *    takes their names for.
  *
@@ -169,6 +170,11 @@ extern "C" {
  * The call was not made: it was to have fuel, and its session does not count passes.
  */
 #define URUK_TRAP_NOT_COUNTED 13
+
+/**
+ * The call was not made: the system refuses a timer for its limit, or memory.
+ */
+#define URUK_TRAP_REFUSED 14
 
 /**
  * An argument cannot be used: null, not UTF-8, an unknown number, a struct of a wrong size.
@@ -1346,7 +1352,8 @@ struct uruk_error *uruk_dylib_callable(const struct uruk_dylib *dylib,
  * division by zero, a memory fault, a stack overflow, `limit_ms` (0 is none) passed, and so on;
  * `uruk_error_trap` says which, and the error's names are the functions that it happened in,
  * innermost first. What JIT'd code had under way is left as it is, not unwound. `result` may be
- * null.
+ * null. A function of the host that JIT'd code calls may leave the call by an exception, which
+ * passes to the caller, or by a `longjmp` over it.
  */
 struct uruk_error *uruk_callable_call(const struct uruk_callable *callable,
                                       const struct uruk_value *values,

@@ -60,6 +60,8 @@ pub const URUK_TRAP_OTHER: c_int = 11;
 pub const URUK_TRAP_OUT_OF_FUEL: c_int = 12;
 /// The call was not made: it was to have fuel, and its session does not count passes.
 pub const URUK_TRAP_NOT_COUNTED: c_int = 13;
+/// The call was not made: the system refuses a timer for its limit, or memory.
+pub const URUK_TRAP_REFUSED: c_int = 14;
 
 /// What a value is made of.
 #[repr(C)]
@@ -104,6 +106,7 @@ pub(crate) fn trap_of(kind: &TrapKind) -> c_int {
         TrapKind::Deadline(_) => URUK_TRAP_DEADLINE,
         TrapKind::OutOfFuel => URUK_TRAP_OUT_OF_FUEL,
         TrapKind::NotCounted => URUK_TRAP_NOT_COUNTED,
+        TrapKind::Refused(_) => URUK_TRAP_REFUSED,
         _ => URUK_TRAP_OTHER,
     }
 }
@@ -195,9 +198,10 @@ pub unsafe extern "C" fn uruk_dylib_callable(
 /// division by zero, a memory fault, a stack overflow, `limit_ms` (0 is none) passed, and so on;
 /// `uruk_error_trap` says which, and the error's names are the functions that it happened in,
 /// innermost first. What JIT'd code had under way is left as it is, not unwound. `result` may be
-/// null.
+/// null. A function of the host that JIT'd code calls may leave the call by an exception, which
+/// passes to the caller, or by a `longjmp` over it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_callable_call(
+pub unsafe extern "C-unwind" fn uruk_callable_call(
     callable: *const uruk_callable,
     values: *const uruk_value,
     count: usize,
@@ -205,13 +209,13 @@ pub unsafe extern "C" fn uruk_callable_call(
     result: *mut uruk_value,
 ) -> *mut uruk_error {
     // SAFETY: the caller's promises.
-    guarded(|| unsafe { call(callable, (values, count), limit_ms, None, result) })
+    unsafe { call(callable, (values, count), limit_ms, None, result) }
 }
 
 /// As `uruk_callable_call`, with a limit of passes, which ends the same call at the same place each
 /// time (`URUK_TRAP_OUT_OF_FUEL`), in a session that counts them (`count_passes` of its settings).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_callable_call_with_fuel(
+pub unsafe extern "C-unwind" fn uruk_callable_call_with_fuel(
     callable: *const uruk_callable,
     values: *const uruk_value,
     count: usize,
@@ -220,7 +224,7 @@ pub unsafe extern "C" fn uruk_callable_call_with_fuel(
     result: *mut uruk_value,
 ) -> *mut uruk_error {
     // SAFETY: the caller's promises.
-    guarded(|| unsafe { call(callable, (values, count), limit_ms, Some(passes), result) })
+    unsafe { call(callable, (values, count), limit_ms, Some(passes), result) }
 }
 
 /// # Safety
@@ -231,22 +235,34 @@ unsafe fn call(
     limit_ms: u64,
     fuel: Option<u64>,
     result: *mut uruk_value,
-) -> Result<(), Fault> {
-    // SAFETY: by the caller's promise.
-    let (callable, values) = unsafe {
-        (
-            handle(callable, "callable")?,
-            array(values, count, "values")?,
-        )
+) -> *mut uruk_error {
+    let mut prepared = None;
+    let refused = guarded(|| {
+        // SAFETY: by the caller's promise.
+        let (callable, values) = unsafe {
+            (
+                handle(callable, "callable")?,
+                array(values, count, "values")?,
+            )
+        };
+        let values = values.iter().map(val_of);
+        prepared = Some((callable, values.collect::<Result<Vec<Val>, Fault>>()?));
+        Ok(())
+    });
+    let Some((callable, values)) = prepared else {
+        return refused;
     };
-    let values: Vec<Val> = values.iter().map(val_of).collect::<Result<_, Fault>>()?;
     let limit = (limit_ms != 0).then(|| Duration::from_millis(limit_ms));
-    let answer = callable.0.call_limited(&values, limit, fuel)?;
-    // SAFETY: by the caller's promise.
-    if let Some(result) = unsafe { result.as_mut() } {
-        *result = value_of(&answer)?;
-    }
-    Ok(())
+    // Not where panics are caught: an exception of the host's is to pass, and Rust cannot catch it.
+    let answer = callable.0.call_limited(&values, limit, fuel);
+    guarded(move || {
+        let answer = answer?;
+        // SAFETY: by the caller's promise.
+        if let Some(result) = unsafe { result.as_mut() } {
+            *result = value_of(&answer)?;
+        }
+        Ok(())
+    })
 }
 
 /// Passes that the calling thread has made in code that counts them.

@@ -441,7 +441,7 @@ pub unsafe extern "C" fn uruk_dylib_expect(
 pub unsafe extern "C" fn uruk_dylib_initialize(dylib: *const uruk_dylib) -> *mut uruk_error {
     guarded(|| {
         // SAFETY: the caller's promises, of the handle and of the code.
-        unsafe { dylib_of(dylib)?.initialize() };
+        unsafe { dylib_of(dylib)?.initialize()? };
         Ok(())
     })
 }

@@ -23,14 +23,16 @@
 //!    with a zero byte. A null pointer where one is needed is an error, not a fault.
 //! 2. A handle came from this library and was not freed. Handles may be used by several threads
 //!    at once, but for that which frees them.
-//! 3. Callbacks come back: they leave by no exception and no `longjmp`. They may be called on
+//! 3. Callbacks come back: they leave by no exception and no `longjmp`. (Functions that JIT'd code
+//!    calls are none: they may, over JIT'd code and `uruk_callable_call`.) They may be called on
 //!    any thread, by several at once; what `context` leads to stands that. It lives until
 //!    `drop_context`, or the function's own `drop`, is called with it.
 //! 4. Code that is added may be run in this process, and addresses that are defined hold what
 //!    code takes their names for.
 //!
 //! # What they keep
-//! - No panic leaves a function: it becomes an error of the code `URUK_ERROR_PANIC`. An exception
+//! - No panic leaves a function, but one of a function that JIT'd code calls, as an exception: it
+//!   becomes an error of the code `URUK_ERROR_PANIC`. An exception
 //!   that a callback lets out, against its duty, ends the process with a message.
 //! - An error changes nothing but what its text says.
 //! - A handle keeps its session alive, a list of names or an error does not need one.

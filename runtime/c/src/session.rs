@@ -181,7 +181,7 @@ pub unsafe extern "C" fn uruk_jit_add_library(
 pub unsafe extern "C" fn uruk_jit_initialize(jit: *const uruk_jit) -> *mut uruk_error {
     guarded(|| {
         // SAFETY: the caller's promises, of the handle and of the code.
-        unsafe { session(jit)?.initialize() };
+        unsafe { session(jit)?.initialize()? };
         Ok(())
     })
 }

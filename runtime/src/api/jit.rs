@@ -336,21 +336,27 @@ impl Jit {
     /// let word = unsafe { jit.function::<extern "C" fn() -> i64>("word_now")? };
     /// assert_eq!(word.call(), 0);
     /// // SAFETY: as above.
-    /// unsafe { jit.initialize() };
+    /// unsafe { jit.initialize()? };
     /// assert_eq!(word.call(), 7);
     /// # Ok::<(), uruk::Error>(())
     /// ```
     ///
     /// # Safety
     /// As calling any function of the modules.
-    pub unsafe fn initialize(&self) {
+    ///
+    /// # Errors
+    /// [`Error::Trap`]: what went wrong in a constructor, as in a guarded call
+    /// ([`Func::call_guarded`](crate::Func)), an error of a function of the host among it; a panic of
+    /// such a function. Constructors behind it in its input do not run, those of later inputs do at
+    /// the next call.
+    pub unsafe fn initialize(&self) -> Result<(), Error> {
         let core = &self.shared.core;
         {
             let _busy = gate::enter();
             core.link_waiting(None);
         }
         // SAFETY: by the caller's promise.
-        unsafe { core.run_due(&|_| true) };
+        unsafe { core.run_due(&|_| true) }
     }
 
     /// Runs the destructors of what [`Jit::initialize`] initialized, latest first. What is removed

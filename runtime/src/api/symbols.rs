@@ -257,7 +257,13 @@ impl Dylib {
     ///
     /// # Safety
     /// As calling any function of the modules.
-    pub unsafe fn initialize(&self) {
+    ///
+    /// # Errors
+    /// [`Error::Trap`]: what went wrong in a constructor, as in a guarded call
+    /// ([`Func::call_guarded`](crate::Func)), an error of a function of the host among it; a panic of
+    /// such a function. Constructors behind it in its input do not run, those of later inputs do at
+    /// the next call.
+    pub unsafe fn initialize(&self) -> Result<(), Error> {
         let core = self.jit.core();
         let order = {
             let _pass = gate::enter();
@@ -271,8 +277,9 @@ impl Dylib {
                 lives.iter().map(|life| life.root().number()).collect()
             };
             // SAFETY: by the caller's promise.
-            unsafe { core.run_due(&|life| images.contains(&life)) };
+            unsafe { core.run_due(&|life| images.contains(&life))? };
         }
+        Ok(())
     }
 
     /// Runs what is to be run at the end of this dylib, as closing a library does: destructors of

@@ -11,7 +11,7 @@
 //!    nothing is, by a call from such code: a null function pointer. (Where the call was a jump,
 //!    as a last call is, the stack tells whose it was: up to the guard there is nobody else.);
 //! 2. the processor raised it, not `kill`; and
-//! 3. the thread's innermost guard is not covered by a function of the host.
+//! 3. the innermost guard of the stack ([`chain`]) is not covered by a function of the host.
 //!
 //! So one in the C library is not, even if JIT'd code gave it the pointer: the library may hold a
 //! lock.
@@ -32,7 +32,8 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use uruk_stubs::landing_address;
 
-use super::guard::{Caught, innermost};
+use super::chain;
+use super::guard::Caught;
 use super::trap::{Access, Addresses, TrapKind};
 
 /// The signals of faulting instructions.
@@ -50,7 +51,7 @@ pub(super) const ALTERNATE: usize = 128 << 10;
 
 /// How far below the stack pointer an instruction may touch the stack: more than a frame has
 /// that is not probed.
-const NEAR: u64 = 1 << 20;
+pub(super) const NEAR: u64 = 1 << 20;
 
 /// A fault, as the kernel tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +109,8 @@ pub(super) fn attend() {
     if !ATTENDED.replace(true) {
         SET.call_once(set_handlers);
         super::stacks::prepare();
+    } else if super::ends::is_ending() {
+        super::stacks::prepare_again();
     }
 }
 
@@ -180,8 +183,7 @@ fn take(signal: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -
     if !jitted && !fetch {
         return false;
     }
-    // SAFETY: it stands as long as the call above it, which was interrupted.
-    let Some(guard) = (unsafe { innermost().as_ref() }) else {
+    let Some(guard) = chain::at(sp) else {
         return false;
     };
     if !guard.is_open() {

@@ -1,4 +1,4 @@
-//! Calls that can be left from their middle: each thread's stack of guards.
+//! Calls that can be left from their middle: each has a guard.
 //!
 //! A guard stands below a call of JIT'd code. What goes wrong above it, in JIT'd code, ends the call
 //! and is a value ([`Trap`]):
@@ -28,16 +28,17 @@
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, compiler_fence};
 use std::time::Duration;
 
 use uruk_stubs::{Landing, call_landed, land};
 
+use super::chain::{self, Slot};
 use super::fault;
 use super::interrupt::{self, Serial};
 use super::passes::{self, Limits};
+use super::probe;
+use super::stacks;
 use super::trap::{Addresses, HostError, Trap, TrapKind};
 use crate::api::error::Error;
 use crate::fork::shield::Shield;
@@ -56,7 +57,12 @@ pub(super) enum Caught {
 /// Below a call that can be left.
 pub(super) struct Guard {
     landing: UnsafeCell<Landing>,
-    pub(super) previous: *const Guard,
+    /// An address in the frame below its call, where its mark lies.
+    pub(super) top: u64,
+    /// Whether that is on the thread's own stack.
+    pub(super) is_own: bool,
+    /// The lowest address known to be on its stack, of one on a fiber.
+    pub(super) lowest: Cell<u64>,
     /// Functions of the host that run above it.
     pub(super) covers: Cell<u32>,
     pub(super) serial: Serial,
@@ -71,17 +77,6 @@ pub(super) struct Guard {
     pub(super) caught: Cell<Caught>,
     pub(super) addresses: UnsafeCell<Addresses>,
     cause: UnsafeCell<Option<TrapKind>>,
-}
-
-thread_local! {
-    /// The innermost guard of the thread.
-    static INNERMOST: Cell<*const Guard> = const { Cell::new(ptr::null()) };
-}
-
-/// The innermost guard of the calling thread, usable in handlers of signals on a thread that had
-/// a guard before.
-pub(super) fn innermost() -> *const Guard {
-    INNERMOST.get()
 }
 
 impl Guard {
@@ -100,30 +95,83 @@ impl Guard {
         // SAFETY: written before the call, by this thread.
         unsafe { (*self.landing.get()).stack() }
     }
-}
 
-/// Takes a guard off its thread's stack, also when a panic passes.
-struct Standing<'g>(&'g Guard);
+    /// What lies at its top as long as its call goes on.
+    pub(super) fn mark(&self) -> u64 {
+        /// Some bits that no address and no small number has.
+        const MARK: u64 = 0xa5c3_0000_0000_0000;
+        MARK ^ self.serial.rotate_left(32) ^ self.top
+    }
 
-impl<'g> Standing<'g> {
-    fn put(guard: &'g Guard) -> Standing<'g> {
-        INNERMOST.set(guard);
-        compiler_fence(Ordering::SeqCst);
-        Standing(guard)
+    /// Whether its frame is still there.
+    pub(super) fn is_marked(&self) -> bool {
+        let found = match self.is_own {
+            // SAFETY: on the thread's own stack, which stays.
+            true => Some(unsafe { (self.top as *const u64).read_volatile() }),
+            false => probe::word(self.top),
+        };
+        found == Some(self.mark())
     }
 }
 
-impl Drop for Standing<'_> {
+/// A guard that counts, until a call is over, or a panic or an exception passes.
+struct Standing {
+    guard: &'static Guard,
+    slot: Slot,
+    counts: bool,
+}
+
+impl Standing {
+    fn begin(limits: Limits, mark: &Cell<u64>) -> Option<Standing> {
+        let top = mark.as_ptr() as u64;
+        let is_own = stacks::is_own(top);
+        chain::drop_left(top, is_own);
+        let slot = chain::take()?;
+        let guard = Guard {
+            landing: UnsafeCell::new(Landing::new()),
+            top,
+            is_own,
+            lowest: Cell::new(top),
+            covers: Cell::new(0),
+            serial: interrupt::next_serial(),
+            deadline: Cell::new(0),
+            last_pass: Cell::new(None),
+            looks: limits.looks,
+            limit: limits.time,
+            caught: Cell::new(Caught::Nothing),
+            addresses: UnsafeCell::new(Addresses::NONE),
+            cause: UnsafeCell::new(None),
+        };
+        // SAFETY: taken above; the mark is a word of a frame that goes on.
+        let guard = unsafe { slot.put(guard, top) };
+        // Only now: whoever interrupts the call is to find it.
+        interrupt::begun(guard);
+        Some(Standing {
+            guard,
+            slot,
+            counts: true,
+        })
+    }
+
+    /// The call is over.
+    fn hide(&mut self) {
+        if std::mem::replace(&mut self.counts, false) {
+            self.slot.hide();
+            // SAFETY: a word of the frame below, which goes on.
+            unsafe { (self.guard.top as *mut u64).write_volatile(0) };
+            chain::note_innermost();
+            interrupt::ended(self.guard);
+            if self.guard.last_pass.get().is_some() {
+                passes::end(current());
+            }
+        }
+    }
+}
+
+impl Drop for Standing {
     fn drop(&mut self) {
-        compiler_fence(Ordering::SeqCst);
-        INNERMOST.set(self.0.previous);
-        if self.0.deadline.get() != 0 {
-            interrupt::disarm(self.0.previous);
-        }
-        if self.0.last_pass.get().is_some() {
-            // SAFETY: those below stand as long as it does.
-            passes::end(unsafe { self.0.previous.as_ref() });
-        }
+        self.hide();
+        self.slot.free();
     }
 }
 
@@ -151,51 +199,49 @@ fn run_with(
     data: *mut u8,
 ) -> Result<(), Trap> {
     fault::attend();
-    let guard = Guard {
-        landing: UnsafeCell::new(Landing::new()),
-        previous: INNERMOST.get(),
-        covers: Cell::new(0),
-        serial: interrupt::begin(limits.looks),
-        deadline: Cell::new(0),
-        last_pass: Cell::new(None),
-        looks: limits.looks,
-        limit: limits.time,
-        caught: Cell::new(Caught::Nothing),
-        addresses: UnsafeCell::new(Addresses::NONE),
-        cause: UnsafeCell::new(None),
+    let refused = |what| Trap {
+        kind: TrapKind::Refused(what),
+        backtrace: Vec::new(),
     };
-    let left = {
-        let standing = Standing::put(&guard);
-        if let Some(limit) = limits.time {
-            interrupt::arm(&guard, limit);
-        }
-        if let Some(fuel) = limits.fuel {
-            passes::begin(&guard, fuel);
-        }
-        // SAFETY: `call` takes this data; the landing is this frame's. Above are frames of JIT'd
-        // code, and `call`'s, which has nothing to do at its end: that is what `covers` sees to.
-        let left = unsafe { call_landed(guard.landing.get(), call, data) };
-        drop(standing);
-        left
+    // A word of this frame: see `chain`.
+    let mark = Cell::new(0);
+    let Some(mut standing) = Standing::begin(limits, &mark) else {
+        return Err(refused("memory"));
     };
-    interrupt::end(&guard);
+    let guard = standing.guard;
+    if let Some(limit) = limits.time
+        && !interrupt::arm(guard, limit)
+    {
+        return Err(refused("a timer"));
+    }
+    if let Some(fuel) = limits.fuel {
+        passes::begin(guard, fuel);
+    }
+    // SAFETY: `call` takes this data; the landing is of this call. Above are frames of JIT'd
+    // code, and `call`'s, which has nothing to do at its end: that is what `covers` sees to.
+    let left = unsafe { call_landed(guard.landing.get(), call, data) };
+    standing.hide();
     match left {
         0 => Ok(()),
         _ => {
             // Names are looked for under locks of the allocator and of the dynamic loader, and a
             // handler of the host's may make guarded calls as well.
             let _shield = Shield::raise();
-            Err(guard.into_trap())
+            Err(guard.take_trap())
         }
     }
 }
 
 impl Guard {
-    fn into_trap(self) -> Trap {
+    fn take_trap(&self) -> Trap {
         let kind = match self.caught.get() {
             Caught::Fault(fault) => fault.kind(),
             Caught::Deadline => TrapKind::Deadline(self.limit.unwrap_or_default()),
-            Caught::Raised => self.cause.into_inner().unwrap_or(TrapKind::Interrupted),
+            Caught::Raised => {
+                // SAFETY: the call was left: nothing else uses it.
+                let cause = unsafe { (*self.cause.get()).take() };
+                cause.unwrap_or(TrapKind::Interrupted)
+            }
             Caught::Interrupted | Caught::Nothing => TrapKind::Interrupted,
         };
         // SAFETY: nobody writes any more: the call was left.
@@ -217,26 +263,19 @@ impl Guard {
     }
 }
 
-/// The innermost guard of the thread.
+/// The innermost guard of the thread's stack that it is on.
 pub(super) fn current() -> Option<&'static Guard> {
-    // SAFETY: it stands as long as the call above it, which goes on.
-    unsafe { INNERMOST.get().as_ref() }
+    chain::innermost()
 }
 
-/// The innermost guard of the thread, if what is above it may be left.
+/// The same, if what is above it may be left.
 fn open_guard() -> Option<&'static Guard> {
     current().filter(|guard| guard.is_open())
 }
 
-/// The guards of a thread from one on, innermost first.
-pub(super) fn from(guard: &Guard) -> impl Iterator<Item = &Guard> {
-    // SAFETY: those below stand as long as it does.
-    std::iter::successors(Some(guard), |guard| unsafe { guard.previous.as_ref() })
-}
-
 /// While it lives, a function of the host runs: guards below are not for what goes wrong in it.
 pub(crate) struct Covered {
-    guard: *const Guard,
+    guard: Option<(&'static Guard, Serial)>,
     /// To the thread it was made on.
     _thread: PhantomData<*const ()>,
 }
@@ -244,13 +283,12 @@ pub(crate) struct Covered {
 impl Covered {
     #[inline]
     pub(crate) fn begin() -> Covered {
-        let guard = INNERMOST.get();
-        // SAFETY: it stands as long as the call above it, which goes on.
-        if let Some(guard) = unsafe { guard.as_ref() } {
+        let guard = current();
+        if let Some(guard) = guard {
             guard.covers.set(guard.covers.get() + 1);
         }
         Covered {
-            guard,
+            guard: guard.map(|guard| (guard, guard.serial)),
             _thread: PhantomData,
         }
     }
@@ -259,9 +297,14 @@ impl Covered {
 impl Drop for Covered {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as above.
-        if let Some(guard) = unsafe { self.guard.as_ref() } {
-            guard.covers.set(guard.covers.get() - 1);
+        // Another serial: the record is another call's by now.
+        if let Some((guard, serial)) = self.guard
+            && guard.serial == serial
+        {
+            guard.covers.set(guard.covers.get().saturating_sub(1));
+            if chain::has_fibers() {
+                interrupt::resumed(guard);
+            }
         }
     }
 }
@@ -303,7 +346,10 @@ pub(crate) fn leave_address(function: &str, cause: Option<&Arc<Error>>) -> Optio
 
 /// Goes on below the innermost guard, whatever it is called with.
 extern "C" fn leave_now() -> ! {
-    let guard = INNERMOST.get();
-    // SAFETY: `leave_address` found one on this thread and its call goes on.
-    unsafe { land((*guard).landing()) }
+    let Some(guard) = current() else {
+        // `leave_address` found one at this place.
+        std::process::abort()
+    };
+    // SAFETY: its call goes on; above it are JIT'd code and this frame.
+    unsafe { land(guard.landing()) }
 }

@@ -16,13 +16,16 @@
 //!
 //! | field of `Thread` | written by | ordering |
 //! |---|---|---|
-//! | `current` | the thread: serial of its innermost guarded call | release; acquire in `interrupt` |
+//! | `current` | the thread: serial of its innermost guarded call, which counts by then | release; acquire in `interrupt` |
 //! | `looks` | the thread: whether its code looks by itself | relaxed: it is only how long to wait |
-//! | `asked` | whoever interrupts: the call that is to end | release; acquire in the handler |
+//! | `asks` | see there | see there |
 //! | `timer` | the thread, with the first use, in a child of `fork` again, and at its end | its lock |
 //! | `armed_by`, `of` | likewise; read by the thread and its handlers only | relaxed |
+//!
+//! Who interrupts asks first, then sets the timer. The thread sets it, then looks whether somebody
+//! has asked meanwhile ([`Thread::rearm`]). So the timer is never set later than what was asked.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -32,10 +35,12 @@ use std::time::Duration;
 use uruk_base::locks::Mutex;
 use uruk_stubs::landing_address;
 
+use super::asks::Asks;
+use super::chain::{self, from};
 use super::fault::{is_jitted, note_from};
-use super::guard::{Caught, Guard, from, innermost};
-use super::passes;
+use super::guard::{Caught, Guard, current};
 use super::trap::TrapKind;
+use super::{ends, passes};
 use crate::fork::gate;
 
 /// The number of a guarded call on its thread, from 1.
@@ -47,6 +52,9 @@ const AGAIN_NS: u64 = 200_000;
 /// How long code that looks is waited for, before it gets a signal: it may be in code that does not.
 const GRACE_NS: u64 = 20_000_000;
 
+/// When a thread is looked at again where the call that is to end is on another stack of it.
+const ELSEWHERE_NS: u64 = 10_000_000;
+
 /// The signal of the timers; 0: none is there yet, -1: there is none.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
@@ -54,7 +62,7 @@ static SIGNAL: AtomicI32 = AtomicI32::new(0);
 #[derive(Debug, Default)]
 struct Thread {
     current: AtomicU64,
-    asked: AtomicU64,
+    asks: Asks,
     /// Whether code of the innermost guarded call looks.
     looks: AtomicBool,
     timer: Mutex<Timer>,
@@ -79,32 +87,34 @@ pub struct GuestThread {
 }
 
 thread_local! {
-    static OWN: Own = const { Own { shared: OnceCell::new() } };
     static SERIAL: Cell<Serial> = const { Cell::new(0) };
-    /// What handlers see of `OWN`: null before there is one, and at the thread's end.
+    /// What is shared of the thread, of which it has a reference; null before there is one.
     static SEEN: Cell<*const Thread> = const { Cell::new(ptr::null()) };
 }
 
-struct Own {
-    shared: OnceCell<Arc<Thread>>,
+/// At the thread's end.
+pub(super) fn end_thread() {
+    let seen = SEEN.replace(ptr::null());
+    if seen.is_null() {
+        return;
+    }
+    // SAFETY: the thread's own reference, which it uses no more.
+    let shared = unsafe { Arc::from_raw(seen) };
+    let _pass = gate::enter();
+    let mut timer = shared.timer.lock().unwrap_or_else(PoisonError::into_inner);
+    timer.over = true;
+    if let Some((number, process)) = timer.made.take()
+        && process == getpid()
+    {
+        // SAFETY: a timer of this process, which nobody uses any more: the lock is held.
+        unsafe { libc::timer_delete(ptr::without_provenance_mut(number)) };
+    }
 }
 
-impl Drop for Own {
-    fn drop(&mut self) {
-        SEEN.set(ptr::null());
-        let Some(shared) = self.shared.get() else {
-            return;
-        };
-        let _pass = gate::enter();
-        let mut timer = shared.timer.lock().unwrap_or_else(PoisonError::into_inner);
-        timer.over = true;
-        if let Some((number, process)) = timer.made.take()
-            && process == getpid()
-        {
-            // SAFETY: a timer of this process, which nobody uses any more: the lock is held.
-            unsafe { libc::timer_delete(ptr::without_provenance_mut(number)) };
-        }
-    }
+/// What is shared of the calling thread, if there is such.
+fn seen() -> Option<&'static Thread> {
+    // SAFETY: null, or the thread's own, which lives until its end.
+    unsafe { SEEN.get().as_ref() }
 }
 
 fn getpid() -> libc::pid_t {
@@ -144,16 +154,18 @@ impl GuestThread {
     /// # Ok::<(), uruk::Error>(())
     /// ```
     pub fn current() -> GuestThread {
-        let shared = OWN.with(|own| {
-            let shared = own.shared.get_or_init(Arc::default);
-            SEEN.set(Arc::as_ptr(shared));
-            Arc::clone(shared)
-        });
+        if SEEN.get().is_null() {
+            SEEN.set(Arc::into_raw(Arc::default()));
+            ends::note();
+        }
+        let shared = SEEN.get();
+        // SAFETY: made by `into_raw`; the thread has a reference, and this is another one.
+        let shared = unsafe {
+            Arc::increment_strong_count(shared);
+            Arc::from_raw(shared)
+        };
         shared.make_timer();
-        // SAFETY: it stands as long as the call above it, which goes on.
-        let looks = unsafe { innermost().as_ref() }.is_some_and(|guard| guard.looks);
-        shared.looks.store(looks, Ordering::Relaxed);
-        shared.current.store(serial_now(), Ordering::Release);
+        shared.goes_on(current());
         GuestThread { shared }
     }
 
@@ -170,7 +182,6 @@ impl GuestThread {
         if current == 0 {
             return false;
         }
-        self.shared.asked.store(current, Ordering::Release);
         let _pass = gate::enter();
         let timer = self
             .shared
@@ -179,8 +190,8 @@ impl GuestThread {
             .unwrap_or_else(PoisonError::into_inner);
         match timer.made {
             Some((number, process)) if !timer.over && process == getpid() => {
-                let looks = self.shared.looks.load(Ordering::Relaxed);
-                set(number, if looks { GRACE_NS } else { 1 });
+                self.shared.asks.add(current);
+                set(number, self.shared.soon());
             }
             _ => return false,
         }
@@ -188,92 +199,148 @@ impl GuestThread {
     }
 }
 
-/// The serial of the innermost guard.
-fn serial_now() -> Serial {
-    // SAFETY: it stands as long as the call above it, which goes on.
-    unsafe { innermost().as_ref() }.map_or(0, |guard| guard.serial)
-}
-
 /// The number of a guarded call that begins.
-pub(super) fn begin(looks: bool) -> Serial {
-    let serial = SERIAL.get() + 1;
-    SERIAL.set(serial);
-    // SAFETY: as long as it is not null it is the thread's own, which lives.
-    if let Some(shared) = unsafe { SEEN.get().as_ref() } {
-        shared.looks.store(looks, Ordering::Relaxed);
-        shared.current.store(serial, Ordering::Release);
-    }
-    serial
+pub(super) fn next_serial() -> Serial {
+    let mut serial: u64 = 1;
+    SERIAL.with(|place| {
+        // SAFETY: adds to a word of the thread's, by one instruction, so that no handler's call gets
+        // the same number; other threads do not see it, so no lock of the bus.
+        unsafe {
+            std::arch::asm!(
+                "xadd [{}], {}",
+                in(reg) place.as_ptr(),
+                inout(reg) serial,
+                options(nostack)
+            )
+        };
+    });
+    serial + 1
 }
 
-/// A guarded call is over.
-pub(super) fn end(guard: &Guard) {
-    // SAFETY: as above.
-    if let Some(shared) = unsafe { SEEN.get().as_ref() } {
-        // SAFETY: what was below it stands.
-        let before = unsafe { guard.previous.as_ref() };
-        let looks = before.is_some_and(|guard| guard.looks);
-        shared.looks.store(looks, Ordering::Relaxed);
-        let before = before.map_or(0, |guard| guard.serial);
-        shared.current.store(before, Ordering::Release);
+/// A guarded call has begun: its guard counts.
+pub(super) fn begun(guard: &Guard) {
+    if let Some(thread) = seen() {
+        thread.goes_on(Some(guard));
+    }
+}
+
+/// A guarded call is over: its guard counts no more. The timer goes on for others.
+pub(super) fn ended(guard: &Guard) {
+    let Some(thread) = seen() else { return };
+    thread.goes_on(current());
+    if (guard.deadline.get() != 0 || thread.asks.any())
+        && let Some(number) = thread.number()
+    {
+        thread.asks.retain(|serial| serial != guard.serial);
+        thread.rearm(number, thread.soon());
+    }
+}
+
+/// A function of the host returns into a guarded call, on a thread that has fibers: it may have
+/// been another one's turn meanwhile.
+pub(super) fn resumed(guard: &Guard) {
+    let Some(thread) = seen() else { return };
+    thread.goes_on(Some(guard));
+    if (guard.deadline.get() != 0 || thread.asks.any())
+        && let Some(number) = thread.number()
+    {
+        thread.rearm(number, thread.soon());
+    }
+}
+
+/// In the child of a fork, on its only thread: timers are not copied.
+pub(crate) fn after_fork_child() {
+    if let Some(thread) = seen()
+        && thread.of.load(Ordering::Relaxed) != 0
+    {
+        thread.make_timer_inside();
+        if let Some(number) = thread.number() {
+            thread.rearm(number, thread.soon());
+        }
     }
 }
 
 impl Thread {
+    /// The thread goes on in a guarded call, or in none.
+    fn goes_on(&self, guard: Option<&Guard>) {
+        let looks = guard.is_some_and(|guard| guard.looks);
+        self.looks.store(looks, Ordering::Relaxed);
+        let serial = guard.map_or(0, |guard| guard.serial);
+        self.current.store(serial, Ordering::Release);
+    }
+
+    /// When the thread gets a signal that is asked to end.
+    fn soon(&self) -> u64 {
+        match self.looks.load(Ordering::Relaxed) {
+            true => GRACE_NS,
+            false => 1,
+        }
+    }
+
+    /// The timer, if the thread has one in this process.
+    fn number(&self) -> Option<usize> {
+        let number = self.armed_by.load(Ordering::Relaxed).checked_sub(1)?;
+        (self.of.load(Ordering::Relaxed) == getpid()).then_some(number as usize)
+    }
+
     /// Makes the timer of the calling thread, whose this is, unless it has one.
     fn make_timer(&self) {
-        let process = getpid();
         // Relaxed: the thread's own.
-        if self.of.load(Ordering::Relaxed) == process {
-            return;
+        if self.number().is_none() {
+            let _pass = gate::enter();
+            self.make_timer_inside();
         }
-        let _pass = gate::enter();
+    }
+
+    /// The same under a pass, or in a child that nobody else is in.
+    fn make_timer_inside(&self) {
+        let process = getpid();
         let mut timer = self.timer.lock().unwrap_or_else(PoisonError::into_inner);
         timer.made = new_timer().map(|number| (number, process));
         let seen = timer.made.map_or(0, |(number, _)| number as u64 + 1);
         self.armed_by.store(seen, Ordering::Relaxed);
         self.of.store(process, Ordering::Relaxed);
     }
-}
 
-/// Has a call be over in time. Without a timer it has no limit: there are as many timers as
-/// signals that may be pending (`ulimit -i`).
-pub(super) fn arm(guard: &Guard, limit: Duration) {
-    let thread = GuestThread::current();
-    let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-    let deadline = now_ns().saturating_add(limit).max(1);
-    guard.deadline.set(deadline);
-    let armed = thread.shared.armed_by.load(Ordering::Relaxed);
-    if let Some(number) = armed.checked_sub(1) {
-        let earliest = earliest(guard).unwrap_or(deadline);
-        set(number as usize, earliest.saturating_sub(now_ns()).max(1));
+    /// Sets the timer for what comes next: in `due` nanoseconds if a call is to end by now.
+    fn rearm(&self, number: usize, due: u64) {
+        let mut due = due;
+        loop {
+            let count = self.asks.count();
+            let now = now_ns();
+            let deadline = earliest(chain::all());
+            let wait = match deadline {
+                Some(at) if at > now => Some(at - now),
+                Some(_) => Some(due),
+                None => None,
+            };
+            let asked = self.asks.any().then_some(due);
+            set(number, asked.into_iter().chain(wait).min().unwrap_or(0));
+            if self.asks.count() == count {
+                return;
+            }
+            due = 1;
+        }
     }
 }
 
-/// A call with a deadline is over: the timer goes on for those below.
-pub(super) fn disarm(below: *const Guard) {
-    // SAFETY: as in `begin`.
-    let Some(shared) = (unsafe { SEEN.get().as_ref() }) else {
-        return;
-    };
-    let Some(number) = shared.armed_by.load(Ordering::Relaxed).checked_sub(1) else {
-        return;
-    };
-    // Whoever was asked to end meanwhile is looked at again.
-    let asked = shared.asked.load(Ordering::Acquire);
-    // SAFETY: what is below stands.
-    let next = unsafe { below.as_ref() }.and_then(earliest);
-    let wait = match next {
-        _ if asked != 0 => 1,
-        Some(deadline) => deadline.saturating_sub(now_ns()).max(1),
-        None => 0,
-    };
-    set(number as usize, wait);
+/// Has a call be over in time; false if there is no timer that would see to it.
+pub(super) fn arm(guard: &Guard, limit: Duration) -> bool {
+    let thread = GuestThread::current().shared;
+    let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+    let deadline = now_ns().saturating_add(limit).max(1);
+    guard.deadline.set(deadline);
+    match thread.number() {
+        Some(number) => thread.rearm(number, thread.soon()),
+        // Code that looks sees it by itself.
+        None => return guard.looks,
+    }
+    true
 }
 
 /// When the first of them gets a signal.
-fn earliest(guard: &Guard) -> Option<u64> {
-    let deadlines = from(guard).filter(|guard| guard.deadline.get() != 0);
+fn earliest<'g>(guards: impl Iterator<Item = &'g Guard>) -> Option<u64> {
+    let deadlines = guards.filter(|guard| guard.deadline.get() != 0);
     let signals = deadlines.map(|guard| {
         let grace = if guard.looks { GRACE_NS } else { 0 };
         guard.deadline.get().saturating_add(grace)
@@ -284,24 +351,36 @@ fn earliest(guard: &Guard) -> Option<u64> {
 /// Why the innermost guarded call of the calling thread is over, if it or one below it is; for code
 /// that looks.
 pub(super) fn why_over(guard: &Guard) -> Option<TrapKind> {
-    // SAFETY: null, or the thread's own.
-    let thread = unsafe { SEEN.get().as_ref() }?;
-    let asked = thread.asked.load(Ordering::Acquire);
+    let thread = seen()?;
     let timed = from(guard).any(|guard| guard.deadline.get() != 0);
-    if asked == 0 && !timed {
+    if !timed && !thread.asks.any() {
         return None;
     }
     let now = now_ns();
-    let passed = |guard: &Guard| guard.deadline.get() != 0 && guard.deadline.get() <= now;
-    if guard.serial == asked {
-        thread.asked.store(0, Ordering::Relaxed);
+    if thread.asks.has(guard.serial) {
+        thread.asks.retain(|serial| serial != guard.serial);
         return Some(TrapKind::Interrupted);
     }
-    if passed(guard) {
+    if guard.has_passed(now) {
         return Some(TrapKind::Deadline(guard.limit.unwrap_or_default()));
     }
-    let is_due = |guard: &Guard| guard.serial == asked || passed(guard);
-    from(guard).any(is_due).then_some(TrapKind::Interrupted)
+    from(guard)
+        .any(|guard| thread.is_due(guard, now))
+        .then_some(TrapKind::Interrupted)
+}
+
+impl Guard {
+    /// Whether its limit has passed.
+    fn has_passed(&self, now: u64) -> bool {
+        self.deadline.get() != 0 && self.deadline.get() <= now
+    }
+}
+
+impl Thread {
+    /// Whether a call is to end.
+    fn is_due(&self, guard: &Guard, now: u64) -> bool {
+        guard.has_passed(now) || self.asks.has(guard.serial)
+    }
 }
 
 /// Has a timer expire once, in so many nanoseconds; 0: not at all. Async-signal-safe.
@@ -388,35 +467,28 @@ unsafe extern "C" fn handler(_: c_int, info: *mut libc::siginfo_t, context: *mut
 /// Leaves the innermost guarded call, if it or one below it is to end and its thread is where it
 /// may be left.
 fn look(context: &mut libc::ucontext_t) {
-    // SAFETY: null, or the thread's own; it was there when the timer was made.
-    let (Some(thread), Some(guard)) = (unsafe { SEEN.get().as_ref() }, unsafe {
-        innermost().as_ref()
-    }) else {
+    let Some(thread) = seen() else { return };
+    let Some(number) = thread.number() else {
         return;
     };
-    let Some(number) = thread.armed_by.load(Ordering::Relaxed).checked_sub(1) else {
-        return;
-    };
-    let (asked, now) = (thread.asked.load(Ordering::Acquire), now_ns());
-    let passed = |guard: &Guard| guard.deadline.get() != 0 && guard.deadline.get() <= now;
-    let is_due = |guard: &Guard| guard.serial == asked || passed(guard);
-    if !from(guard).any(is_due) {
-        let next = earliest(guard).map_or(0, |at| at.saturating_sub(now).max(1));
-        return set(number as usize, next);
-    }
+    thread.asks.retain(chain::has);
     let registers = &context.uc_mcontext.gregs;
     let pc = registers[libc::REG_RIP as usize] as u64;
+    let sp = registers[libc::REG_RSP as usize] as u64;
+    let now = now_ns();
+    let due = |guard: &&Guard| from(guard).any(|guard| thread.is_due(guard, now));
+    let Some(guard) = chain::at(sp).filter(due) else {
+        return thread.rearm(number, ELSEWHERE_NS);
+    };
     if !guard.is_open() || !is_jitted(pc) {
-        return set(number as usize, AGAIN_NS);
+        return set(number, AGAIN_NS);
     }
-    let own = guard.serial == asked;
-    guard.caught.set(match passed(guard) && !own {
+    let own = thread.asks.has(guard.serial);
+    guard.caught.set(match guard.has_passed(now) && !own {
         true => Caught::Deadline,
         false => Caught::Interrupted,
     });
-    if own {
-        thread.asked.store(0, Ordering::Relaxed);
-    }
+    thread.asks.retain(|serial| serial != guard.serial);
     // SAFETY: its own thread's.
     note_from(unsafe { &mut *guard.addresses.get() }, pc, guard.stack());
     let registers = &mut context.uc_mcontext.gregs;
@@ -424,5 +496,5 @@ fn look(context: &mut libc::ucontext_t) {
     registers[libc::REG_RDI as usize] = guard.landing() as i64;
     registers[libc::REG_EFL as usize] &= !(1 << 10);
     // For a call below that is to end, too.
-    set(number as usize, AGAIN_NS);
+    set(number, AGAIN_NS);
 }

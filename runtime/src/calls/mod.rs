@@ -8,18 +8,24 @@
 //! | [`lazy`] | functions whose IR is produced when they are first called |
 //! | [`dynamic`] | calls whose types are known when they are made |
 //! | [`guard`], [`trap`] | calls that can be left, and what they fail with |
+//! | [`chain`], [`probe`] | which guard counts, on whichever stack |
 //! | [`fault`], [`stacks`] | from a signal to a guard |
-//! | [`interrupt`] | interrupts and deadlines |
+//! | [`interrupt`], [`asks`] | interrupts and deadlines |
+//! | [`ends`] | the end of a thread that made such calls |
 //! | [`passes`] | what code that looks asks: fuel, and the same without signals |
 
+mod asks;
 pub(crate) mod bound;
+mod chain;
 pub(crate) mod dynamic;
+mod ends;
 mod fault;
 pub(crate) mod guard;
 pub(crate) mod host;
 pub(crate) mod interrupt;
 mod lazy;
 pub(crate) mod passes;
+mod probe;
 mod production;
 mod stacks;
 pub(crate) mod trap;

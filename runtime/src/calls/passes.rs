@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use uruk_codegen::Look;
 
+use super::chain;
 use super::fault;
 use super::guard::{self, Guard};
 use super::interrupt;
@@ -111,7 +112,7 @@ fn settle() -> u64 {
 
 /// Begins a slice that ends where a guarded call from `guard` on is to, or regularly.
 fn slice(guard: Option<&Guard>, made: u64) {
-    let ends = guard.into_iter().flat_map(guard::from);
+    let ends = guard.into_iter().flat_map(chain::from);
     let ends = ends.filter_map(|guard| guard.last_pass.get());
     let next = ends.min().and_then(|last| last.checked_sub(made));
     let given = next.map_or(SLICE, |left| left.min(SLICE));
@@ -158,7 +159,7 @@ fn why_over(guard: &Guard, made: u64) -> Option<TrapKind> {
     if let Some(kind) = interrupt::why_over(guard) {
         return Some(kind);
     }
-    guard::from(guard)
+    chain::from(guard)
         .any(is_used)
         .then_some(TrapKind::Interrupted)
 }

@@ -3,38 +3,42 @@
 //! | thread-local | written by | read by |
 //! |---|---|---|
 //! | `OWN` | the thread, with its first guarded call | its handlers |
-//! | `ALTERNATE` | likewise, and at its end | the thread |
+//! | `ALTERNATE` | likewise, and at its end ([`ends`]) | the thread |
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ptr;
 
 use uruk_roots::set_alternate_stack;
 
-use super::fault::ALTERNATE as BYTES;
+use super::fault::{ALTERNATE as BYTES, NEAR};
+use super::{ends, probe};
 
 thread_local! {
     /// The thread's stack, as far as it may grow; empty: not known.
     static OWN: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
-    static ALTERNATE: RefCell<Option<Alternate>> = const { RefCell::new(None) };
+    static ALTERNATE: Cell<Option<Alternate>> = const { Cell::new(None) };
 }
 
 /// An alternate stack of ours, in use.
+#[derive(Clone, Copy)]
 struct Alternate {
     memory: *mut libc::c_void,
     before: libc::stack_t,
 }
 
-impl Drop for Alternate {
-    fn drop(&mut self) {
-        let mut now: libc::stack_t = empty();
-        // SAFETY: asks; whoever has set another one since keeps it.
-        unsafe { libc::sigaltstack(ptr::null(), &mut now) };
-        if now.ss_sp == self.memory {
-            change(&self.before);
-        }
-        // SAFETY: mapped by `prepare`, and no handler runs on it: the thread is here.
-        unsafe { libc::munmap(self.memory, BYTES) };
+/// At the thread's end: takes its alternate stack away.
+pub(super) fn end_thread() {
+    let Some(alternate) = ALTERNATE.take() else {
+        return;
+    };
+    let mut now: libc::stack_t = empty();
+    // SAFETY: asks; whoever has set another one since keeps it.
+    unsafe { libc::sigaltstack(ptr::null(), &mut now) };
+    if now.ss_sp == alternate.memory {
+        change(&alternate.before);
     }
+    // SAFETY: mapped by `prepare`, and no handler runs on it: the thread is here.
+    unsafe { libc::munmap(alternate.memory, BYTES) };
 }
 
 fn empty() -> libc::stack_t {
@@ -64,11 +68,32 @@ fn change(stack: &libc::stack_t) -> bool {
 /// it has one that is large enough.
 pub(super) fn prepare() {
     OWN.set(own());
+    provide();
+}
+
+/// The same at the thread's end, where the standard library takes away what it finds.
+pub(super) fn prepare_again() {
+    provide();
+}
+
+fn provide() {
     let mut before = empty();
     // SAFETY: asks.
     unsafe { libc::sigaltstack(ptr::null(), &mut before) };
     let has_one = before.ss_flags & libc::SS_DISABLE == 0;
     if has_one && (before.ss_size >= BYTES || before.ss_flags & libc::SS_ONSTACK != 0) {
+        return;
+    }
+    if let Some(known) = ALTERNATE.get() {
+        let stack = libc::stack_t {
+            ss_sp: known.memory,
+            ss_flags: 0,
+            ss_size: BYTES,
+        };
+        if change(&stack) {
+            let memory = known.memory;
+            ALTERNATE.set(Some(Alternate { memory, before }));
+        }
         return;
     }
     // SAFETY: maps fresh memory.
@@ -95,13 +120,8 @@ pub(super) fn prepare() {
         unsafe { libc::munmap(memory, BYTES) };
         return;
     }
-    let alternate = Alternate { memory, before };
-    // At the end of a thread, after its thread-locals are gone, the stack stays: it is leaked.
-    let _ = ALTERNATE.try_with(|place| {
-        if let Ok(mut place) = place.try_borrow_mut() {
-            *place = Some(alternate);
-        }
-    });
+    ALTERNATE.set(Some(Alternate { memory, before }));
+    ends::note();
 }
 
 /// The calling thread's stack, from its lowest address to its end.
@@ -137,4 +157,18 @@ pub(super) fn is_end(address: u64, sp: u64, near: u64) -> bool {
         true => close && address < lowest + GAP.min(near),
         false => close && address < sp + 8,
     }
+}
+
+/// Whether an address is on the calling thread's own stack, and not below it.
+pub(super) fn is_within(address: u64) -> bool {
+    let (lowest, end) = OWN.get();
+    (lowest..end).contains(&address)
+}
+
+/// Whether an address is on the calling thread's own stack. A stack pointer below its end is, unless
+/// another stack is there.
+pub(super) fn is_own(address: u64) -> bool {
+    let (lowest, _) = OWN.get();
+    let below = lowest.saturating_sub(NEAR)..lowest;
+    is_within(address) || (below.contains(&address) && probe::word(address & !7).is_none())
 }

@@ -64,6 +64,9 @@ pub enum TrapKind {
     NotCounted,
     /// The call took longer than [`Func::within`](crate::Func::within) lets it.
     Deadline(Duration),
+    /// It was not made: the system refused what it needs, which this names. A call with a limit of
+    /// time needs a timer; there are as many as signals that may be pending (`ulimit -i`).
+    Refused(&'static str),
 }
 
 /// What was to be done with memory.
@@ -137,6 +140,7 @@ impl fmt::Display for TrapKind {
             TrapKind::Interrupted => f.write_str("interrupted"),
             TrapKind::OutOfFuel => f.write_str("out of fuel"),
             TrapKind::NotCounted => f.write_str("fuel, where passes are not counted"),
+            TrapKind::Refused(what) => write!(f, "not called: the system refuses {what}"),
             TrapKind::Deadline(limit) => write!(f, "not done within {limit:?}"),
         }
     }

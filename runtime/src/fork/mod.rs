@@ -206,6 +206,7 @@ unsafe extern "C" fn in_parent() {
 unsafe extern "C" fn in_child() {
     if let Some(state) = FORK.take().map(ManuallyDrop::into_inner) {
         unseen::mark();
+        crate::calls::interrupt::after_fork_child();
         made_in_child(state);
     }
 }

@@ -13,8 +13,12 @@ use uruk_base::locks::MutexGuard;
 use uruk_base::{EntryAddress, FunctionId};
 use uruk_session::Dylib;
 
+use crate::api::error::Error;
+use crate::calls::guard;
+use crate::calls::passes::Limits;
 use crate::core::Core;
 use crate::fork::gate;
+use crate::fork::panics::caught;
 use crate::load::image::Image;
 use crate::load::start::Started;
 use crate::removal::life::Life;
@@ -145,6 +149,28 @@ impl Hooks {
     }
 }
 
+impl Hooks {
+    /// Calls the constructors without arguments; the first error, panic of a function of the host or
+    /// trap ends it.
+    ///
+    /// # Safety
+    /// The image's code may run, on this thread.
+    unsafe fn run_guarded(&self) -> Result<(), Error> {
+        type Constructor = extern "C-unwind" fn(c_int, *const *const c_char, *const *const c_char);
+        let empty = [std::ptr::null()];
+        for &address in &self.constructors {
+            // SAFETY: by the caller's promise.
+            let constructor = unsafe { std::mem::transmute::<u64, Constructor>(address) };
+            caught(|| {
+                let call = || constructor(0, empty.as_ptr(), empty.as_ptr());
+                let ended = guard::run(Limits::default(), call);
+                ended.map_err(|trap| Error::Trap(Box::new(trap)))
+            })?;
+        }
+        Ok(())
+    }
+}
+
 /// Hooks of images that are not a program's, by number of the image: what is to be run at the next
 /// initialization, and what was.
 #[derive(Default)]
@@ -251,19 +277,21 @@ impl Core {
     ///
     /// # Safety
     /// Their code may run, on this thread.
-    pub(crate) unsafe fn run_due(&self, wanted: &dyn Fn(u64) -> bool) {
+    ///
+    /// # Errors
+    /// What went wrong in one: that image is not initialized, those behind it stay due.
+    pub(crate) unsafe fn run_due(&self, wanted: &dyn Fn(u64) -> bool) -> Result<(), Error> {
         // Each is taken out before it runs: one may come back here, or add others.
         loop {
             let next = {
                 let _pass = gate::enter();
                 self.schedule().next(wanted)
             };
-            let Some(hooks) = next else { return };
-            let none = [std::ptr::null()].as_ptr();
-            // SAFETY: by the caller's promise; an empty argument vector ends itself.
+            let Some(hooks) = next else { return Ok(()) };
+            // SAFETY: by the caller's promise.
             unsafe {
                 hooks.resolve_ifuncs(self);
-                hooks.run_constructors(0, none, none);
+                hooks.run_guarded()?;
             }
             self.note_destructors(hooks.image, &hooks.life, hooks.destructors.clone());
             let _pass = gate::enter();

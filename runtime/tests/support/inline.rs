@@ -161,7 +161,7 @@ pub fn provide(dylib: &Dylib) {
 
 pub fn initialize(jit: &Jit) {
     // SAFETY: the tests' own modules.
-    unsafe { jit.initialize() };
+    unsafe { jit.initialize() }.expect("initialized");
 }
 
 pub const ADDRESSES: [&str; 8] = [

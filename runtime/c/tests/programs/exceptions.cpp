@@ -34,6 +34,22 @@ int main()
         FINE(uruk_dylib_compile(dylib, "outer", 2));
     }
     CHECK(caught == 2);
+    // Through a guarded call, too, which leaves nothing of itself.
+    uruk_callable *callable;
+    FINE(uruk_dylib_callable(dylib, "outer", nullptr, &callable));
+    for (int turn = 0; turn < 20; ++turn) {
+        uruk_value value = {};
+        value.kind = URUK_VALUE_I64;
+        value.bits.integer = turn;
+        try {
+            FINE(uruk_callable_call(callable, &value, 1, turn % 2 ? 3600000 : 0, nullptr));
+        } catch (const std::runtime_error &error) {
+            CHECK(error.what() == "number " + std::to_string(turn));
+            ++caught;
+        }
+    }
+    CHECK(caught == 22);
+    uruk_callable_free(callable);
     uruk_jit_free(jit);
     std::puts("passed");
 }

@@ -1,6 +1,7 @@
 /* Calls with values that are compared; faults, deadlines and interrupts are errors. */
 #include "check.h"
 #include <pthread.h>
+#include <setjmp.h>
 #include <unistd.h>
 
 static const char *const program =
@@ -146,6 +147,43 @@ static void ends(const uruk_dylib *dylib)
     uruk_callable_free(spin);
 }
 
+static jmp_buf away;
+
+static void jump(int64_t n)
+{
+    longjmp(away, (int)n);
+}
+
+/* Errors of a host that jumps over a guarded call, as those of PostgreSQL and Lua do. */
+static void jumps(const uruk_dylib *dylib)
+{
+    uruk_callable *leaves;
+    uruk_callable *divide = callable(dylib, "divide");
+    uruk_value given[2];
+    volatile int n;
+
+    given[0] = integer(URUK_VALUE_I32, 1);
+    given[1] = integer(URUK_VALUE_I32, 0);
+    FINE(uruk_dylib_define_function(dylib, "jump", "void (i64)", (uruk_function)jump));
+    FINE(uruk_dylib_add_ir(dylib, "j", "declare void @jump(i64)\n"
+                                       "define void @leaves(i64 %n) {\n"
+                                       "  call void @jump(i64 %n)\n"
+                                       "  ret void\n"
+                                       "}\n"));
+    leaves = callable(dylib, "leaves");
+    for (n = 1; n < 20; ++n) {
+        uruk_value value = integer(URUK_VALUE_I64, n);
+
+        if (setjmp(away) == 0) {
+            FINE(uruk_callable_call(leaves, &value, 1, n % 2 ? 3600000 : 1, NULL));
+            CHECK(0);
+        }
+        traps(uruk_callable_call(divide, given, 2, 3600000, NULL), URUK_TRAP_DIVISION, "divide");
+    }
+    uruk_callable_free(leaves);
+    uruk_callable_free(divide);
+}
+
 static double half(double x)
 {
     return x / 2;
@@ -195,6 +233,7 @@ int main(void)
     values(dylib);
     faults(dylib);
     ends(dylib);
+    jumps(dylib);
     declarations(dylib);
     spin = callable(dylib, "spin");
     traps(uruk_callable_call_with_fuel(spin, NULL, 0, 0, 5, NULL), URUK_TRAP_NOT_COUNTED, NULL);

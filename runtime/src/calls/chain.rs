@@ -1,0 +1,307 @@
+//! The guards of a thread, and which of them counts at a stack pointer.
+//!
+//! A thread may have several stacks (fibers, coroutines), on each of which guarded calls are under
+//! way, and they may end in any order. So guards are no list: they are records in a table of the
+//! thread's, each with its *top*, an address right above the frames of its call. The innermost guard
+//! at a stack pointer is the one with the lowest top above it on the same stack.
+//!
+//! | stacks of two addresses | the same if |
+//! |---|---|
+//! | one is within the thread's own stack | both are |
+//! | neither is | all pages between them are readable: fibers have guard pages ([`probe`](super::probe)) |
+//!
+//! A call that was left by a `longjmp` of the host, or whose fiber was freed, leaves its record. At
+//! its top lies a *mark* as long as the call goes on. A record whose mark is gone is not counted;
+//! one at or below the stack pointer of a call that begins on the thread's own stack is dropped.
+//!
+//! # Invariants
+//! - Records lie in memory of the thread's, not on stacks: each can be read until the thread ends.
+//! - The table is changed by its own thread and its handlers, by single atomic operations.
+//! - Marks on other stacks than the thread's own are read through the kernel: the stack may be gone.
+//!
+//! # Why
+//! A list that is linked through frames reads frames that are gone, and an end that unlinks by
+//! position makes another call the innermost one.
+
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+
+use super::guard::Guard;
+use super::{probe, stacks};
+
+/// Records of a chunk.
+const RECORDS: usize = 32;
+
+/// A record that nobody uses, and one that is not counted yet or any more.
+const FREE: u64 = 0;
+const TAKEN: u64 = 1;
+
+/// How far above a mark on a fiber's stack a call begins whose fiber may have left that mark's call.
+const CLOSE: u64 = 1 << 16;
+
+/// Records, in memory that was zero.
+struct Chunk {
+    /// [`FREE`], [`TAKEN`], or the top of a guard that counts.
+    tops: [AtomicU64; RECORDS],
+    records: [MaybeUninit<Guard>; RECORDS],
+    /// Records from here on were never used: each call of a function of the host looks.
+    used: AtomicUsize,
+    next: AtomicPtr<Chunk>,
+}
+
+thread_local! {
+    static FIRST: Cell<*mut Chunk> = const { Cell::new(ptr::null_mut()) };
+    /// Whether the thread made guarded calls on a stack that is not its own.
+    static FIBERS: Cell<bool> = const { Cell::new(false) };
+    /// The innermost guard of a thread without fibers: its record, which may not count any more.
+    static INNERMOST: Cell<Option<&'static Guard>> = const { Cell::new(None) };
+}
+
+/// A record in use.
+#[derive(Clone, Copy)]
+pub(super) struct Slot {
+    top: *const AtomicU64,
+    record: *mut Guard,
+}
+
+/// The calling function's stack pointer.
+#[inline(always)]
+pub(super) fn here() -> u64 {
+    let sp: u64;
+    // SAFETY: reads a register.
+    unsafe { std::arch::asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack)) };
+    sp
+}
+
+/// Whether guarded calls were made on fibers of this thread.
+pub(super) fn has_fibers() -> bool {
+    FIBERS.get()
+}
+
+fn chunks() -> impl Iterator<Item = &'static Chunk> {
+    let next = |chunk: &&'static Chunk| {
+        // SAFETY: chunks stay until the thread's end.
+        unsafe { chunk.next.load(Ordering::Acquire).as_ref() }
+    };
+    // SAFETY: as above.
+    std::iter::successors(unsafe { FIRST.get().as_ref() }, next)
+}
+
+fn map_chunk() -> Option<*mut Chunk> {
+    // SAFETY: maps fresh memory.
+    let memory = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            size_of::<Chunk>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    (memory != libc::MAP_FAILED).then(|| memory.cast())
+}
+
+fn take_free() -> Option<Slot> {
+    chunks().find_map(|chunk| {
+        let place = chunk.tops.iter().position(|top| {
+            top.load(Ordering::Relaxed) == FREE
+                && top
+                    .compare_exchange(FREE, TAKEN, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+        })?;
+        if chunk.used.load(Ordering::Relaxed) <= place {
+            chunk.used.fetch_max(place + 1, Ordering::Relaxed);
+        }
+        Some(Slot {
+            top: &raw const chunk.tops[place],
+            record: chunk.records[place].as_ptr().cast_mut(),
+        })
+    })
+}
+
+/// A record for a guard; `None` if the system gives no memory.
+pub(super) fn take() -> Option<Slot> {
+    if let Some(slot) = take_free() {
+        return Some(slot);
+    }
+    for (slot, guard) in counted() {
+        if !guard.is_marked() {
+            slot.free();
+        }
+    }
+    if let Some(slot) = take_free() {
+        return Some(slot);
+    }
+    let chunk = map_chunk()?;
+    match chunks().last() {
+        Some(last) => last.next.store(chunk, Ordering::Release),
+        None => FIRST.set(chunk),
+    }
+    super::ends::note();
+    take_free()
+}
+
+impl Slot {
+    /// Fills the record, and has it count from `top` down.
+    ///
+    /// # Safety
+    /// It was taken and is not filled. At `top` is a word of the caller's frame.
+    pub(super) unsafe fn put(self, guard: Guard, top: u64) -> &'static Guard {
+        if !guard.is_own {
+            FIBERS.set(true);
+        }
+        // SAFETY: by the caller's promise nobody else uses the record, which stays.
+        unsafe {
+            self.record.write(guard);
+            compiler_fence(Ordering::SeqCst);
+            let guard = &*self.record;
+            (top as *mut u64).write_volatile(guard.mark());
+            compiler_fence(Ordering::SeqCst);
+            (*self.top).store(top, Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
+            INNERMOST.set(Some(guard));
+            guard
+        }
+    }
+
+    /// Has the guard count no more. Its record stays.
+    pub(super) fn hide(self) {
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: tops stay.
+        unsafe { (*self.top).store(TAKEN, Ordering::Relaxed) };
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Gives the record back.
+    pub(super) fn free(self) {
+        self.hide();
+        // SAFETY: it was filled, nobody counts it any more.
+        unsafe {
+            ptr::drop_in_place(self.record);
+            (*self.top).store(FREE, Ordering::Release);
+        }
+    }
+}
+
+/// The guards that count, in no order; marks are not looked at.
+fn counted() -> impl Iterator<Item = (Slot, &'static Guard)> {
+    let of = |chunk: &'static Chunk| {
+        let places = chunk.tops.iter().zip(&chunk.records);
+        let used = chunk.used.load(Ordering::Relaxed);
+        places.take(used).filter_map(|(top, record)| {
+            let counts = top.load(Ordering::Relaxed) > TAKEN;
+            let slot = Slot {
+                top,
+                record: record.as_ptr().cast_mut(),
+            };
+            // SAFETY: a record that counts is filled.
+            counts.then(|| (slot, unsafe { record.assume_init_ref() }))
+        })
+    };
+    chunks().flat_map(of)
+}
+
+/// The guards of calls of the thread that go on, on all stacks, in no order.
+pub(super) fn all() -> impl Iterator<Item = &'static Guard> {
+    let guards = counted().map(|(_, guard)| guard);
+    guards.filter(|guard| guard.is_marked())
+}
+
+/// The innermost guard at the caller's place.
+pub(super) fn innermost() -> Option<&'static Guard> {
+    let sp = here();
+    if !FIBERS.get() {
+        match INNERMOST.get() {
+            // Without guards on fibers, one on a fiber has none.
+            None => return None,
+            Some(guard) if guard.top > sp && stacks::is_within(sp) && guard.is_marked() => {
+                return Some(guard);
+            }
+            Some(_) => {}
+        }
+    }
+    at(sp)
+}
+
+/// Notes which guard is the innermost one after another one's call.
+pub(super) fn note_innermost() {
+    INNERMOST.set(at(here()));
+}
+
+/// The innermost guard at a stack pointer of the thread.
+pub(super) fn at(sp: u64) -> Option<&'static Guard> {
+    let mut above = sp;
+    loop {
+        let higher = counted().filter(|(_, guard)| guard.top > above);
+        let (_, guard) = higher.min_by_key(|(_, guard)| guard.top)?;
+        if !stacks_are_same(guard, sp) {
+            return None;
+        }
+        if guard.is_marked() {
+            return Some(guard);
+        }
+        above = guard.top;
+    }
+}
+
+/// Whether a stack pointer below the top of a guard is on its stack.
+fn stacks_are_same(guard: &Guard, sp: u64) -> bool {
+    if guard.is_own {
+        return stacks::is_own(sp);
+    }
+    let known = (guard.lowest.get()..guard.top).contains(&sp);
+    let same = known || (!stacks::is_within(sp) && probe::is_one_stack(sp, guard.top));
+    if same && !known {
+        guard.lowest.set(sp);
+    }
+    same
+}
+
+/// A guard and those of the calls that it is within: on its stack, and for one on a fiber all on the
+/// thread's own stack, from which fibers are resumed.
+pub(super) fn from<'g>(guard: &'g Guard) -> impl Iterator<Item = &'g Guard> {
+    let outer = all().filter(move |other| match (guard.is_own, other.is_own) {
+        (true, true) => other.top > guard.top,
+        (true, false) => false,
+        (false, true) => true,
+        (false, false) => other.top > guard.top && stacks_are_same(other, guard.top),
+    });
+    std::iter::once(guard).chain(outer.map(|outer| -> &'g Guard { outer }))
+}
+
+/// Drops the guards of calls that were left without their ends: a call begins at `top`.
+pub(super) fn drop_left(top: u64, is_own: bool) {
+    for (slot, guard) in counted() {
+        let left = guard.top <= top
+            && match (is_own, guard.is_own) {
+                (true, true) => true,
+                (false, false) => top - guard.top < CLOSE && !guard.is_marked(),
+                _ => false,
+            };
+        if left {
+            slot.free();
+        }
+    }
+}
+
+/// Whether a call with this serial goes on.
+pub(super) fn has(serial: u64) -> bool {
+    all().any(|guard| guard.serial == serial)
+}
+
+/// At the thread's end.
+pub(super) fn end_thread() {
+    INNERMOST.set(None);
+    let mut chunk = FIRST.replace(ptr::null_mut());
+    while !chunk.is_null() {
+        // SAFETY: mapped by this thread, which makes no guarded call any more.
+        unsafe {
+            let next = (*chunk).next.load(Ordering::Relaxed);
+            libc::munmap(chunk.cast(), size_of::<Chunk>());
+            chunk = next;
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The end of a thread that made guarded calls: what it had for them is given back.
+//!
+//! By a key of `pthread_key_create`, whose destructors run after those of thread-locals of C++ and
+//! Rust: these may make guarded calls, whenever they were made.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::OnceLock;
+
+use super::{chain, interrupt, stacks};
+
+/// The round of destructors of keys in which it is given back: others' may call until then. The C
+/// library makes four.
+const ROUND: usize = 3;
+
+thread_local! {
+    static NOTED: Cell<bool> = const { Cell::new(false) };
+    /// Whether destructors of thread-locals run.
+    static ENDING: Cell<bool> = const { Cell::new(false) };
+    static LAST: Last = const { Last };
+}
+
+struct Last;
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        ENDING.set(true);
+    }
+}
+
+fn key() -> Option<libc::pthread_key_t> {
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: a destructor that lives as long as the process, see `runtime/c/build.rs`.
+        let made = unsafe { libc::pthread_key_create(&mut key, Some(on_end)) } == 0;
+        made.then_some(key)
+    })
+}
+
+/// The calling thread has something that is to be given back at its end.
+pub(super) fn note() {
+    if !NOTED.replace(true) {
+        // In a destructor of a thread-local, it may be over: so the thread is ending.
+        if LAST.try_with(|_| {}).is_err() {
+            ENDING.set(true);
+        }
+        in_round(1);
+    }
+}
+
+fn in_round(round: usize) {
+    if let Some(key) = key() {
+        // SAFETY: a key of ours; without memory for it what the thread has stays.
+        unsafe { libc::pthread_setspecific(key, ptr::without_provenance(round)) };
+    }
+}
+
+/// Whether the calling thread is at its end, where the standard library takes alternate stacks away.
+pub(super) fn is_ending() -> bool {
+    ENDING.get()
+}
+
+unsafe extern "C" fn on_end(value: *mut c_void) {
+    ENDING.set(true);
+    let round = value.addr();
+    if round < ROUND {
+        return in_round(round + 1);
+    }
+    NOTED.set(false);
+    interrupt::end_thread();
+    stacks::end_thread();
+    chain::end_thread();
+}

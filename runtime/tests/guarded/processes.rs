@@ -1,0 +1,161 @@
+//! Guarded calls in processes that fork, have no timers, or end threads.
+
+use std::cell::{Cell, RefCell};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use uruk::{Func, GuestThread, TrapKind};
+
+use super::{DIVISION, F, SHORT, function, kind, session};
+
+/// Runs one of the parts below in a process of its own.
+fn in_a_child(part: &str) -> Output {
+    let program = std::env::current_exe().expect("a path");
+    let mut command = Command::new(program);
+    command
+        .args(["--exact", "processes::parts", "--nocapture", "--ignored"])
+        .env("PART", part);
+    command.output().expect("it runs")
+}
+
+#[test]
+fn parts_that_need_a_process() {
+    for part in ["fork", "refused", "ends", "ends deep"] {
+        let output = in_a_child(part);
+        let fine = output.status.success() && output.status.signal().is_none();
+        assert!(fine, "{part}: {output:?}");
+    }
+}
+
+#[test]
+#[ignore = "parts of another test"]
+fn parts() {
+    match std::env::var("PART").unwrap_or_default().as_str() {
+        "fork" => fork(),
+        "refused" => refused(),
+        "ends" => ends(false),
+        "ends deep" => ends(true),
+        _ => {}
+    }
+}
+
+/// A limit comes in a child, too, and timers of the child's stay.
+fn fork() {
+    let jit = session();
+    let made = Cell::new(0_usize);
+    let forks = function(&jit, "forks");
+    jit.compile("forks").expect("it compiles");
+    let pid = jit.lookup("pid").expect("a variable") as *const i64;
+    let limit = Duration::from_millis(100);
+    let ended = forks.within(limit).call_guarded(0);
+    let ended =
+        matches!(ended.map_err(|trap| trap.kind), Err(TrapKind::Deadline(it)) if it == limit);
+    // SAFETY: the variable of `CODE`.
+    let child = unsafe { *pid } as i32;
+    if child == 0 {
+        let again = function(&jit, "spin")
+            .within(SHORT)
+            .call_guarded(0)
+            .is_err();
+        // SAFETY: a timer that nobody waits for.
+        let kept = unsafe {
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_NONE;
+            let mut timer: libc::timer_t = std::ptr::null_mut();
+            assert_eq!(
+                libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer),
+                0
+            );
+            let mut when: libc::itimerspec = std::mem::zeroed();
+            when.it_value.tv_sec = 3600;
+            libc::timer_settime(timer, 0, &when, std::ptr::null_mut());
+            made.set(timer.addr());
+            let _ = function(&jit, "spin").within(SHORT).call_guarded(0);
+            libc::timer_gettime(timer, &mut when);
+            when.it_value.tv_sec > 0
+        };
+        // SAFETY: a child ends without the harness.
+        unsafe { libc::_exit(i32::from(!(ended && again && kept))) };
+    }
+    assert!(ended);
+    let mut status = -1;
+    for _ in 0..2000 {
+        // SAFETY: waits for the child.
+        if unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == child {
+            assert_eq!(status, 0);
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // SAFETY: the child, which hangs.
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    panic!("the child's limit does not come");
+}
+
+/// Where there are no timers a call with a limit fails, and one without does not.
+fn refused() {
+    let jit = session();
+    let (spin, div) = (function(&jit, "spin"), function(&jit, "div"));
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: valid structures.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_SIGPENDING, &mut limit);
+        let before = limit.rlim_cur;
+        limit.rlim_cur = 0;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_SIGPENDING, &limit), 0);
+        limit.rlim_cur = before;
+    }
+    let trap = spin.within(SHORT).call_guarded(0).expect_err("no timer");
+    assert!(matches!(trap.kind, TrapKind::Refused("a timer")), "{trap}");
+    assert_eq!(kind(div.call_guarded(4)), "25");
+    assert_eq!(kind(div.call_guarded(0)), DIVISION);
+    // SAFETY: as above.
+    unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &limit) };
+    let trap = spin.within(SHORT).call_guarded(0).expect_err("it spins");
+    assert!(matches!(trap.kind, TrapKind::Deadline(_)), "{trap}");
+}
+
+/// Makes guarded calls when its thread ends.
+struct AtEnd {
+    spin: Func<F>,
+    deep: Option<Func<F>>,
+}
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        drop(GuestThread::current());
+        let spun = self.spin.within(SHORT).call_guarded(0);
+        // A panic would be the end of the process as well.
+        if kind(spun) != "not done within 3ms" {
+            std::process::exit(3);
+        }
+        if let Some(deep) = &self.deep
+            && kind(deep.call_guarded(0)) != "stack overflow"
+        {
+            std::process::exit(4);
+        }
+    }
+}
+
+/// Thread-locals that were made before the first guarded call end after what that made.
+fn ends(with_deep: bool) {
+    thread_local! {
+        static END: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
+    }
+    let jit = session();
+    for _ in 0..3 {
+        let (spin, deep) = (function(&jit, "spin"), function(&jit, "deep"));
+        std::thread::spawn(move || {
+            let deep = with_deep.then_some(deep);
+            let spin_now = spin.clone();
+            END.with(|end| *end.borrow_mut() = Some(AtEnd { spin, deep }));
+            assert!(spin_now.within(SHORT).call_guarded(0).is_err());
+        })
+        .join()
+        .expect("no panic");
+    }
+}
