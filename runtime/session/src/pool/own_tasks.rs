@@ -18,7 +18,8 @@ pub(crate) struct WillWait<'a> {
 
 impl Drop for WillWait<'_> {
     fn drop(&mut self) {
-        self.waiter.count_helpers(|helpers| helpers - self.helpers);
+        let helpers = &self.waiter.helpers;
+        helpers.fetch_sub(self.helpers, Ordering::Relaxed);
     }
 }
 
@@ -43,7 +44,9 @@ impl Pool {
     /// that are started for it.
     pub(crate) fn will_wait<'a>(&self, waiter: &'a Waiter) -> WillWait<'a> {
         let own = usize::from(self.may_help());
-        waiter.count_helpers(|helpers| helpers + own);
+        // Relaxed: the lookup that is waited for becomes known under a lock, behind this, and the
+        // wait does not end before its task has run.
+        waiter.helpers.fetch_add(own, Ordering::Relaxed);
         WillWait {
             waiter,
             helpers: own,

@@ -29,7 +29,7 @@ pub struct Waiter {
     pub(super) done: AtomicBool,
     pub(super) parker: Parker,
     pub(super) own: Mutex<VecDeque<Arc<Task>>>,
-    /// Threads that wait, and run tasks of their own meanwhile. Changed under the lock of `own`.
+    /// Threads that wait, and run tasks of their own meanwhile.
     pub(super) helpers: AtomicUsize,
 }
 
@@ -59,12 +59,6 @@ impl Waiter {
     /// Whether the wait is over.
     pub fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
-    }
-
-    pub(super) fn count_helpers(&self, change: impl FnOnce(usize) -> usize) {
-        let _own = self.own.lock();
-        let before = self.helpers.load(Ordering::Relaxed);
-        self.helpers.store(change(before), Ordering::Relaxed);
     }
 
     pub(super) fn take_own(&self) -> Option<Work> {

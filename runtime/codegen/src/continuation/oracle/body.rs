@@ -140,7 +140,8 @@ impl<'m> Body<'m> {
         };
         // SAFETY: a live type; LLVM's text is leaked by a test.
         let ty = unsafe { std::ffi::CStr::from_ptr(LLVMPrintTypeToString(ty)) };
-        let scalar = ["i1", "i8", "i16", "i32", "i64", "float", "double"];
+        // What fills its bytes: memory of an `i1` crosses as the byte it is.
+        let scalar = ["i8", "i16", "i32", "i64", "float", "double"];
         let ty = ty.to_string_lossy();
         match () {
             () if of.leaves || of.special || bytes > 512 => Way::Stays,
