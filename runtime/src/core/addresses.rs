@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString};
 use std::sync::PoisonError;
 
 use uruk_base::locks::Mutex;
+use uruk_heap::Pool;
 use uruk_link::{Need, Resolved};
 use uruk_session::Dylib;
 
@@ -46,7 +47,7 @@ impl Core {
             Some(Definition::Address(address)) if !need.thread_local => {
                 self.reclaim.stacks.note_import(name);
                 Some(Resolved {
-                    function: need.short && is_code(address),
+                    function: need.short && !self.is_in_reach(address) && is_code(address),
                     ..Resolved::at(address)
                 })
             }
@@ -60,6 +61,19 @@ impl Core {
             }
             _ => None,
         }
+    }
+
+    /// Whether distances of 32 bits reach an address from wherever code and data may lie.
+    fn is_in_reach(&self, address: u64) -> bool {
+        let pools = [Pool::Code, Pool::ReadOnly, Pool::ReadWrite];
+        let mut ranges = pools.iter().map(|&pool| self.heap.pool_range(pool));
+        ranges.all(|range| {
+            let furthest = range
+                .start
+                .abs_diff(address)
+                .max(range.end.abs_diff(address));
+            furthest < 1 << 31
+        })
     }
 
     /// The address of a symbol `dylib` defines, for `dlsym` and the library.

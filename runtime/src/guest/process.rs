@@ -225,28 +225,18 @@ impl Process {
     }
 }
 
-/// Whether an address is in code of the executable or of a library that is loaded.
+/// Whether an address is in code. The kernel is asked, and not the dynamic loader, whose lock may be
+/// held by a thread that waits for this one.
 pub(crate) fn is_code(address: u64) -> bool {
-    unsafe extern "C" fn holds(
-        info: *mut libc::dl_phdr_info,
-        _size: usize,
-        data: *mut c_void,
-    ) -> c_int {
-        // SAFETY: the loader passes a live record; `data` is the address below.
-        let (info, address) = unsafe { (&*info, *data.cast::<u64>()) };
-        // SAFETY: `dlpi_phdr` points at `dlpi_phnum` headers.
-        let headers =
-            unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-        let mut headers = headers.iter();
-        let found = headers.any(|it| {
-            let from = address.wrapping_sub(info.dlpi_addr.wrapping_add(it.p_vaddr));
-            it.p_type == libc::PT_LOAD && it.p_flags & libc::PF_X != 0 && from < it.p_memsz
-        });
-        c_int::from(found)
-    }
-    let mut address = address;
-    // SAFETY: the callback gets back the pointer to the address, alive here.
-    unsafe { libc::dl_iterate_phdr(Some(holds), (&raw mut address).cast::<c_void>()) != 0 }
+    let text = uruk_files::read_to_string("/proc/self/maps").unwrap_or_default();
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    text.lines().any(|line| {
+        let mut words = line.split(' ');
+        let bounds = words.next().and_then(|bounds| bounds.split_once('-'));
+        let bounds = bounds.and_then(|(start, end)| Some(number(start)?..number(end)?));
+        let inside = bounds.is_some_and(|bounds| bounds.contains(&address));
+        inside && words.next().is_some_and(|rights| rights.contains('x'))
+    })
 }
 
 struct TlsSearch {
