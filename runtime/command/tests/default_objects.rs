@@ -92,7 +92,7 @@ fn shown(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), text)
 }
 
-/// What a program does, natively and run.
+/// The results of a program, natively and run.
 fn check(compiler: &str, folder: &Path, options: &[&str]) {
     let compile = |options: &[&str], to: &str| {
         let mut compiler = Command::new(compiler);

@@ -93,7 +93,7 @@ impl OutputPath {
     ///
     /// # Errors
     ///
-    /// What a write at this moment would fail with.
+    /// The error that a write at this moment would give.
     pub fn check(&self) -> io::Result<()> {
         self.in_folder(|folder| match self.kind(folder)? {
             Kind::Missing => Draft::new(folder, &self.name).map(drop),
@@ -179,7 +179,7 @@ impl OutputPath {
         let in_place = || put(&mut self.open_there(folder, libc::O_NOFOLLOW)?, bytes);
         let mut draft = match Draft::new(folder, &self.name) {
             Ok(draft) => draft,
-            // The folder is somebody else's, the file is not.
+            // The folder belongs to another user, the file does not.
             Err(cause) if old.is_some() && is_refused(&cause) => return in_place(),
             Err(cause) => return Err(cause),
         };

@@ -12,7 +12,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(|broken| broken.into_inner())
 }
 
-/// What a program does that closes all files and opens one.
+/// The steps of a program that closes all files and opens one.
 fn put_in_its_place(file: &OwnFile, other: &std::fs::File) {
     // SAFETY: the number of `file`, which is what is tested.
     let number = unsafe { libc::dup2(other.as_raw_fd(), file.as_raw_fd()) };

@@ -272,7 +272,7 @@ fn one_file_is_known_by_all_its_names() {
     assert_eq!(directory.raw_os_error(), Some(libc::EISDIR));
 }
 
-/// In a folder of somebody else's there can be no draft: the file is written in place, and only
+/// In a folder of another user there can be no draft: the file is written in place, and only
 /// once there is room for all of it.
 #[test]
 fn a_file_in_a_folder_of_others_is_written_in_place() {

@@ -51,7 +51,7 @@ pub(crate) struct GeneratorCell {
     pub generator: Arc<dyn Generator>,
     /// A lookup is inside, or the next in line was sent for.
     pub busy: bool,
-    /// What the one inside asks, but for those that went in past the line.
+    /// The question of the lookup inside, unless it went in past the line.
     pub inside: Option<Arc<Question>>,
     pub line: VecDeque<Job>,
 }

@@ -34,7 +34,7 @@ use super::{probe, stacks};
 /// Records of a chunk.
 const RECORDS: usize = 32;
 
-/// A record that nobody uses, and one that is not counted yet or any more.
+/// A record that no call uses, and one that is not counted yet or any more.
 const FREE: u64 = 0;
 const TAKEN: u64 = 1;
 
@@ -153,7 +153,7 @@ impl Slot {
         if !guard.is_own {
             FIBERS.set(true);
         }
-        // SAFETY: by the caller's promise nobody else uses the record, which stays.
+        // SAFETY: by the caller's promise no other thread uses the record, which stays.
         unsafe {
             self.record.write(guard);
             compiler_fence(Ordering::SeqCst);
@@ -178,7 +178,7 @@ impl Slot {
     /// Gives the record back.
     pub(super) fn free(self) {
         self.hide();
-        // SAFETY: it was filled, nobody counts it any more.
+        // SAFETY: it was filled, and is not counted any more.
         unsafe {
             ptr::drop_in_place(self.record);
             (*self.top).store(FREE, Ordering::Release);

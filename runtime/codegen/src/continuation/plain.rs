@@ -32,7 +32,7 @@ pub(crate) struct OwnLabels<'m> {
     space: ValueRef<'m>,
     /// The jump that ends the head.
     jump: Option<InstructionRef<'m>>,
-    /// What crosses and is a label: a phi of the head.
+    /// The variable that crosses and is a label: a phi of the head.
     crossing: FxHashSet<ValueRef<'m>>,
 }
 
@@ -76,7 +76,7 @@ impl<'m> OwnLabels<'m> {
 }
 
 impl<'m> Making<'_, 'm> {
-    /// What a value that crosses is here: the address of a block, if it is a label that has one.
+    /// The value that one that crosses has here: the address of a block, if it is a label that has one.
     ///
     /// # Safety
     /// The entry is being filled; of the value's type.

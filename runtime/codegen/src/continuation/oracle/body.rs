@@ -140,7 +140,7 @@ impl<'m> Body<'m> {
         };
         // SAFETY: a live type; LLVM's text is leaked by a test.
         let ty = unsafe { std::ffi::CStr::from_ptr(LLVMPrintTypeToString(ty)) };
-        // What fills its bytes: memory of an `i1` crosses as the byte it is.
+        // Types that fill their bytes: memory of an `i1` crosses as the byte it is.
         let scalar = ["i8", "i16", "i32", "i64", "float", "double"];
         let ty = ty.to_string_lossy();
         match () {
