@@ -24,8 +24,9 @@ pub const APT_NEEDED: [&str; 3] = ["llvm-22-dev", "clang-22", "libpolly-22-dev"]
 
 /// Packages without which some tests are skipped or fail: each, and the program or file that shows
 /// that it is there.
-pub const APT_FOR_TESTS: [(&str, &str); 7] = [
+pub const APT_FOR_TESTS: [(&str, &str); 8] = [
     ("csmith", "csmith"),
+    ("libcsmith-dev", "/usr/include/csmith/csmith.h"),
     ("clang-14", "clang-14"),
     ("clang-19", "clang-19"),
     ("valgrind", "valgrind"),

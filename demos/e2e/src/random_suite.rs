@@ -69,7 +69,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
             (Some(bench), Some((csmith, include))) => {
                 one(bench, &csmith, include, seed).map_err(Failed::from)
             }
-            _ => Ok(()),
+            _ => Err(Failed::from("csmith or its headers are not installed")),
         };
         trials.push(Trial::test(format!("seed {seed}"), body).with_ignored_flag(ignored));
     }

@@ -12,15 +12,19 @@ use inkwell::llvm_sys::comdat::{
     LLVMComdatSelectionKind, LLVMGetComdat, LLVMGetComdatSelectionKind,
 };
 use inkwell::llvm_sys::core::{
-    LLVMConstIntGetZExtValue, LLVMGetAggregateElement, LLVMGetGC, LLVMGetGlobalIFuncResolver,
-    LLVMGetLinkage, LLVMGetNumOperands, LLVMGetVisibility, LLVMHasPrefixData, LLVMIsDeclaration,
-    LLVMIsThreadLocal,
+    LLVMConstIntGetZExtValue, LLVMGetAggregateElement, LLVMGetAlignment, LLVMGetGC,
+    LLVMGetGlobalIFuncResolver, LLVMGetGlobalParent, LLVMGetInitializer, LLVMGetLinkage,
+    LLVMGetNumOperands, LLVMGetSection, LLVMGetThreadLocalMode, LLVMGetVisibility,
+    LLVMGlobalGetValueType, LLVMHasPrefixData, LLVMIsDeclaration, LLVMIsNull, LLVMIsThreadLocal,
 };
-use inkwell::llvm_sys::{LLVMLinkage, LLVMValueKind, LLVMVisibility};
+use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
+use inkwell::llvm_sys::{LLVMLinkage, LLVMThreadLocalMode, LLVMValueKind, LLVMVisibility};
 use rustc_hash::FxHashMap;
 
 use crate::handles::{FunctionRef, ValueRef, VariableRef};
-use crate::summary::{Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo};
+use crate::summary::{
+    Kind, LARGE, Linkage, ModuleSummary, PAGE, Placement, Structor, SymbolId, SymbolInfo,
+};
 use crate::table::SymbolTable;
 
 /// Reads the summary of the module behind `table`.
@@ -79,6 +83,34 @@ fn describe(table: &SymbolTable, value: ValueRef<'_>, always_inline: u32) -> Sym
         used: false,
         constant: value.as_variable().is_some_and(VariableRef::is_constant),
         always_inline: function.is_some_and(|function| function.has(always_inline)),
+        zeros: zeros(value).unwrap_or_default(),
+    }
+}
+
+/// See [`SymbolInfo::zeros`].
+fn zeros(value: ValueRef<'_>) -> Option<u64> {
+    use LLVMLinkage::{LLVMAppendingLinkage, LLVMCommonLinkage};
+    let raw = value.as_variable()?.raw();
+    // SAFETY: a live variable, the module it is in, and its initializer where there is one.
+    unsafe {
+        let initializer = LLVMGetInitializer(raw);
+        if initializer.is_null() || LLVMIsNull(initializer) == 0 {
+            return None;
+        }
+        let section = LLVMGetSection(raw);
+        let is_plain = (section.is_null() || *section == 0)
+            && LLVMGetThreadLocalMode(raw) == LLVMThreadLocalMode::LLVMNotThreadLocal
+            && !matches!(
+                LLVMGetLinkage(raw),
+                LLVMCommonLinkage | LLVMAppendingLinkage
+            );
+        if !is_plain {
+            return None;
+        }
+        let layout = LLVMGetModuleDataLayout(LLVMGetGlobalParent(raw));
+        let size = LLVMABISizeOfType(layout, LLVMGlobalGetValueType(raw));
+        let align = LLVMGetAlignment(raw);
+        (size >= LARGE && u64::from(align) <= PAGE).then_some(size)
     }
 }
 

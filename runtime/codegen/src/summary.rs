@@ -120,7 +120,16 @@ pub struct SymbolInfo {
     pub constant: bool,
     /// True for `alwaysinline` functions: their bodies are copied into callers.
     pub always_inline: bool,
+    /// Bytes of a variable that begins as zeros and may lie anywhere, in no section of its own; 0 for
+    /// all else, and for variables under [`LARGE`].
+    pub zeros: u64,
 }
+
+/// Variables of so many bytes may be given memory of their own.
+pub const LARGE: u64 = 1 << 20;
+
+/// The alignment that memory of its own has, in bytes.
+pub(crate) const PAGE: u64 = 4096;
 
 /// One entry of `llvm.global_ctors` or `llvm.global_dtors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -435,7 +435,7 @@ fn tip(error: &Error, files: &[PathBuf]) -> Option<&'static str> {
         ),
         Error::MissingSymbols { missing } => Some(missing::tip(missing)),
         _ if error.wants_static_data().is_some() => Some(
-            "the variables of a program, those that begin as zeros too, have 1.9 GB at most; what is larger can be allocated",
+            "variables in sections of their own, those that objects define, and all that do not begin as zeros have 1.9 GB at most; what is larger can be allocated",
         ),
         Error::ExecutableStacks { .. } => {
             Some("glibc from 2.41 on allows it where GLIBC_TUNABLES has glibc.rtld.execstack=2")

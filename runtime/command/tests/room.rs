@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use uruk::{Jit, JitBuilder, Tier, Tiers};
+use uruk::{Jit, JitBuilder, ReclaimKind, Tier, Tiers};
 
 #[path = "../../tests/support/clang.rs"]
 mod clang;
@@ -122,7 +122,7 @@ fn code_that_needs_low_addresses_says_so_or_shows_it() {
 
 /// Writes to the end of 1.6 GiB of variables.
 const LARGE: &str = r#"
-@large = global [1717986918 x i8] zeroinitializer
+@large = global [1717986918 x i8] zeroinitializer, section ".bss.large"
 define i32 @main() {
   %end = getelementptr i8, ptr @large, i64 1717986917
   store volatile i8 5, ptr %end
@@ -154,6 +154,53 @@ fn static_data_may_be_most_of_what_code_can_reach() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{output:?}");
     assert!(told.contains("out of read-write memory"), "{told}");
+}
+
+/// A variable that no reservation has room for is there as long as its module is.
+#[test]
+fn a_variable_beyond_what_code_reaches_goes_with_its_module() {
+    let _turn = TURN.lock();
+    let mappings = || {
+        let text = std::fs::read_to_string("/proc/self/maps").expect("the list");
+        let lengths = text.lines().filter_map(|line| {
+            let (start, end) = line.split(' ').next()?.split_once('-')?;
+            let number = |text| u64::from_str_radix(text, 16).ok();
+            Some(number(end)? - number(start)?)
+        });
+        lengths.filter(|&length| length >= 4 << 30).count()
+    };
+    let session = Jit::new().expect("a session");
+    let before = mappings();
+    let text = "@large = internal global [5368709120 x i8] zeroinitializer
+        define i64 @sum(i64 %at) {
+          %place = getelementptr i8, ptr @large, i64 %at
+          %old = load i64, ptr %place, align 1
+          %new = add i64 %old, %at
+          store i64 %new, ptr %place, align 1
+          ret i64 %new
+        }";
+    for _ in 0..3 {
+        let tracker = session.main().create_tracker().expect("a tracker");
+        tracker.add_ir("large", text).expect("a module");
+        // SAFETY: as its definition.
+        let sum = unsafe { session.function::<extern "C" fn(i64) -> i64>("sum") };
+        let sum = sum.expect("found");
+        for at in [0, 16, 5_368_709_100] {
+            assert_eq!(sum.call(at), at);
+            assert_eq!(sum.call(at), 2 * at);
+        }
+        assert_eq!(mappings(), before + 1);
+        drop(sum);
+        // SAFETY: nothing keeps an address of it.
+        unsafe { tracker.remove() }.expect("removed");
+        for _ in 0..100 {
+            if mappings() == before {
+                break;
+            }
+            session.reclaim(ReclaimKind::Sweep, Duration::from_secs(1));
+        }
+        assert_eq!(mappings(), before);
+    }
 }
 
 /// Protections of the mappings of code memory, but for those of code and constants.

@@ -77,6 +77,8 @@ use attributes::Lists;
 use intrinsics::Becomes;
 use types::Types;
 
+pub use types::Sizes;
+
 /// What lies outside of a body: what names mean, once modules are bound.
 pub trait Outside {
     /// What a global of the module is for code that names it.

@@ -106,6 +106,22 @@ pub(crate) struct Types {
     leaves: Vec<Leaf>,
 }
 
+/// Sizes and alignments of the types of a module, by their numbers.
+pub struct Sizes(Types);
+
+impl Sizes {
+    /// Of a list in which types are made of earlier ones.
+    pub fn of(all: &[bitcode::Type]) -> Sizes {
+        Sizes(Types::of(all))
+    }
+
+    /// Bytes of a type and its alignment in memory; `None` for what has no size.
+    pub fn of_type(&self, ty: TypeId) -> Option<(u64, u32)> {
+        let info = self.0.info(ty);
+        Some((info.size?, info.align))
+    }
+}
+
 impl Types {
     /// Of a list in which types are made of earlier ones.
     pub(crate) fn of(all: &[bitcode::Type]) -> Types {

@@ -118,6 +118,17 @@ pub enum Error {
     /// No memory for code or data.
     #[error(transparent)]
     Heap(#[from] Arc<HeapError>),
+    /// No memory for a variable that begins as zeros and does not fit what code can reach.
+    #[error("no memory for the {size} bytes of `{name}`")]
+    Variable {
+        /// The variable.
+        name: String,
+        /// In bytes.
+        size: u64,
+        /// The system's error.
+        #[source]
+        cause: Arc<std::io::Error>,
+    },
     /// No stub or slot left.
     #[error(transparent)]
     Stub(#[from] Arc<StubError>),

@@ -26,7 +26,7 @@
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use uruk_base::locks::Mutex;
 use uruk_heap::{Pool, Sealed};
@@ -35,6 +35,7 @@ use super::library::Library;
 use super::preempt::loaded::{self, Loaded};
 use super::tls;
 use crate::fork::gate;
+use crate::load::apart::Mapping;
 
 const NAME: &CStr = c"dl_iterate_phdr";
 
@@ -62,6 +63,7 @@ struct Gone {
     _node: Box<Node>,
     data: Vec<Sealed>,
     _thread_locals: Option<tls::Owned>,
+    _apart: Arc<[Mapping]>,
 }
 
 struct State {
@@ -92,6 +94,8 @@ pub(crate) struct Shape<'a> {
     pub(crate) memory: &'a [Sealed],
     /// Bytes of its variables that begin as zeros, at the end.
     pub(crate) zeros: usize,
+    /// Variables that lie apart.
+    pub(crate) apart: &'a [Mapping],
     pub(crate) thread_locals: Option<tls::Place>,
     /// Whether it is the program's executable.
     pub(crate) main: bool,
@@ -103,6 +107,7 @@ pub(crate) struct Listed {
     node: *mut Node,
     data: Vec<Sealed>,
     thread_locals: Option<tls::Owned>,
+    apart: Arc<[Mapping]>,
 }
 
 // SAFETY: the node is touched under the lock only, until it is freed.
@@ -114,7 +119,8 @@ impl Listed {
     /// Lists an image whose data is written; `None` if it has none. Under a pass.
     pub(crate) fn new(name: &str, shape: &Shape<'_>) -> Option<Listed> {
         let base = shape.memory.iter().filter(|one| one.pool() != Pool::Code);
-        let base = base.map(Sealed::address).min();
+        let apart = shape.apart.iter().map(|it| it.range().start);
+        let base = base.map(Sealed::address).chain(apart).min();
         let template = || Some(tls::template(shape.thread_locals?)?.0);
         let base = base.or_else(template)? / PAGE * PAGE;
         let name = if shape.main { "" } else { name };
@@ -139,6 +145,7 @@ impl Listed {
             node,
             data: Vec::new(),
             thread_locals: None,
+            apart: Arc::default(),
         })
     }
 
@@ -146,8 +153,13 @@ impl Listed {
     ///
     /// # Safety
     /// 1. As of [`Sealed::release`], but for readers of the list.
-    pub(crate) unsafe fn end(mut self, data: Vec<Sealed>, thread_locals: Option<tls::Owned>) {
-        (self.data, self.thread_locals) = (data, thread_locals);
+    pub(crate) unsafe fn end(
+        mut self,
+        data: Vec<Sealed>,
+        thread_locals: Option<tls::Owned>,
+        apart: Arc<[Mapping]>,
+    ) {
+        (self.data, self.thread_locals, self.apart) = (data, thread_locals, apart);
     }
 }
 
@@ -178,6 +190,7 @@ impl Drop for Listed {
             _node: node,
             data: std::mem::take(&mut self.data),
             _thread_locals: self.thread_locals.take(),
+            _apart: std::mem::take(&mut self.apart),
         });
         // Sequentially consistent: a reader counts itself before it reads a link, so one that is not
         // seen here finds the link without the node.
@@ -222,7 +235,13 @@ fn headers(base: u64, shape: &Shape<'_>) -> Box<[libc::Elf64_Phdr]> {
         let sizes = [size - zeros.min(size), size, PAGE];
         Some(header(libc::PT_LOAD, flags, memory.address(), sizes))
     };
+    let load_apart = |memory: &Mapping| {
+        let range = memory.range();
+        let sizes = [0, range.end - range.start, PAGE];
+        header(libc::PT_LOAD, libc::PF_R | libc::PF_W, range.start, sizes)
+    };
     let mut headers: Vec<_> = shape.memory.iter().filter_map(load).collect();
+    headers.extend(shape.apart.iter().map(load_apart));
     headers.sort_unstable_by_key(|header| header.p_vaddr);
     headers.extend(shape.thread_locals.and_then(|place| {
         let (at, sizes) = tls::template(place)?;

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use uruk_codegen::{Access, Import, Linkage, ModulePlan, ModuleSummary, SymbolId};
 
 use crate::api::error::Error;
+use crate::load::apart::{self, Variable};
 use crate::load::choose::{Rank, Winner, choose, is_data};
 use crate::load::names::Definition;
 use crate::load::weak::Surroundings;
@@ -63,6 +64,8 @@ pub(crate) struct Binding {
     pub(crate) dropped_keys: Vec<Vec<bool>>,
     /// Names that the surroundings define for the image, which has weak definitions of them.
     pub(crate) yielded: Vec<(Box<str>, Definition)>,
+    /// Variables that get memory of their own.
+    pub(crate) apart: Vec<Variable>,
 }
 
 /// Binds `inputs` in file order. `provided` tells what the surroundings define: it
@@ -111,10 +114,12 @@ pub(crate) fn bind(
         dropped_keys.push(dropped.collect());
         plans.push(ModulePlan::new(imports));
     }
+    let apart = apart::choose(inputs, &mut plans);
     Ok(Binding {
         plans,
         dropped_keys,
         yielded,
+        apart,
     })
 }
 
@@ -238,6 +243,7 @@ mod tests {
             used: false,
             constant: false,
             always_inline: false,
+            zeros: 0,
         }
     }
 

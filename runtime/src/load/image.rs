@@ -24,13 +24,14 @@ use crate::core::{Core, Module, static_name};
 use crate::guest::listed::{self, Listed};
 use crate::guest::program::Mode;
 use crate::guest::tls;
+use crate::load::apart::Mapping;
 use crate::load::function_base;
 use crate::load::hooks::{Hook, Target};
 use crate::load::labels::{Assembled, Labelled};
 use crate::load::names::Definition;
 use crate::load::objects::{ObjectCode, Stubbed, object_files};
 use crate::load::own::Own;
-use crate::load::placed::{Named, PlacedImage, Preempted};
+use crate::load::placed::{Named, PlacedImage, Preempted, names_by_address, variables_of};
 use crate::load::source::names_of_files;
 use crate::load::start::Started;
 use crate::load::variables::{Part, PartContent, Ready, lay_out};
@@ -59,6 +60,8 @@ pub(crate) struct Image {
     pub(crate) destructors: Vec<Hook>,
     /// Functions chosen at start by a resolver: the function and its resolver's name.
     pub(crate) ifuncs: Vec<(FunctionId, Target)>,
+    /// Memory of variables that lie apart.
+    pub(crate) apart: Arc<[Mapping]>,
 }
 
 impl Image {
@@ -405,6 +408,7 @@ impl Core {
             memory,
             uses: against.uses,
             zeros,
+            apart: Arc::clone(&image.apart),
             unwind: linked.eh_frame.as_ref().map_or(0, |records| records.size),
             thread_locals,
             handle: None,
@@ -435,6 +439,7 @@ impl Core {
         let shape = listed::Shape {
             memory,
             zeros,
+            apart: &image.apart,
             thread_locals,
             main: self.is_program() && !image.late,
         };
@@ -480,19 +485,4 @@ fn file(name: String, bytes: Cow<'_, [u8]>) -> Part<'_> {
         name,
         content: PartContent::File(bytes),
     }
-}
-
-/// Functions.
-fn names_by_address(placed: &Placed<'_>) -> HashMap<u64, String> {
-    let named = placed.functions();
-    named.map(|(at, name)| (at, name.to_owned())).collect()
-}
-
-/// Names and sizes.
-fn variables_of(placed: &Placed<'_>) -> Vec<(String, u64)> {
-    let definitions = placed.definitions().map(|(definition, _)| definition);
-    definitions
-        .filter(|definition| definition.kind == LinkKind::Data)
-        .map(|definition| (definition.name.to_owned(), definition.size))
-        .collect()
 }

@@ -1,6 +1,7 @@
 //! From files to an image: read, bind, give every function its stub, check that
 //! nothing is missing. Nothing is compiled here.
 
+pub(crate) mod apart;
 pub(crate) mod archive;
 pub(crate) mod bind;
 pub(crate) mod choose;
@@ -155,6 +156,7 @@ impl Core {
             let yielded = binding.yielded.iter().map(|(name, _)| name.clone());
             image.discarded.extend(yielded);
         }
+        image.apart = self.define_apart(tracker, remaining, binding.apart)?;
         let mut plans = binding.plans;
         for (file, module) in &image.modules {
             let mut plan = std::mem::take(&mut plans[*file]);

@@ -128,3 +128,18 @@ pub(crate) fn names_of(
     });
     names.collect()
 }
+
+/// Functions.
+pub(super) fn names_by_address(placed: &Placed<'_>) -> HashMap<u64, String> {
+    let named = placed.functions();
+    named.map(|(at, name)| (at, name.to_owned())).collect()
+}
+
+/// Names and sizes.
+pub(super) fn variables_of(placed: &Placed<'_>) -> Vec<(String, u64)> {
+    let definitions = placed.definitions().map(|(definition, _)| definition);
+    definitions
+        .filter(|definition| definition.kind == LinkKind::Data)
+        .map(|definition| (definition.name.to_owned(), definition.size))
+        .collect()
+}

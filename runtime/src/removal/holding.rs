@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 
 use uruk_base::VersionId;
@@ -16,6 +17,7 @@ use crate::core::Core;
 use crate::fork::gate;
 use crate::guest::listed::Listed;
 use crate::guest::tls;
+use crate::load::apart::Mapping;
 use crate::load::image::Image;
 use crate::load::own::Handle;
 use crate::reclaim::Notes;
@@ -48,6 +50,8 @@ pub(crate) struct Parts {
     pub(crate) uses: Uses,
     /// Bytes of its data that begin as zeros, and of its unwind records.
     pub(crate) zeros: usize,
+    /// Memory of variables that lie apart.
+    pub(crate) apart: Arc<[Mapping]>,
     pub(crate) unwind: usize,
     pub(crate) thread_locals: ThreadLocals,
     /// Its place in the list of images, if it has one.
@@ -73,6 +77,8 @@ pub(crate) struct Uses(Vec<Arc<Holding>>);
 pub(crate) struct Owners {
     ranges: RwLock<BTreeMap<u64, (u64, Weak<Holding>)>>,
     thread_locals: RwLock<HashMap<u64, Weak<Holding>>>,
+    /// Whether some of the memory may be outside of the reservation.
+    apart: AtomicBool,
 }
 
 impl Holding {
@@ -142,6 +148,11 @@ impl Owners {
         (address <= *end).then(|| holding.upgrade()).flatten()
     }
 
+    /// Says that memory outside of the reservation is held from now on.
+    pub(crate) fn expect_apart(&self) {
+        self.apart.store(true, Ordering::Relaxed);
+    }
+
     /// All that are held, each once.
     pub(crate) fn all(&self) -> Vec<Arc<Holding>> {
         let owners = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
@@ -166,11 +177,15 @@ impl Owners {
 }
 
 impl Core {
+    fn may_own(&self, address: u64) -> bool {
+        self.heap.contains(address) || self.owners.apart.load(Ordering::Relaxed)
+    }
+
     /// Notes that something is linked against what is at `resolved`.
     pub(crate) fn note_use(&self, resolved: &Resolved, uses: &mut Uses) {
         let holding = match resolved.tls {
             Some((module, _)) => self.owners.find_thread_locals(module),
-            None if resolved.slot.is_some() || !self.heap.contains(resolved.address) => None,
+            None if resolved.slot.is_some() || !self.may_own(resolved.address) => None,
             None => self.owners.find(resolved.address),
         };
         let Some(holding) = holding else { return };
@@ -192,6 +207,7 @@ impl Core {
             memory,
             uses,
             zeros,
+            apart,
             unwind,
             thread_locals: ThreadLocals { place, owned },
             listed,
@@ -202,9 +218,10 @@ impl Core {
             let start = memory.address();
             start..start + memory.len() as u64
         };
-        let ranges = memory.iter().map(range).collect();
+        let apart_from_it = apart.iter().map(Mapping::range);
+        let ranges = memory.iter().map(range).chain(apart_from_it).collect();
         let (code, data) = split(memory);
-        let rest = Arc::new(Rest::new(data, None, uses).of_image(owned, listed));
+        let rest = Arc::new(Rest::new(data, None, uses).of_image(owned, listed, apart));
         let holding = Arc::new(Holding {
             notes: Arc::clone(&self.reclaim.notes),
             owners: Arc::clone(&self.owners),

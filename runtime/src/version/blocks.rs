@@ -22,6 +22,7 @@ use uruk_unwind::Row;
 
 use crate::guest::listed::Listed;
 use crate::guest::tls;
+use crate::load::apart::Mapping;
 use crate::loops::words::Loops;
 use crate::removal::Uses;
 use crate::tiers::guided::Words;
@@ -61,6 +62,8 @@ pub(crate) struct Rest {
     thread_locals: Option<tls::Owned>,
     /// Its place in the list of images, if it has one.
     listed: Option<Listed>,
+    /// Variables of its image that lie apart.
+    apart: Arc<[Mapping]>,
     /// Kept for the code that refers to them, should the module go before it.
     constants: Option<Arc<Constants>>,
     /// Kept for the code on its maker's wish.
@@ -76,6 +79,7 @@ impl Rest {
             _uses: uses,
             thread_locals: None,
             listed: None,
+            apart: Arc::default(),
             constants: None,
             _kept: None,
         }
@@ -93,13 +97,15 @@ impl Rest {
         self.constants.as_ref()
     }
 
-    /// The same, with the thread-locals of its code, and its place in the list of images.
+    /// The same, with the thread-locals of its code, its place in the list of images, and variables
+    /// that lie apart.
     pub(crate) fn of_image(
         mut self,
         thread_locals: Option<tls::Owned>,
         listed: Option<Listed>,
+        apart: Arc<[Mapping]>,
     ) -> Rest {
-        (self.thread_locals, self.listed) = (thread_locals, listed);
+        (self.thread_locals, self.listed, self.apart) = (thread_locals, listed, apart);
         self
     }
 
@@ -127,8 +133,9 @@ impl Drop for Rest {
         let data = std::mem::take(&mut self.data);
         if let Some(listed) = self.listed.take() {
             let thread_locals = self.thread_locals.take();
+            let apart = std::mem::take(&mut self.apart);
             // SAFETY: as below.
-            unsafe { listed.end(data, thread_locals) };
+            unsafe { listed.end(data, thread_locals, apart) };
             return;
         }
         for memory in data {

@@ -203,7 +203,9 @@ impl Draw {
             false => forward,
         };
         let types = parameters.iter().map(|it| &it.ty).chain(&result);
-        let has_wide = types.flat_map(Ty::leaves).any(|leaf| leaf.ty == Ty::Int(128));
+        let has_wide = types
+            .flat_map(Ty::leaves)
+            .any(|leaf| leaf.ty == Ty::Int(128));
         // LLVM 22 crashes on some of them: where an `i128` meets the last registers.
         let convention = match convention.name {
             "preserve_nonecc" if has_wide => ALL[0],

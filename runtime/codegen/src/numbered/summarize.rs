@@ -18,7 +18,7 @@ use uruk_bitcode::ir::{
 use super::constants::{Constants, Found};
 use crate::origin;
 use crate::summary::{
-    Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId, SymbolInfo, versions,
+    Kind, LARGE, Linkage, ModuleSummary, PAGE, Placement, Structor, SymbolId, SymbolInfo, versions,
 };
 
 /// The release whose bitcode has nothing that LLVM changes while it reads.
@@ -45,6 +45,7 @@ pub(super) fn summarize(source: &Source) -> Option<(ModuleSummary, Box<[SymbolId
         module,
         constants: Constants { module },
         symbols: &symbols,
+        sizes: may_be_large(&module.types).then(|| uruk_lower::Sizes::of(&module.types)),
     };
     let mut summary = ModuleSummary {
         symbols: vec![NOTHING; symbols.len()],
@@ -76,7 +77,14 @@ const NOTHING: SymbolInfo = SymbolInfo {
     used: false,
     constant: false,
     always_inline: false,
+    zeros: 0,
 };
+
+/// Whether there is an array of which a large variable could be made.
+fn may_be_large(types: &[Type]) -> bool {
+    let is_long = |ty: &Type| matches!(ty, Type::Array(count, _) if *count >= 1 << 8);
+    types.iter().any(is_long)
+}
 
 /// Features of the processor are there or not.
 fn features_are_sound(attributes: &Attributes) -> bool {
@@ -93,6 +101,8 @@ struct Reading<'m> {
     module: &'m Module,
     constants: Constants<'m>,
     symbols: &'m [SymbolId],
+    /// Of a module in which something may be large.
+    sizes: Option<uruk_lower::Sizes>,
 }
 
 impl<'m> Reading<'m> {
@@ -136,7 +146,23 @@ impl<'m> Reading<'m> {
             used: false,
             constant: details.is_constant,
             always_inline: global.kind == GlobalKind::Function && self.is_always_inline(global),
+            zeros: self.zeros(global, details).unwrap_or_default(),
         })
+    }
+
+    /// See [`SymbolInfo::zeros`].
+    fn zeros(&self, global: &Global, details: &Details) -> Option<u64> {
+        let value = details.initializer?;
+        let is_plain = global.kind == GlobalKind::Variable
+            && !global.is_thread_local
+            && details.section.is_none()
+            && !matches!(details.linkage, IrLinkage::Common | IrLinkage::Appending);
+        if !is_plain || !self.constants.is_zero(value) {
+            return None;
+        }
+        let (size, align) = self.sizes.as_ref()?.of_type(global.ty)?;
+        let align = details.align.max(align.into());
+        (size >= LARGE && align <= PAGE).then_some(size)
     }
 
     fn is_always_inline(&self, global: &Global) -> bool {

@@ -1,0 +1,154 @@
+//! Variables that get memory of their own, outside of the reservation.
+//!
+//! Code and data of the small model reach 2 GiB. A static linker puts large variables that begin as
+//! zeros behind all else, where their beginnings are still reached; the reservation has no such
+//! place. Where those of an image are more than [`MOST`] together, the largest are mapped apart, and
+//! are to all files of the image what variables of libraries are: code reads their addresses from
+//! words.
+
+use std::ffi::c_void;
+use std::io;
+use std::ops::Range;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use uruk_codegen::{Access, Kind, ModulePlan, SymbolId};
+use uruk_session::Tracker;
+
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::load::bind::{Input, display_name};
+use crate::load::names::{Definition, Name};
+use crate::removal::bonds::Remaining;
+
+/// Bytes of large variables that an image has in the reservation at most: any reservation has
+/// room for them.
+const MOST: u64 = 512 << 20;
+
+/// A variable that begins as zeros.
+#[derive(Debug)]
+pub(crate) struct Variable {
+    /// Its link name.
+    pub(crate) name: Box<str>,
+    /// In bytes.
+    pub(crate) size: u64,
+    /// Found by its own dylib only.
+    pub(crate) hidden: bool,
+}
+
+/// Chooses the variables that lie apart, the largest first, and tells the plans.
+pub(super) fn choose(inputs: &[Input<'_>], plans: &mut [ModulePlan]) -> Vec<Variable> {
+    let mut large = Vec::new();
+    for (input, (file, plan)) in inputs.iter().zip(plans.iter().enumerate()) {
+        let Input::Module { summary, .. } = input else {
+            continue;
+        };
+        for (index, info) in summary.symbols.iter().enumerate() {
+            if info.zeros != 0 && plan.imports[index].defined {
+                large.push((info.zeros, file, SymbolId(index as u32)));
+            }
+        }
+    }
+    let mut total = (large.iter()).fold(0u64, |sum, (size, ..)| sum.saturating_add(*size));
+    if total <= MOST {
+        return Vec::new();
+    }
+    large.sort_unstable_by_key(|&(size, file, id)| (u64::MAX - size, file, id.0));
+    let mut apart = Vec::new();
+    for (size, file, id) in large {
+        if total <= MOST {
+            break;
+        }
+        let Input::Module { summary, .. } = &inputs[file] else {
+            continue;
+        };
+        // What an alias names lies where the alias is defined.
+        let is_base = |kind: &Kind| matches!(kind, Kind::Alias { base, .. } if *base == Some(id));
+        if summary.symbols.iter().any(|info| is_base(&info.kind)) {
+            continue;
+        }
+        total -= size;
+        let import = &plans[file].imports[id.index()];
+        apart.push(Variable {
+            name: import.name.clone(),
+            size,
+            hidden: summary.symbols[id.index()].hidden,
+        });
+    }
+    for variable in &apart {
+        let of_plans = plans.iter_mut().flat_map(|plan| &mut plan.imports);
+        for import in of_plans.filter(|import| import.name == variable.name) {
+            import.defined = false;
+            import.access = Access::Indirect;
+        }
+    }
+    apart
+}
+
+impl Core {
+    /// Maps variables that lie apart, and defines their names.
+    pub(super) fn define_apart(
+        &self,
+        tracker: &Tracker,
+        remaining: Option<&Remaining>,
+        variables: Vec<Variable>,
+    ) -> Result<Arc<[Mapping]>, Error> {
+        let mapped = variables.iter().map(Mapping::new);
+        let mapped = mapped.collect::<Result<Arc<[Mapping]>, Error>>()?;
+        let named = variables.into_iter().zip(&*mapped);
+        let names = named.map(|(variable, mapping)| {
+            let at = Definition::Address(mapping.range().start);
+            Name::strong(variable.name, at).hidden(variable.hidden)
+        });
+        self.define_names(tracker, remaining, names.collect())?;
+        if !mapped.is_empty() {
+            self.owners.expect_apart();
+        }
+        Ok(mapped)
+    }
+}
+
+/// Memory of a variable, which goes with this.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: *mut c_void,
+    size: usize,
+}
+
+// SAFETY: a range of addresses that is owned; nothing is read or written through it here.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(variable: &Variable) -> Result<Mapping, Error> {
+        let refused = |cause| Error::Variable {
+            name: display_name(&variable.name).to_owned(),
+            size: variable.size,
+            cause: Arc::new(cause),
+        };
+        let size = variable.size as usize;
+        // Counted once it is touched.
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, wherever there is room.
+        let start = unsafe { libc::mmap(null_mut(), size, protection, flags, -1, 0) };
+        match start {
+            libc::MAP_FAILED => Err(refused(io::Error::last_os_error())),
+            _ => Ok(Mapping { start, size }),
+        }
+    }
+
+    /// Its addresses.
+    pub(crate) fn range(&self) -> Range<u64> {
+        let start = self.start as u64;
+        start..start + self.size as u64
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that `new` made; it is held by what was linked against it.
+        unsafe { libc::munmap(self.start, self.size) };
+    }
+}
