@@ -12,6 +12,7 @@ mod outputs;
 mod run;
 mod settings;
 mod swap;
+mod thread_locals;
 mod tune;
 
 use std::ffi::OsString;

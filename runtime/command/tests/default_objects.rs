@@ -79,6 +79,42 @@ int main() {
 }
 "#;
 
+/// Thread-locals of its own, more than a process has room for at fixed places by chance: the process
+/// begins once more, which the program cannot see.
+const LOCALS: &str = r#"
+#include <cstdio>
+#include <cstdlib>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string>
+
+static thread_local char bytes[20000];
+thread_local int counted = 5;
+alignas(128) thread_local struct { long first, rest[500]; } many = {7, {8}};
+thread_local std::string text = "made in each thread";
+
+static void *work(void *) {
+  bytes[19999]++; counted++; many.rest[499]++; text += ".";
+  std::printf("%d %d %ld %ld %ld %s %ld\n", bytes[19999], counted, many.first, many.rest[0],
+    many.rest[499], text.c_str(), (long)&many % 128);
+  return nullptr;
+}
+
+int main(int count, char **words) {
+  const char *preloaded = std::getenv("LD_PRELOAD");
+  std::printf("%d %s %d\n", count, preloaded ? preloaded : "none", open("/", O_RDONLY));
+  for (int round = 0; round < 3; round++) {
+    work(nullptr);
+    pthread_t threads[4];
+    for (pthread_t &thread : threads) {
+      pthread_create(&thread, nullptr, work, nullptr);
+      pthread_join(thread, nullptr);
+    }
+  }
+  return 7;
+}
+"#;
+
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -102,11 +138,22 @@ fn check(compiler: &str, folder: &Path, options: &[&str]) {
     };
     compile(options, "native");
     compile(&[options, &["-c"]].concat(), "main.o");
-    let native = Command::new(folder.join("native")).output();
-    let native = shown(&native.expect("runs"));
-    assert_eq!(native.0, Some(7), "{native:?}");
-    for eager in [&[][..], &["--eager"]] {
-        let mut uruk = Command::new(env!("CARGO_BIN_EXE_uruk"));
+    for (eager, preload) in [
+        (&[][..], None),
+        (&["--eager"], None),
+        (&[], Some("/nowhere/lib.so:libm.so.6")),
+    ] {
+        let command = |program: &Path| {
+            let mut command = Command::new(program);
+            if let Some(preload) = preload {
+                command.env("LD_PRELOAD", preload);
+            }
+            command
+        };
+        let native = command(&folder.join("native")).output();
+        let native = shown(&native.expect("runs"));
+        assert_eq!(native.0, Some(7), "{native:?}");
+        let mut uruk = command(Path::new(env!("CARGO_BIN_EXE_uruk")));
         uruk.arg("run").args(eager).args(["main.o", "-lstdc++"]);
         let output = uruk.current_dir(folder).output().expect("runs");
         assert_eq!(shown(&output), native, "{compiler} {options:?}: {output:?}");
@@ -121,7 +168,7 @@ fn check_compiler(compiler: &str) {
     let name = format!("uruk-objects-{compiler}-{}", std::process::id());
     let folder = Folder(std::env::temp_dir().join(name));
     std::fs::create_dir_all(&folder.0).expect("made");
-    for program in [PROGRAM, ONCE] {
+    for program in [PROGRAM, ONCE, LOCALS] {
         std::fs::write(folder.0.join("main.cpp"), program).expect("written");
         for level in ["-O0", "-O2"] {
             check(compiler, &folder.0, &[level, "-pthread"]);

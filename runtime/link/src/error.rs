@@ -140,6 +140,15 @@ pub enum LinkError {
 }
 
 impl LinkError {
+    /// Whether code reaches a thread-local at a fixed distance from the thread pointer, and
+    /// [`Placement::tls`](crate::Placement) has none.
+    pub fn wants_fixed_thread_locals(&self) -> bool {
+        let LinkError::Relocation { problem, .. } = self else {
+            return false;
+        };
+        matches!(problem, Problem::NoStaticOffset)
+    }
+
     /// Whether a field of less than 64 bits could not hold an address, so that the object
     /// has to lie below 2 GiB: see [`Object::needs_low_addresses`](crate::Object).
     pub fn wants_low_addresses(&self) -> bool {

@@ -49,7 +49,7 @@ pub fn live() -> Option<&'static Live> {
 }
 
 /// Whether the process has rights that whoever started it has not: nothing of the environment counts.
-pub(crate) fn has_own_rights() -> bool {
+pub fn has_own_rights() -> bool {
     // SAFETY: reads what the kernel told the process.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }

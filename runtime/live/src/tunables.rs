@@ -86,7 +86,22 @@ pub unsafe fn start_again() {
         return;
     }
     let before = std::env::var_os(TUNABLES);
-    let (Some(value), Ok(file)) = (with_ours(before.as_deref()), std::env::current_exe()) else {
+    if let Some(value) = with_ours(before.as_deref()) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            begin_again(TUNABLES, &value);
+            take_ours();
+        }
+    }
+}
+
+/// Has the calling process begin once more, with the same words and one more variable in its
+/// environment. Returns where that cannot be; the variable is set then.
+///
+/// # Safety
+/// Nobody else uses the environment meanwhile.
+pub unsafe fn begin_again(variable: &str, value: &OsStr) {
+    let Ok(file) = std::env::current_exe() else {
         return;
     };
     let word = |word: &OsStr| CString::new(word.as_bytes());
@@ -99,9 +114,8 @@ pub unsafe fn start_again() {
     // SAFETY: the caller's promise; C strings, and a list of them that ends with null. Not by
     // `Command`, which changes what signals do.
     unsafe {
-        std::env::set_var(TUNABLES, value);
+        std::env::set_var(variable, value);
         libc::execv(file.as_ptr(), pointers.as_ptr());
-        take_ours();
     }
 }
 

@@ -118,6 +118,19 @@ pub enum Error {
     /// No memory for code or data.
     #[error(transparent)]
     Heap(#[from] Arc<HeapError>),
+    /// Objects of a program reach thread-locals at fixed places, and there is no room for so many.
+    #[error(
+        "{cause}: {size} bytes of thread-locals at fixed places are more than there is room for"
+    )]
+    ThreadLocals {
+        /// Bytes of the program's thread-locals.
+        size: usize,
+        /// Their alignment in bytes.
+        align: usize,
+        /// Where one is reached.
+        #[source]
+        cause: Arc<LinkError>,
+    },
     /// No memory for a variable that begins as zeros and does not fit what code can reach.
     #[error("no memory for the {size} bytes of `{name}`")]
     Variable {

@@ -33,12 +33,14 @@
 //! # Why
 //! - Thread-locals of the program are static if they fit 3 KiB: they lie in a reserve of the
 //!   executable's own, and the image new threads start from is filled in, so that objects
-//!   compiled for an executable (local-exec) work and no thread needs a hook.
+//!   compiled for an executable (local-exec) work and no thread needs a hook. Where objects need
+//!   more, the command starts itself again with a library that has as much (`room`).
 //! - A slot of thread-locals has a generation: a module that goes gives its slot back, and a
 //!   thread's block says whose it is (`guest::tls`).
 
 mod libraries;
 mod reserve;
+mod room;
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -188,7 +190,8 @@ pub(crate) struct Place {
 /// # Errors
 /// [`Error::TooManyTlsModules`].
 pub(crate) fn place(size: usize, align: usize, in_static: bool) -> Result<Place, Error> {
-    if in_static && let Some(offset) = take_static(size, align) {
+    let in_room = || room::room()?.take(size, align);
+    if in_static && let Some(offset) = take_static(size, align).or_else(in_room) {
         let module = OURS | STATIC | u64::from(offset as i32 as u32);
         return Ok(Place {
             module,
@@ -228,7 +231,10 @@ fn reserve() -> Result<u64, Error> {
 /// Gives a place its template; before any code that uses it runs.
 pub(crate) fn fill(place: Place, image: Vec<u8>, size: usize, align: usize) {
     if let Some(offset) = place.static_offset {
-        fill_static(offset, &image, size);
+        match room::room().filter(|room| room.offset == offset) {
+            Some(room) => room.fill(&image),
+            None => fill_static(offset, &image, size),
+        }
         return;
     }
     // Threads of the program find it made: a child of fork would wait for who makes it.
@@ -301,8 +307,11 @@ pub(crate) fn block_of(module: u64) -> *mut u8 {
 /// The contents of `PT_TLS` for a place that was filled: where the template lies, its bytes, those of a
 /// block, and the alignment. Of one in static storage it is the executable's.
 pub(crate) fn template(place: Place) -> Option<(u64, [u64; 3])> {
-    if place.static_offset.is_some() {
-        return reserve::of_executable();
+    if let Some(offset) = place.static_offset {
+        return match room::room().filter(|room| room.offset == offset) {
+            Some(room) => Some((room.image as u64, room.sizes)),
+            None => reserve::of_executable(),
+        };
     }
     // Acquire: pairs with the release in `fill`.
     let template = TEMPLATES[slot_of(place.module)].load(Ordering::Acquire);
@@ -416,6 +425,9 @@ fn key() -> libc::pthread_key_t {
 pub(crate) fn prepare() {
     key();
     reserve::refresh();
+    if let Some(room) = room::room() {
+        room.refresh();
+    }
 }
 
 unsafe extern "C" fn on_thread_exit(value: *mut c_void) {

@@ -31,7 +31,9 @@ use crate::load::labels::{Assembled, Labelled};
 use crate::load::names::Definition;
 use crate::load::objects::{ObjectCode, Stubbed, object_files};
 use crate::load::own::Own;
-use crate::load::placed::{Named, PlacedImage, Preempted, names_by_address, variables_of};
+use crate::load::placed::{
+    Named, PlacedImage, Preempted, names_by_address, of_thread_locals, variables_of,
+};
 use crate::load::source::names_of_files;
 use crate::load::start::Started;
 use crate::load::variables::{Part, PartContent, Ready, lay_out};
@@ -317,10 +319,10 @@ impl Core {
                 false => Hint::Unknown,
             }
         })?;
+        // Threads that run already have no copy of what comes later.
+        let early = self.is_program() && !image.late;
         let tls_place = match laid.tls() {
             Some(shape) => Some({
-                // Threads that run already have no copy of what comes later.
-                let early = self.is_program() && !image.late;
                 match tls::place(shape.size, shape.align, early) {
                     Err(cause) if self.reclaim_for_slots(&cause) => {
                         tls::place(shape.size, shape.align, early)?
@@ -330,6 +332,9 @@ impl Core {
             }),
             None => None,
         };
+        let is_fixed = tls_place.is_some_and(|place| place.static_offset.is_some());
+        let unfixed = laid.tls().filter(|_| early && !is_fixed);
+        let unfixed = unfixed.map(|shape| (shape.size, shape.align));
         // Given back if the link fails.
         let tls_owned = tls_place.and_then(tls::Owned::new);
         let drafts = self.allocate(&laid)?;
@@ -340,6 +345,7 @@ impl Core {
                 place: tls_place,
                 owned: tls_owned,
             },
+            unfixed,
             drafts,
             placed,
         })
@@ -365,6 +371,7 @@ impl Core {
         let PlacedImage {
             own,
             thread_locals,
+            unfixed,
             mut drafts,
             placed,
         } = placed;
@@ -377,14 +384,15 @@ impl Core {
             Stay::IfHeld => names_by_address(&placed),
         };
         let mut against = Against::default();
-        let mut linked = placed.fix_up(|name, need| {
+        let linked = placed.fix_up(|name, need| {
             let resolved = match self.own_address(own.as_ref(), dylib, name) {
                 Some(address) => Resolved::at(address),
                 None => resolve(name, need)?,
             };
             against.note(self, &resolved);
             Some(resolved)
-        })?;
+        });
+        let mut linked = linked.map_err(|cause| of_thread_locals(cause, unfixed))?;
         let starts = drafts.placement(thread_locals.place);
         let stacks = &self.reclaim.stacks;
         entries.extend(linked.fdes.iter().map(|row| row.start));

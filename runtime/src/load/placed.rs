@@ -1,9 +1,11 @@
 //! An image between its places and its bytes, and what it tells of itself then.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
-use uruk_link::{Kind as LinkKind, Linked, Placed, Placement};
+use uruk_link::{Kind as LinkKind, LinkError, Linked, Placed, Placement};
 
+use crate::api::error::Error;
 use crate::load::image::{Bodies, Image, Yielded};
 use crate::load::labels::{Assembled, Labelled};
 use crate::load::names::{Definition, Name};
@@ -16,6 +18,8 @@ use crate::version::drafts::Drafts;
 pub(crate) struct PlacedImage<'g> {
     pub(super) own: Option<Own>,
     pub(super) thread_locals: ThreadLocals,
+    /// Bytes and alignment of thread-locals for which there is no fixed place.
+    pub(super) unfixed: Option<(usize, usize)>,
     pub(super) drafts: Drafts,
     pub(crate) placed: Placed<'g>,
 }
@@ -24,6 +28,18 @@ impl PlacedImage<'_> {
     /// What its thread-locals are known by.
     pub(crate) fn tls_module(&self) -> Option<u64> {
         self.thread_locals.place.map(|place| place.module)
+    }
+}
+
+/// A link's error, which says what thread-locals would need if that is what fails.
+pub(super) fn of_thread_locals(cause: LinkError, unfixed: Option<(usize, usize)>) -> Error {
+    match unfixed.filter(|_| cause.wants_fixed_thread_locals()) {
+        Some((size, align)) => Error::ThreadLocals {
+            size,
+            align,
+            cause: Arc::new(cause),
+        },
+        None => cause.into(),
     }
 }
 

@@ -12,7 +12,7 @@ use uruk_live::tunables;
 
 use super::{
     Begun, ContractChoice, Run, StatsChoice, TiersChoice, USAGE, fail_of_program, launcher, log,
-    outputs, settings, tip,
+    outputs, settings, thread_locals, tip,
 };
 
 /// Loads the program that a command line describes.
@@ -26,6 +26,8 @@ pub(super) fn load_program(run: Run) -> Begun {
         // SAFETY: nothing has started a thread so far.
         unsafe { tunables::start_again() };
     }
+    // SAFETY: as above.
+    unsafe { thread_locals::take_ours() };
     let mut policy = PolicyConfig::default();
     let mut reclaim = ReclaimConfig::default();
     for setting in &run.set {
@@ -201,6 +203,10 @@ fn load(
         && let Some(bytes) = error.wants_static_data()
     {
         loaded = attempt(builder.static_data(bytes));
+    }
+    if let Err(Error::ThreadLocals { size, align, .. }) = loaded {
+        // SAFETY: no other thread of ours uses the environment, and nothing else has run.
+        unsafe { thread_locals::start_again(size, align) };
     }
     let (jit, program) = loaded?;
     if !run.watch.is_empty() {
