@@ -87,8 +87,8 @@ fn one(code: u64, record: &[u64], ty: &Type, types: &[Type]) -> Result<Constant,
         }
         (code::FLOAT, words) => Constant::Float(Words::from_slice(words)),
         (code::AGGREGATE, list) => Constant::Aggregate(ids(list)),
-        (code::STRING | code::DATA, list) => Constant::Data(list.into()),
-        (code::C_STRING, list) => Constant::Data(list.iter().copied().chain(Some(0)).collect()),
+        (code::STRING | code::DATA, list) => data(list.into(), ty, types),
+        (code::C_STRING, list) => data(list.iter().copied().chain(Some(0)).collect(), ty, types),
         (code::BINARY, &[op, a, b, ..]) => match binary(op) {
             Some(op) => Constant::Binary(op, value(a), value(b)),
             None => Constant::Other,
@@ -102,11 +102,13 @@ fn one(code: u64, record: &[u64], ty: &Type, types: &[Type]) -> Result<Constant,
         (code::DSO_LOCAL_EQUIVALENT | code::NO_CFI, &[_, function, ..]) => {
             Constant::Cast(CastOp::BitCast, value(function))
         }
-        (code::OFFSET, [of, _, pairs @ ..]) if *of < types.len() as u64 => {
+        (code::OFFSET, [of, _, pairs @ ..])
+            if *of < types.len() as u64 && are_operands(pairs, types) =>
+        {
             let operands = pairs.chunks_exact(2).map(|pair| value(pair[1]));
             Constant::Offset(TypeId(*of as u32), operands.collect())
         }
-        (code::OFFSET_IN_RANGE, _) => offset_in_range(record, types.len()),
+        (code::OFFSET_IN_RANGE, _) => offset_in_range(record, types),
         (code::LABEL, &[_, function, block, ..]) => Constant::Label(
             value(function),
             BlockId(block.min(u64::from(u32::MAX)) as u32),
@@ -117,6 +119,41 @@ fn one(code: u64, record: &[u64], ty: &Type, types: &[Type]) -> Result<Constant,
         },
         _ => Constant::Other,
     })
+}
+
+/// Elements of an array or vector, which are numbers of a size that memory has.
+fn data(elements: Box<[u64]>, ty: &Type, types: &[Type]) -> Constant {
+    let (count, element) = match *ty {
+        Type::Array(count, element) => (count, element),
+        Type::Vector(count, element, false) => (u64::from(count), element),
+        _ => return Constant::Other,
+    };
+    let is_number = matches!(
+        types.get(element.index()),
+        Some(
+            Type::Integer(8 | 16 | 32 | 64)
+                | Type::Half
+                | Type::BFloat
+                | Type::Float
+                | Type::Double
+        )
+    );
+    match is_number && count == elements.len() as u64 {
+        true => Constant::Data(elements),
+        false => Constant::Other,
+    }
+}
+
+/// Whether the operands of an offset are said to be of types there are, the first of pointers.
+fn are_operands(pairs: &[u64], types: &[Type]) -> bool {
+    let named = |number: u64| types.get(usize::try_from(number).ok()?);
+    let is_pointer = |ty: &Type| match *ty {
+        Type::Pointer(_) => true,
+        Type::Vector(_, of, _) => matches!(types.get(of.index()), Some(Type::Pointer(_))),
+        _ => false,
+    };
+    let mut said = pairs.chunks_exact(2).map(|pair| named(pair[0]));
+    said.next().flatten().is_some_and(is_pointer) && said.all(|ty| ty.is_some())
 }
 
 /// Whether the type of that number is a function's.
@@ -146,7 +183,7 @@ fn text(list: &[u64]) -> Option<(Box<str>, &[u64])> {
 
 /// A `getelementptr` with the range of what may be reached from it, which is passed: its bits, and
 /// two ends.
-fn offset_in_range(record: &[u64], types: usize) -> Constant {
+fn offset_in_range(record: &[u64], types: &[Type]) -> Constant {
     let [of, _, bits, ref rest @ ..] = *record else {
         return Constant::Other;
     };
@@ -155,7 +192,11 @@ fn offset_in_range(record: &[u64], types: usize) -> Constant {
         false => None,
     };
     match ends.and_then(|ends| rest.get(ends..)) {
-        Some(pairs) if of < types as u64 && pairs.len().is_multiple_of(2) => {
+        Some(pairs)
+            if of < types.len() as u64
+                && pairs.len().is_multiple_of(2)
+                && are_operands(pairs, types) =>
+        {
             let operands = pairs.chunks_exact(2).map(|pair| value(pair[1]));
             Constant::Offset(TypeId(of as u32), operands.collect())
         }

@@ -47,6 +47,9 @@ impl Reading<'_> {
         let Some((&callee, arguments)) = self.body.operands_of(it).split_first() else {
             return invalid("another number of operands");
         };
+        if call.must_tail && !self.is_returned(it) {
+            return invalid("a tail call without a return behind it");
+        }
         match self.target(callee)? {
             Target::Intrinsic(_) if !self.is_called_as_declared(call, callee) => invalid(TYPES),
             Target::Intrinsic(becomes) => self.intrinsic(it, call, becomes),
@@ -58,9 +61,6 @@ impl Reading<'_> {
                     return not("a tail call that passes variable arguments on");
                 }
                 let tail = if call.must_tail { Tail::Must } else { Tail::No };
-                if call.must_tail && !self.is_returned(it) {
-                    return invalid("a tail call without a return behind it");
-                }
                 let call = Op::Call(Box::new(Call { tail, ..made }));
                 match it.result {
                     Some(result) if self.holds_vectors(self.type_of(result)?) => {

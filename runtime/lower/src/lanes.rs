@@ -369,7 +369,10 @@ impl Reading<'_> {
         let mut results = Lanes::new();
         for at in 0..count as usize {
             results.push(match self.values.of(mask)[at] {
-                Operand::Int(from) => lanes.get(from as usize).copied().unwrap_or(Operand::Undef),
+                Operand::Int(from) => match lanes.get(from as usize) {
+                    Some(&lane) => lane,
+                    None => return invalid("a mask that names no lane"),
+                },
                 _ => Operand::Undef,
             });
         }

@@ -31,6 +31,15 @@ const COPIES: usize = 60;
 /// Copies that one process judges.
 const CHUNK: usize = 20;
 
+/// Where bodies were lowered that LLVM refuses: elements of 20 bits, an offset from a number, a mask
+/// that names no lane, a tail call of an intrinsic before other instructions.
+const FOUND: [(&str, usize); 4] = [
+    ("memory.ll", 160),
+    ("memory.ll", 1440),
+    ("vectors.ll", 1140),
+    ("wide.ll", 860),
+];
+
 #[derive(Debug, Default)]
 struct Verdicts {
     modules: usize,
@@ -82,7 +91,11 @@ impl Verdicts {
             };
             if let Err(cause) = reader.materialize(function, Verify::Yes) {
                 let bytes = bitcode.bytes();
+                // Names of values in bodies are by number, and these follow those of globals.
+                let of_good = Numbered::alone(&Bitcode::new("good.bc", good.to_vec()));
+                let count = of_good.map_or(0, |it| it.symbols.len());
                 if is_unread(&cause, unread)
+                    || count != numbered.symbols.len()
                     || places(bytes).debug
                     || !is_refused(&restored(bytes, good, unread), symbol)
                 {
@@ -277,7 +290,11 @@ fn llvm_accepts_what_is_lowered_of_damaged_bitcode() {
     let copies = asked.map_or(COPIES, |it| it.parse().expect("a number"));
     let (mut lowered, mut refused, mut crashes) = (0, 0, 0);
     for (file, (path, _)) in files().iter().enumerate() {
-        for first in (0..copies).step_by(CHUNK) {
+        let mut chunks: Vec<usize> = (0..copies).step_by(CHUNK).collect();
+        let found = FOUND.iter().filter(|(name, _)| path.ends_with(name));
+        chunks.extend(found.map(|&(_, first)| first).filter(|it| *it >= copies));
+        for first in chunks {
+            let copies = copies.max(first + CHUNK);
             let (ended, said) = judge_apart(file, first, CHUNK.min(copies - first));
             let wrong = said.contains("wrong: [") && !said.contains("wrong: []");
             assert!(!wrong, "{path} from {first}:\n{said}");
