@@ -28,6 +28,7 @@ use crate::error::CodegenError;
 use crate::gate::Gate;
 use crate::handles::c_name;
 use crate::pipeline::Pipeline;
+use crate::unreached;
 
 const TRIPLE: &std::ffi::CStr = c"x86_64-unknown-linux-gnu";
 
@@ -174,6 +175,7 @@ impl Emitter {
     /// Emits a module to a relocatable object. `gate` is that of the module's context; once
     /// it is cancelled the object is of no use.
     pub(crate) fn emit(&mut self, gate: &Gate, module: &mut OwnedModule) -> Vec<u8> {
+        unreached::trap(module);
         // SAFETY: a live module of the gate's context, which is ours alone, as the pipeline wants.
         unsafe { gate.emitting(module.raw(), || self.pipeline.emit(module.raw())) }
     }

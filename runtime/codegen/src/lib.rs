@@ -109,6 +109,7 @@ mod survey;
 mod table;
 mod tags;
 mod transform;
+mod unreached;
 mod values;
 mod variant;
 

@@ -159,18 +159,32 @@ impl<F> Func<F> {
     /// the calls below it are not ended by what happens above it. Exceptions and panics pass, as
     /// they do through a call.
     ///
+    /// A fault that LLVM takes for impossible is no error of a language: in IR a division by zero is
+    /// undefined, and optimization may leave out the division with what is behind it. A function
+    /// compares first, and traps, or calls a function of the host that returns an error.
+    ///
     /// ```
     /// use std::time::Duration;
     /// use uruk::TrapKind;
     ///
     /// let jit = uruk::Jit::new()?;
-    /// jit.add_ir("m", "define i64 @div(i64 %a, i64 %b) { %q = sdiv i64 %a, %b ret i64 %q }
+    /// jit.add_ir("m", "declare void @llvm.trap()
+    ///   define i64 @div(i64 %a, i64 %b) {
+    ///     %is_zero = icmp eq i64 %b, 0
+    ///     br i1 %is_zero, label %error, label %divide
+    ///   error:
+    ///     call void @llvm.trap()
+    ///     unreachable
+    ///   divide:
+    ///     %q = sdiv i64 %a, %b
+    ///     ret i64 %q
+    ///   }
     ///   define void @spin() { br label %l l: br label %l }")?;
     /// // SAFETY: the functions above.
     /// let div = unsafe { jit.function::<extern "C" fn(i64, i64) -> i64>("div")? };
     /// assert_eq!(div.call_guarded(84, 2).ok(), Some(42));
     /// let trap = div.call_guarded(84, 0).unwrap_err();
-    /// assert!(matches!(trap.kind, TrapKind::Division));
+    /// assert!(matches!(trap.kind, TrapKind::Illegal));
     /// assert_eq!(trap.function(), Some("div"));
     ///
     /// // SAFETY: likewise.
