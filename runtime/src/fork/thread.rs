@@ -97,9 +97,35 @@ pub(crate) fn spawn(name: String, run: impl Fn() + Send + 'static) -> Result<(),
     })
 }
 
+/// The smallest stack on which LLVM compiles what people write.
+pub(crate) const SMALLEST_STACK: usize = 2 << 20;
+
+/// Bytes that the host keeps for itself and for LLVM's compiles, where the limit of address space
+/// became less than what sessions were made for.
+const SHARE: usize = 128 << 20;
+
+/// The stack of a thread, which is what sessions were made for, or what is left now.
+fn stack_now() -> io::Result<usize> {
+    let planned = STACK_NOW.load(Ordering::Relaxed);
+    let Some(room) = Room::now().filter(|_| planned == STACK) else {
+        return Ok(planned);
+    };
+    let llvm = match uruk_late::is_open() {
+        true => 0,
+        false => uruk_late::room(),
+    };
+    // Others follow.
+    let stack = room.left().saturating_sub(SHARE + llvm) / 4 >> 20 << 20;
+    match stack >= SMALLEST_STACK {
+        true => Ok(stack.min(planned)),
+        false => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+    }
+}
+
 /// # Safety
 /// `start` is a box of the caller's, which goes to the thread if there is one.
 unsafe fn create(start: *mut Start) -> io::Result<()> {
+    let stack = stack_now()?;
     let done = |code: i32| match code {
         0 => Ok(()),
         code => Err(io::Error::from_raw_os_error(code)),
@@ -110,7 +136,6 @@ unsafe fn create(start: *mut Start) -> io::Result<()> {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
         done(libc::pthread_attr_init(&mut attributes))?;
         let mut thread: libc::pthread_t = 0;
-        let stack = STACK_NOW.load(Ordering::Relaxed);
         let detached = libc::PTHREAD_CREATE_DETACHED;
         let created = done(libc::pthread_attr_setstacksize(&mut attributes, stack))
             .and_then(|()| done(libc::pthread_attr_setdetachstate(&mut attributes, detached)))

@@ -27,7 +27,7 @@ use uruk_link::Object;
 
 use crate::api::builder::JitBuilder;
 use crate::api::error::{Error, limits};
-use crate::fork::thread::{self, STACK};
+use crate::fork::thread::{self, SMALLEST_STACK, STACK};
 use crate::guest::llvm;
 
 /// What helps who [wants low addresses](Error::wants_low_addresses), in the command.
@@ -47,9 +47,6 @@ const ARCHIVE: &[u8; 8] = b"!<arch>\n";
 
 /// The least that a session is begun with: a small heap, three threads, and one compile.
 const NEEDED: usize = 40 << 20;
-
-/// The smallest stack on which LLVM compiles what people write.
-const SMALLEST_STACK: usize = 2 << 20;
 
 /// Whether there is room for a session. Where room is limited, LLVM's library is opened now: the
 /// rest is shared.
