@@ -33,6 +33,7 @@ impl Generator for HostGenerator {
 /// what it can in the dylib and calls `uruk_ask_finish`, now or later; not to define anything is
 /// no error. `drop` is called with `context` when it is not asked any more. `generator`, which
 /// may be null, is given a handle to remove it by, to be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_add_generator(
     dylib: *const uruk_dylib,
@@ -94,6 +95,7 @@ pub unsafe extern "C" fn uruk_ask_kind(ask: *const uruk_ask) -> c_int {
 
 /// Does `work` on behalf of the question: who answers elsewhere than within `generate`, and
 /// looks something up for it, does so in here.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_ask_scope(
     ask: *const uruk_ask,
@@ -112,6 +114,7 @@ pub unsafe extern "C" fn uruk_ask_scope(
 
 /// Ends the question: sends the lookup on its way, or fails it by an error, which is freed.
 /// What was defined for it has to be in the dylib before.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_ask_finish(
     ask: *mut uruk_ask,

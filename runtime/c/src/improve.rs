@@ -77,6 +77,7 @@ pub unsafe extern "C" fn uruk_improvement_is_cancelled(
 }
 
 /// Has `release` called with `context` once the version's code is not run any more.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_improvement_attach(
     improvement: *mut uruk_improvement,
@@ -94,6 +95,7 @@ pub unsafe extern "C" fn uruk_improvement_attach(
 }
 
 /// Ends the improvement: links an ELF object, which is copied and defines the function.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_improvement_link(
     improvement: *mut uruk_improvement,
@@ -116,6 +118,7 @@ pub unsafe extern "C" fn uruk_improvement_link(
 }
 
 /// Ends the improvement: calls go on at an address of the host's own.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_improvement_resolve(
     improvement: *mut uruk_improvement,

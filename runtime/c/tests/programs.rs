@@ -37,6 +37,16 @@ fn guarded_calls() {
 }
 
 #[test]
+fn errors_of_host_functions() {
+    passes(&mut Command::new(in_c("host_errors.c")));
+}
+
+#[test]
+fn borders() {
+    passes(Command::new(in_c("borders.c")).arg(scratch("borders")));
+}
+
+#[test]
 fn threads() {
     passes(&mut Command::new(in_c("threads.c")));
 }
