@@ -34,7 +34,8 @@ fn a_person_plays_with_it() {
     passes_in(&package().join("python"), Some(&library));
 }
 
-/// `pip install` takes the checkout: the wheel has the library in it.
+/// `pip install` takes the checkout, and the folder of the binding in it: the wheel has the library in
+/// it.
 #[test]
 fn pip_installs_it_from_the_checkout() {
     let mut pip = Command::new("python3");
@@ -43,15 +44,18 @@ fn pip_installs_it_from_the_checkout() {
         eprintln!("pip is not installed: not tried");
         return;
     }
-    let folder = scratch("wheel");
-    std::fs::remove_dir_all(&folder).expect("an empty folder");
-    run(Command::new("python3")
-        .args(["-m", "pip", "install", "--quiet", "--no-index", "--no-deps"])
-        .arg("--disable-pip-version-check")
-        .arg("--target")
-        .arg(&folder)
-        .arg(package().join("python"))
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("URUK_LIBRARY", libraries().join("liburuk_c.so")));
-    passes_in(&folder, None);
+    for source in [package().join("python"), package().join("../..")] {
+        let folder = scratch("wheel");
+        std::fs::remove_dir_all(&folder).expect("an empty folder");
+        // Without its cache: pip takes a wheel that was made of the same path before.
+        run(Command::new("python3")
+            .args(["-m", "pip", "install", "--quiet", "--no-index", "--no-deps"])
+            .args(["--disable-pip-version-check", "--no-cache-dir"])
+            .arg("--target")
+            .arg(&folder)
+            .arg(source)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("URUK_LIBRARY", libraries().join("liburuk_c.so")));
+        passes_in(&folder, None);
+    }
 }
