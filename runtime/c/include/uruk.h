@@ -1351,8 +1351,9 @@ const char *uruk_version_text(void);
 const char *uruk_llvm_version(void);
 
 /**
- * A function to be called with values. `type` is its type as LLVM writes it, needed for
- * functions of objects and units only; null otherwise.
+ * A function to be called with values. `type` is its type as LLVM writes it, needed for functions
+ * of objects and units only; null otherwise. `callable` is to be freed, and keeps its session
+ * alive.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_callable(const struct uruk_dylib *dylib,
@@ -1649,7 +1650,8 @@ size_t uruk_error_name_count(const struct uruk_error *error);
 const char *uruk_error_name(const struct uruk_error *error, size_t index);
 
 /**
- * An error of the host's own, for callbacks that answer one and for `uruk_raise`.
+ * An error of the host's own, for callbacks that answer one and for `uruk_raise`. To be given
+ * away, or freed.
  */
 URUK_MUST_USE struct uruk_error *uruk_error_new(const char *text);
 
@@ -1681,8 +1683,8 @@ void uruk_string_free(char *string);
 /**
  * Has what a dylib lacks be made by `generate`, after those that were added before. It defines
  * what it can in the dylib and calls `uruk_ask_finish`, now or later; not to define anything is
- * no error. `drop` is called with `context` when it is not asked any more. `generator`, which
- * may be null, is given a handle to remove it by, to be freed.
+ * no error. `drop` is called once with `context`: when it is not asked any more, or at once after an
+ * error. `generator`, which may be null, is given a handle to remove it by, to be freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_add_generator(const struct uruk_dylib *dylib,
@@ -1717,8 +1719,8 @@ struct uruk_error *uruk_ask_scope(const struct uruk_ask *ask,
                                   void *context);
 
 /**
- * Ends the question: sends the lookup on its way, or fails it by an error, which is freed.
- * What was defined for it has to be in the dylib before.
+ * Ends the question: sends the lookup on its way, or fails it by an error, which may be null. What
+ * was defined for it has to be in the dylib before. Frees `ask` and `error`, also after an error.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_ask_finish(struct uruk_ask *ask,
@@ -1741,11 +1743,11 @@ struct uruk_error *uruk_dylib_define_host(const struct uruk_dylib *dylib,
                                           void (*drop)(void *context));
 
 /**
- * Ends the guarded call that the calling function runs in by an error, which is freed: the call's
- * error has `URUK_TRAP_HOST`, and this one is its `uruk_error_cause`. For functions of the host that
- * JIT'd code calls: frames between, of C and JIT'd code, are left as by `longjmp`. It comes back, with
- * `error`, which stays the caller's, where there is no guarded call to be ended: outside of such, and
- * in callbacks of the library.
+ * Ends the guarded call that the calling function runs in by an error: the call's
+ * error has `URUK_TRAP_HOST`, and this one is its `uruk_error_cause`. For functions of the host
+ * that JIT'd code calls: frames between, of C and JIT'd code, are left as by `longjmp`. It comes
+ * back, with `error`, which stays the caller's, where there is no guarded call to be ended:
+ * outside of such, and in callbacks of the library. Frees `error` where it does not come back.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_raise(struct uruk_error *error);
@@ -1771,7 +1773,8 @@ int uruk_improvement_tier(const struct uruk_improvement *improvement);
 int uruk_improvement_is_cancelled(const struct uruk_improvement *improvement);
 
 /**
- * Has `release` called with `context` once the version's code is not run any more.
+ * Has `release` called with `context` once the version's code is not run any more. It is called
+ * once, at once after an error, too.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_improvement_attach(struct uruk_improvement *improvement,
@@ -1779,7 +1782,8 @@ struct uruk_error *uruk_improvement_attach(struct uruk_improvement *improvement,
                                            void (*release)(void *context));
 
 /**
- * Ends the improvement: links an ELF object, which is copied and defines the function.
+ * Ends the improvement: links an ELF object, which is copied and defines the function. Frees
+ * `improvement`, also after an error.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_improvement_link(struct uruk_improvement *improvement,
@@ -1788,24 +1792,26 @@ struct uruk_error *uruk_improvement_link(struct uruk_improvement *improvement,
                                          size_t size);
 
 /**
- * Ends the improvement: calls go on at an address of the host's own.
+ * Ends the improvement: calls go on at an address of the host's own. Frees `improvement`, also
+ * after an error.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_improvement_resolve(struct uruk_improvement *improvement,
                                             uint64_t address);
 
 /**
- * Ends the improvement: there is no better code at this tier.
+ * Ends the improvement: there is no better code at this tier. Frees `improvement`.
  */
 void uruk_improvement_decline(struct uruk_improvement *improvement);
 
 /**
- * Ends the improvement: better code cannot be made, for the reason of the text.
+ * Ends the improvement: better code cannot be made, for the reason of the text. Frees
+ * `improvement`.
  */
 void uruk_improvement_fail(struct uruk_improvement *improvement, const char *message);
 
 /**
- * Ends the improvement without a word, which is a failure; nothing for null.
+ * Ends the improvement without a word, which is a failure, and frees it; nothing for null.
  */
 void uruk_improvement_free(struct uruk_improvement *improvement);
 
@@ -1819,9 +1825,9 @@ struct uruk_error *uruk_jit_lookup(const struct uruk_jit *jit,
                                    uint64_t *addresses);
 
 /**
- * Looks names up, and calls `done` once: with the addresses in the order of the names, or with
- * an error, which it frees. In this thread if the answer is there already, else in the thread
- * that makes it so.
+ * Looks names up, and calls `done` once: with the addresses in the order of the names, or with an
+ * error, which it frees. In this thread if the answer is there already, else in the thread that
+ * makes it so. It is not called where this answers an error.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_jit_lookup_async(const struct uruk_jit *jit,
@@ -1903,8 +1909,9 @@ struct uruk_error *uruk_dylib_reexport(const struct uruk_dylib *dylib,
                                        size_t count);
 
 /**
- * Re-exports whatever `source` has, where `allowed` says so. `drop` is called with `context`
- * when it is not asked any more.
+ * Re-exports whatever `source` has, where `allowed` says so. `drop` is called once with `context`:
+ * when it is not asked any more, or at once after an error. `generator`, which may be null, is
+ * given a handle to be freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_reexport_all(const struct uruk_dylib *dylib,
@@ -1916,8 +1923,10 @@ struct uruk_error *uruk_dylib_reexport_all(const struct uruk_dylib *dylib,
                                            struct uruk_generator **generator);
 
 /**
- * Has a dylib find what a shared library exports, where `allowed` says so; with no path, what
- * the process exports and the executable defines.
+ * Has a dylib find what a shared library exports, where `allowed` says so; with no path, what the
+ * process exports and the executable defines. `drop` is called once with `context`: when it is
+ * not asked any more, or at once after an error. `generator`, which may be null, is given a handle to be
+ * freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_add_library(const struct uruk_dylib *dylib,
@@ -1965,7 +1974,8 @@ struct uruk_error *uruk_dylib_undefine(const struct uruk_dylib *dylib,
 int uruk_dylib_state(const struct uruk_dylib *dylib, const char *name);
 
 /**
- * Reads files and binds them to one program; `options` may be null for defaults.
+ * Reads files and binds them to one program; `options` may be null for defaults. `program` is to
+ * be run, or freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_program_load(const struct uruk_jit *jit,
@@ -1975,8 +1985,9 @@ struct uruk_error *uruk_program_load(const struct uruk_jit *jit,
                                      struct uruk_program **program);
 
 /**
- * Runs a program on the main thread and ends the process with its status; it comes back only
- * if an argument cannot be used. Arguments begin behind the program's name.
+ * Runs a program on the main thread and ends the process with its status; it comes back only if an
+ * argument cannot be used. Arguments begin behind the program's name. Frees `program` where it
+ * runs it; it stays as it is after an error.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_program_run(struct uruk_program *program,
@@ -2075,7 +2086,7 @@ struct uruk_error *uruk_responsibility_resolve(struct uruk_responsibility *respo
 
 /**
  * Ends the responsibility: all symbols are in memory. Each becomes ready as soon as what its
- * groups name is.
+ * groups name is. Frees `responsibility`, also after an error.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_responsibility_emit(struct uruk_responsibility *responsibility,
@@ -2083,7 +2094,8 @@ struct uruk_error *uruk_responsibility_emit(struct uruk_responsibility *responsi
                                             size_t count);
 
 /**
- * Ends the responsibility: resolves and emits in one step.
+ * Ends the responsibility: resolves and emits in one step. Frees `responsibility`, also after an
+ * error.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_responsibility_publish(struct uruk_responsibility *responsibility,
@@ -2093,7 +2105,8 @@ struct uruk_error *uruk_responsibility_publish(struct uruk_responsibility *respo
                                                size_t group_count);
 
 /**
- * Ends the responsibility: links an ELF object, which is copied and defines the symbols.
+ * Ends the responsibility: links an ELF object, which is copied and defines the symbols. Frees
+ * `responsibility`, also after an error.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_responsibility_link(struct uruk_responsibility *responsibility,
@@ -2112,7 +2125,8 @@ struct uruk_error *uruk_responsibility_claim(struct uruk_responsibility *respons
                                              struct uruk_names **claimed);
 
 /**
- * Splits some of the symbols off into a responsibility of their own, to be ended, too.
+ * Splits some of the symbols off into a responsibility of their own, to be ended, too. `delegated`
+ * is freed by what ends it.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_responsibility_delegate(struct uruk_responsibility *responsibility,
@@ -2128,7 +2142,8 @@ struct uruk_error *uruk_responsibility_replace(struct uruk_responsibility *respo
                                                const struct uruk_unit *unit);
 
 /**
- * Has `release` called with `context` once the definitions are removed.
+ * Has `release` called with `context` once the definitions are removed. It is called once, at once
+ * after an error, too.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_responsibility_attach(struct uruk_responsibility *responsibility,
@@ -2136,8 +2151,9 @@ struct uruk_error *uruk_responsibility_attach(struct uruk_responsibility *respon
                                               void (*release)(void *context));
 
 /**
- * Ends the responsibility: the symbols cannot be made, for the reason of the text. With a unit
- * (or null), they are tried again by it when they are next asked for.
+ * Ends the responsibility: the symbols cannot be made, for the reason of the text. With a unit (or
+ * null), they are tried again by it when they are next asked for. Frees `responsibility`, also
+ * after an error.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_responsibility_fail(struct uruk_responsibility *responsibility,
@@ -2145,7 +2161,7 @@ struct uruk_error *uruk_responsibility_fail(struct uruk_responsibility *responsi
                                             const struct uruk_unit *again);
 
 /**
- * Ends the responsibility without a word, which is a failure; nothing for null.
+ * Ends the responsibility without a word, which is a failure, and frees it; nothing for null.
  */
 void uruk_responsibility_free(struct uruk_responsibility *responsibility);
 
@@ -2197,7 +2213,7 @@ struct uruk_error *uruk_jit_trace(const struct uruk_jit *jit,
                                   const char *path);
 
 /**
- * Makes a session; `settings` may be null for defaults.
+ * Makes a session; `settings` may be null for defaults. `jit` is to be freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_jit_new(const struct uruk_settings *settings,
@@ -2230,7 +2246,7 @@ struct uruk_error *uruk_jit_create_dylib(const struct uruk_jit *jit,
                                          struct uruk_dylib **dylib);
 
 /**
- * A new dylib that searches nothing but itself.
+ * A new dylib that searches nothing but itself. To be freed, which does not remove it.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_jit_create_bare_dylib(const struct uruk_jit *jit,
@@ -2298,8 +2314,8 @@ struct uruk_error *uruk_jit_reclaim(const struct uruk_jit *jit,
 uint64_t uruk_jit_evict_cold(const struct uruk_jit *jit, uint64_t most);
 
 /**
- * Says that code of the session may run on a stack, as on a fiber's, while no thread is on it.
- * The memory stays readable until `uruk_stack_free`.
+ * Says that code of the session may run on a stack, as on a fiber's, while no thread is on it. The
+ * memory stays readable until `uruk_stack_free`. `stack` is to be freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_jit_register_stack(const struct uruk_jit *jit,
@@ -2313,8 +2329,8 @@ struct uruk_error *uruk_jit_register_stack(const struct uruk_jit *jit,
 void uruk_stack_free(struct uruk_stack *stack);
 
 /**
- * Goes back to what ran before the latest replacement; `names`, which may be null, is given
- * the functions.
+ * Goes back to what ran before the latest replacement; `names`, which may be null, is given the
+ * functions. They are to be freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_jit_rollback(const struct uruk_jit *jit,
@@ -2364,14 +2380,14 @@ struct uruk_error *uruk_jit_memory(const struct uruk_jit *jit,
                                    uint64_t *bytes);
 
 /**
- * A new tracker for definitions of a dylib.
+ * A new tracker for definitions of a dylib. To be freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_create_tracker(const struct uruk_dylib *dylib,
                                              struct uruk_tracker **tracker);
 
 /**
- * The tracker of what is added without one.
+ * The tracker of what is added without one. To be freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_default_tracker(const struct uruk_dylib *dylib,
@@ -2431,8 +2447,8 @@ struct uruk_error *uruk_tracker_define_addresses(const struct uruk_tracker *trac
                                                  size_t count);
 
 /**
- * Has `release` called with `context` once what is under the tracker is removed; at once if it
- * was removed before.
+ * Has `release` called with `context` once what is under the tracker is removed; at once if it was
+ * removed before. It is called once, at once after an error, too.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_tracker_attach(const struct uruk_tracker *tracker,

@@ -167,8 +167,9 @@ pub(crate) fn value_of(val: &Val) -> Result<uruk_value, Fault> {
     })
 }
 
-/// A function to be called with values. `type` is its type as LLVM writes it, needed for
-/// functions of objects and units only; null otherwise.
+/// A function to be called with values. `type` is its type as LLVM writes it, needed for functions
+/// of objects and units only; null otherwise. `callable` is to be freed, and keeps its session
+/// alive.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_callable(
@@ -257,7 +258,7 @@ unsafe fn call(
     };
     let limit = (limit_ms != 0).then(|| Duration::from_millis(limit_ms));
     // Not where panics are caught: an exception of the host's is to pass, and Rust cannot catch it.
-    let answer = callable.0.call_limited(&values, limit, fuel);
+    let answer = callable.0.call_with(values, limit, fuel);
     guarded(move || {
         let answer = answer?;
         // SAFETY: by the caller's promise.

@@ -312,7 +312,8 @@ pub unsafe extern "C" fn uruk_error_name(error: *const uruk_error, index: usize)
     name.map_or(ptr::null(), |name| name.as_ptr())
 }
 
-/// An error of the host's own, for callbacks that answer one and for `uruk_raise`.
+/// An error of the host's own, for callbacks that answer one and for `uruk_raise`. To be given
+/// away, or freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_error_new(text: *const c_char) -> *mut uruk_error {

@@ -96,11 +96,11 @@ pub unsafe extern "C" fn uruk_dylib_define_host(
     })
 }
 
-/// Ends the guarded call that the calling function runs in by an error, which is freed: the call's
-/// error has `URUK_TRAP_HOST`, and this one is its `uruk_error_cause`. For functions of the host that
-/// JIT'd code calls: frames between, of C and JIT'd code, are left as by `longjmp`. It comes back, with
-/// `error`, which stays the caller's, where there is no guarded call to be ended: outside of such, and
-/// in callbacks of the library.
+/// Ends the guarded call that the calling function runs in by an error: the call's
+/// error has `URUK_TRAP_HOST`, and this one is its `uruk_error_cause`. For functions of the host
+/// that JIT'd code calls: frames between, of C and JIT'd code, are left as by `longjmp`. It comes
+/// back, with `error`, which stays the caller's, where there is no guarded call to be ended:
+/// outside of such, and in callbacks of the library. Frees `error` where it does not come back.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn uruk_raise(error: *mut uruk_error) -> *mut uruk_error {

@@ -137,9 +137,9 @@ pub unsafe extern "C" fn uruk_jit_lookup(
     })
 }
 
-/// Looks names up, and calls `done` once: with the addresses in the order of the names, or with
-/// an error, which it frees. In this thread if the answer is there already, else in the thread
-/// that makes it so.
+/// Looks names up, and calls `done` once: with the addresses in the order of the names, or with an
+/// error, which it frees. In this thread if the answer is there already, else in the thread that
+/// makes it so. It is not called where this answers an error.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_lookup_async(

@@ -92,7 +92,8 @@ unsafe fn options_of(asked: *const uruk_program_options) -> Result<ProgramOption
     Ok(options)
 }
 
-/// Reads files and binds them to one program; `options` may be null for defaults.
+/// Reads files and binds them to one program; `options` may be null for defaults. `program` is to
+/// be run, or freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_program_load(
@@ -119,8 +120,9 @@ pub unsafe extern "C" fn uruk_program_load(
     })
 }
 
-/// Runs a program on the main thread and ends the process with its status; it comes back only
-/// if an argument cannot be used. Arguments begin behind the program's name.
+/// Runs a program on the main thread and ends the process with its status; it comes back only if an
+/// argument cannot be used. Arguments begin behind the program's name. Frees `program` where it
+/// runs it; it stays as it is after an error.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_program_run(

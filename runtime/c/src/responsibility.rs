@@ -194,7 +194,7 @@ pub unsafe extern "C" fn uruk_responsibility_resolve(
 }
 
 /// Ends the responsibility: all symbols are in memory. Each becomes ready as soon as what its
-/// groups name is.
+/// groups name is. Frees `responsibility`, also after an error.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_emit(
@@ -211,7 +211,8 @@ pub unsafe extern "C" fn uruk_responsibility_emit(
     })
 }
 
-/// Ends the responsibility: resolves and emits in one step.
+/// Ends the responsibility: resolves and emits in one step. Frees `responsibility`, also after an
+/// error.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_publish(
@@ -233,7 +234,8 @@ pub unsafe extern "C" fn uruk_responsibility_publish(
     })
 }
 
-/// Ends the responsibility: links an ELF object, which is copied and defines the symbols.
+/// Ends the responsibility: links an ELF object, which is copied and defines the symbols. Frees
+/// `responsibility`, also after an error.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_link(
@@ -290,7 +292,8 @@ pub unsafe extern "C" fn uruk_responsibility_claim(
     })
 }
 
-/// Splits some of the symbols off into a responsibility of their own, to be ended, too.
+/// Splits some of the symbols off into a responsibility of their own, to be ended, too. `delegated`
+/// is freed by what ends it.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_delegate(
@@ -329,7 +332,8 @@ pub unsafe extern "C" fn uruk_responsibility_replace(
     })
 }
 
-/// Has `release` called with `context` once the definitions are removed.
+/// Has `release` called with `context` once the definitions are removed. It is called once, at once
+/// after an error, too.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_attach(
@@ -345,8 +349,9 @@ pub unsafe extern "C" fn uruk_responsibility_attach(
     })
 }
 
-/// Ends the responsibility: the symbols cannot be made, for the reason of the text. With a unit
-/// (or null), they are tried again by it when they are next asked for.
+/// Ends the responsibility: the symbols cannot be made, for the reason of the text. With a unit (or
+/// null), they are tried again by it when they are next asked for. Frees `responsibility`, also
+/// after an error.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_fail(
@@ -372,7 +377,7 @@ pub unsafe extern "C" fn uruk_responsibility_fail(
     })
 }
 
-/// Ends the responsibility without a word, which is a failure; nothing for null.
+/// Ends the responsibility without a word, which is a failure, and frees it; nothing for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_free(responsibility: *mut uruk_responsibility) {
     // SAFETY: the caller's promise of the handle.

@@ -46,7 +46,7 @@ pub(crate) unsafe fn session<'a>(jit: *const uruk_jit) -> Result<&'a Jit, Fault>
     unsafe { handle(jit, "jit") }.map(|jit| &jit.jit)
 }
 
-/// Makes a session; `settings` may be null for defaults.
+/// Makes a session; `settings` may be null for defaults. `jit` is to be freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_new(
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn uruk_jit_create_dylib(
     })
 }
 
-/// A new dylib that searches nothing but itself.
+/// A new dylib that searches nothing but itself. To be freed, which does not remove it.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_create_bare_dylib(
@@ -281,8 +281,8 @@ pub unsafe extern "C" fn uruk_jit_evict_cold(jit: *const uruk_jit, most: u64) ->
     value(0, || Ok(unsafe { session(jit)? }.evict_cold(most)))
 }
 
-/// Says that code of the session may run on a stack, as on a fiber's, while no thread is on it.
-/// The memory stays readable until `uruk_stack_free`.
+/// Says that code of the session may run on a stack, as on a fiber's, while no thread is on it. The
+/// memory stays readable until `uruk_stack_free`. `stack` is to be freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_register_stack(
@@ -310,8 +310,8 @@ pub unsafe extern "C" fn uruk_stack_free(stack: *mut uruk_stack) {
     unsafe { take(stack) };
 }
 
-/// Goes back to what ran before the latest replacement; `names`, which may be null, is given
-/// the functions.
+/// Goes back to what ran before the latest replacement; `names`, which may be null, is given the
+/// functions. They are to be freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_rollback(

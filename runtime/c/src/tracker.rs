@@ -24,7 +24,7 @@ unsafe fn tracker_of<'a>(tracker: *const uruk_tracker) -> Result<&'a Tracker, Fa
     unsafe { handle(tracker, "tracker") }.map(|tracker| &tracker.0)
 }
 
-/// A new tracker for definitions of a dylib.
+/// A new tracker for definitions of a dylib. To be freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_create_tracker(
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn uruk_dylib_create_tracker(
     })
 }
 
-/// The tracker of what is added without one.
+/// The tracker of what is added without one. To be freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_default_tracker(
@@ -161,8 +161,8 @@ pub unsafe extern "C" fn uruk_tracker_define_addresses(
     })
 }
 
-/// Has `release` called with `context` once what is under the tracker is removed; at once if it
-/// was removed before.
+/// Has `release` called with `context` once what is under the tracker is removed; at once if it was
+/// removed before. It is called once, at once after an error, too.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_tracker_attach(

@@ -146,6 +146,47 @@ fn the_example() {
     assert!(lines[4].ends_with(" compiled"), "{said}");
 }
 
+/// A host under a sanitizer, with the options of `docs/guide/sanitizers.md`.
+fn sanitized(sanitizer: &str, names: &[&str], options: (&str, &str)) {
+    let flag = format!("-fsanitize={sanitizer}");
+    let empty = scratch("programs").join("empty.c");
+    std::fs::write(&empty, "int main(void) { return 0; }\n").expect("a file");
+    let tried = Command::new("cc")
+        .args([flag.as_str(), "-o"])
+        .arg(scratch("programs").join(format!("empty-{sanitizer}")))
+        .arg(&empty)
+        .output();
+    if !tried.is_ok_and(|output| output.status.success()) {
+        eprintln!("cc has no {flag}: not tried");
+        return;
+    }
+    for name in names {
+        let from = source(&format!("{name}.c"));
+        let copy = scratch("programs").join(format!("{name}-{sanitizer}.c"));
+        std::fs::copy(from, &copy).expect("a copy of the program");
+        let includes = format!("-I{}", package().join("tests/programs").display());
+        let program = compiled(
+            &copy,
+            "cc",
+            "-std=c99",
+            &["-D_GNU_SOURCE", &flag, &includes],
+        );
+        passes(
+            Command::new(program)
+                .env(options.0, options.1)
+                .arg(scratch("borders")),
+        );
+    }
+}
+
+#[test]
+fn address_sanitizer_finds_no_fault() {
+    let file = package().join("../../docs/guide/lsan.supp");
+    let names = ["guarded", "host_errors", "borders", "definitions"];
+    let suppressions = format!("suppressions={}", file.display());
+    sanitized("address", &names, ("LSAN_OPTIONS", &suppressions));
+}
+
 /// Memcheck sees the library's border: what it reads of a host's arguments, and what it frees.
 /// `valgrind.supp` says what is none of the library's, or is meant so.
 #[test]

@@ -304,12 +304,36 @@ impl DynFunc {
         limit: Option<Duration>,
         fuel: Option<u64>,
     ) -> Result<Val, Error> {
+        self.run(self.prepare(values)?, limit, fuel)
+    }
+
+    /// As [`DynFunc::call_limited`]; the values are dropped before the call begins. A host that leaves
+    /// the call by `longjmp` has no memory of theirs left over.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn call_with(
+        &self,
+        values: Vec<Val>,
+        limit: Option<Duration>,
+        fuel: Option<u64>,
+    ) -> Result<Val, Error> {
+        let prepared = self.prepare(&values)?;
+        drop(values);
+        self.run(prepared, limit, fuel)
+    }
+
+    fn run(
+        &self,
+        (mut call, memory): (Call, Option<Vec<u8>>),
+        limit: Option<Duration>,
+        fuel: Option<u64>,
+    ) -> Result<Val, Error> {
         let limits = Limits {
             time: limit,
             fuel,
             looks: self.function.looks(),
         };
-        let (mut call, memory) = self.prepare(values)?;
         let inside = Inside::begin();
         let ended = guard::run(limits, || {
             let (values, stack) = (&raw mut call.values, call.stack.as_ptr());

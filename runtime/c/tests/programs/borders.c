@@ -257,7 +257,7 @@ static void other_sessions(uruk_jit *jit)
     unit.drop = NULL;
     unit.materialize = depends;
     FINE(uruk_dylib_define_unit(dylib, &unit));
-    CHECK(uruk_error_code(uruk_dylib_lookup(dylib, "made", &address)) != 0);
+    FAILS(uruk_dylib_lookup(dylib, "made", &address), URUK_ERROR_SESSION, "made");
     CHECK(asked == 1);
     FAILS(uruk_dylib_add_to_link_order(dylib, other), URUK_ERROR_SESSION, "another session");
     uruk_dylib_free(own);
