@@ -13,12 +13,6 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
-compile_error!(
-    "Uruk runs on Linux on x86-64 with glibc only: choose the target x86_64-unknown-linux-gnu. \
-     (Thread-local storage, the dynamic loader and the unwinder are used as glibc has them.)"
-);
-
 pub mod address;
 pub mod ids;
 pub mod locks;
