@@ -187,6 +187,14 @@ fn address_sanitizer_finds_no_fault() {
     sanitized("address", &names, ("LSAN_OPTIONS", &suppressions));
 }
 
+/// Limits and interrupts are left out, as the page says.
+#[test]
+fn thread_sanitizer_finds_no_race() {
+    let options = "ignore_noninstrumented_modules=1 die_after_fork=0";
+    let names = ["sessions", "threads"];
+    sanitized("thread", &names, ("TSAN_OPTIONS", options));
+}
+
 /// Memcheck sees the library's border: what it reads of a host's arguments, and what it frees.
 /// `valgrind.supp` says what is none of the library's, or is meant so.
 #[test]
