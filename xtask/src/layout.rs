@@ -240,6 +240,12 @@ fn files(root: &Path, built: &Built, real: &str) -> Vec<(PathBuf, String)> {
     for module in ["__init__.py", "_border.py"] {
         of_source("runtime/c/python/uruk", module, "share/uruk/uruk");
     }
+    for (folder, name) in [
+        ("docs/guide", "lsan.supp"),
+        ("runtime/c/tests", "valgrind.supp"),
+    ] {
+        of_source(folder, name, "share/uruk");
+    }
     for text in ["LICENSE-APACHE", "LICENSE-MIT", "README.md"] {
         of_source("", text, "share/doc/uruk");
     }
