@@ -172,3 +172,40 @@ fn a_generators_error_is_that_of_the_module_that_asks() {
     let missing = jit.add_ir("m", ir).expect_err("missing");
     assert!(matches!(missing, Error::MissingSymbols { .. }), "{missing}");
 }
+
+#[test]
+fn calls_have_as_many_values_as_the_function_takes() {
+    for count in [1, 6, 7, 38, 39, 60] {
+        let parameters: Vec<String> = (0..count).map(|n| format!("i64 %a{n}")).collect();
+        // Each value has a weight, so that none is in another's place.
+        let steps: String = (0..count)
+            .map(|n| {
+                let before = if n == 0 {
+                    String::from("0")
+                } else {
+                    format!("%s{}", n - 1)
+                };
+                format!(
+                    "%m{n} = mul i64 %a{n}, {}\n%s{n} = add i64 {before}, %m{n}\n",
+                    n + 1
+                )
+            })
+            .collect();
+        let ir = format!(
+            "define i64 @f({}) {{\n{steps}ret i64 %s{}\n}}",
+            parameters.join(", "),
+            count - 1
+        );
+        let jit = Jit::new().expect("a session");
+        jit.add_ir("m", &ir).expect("valid");
+        // SAFETY: the function above.
+        let f = unsafe { jit.dynamic_function("f") }.expect("a function");
+        let values: Vec<Val> = (0..count).map(|n| Val::I64(n * n)).collect();
+        let expected = Val::I64((0..count).map(|n| n * n * (n + 1)).sum());
+        assert_eq!(f.call(&values).expect("it returns"), expected);
+        assert_eq!(
+            f.call_with(values, None, None).expect("it returns"),
+            expected
+        );
+    }
+}

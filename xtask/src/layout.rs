@@ -61,7 +61,7 @@ pub fn abi(version: &str) -> String {
     }
 }
 
-/// What `pkg-config` reads; it goes where the folders go.
+/// The file for `pkg-config`; it goes where the folders go.
 ///
 /// `--static` adds a folder that has the archive only. Compilers hand folders of `-L` to the linker
 /// before what `-Wl` says, so that it is searched first.
@@ -80,10 +80,10 @@ fn description(version: &str) -> String {
     )
 }
 
-/// What the archive needs of the system.
+/// Libraries of the system that the archive needs.
 const SYSTEM: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
-/// What CMake reads: `find_package(uruk)` gives the targets `uruk::uruk` and `uruk::static`.
+/// The package file for CMake: `find_package(uruk)` gives the targets `uruk::uruk` and `uruk::static`.
 fn cmake_package(version: &str) -> String {
     let system = SYSTEM.replace("-l", "").replace(' ', ";");
     format!(
@@ -105,7 +105,7 @@ fn cmake_package(version: &str) -> String {
     )
 }
 
-/// By which CMake compares the version that a project asks for: while the major version is 0, another
+/// Has CMake compare the version that a project asks for: while the major version is 0, another
 /// minor version is another interface.
 fn cmake_version(version: &str) -> String {
     let abi = abi(version).replace('.', "\\\\.");
@@ -225,7 +225,7 @@ pub fn install(
     Ok(written)
 }
 
-/// What is copied, and to where in the prefix.
+/// Files that are copied, with their places in the prefix.
 fn files(root: &Path, built: &Built, real: &str) -> Vec<(PathBuf, String)> {
     let mut files = vec![
         (built.shared.clone(), format!("lib/{real}")),

@@ -11,8 +11,9 @@
  *    once, but for that which frees them. Responsibilities, improvements and questions of
  *    generators are used by one thread at a time.
  * 3. Callbacks come back: they leave by no exception and no `longjmp`. (Functions that JIT'd code
- *    calls may, over JIT'd code and `uruk_callable_call`.) They may be called on any thread, by
- *    several at once. What `context` leads to lives until it is dropped.
+ *    calls may, over JIT'd code and `uruk_callable_call`, or end the guarded call by `uruk_raise`.)
+ *    They may be called on any thread, by several at once. What `context` leads to lives until it
+ *    is dropped: once, also after an error, whichever argument was in the way.
  * 4. Code that is added may be run in this process, and addresses that are defined hold what code
  *    takes their names for.
  *

@@ -248,8 +248,8 @@ pub(crate) unsafe fn sized<T: Copy>(pointer: *const T, known: T, what: &str) -> 
     Ok(value)
 }
 
-/// What a struct of the caller's owns, as far as it can be read, whether the rest of it can be used
-/// or not: `fields` are the context and its `drop` in a `T`, and `drop` ends at `end`.
+/// The context that a struct of the caller's owns, as far as it can be read, whether the rest of it
+/// can be used or not: `fields` are the context and its `drop` in a `T`, and `drop` ends at `end`.
 ///
 /// # Safety
 /// As [`sized`].

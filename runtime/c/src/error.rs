@@ -362,3 +362,22 @@ pub unsafe extern "C" fn uruk_string_free(string: *mut c_char) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_of_errors_say_what_is_in_the_way() {
+        let stub = |cause| code_of(&Error::Stub(Arc::new(cause)));
+        // A replacement that met a removal, or another replacement.
+        assert_eq!(stub(uruk::StubError::GateClosed), URUK_ERROR_REFUSED);
+        let full = uruk::StubError::Full {
+            asked: 1,
+            held: 1,
+            capacity: 1,
+        };
+        assert_eq!(stub(full), URUK_ERROR_ROOM);
+        assert_eq!(code_of(&Error::ProcessDylib), URUK_ERROR_REFUSED);
+    }
+}

@@ -39,7 +39,7 @@ unsafe fn taken(error: *mut uruk_error) -> HostError {
     }
 }
 
-/// What the host's function answers.
+/// Calls the host's function; its result, or its error.
 fn answer(body: uruk_host_body, owned: &Owned, given: &[Val]) -> Result<Val, HostError> {
     let refuse = |fault: Fault| -> HostError { Arc::new(*fault) };
     let Some(body) = body else {

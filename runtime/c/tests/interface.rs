@@ -15,7 +15,7 @@ use support::package;
 struct Declared {
     name: String,
     comment: String,
-    /// What it returns, without marks.
+    /// The type of the result, without marks.
     result: String,
     /// Types with names.
     parameters: Vec<(String, String)>,
@@ -94,14 +94,14 @@ impl Declared {
         self.result == "struct uruk_error *"
     }
 
-    /// What the host is to free, and by which function.
+    /// Handles that the host is to free, and by which function.
     fn hands_out(&self) -> Vec<String> {
         let mut out = Vec::new();
         match handle(&self.result) {
             Some("error") if self.name != "uruk_error_new" => {}
-            Some(name) => out.push(format!("what it returns: `uruk_{name}_free`")),
+            Some(name) => out.push(format!("the result: `uruk_{name}_free`")),
             None if self.result == "char *" => {
-                out.push(String::from("what it returns: `uruk_string_free`"));
+                out.push(String::from("the result: `uruk_string_free`"));
             }
             None => {}
         }

@@ -119,6 +119,13 @@ def callbacks():
         assert total(1) == 1001
     assert jit.function("is_odd")(201) is True
     raises(TypeError, "no value of `void`", jit.function("nothing"))
+    jit.add_ir("c", """
+        declare i32 @price(i32)
+        @llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [
+          { i32, ptr, ptr } { i32 1, ptr @begin, ptr null }]
+        define internal void @begin() { %p = call i32 @price(i32 3) ret void }
+    """)
+    raises(ValueError, "no price", jit.initialize)
     wrong = "declare i64 @price(i64) define i64 @w() { %p = call i64 @price(i64 1) ret i64 %p }"
     refused(9, "declared as i64 (i64)", jit.add_ir, "w", wrong)
     raises(TypeError, "<4 x i32>", jit.define, "v", price, "<4 x i32> ()")

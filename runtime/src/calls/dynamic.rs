@@ -133,7 +133,41 @@ struct Call {
     values: Values,
     general: usize,
     vector: usize,
-    stack: Vec<u64>,
+    stack: Words,
+}
+
+/// Words of a call's stack. Few lie in the frame: a host that leaves the call by `longjmp` has no
+/// memory of theirs left over.
+#[derive(Default)]
+struct Words {
+    few: [u64; 32],
+    count: usize,
+    /// All of them, if they are more.
+    many: Vec<u64>,
+}
+
+impl Words {
+    fn push(&mut self, word: u64) {
+        match self.few.get_mut(self.count) {
+            Some(place) => {
+                *place = word;
+                self.count += 1;
+            }
+            None => {
+                if self.many.is_empty() {
+                    self.many.extend(self.few);
+                }
+                self.many.push(word);
+            }
+        }
+    }
+
+    fn all(&self) -> &[u64] {
+        match self.many.is_empty() {
+            true => &self.few[..self.count],
+            false => &self.many,
+        }
+    }
 }
 
 impl Call {
@@ -250,10 +284,10 @@ impl DynFunc {
 
     fn enter(&self, call: &mut Call) {
         let _inside = Inside::begin();
-        let (values, stack) = (&raw mut call.values, call.stack.as_ptr());
+        let (values, stack) = (&raw mut call.values, call.stack.all());
         // SAFETY: a slot holds ready code or a trampoline that leads to it; values were compared
         // with its type, and the rest was promised on acquiring.
-        unsafe { call_values(self.function.entry(), values, stack, call.stack.len()) };
+        unsafe { call_values(self.function.entry(), values, stack.as_ptr(), stack.len()) };
     }
 
     fn result(&self, call: &Call, memory: Option<Vec<u8>>) -> Val {
@@ -336,9 +370,9 @@ impl DynFunc {
         };
         let inside = Inside::begin();
         let ended = guard::run(limits, || {
-            let (values, stack) = (&raw mut call.values, call.stack.as_ptr());
+            let (values, stack) = (&raw mut call.values, call.stack.all());
             // SAFETY: as in `enter`.
-            unsafe { call_values(self.function.entry(), values, stack, call.stack.len()) };
+            unsafe { call_values(self.function.entry(), values, stack.as_ptr(), stack.len()) };
         });
         drop(inside);
         ended.map_err(|trap: Trap| Error::Trap(Box::new(trap)))?;

@@ -93,7 +93,7 @@ class _Calls:
         raised.code, raised.trap = self.error_code(error), self.error_trap(error)
         self.error_free(error)
         of_host, _local.raised = getattr(_local, "raised", None), None
-        if raised.trap and of_host is not None:
+        if of_host is not None:
             raise of_host
         if raised.trap == INTERRUPTED:
             ctypes.pythonapi.PyErr_CheckSignals()  # Ctrl-C
