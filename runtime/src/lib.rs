@@ -96,6 +96,7 @@ pub use crate::api::unit::{
     DependenceGroup, Flags, Interface, Resource, Responsibility, Symbol, Unit,
 };
 pub use crate::calls::dynamic::{DynFunc, Val};
+pub use crate::calls::guard::{covered, raise_error};
 pub use crate::calls::host::{HostFn, HostFunction, HostResult};
 pub use crate::calls::interrupt::GuestThread;
 pub use crate::calls::trap::{Access, Frame, HostError, Trap, TrapKind};
@@ -140,6 +141,7 @@ pub use uruk_profiler::{
 };
 pub use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind, Stacks};
 pub use uruk_session::{Dump, DylibDump, Names, SessionError, SymbolDump, TrackerKey};
+pub use uruk_stubs::StubError;
 pub use uruk_tiering::Config as PolicyConfig;
 pub use uruk_tiering::tuning::{Interval as TuningInterval, Verdict as TuningVerdict};
 pub use uruk_unwind::{DwarfEhBases, find_fde};

@@ -61,7 +61,10 @@ pub fn abi(version: &str) -> String {
     }
 }
 
-/// What `pkg-config` reads; it goes where the folders go.
+/// The file for `pkg-config`; it goes where the folders go.
+///
+/// `--static` adds a folder that has the archive only. Compilers hand folders of `-L` to the linker
+/// before what `-Wl` says, so that it is searched first.
 fn description(version: &str) -> String {
     format!(
         "prefix=${{pcfiledir}}/../..\n\
@@ -71,17 +74,88 @@ fn description(version: &str) -> String {
          Name: uruk\n\
          Description: A lazy, tiered JIT runtime for LLVM IR\n\
          Version: {version}\n\
-         Libs: -L${{libdir}} -luruk\n\
-         Libs.private: -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc\n\
+         Libs: -Wl,-L${{libdir}} -luruk\n\
+         Libs.private: -L${{libdir}}/uruk/static {SYSTEM}\n\
          Cflags: -I${{includedir}}\n"
     )
+}
+
+/// Libraries of the system that the archive needs.
+const SYSTEM: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
+
+/// The package file for CMake: `find_package(uruk)` gives the targets `uruk::uruk` and `uruk::static`.
+fn cmake_package(version: &str) -> String {
+    let system = SYSTEM.replace("-l", "").replace(' ', ";");
+    format!(
+        "get_filename_component(_uruk_prefix \"${{CMAKE_CURRENT_LIST_DIR}}/../../..\" ABSOLUTE)\n\
+         if(NOT TARGET uruk::uruk)\n  \
+         add_library(uruk::uruk SHARED IMPORTED)\n  \
+         set_target_properties(uruk::uruk PROPERTIES\n    \
+         IMPORTED_LOCATION \"${{_uruk_prefix}}/lib/liburuk.so.{version}\"\n    \
+         IMPORTED_SONAME \"liburuk.so.{abi}\"\n    \
+         INTERFACE_INCLUDE_DIRECTORIES \"${{_uruk_prefix}}/include\")\n  \
+         add_library(uruk::static STATIC IMPORTED)\n  \
+         set_target_properties(uruk::static PROPERTIES\n    \
+         IMPORTED_LOCATION \"${{_uruk_prefix}}/lib/liburuk.a\"\n    \
+         INTERFACE_LINK_LIBRARIES \"{system}\"\n    \
+         INTERFACE_INCLUDE_DIRECTORIES \"${{_uruk_prefix}}/include\")\n\
+         endif()\n\
+         unset(_uruk_prefix)\n",
+        abi = abi(version)
+    )
+}
+
+/// Has CMake compare the version that a project asks for: while the major version is 0, another
+/// minor version is another interface.
+fn cmake_version(version: &str) -> String {
+    let abi = abi(version).replace('.', "\\\\.");
+    format!(
+        "set(PACKAGE_VERSION \"{version}\")\n\
+         if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)\n  \
+         set(PACKAGE_VERSION_COMPATIBLE FALSE)\n\
+         elseif(\"${{PACKAGE_FIND_VERSION}}\" MATCHES \"^({abi}(\\\\.|$)|$)\")\n  \
+         set(PACKAGE_VERSION_COMPATIBLE TRUE)\n\
+         else()\n  \
+         set(PACKAGE_VERSION_COMPATIBLE FALSE)\n\
+         endif()\n\
+         if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)\n  \
+         set(PACKAGE_VERSION_EXACT TRUE)\n\
+         endif()\n"
+    )
+}
+
+/// Copies a file without its debug information, which is most of an archive; whole if there is no
+/// `strip`.
+fn copy_stripped(from: &Path, to: &Path) -> io::Result<()> {
+    let mut strip = std::process::Command::new("strip");
+    let done = strip
+        .arg("--strip-debug")
+        .arg("-o")
+        .arg(to)
+        .arg(from)
+        .output();
+    match done {
+        Ok(output) if output.status.success() => Ok(()),
+        _ => fs::copy(from, to).map(drop),
+    }
 }
 
 /// Puts a file in place of what is there, at one instant: a program may be using that.
 fn put(from: &Path, to: &Path) -> io::Result<()> {
     let new = to.with_extension("new");
-    fs::copy(from, &new)?;
+    fs::File::open(from)?;
+    match is_code(from) {
+        true => copy_stripped(from, &new)?,
+        false => fs::copy(from, &new).map(drop)?,
+    }
     fs::rename(&new, to)
+}
+
+/// Whether a file is a library or a program.
+fn is_code(file: &Path) -> bool {
+    let mut start = [0; 8];
+    let read = fs::File::open(file).and_then(|mut it| io::Read::read_exact(&mut it, &mut start));
+    read.is_ok() && (start.starts_with(b"\x7fELF") || &start == b"!<arch>\n")
 }
 
 fn link(target: &str, at: &Path) -> io::Result<()> {
@@ -114,41 +188,76 @@ pub fn install(
         Ok(())
     };
     let real = format!("liburuk.so.{version}");
-    copy(&built.shared, &format!("lib/{real}"))?;
-    copy(&built.archive, "lib/liburuk.a")?;
-    for header in ["uruk.h", "uruk-llvm.h"] {
-        copy(
-            &root.join("runtime/c/include").join(header),
-            &format!("include/{header}"),
-        )?;
+    for (from, to) in files(root, built, &real) {
+        copy(&from, &to)?;
     }
-    copy(&root.join("runtime/c/python/uruk.py"), "share/uruk/uruk.py")?;
+    let links = [
+        (format!("lib/liburuk.so.{}", abi(version)), real.as_str()),
+        (String::from("lib/liburuk.so"), &real),
+        (String::from("lib/uruk/static/liburuk.a"), "../../liburuk.a"),
+    ];
+    for (name, target) in links {
+        let at = prefix.join(name);
+        if at.file_name() != Some(real.as_ref()) {
+            let folder = at.parent().unwrap_or(prefix);
+            fs::create_dir_all(folder).map_err(|error| named(folder, error))?;
+            link(target, &at).map_err(|error| named(&at, error))?;
+            written.push(at);
+        }
+    }
+    let texts = [
+        ("lib/pkgconfig/uruk.pc", description(version)),
+        ("lib/cmake/uruk/uruk-config.cmake", cmake_package(version)),
+        (
+            "lib/cmake/uruk/uruk-config-version.cmake",
+            cmake_version(version),
+        ),
+    ];
+    for (name, text) in texts {
+        let file = prefix.join(name);
+        let folder = file.parent().unwrap_or(prefix);
+        fs::create_dir_all(folder).map_err(|error| named(folder, error))?;
+        fs::write(&file, text).map_err(|error| named(&file, error))?;
+        written.push(file);
+    }
+    // The binding for Python was one file.
+    let _ = fs::remove_file(prefix.join("share/uruk/uruk.py"));
+    Ok(written)
+}
+
+/// Files that are copied, with their places in the prefix.
+fn files(root: &Path, built: &Built, real: &str) -> Vec<(PathBuf, String)> {
+    let mut files = vec![
+        (built.shared.clone(), format!("lib/{real}")),
+        (built.archive.clone(), String::from("lib/liburuk.a")),
+    ];
+    let mut of_source = |folder: &str, name: &str, to: &str| {
+        files.push((root.join(folder).join(name), format!("{to}/{name}")));
+    };
+    for header in ["uruk.h", "uruk-llvm.h"] {
+        of_source("runtime/c/include", header, "include");
+    }
+    for module in ["__init__.py", "_border.py"] {
+        of_source("runtime/c/python/uruk", module, "share/uruk/uruk");
+    }
+    for (folder, name) in [
+        ("docs/guide", "lsan.supp"),
+        ("runtime/c/tests", "valgrind.supp"),
+    ] {
+        of_source(folder, name, "share/uruk");
+    }
     for text in ["LICENSE-APACHE", "LICENSE-MIT", "README.md"] {
-        copy(&root.join(text), &format!("share/doc/uruk/{text}"))?;
+        of_source("", text, "share/doc/uruk");
     }
     if let Some(llvm) = &built.llvm
         && let Some(name) = llvm.file_name().and_then(|name| name.to_str())
     {
-        copy(llvm, &format!("lib/uruk/{name}"))?;
+        files.push((llvm.clone(), format!("lib/uruk/{name}")));
     }
     if let Some(command) = &built.command {
-        copy(&command.program, "bin/uruk")?;
-        copy(&command.preload, "lib/uruk/liburuk_preload.so")?;
+        files.push((command.program.clone(), String::from("bin/uruk")));
+        let preload = String::from("lib/uruk/liburuk_preload.so");
+        files.push((command.preload.clone(), preload));
     }
-    for name in [
-        format!("liburuk.so.{}", abi(version)),
-        String::from("liburuk.so"),
-    ] {
-        let at = prefix.join("lib").join(name);
-        if at.file_name() != Some(real.as_ref()) {
-            link(&real, &at).map_err(|error| named(&at, error))?;
-            written.push(at);
-        }
-    }
-    let config = prefix.join("lib/pkgconfig");
-    fs::create_dir_all(&config).map_err(|error| named(&config, error))?;
-    let file = config.join("uruk.pc");
-    fs::write(&file, description(version)).map_err(|error| named(&file, error))?;
-    written.push(file);
-    Ok(written)
+    files
 }

@@ -43,7 +43,7 @@ const LAYERS: [(&str, &[&str]); 29] = [
         "runtime/command",
         &["uruk", "uruk-files", "uruk-live", "uruk-report"],
     ),
-    ("runtime/c", &["uruk"]),
+    ("runtime/c", &["uruk", "uruk-files"]),
     (
         "runtime",
         &[

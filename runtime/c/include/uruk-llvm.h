@@ -15,9 +15,16 @@
 extern "C" {
 #endif
 
+/* C89 has no `inline`: a file that does not call it is none to be warned of. */
+#if defined(__GNUC__)
+#define URUK_LLVM_FUNCTION static __attribute__((unused))
+#else
+#define URUK_LLVM_FUNCTION static
+#endif
+
 /* Adds a module, which is copied and stays the caller's. */
-URUK_MUST_USE static uruk_error *uruk_llvm_add_module(const uruk_dylib *dylib,
-                                                      LLVMModuleRef module)
+URUK_MUST_USE URUK_LLVM_FUNCTION uruk_error *uruk_llvm_add_module(const uruk_dylib *dylib,
+                                                                  LLVMModuleRef module)
 {
     size_t length = 0;
     const char *name = LLVMGetModuleIdentifier(module, &length);

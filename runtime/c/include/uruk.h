@@ -11,8 +11,9 @@
  *    once, but for that which frees them. Responsibilities, improvements and questions of
  *    generators are used by one thread at a time.
  * 3. Callbacks come back: they leave by no exception and no `longjmp`. (Functions that JIT'd code
- *    calls may, over JIT'd code and `uruk_callable_call`.) They may be called on any thread, by
- *    several at once. What `context` leads to lives until it is dropped.
+ *    calls may, over JIT'd code and `uruk_callable_call`, or end the guarded call by `uruk_raise`.)
+ *    They may be called on any thread, by several at once. What `context` leads to lives until it
+ *    is dropped: once, also after an error, whichever argument was in the way.
  * 4. Code that is added may be run in this process, and addresses that are defined hold what code
  *    takes their names for.
  *
@@ -643,6 +644,16 @@ typedef struct uruk_value {
 typedef void (*uruk_function)(void);
 
 /**
+ * A function of the host: it has `count` values, of the kinds that its type says, and writes its own
+ * to `result`, kind and bits; nothing where its type says `void`. It answers null, or an error, which
+ * is freed and ends the guarded call that JIT'd code called it in.
+ */
+typedef struct uruk_error *(*uruk_host_body)(void *context,
+                                             const struct uruk_value *values,
+                                             size_t count,
+                                             struct uruk_value *result);
+
+/**
  * A dylib of a link order or of a lookup.
  */
 typedef struct uruk_place {
@@ -938,7 +949,8 @@ typedef struct uruk_unit {
      */
     void *context;
     /**
-     * Called once, when nothing of the above is called any more.
+     * Called once, when nothing of the above is called any more: at once where the unit was not
+     * taken, whichever argument was in the way (but for a `size` that cannot be).
      */
     void (*drop)(void *context);
 } uruk_unit;
@@ -1015,8 +1027,9 @@ typedef struct uruk_bytes {
  * Settings of a session; a field of zero is as by default. `size` is that of this struct.
  *
  * Callbacks have `context` as their first argument, may be called on any thread and by several
- * at once, and not after `drop_context`, which is called once: by the last thread of the session,
- * soon after its last handle was freed; at once if it could not be made.
+ * at once, and not after `drop_context`, which is called once, whether there are callbacks or not: by
+ * the last thread of the session, soon after its last handle was freed; at once if the session
+ * could not be made, whatever was wrong (but for a `size` that cannot be).
  */
 typedef struct uruk_settings {
     /**
@@ -1339,9 +1352,11 @@ const char *uruk_version_text(void);
 const char *uruk_llvm_version(void);
 
 /**
- * A function to be called with values. `type` is its type as LLVM writes it, needed for
- * functions of objects and units only; null otherwise.
+ * A function to be called with values. `type` is its type as LLVM writes it, needed for functions
+ * of objects and units only; null otherwise. `callable` is to be freed, and keeps its session
+ * alive.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_callable(const struct uruk_dylib *dylib,
                                        const char *name,
                                        const char *type,
@@ -1355,6 +1370,7 @@ struct uruk_error *uruk_dylib_callable(const struct uruk_dylib *dylib,
  * null. A function of the host that JIT'd code calls may leave the call by an exception, which
  * passes to the caller, or by a `longjmp` over it.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_callable_call(const struct uruk_callable *callable,
                                       const struct uruk_value *values,
                                       size_t count,
@@ -1365,6 +1381,7 @@ struct uruk_error *uruk_callable_call(const struct uruk_callable *callable,
  * As `uruk_callable_call`, with a limit of passes, which ends the same call at the same place each
  * time (`URUK_TRAP_OUT_OF_FUEL`), in a session that counts them (`count_passes` of its settings).
  */
+URUK_MUST_USE
 struct uruk_error *uruk_callable_call_with_fuel(const struct uruk_callable *callable,
                                                 const struct uruk_value *values,
                                                 size_t count,
@@ -1421,6 +1438,7 @@ char *uruk_dylib_name(const struct uruk_dylib *dylib);
  * Adds a module of IR text; `name` is what it is called in messages. Its functions have their
  * addresses at once and are compiled when they are first called.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_add_ir(const struct uruk_dylib *dylib,
                                      const char *name,
                                      const char *ir);
@@ -1428,6 +1446,7 @@ struct uruk_error *uruk_dylib_add_ir(const struct uruk_dylib *dylib,
 /**
  * Adds a module of bitcode, which is copied: as `uruk_dylib_add_ir`.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_add_bitcode(const struct uruk_dylib *dylib,
                                           const char *name,
                                           const void *bytes,
@@ -1438,12 +1457,14 @@ struct uruk_error *uruk_dylib_add_bitcode(const struct uruk_dylib *dylib,
  * caller's. It is one of the LLVM that this library uses: for hosts that link the same shared
  * library. Others have `uruk_llvm_add_module` of `uruk-llvm.h`.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_add_module(const struct uruk_dylib *dylib,
                                          struct LLVMOpaqueModule *module);
 
 /**
  * Adds an ELF object, which is copied, and linked at once.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_add_object(const struct uruk_dylib *dylib,
                                          const char *name,
                                          const void *bytes,
@@ -1452,6 +1473,7 @@ struct uruk_error *uruk_dylib_add_object(const struct uruk_dylib *dylib,
 /**
  * Adds an ELF object, which is copied, and linked when one of its symbols is asked for.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_add_lazy_object(const struct uruk_dylib *dylib,
                                               const char *name,
                                               const void *bytes,
@@ -1460,11 +1482,14 @@ struct uruk_error *uruk_dylib_add_lazy_object(const struct uruk_dylib *dylib,
 /**
  * Adds a file: bitcode, IR text, an object or an archive, told by its content.
  */
-struct uruk_error *uruk_dylib_add_file(const struct uruk_dylib *dylib, const char *path);
+URUK_MUST_USE
+struct uruk_error *uruk_dylib_add_file(const struct uruk_dylib *dylib,
+                                       const char *path);
 
 /**
  * Adds a static archive: members as they are needed, or all of them (`whole` is 1).
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_add_archive(const struct uruk_dylib *dylib,
                                           const char *path,
                                           int whole);
@@ -1472,6 +1497,7 @@ struct uruk_error *uruk_dylib_add_archive(const struct uruk_dylib *dylib,
 /**
  * Gives a name to a variable of the host, which stays there as long as the session is used.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_define_address(const struct uruk_dylib *dylib,
                                              const char *name,
                                              uint64_t address);
@@ -1481,6 +1507,7 @@ struct uruk_error *uruk_dylib_define_address(const struct uruk_dylib *dylib,
  * it, `void (i64, ptr)`: modules that declare it otherwise are refused. Null asks for no
  * comparison.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_define_function(const struct uruk_dylib *dylib,
                                               const char *name,
                                               const char *type,
@@ -1490,15 +1517,17 @@ struct uruk_error *uruk_dylib_define_function(const struct uruk_dylib *dylib,
  * The address of a symbol: of a function its stub, which stays the same whatever is
  * recompiled.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_lookup(const struct uruk_dylib *dylib,
                                      const char *name,
                                      uint64_t *address);
 
 /**
  * A function to be cast and called. `type` is its type as LLVM writes it, `i64 (i64, ptr)`, and
- * is compared with the IR's; null asks for no comparison. Functions of objects and units have
- * none to be compared with.
+ * is compared with the IR's; null asks for no comparison. `signext` and `zeroext` need not be in
+ * it. Functions of objects and units have none to be compared with.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_function(const struct uruk_dylib *dylib,
                                        const char *name,
                                        const char *type,
@@ -1508,6 +1537,7 @@ struct uruk_error *uruk_dylib_function(const struct uruk_dylib *dylib,
  * The type of a function as LLVM writes it, to be freed by `uruk_string_free`; null where it
  * has none that is known.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_type(const struct uruk_dylib *dylib,
                                    const char *name,
                                    char **type);
@@ -1515,6 +1545,7 @@ struct uruk_error *uruk_dylib_type(const struct uruk_dylib *dylib,
 /**
  * Compiles a function now, without calling it: at a tier, or (0) unless it has code.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_compile(const struct uruk_dylib *dylib,
                                       const char *name,
                                       int tier);
@@ -1522,18 +1553,25 @@ struct uruk_error *uruk_dylib_compile(const struct uruk_dylib *dylib,
 /**
  * Keeps a function at a tier, or (0) leaves it to the policy again.
  */
-struct uruk_error *uruk_dylib_pin(const struct uruk_dylib *dylib, const char *name, int tier);
+URUK_MUST_USE
+struct uruk_error *uruk_dylib_pin(const struct uruk_dylib *dylib,
+                                  const char *name,
+                                  int tier);
 
 /**
  * The tier of the code that calls of a function reach; 0 before the first call, and for
  * functions of objects.
  */
-struct uruk_error *uruk_dylib_tier(const struct uruk_dylib *dylib, const char *name, int *tier);
+URUK_MUST_USE
+struct uruk_error *uruk_dylib_tier(const struct uruk_dylib *dylib,
+                                   const char *name,
+                                   int *tier);
 
 /**
  * Takes the code of a function away, which its next call compiles again; `evicted`, which may
  * be null, tells whether it had any that may go.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_evict(const struct uruk_dylib *dylib,
                                     const char *name,
                                     int *evicted);
@@ -1542,6 +1580,7 @@ struct uruk_error *uruk_dylib_evict(const struct uruk_dylib *dylib,
  * Compiles better code for the loops of a function that may be running, and offers it at their
  * heads; `offered`, which may be null, is given how many.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_leave_loops(const struct uruk_dylib *dylib,
                                           const char *name,
                                           size_t *offered);
@@ -1549,6 +1588,7 @@ struct uruk_error *uruk_dylib_leave_loops(const struct uruk_dylib *dylib,
 /**
  * Forbids that loops of a function are left for better code (1), or allows it again (0).
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_forbid_continuations(const struct uruk_dylib *dylib,
                                                    const char *name,
                                                    int forbidden);
@@ -1557,6 +1597,7 @@ struct uruk_error *uruk_dylib_forbid_continuations(const struct uruk_dylib *dyli
  * Says which functions will be called first, in this order; a session that speculates compiles
  * them ahead.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_expect(const struct uruk_dylib *dylib,
                                      const char *const *functions,
                                      size_t count);
@@ -1565,17 +1606,17 @@ struct uruk_error *uruk_dylib_expect(const struct uruk_dylib *dylib,
  * Runs the constructors of what was added to this dylib, and before that of what it links
  * against.
  */
-struct uruk_error *uruk_dylib_initialize(const struct uruk_dylib *dylib);
+URUK_MUST_USE struct uruk_error *uruk_dylib_initialize(const struct uruk_dylib *dylib);
 
 /**
  * Runs what is to be run at the end of this dylib; it can be initialized again.
  */
-struct uruk_error *uruk_dylib_deinitialize(const struct uruk_dylib *dylib);
+URUK_MUST_USE struct uruk_error *uruk_dylib_deinitialize(const struct uruk_dylib *dylib);
 
 /**
  * Removes all definitions of the dylib; nobody uses its data any more.
  */
-struct uruk_error *uruk_dylib_clear(const struct uruk_dylib *dylib);
+URUK_MUST_USE struct uruk_error *uruk_dylib_clear(const struct uruk_dylib *dylib);
 
 /**
  * The code of an error, one of `URUK_ERROR_...`; 0 for no error.
@@ -1586,6 +1627,13 @@ int uruk_error_code(const struct uruk_error *error);
  * Why a guarded call did not return, one of `URUK_TRAP_...`; 0 for other errors.
  */
 int uruk_error_trap(const struct uruk_error *error);
+
+/**
+ * The error that a function of the host ended a guarded call by (`uruk_raise`,
+ * `uruk_dylib_define_host`), with its own code, text and names; null for other errors. Lives as long
+ * as `error`.
+ */
+const struct uruk_error *uruk_error_cause(const struct uruk_error *error);
 
 /**
  * The text of an error, which names file and symbols. Lives as long as the error.
@@ -1603,9 +1651,10 @@ size_t uruk_error_name_count(const struct uruk_error *error);
 const char *uruk_error_name(const struct uruk_error *error, size_t index);
 
 /**
- * An error of the host's own, for callbacks that answer one.
+ * An error of the host's own, for callbacks that answer one and for `uruk_raise`. To be given
+ * away, or freed.
  */
-struct uruk_error *uruk_error_new(const char *text);
+URUK_MUST_USE struct uruk_error *uruk_error_new(const char *text);
 
 /**
  * Frees an error; nothing for null.
@@ -1635,9 +1684,10 @@ void uruk_string_free(char *string);
 /**
  * Has what a dylib lacks be made by `generate`, after those that were added before. It defines
  * what it can in the dylib and calls `uruk_ask_finish`, now or later; not to define anything is
- * no error. `drop` is called with `context` when it is not asked any more. `generator`, which
- * may be null, is given a handle to remove it by, to be freed.
+ * no error. `drop` is called once with `context`: when it is not asked any more, or at once after an
+ * error. `generator`, which may be null, is given a handle to remove it by, to be freed.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_add_generator(const struct uruk_dylib *dylib,
                                             void (*generate)(void *context, struct uruk_ask *ask),
                                             void *context,
@@ -1664,15 +1714,44 @@ int uruk_ask_kind(const struct uruk_ask *ask);
  * Does `work` on behalf of the question: who answers elsewhere than within `generate`, and
  * looks something up for it, does so in here.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_ask_scope(const struct uruk_ask *ask,
                                   void (*work)(void *context),
                                   void *context);
 
 /**
- * Ends the question: sends the lookup on its way, or fails it by an error, which is freed.
- * What was defined for it has to be in the dylib before.
+ * Ends the question: sends the lookup on its way, or fails it by an error, which may be null. What
+ * was defined for it has to be in the dylib before. Frees `ask` and `error`, also after an error.
  */
-struct uruk_error *uruk_ask_finish(struct uruk_ask *ask, struct uruk_error *error);
+URUK_MUST_USE
+struct uruk_error *uruk_ask_finish(struct uruk_ask *ask,
+                                   struct uruk_error *error);
+
+/**
+ * Gives a name to a function of the host that can fail: its error ends the guarded call that JIT'd
+ * code called it in, with `URUK_TRAP_HOST`, and is the error's `uruk_error_cause`. So do a result of
+ * another kind than its type says, and an integer that does not fit. Outside of guarded calls it ends
+ * the process with a message. `type` is its type as LLVM writes it, of numbers and pointers; modules
+ * that declare it otherwise are refused. `drop` is called once with `context`: when the session's
+ * code cannot be called any more, or at once after an error, whichever argument was in the way.
+ */
+URUK_MUST_USE
+struct uruk_error *uruk_dylib_define_host(const struct uruk_dylib *dylib,
+                                          const char *name,
+                                          const char *type,
+                                          uruk_host_body body,
+                                          void *context,
+                                          void (*drop)(void *context));
+
+/**
+ * Ends the guarded call that the calling function runs in by an error: the call's
+ * error has `URUK_TRAP_HOST`, and this one is its `uruk_error_cause`. For functions of the host
+ * that JIT'd code calls: frames between, of C and JIT'd code, are left as by `longjmp`. It comes
+ * back, with `error`, which stays the caller's, where there is no guarded call to be ended:
+ * outside of such, and in callbacks of the library. Frees `error` where it does not come back.
+ */
+URUK_MUST_USE
+struct uruk_error *uruk_raise(struct uruk_error *error);
 
 /**
  * The function, as its unit knows it; to be freed by `uruk_string_free`.
@@ -1695,38 +1774,45 @@ int uruk_improvement_tier(const struct uruk_improvement *improvement);
 int uruk_improvement_is_cancelled(const struct uruk_improvement *improvement);
 
 /**
- * Has `release` called with `context` once the version's code is not run any more.
+ * Has `release` called with `context` once the version's code is not run any more. It is called
+ * once, at once after an error, too.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_improvement_attach(struct uruk_improvement *improvement,
                                            void *context,
                                            void (*release)(void *context));
 
 /**
- * Ends the improvement: links an ELF object, which is copied and defines the function.
+ * Ends the improvement: links an ELF object, which is copied and defines the function. Frees
+ * `improvement`, also after an error.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_improvement_link(struct uruk_improvement *improvement,
                                          const char *name,
                                          const void *bytes,
                                          size_t size);
 
 /**
- * Ends the improvement: calls go on at an address of the host's own.
+ * Ends the improvement: calls go on at an address of the host's own. Frees `improvement`, also
+ * after an error.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_improvement_resolve(struct uruk_improvement *improvement,
                                             uint64_t address);
 
 /**
- * Ends the improvement: there is no better code at this tier.
+ * Ends the improvement: there is no better code at this tier. Frees `improvement`.
  */
 void uruk_improvement_decline(struct uruk_improvement *improvement);
 
 /**
- * Ends the improvement: better code cannot be made, for the reason of the text.
+ * Ends the improvement: better code cannot be made, for the reason of the text. Frees
+ * `improvement`.
  */
 void uruk_improvement_fail(struct uruk_improvement *improvement, const char *message);
 
 /**
- * Ends the improvement without a word, which is a failure; nothing for null.
+ * Ends the improvement without a word, which is a failure, and frees it; nothing for null.
  */
 void uruk_improvement_free(struct uruk_improvement *improvement);
 
@@ -1734,15 +1820,17 @@ void uruk_improvement_free(struct uruk_improvement *improvement);
  * Looks names up in one step, and waits for the answer: `addresses` has room for one of each;
  * that of a weak name that nobody defines is 0.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_jit_lookup(const struct uruk_jit *jit,
                                    const struct uruk_lookup *lookup,
                                    uint64_t *addresses);
 
 /**
- * Looks names up, and calls `done` once: with the addresses in the order of the names, or with
- * an error, which it frees. In this thread if the answer is there already, else in the thread
- * that makes it so.
+ * Looks names up, and calls `done` once: with the addresses in the order of the names, or with an
+ * error, which it frees. In this thread if the answer is there already, else in the thread that
+ * makes it so. It is not called where this answers an error.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_jit_lookup_async(const struct uruk_jit *jit,
                                          const struct uruk_lookup *lookup,
                                          void (*done)(void *context,
@@ -1755,6 +1843,7 @@ struct uruk_error *uruk_jit_lookup_async(const struct uruk_jit *jit,
  * The flags of names: `found` has room for one of each; the name of one that nobody defines
  * is null there. Nothing is made for it.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_jit_lookup_flags(const struct uruk_jit *jit,
                                          const struct uruk_lookup *lookup,
                                          struct uruk_definition *found);
@@ -1762,6 +1851,7 @@ struct uruk_error *uruk_jit_lookup_flags(const struct uruk_jit *jit,
 /**
  * Has lookups that start in `dylib` go on to `other`.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_add_to_link_order(const struct uruk_dylib *dylib,
                                                 const struct uruk_dylib *other);
 
@@ -1769,6 +1859,7 @@ struct uruk_error *uruk_dylib_add_to_link_order(const struct uruk_dylib *dylib,
  * Sets where lookups that start in `dylib` go on; the process is searched where
  * `uruk_jit_process` stands.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_set_link_order(const struct uruk_dylib *dylib,
                                              const struct uruk_place *order,
                                              size_t count);
@@ -1776,12 +1867,14 @@ struct uruk_error *uruk_dylib_set_link_order(const struct uruk_dylib *dylib,
 /**
  * Takes a dylib out of a link order.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_remove_from_link_order(const struct uruk_dylib *dylib,
                                                      const struct uruk_dylib *other);
 
 /**
  * Puts `new_one` where `old` was in a link order.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_replace_in_link_order(const struct uruk_dylib *dylib,
                                                     const struct uruk_dylib *old,
                                                     const struct uruk_dylib *new_one,
@@ -1795,11 +1888,12 @@ struct uruk_names *uruk_dylib_link_order(const struct uruk_dylib *dylib);
 /**
  * Removes a dylib and all that is in it, as `uruk_jit_remove_dylibs` does several.
  */
-struct uruk_error *uruk_dylib_remove(const struct uruk_dylib *dylib, int forced);
+URUK_MUST_USE struct uruk_error *uruk_dylib_remove(const struct uruk_dylib *dylib, int forced);
 
 /**
  * Defines symbols at addresses of the host: all of them, or none.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_define_addresses(const struct uruk_dylib *dylib,
                                                const struct uruk_definition *definitions,
                                                size_t count);
@@ -1808,6 +1902,7 @@ struct uruk_error *uruk_dylib_define_addresses(const struct uruk_dylib *dylib,
  * Defines names for symbols of `source`, which may be `dylib` itself; `sees` says which of its
  * symbols are found.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_reexport(const struct uruk_dylib *dylib,
                                        const struct uruk_dylib *source,
                                        int sees,
@@ -1815,9 +1910,11 @@ struct uruk_error *uruk_dylib_reexport(const struct uruk_dylib *dylib,
                                        size_t count);
 
 /**
- * Re-exports whatever `source` has, where `allowed` says so. `drop` is called with `context`
- * when it is not asked any more.
+ * Re-exports whatever `source` has, where `allowed` says so. `drop` is called once with `context`:
+ * when it is not asked any more, or at once after an error. `generator`, which may be null, is
+ * given a handle to be freed.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_reexport_all(const struct uruk_dylib *dylib,
                                            const struct uruk_dylib *source,
                                            int sees,
@@ -1827,9 +1924,12 @@ struct uruk_error *uruk_dylib_reexport_all(const struct uruk_dylib *dylib,
                                            struct uruk_generator **generator);
 
 /**
- * Has a dylib find what a shared library exports, where `allowed` says so; with no path, what
- * the process exports and the executable defines.
+ * Has a dylib find what a shared library exports, where `allowed` says so; with no path, what the
+ * process exports and the executable defines. `drop` is called once with `context`: when it is
+ * not asked any more, or at once after an error. `generator`, which may be null, is given a handle to be
+ * freed.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_add_library(const struct uruk_dylib *dylib,
                                           const char *path,
                                           uruk_allowed allowed,
@@ -1850,17 +1950,21 @@ void uruk_generator_free(struct uruk_generator *generator);
 /**
  * Whether what is added may need symbols that nobody defines yet (1) or not (0, as at first).
  */
-struct uruk_error *uruk_dylib_allow_missing(const struct uruk_dylib *dylib, int allowed);
+URUK_MUST_USE
+struct uruk_error *uruk_dylib_allow_missing(const struct uruk_dylib *dylib,
+                                            int allowed);
 
 /**
  * The symbols that what was added needs and nobody defines; to be freed.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_unresolved(const struct uruk_dylib *dylib,
                                          struct uruk_names **names);
 
 /**
  * Removes symbols, all of them or none.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_undefine(const struct uruk_dylib *dylib,
                                        const char *const *names,
                                        size_t count);
@@ -1871,8 +1975,10 @@ struct uruk_error *uruk_dylib_undefine(const struct uruk_dylib *dylib,
 int uruk_dylib_state(const struct uruk_dylib *dylib, const char *name);
 
 /**
- * Reads files and binds them to one program; `options` may be null for defaults.
+ * Reads files and binds them to one program; `options` may be null for defaults. `program` is to
+ * be run, or freed.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_program_load(const struct uruk_jit *jit,
                                      const char *const *files,
                                      size_t count,
@@ -1880,9 +1986,11 @@ struct uruk_error *uruk_program_load(const struct uruk_jit *jit,
                                      struct uruk_program **program);
 
 /**
- * Runs a program on the main thread and ends the process with its status; it comes back only
- * if an argument cannot be used. Arguments begin behind the program's name.
+ * Runs a program on the main thread and ends the process with its status; it comes back only if an
+ * argument cannot be used. Arguments begin behind the program's name. Frees `program` where it
+ * runs it; it stays as it is after an error.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_program_run(struct uruk_program *program,
                                     const char *const *arguments,
                                     size_t count);
@@ -1897,6 +2005,7 @@ void uruk_program_free(struct uruk_program *program);
  * nothing. Those that do not exist are added; variables that exist keep their contents.
  * `replaced`, which may be null, is given what was done, to be freed.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_replace(const struct uruk_dylib *dylib,
                                       const struct uruk_replacement *replacement,
                                       struct uruk_replaced **replaced);
@@ -1904,6 +2013,7 @@ struct uruk_error *uruk_dylib_replace(const struct uruk_dylib *dylib,
 /**
  * As `uruk_dylib_replace`, of IR text and with all defaults.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_replace_ir(const struct uruk_dylib *dylib,
                                          const char *name,
                                          const char *ir);
@@ -1921,12 +2031,13 @@ uint64_t uruk_replaced_closed_ns(const struct uruk_replaced *replaced);
 /**
  * Goes back to what ran before this replacement, which must be the latest.
  */
-struct uruk_error *uruk_replaced_rollback(const struct uruk_replaced *replaced);
+URUK_MUST_USE struct uruk_error *uruk_replaced_rollback(const struct uruk_replaced *replaced);
 
 /**
  * Which threads still run, or will return into, code that this replaced: a line for each; to
  * be freed.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_replaced_activations(const struct uruk_replaced *replaced,
                                              struct uruk_names **names);
 
@@ -1934,6 +2045,7 @@ struct uruk_error *uruk_replaced_activations(const struct uruk_replaced *replace
  * The loops that somebody was in, if they were to change (`at_loops`), and what became of each: a
  * line for each; to be freed.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_replaced_loops(const struct uruk_replaced *replaced,
                                        struct uruk_names **names);
 
@@ -1960,6 +2072,7 @@ struct uruk_names *uruk_responsibility_requested(struct uruk_responsibility *res
 /**
  * The tracker that the symbols are under now, to be freed.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_responsibility_tracker(struct uruk_responsibility *responsibility,
                                                struct uruk_tracker **tracker);
 
@@ -1967,21 +2080,25 @@ struct uruk_error *uruk_responsibility_tracker(struct uruk_responsibility *respo
  * Gives symbols their addresses; what is there need not be ready before
  * `uruk_responsibility_emit`.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_responsibility_resolve(struct uruk_responsibility *responsibility,
                                                const struct uruk_definition *definitions,
                                                size_t count);
 
 /**
  * Ends the responsibility: all symbols are in memory. Each becomes ready as soon as what its
- * groups name is.
+ * groups name is. Frees `responsibility`, also after an error.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_responsibility_emit(struct uruk_responsibility *responsibility,
                                             const struct uruk_dependence_group *groups,
                                             size_t count);
 
 /**
- * Ends the responsibility: resolves and emits in one step.
+ * Ends the responsibility: resolves and emits in one step. Frees `responsibility`, also after an
+ * error.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_responsibility_publish(struct uruk_responsibility *responsibility,
                                                const struct uruk_definition *definitions,
                                                size_t count,
@@ -1989,8 +2106,10 @@ struct uruk_error *uruk_responsibility_publish(struct uruk_responsibility *respo
                                                size_t group_count);
 
 /**
- * Ends the responsibility: links an ELF object, which is copied and defines the symbols.
+ * Ends the responsibility: links an ELF object, which is copied and defines the symbols. Frees
+ * `responsibility`, also after an error.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_responsibility_link(struct uruk_responsibility *responsibility,
                                             const char *name,
                                             const void *bytes,
@@ -2000,14 +2119,17 @@ struct uruk_error *uruk_responsibility_link(struct uruk_responsibility *responsi
  * Takes on more symbols; `claimed`, which may be null, is given the names of those that were
  * taken, to be freed: weak ones that are defined elsewhere are not.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_responsibility_claim(struct uruk_responsibility *responsibility,
                                              const struct uruk_definition *definitions,
                                              size_t count,
                                              struct uruk_names **claimed);
 
 /**
- * Splits some of the symbols off into a responsibility of their own, to be ended, too.
+ * Splits some of the symbols off into a responsibility of their own, to be ended, too. `delegated`
+ * is freed by what ends it.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_responsibility_delegate(struct uruk_responsibility *responsibility,
                                                 const char *const *symbols,
                                                 size_t count,
@@ -2016,26 +2138,31 @@ struct uruk_error *uruk_responsibility_delegate(struct uruk_responsibility *resp
 /**
  * Gives symbols back to another unit, which is asked when they are.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_responsibility_replace(struct uruk_responsibility *responsibility,
                                                const struct uruk_unit *unit);
 
 /**
- * Has `release` called with `context` once the definitions are removed.
+ * Has `release` called with `context` once the definitions are removed. It is called once, at once
+ * after an error, too.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_responsibility_attach(struct uruk_responsibility *responsibility,
                                               void *context,
                                               void (*release)(void *context));
 
 /**
- * Ends the responsibility: the symbols cannot be made, for the reason of the text. With a unit
- * (or null), they are tried again by it when they are next asked for.
+ * Ends the responsibility: the symbols cannot be made, for the reason of the text. With a unit (or
+ * null), they are tried again by it when they are next asked for. Frees `responsibility`, also
+ * after an error.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_responsibility_fail(struct uruk_responsibility *responsibility,
                                             const char *message,
                                             const struct uruk_unit *again);
 
 /**
- * Ends the responsibility without a word, which is a failure; nothing for null.
+ * Ends the responsibility without a word, which is a failure, and frees it; nothing for null.
  */
 void uruk_responsibility_free(struct uruk_responsibility *responsibility);
 
@@ -2044,6 +2171,7 @@ void uruk_responsibility_free(struct uruk_responsibility *responsibility);
  * of the version that calls reach (0), or of the newest of a tier. Null where there is none such.
  * To be freed by `uruk_string_free`.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_disassemble(const struct uruk_dylib *dylib,
                                           const char *name,
                                           int tier,
@@ -2053,6 +2181,7 @@ struct uruk_error *uruk_dylib_disassemble(const struct uruk_dylib *dylib,
  * The IR that machine code of a function is made of at a tier (1, 2 or 3), after all passes. It is
  * compiled for this, and nothing comes of that. To be freed by `uruk_string_free`.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_ir(const struct uruk_dylib *dylib,
                                  const char *name,
                                  int tier,
@@ -2062,6 +2191,7 @@ struct uruk_error *uruk_dylib_ir(const struct uruk_dylib *dylib,
  * The functions that ran most, by samples, then by counted calls; `count` of them at most. To be
  * freed.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_jit_hottest(const struct uruk_jit *jit,
                                     size_t count,
                                     struct uruk_names **names);
@@ -2070,19 +2200,25 @@ struct uruk_error *uruk_jit_hottest(const struct uruk_jit *jit,
  * The page of the run so far: a file of HTML that needs nothing else. Of a session whose settings
  * say `record`. To be freed by `uruk_string_free`.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_jit_report_page(const struct uruk_jit *jit,
                                         char **page);
 
 /**
- * Writes the timeline of the run so far to a file, in the place of one that is there: JSON for
- * Perfetto and `chrome://tracing`. Of a session whose settings say `record`.
+ * Writes the timeline of the run so far to a file: JSON for Perfetto and `chrome://tracing`. A file
+ * that is there is replaced by the whole text, or stays as it is after an error. Of a session
+ * whose settings say `record`.
  */
-struct uruk_error *uruk_jit_trace(const struct uruk_jit *jit, const char *path);
+URUK_MUST_USE
+struct uruk_error *uruk_jit_trace(const struct uruk_jit *jit,
+                                  const char *path);
 
 /**
- * Makes a session; `settings` may be null for defaults.
+ * Makes a session; `settings` may be null for defaults. `jit` is to be freed.
  */
-struct uruk_error *uruk_jit_new(const struct uruk_settings *settings, struct uruk_jit **jit);
+URUK_MUST_USE
+struct uruk_error *uruk_jit_new(const struct uruk_settings *settings,
+                                struct uruk_jit **jit);
 
 /**
  * Frees a handle of a session; nothing for null.
@@ -2097,19 +2233,23 @@ const struct uruk_dylib *uruk_jit_main(const struct uruk_jit *jit);
 /**
  * The dylib that stands for the process: what its libraries export. To be freed.
  */
-struct uruk_error *uruk_jit_process(const struct uruk_jit *jit, struct uruk_dylib **dylib);
+URUK_MUST_USE
+struct uruk_error *uruk_jit_process(const struct uruk_jit *jit,
+                                    struct uruk_dylib **dylib);
 
 /**
  * A new dylib, which searches itself and then the process; to be freed, which does not remove
  * it.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_jit_create_dylib(const struct uruk_jit *jit,
                                          const char *name,
                                          struct uruk_dylib **dylib);
 
 /**
- * A new dylib that searches nothing but itself.
+ * A new dylib that searches nothing but itself. To be freed, which does not remove it.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_jit_create_bare_dylib(const struct uruk_jit *jit,
                                               const char *name,
                                               struct uruk_dylib **dylib);
@@ -2123,6 +2263,7 @@ struct uruk_dylib *uruk_jit_dylib(const struct uruk_jit *jit, const char *name);
  * Removes several dylibs in one step: all of them, or none. With `forced`, dylibs that search
  * them go on without; else that is an error. The handles are still to be freed.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_jit_remove_dylibs(const struct uruk_jit *jit,
                                           const struct uruk_dylib *const *dylibs,
                                           size_t count,
@@ -2131,32 +2272,37 @@ struct uruk_error *uruk_jit_remove_dylibs(const struct uruk_jit *jit,
 /**
  * Lets all dylibs that search the process use what a shared library exports.
  */
-struct uruk_error *uruk_jit_add_library(const struct uruk_jit *jit, const char *name);
+URUK_MUST_USE
+struct uruk_error *uruk_jit_add_library(const struct uruk_jit *jit,
+                                        const char *name);
 
 /**
  * Runs the constructors of everything that was added since the last call.
  */
-struct uruk_error *uruk_jit_initialize(const struct uruk_jit *jit);
+URUK_MUST_USE struct uruk_error *uruk_jit_initialize(const struct uruk_jit *jit);
 
 /**
  * Runs the destructors of what `uruk_jit_initialize` initialized.
  */
-struct uruk_error *uruk_jit_deinitialize(const struct uruk_jit *jit);
+URUK_MUST_USE struct uruk_error *uruk_jit_deinitialize(const struct uruk_jit *jit);
 
 /**
  * Holds promotions to better tiers (`paused` is 1), or lets them go on (0).
  */
-struct uruk_error *uruk_jit_pause_tiers(const struct uruk_jit *jit, int paused);
+URUK_MUST_USE struct uruk_error *uruk_jit_pause_tiers(const struct uruk_jit *jit, int paused);
 
 /**
  * Holds sampling (`paused` is 1), or lets it go on (0).
  */
-struct uruk_error *uruk_jit_pause_sampling(const struct uruk_jit *jit, int paused);
+URUK_MUST_USE
+struct uruk_error *uruk_jit_pause_sampling(const struct uruk_jit *jit,
+                                           int paused);
 
 /**
  * Frees dead code now, one of `URUK_RECLAIM_...`, and waits for that at most so many
  * milliseconds; `done`, which may be null, tells whether it was.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_jit_reclaim(const struct uruk_jit *jit,
                                     int kind,
                                     uint64_t limit_ms,
@@ -2169,9 +2315,10 @@ struct uruk_error *uruk_jit_reclaim(const struct uruk_jit *jit,
 uint64_t uruk_jit_evict_cold(const struct uruk_jit *jit, uint64_t most);
 
 /**
- * Says that code of the session may run on a stack, as on a fiber's, while no thread is on it.
- * The memory stays readable until `uruk_stack_free`.
+ * Says that code of the session may run on a stack, as on a fiber's, while no thread is on it. The
+ * memory stays readable until `uruk_stack_free`. `stack` is to be freed.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_jit_register_stack(const struct uruk_jit *jit,
                                            const void *begin,
                                            size_t size,
@@ -2183,15 +2330,18 @@ struct uruk_error *uruk_jit_register_stack(const struct uruk_jit *jit,
 void uruk_stack_free(struct uruk_stack *stack);
 
 /**
- * Goes back to what ran before the latest replacement; `names`, which may be null, is given
- * the functions.
+ * Goes back to what ran before the latest replacement; `names`, which may be null, is given the
+ * functions. They are to be freed.
  */
-struct uruk_error *uruk_jit_rollback(const struct uruk_jit *jit, struct uruk_names **names);
+URUK_MUST_USE
+struct uruk_error *uruk_jit_rollback(const struct uruk_jit *jit,
+                                     struct uruk_names **names);
 
 /**
  * Replaces functions of the main dylib by those of files whenever one of the files changes,
  * for the rest of the process; what was replaced is said on standard error.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_jit_watch(const struct uruk_jit *jit,
                                   const char *const *files,
                                   size_t count);
@@ -2215,6 +2365,7 @@ void uruk_settings_init(struct uruk_settings *settings, size_t size);
 /**
  * What a session has done so far: `uruk_jit_stats(jit, &stats, sizeof stats)`.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_jit_stats(const struct uruk_jit *jit,
                                   struct uruk_stats *stats,
                                   size_t size);
@@ -2224,19 +2375,22 @@ struct uruk_error *uruk_jit_stats(const struct uruk_jit *jit,
  * `data`, `zeroed`, `unwind`, `stubs`, `bitcode`, `waiting`, `unused`, `runtime`; or for all of
  * them: `total`.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_jit_memory(const struct uruk_jit *jit,
                                    const char *purpose,
                                    uint64_t *bytes);
 
 /**
- * A new tracker for definitions of a dylib.
+ * A new tracker for definitions of a dylib. To be freed.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_create_tracker(const struct uruk_dylib *dylib,
                                              struct uruk_tracker **tracker);
 
 /**
- * The tracker of what is added without one.
+ * The tracker of what is added without one. To be freed.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_default_tracker(const struct uruk_dylib *dylib,
                                               struct uruk_tracker **tracker);
 
@@ -2248,6 +2402,7 @@ void uruk_tracker_free(struct uruk_tracker *tracker);
 /**
  * As `uruk_dylib_add_ir`, under this tracker.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_tracker_add_ir(const struct uruk_tracker *tracker,
                                        const char *name,
                                        const char *ir);
@@ -2255,6 +2410,7 @@ struct uruk_error *uruk_tracker_add_ir(const struct uruk_tracker *tracker,
 /**
  * As `uruk_dylib_add_bitcode`, under this tracker.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_tracker_add_bitcode(const struct uruk_tracker *tracker,
                                             const char *name,
                                             const void *bytes,
@@ -2263,12 +2419,14 @@ struct uruk_error *uruk_tracker_add_bitcode(const struct uruk_tracker *tracker,
 /**
  * As `uruk_dylib_add_module`, under this tracker.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_tracker_add_module(const struct uruk_tracker *tracker,
                                            struct LLVMOpaqueModule *module);
 
 /**
  * As `uruk_dylib_add_object`, under this tracker.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_tracker_add_object(const struct uruk_tracker *tracker,
                                            const char *name,
                                            const void *bytes,
@@ -2277,19 +2435,23 @@ struct uruk_error *uruk_tracker_add_object(const struct uruk_tracker *tracker,
 /**
  * As `uruk_dylib_add_file`, under this tracker; but no archives.
  */
-struct uruk_error *uruk_tracker_add_file(const struct uruk_tracker *tracker, const char *path);
+URUK_MUST_USE
+struct uruk_error *uruk_tracker_add_file(const struct uruk_tracker *tracker,
+                                         const char *path);
 
 /**
  * As `uruk_dylib_define_addresses`, under this tracker.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_tracker_define_addresses(const struct uruk_tracker *tracker,
                                                  const struct uruk_definition *definitions,
                                                  size_t count);
 
 /**
- * Has `release` called with `context` once what is under the tracker is removed; at once if it
- * was removed before.
+ * Has `release` called with `context` once what is under the tracker is removed; at once if it was
+ * removed before. It is called once, at once after an error, too.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_tracker_attach(const struct uruk_tracker *tracker,
                                        void *context,
                                        void (*release)(void *context));
@@ -2299,11 +2461,12 @@ struct uruk_error *uruk_tracker_attach(const struct uruk_tracker *tracker,
  * Destructors run on this thread. Nobody uses addresses of its data any more. The handle is
  * still to be freed.
  */
-struct uruk_error *uruk_tracker_remove(const struct uruk_tracker *tracker);
+URUK_MUST_USE struct uruk_error *uruk_tracker_remove(const struct uruk_tracker *tracker);
 
 /**
  * Moves everything to another tracker of the same dylib.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_tracker_transfer(const struct uruk_tracker *tracker,
                                          const struct uruk_tracker *other);
 
@@ -2325,6 +2488,7 @@ void uruk_jit_work_done(const struct uruk_jit *jit,
  * it, those with the most trials first. Empty where the settings do not say `tune`. To be freed by
  * `uruk_string_free`.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_jit_tuning(const struct uruk_jit *jit,
                                    char **lines);
 
@@ -2332,24 +2496,29 @@ struct uruk_error *uruk_jit_tuning(const struct uruk_jit *jit,
  * The same for the field `tuned_before` of another run's settings on this machine. To be freed by
  * `uruk_string_free`.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_jit_tuning_text(const struct uruk_jit *jit,
                                         char **learned);
 
 /**
  * Writes the text of `uruk_jit_tuning_text` to a file: all of it, or what is there stays.
  */
-struct uruk_error *uruk_jit_keep_tuning(const struct uruk_jit *jit, const char *path);
+URUK_MUST_USE
+struct uruk_error *uruk_jit_keep_tuning(const struct uruk_jit *jit,
+                                        const char *path);
 
 /**
  * Defines what a unit promises: all of it, or nothing. The struct, and its texts and arrays,
  * need not live longer than the call.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_dylib_define_unit(const struct uruk_dylib *dylib,
                                           const struct uruk_unit *unit);
 
 /**
  * As `uruk_dylib_define_unit`, under a tracker.
  */
+URUK_MUST_USE
 struct uruk_error *uruk_tracker_define_unit(const struct uruk_tracker *tracker,
                                             const struct uruk_unit *unit);
 

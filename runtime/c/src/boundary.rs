@@ -10,6 +10,9 @@ use uruk::Tier;
 
 use crate::error::{URUK_ERROR_ARGUMENT, URUK_ERROR_PANIC, uruk_error};
 
+/// Bytes of a struct of a caller's at most: a larger size is garbage.
+const LARGEST: usize = 1 << 16;
+
 /// What ends a function early.
 pub(crate) type Fault = Box<uruk_error>;
 
@@ -64,9 +67,10 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or_else(|| String::from("a panic without words"))
 }
 
-/// Runs a function's body; null, or what went wrong.
+/// Runs a function's body; null, or what went wrong. A guarded call that it runs in is not left from
+/// here (`uruk_raise` in a callback): frames of the library have something to be done.
 pub(crate) fn guarded(body: impl FnOnce() -> Result<(), Fault>) -> *mut uruk_error {
-    match catch_unwind(AssertUnwindSafe(body)) {
+    match catch_unwind(AssertUnwindSafe(|| uruk::covered(body))) {
         Ok(Ok(())) => ptr::null_mut(),
         Ok(Err(fault)) => Box::into_raw(fault),
         Err(panic) => Box::into_raw(uruk_error::new(URUK_ERROR_PANIC, &text_of(&*panic))),
@@ -83,7 +87,7 @@ pub(crate) fn scrub_stack() {
 
 /// Runs the body of a function that answers no errors; `otherwise` if it fails.
 pub(crate) fn value<T>(otherwise: T, body: impl FnOnce() -> Result<T, Fault>) -> T {
-    match catch_unwind(AssertUnwindSafe(body)) {
+    match catch_unwind(AssertUnwindSafe(|| uruk::covered(body))) {
         Ok(Ok(value)) => value,
         _ => otherwise,
     }
@@ -101,6 +105,14 @@ pub(crate) fn unusable(what: &str, why: &str) -> Fault {
 pub(crate) unsafe fn handle<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Fault> {
     // SAFETY: by the caller's promise.
     unsafe { pointer.as_ref() }.ok_or_else(|| unusable(what, "a null pointer"))
+}
+
+/// A field that must be 0, so that a later version can give other values a meaning.
+pub(crate) fn unused(field: c_int) -> Result<(), Fault> {
+    match field {
+        0 => Ok(()),
+        other => Err(unusable("reserved", &format!("it must be 0, not {other}"))),
+    }
 }
 
 /// Text of the caller.
@@ -216,7 +228,7 @@ pub(crate) unsafe fn sized<T: Copy>(pointer: *const T, known: T, what: &str) -> 
     // SAFETY: by the caller's promise, the size comes first.
     let size = unsafe { pointer.cast::<usize>().read() };
     let own = size_of::<T>();
-    if size < size_of::<usize>() || size > 1 << 16 {
+    if size < size_of::<usize>() || size > LARGEST {
         return Err(unusable(what, &format!("its size cannot be {size}")));
     }
     if size > own {
@@ -236,6 +248,34 @@ pub(crate) unsafe fn sized<T: Copy>(pointer: *const T, known: T, what: &str) -> 
     Ok(value)
 }
 
+/// The context that a struct of the caller's owns, as far as it can be read, whether the rest of it
+/// can be used or not: `fields` are the context and its `drop` in a `T`, and `drop` ends at `end`.
+///
+/// # Safety
+/// As [`sized`].
+pub(crate) unsafe fn owned_by<T: Copy>(
+    pointer: *const T,
+    end: usize,
+    fields: impl FnOnce(&T) -> Owned,
+    known: T,
+) -> Option<Owned> {
+    if pointer.is_null() {
+        return None;
+    }
+    // SAFETY: by the caller's promise, the size comes first.
+    let size = unsafe { pointer.cast::<usize>().read() };
+    if !(end..=LARGEST).contains(&size) {
+        return None;
+    }
+    let mut value = known;
+    // SAFETY: as in `sized`.
+    unsafe {
+        let to = (&raw mut value).cast::<u8>();
+        ptr::copy_nonoverlapping(pointer.cast::<u8>(), to, size.min(size_of::<T>()));
+    }
+    Some(fields(&value))
+}
+
 /// Writes a struct of the library to where the caller has room for `size` bytes of it; what the
 /// library does not know is zero there.
 ///
@@ -250,7 +290,7 @@ pub(crate) unsafe fn put_sized<T: Copy>(
     if pointer.is_null() {
         return Err(unusable(what, "a null pointer"));
     }
-    if size < size_of::<usize>() || size > 1 << 16 {
+    if size < size_of::<usize>() || size > LARGEST {
         return Err(unusable(what, &format!("its size cannot be {size}")));
     }
     let own = size_of::<T>();

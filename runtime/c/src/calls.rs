@@ -111,7 +111,7 @@ pub(crate) fn trap_of(kind: &TrapKind) -> c_int {
     }
 }
 
-fn val_of(given: &uruk_value) -> Result<Val, Fault> {
+pub(crate) fn val_of(given: &uruk_value) -> Result<Val, Fault> {
     let out = || unusable("value", "its integer does not fit into its kind");
     // SAFETY: each field is of eight bytes, of which any are a value.
     let (integer, real, pointer) =
@@ -139,7 +139,7 @@ fn narrow(integer: i64, bits: u32) -> Option<i64> {
     fits.then_some(integer)
 }
 
-fn value_of(val: &Val) -> Result<uruk_value, Fault> {
+pub(crate) fn value_of(val: &Val) -> Result<uruk_value, Fault> {
     let integer = |kind, integer| uruk_value {
         kind,
         bits: uruk_bits { integer },
@@ -167,8 +167,10 @@ fn value_of(val: &Val) -> Result<uruk_value, Fault> {
     })
 }
 
-/// A function to be called with values. `type` is its type as LLVM writes it, needed for
-/// functions of objects and units only; null otherwise.
+/// A function to be called with values. `type` is its type as LLVM writes it, needed for functions
+/// of objects and units only; null otherwise. `callable` is to be freed, and keeps its session
+/// alive.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_callable(
     dylib: *const uruk_dylib,
@@ -200,6 +202,7 @@ pub unsafe extern "C" fn uruk_dylib_callable(
 /// innermost first. What JIT'd code had under way is left as it is, not unwound. `result` may be
 /// null. A function of the host that JIT'd code calls may leave the call by an exception, which
 /// passes to the caller, or by a `longjmp` over it.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn uruk_callable_call(
     callable: *const uruk_callable,
@@ -214,6 +217,7 @@ pub unsafe extern "C-unwind" fn uruk_callable_call(
 
 /// As `uruk_callable_call`, with a limit of passes, which ends the same call at the same place each
 /// time (`URUK_TRAP_OUT_OF_FUEL`), in a session that counts them (`count_passes` of its settings).
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn uruk_callable_call_with_fuel(
     callable: *const uruk_callable,
@@ -254,7 +258,7 @@ unsafe fn call(
     };
     let limit = (limit_ms != 0).then(|| Duration::from_millis(limit_ms));
     // Not where panics are caught: an exception of the host's is to pass, and Rust cannot catch it.
-    let answer = callable.0.call_limited(&values, limit, fuel);
+    let answer = callable.0.call_with(values, limit, fuel);
     guarded(move || {
         let answer = answer?;
         // SAFETY: by the caller's promise.

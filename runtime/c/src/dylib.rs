@@ -5,7 +5,7 @@ use std::path::Path;
 use std::ptr;
 
 use uruk::inkwell::module::Module;
-use uruk::{Dylib, Error, FunctionType, HostFunction, LazyObject, Members};
+use uruk::{Dylib, FunctionType, HostFunction, LazyObject, Members};
 
 use crate::boundary::{
     Fault, array, give, guarded, handle, number, place, take, text, texts, tier_or_none, unusable,
@@ -24,7 +24,19 @@ pub struct uruk_dylib(pub(crate) Dylib);
 /// As for all handles.
 pub(crate) unsafe fn dylib_of<'a>(dylib: *const uruk_dylib) -> Result<&'a Dylib, Fault> {
     // SAFETY: by the caller's promise.
-    unsafe { handle(dylib, "dylib") }.map(|dylib| &dylib.0)
+    unsafe { dylib_called(dylib, "dylib") }
+}
+
+/// The dylib behind a handle, which an error calls as the header does.
+///
+/// # Safety
+/// As for all handles.
+pub(crate) unsafe fn dylib_called<'a>(
+    dylib: *const uruk_dylib,
+    what: &str,
+) -> Result<&'a Dylib, Fault> {
+    // SAFETY: by the caller's promise.
+    unsafe { handle(dylib, what) }.map(|dylib| &dylib.0)
 }
 
 /// Bitcode of a module that LLVM's C interface made: of the LLVM that this library uses.
@@ -70,6 +82,7 @@ pub unsafe extern "C" fn uruk_dylib_name(dylib: *const uruk_dylib) -> *mut c_cha
 
 /// Adds a module of IR text; `name` is what it is called in messages. Its functions have their
 /// addresses at once and are compiled when they are first called.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_add_ir(
     dylib: *const uruk_dylib,
@@ -84,6 +97,7 @@ pub unsafe extern "C" fn uruk_dylib_add_ir(
 }
 
 /// Adds a module of bitcode, which is copied: as `uruk_dylib_add_ir`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_add_bitcode(
     dylib: *const uruk_dylib,
@@ -104,6 +118,7 @@ pub unsafe extern "C" fn uruk_dylib_add_bitcode(
 /// Adds a module of LLVM's C interface (`LLVMModuleRef`), which is copied and stays the
 /// caller's. It is one of the LLVM that this library uses: for hosts that link the same shared
 /// library. Others have `uruk_llvm_add_module` of `uruk-llvm.h`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_add_module(
     dylib: *const uruk_dylib,
@@ -117,6 +132,7 @@ pub unsafe extern "C" fn uruk_dylib_add_module(
 }
 
 /// Adds an ELF object, which is copied, and linked at once.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_add_object(
     dylib: *const uruk_dylib,
@@ -135,6 +151,7 @@ pub unsafe extern "C" fn uruk_dylib_add_object(
 }
 
 /// Adds an ELF object, which is copied, and linked when one of its symbols is asked for.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_add_lazy_object(
     dylib: *const uruk_dylib,
@@ -153,6 +170,7 @@ pub unsafe extern "C" fn uruk_dylib_add_lazy_object(
 }
 
 /// Adds a file: bitcode, IR text, an object or an archive, told by its content.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_add_file(
     dylib: *const uruk_dylib,
@@ -166,6 +184,7 @@ pub unsafe extern "C" fn uruk_dylib_add_file(
 }
 
 /// Adds a static archive: members as they are needed, or all of them (`whole` is 1).
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_add_archive(
     dylib: *const uruk_dylib,
@@ -185,6 +204,7 @@ pub unsafe extern "C" fn uruk_dylib_add_archive(
 }
 
 /// Gives a name to a variable of the host, which stays there as long as the session is used.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_define_address(
     dylib: *const uruk_dylib,
@@ -204,6 +224,7 @@ pub unsafe extern "C" fn uruk_dylib_define_address(
 /// Gives a name to a function of the host: JIT'd code calls it. `type` is its type as LLVM writes
 /// it, `void (i64, ptr)`: modules that declare it otherwise are refused. Null asks for no
 /// comparison.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_define_function(
     dylib: *const uruk_dylib,
@@ -234,6 +255,7 @@ pub unsafe extern "C" fn uruk_dylib_define_function(
 
 /// The address of a symbol: of a function its stub, which stays the same whatever is
 /// recompiled.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_lookup(
     dylib: *const uruk_dylib,
@@ -255,8 +277,9 @@ pub unsafe extern "C" fn uruk_dylib_lookup(
 }
 
 /// A function to be cast and called. `type` is its type as LLVM writes it, `i64 (i64, ptr)`, and
-/// is compared with the IR's; null asks for no comparison. Functions of objects and units have
-/// none to be compared with.
+/// is compared with the IR's; null asks for no comparison. `signext` and `zeroext` need not be in
+/// it. Functions of objects and units have none to be compared with.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_function(
     dylib: *const uruk_dylib,
@@ -274,19 +297,15 @@ pub unsafe extern "C" fn uruk_dylib_function(
             )
         };
         *to = None;
-        let actual = dylib.type_of(name)?;
-        if !r#type.is_null() {
-            // SAFETY: the caller's promise of the pointer.
-            let wanted = unsafe { text(r#type, "type")? };
-            if let Some(actual) = actual.filter(|actual| actual != wanted) {
-                return Err(Fault::from(Error::Signature {
-                    function: name.to_owned(),
-                    wanted: wanted.to_owned(),
-                    actual,
-                }));
+        let address = match r#type.is_null() {
+            true => {
+                // A variable is an error.
+                dylib.type_of(name)?;
+                dylib.lookup(name)?
             }
-        }
-        let address = dylib.lookup(name)?;
+            // SAFETY: the caller's promise of the pointer.
+            false => dylib.lookup_as(name, unsafe { text(r#type, "type")? })?,
+        };
         // SAFETY: a function's stub; of which type it is, the caller says who casts it. The
         // address is not null.
         *to = unsafe { std::mem::transmute::<u64, uruk_function>(address) };
@@ -296,6 +315,7 @@ pub unsafe extern "C" fn uruk_dylib_function(
 
 /// The type of a function as LLVM writes it, to be freed by `uruk_string_free`; null where it
 /// has none that is known.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_type(
     dylib: *const uruk_dylib,
@@ -317,6 +337,7 @@ pub unsafe extern "C" fn uruk_dylib_type(
 }
 
 /// Compiles a function now, without calling it: at a tier, or (0) unless it has code.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_compile(
     dylib: *const uruk_dylib,
@@ -335,6 +356,7 @@ pub unsafe extern "C" fn uruk_dylib_compile(
 }
 
 /// Keeps a function at a tier, or (0) leaves it to the policy again.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_pin(
     dylib: *const uruk_dylib,
@@ -350,6 +372,7 @@ pub unsafe extern "C" fn uruk_dylib_pin(
 
 /// The tier of the code that calls of a function reach; 0 before the first call, and for
 /// functions of objects.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_tier(
     dylib: *const uruk_dylib,
@@ -367,6 +390,7 @@ pub unsafe extern "C" fn uruk_dylib_tier(
 
 /// Takes the code of a function away, which its next call compiles again; `evicted`, which may
 /// be null, tells whether it had any that may go.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_evict(
     dylib: *const uruk_dylib,
@@ -387,6 +411,7 @@ pub unsafe extern "C" fn uruk_dylib_evict(
 
 /// Compiles better code for the loops of a function that may be running, and offers it at their
 /// heads; `offered`, which may be null, is given how many.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_leave_loops(
     dylib: *const uruk_dylib,
@@ -406,6 +431,7 @@ pub unsafe extern "C" fn uruk_dylib_leave_loops(
 }
 
 /// Forbids that loops of a function are left for better code (1), or allows it again (0).
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_forbid_continuations(
     dylib: *const uruk_dylib,
@@ -421,6 +447,7 @@ pub unsafe extern "C" fn uruk_dylib_forbid_continuations(
 
 /// Says which functions will be called first, in this order; a session that speculates compiles
 /// them ahead.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_expect(
     dylib: *const uruk_dylib,
@@ -437,6 +464,7 @@ pub unsafe extern "C" fn uruk_dylib_expect(
 
 /// Runs the constructors of what was added to this dylib, and before that of what it links
 /// against.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_initialize(dylib: *const uruk_dylib) -> *mut uruk_error {
     guarded(|| {
@@ -447,6 +475,7 @@ pub unsafe extern "C" fn uruk_dylib_initialize(dylib: *const uruk_dylib) -> *mut
 }
 
 /// Runs what is to be run at the end of this dylib; it can be initialized again.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_deinitialize(dylib: *const uruk_dylib) -> *mut uruk_error {
     guarded(|| {
@@ -457,6 +486,7 @@ pub unsafe extern "C" fn uruk_dylib_deinitialize(dylib: *const uruk_dylib) -> *m
 }
 
 /// Removes all definitions of the dylib; nobody uses its data any more.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_clear(dylib: *const uruk_dylib) -> *mut uruk_error {
     guarded(|| {

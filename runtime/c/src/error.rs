@@ -2,8 +2,9 @@
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
+use std::sync::Arc;
 
-use uruk::{Error, ReplaceError, SessionError};
+use uruk::{Error, HostError, ReplaceError, SessionError, TrapKind};
 
 use crate::boundary::{Fault, take, value};
 use crate::calls::{URUK_TRAP_NONE, trap_of};
@@ -53,7 +54,17 @@ pub struct uruk_error {
     trap: c_int,
     text: CString,
     names: Vec<CString>,
+    /// The error that a function of the host raised, of a guarded call that it ended.
+    cause: Option<HostError>,
 }
+
+impl std::fmt::Display for uruk_error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.shown())
+    }
+}
+
+impl std::error::Error for uruk_error {}
 
 /// Names, in an order that the function says which answers them.
 pub struct uruk_names(pub(crate) Vec<CString>);
@@ -86,6 +97,7 @@ impl uruk_error {
             trap: URUK_TRAP_NONE,
             text: c_text(text),
             names: Vec::new(),
+            cause: None,
         })
     }
 
@@ -113,6 +125,13 @@ impl uruk_error {
             },
             text: c_text(text),
             names: names_of(error).into_iter().map(c_text).collect(),
+            cause: match error {
+                Error::Trap(trap) => match &trap.kind {
+                    TrapKind::Host(cause) => Some(Arc::clone(cause)),
+                    _ => None,
+                },
+                _ => None,
+            },
         }
     }
 }
@@ -121,10 +140,14 @@ fn code_of(error: &Error) -> c_int {
     match error {
         Error::File { .. } | Error::UnknownFormat { .. } | Error::Archive { .. } => URUK_ERROR_FILE,
         Error::Member { cause, .. } => code_of(cause),
+        // What it was about to change was removed meanwhile, or is being replaced.
+        Error::Stub(cause) => match &**cause {
+            uruk::StubError::Heap(_) | uruk::StubError::Full { .. } => URUK_ERROR_ROOM,
+            _ => URUK_ERROR_REFUSED,
+        },
         Error::Room { .. }
         | Error::Thread { .. }
         | Error::Heap(_)
-        | Error::Stub(_)
         | Error::TooManyTlsModules { .. }
         | Error::Roots(_)
         | Error::Unwind(_) => URUK_ERROR_ROOM,
@@ -150,6 +173,7 @@ fn code_of(error: &Error) -> c_int {
         | Error::DylibInUse { .. }
         | Error::PassesUncounted
         | Error::MainDylib
+        | Error::ProcessDylib
         | Error::ExecutableStacks { .. } => URUK_ERROR_REFUSED,
         _ => URUK_ERROR_OTHER,
     }
@@ -255,6 +279,17 @@ pub unsafe extern "C" fn uruk_error_trap(error: *const uruk_error) -> c_int {
     unsafe { error.as_ref() }.map_or(URUK_TRAP_NONE, |error| error.trap)
 }
 
+/// The error that a function of the host ended a guarded call by (`uruk_raise`,
+/// `uruk_dylib_define_host`), with its own code, text and names; null for other errors. Lives as long
+/// as `error`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uruk_error_cause(error: *const uruk_error) -> *const uruk_error {
+    // SAFETY: the caller's promise of the pointer.
+    let cause = unsafe { error.as_ref() }.and_then(|error| error.cause.as_ref());
+    let cause = cause.and_then(|cause| cause.downcast_ref::<uruk_error>());
+    cause.map_or(ptr::null(), ptr::from_ref)
+}
+
 /// The text of an error, which names file and symbols. Lives as long as the error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_error_text(error: *const uruk_error) -> *const c_char {
@@ -277,7 +312,9 @@ pub unsafe extern "C" fn uruk_error_name(error: *const uruk_error, index: usize)
     name.map_or(ptr::null(), |name| name.as_ptr())
 }
 
-/// An error of the host's own, for callbacks that answer one.
+/// An error of the host's own, for callbacks that answer one and for `uruk_raise`. To be given
+/// away, or freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_error_new(text: *const c_char) -> *mut uruk_error {
     // SAFETY: the caller's promise of the pointer.
@@ -323,5 +360,24 @@ pub unsafe extern "C" fn uruk_string_free(string: *mut c_char) {
             drop(unsafe { CString::from_raw(string) });
             Ok(())
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_of_errors_say_what_is_in_the_way() {
+        let stub = |cause| code_of(&Error::Stub(Arc::new(cause)));
+        // A replacement that met a removal, or another replacement.
+        assert_eq!(stub(uruk::StubError::GateClosed), URUK_ERROR_REFUSED);
+        let full = uruk::StubError::Full {
+            asked: 1,
+            held: 1,
+            capacity: 1,
+        };
+        assert_eq!(stub(full), URUK_ERROR_ROOM);
+        assert_eq!(code_of(&Error::ProcessDylib), URUK_ERROR_REFUSED);
     }
 }

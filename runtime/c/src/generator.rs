@@ -31,8 +31,9 @@ impl Generator for HostGenerator {
 
 /// Has what a dylib lacks be made by `generate`, after those that were added before. It defines
 /// what it can in the dylib and calls `uruk_ask_finish`, now or later; not to define anything is
-/// no error. `drop` is called with `context` when it is not asked any more. `generator`, which
-/// may be null, is given a handle to remove it by, to be freed.
+/// no error. `drop` is called once with `context`: when it is not asked any more, or at once after an
+/// error. `generator`, which may be null, is given a handle to remove it by, to be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_add_generator(
     dylib: *const uruk_dylib,
@@ -94,6 +95,7 @@ pub unsafe extern "C" fn uruk_ask_kind(ask: *const uruk_ask) -> c_int {
 
 /// Does `work` on behalf of the question: who answers elsewhere than within `generate`, and
 /// looks something up for it, does so in here.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_ask_scope(
     ask: *const uruk_ask,
@@ -110,8 +112,9 @@ pub unsafe extern "C" fn uruk_ask_scope(
     })
 }
 
-/// Ends the question: sends the lookup on its way, or fails it by an error, which is freed.
-/// What was defined for it has to be in the dylib before.
+/// Ends the question: sends the lookup on its way, or fails it by an error, which may be null. What
+/// was defined for it has to be in the dylib before. Frees `ask` and `error`, also after an error.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_ask_finish(
     ask: *mut uruk_ask,

@@ -76,7 +76,9 @@ pub unsafe extern "C" fn uruk_improvement_is_cancelled(
     })
 }
 
-/// Has `release` called with `context` once the version's code is not run any more.
+/// Has `release` called with `context` once the version's code is not run any more. It is called
+/// once, at once after an error, too.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_improvement_attach(
     improvement: *mut uruk_improvement,
@@ -93,7 +95,9 @@ pub unsafe extern "C" fn uruk_improvement_attach(
     })
 }
 
-/// Ends the improvement: links an ELF object, which is copied and defines the function.
+/// Ends the improvement: links an ELF object, which is copied and defines the function. Frees
+/// `improvement`, also after an error.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_improvement_link(
     improvement: *mut uruk_improvement,
@@ -115,7 +119,9 @@ pub unsafe extern "C" fn uruk_improvement_link(
     })
 }
 
-/// Ends the improvement: calls go on at an address of the host's own.
+/// Ends the improvement: calls go on at an address of the host's own. Frees `improvement`, also
+/// after an error.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_improvement_resolve(
     improvement: *mut uruk_improvement,
@@ -125,7 +131,7 @@ pub unsafe extern "C" fn uruk_improvement_resolve(
     guarded(|| Ok(unsafe { ended(improvement)? }.resolve(address)?))
 }
 
-/// Ends the improvement: there is no better code at this tier.
+/// Ends the improvement: there is no better code at this tier. Frees `improvement`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_improvement_decline(improvement: *mut uruk_improvement) {
     value((), || {
@@ -135,7 +141,8 @@ pub unsafe extern "C" fn uruk_improvement_decline(improvement: *mut uruk_improve
     });
 }
 
-/// Ends the improvement: better code cannot be made, for the reason of the text.
+/// Ends the improvement: better code cannot be made, for the reason of the text. Frees
+/// `improvement`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_improvement_fail(
     improvement: *mut uruk_improvement,
@@ -151,7 +158,7 @@ pub unsafe extern "C" fn uruk_improvement_fail(
     });
 }
 
-/// Ends the improvement without a word, which is a failure; nothing for null.
+/// Ends the improvement without a word, which is a failure, and frees it; nothing for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_improvement_free(improvement: *mut uruk_improvement) {
     // SAFETY: the caller's promise of the handle.

@@ -9,6 +9,7 @@
 //! | [`dylib`] | adding code, lookups of one name, functions and their tiers |
 //! | [`names`] | link orders, aliases, libraries, what is missing |
 //! | [`calls`] | calls with values that are checked, whose faults are errors; interrupts |
+//! | [`host`] | functions of the host that fail |
 //! | [`tracker`] | what is removed together |
 //! | [`replace`] | new code for functions that run |
 //! | [`lookup`] | lookups of many names, waited for or not |
@@ -58,6 +59,7 @@ pub mod calls;
 pub mod dylib;
 pub mod error;
 pub mod generator;
+pub mod host;
 pub mod improve;
 pub mod lookup;
 pub mod names;

@@ -5,7 +5,7 @@ use std::ptr;
 
 use uruk::{Error, Jit, Lookup, LookupKind, LookupResult, Required, Symbol};
 
-use crate::boundary::{Context, Fault, array, guarded, place, sized, text, unusable};
+use crate::boundary::{Context, Fault, array, guarded, place, sized, text, unusable, unused};
 use crate::error::uruk_error;
 use crate::names::{number_of, places_of, uruk_definition, uruk_place};
 use crate::session::{session, uruk_jit};
@@ -64,6 +64,7 @@ unsafe fn lookup_of(
 ) -> Result<(Lookup, Vec<Option<Symbol>>), Fault> {
     // SAFETY: by the caller's promise; the struct is of integers and pointers.
     let asked = unsafe { sized(asked, NOTHING, "lookup")? };
+    unused(asked.reserved)?;
     // SAFETY: by the caller's promise.
     let (order, names, weak) = unsafe {
         let weak = match asked.weak.is_null() {
@@ -112,6 +113,7 @@ fn addresses(found: &LookupResult, symbols: &[Option<Symbol>]) -> Vec<u64> {
 
 /// Looks names up in one step, and waits for the answer: `addresses` has room for one of each;
 /// that of a weak name that nobody defines is 0.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_lookup(
     jit: *const uruk_jit,
@@ -135,9 +137,10 @@ pub unsafe extern "C" fn uruk_jit_lookup(
     })
 }
 
-/// Looks names up, and calls `done` once: with the addresses in the order of the names, or with
-/// an error, which it frees. In this thread if the answer is there already, else in the thread
-/// that makes it so.
+/// Looks names up, and calls `done` once: with the addresses in the order of the names, or with an
+/// error, which it frees. In this thread if the answer is there already, else in the thread that
+/// makes it so. It is not called where this answers an error.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_lookup_async(
     jit: *const uruk_jit,
@@ -174,6 +177,7 @@ pub unsafe extern "C" fn uruk_jit_lookup_async(
 
 /// The flags of names: `found` has room for one of each; the name of one that nobody defines
 /// is null there. Nothing is made for it.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_lookup_flags(
     jit: *const uruk_jit,

@@ -9,7 +9,7 @@ use uruk::{Alias, Dylib, Flags, GeneratorId, SymbolState, Visibility};
 use crate::boundary::{
     Fault, Owned, array, give, guarded, handle, place, take, text, texts, unusable, value,
 };
-use crate::dylib::{dylib_of, uruk_dylib};
+use crate::dylib::{dylib_called, dylib_of, uruk_dylib};
 use crate::error::{c_text, uruk_error, uruk_names};
 
 /// Gives way to a strong definition until somebody searched for it.
@@ -140,7 +140,7 @@ pub(crate) unsafe fn places_of<'a>(
     places
         .map(|place| {
             // SAFETY: by the caller's promise.
-            let dylib = unsafe { dylib_of(place.dylib)? };
+            let dylib = unsafe { dylib_called(place.dylib, "dylib of order")? };
             Ok((dylib, visibility(place.sees)?))
         })
         .collect()
@@ -216,6 +216,7 @@ pub(crate) unsafe fn tell(to: *mut *mut uruk_generator, dylib: &Dylib, id: Gener
 }
 
 /// Has lookups that start in `dylib` go on to `other`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_add_to_link_order(
     dylib: *const uruk_dylib,
@@ -223,13 +224,14 @@ pub unsafe extern "C" fn uruk_dylib_add_to_link_order(
 ) -> *mut uruk_error {
     guarded(|| {
         // SAFETY: the caller's promises.
-        let (dylib, other) = unsafe { (dylib_of(dylib)?, dylib_of(other)?) };
+        let (dylib, other) = unsafe { (dylib_of(dylib)?, dylib_called(other, "other")?) };
         Ok(dylib.add_to_link_order(other)?)
     })
 }
 
 /// Sets where lookups that start in `dylib` go on; the process is searched where
 /// `uruk_jit_process` stands.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_set_link_order(
     dylib: *const uruk_dylib,
@@ -248,6 +250,7 @@ pub unsafe extern "C" fn uruk_dylib_set_link_order(
 }
 
 /// Takes a dylib out of a link order.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_remove_from_link_order(
     dylib: *const uruk_dylib,
@@ -255,12 +258,13 @@ pub unsafe extern "C" fn uruk_dylib_remove_from_link_order(
 ) -> *mut uruk_error {
     guarded(|| {
         // SAFETY: the caller's promises.
-        let (dylib, other) = unsafe { (dylib_of(dylib)?, dylib_of(other)?) };
+        let (dylib, other) = unsafe { (dylib_of(dylib)?, dylib_called(other, "other")?) };
         Ok(dylib.remove_from_link_order(other)?)
     })
 }
 
 /// Puts `new_one` where `old` was in a link order.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_replace_in_link_order(
     dylib: *const uruk_dylib,
@@ -270,7 +274,13 @@ pub unsafe extern "C" fn uruk_dylib_replace_in_link_order(
 ) -> *mut uruk_error {
     guarded(|| {
         // SAFETY: the caller's promises.
-        let (dylib, old, new) = unsafe { (dylib_of(dylib)?, dylib_of(old)?, dylib_of(new_one)?) };
+        let (dylib, old, new) = unsafe {
+            (
+                dylib_of(dylib)?,
+                dylib_called(old, "old")?,
+                dylib_called(new_one, "new_one")?,
+            )
+        };
         Ok(dylib.replace_in_link_order(old, new, visibility(sees)?)?)
     })
 }
@@ -287,6 +297,7 @@ pub unsafe extern "C" fn uruk_dylib_link_order(dylib: *const uruk_dylib) -> *mut
 }
 
 /// Removes a dylib and all that is in it, as `uruk_jit_remove_dylibs` does several.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_remove(
     dylib: *const uruk_dylib,
@@ -306,6 +317,7 @@ pub unsafe extern "C" fn uruk_dylib_remove(
 }
 
 /// Defines symbols at addresses of the host: all of them, or none.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_define_addresses(
     dylib: *const uruk_dylib,
@@ -324,6 +336,7 @@ pub unsafe extern "C" fn uruk_dylib_define_addresses(
 
 /// Defines names for symbols of `source`, which may be `dylib` itself; `sees` says which of its
 /// symbols are found.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_reexport(
     dylib: *const uruk_dylib,
@@ -334,15 +347,17 @@ pub unsafe extern "C" fn uruk_dylib_reexport(
 ) -> *mut uruk_error {
     guarded(|| {
         // SAFETY: the caller's promises.
-        let (dylib, source) = unsafe { (dylib_of(dylib)?, dylib_of(source)?) };
+        let (dylib, source) = unsafe { (dylib_of(dylib)?, dylib_called(source, "source")?) };
         // SAFETY: the caller's promise of the array.
         let aliases = unsafe { aliases_of(dylib, aliases, count)? };
         Ok(dylib.reexport(source, visibility(sees)?, aliases)?)
     })
 }
 
-/// Re-exports whatever `source` has, where `allowed` says so. `drop` is called with `context`
-/// when it is not asked any more.
+/// Re-exports whatever `source` has, where `allowed` says so. `drop` is called once with `context`:
+/// when it is not asked any more, or at once after an error. `generator`, which may be null, is
+/// given a handle to be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_reexport_all(
     dylib: *const uruk_dylib,
@@ -356,7 +371,7 @@ pub unsafe extern "C" fn uruk_dylib_reexport_all(
     guarded(|| {
         let owned = Owned::new(context, drop);
         // SAFETY: the caller's promises.
-        let (dylib, source) = unsafe { (dylib_of(dylib)?, dylib_of(source)?) };
+        let (dylib, source) = unsafe { (dylib_of(dylib)?, dylib_called(source, "source")?) };
         let id = dylib.reexport_all(source, visibility(sees)?, asks(allowed, owned))?;
         // SAFETY: the caller's promise of the pointer.
         unsafe { tell(generator, dylib, id) };
@@ -364,8 +379,11 @@ pub unsafe extern "C" fn uruk_dylib_reexport_all(
     })
 }
 
-/// Has a dylib find what a shared library exports, where `allowed` says so; with no path, what
-/// the process exports and the executable defines.
+/// Has a dylib find what a shared library exports, where `allowed` says so; with no path, what the
+/// process exports and the executable defines. `drop` is called once with `context`: when it is
+/// not asked any more, or at once after an error. `generator`, which may be null, is given a handle to be
+/// freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_add_library(
     dylib: *const uruk_dylib,
@@ -408,6 +426,7 @@ pub unsafe extern "C" fn uruk_generator_free(generator: *mut uruk_generator) {
 }
 
 /// Whether what is added may need symbols that nobody defines yet (1) or not (0, as at first).
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_allow_missing(
     dylib: *const uruk_dylib,
@@ -421,6 +440,7 @@ pub unsafe extern "C" fn uruk_dylib_allow_missing(
 }
 
 /// The symbols that what was added needs and nobody defines; to be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_unresolved(
     dylib: *const uruk_dylib,
@@ -436,6 +456,7 @@ pub unsafe extern "C" fn uruk_dylib_unresolved(
 }
 
 /// Removes symbols, all of them or none.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_undefine(
     dylib: *const uruk_dylib,

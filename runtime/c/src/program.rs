@@ -6,7 +6,7 @@ use std::ptr;
 
 use uruk::{Mode, Program, ProgramOptions, StatsFormat};
 
-use crate::boundary::{Fault, give, guarded, place, sized, take, text, texts, unusable};
+use crate::boundary::{Fault, give, guarded, place, sized, take, text, texts, unusable, unused};
 use crate::error::uruk_error;
 use crate::session::{session, uruk_jit};
 
@@ -66,6 +66,7 @@ unsafe fn options_of(asked: *const uruk_program_options) -> Result<ProgramOption
     }
     // SAFETY: by the caller's promise; the struct is of integers and pointers.
     let asked = unsafe { sized(asked, NOTHING, "options")? };
+    unused(asked.reserved)?;
     let path = |pointer: *const c_char, what: &str| match pointer.is_null() {
         true => Ok(None),
         // SAFETY: by the caller's promise.
@@ -91,7 +92,9 @@ unsafe fn options_of(asked: *const uruk_program_options) -> Result<ProgramOption
     Ok(options)
 }
 
-/// Reads files and binds them to one program; `options` may be null for defaults.
+/// Reads files and binds them to one program; `options` may be null for defaults. `program` is to
+/// be run, or freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_program_load(
     jit: *const uruk_jit,
@@ -117,8 +120,10 @@ pub unsafe extern "C" fn uruk_program_load(
     })
 }
 
-/// Runs a program on the main thread and ends the process with its status; it comes back only
-/// if an argument cannot be used. Arguments begin behind the program's name.
+/// Runs a program on the main thread and ends the process with its status; it comes back only if an
+/// argument cannot be used. Arguments begin behind the program's name. Frees `program` where it
+/// runs it; it stays as it is after an error.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_program_run(
     program: *mut uruk_program,

@@ -186,6 +186,7 @@ unsafe fn with_migrations(
 /// Exchanges the code of functions of a dylib while they run: all that the input defines, or
 /// nothing. Those that do not exist are added; variables that exist keep their contents.
 /// `replaced`, which may be null, is given what was done, to be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_replace(
     dylib: *const uruk_dylib,
@@ -228,6 +229,7 @@ unsafe fn replace(
 }
 
 /// As `uruk_dylib_replace`, of IR text and with all defaults.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_replace_ir(
     dylib: *const uruk_dylib,
@@ -276,6 +278,7 @@ pub unsafe extern "C" fn uruk_replaced_closed_ns(replaced: *const uruk_replaced)
 }
 
 /// Goes back to what ran before this replacement, which must be the latest.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_replaced_rollback(replaced: *const uruk_replaced) -> *mut uruk_error {
     guarded(|| {
@@ -287,6 +290,7 @@ pub unsafe extern "C" fn uruk_replaced_rollback(replaced: *const uruk_replaced) 
 
 /// Which threads still run, or will return into, code that this replaced: a line for each; to
 /// be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_replaced_activations(
     replaced: *const uruk_replaced,
@@ -308,6 +312,7 @@ pub unsafe extern "C" fn uruk_replaced_activations(
 
 /// The loops that somebody was in, if they were to change (`at_loops`), and what became of each: a
 /// line for each; to be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_replaced_loops(
     replaced: *const uruk_replaced,

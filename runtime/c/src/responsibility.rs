@@ -11,11 +11,11 @@ use uruk::{DependenceGroup, DylibId, Responsibility, SessionError, Symbol};
 use crate::boundary::{
     Fault, Owned, array, give, guarded, place, take, text, texts, unusable, value,
 };
-use crate::dylib::{dylib_of, uruk_dylib};
+use crate::dylib::{dylib_called, uruk_dylib};
 use crate::error::{uruk_error, uruk_names};
 use crate::names::{definitions_of, flags_of, uruk_definition};
 use crate::tracker::uruk_tracker;
-use crate::unit::{unit_of, uruk_unit};
+use crate::unit::{owned_of, unit_of, uruk_unit};
 
 /// The obligation to define what was asked for.
 pub struct uruk_responsibility(pub(crate) Responsibility);
@@ -104,7 +104,13 @@ unsafe fn groups_of(
             };
             let dependences = dylibs.iter().zip(names).map(|(dylib, name)| {
                 // SAFETY: by the caller's promise.
-                Ok((unsafe { dylib_of(*dylib)? }.id(), jit.intern(name)))
+                let dylib = unsafe { dylib_called(*dylib, "dylib of dylibs")? };
+                // The number of another session's means one of this session.
+                if dylib.jit() != jit {
+                    let dylib = dylib.name().into();
+                    return Err(SessionError::ForeignDylib { dylib }.into());
+                }
+                Ok((dylib.id(), jit.intern(name)))
             });
             Ok(DependenceGroup {
                 symbols: symbols.into_iter().map(|name| jit.intern(name)).collect(),
@@ -155,6 +161,7 @@ pub unsafe extern "C" fn uruk_responsibility_requested(
 }
 
 /// The tracker that the symbols are under now, to be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_tracker(
     responsibility: *mut uruk_responsibility,
@@ -170,6 +177,7 @@ pub unsafe extern "C" fn uruk_responsibility_tracker(
 
 /// Gives symbols their addresses; what is there need not be ready before
 /// `uruk_responsibility_emit`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_resolve(
     responsibility: *mut uruk_responsibility,
@@ -186,7 +194,8 @@ pub unsafe extern "C" fn uruk_responsibility_resolve(
 }
 
 /// Ends the responsibility: all symbols are in memory. Each becomes ready as soon as what its
-/// groups name is.
+/// groups name is. Frees `responsibility`, also after an error.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_emit(
     responsibility: *mut uruk_responsibility,
@@ -202,7 +211,9 @@ pub unsafe extern "C" fn uruk_responsibility_emit(
     })
 }
 
-/// Ends the responsibility: resolves and emits in one step.
+/// Ends the responsibility: resolves and emits in one step. Frees `responsibility`, also after an
+/// error.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_publish(
     responsibility: *mut uruk_responsibility,
@@ -223,7 +234,9 @@ pub unsafe extern "C" fn uruk_responsibility_publish(
     })
 }
 
-/// Ends the responsibility: links an ELF object, which is copied and defines the symbols.
+/// Ends the responsibility: links an ELF object, which is copied and defines the symbols. Frees
+/// `responsibility`, also after an error.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_link(
     responsibility: *mut uruk_responsibility,
@@ -247,6 +260,7 @@ pub unsafe extern "C" fn uruk_responsibility_link(
 
 /// Takes on more symbols; `claimed`, which may be null, is given the names of those that were
 /// taken, to be freed: weak ones that are defined elsewhere are not.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_claim(
     responsibility: *mut uruk_responsibility,
@@ -278,7 +292,9 @@ pub unsafe extern "C" fn uruk_responsibility_claim(
     })
 }
 
-/// Splits some of the symbols off into a responsibility of their own, to be ended, too.
+/// Splits some of the symbols off into a responsibility of their own, to be ended, too. `delegated`
+/// is freed by what ends it.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_delegate(
     responsibility: *mut uruk_responsibility,
@@ -299,21 +315,26 @@ pub unsafe extern "C" fn uruk_responsibility_delegate(
 }
 
 /// Gives symbols back to another unit, which is asked when they are.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_replace(
     responsibility: *mut uruk_responsibility,
     unit: *const uruk_unit,
 ) -> *mut uruk_error {
     guarded(|| {
+        // SAFETY: the caller's promise of the pointer.
+        let owned = unsafe { owned_of(unit) };
         // SAFETY: the caller's promise of the handle.
         let own = unsafe { own(responsibility)? };
         // SAFETY: the caller's promise of the pointer.
-        let unit = unsafe { unit_of(&own.dylib(), unit)? };
+        let unit = unsafe { unit_of(&own.dylib(), unit, owned)? };
         Ok(own.replace(unit)?)
     })
 }
 
-/// Has `release` called with `context` once the definitions are removed.
+/// Has `release` called with `context` once the definitions are removed. It is called once, at once
+/// after an error, too.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_attach(
     responsibility: *mut uruk_responsibility,
@@ -328,8 +349,10 @@ pub unsafe extern "C" fn uruk_responsibility_attach(
     })
 }
 
-/// Ends the responsibility: the symbols cannot be made, for the reason of the text. With a unit
-/// (or null), they are tried again by it when they are next asked for.
+/// Ends the responsibility: the symbols cannot be made, for the reason of the text. With a unit (or
+/// null), they are tried again by it when they are next asked for. Frees `responsibility`, also
+/// after an error.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_fail(
     responsibility: *mut uruk_responsibility,
@@ -337,6 +360,8 @@ pub unsafe extern "C" fn uruk_responsibility_fail(
     again: *const uruk_unit,
 ) -> *mut uruk_error {
     guarded(|| {
+        // SAFETY: the caller's promise of the pointer.
+        let owned = unsafe { owned_of(again) };
         // SAFETY: the caller's promise of the handle.
         let ended = unsafe { ended(responsibility)? };
         // SAFETY: the caller's promise of the pointer.
@@ -347,12 +372,12 @@ pub unsafe extern "C" fn uruk_responsibility_fail(
             return Ok(());
         }
         // SAFETY: the caller's promise of the pointer.
-        let unit = unsafe { unit_of(&ended.dylib(), again)? };
+        let unit = unsafe { unit_of(&ended.dylib(), again, owned)? };
         Ok(ended.fail_retryable(error, unit)?)
     })
 }
 
-/// Ends the responsibility without a word, which is a failure; nothing for null.
+/// Ends the responsibility without a word, which is a failure, and frees it; nothing for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_free(responsibility: *mut uruk_responsibility) {
     // SAFETY: the caller's promise of the handle.

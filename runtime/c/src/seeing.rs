@@ -1,11 +1,10 @@
 //! What a run was like, and what code looks like: texts for people.
 
 use std::ffi::{c_char, c_int};
-use std::fs::File;
-use std::io::BufWriter;
 use std::ptr;
 
 use uruk::Tier;
+use uruk_files::OutputPath;
 
 use crate::boundary::{Fault, give, guarded, handle, place, text, tier, tier_or_none, unusable};
 use crate::dylib::{dylib_of, uruk_dylib};
@@ -20,6 +19,7 @@ fn unrecorded() -> Fault {
 /// The machine code of a function, one instruction a line, with names for the addresses it mentions:
 /// of the version that calls reach (0), or of the newest of a tier. Null where there is none such.
 /// To be freed by `uruk_string_free`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_disassemble(
     dylib: *const uruk_dylib,
@@ -44,6 +44,7 @@ pub unsafe extern "C" fn uruk_dylib_disassemble(
 
 /// The IR that machine code of a function is made of at a tier (1, 2 or 3), after all passes. It is
 /// compiled for this, and nothing comes of that. To be freed by `uruk_string_free`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_ir(
     dylib: *const uruk_dylib,
@@ -63,6 +64,7 @@ pub unsafe extern "C" fn uruk_dylib_ir(
 
 /// The functions that ran most, by samples, then by counted calls; `count` of them at most. To be
 /// freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_hottest(
     jit: *const uruk_jit,
@@ -80,6 +82,7 @@ pub unsafe extern "C" fn uruk_jit_hottest(
 
 /// The page of the run so far: a file of HTML that needs nothing else. Of a session whose settings
 /// say `record`. To be freed by `uruk_string_free`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_report_page(
     jit: *const uruk_jit,
@@ -93,8 +96,10 @@ pub unsafe extern "C" fn uruk_jit_report_page(
     })
 }
 
-/// Writes the timeline of the run so far to a file, in the place of one that is there: JSON for
-/// Perfetto and `chrome://tracing`. Of a session whose settings say `record`.
+/// Writes the timeline of the run so far to a file: JSON for Perfetto and `chrome://tracing`. A file
+/// that is there is replaced by the whole text, or stays as it is after an error. Of a session
+/// whose settings say `record`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_trace(
     jit: *const uruk_jit,
@@ -104,12 +109,11 @@ pub unsafe extern "C" fn uruk_jit_trace(
         // SAFETY: the caller's promises.
         let (jit, path) = unsafe { (handle(jit, "jit")?, text(path, "path")?) };
         let failed = |cause: std::io::Error| unusable("path", &format!("{path}: {cause}"));
-        let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-        match jit.jit.trace(&mut file).map_err(failed)? {
-            true => file
-                .into_inner()
-                .map(drop)
-                .map_err(|error| failed(error.into_error())),
+        let mut timeline = Vec::new();
+        match jit.jit.trace(&mut timeline).map_err(failed)? {
+            true => OutputPath::new(path)
+                .and_then(|file| file.write(&timeline))
+                .map_err(failed),
             false => Err(unrecorded()),
         }
     })

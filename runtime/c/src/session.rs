@@ -11,7 +11,7 @@ use crate::boundary::{
 };
 use crate::dylib::uruk_dylib;
 use crate::error::{give_text, uruk_error, uruk_names};
-use crate::settings::{builder, uruk_settings};
+use crate::settings::{builder, owned_of, uruk_settings};
 
 /// A session. It lives until this handle and all other handles of it (dylibs, trackers and so
 /// on) are freed; then its destructors run, and its memory goes.
@@ -46,7 +46,8 @@ pub(crate) unsafe fn session<'a>(jit: *const uruk_jit) -> Result<&'a Jit, Fault>
     unsafe { handle(jit, "jit") }.map(|jit| &jit.jit)
 }
 
-/// Makes a session; `settings` may be null for defaults.
+/// Makes a session; `settings` may be null for defaults. `jit` is to be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_new(
     settings: *const uruk_settings,
@@ -54,9 +55,15 @@ pub unsafe extern "C" fn uruk_jit_new(
 ) -> *mut uruk_error {
     guarded(|| {
         // SAFETY: the caller's promises.
-        let (builder, to) = unsafe { (builder(settings)?, place(jit, "jit")?) };
+        let owned = unsafe { owned_of(settings) };
+        // SAFETY: the caller's promises.
+        let to = unsafe { place(jit, "jit")? };
+        // SAFETY: the caller's promises.
+        let builder = unsafe { builder(settings, &owned)? };
         *to = std::ptr::null_mut();
-        *to = give(uruk_jit::of(builder.build()?));
+        let made = builder.build()?;
+        made.keep(owned);
+        *to = give(uruk_jit::of(made));
         Ok(())
     })
 }
@@ -76,6 +83,7 @@ pub unsafe extern "C" fn uruk_jit_main(jit: *const uruk_jit) -> *const uruk_dyli
 }
 
 /// The dylib that stands for the process: what its libraries export. To be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_process(
     jit: *const uruk_jit,
@@ -91,6 +99,7 @@ pub unsafe extern "C" fn uruk_jit_process(
 
 /// A new dylib, which searches itself and then the process; to be freed, which does not remove
 /// it.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_create_dylib(
     jit: *const uruk_jit,
@@ -106,7 +115,8 @@ pub unsafe extern "C" fn uruk_jit_create_dylib(
     })
 }
 
-/// A new dylib that searches nothing but itself.
+/// A new dylib that searches nothing but itself. To be freed, which does not remove it.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_create_bare_dylib(
     jit: *const uruk_jit,
@@ -138,6 +148,7 @@ pub unsafe extern "C" fn uruk_jit_dylib(
 
 /// Removes several dylibs in one step: all of them, or none. With `forced`, dylibs that search
 /// them go on without; else that is an error. The handles are still to be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_remove_dylibs(
     jit: *const uruk_jit,
@@ -150,7 +161,7 @@ pub unsafe extern "C" fn uruk_jit_remove_dylibs(
         let (jit, dylibs) = unsafe { (session(jit)?, array(dylibs, count, "dylibs")?) };
         let dylibs = dylibs.iter().map(|dylib| {
             // SAFETY: the caller's promise of each handle.
-            unsafe { handle(*dylib, "dylib") }.map(|dylib| dylib.0.clone())
+            unsafe { handle(*dylib, "dylib of dylibs") }.map(|dylib| dylib.0.clone())
         });
         let dylibs: Vec<_> = dylibs.collect::<Result<_, Fault>>()?;
         let removal = match forced {
@@ -164,6 +175,7 @@ pub unsafe extern "C" fn uruk_jit_remove_dylibs(
 }
 
 /// Lets all dylibs that search the process use what a shared library exports.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_add_library(
     jit: *const uruk_jit,
@@ -177,6 +189,7 @@ pub unsafe extern "C" fn uruk_jit_add_library(
 }
 
 /// Runs the constructors of everything that was added since the last call.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_initialize(jit: *const uruk_jit) -> *mut uruk_error {
     guarded(|| {
@@ -187,6 +200,7 @@ pub unsafe extern "C" fn uruk_jit_initialize(jit: *const uruk_jit) -> *mut uruk_
 }
 
 /// Runs the destructors of what `uruk_jit_initialize` initialized.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_deinitialize(jit: *const uruk_jit) -> *mut uruk_error {
     guarded(|| {
@@ -197,6 +211,7 @@ pub unsafe extern "C" fn uruk_jit_deinitialize(jit: *const uruk_jit) -> *mut uru
 }
 
 /// Holds promotions to better tiers (`paused` is 1), or lets them go on (0).
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_pause_tiers(
     jit: *const uruk_jit,
@@ -214,6 +229,7 @@ pub unsafe extern "C" fn uruk_jit_pause_tiers(
 }
 
 /// Holds sampling (`paused` is 1), or lets it go on (0).
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_pause_sampling(
     jit: *const uruk_jit,
@@ -232,6 +248,7 @@ pub unsafe extern "C" fn uruk_jit_pause_sampling(
 
 /// Frees dead code now, one of `URUK_RECLAIM_...`, and waits for that at most so many
 /// milliseconds; `done`, which may be null, tells whether it was.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_reclaim(
     jit: *const uruk_jit,
@@ -264,8 +281,9 @@ pub unsafe extern "C" fn uruk_jit_evict_cold(jit: *const uruk_jit, most: u64) ->
     value(0, || Ok(unsafe { session(jit)? }.evict_cold(most)))
 }
 
-/// Says that code of the session may run on a stack, as on a fiber's, while no thread is on it.
-/// The memory stays readable until `uruk_stack_free`.
+/// Says that code of the session may run on a stack, as on a fiber's, while no thread is on it. The
+/// memory stays readable until `uruk_stack_free`. `stack` is to be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_register_stack(
     jit: *const uruk_jit,
@@ -292,8 +310,9 @@ pub unsafe extern "C" fn uruk_stack_free(stack: *mut uruk_stack) {
     unsafe { take(stack) };
 }
 
-/// Goes back to what ran before the latest replacement; `names`, which may be null, is given
-/// the functions.
+/// Goes back to what ran before the latest replacement; `names`, which may be null, is given the
+/// functions. They are to be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_rollback(
     jit: *const uruk_jit,
@@ -312,6 +331,7 @@ pub unsafe extern "C" fn uruk_jit_rollback(
 
 /// Replaces functions of the main dylib by those of files whenever one of the files changes,
 /// for the rest of the process; what was replaced is said on standard error.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_watch(
     jit: *const uruk_jit,

@@ -14,7 +14,7 @@ use uruk::{
     Transform, Untrusted,
 };
 
-use crate::boundary::{Fault, Owned, sized, text, tier, unusable, uruk_function, value};
+use crate::boundary::{Fault, Owned, owned_by, sized, text, tier, unusable, uruk_function, value};
 use crate::error::{c_text, uruk_error};
 use crate::told::uruk_event;
 
@@ -50,8 +50,9 @@ pub struct uruk_bytes {
 /// Settings of a session; a field of zero is as by default. `size` is that of this struct.
 ///
 /// Callbacks have `context` as their first argument, may be called on any thread and by several
-/// at once, and not after `drop_context`, which is called once: by the last thread of the session,
-/// soon after its last handle was freed; at once if it could not be made.
+/// at once, and not after `drop_context`, which is called once, whether there are callbacks or not: by
+/// the last thread of the session, soon after its last handle was freed; at once if the session
+/// could not be made, whatever was wrong (but for a `size` that cannot be).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct uruk_settings {
@@ -218,22 +219,37 @@ pub unsafe extern "C" fn uruk_settings_init(settings: *mut uruk_settings, size: 
     });
 }
 
-/// A builder with these settings; null means all defaults.
+/// A builder with these settings, whose callbacks have `owned`; null means all defaults.
 ///
 /// # Safety
 /// As for all pointers of the interface.
-pub(crate) unsafe fn builder(settings: *const uruk_settings) -> Result<JitBuilder, Fault> {
+pub(crate) unsafe fn builder(
+    settings: *const uruk_settings,
+    owned: &Arc<Owned>,
+) -> Result<JitBuilder, Fault> {
     if settings.is_null() {
         return Ok(uruk::Jit::builder());
     }
     // SAFETY: by the caller's promise; a struct of integers, pointers and nullable functions.
     let settings = unsafe { sized(settings, uruk_settings::default(), "settings")? };
-    let owned = Arc::new(Owned::new(settings.context, settings.drop_context));
     let builder = with_numbers(uruk::Jit::builder(), &settings)?;
     // SAFETY: by the caller's promise.
     let builder = unsafe { with_tuning(with_folders(builder, &settings)?, &settings)? };
-    let builder = with_listeners(builder, &settings, &owned);
-    Ok(with_transforms(builder, &settings, &owned))
+    let builder = with_listeners(builder, &settings, owned);
+    Ok(with_transforms(builder, &settings, owned))
+}
+
+/// The context of settings, which is dropped once: with the session that has it, or at once if it
+/// could not be made.
+///
+/// # Safety
+/// As for all pointers of the interface.
+pub(crate) unsafe fn owned_of(settings: *const uruk_settings) -> Arc<Owned> {
+    let end = std::mem::offset_of!(uruk_settings, drop_context) + size_of::<usize>();
+    let fields = |settings: &uruk_settings| Owned::new(settings.context, settings.drop_context);
+    // SAFETY: by the caller's promise; a struct of integers, pointers and nullable functions.
+    let owned = unsafe { owned_by(settings, end, fields, uruk_settings::default()) };
+    Arc::new(owned.unwrap_or_else(|| Owned::new(ptr::null_mut(), None)))
 }
 
 fn with_numbers(builder: JitBuilder, settings: &uruk_settings) -> Result<JitBuilder, Fault> {
@@ -383,8 +399,8 @@ fn with_listeners(
 fn end_of(function: &CString, cause: Option<&uruk_error>) -> ! {
     let function = function.to_string_lossy();
     match cause {
-        Some(cause) => eprintln!("uruk: cannot call {function}: {}", cause.shown()),
-        None => eprintln!("uruk: cannot call {function}: it was removed"),
+        Some(cause) => uruk_files::say!("uruk: cannot call {function}: {}", cause.shown()),
+        None => uruk_files::say!("uruk: cannot call {function}: it was removed"),
     }
     // SAFETY: ends the process; nothing of it runs on.
     unsafe { libc::_exit(uruk::EXIT_FAILURE) }

@@ -303,6 +303,7 @@ pub struct uruk_stats {
 }
 
 /// What a session has done so far: `uruk_jit_stats(jit, &stats, sizeof stats)`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_stats(
     jit: *const uruk_jit,
@@ -359,6 +360,7 @@ fn translated_stats(own: &uruk::Stats) -> uruk_stats {
 /// Bytes that the session uses for one purpose, called as in its reports: `code`, `read-only`,
 /// `data`, `zeroed`, `unwind`, `stubs`, `bitcode`, `waiting`, `unused`, `runtime`; or for all of
 /// them: `total`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_memory(
     jit: *const uruk_jit,

@@ -24,7 +24,8 @@ unsafe fn tracker_of<'a>(tracker: *const uruk_tracker) -> Result<&'a Tracker, Fa
     unsafe { handle(tracker, "tracker") }.map(|tracker| &tracker.0)
 }
 
-/// A new tracker for definitions of a dylib.
+/// A new tracker for definitions of a dylib. To be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_create_tracker(
     dylib: *const uruk_dylib,
@@ -38,7 +39,8 @@ pub unsafe extern "C" fn uruk_dylib_create_tracker(
     })
 }
 
-/// The tracker of what is added without one.
+/// The tracker of what is added without one. To be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_default_tracker(
     dylib: *const uruk_dylib,
@@ -60,6 +62,7 @@ pub unsafe extern "C" fn uruk_tracker_free(tracker: *mut uruk_tracker) {
 }
 
 /// As `uruk_dylib_add_ir`, under this tracker.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_tracker_add_ir(
     tracker: *const uruk_tracker,
@@ -75,6 +78,7 @@ pub unsafe extern "C" fn uruk_tracker_add_ir(
 }
 
 /// As `uruk_dylib_add_bitcode`, under this tracker.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_tracker_add_bitcode(
     tracker: *const uruk_tracker,
@@ -93,6 +97,7 @@ pub unsafe extern "C" fn uruk_tracker_add_bitcode(
 }
 
 /// As `uruk_dylib_add_module`, under this tracker.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_tracker_add_module(
     tracker: *const uruk_tracker,
@@ -106,6 +111,7 @@ pub unsafe extern "C" fn uruk_tracker_add_module(
 }
 
 /// As `uruk_dylib_add_object`, under this tracker.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_tracker_add_object(
     tracker: *const uruk_tracker,
@@ -124,6 +130,7 @@ pub unsafe extern "C" fn uruk_tracker_add_object(
 }
 
 /// As `uruk_dylib_add_file`, under this tracker; but no archives.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_tracker_add_file(
     tracker: *const uruk_tracker,
@@ -137,6 +144,7 @@ pub unsafe extern "C" fn uruk_tracker_add_file(
 }
 
 /// As `uruk_dylib_define_addresses`, under this tracker.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_tracker_define_addresses(
     tracker: *const uruk_tracker,
@@ -153,8 +161,9 @@ pub unsafe extern "C" fn uruk_tracker_define_addresses(
     })
 }
 
-/// Has `release` called with `context` once what is under the tracker is removed; at once if it
-/// was removed before.
+/// Has `release` called with `context` once what is under the tracker is removed; at once if it was
+/// removed before. It is called once, at once after an error, too.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_tracker_attach(
     tracker: *const uruk_tracker,
@@ -172,6 +181,7 @@ pub unsafe extern "C" fn uruk_tracker_attach(
 /// Removes what is under the tracker: names at once, code when no thread can return into it.
 /// Destructors run on this thread. Nobody uses addresses of its data any more. The handle is
 /// still to be freed.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_tracker_remove(tracker: *const uruk_tracker) -> *mut uruk_error {
     guarded(|| {
@@ -182,6 +192,7 @@ pub unsafe extern "C" fn uruk_tracker_remove(tracker: *const uruk_tracker) -> *m
 }
 
 /// Moves everything to another tracker of the same dylib.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_tracker_transfer(
     tracker: *const uruk_tracker,
@@ -189,7 +200,7 @@ pub unsafe extern "C" fn uruk_tracker_transfer(
 ) -> *mut uruk_error {
     guarded(|| {
         // SAFETY: the caller's promises.
-        let (tracker, other) = unsafe { (tracker_of(tracker)?, tracker_of(other)?) };
+        let (tracker, other) = unsafe { (tracker_of(tracker)?, &handle(other, "other")?.0) };
         Ok(tracker.transfer_to(other)?)
     })
 }

@@ -23,6 +23,7 @@ pub unsafe extern "C" fn uruk_jit_work_done(jit: *const uruk_jit, units: u64) {
 /// What the tuner found out so far, for people: a line for each function, and one for each trial of
 /// it, those with the most trials first. Empty where the settings do not say `tune`. To be freed by
 /// `uruk_string_free`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_tuning(
     jit: *const uruk_jit,
@@ -40,6 +41,7 @@ pub unsafe extern "C" fn uruk_jit_tuning(
 
 /// The same for the field `tuned_before` of another run's settings on this machine. To be freed by
 /// `uruk_string_free`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_tuning_text(
     jit: *const uruk_jit,
@@ -54,6 +56,7 @@ pub unsafe extern "C" fn uruk_jit_tuning_text(
 }
 
 /// Writes the text of `uruk_jit_tuning_text` to a file: all of it, or what is there stays.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_keep_tuning(
     jit: *const uruk_jit,

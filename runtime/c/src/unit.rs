@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use uruk::{Dylib, Flags, Improvement, Improver, Interface, Responsibility, Symbol, Unit};
 
-use crate::boundary::{Fault, Owned, give, guarded, handle, sized, text, unusable};
+use crate::boundary::{Fault, Owned, give, guarded, handle, owned_by, sized, text, unusable};
 use crate::dylib::{dylib_of, uruk_dylib};
 use crate::error::{c_text, uruk_error};
 use crate::improve::uruk_improvement;
@@ -46,7 +46,8 @@ pub struct uruk_unit {
     >,
     /// The host's own.
     pub context: *mut c_void,
-    /// Called once, when nothing of the above is called any more.
+    /// Called once, when nothing of the above is called any more: at once where the unit was not
+    /// taken, whichever argument was in the way (but for a `size` that cannot be).
     pub drop: Option<unsafe extern "C-unwind" fn(context: *mut c_void)>,
 }
 
@@ -126,14 +127,30 @@ impl Unit for HostUnit {
     }
 }
 
-/// A unit of a dylib's session. What it leads to is dropped if it cannot be.
+/// The context of a unit, which is dropped whatever is wrong with the rest of a call: unless the
+/// struct is null, or of no size that it can have.
 ///
 /// # Safety
 /// As for all pointers of the interface.
-pub(crate) unsafe fn unit_of(dylib: &Dylib, unit: *const uruk_unit) -> Result<HostUnit, Fault> {
+pub(crate) unsafe fn owned_of(unit: *const uruk_unit) -> Option<Owned> {
+    let end = std::mem::offset_of!(uruk_unit, drop) + size_of::<usize>();
+    let fields = |unit: &uruk_unit| Owned::new(unit.context, unit.drop);
+    // SAFETY: by the caller's promise; the struct is of integers, pointers and nullable functions.
+    unsafe { owned_by(unit, end, fields, NOTHING) }
+}
+
+/// A unit of a dylib's session, with its context from [`owned_of`].
+///
+/// # Safety
+/// As for all pointers of the interface.
+pub(crate) unsafe fn unit_of(
+    dylib: &Dylib,
+    unit: *const uruk_unit,
+    owned: Option<Owned>,
+) -> Result<HostUnit, Fault> {
     // SAFETY: by the caller's promise; the struct is of integers, pointers and nullable functions.
     let unit = unsafe { sized(unit, NOTHING, "unit")? };
-    let owned = Arc::new(Owned::new(unit.context, unit.drop));
+    let owned = Arc::new(owned.unwrap_or_else(|| Owned::new(unit.context, None)));
     if unit.materialize.is_none() {
         return Err(unusable("materialize", "a null pointer"));
     }
@@ -161,29 +178,35 @@ pub(crate) unsafe fn unit_of(dylib: &Dylib, unit: *const uruk_unit) -> Result<Ho
 
 /// Defines what a unit promises: all of it, or nothing. The struct, and its texts and arrays,
 /// need not live longer than the call.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_define_unit(
     dylib: *const uruk_dylib,
     unit: *const uruk_unit,
 ) -> *mut uruk_error {
     guarded(|| {
+        // SAFETY: the caller's promise of the pointer.
+        let owned = unsafe { owned_of(unit) };
         // SAFETY: the caller's promise of the handle.
         let dylib = unsafe { dylib_of(dylib)? };
         // SAFETY: the caller's promise of the pointer.
-        Ok(dylib.define(unsafe { unit_of(dylib, unit)? })?)
+        Ok(dylib.define(unsafe { unit_of(dylib, unit, owned)? })?)
     })
 }
 
 /// As `uruk_dylib_define_unit`, under a tracker.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_tracker_define_unit(
     tracker: *const uruk_tracker,
     unit: *const uruk_unit,
 ) -> *mut uruk_error {
     guarded(|| {
+        // SAFETY: the caller's promise of the pointer.
+        let owned = unsafe { owned_of(unit) };
         // SAFETY: the caller's promise of the handle.
         let tracker = &unsafe { handle(tracker, "tracker")? }.0;
         // SAFETY: the caller's promise of the pointer.
-        Ok(tracker.define(unsafe { unit_of(&tracker.dylib(), unit)? })?)
+        Ok(tracker.define(unsafe { unit_of(&tracker.dylib(), unit, owned)? })?)
     })
 }

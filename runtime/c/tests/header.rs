@@ -101,6 +101,61 @@ fn compilers_of_cpp11_and_later_accept_the_header() {
     }
 }
 
+/// Files that include `uruk-llvm.h` and call nothing of it, under all warnings.
+#[test]
+fn compilers_accept_the_header_for_llvm() {
+    let headers = std::env::var("LLVM_SYS_221_PREFIX").unwrap_or_default();
+    let headers = Path::new(&headers).join("include");
+    if !headers.join("llvm-c/Core.h").is_file() {
+        eprintln!("the headers of LLVM 22 are not told of: not tried");
+        return;
+    }
+    let file = scratch("header").join("llvm.c");
+    std::fs::write(
+        &file,
+        "#include <uruk-llvm.h>\nint main(void) { return 0; }\n",
+    )
+    .expect("a file");
+    for (compiler, words) in [
+        ("cc", ["-x", "c", "-std=c99"]),
+        ("clang-22", ["-x", "c", "-std=c99"]),
+        ("c++", ["-x", "c++", "-std=c++11"]),
+        ("clang++-22", ["-x", "c++", "-std=c++11"]),
+    ] {
+        if !has(compiler) {
+            eprintln!("{compiler} is not installed: not tried");
+            continue;
+        }
+        run(Command::new(compiler)
+            .args(words)
+            .args(STRICT)
+            .arg("-fsyntax-only")
+            .arg("-isystem")
+            .arg(&headers)
+            .arg("-I")
+            .arg(package().join("include"))
+            .arg(&file));
+    }
+}
+
+/// A call whose error is dropped is warned of, whichever function it is of.
+#[test]
+fn errors_are_to_be_used() {
+    let header = std::fs::read_to_string(package().join("include/uruk.h")).expect("the header");
+    let mut answering = 0;
+    for (at, _) in header.match_indices("struct uruk_error *uruk_") {
+        // Not in the type of a callback, and no function that only looks at an error.
+        let before = header[..at].trim_end();
+        if before.ends_with("const") {
+            continue;
+        }
+        answering += 1;
+        let line = header[at..].lines().next().unwrap_or_default();
+        assert!(before.ends_with("URUK_MUST_USE"), "{line}");
+    }
+    assert!(answering > 100, "{answering}");
+}
+
 #[test]
 fn versions_agree() {
     let header = std::fs::read_to_string(package().join("include/uruk.h")).expect("the header");

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::path::Path;
 use std::process::Command;
 
 use support::layout::{self, Built, install};
@@ -49,11 +50,86 @@ fn a_host_builds_with_what_is_installed() {
         .env("LD_LIBRARY_PATH", prefix.join("lib"))
         .env("LD_DEBUG", "files"));
     assert!(output.stdout.starts_with(b"say 42\n"));
+    is_linked_into_a_host(&prefix);
+    is_found_by_cmake(&prefix);
+    // The rest is debug information.
+    let size = |file: &Path| std::fs::metadata(file).expect("a file").len();
+    if has("strip") {
+        let archive = prefix.join("lib/liburuk.a");
+        assert!(
+            size(&archive) < size(&built.archive) / 2,
+            "{}",
+            size(&archive)
+        );
+    }
     if let Some(llvm) = &built.llvm {
         let name = llvm.file_name().expect("a file").to_string_lossy();
         let opened = format!("calling init: {}/lib/uruk/{name}", prefix.display());
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(told.contains(&opened), "no {opened}");
+    }
+}
+
+/// `pkg-config --static`: the program asks for no library of ours.
+fn is_linked_into_a_host(prefix: &Path) {
+    let asked = run(Command::new("pkg-config")
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+        .args(["--static", "--cflags", "--libs", "uruk"]));
+    let words = String::from_utf8(asked.stdout).expect("words");
+    let compilers = ["cc", "clang-22"];
+    for compiler in compilers.into_iter().filter(|compiler| has(compiler)) {
+        let program = scratch("programs").join(format!("installed-static-{compiler}"));
+        run(Command::new(compiler)
+            .arg("-std=c89")
+            .args(STRICT)
+            .arg(package().join("examples/lazy.c"))
+            .args(words.split_whitespace())
+            .arg("-o")
+            .arg(&program));
+        let needed = run(Command::new("readelf").arg("-d").arg(&program));
+        let needed = String::from_utf8_lossy(&needed.stdout).into_owned();
+        assert!(!needed.contains("liburuk"), "{needed}");
+        let output = run(&mut Command::new(&program));
+        assert!(output.stdout.starts_with(b"say 42\n"));
+    }
+}
+
+/// A project of CMake's, against either target.
+fn is_found_by_cmake(prefix: &Path) {
+    if !has("cmake") {
+        eprintln!("cmake is not installed: not tried");
+        return;
+    }
+    let project = scratch("cmake");
+    let example = package().join("examples/lazy.c");
+    let text = format!(
+        "cmake_minimum_required(VERSION 3.10)\n\
+         project(host C)\n\
+         find_package(uruk {} REQUIRED)\n\
+         foreach(kind uruk static)\n  \
+         add_executable(host-${{kind}} {})\n  \
+         target_link_libraries(host-${{kind}} uruk::${{kind}})\n\
+         endforeach()\n\
+         find_package(uruk 0.0.9 QUIET)\n\
+         if(uruk_FOUND)\n  \
+         message(FATAL_ERROR \"another interface was taken\")\n\
+         endif()\n",
+        env!("CARGO_PKG_VERSION"),
+        example.display()
+    );
+    std::fs::write(project.join("CMakeLists.txt"), text).expect("a project");
+    let folder = project.join("build");
+    let _ = std::fs::remove_dir_all(&folder);
+    run(Command::new("cmake")
+        .arg("-S")
+        .arg(&project)
+        .arg("-B")
+        .arg(&folder)
+        .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display())));
+    run(Command::new("cmake").arg("--build").arg(&folder));
+    for kind in ["uruk", "static"] {
+        let output = run(&mut Command::new(folder.join(format!("host-{kind}"))));
+        assert!(output.stdout.starts_with(b"say 42\n"));
     }
 }
 

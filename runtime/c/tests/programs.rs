@@ -37,6 +37,16 @@ fn guarded_calls() {
 }
 
 #[test]
+fn errors_of_host_functions() {
+    passes(&mut Command::new(in_c("host_errors.c")));
+}
+
+#[test]
+fn borders() {
+    passes(Command::new(in_c("borders.c")).arg(scratch("borders")));
+}
+
+#[test]
 fn threads() {
     passes(&mut Command::new(in_c("threads.c")));
 }
@@ -134,6 +144,55 @@ fn the_example() {
         "{said}"
     );
     assert!(lines[4].ends_with(" compiled"), "{said}");
+}
+
+/// A host under a sanitizer, with the options of `docs/guide/sanitizers.md`.
+fn sanitized(sanitizer: &str, names: &[&str], options: (&str, &str)) {
+    let flag = format!("-fsanitize={sanitizer}");
+    let empty = scratch("programs").join("empty.c");
+    std::fs::write(&empty, "int main(void) { return 0; }\n").expect("a file");
+    let tried = Command::new("cc")
+        .args([flag.as_str(), "-o"])
+        .arg(scratch("programs").join(format!("empty-{sanitizer}")))
+        .arg(&empty)
+        .output();
+    if !tried.is_ok_and(|output| output.status.success()) {
+        eprintln!("cc has no {flag}: not tried");
+        return;
+    }
+    for name in names {
+        let from = source(&format!("{name}.c"));
+        let copy = scratch("programs").join(format!("{name}-{sanitizer}.c"));
+        std::fs::copy(from, &copy).expect("a copy of the program");
+        let includes = format!("-I{}", package().join("tests/programs").display());
+        let program = compiled(
+            &copy,
+            "cc",
+            "-std=c99",
+            &["-D_GNU_SOURCE", &flag, &includes],
+        );
+        passes(
+            Command::new(program)
+                .env(options.0, options.1)
+                .arg(scratch("borders")),
+        );
+    }
+}
+
+#[test]
+fn address_sanitizer_finds_no_fault() {
+    let file = package().join("../../docs/guide/lsan.supp");
+    let names = ["guarded", "host_errors", "borders", "definitions"];
+    let suppressions = format!("suppressions={}", file.display());
+    sanitized("address", &names, ("LSAN_OPTIONS", &suppressions));
+}
+
+/// Limits and interrupts are left out, as the page says.
+#[test]
+fn thread_sanitizer_finds_no_race() {
+    let options = "ignore_noninstrumented_modules=1 die_after_fork=0";
+    let names = ["sessions", "threads"];
+    sanitized("thread", &names, ("TSAN_OPTIONS", options));
 }
 
 /// Memcheck sees the library's border: what it reads of a host's arguments, and what it frees.

@@ -1,19 +1,27 @@
-//! The binding for Python: a file of at most 300 lines, which runs what llvmlite makes.
+//! The binding for Python, which runs what llvmlite makes.
 //!
 //! `tests/python_binding.ll` is what llvmlite wrote; where it is installed, its IR of now is run,
 //! too.
 
 mod support;
 
+use std::path::Path;
 use std::process::Command;
 
-use support::{has, libraries, package};
+use support::{has, libraries, package, run, scratch};
 
-#[test]
-fn the_binding_is_short() {
-    let text = std::fs::read_to_string(package().join("python/uruk.py")).expect("the binding");
-    let lines = text.lines().count();
-    assert!((100..=300).contains(&lines), "{lines} lines");
+/// Runs the tests with the binding of a folder.
+fn passes_in(folder: &Path, library: Option<&Path>) {
+    let tests = package().join("tests");
+    let mut python = Command::new("python3");
+    python
+        .env_remove("URUK_LIBRARY")
+        .envs(library.map(|library| ("URUK_LIBRARY", library)))
+        .env("PYTHONPATH", folder)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .arg(tests.join("python_binding.py"))
+        .arg(tests.join("python_binding.ll"));
+    support::passes(&mut python);
 }
 
 #[test]
@@ -22,13 +30,32 @@ fn a_person_plays_with_it() {
         eprintln!("python3 is not installed: not tried");
         return;
     }
-    let tests = package().join("tests");
-    let mut python = Command::new("python3");
-    python
-        .env("URUK_LIBRARY", libraries().join("liburuk_c.so"))
-        .env("PYTHONPATH", package().join("python"))
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .arg(tests.join("python_binding.py"))
-        .arg(tests.join("python_binding.ll"));
-    support::passes(&mut python);
+    let library = libraries().join("liburuk_c.so");
+    passes_in(&package().join("python"), Some(&library));
+}
+
+/// `pip install` takes the checkout, and the folder of the binding in it: the wheel has the library in
+/// it.
+#[test]
+fn pip_installs_it_from_the_checkout() {
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "--version"]);
+    if !pip.output().is_ok_and(|output| output.status.success()) {
+        eprintln!("pip is not installed: not tried");
+        return;
+    }
+    for source in [package().join("python"), package().join("../..")] {
+        let folder = scratch("wheel");
+        std::fs::remove_dir_all(&folder).expect("an empty folder");
+        // Without its cache: pip takes a wheel that was made of the same path before.
+        run(Command::new("python3")
+            .args(["-m", "pip", "install", "--quiet", "--no-index", "--no-deps"])
+            .args(["--disable-pip-version-check", "--no-cache-dir"])
+            .arg("--target")
+            .arg(&folder)
+            .arg(source)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("URUK_LIBRARY", libraries().join("liburuk_c.so")));
+        passes_in(&folder, None);
+    }
 }

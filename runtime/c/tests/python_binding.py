@@ -74,6 +74,174 @@ def play():
     assert twice(7) == 42
 
 
+def raises(kind, part, call, *arguments, **named):
+    try:
+        answer = call(*arguments, **named)
+    except kind as error:
+        assert part in str(error), str(error)
+        return error
+    raise AssertionError(f"it answered {answer!r}")
+
+
+def callbacks():
+    """What a function of Python's raises is raised by the call of IR, and is no number."""
+    jit = uruk.Jit()
+
+    def price(x):
+        if x == 3:
+            raise ValueError("no price")
+        return {4: "text", 5: 1 << 40, 6: None}.get(x, x)
+
+    jit.define("price", price, "i32 (i32)")
+    jit.define("note", lambda x: jit.function("total")(int(x)), "void (double)")
+    jit.define("odd", lambda x: x & 1, "i1 (i8 zeroext)")
+    jit.define("none", lambda: 7, "void ()")
+    jit.add_ir("m", """
+        declare i32 @price(i32)
+        declare void @note(double)
+        declare i1 @odd(i8 zeroext)
+        declare void @none()
+        define i32 @total(i32 %x) { %p = call i32 @price(i32 %x) %t = add i32 %p, 1000 ret i32 %t }
+        define void @outer(double %x) { call void @note(double %x) ret void }
+        define i1 @is_odd(i8 zeroext %x) { %y = call i1 @odd(i8 zeroext %x) ret i1 %y }
+        define void @nothing() { call void @none() ret void }
+    """)
+    total = jit.function("total")
+    for tier in (1, 2):
+        jit.compile("total", tier)
+        assert total(1) == 1001 and total(-1) == 999
+        error = raises(ValueError, "no price", total, 3)
+        assert error.__traceback__.tb_next is not None
+        raises(ValueError, "no price", jit.function("outer"), 3.0)
+        raises(TypeError, "as an integer", total, 4)
+        raises(OverflowError, "does not fit into i32", total, 5)
+        raises(TypeError, "as an integer", total, 6)
+        assert total(1) == 1001
+    assert jit.function("is_odd")(201) is True
+    raises(TypeError, "no value of `void`", jit.function("nothing"))
+    jit.add_ir("c", """
+        declare i32 @price(i32)
+        @llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [
+          { i32, ptr, ptr } { i32 1, ptr @begin, ptr null }]
+        define internal void @begin() { %p = call i32 @price(i32 3) ret void }
+    """)
+    raises(ValueError, "no price", jit.initialize)
+    wrong = "declare i64 @price(i64) define i64 @w() { %p = call i64 @price(i64 1) ret i64 %p }"
+    refused(9, "declared as i64 (i64)", jit.add_ir, "w", wrong)
+    raises(TypeError, "<4 x i32>", jit.define, "v", price, "<4 x i32> ()")
+
+
+def types():
+    """Values are those of the IR's type, or errors."""
+    jit = uruk.Jit()
+    jit.add_ir("m", """
+        define i64 @address(ptr %p) { %v = ptrtoint ptr %p to i64 ret i64 %v }
+        define i64 @same(i64 %x) { ret i64 %x }
+        define i8 @low(i8 %x) { ret i8 %x }
+        define signext i8 @up(i8 signext %x) { %y = add i8 %x, 1 ret i8 %y }
+        define zeroext i16 @twice(i16 zeroext %x) { %y = add i16 %x, %x ret i16 %y }
+        define i1 @not(i1 %b) { %c = xor i1 %b, 1 ret i1 %c }
+        define ptr @back(ptr %p) { ret ptr %p }
+        define { i64, i64 } @pair() { ret { i64, i64 } zeroinitializer }
+        define float @half(float %x) { %y = fmul float %x, 5.0e-1 ret float %y }
+    """)
+    refused(9, "is i64 (ptr), not i64 (double)", jit.function, "address", "i64 (double)")
+    refused(9, "is i8 (i8 signext), not i32 (i8)", jit.function, "up", "i32 (i8)")
+    assert jit.function("address", "i64 (ptr)")(None) == 0
+    assert jit.function("up", "i8 (i8)")(-100) == -99 and jit.function("up")(127) == -128
+    assert jit.function("twice")(0x7fff) == -2 and jit.function("twice")(-1) == -2
+    assert jit.function("not")(False) is True and jit.function("half")(3) == 1.5
+    same, low = jit.function("same"), jit.function("low")
+    assert same(-1) == -1 and same((1 << 64) - 1) == -1 and low(255) == -1 and low(-128) == -128
+    for call, value in ((same, 1 << 64), (same, -(1 << 63) - 1), (low, 256), (low, -129),
+                        (jit.function("not"), 2), (jit.function("address"), -1)):
+        raises(OverflowError, "", call, value)
+    for call, values in ((same, ()), (same, (1, 2)), (jit.function("address"), ("text",))):
+        raises(TypeError, "", call, *values)
+    assert jit.function("back")(None) is None and jit.function("back")(4096) == 4096
+    raises(TypeError, "{ i64, i64 }", jit.function, "pair")
+    for call in (jit.add_ir, jit.lookup, jit.create_dylib, jit.memory, jit.dump):
+        if call != jit.dump:
+            raises(ValueError, "zero character", call, *["a\0b"] * (2 if call == jit.add_ir else 1))
+    raises(ValueError, "zero character", jit.add_ir, "m", "define i64 @f() { ret i64 1 }\0 and more")
+    raises(ValueError, "zero character", uruk.Jit, cache_folder="a\0b")
+    raises(OverflowError, "jobs", uruk.Jit, jobs=-1)
+    raises(OverflowError, "tiers", uruk.Jit, tiers=1 << 32)
+    raises(TypeError, "nonsense", uruk.Jit, nonsense=1)
+    raises(TypeError, "on_event", uruk.Jit, on_event=1)
+    raises(OverflowError, "", jit.compile, "same", 1 << 32)
+    raises(OverflowError, "", jit.replace, "m", "define i64 @same(i64 %x) { ret i64 1 }", -1)
+
+
+def ends():
+    """Faults, limits and interrupts are errors."""
+    import threading
+
+    jit = uruk.Jit(tiers=1, record=True)
+    jit.add_ir("m", """
+        define void @spin() { br label %l l: br label %l }
+        define i32 @divide(i32 %a, i32 %b) { %q = sdiv i32 %a, %b ret i32 %q }
+        define i64 @read(ptr %p) { %v = load i64, ptr %p ret i64 %v }
+    """)
+    spin = jit.function("spin")
+    error = raises(uruk.Error, "within", spin.within(0.01))
+    assert error.code == 18 and error.trap == 10 and "spin" in error.names
+    assert raises(uruk.Error, "fuel", spin.with_fuel(1000)).trap == 13  # Not counted.
+    raises(uruk.Error, "opened by a running process", uruk.Jit, count_passes=True)
+    assert raises(uruk.Error, "division", jit.function("divide"), 1, 0).trap == 1
+    assert raises(uruk.Error, "memory", jit.function("read"), 0).trap == 5
+    thread, done = uruk.Thread(), threading.Event()
+
+    def interrupt():
+        while not jit.interrupt(thread):
+            done.wait(0.001)
+
+    other = threading.Thread(target=interrupt)
+    other.start()
+    assert raises(uruk.Error, "interrupted", spin).trap == 9
+    other.join()
+    assert jit.function("divide")(6, -2) == -3
+    assert "spin" in jit.hottest(10) or jit.hottest(10) == []
+    assert jit.report_page().startswith("<!") and "sdiv" in jit.ir("divide", 1)
+    assert "idiv" in jit.disassemble("divide")
+
+
+def control_c():
+    """Ctrl-C ends a loop of IR, and a function of Python's in it, in the main thread."""
+    import os
+    import signal
+    import threading
+
+    jit = uruk.Jit()
+    begun = threading.Event()
+    jit.define("begin", begun.set, "void ()")
+    jit.define("wait", lambda: threading.Event().wait(600), "i1 ()")
+    jit.add_ir("m", """
+        declare void @begin()
+        declare i1 @wait()
+        define void @spin() { call void @begin() br label %l l: br label %l }
+        define i1 @sleep() { call void @begin() %w = call i1 @wait() ret i1 %w }
+    """)
+
+    def interrupt():
+        begun.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    for name in ("spin", "sleep") * 3:
+        begun.clear()
+        other = threading.Thread(target=interrupt)
+        other.start()
+        raises(KeyboardInterrupt, "", jit.function(name))
+        other.join()
+    assert signal.set_wakeup_fd(-1) == -1
+    # Other signals end nothing.
+    seen = []
+    signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+    jit.define("kill", lambda: os.kill(os.getpid(), signal.SIGUSR1), "void ()")
+    jit.add_ir("k", "declare void @kill() define i32 @k() { call void @kill() ret i32 5 }")
+    assert jit.function("k")() == 5 and seen == [1]
+
+
 def kernel():
     """The dot product of two arrays, made by llvmlite."""
     from llvmlite import ir
@@ -110,10 +278,15 @@ def run_kernel(text):
     for tier in (1, 2):
         jit.compile("dot", tier)
         assert jit.function("dot")(array, array, 4) == 30.0
+        assert jit.function("dot")(ctypes.byref(array), ctypes.addressof(array), 3) == 14.0
 
 
 if __name__ == "__main__":
     play()
+    callbacks()
+    types()
+    ends()
+    control_c()
     if len(sys.argv) > 2 and sys.argv[2] == "write":
         with open(sys.argv[1], "w", encoding="utf-8") as file:
             file.write("; Written by llvmlite: see python_binding.py.\n" + kernel())

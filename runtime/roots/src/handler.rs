@@ -93,51 +93,57 @@ const _: () = assert!(SLOTS == 64 && STACK == 1 << 15);
 /// alternate stack of 2,048 bytes, a coroutine's), so nothing is put on its stack: a stack of
 /// ours is taken, [`handle`] runs there, and the stack is given back before this returns to
 /// the kernel's frame, or jumps to the handler of the program with everything as the kernel
-/// gave it. All registers may be used: the kernel's frame has the thread's.
+/// gave it. Registers that a function preserves are preserved: a library between the kernel and this may
+/// call it as a function.
 ///
 /// If more handlers run at once than there are stacks, the others let them finish.
 ///
 /// # Safety
-/// Called by the kernel, with its own arguments and all signals blocked.
+/// Called with the kernel's arguments, and all signals blocked.
 #[unsafe(naked)]
 unsafe extern "C" fn entry(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     naked_asm!(
         // Nobody unwinds from here.
         ".cfi_startproc",
         ".cfi_undefined rip",
-        "mov r12, rsp",
-        "mov r13, rdi",
-        "mov r14, rsi",
-        "mov r15, rdx",
-        "lea rbx, [rip + {free}]",
+        // The arguments stay in rdi, rsi and rdx, the stack is kept in r8, its number in r9.
+        "mov r8, rsp",
+        "lea r10, [rip + {free}]",
         "2:",
-        "mov rax, [rbx]",
-        "bsf rcx, rax",
+        "mov rax, [r10]",
+        "bsf r9, rax",
         "jz 3f",
-        "mov rdx, rax",
-        "btr rdx, rcx",
-        "lock cmpxchg [rbx], rdx",
+        "mov rcx, rax",
+        "btr rcx, r9",
+        "lock cmpxchg [r10], rcx",
         "jnz 2b",
-        "mov rbp, rcx",
-        "inc rcx",
+        "lea rcx, [r9 + 1]",
         "shl rcx, {log}",
         "lea rsp, [rip + {stacks}]",
         "add rsp, rcx",
-        "mov edi, r13d",
-        "mov rsi, r14",
-        "mov rdx, r15",
+        "push r8",
+        "push r9",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        // Calls are made at multiples of 16.
+        "sub rsp, 8",
         "call {handle}",
-        "mov rsp, r12",
-        "lock bts [rbx], rbp",
-        "mov edi, r13d",
-        "mov rsi, r14",
-        "mov rdx, r15",
+        "add rsp, 8",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "pop r9",
+        "pop rsp",
+        "lea r10, [rip + {free}]",
+        "lock bts [r10], r9",
         "test rax, rax",
         "jz 4f",
         "jmp rax",
         "4:",
         "ret",
         "3:",
+        // Changes rax, rcx and r11 only.
         "mov eax, {sched_yield}",
         "syscall",
         "jmp 2b",

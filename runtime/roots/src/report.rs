@@ -195,7 +195,8 @@ pub enum Why {
     NoAnswer,
     /// Its handler was still scanning at the deadline.
     StillScanning,
-    /// The program handles every signal that may ask.
+    /// The program handles every signal that may ask, or a library between it and the kernel
+    /// (ThreadSanitizer) calls handlers later than signals come.
     HandlerReplaced,
     /// It ran with an alternate stack that is too small for a signal.
     SmallStack,

@@ -18,11 +18,16 @@
 //! If it installs a handler of its own, that signal is left to it. If the program handles
 //! both nobody is asked: threads that run keep code until they sleep.
 //!
+//! A library may define `sigaction` and give the kernel a handler of its own that calls ours
+//! (ThreadSanitizer). It may do so later, with the registers of the time when the signal came: a stack
+//! would be searched from a place that the thread has left. Then nobody is asked either.
+//!
 //! | field | written by | ordering |
 //! |---|---|---|
 //! | `Place::version` | whoever writes the rest, with all signals blocked | odd: acquire-release compare-exchange; even: release, pairs with the acquire in `read` |
 //! | `handler`, `flags`, `mask` | whoever made `version` odd | relaxed between the two |
 //! | `OWNER` | installing, the child of a fork | relaxed: same process |
+//! | `COVERED` | whoever finds another handler in the kernel than it set | relaxed: a hint, only ever set |
 //! | `LOCK` | whoever changes an action in the kernel, all signals blocked | acquire compare-exchange, release store |
 //!
 //! The lock is a word with the process's id, so that a child of `fork` takes over what
@@ -117,6 +122,9 @@ impl Place {
     }
 }
 
+/// Not 0 if `sigaction` of this process does not give the kernel what it is given.
+static COVERED: AtomicU32 = AtomicU32::new(0);
+
 /// Evidence that nobody else changes actions; all signals are blocked.
 struct Locked {
     mask: u64,
@@ -188,6 +196,9 @@ pub(crate) fn reset(signal: i32) {
 /// The signal to ask with, put in order if code that is not JIT'd has reset it. `None`: the
 /// program handles all of them.
 pub(crate) fn choose() -> Option<i32> {
+    if COVERED.load(Ordering::Relaxed) != 0 {
+        return None;
+    }
     let [first, ..] = CANDIDATES;
     let usual = sys::action(first).is_some_and(|action| is_ours(&action));
     if usual && !wanted(first).is_handled() {
@@ -220,7 +231,21 @@ fn put(_: &Locked, signal: i32, before: &Action) -> io::Result<()> {
         // Somebody who does not know of the lock set it meanwhile.
         place.write(&there);
     }
+    if is_covered(signal) {
+        COVERED.store(1, Ordering::Relaxed);
+        set_in_kernel(signal, &there)?;
+        return Err(io::Error::from_raw_os_error(libc::ENOTSUP));
+    }
     Ok(())
+}
+
+/// Whether `sigaction` says that our handler is installed, and the kernel has another one.
+fn is_covered(signal: i32) -> bool {
+    let mut said = shown(&Action::default());
+    // SAFETY: only asks; writes the structure.
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &mut said) };
+    let kernels = sys::action(signal);
+    asked == 0 && is_ours(&kept(&said)) && !kernels.is_some_and(|action| is_ours(&action))
 }
 
 /// The action that was there before.

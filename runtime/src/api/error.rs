@@ -230,6 +230,11 @@ pub enum Error {
     /// The dylib of programs was to be removed.
     #[error("the main dylib stays as long as its session: clear it, or remove trackers")]
     MainDylib,
+    /// Code was to be added to the dylib that stands for the process.
+    #[error(
+        "code cannot be added to the dylib of the process, whose names are those of its libraries"
+    )]
+    ProcessDylib,
     /// A function's type is not the one asked for.
     #[error("function `{function}` is {actual}, not {wanted}")]
     Signature {

@@ -71,6 +71,15 @@ impl fmt::Debug for Dylib {
     }
 }
 
+/// Whether both are handles of one session.
+impl PartialEq for Jit {
+    fn eq(&self, other: &Jit) -> bool {
+        Arc::ptr_eq(self.core(), other.core())
+    }
+}
+
+impl Eq for Jit {}
+
 impl PartialEq for Dylib {
     /// Whether both are handles of one dylib.
     fn eq(&self, other: &Dylib) -> bool {

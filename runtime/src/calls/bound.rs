@@ -255,13 +255,17 @@ impl Dylib {
         self.check_new(&functions)?;
         let mut direct = Vec::new();
         let mut ir = String::new();
-        let mut with_state = Vec::new();
+        let mut with_state: Vec<(&str, FunctionType, Arc<dyn Any + Send + Sync>)> = Vec::new();
         for (name, HostFunction { ty, code }) in functions {
             match code {
                 Code::At(address) => direct.push((name, ty, address)),
                 Code::With { address, state, at } => {
                     ir += &forwarding(name, &ty, address, at);
                     with_state.push((name, ty, state));
+                }
+                Code::Receiving(receiver) => {
+                    ir += &receiver.forwarding(name, &ty);
+                    with_state.push((name, ty, receiver));
                 }
             }
         }
@@ -310,14 +314,15 @@ impl Dylib {
             return Ok(());
         }
         let host = &self.jit.core().host;
+        let names: Vec<&str> = functions.iter().map(|(name, ..)| *name).collect();
+        self.add_ir(&format!("functions of the host: {}", names.join(", ")), ir)?;
         {
+            // Only now: what could not be defined is not kept.
             let _pass = gate::enter();
             for (.., state) in &functions {
                 host.keep(Arc::clone(state));
             }
         }
-        let names: Vec<&str> = functions.iter().map(|(name, ..)| *name).collect();
-        self.add_ir(&format!("functions of the host: {}", names.join(", ")), ir)?;
         for (name, ty, _) in &functions {
             let address = self.lookup(name)?;
             let _pass = gate::enter();
@@ -328,6 +333,13 @@ impl Dylib {
 }
 
 impl Jit {
+    /// Keeps a value as long as the session: it is dropped when the session's code can not be
+    /// called any more.
+    pub fn keep(&self, value: Arc<dyn Any + Send + Sync>) {
+        let _pass = gate::enter();
+        self.core().host.keep(value);
+    }
+
     /// [`Dylib::define_fn`] of [`Jit::main`].
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use uruk_stubs::{Values, call_values};
 use super::guard;
 use super::passes::Limits;
 use super::trap::Trap;
-use super::types::{Extend, extended, list, split};
+use super::types::{Extend, FunctionType, extended, list, split};
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::api::func::Func;
@@ -50,7 +50,7 @@ pub enum Val {
 
 /// A type of one value, as LLVM writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Type {
+pub(super) enum Type {
     Bool,
     /// So many bytes, with zeros beyond them or its sign.
     Int(u8, Extend),
@@ -63,7 +63,7 @@ enum Type {
 }
 
 impl Type {
-    fn parse(text: &str) -> Option<Type> {
+    pub(super) fn parse(text: &str) -> Option<Type> {
         let in_memory = |mark: &str| {
             let rest = text.strip_prefix("ptr ")?.strip_prefix(mark)?;
             rest.strip_prefix('(')?.strip_suffix(')')?.parse().ok()
@@ -96,7 +96,7 @@ impl Type {
     }
 
     /// The value's bits, if it is of this type.
-    fn bits(&self, value: &Val) -> Option<u64> {
+    pub(super) fn bits(&self, value: &Val) -> Option<u64> {
         Some(match (self, value) {
             (Type::Bool, Val::Bool(value)) => u64::from(*value),
             (Type::Int(1, Extend::Zero), Val::I8(value)) => u64::from(*value as u8),
@@ -113,7 +113,7 @@ impl Type {
     }
 
     /// The value that a register has.
-    fn value(&self, bits: u64) -> Val {
+    pub(super) fn value(&self, bits: u64) -> Val {
         match self {
             Type::Bool => Val::Bool(bits & 1 != 0),
             Type::Int(1, _) => Val::I8(bits as i8),
@@ -133,7 +133,41 @@ struct Call {
     values: Values,
     general: usize,
     vector: usize,
-    stack: Vec<u64>,
+    stack: Words,
+}
+
+/// Words of a call's stack. Few lie in the frame: a host that leaves the call by `longjmp` has no
+/// memory of theirs left over.
+#[derive(Default)]
+struct Words {
+    few: [u64; 32],
+    count: usize,
+    /// All of them, if they are more.
+    many: Vec<u64>,
+}
+
+impl Words {
+    fn push(&mut self, word: u64) {
+        match self.few.get_mut(self.count) {
+            Some(place) => {
+                *place = word;
+                self.count += 1;
+            }
+            None => {
+                if self.many.is_empty() {
+                    self.many.extend(self.few);
+                }
+                self.many.push(word);
+            }
+        }
+    }
+
+    fn all(&self) -> &[u64] {
+        match self.many.is_empty() {
+            true => &self.few[..self.count],
+            false => &self.many,
+        }
+    }
 }
 
 impl Call {
@@ -250,10 +284,10 @@ impl DynFunc {
 
     fn enter(&self, call: &mut Call) {
         let _inside = Inside::begin();
-        let (values, stack) = (&raw mut call.values, call.stack.as_ptr());
+        let (values, stack) = (&raw mut call.values, call.stack.all());
         // SAFETY: a slot holds ready code or a trampoline that leads to it; values were compared
         // with its type, and the rest was promised on acquiring.
-        unsafe { call_values(self.function.entry(), values, stack, call.stack.len()) };
+        unsafe { call_values(self.function.entry(), values, stack.as_ptr(), stack.len()) };
     }
 
     fn result(&self, call: &Call, memory: Option<Vec<u8>>) -> Val {
@@ -304,17 +338,41 @@ impl DynFunc {
         limit: Option<Duration>,
         fuel: Option<u64>,
     ) -> Result<Val, Error> {
+        self.run(self.prepare(values)?, limit, fuel)
+    }
+
+    /// As [`DynFunc::call_limited`]; the values are dropped before the call begins. A host that leaves
+    /// the call by `longjmp` has no memory of theirs left over.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn call_with(
+        &self,
+        values: Vec<Val>,
+        limit: Option<Duration>,
+        fuel: Option<u64>,
+    ) -> Result<Val, Error> {
+        let prepared = self.prepare(&values)?;
+        drop(values);
+        self.run(prepared, limit, fuel)
+    }
+
+    fn run(
+        &self,
+        (mut call, memory): (Call, Option<Vec<u8>>),
+        limit: Option<Duration>,
+        fuel: Option<u64>,
+    ) -> Result<Val, Error> {
         let limits = Limits {
             time: limit,
             fuel,
             looks: self.function.looks(),
         };
-        let (mut call, memory) = self.prepare(values)?;
         let inside = Inside::begin();
         let ended = guard::run(limits, || {
-            let (values, stack) = (&raw mut call.values, call.stack.as_ptr());
+            let (values, stack) = (&raw mut call.values, call.stack.all());
             // SAFETY: as in `enter`.
-            unsafe { call_values(self.function.entry(), values, stack, call.stack.len()) };
+            unsafe { call_values(self.function.entry(), values, stack.as_ptr(), stack.len()) };
         });
         drop(inside);
         ended.map_err(|trap: Trap| Error::Trap(Box::new(trap)))?;
@@ -358,16 +416,57 @@ impl Dylib {
     }
 
     /// As [`Dylib::dynamic_function`], of one that has no type of its own: of an object file, or of
-    /// a unit. `ty` is what LLVM would write.
+    /// a unit. `ty` is what LLVM would write. The type of a function of IR is known, and compared
+    /// with `ty`.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define i64 @f(ptr %p) { %v = ptrtoint ptr %p to i64 ret i64 %v }")?;
+    /// // SAFETY: the call asks for another type, which is refused.
+    /// let wrong = unsafe { jit.main().dynamic_function_as("f", "i64 (double)") };
+    /// assert_eq!(wrong.unwrap_err().to_string(), "function `f` is i64 (ptr), not i64 (double)");
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
     ///
     /// # Safety
-    /// As [`Dylib::function`]; the function is of this type.
+    /// As [`Dylib::function`]; a function without a type of its own is of this type.
     ///
     /// # Errors
-    /// As there; [`Error::Arguments`] for types that cannot be passed so.
+    /// As there; [`Error::Signature`] if the function is of another type; [`Error::Arguments`] for
+    /// types that cannot be passed so.
     pub unsafe fn dynamic_function_as(&self, name: &str, ty: &str) -> Result<DynFunc, Error> {
+        let actual = self.compared(name, ty)?;
         let id = self.id_of(name)?;
+        let ty = actual.as_deref().unwrap_or(ty);
         DynFunc::new(Func::new(self.jit.clone(), id), name, ty)
+    }
+
+    /// The address of a function, after its type was compared with `ty`, which is what LLVM would
+    /// write. Marks of how small integers are extended need not be in `ty`. A function of an object
+    /// file or of a unit has no type to be compared with.
+    ///
+    /// # Errors
+    /// As [`Dylib::lookup`]; [`Error::Signature`] if the function is of another type,
+    /// [`Error::NotAFunction`] for a variable.
+    pub fn lookup_as(&self, name: &str, ty: &str) -> Result<u64, Error> {
+        self.compared(name, ty)?;
+        self.lookup(name)
+    }
+
+    /// The type of a function of IR, if `ty` is the same.
+    fn compared(&self, name: &str, ty: &str) -> Result<Option<String>, Error> {
+        let actual = self.type_of(name)?;
+        let wanted = FunctionType::parse(ty);
+        match actual {
+            Some(actual) if !wanted.is_some_and(|wanted| wanted.agrees(&actual)) => {
+                Err(Error::Signature {
+                    function: name.to_owned(),
+                    wanted: ty.to_owned(),
+                    actual,
+                })
+            }
+            actual => Ok(actual),
+        }
     }
 }
 

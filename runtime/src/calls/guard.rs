@@ -323,6 +323,29 @@ pub(crate) fn raise(error: HostError) -> ! {
     unsafe { guard.leave(TrapKind::Host(error)) }
 }
 
+/// Runs `body` as a function of the host: what goes wrong in it does not end the guarded call that
+/// it runs in. For libraries that JIT'd code may call by other ways than
+/// [`Dylib::define_fn`](crate::Dylib::define_fn), such as an interface for C.
+pub fn covered<R>(body: impl FnOnce() -> R) -> R {
+    let _covered = Covered::begin();
+    body()
+}
+
+/// Ends the guarded call that the calling frame runs in by an error
+/// ([`TrapKind::Host`]), and does not return. It returns, and `error` is not called, if there is no
+/// such call, or if a function of the host ([`HostFn`](crate::HostFn)) runs in it.
+///
+/// Frames between are left as by `longjmp`: nothing of them is unwound.
+///
+/// # Safety
+/// Frames of this thread above the guarded call are of JIT'd code, of C, and of the caller, and have
+/// nothing to be done at their ends.
+pub unsafe fn raise_error(error: impl FnOnce() -> HostError) {
+    if open_guard().is_some() {
+        raise(error());
+    }
+}
+
 #[cold]
 fn drop_and_panic(error: HostError) -> ! {
     std::panic::panic_any(format!("a function of the host failed: {error}"));

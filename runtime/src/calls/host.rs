@@ -5,6 +5,7 @@
 //! | a function, or a closure that captures nothing | a C function of the host, compiled around it; JIT'd code calls it directly |
 //! | a closure with state | a function of IR, which calls such a C function with the state as a last argument; compiled as all IR is, and inlined as such |
 //! | an address with a type | the address |
+//! | a closure over values ([`received`](super::received)) | a function of IR, which calls a C function with its arguments as words |
 //!
 //! Each has its types ([`bound`](super::bound)). A function of the host covers guards below it
 //! ([`guard`](super::guard)): it is ordinary Rust, whose frames are never left but by returning or
@@ -22,6 +23,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::guard::{Covered, raise};
+use super::received::Receiver;
 use super::trap::HostError;
 use super::types::{Extend, FunctionType, Piece, result_text};
 use super::value::Value;
@@ -52,6 +54,8 @@ pub(super) enum Code {
         /// Where it is.
         at: u64,
     },
+    /// What takes values whose types are known when it is defined.
+    Receiving(Arc<Receiver>),
 }
 
 impl HostFunction {
@@ -125,7 +129,7 @@ pub trait HostFn<M>: Send + Sync + 'static {
 
 /// The end of each function of the host, when nothing of it is left to be done.
 #[inline]
-fn finish<V>(result: Result<V, HostError>) -> V {
+pub(super) fn finish<V>(result: Result<V, HostError>) -> V {
     match result {
         Ok(value) => value,
         Err(error) => raise(error),
@@ -286,7 +290,7 @@ pub(super) fn placeholder(name: &str, ty: &FunctionType, address: u64, state: u6
 }
 
 /// A name of IR.
-fn quoted(name: &str) -> String {
+pub(super) fn quoted(name: &str) -> String {
     let mut text = String::from("@\"");
     for byte in name.bytes() {
         match byte {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`types`], [`value`] | what values are to a call, and Rust's types among them |
 //! | [`host`], [`bound`] | functions of the host, and their types against declarations |
+//! | [`received`] | functions of the host whose types are known when they are defined |
 //! | [`lazy`] | functions whose IR is produced when they are first called |
 //! | [`dynamic`] | calls whose types are known when they are made |
 //! | [`guard`], [`trap`] | calls that can be left, and what they fail with |
@@ -27,6 +28,7 @@ mod lazy;
 pub(crate) mod passes;
 mod probe;
 mod production;
+mod received;
 mod stacks;
 pub(crate) mod trap;
 pub(crate) mod types;

@@ -59,7 +59,7 @@ impl Core {
             .any(|(_, m)| m.readers.summary().has_inline_asm);
         for (_, module) in &image.modules {
             let summary = module.readers.summary();
-            let suspects = self.undefined_in(module);
+            let suspects = self.undefined_in(module)?;
             if suspects.is_empty() || has_asm {
                 continue;
             }
@@ -114,7 +114,9 @@ impl Core {
         Ok(missing.collect())
     }
 
-    fn undefined_in(&self, module: &Module) -> Vec<SymbolId> {
+    /// Symbols that a module refers to and that nothing defines; or the error of a generator or unit
+    /// that was asked for one.
+    fn undefined_in(&self, module: &Module) -> Result<Vec<SymbolId>, Error> {
         let summary = module.readers.summary();
         let plan = module.plan();
         let undefined = |(index, info): (usize, &uruk_codegen::SymbolInfo)| {
@@ -125,20 +127,22 @@ impl Core {
             let bounds = info.name.starts_with("__start_") || info.name.starts_with("__stop_");
             let bounds = bounds || self.is_linkers(&module.dylib, &info.name);
             if !is_reference || import.bound || bounds || info.name.starts_with("llvm.") {
-                return None;
+                return Ok(None);
             }
             let thread_local = info.kind == Kind::ThreadLocal;
             let mut need = Need::default();
             need.thread_local = thread_local;
-            self.resolve(&module.dylib, &info.name, need)
-                .is_none()
-                .then_some(id)
+            let meaning = match self.names.try_find(&module.dylib, &info.name) {
+                Err(error) if !error.is_missing() => return Err(Error::Session(error)),
+                found => found.ok().flatten(),
+            };
+            let resolved = self.resolve_as(meaning, &info.name, need);
+            Ok(resolved.is_none().then_some(id))
         };
-        summary
-            .symbols
-            .iter()
-            .enumerate()
-            .filter_map(undefined)
+        let symbols = summary.symbols.iter().enumerate();
+        symbols
+            .map(undefined)
+            .filter_map(Result::transpose)
             .collect()
     }
 }

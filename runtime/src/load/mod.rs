@@ -60,6 +60,9 @@ impl Core {
     ) -> Result<Image, Error> {
         let _reading = self.counters.parts.enter(Part::Reading);
         let dylib = &tracker.dylib();
+        if dylib == self.names.host() {
+            return Err(Error::ProcessDylib);
+        }
         let start = Instant::now();
         let life: Arc<Life> = Arc::default();
         self.names.lives.note(tracker, &life);
