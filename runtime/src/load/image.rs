@@ -62,6 +62,12 @@ pub(crate) struct Image {
 }
 
 impl Image {
+    /// Whether something of it is to be called at its start or end.
+    pub(crate) fn runs(&self) -> bool {
+        let hooks = self.constructors.len() + self.destructors.len();
+        hooks + self.ifuncs.len() != 0
+    }
+
     /// Names that its modules hide from other dylibs.
     pub(crate) fn hidden(&self) -> HashSet<Box<str>> {
         let mut hidden = HashSet::new();
@@ -408,6 +414,7 @@ impl Core {
             unwind: linked.eh_frame.as_ref().map_or(0, |records| records.size),
             thread_locals,
             handle: None,
+            runs,
         };
         let holding = self.hold(tracker, image, parts, stays)?;
         self.note_variables(image, dylib, variables, against.addresses);

@@ -325,7 +325,7 @@ impl Core {
                     let Some(base) = function_base(summary, resolver) else {
                         continue;
                     };
-                    let id = self.stubs.allocate()?;
+                    let id = self.allocate_stub()?;
                     own.push(id);
                     let definition = Definition::Function { id };
                     names.push(Name {

@@ -273,7 +273,7 @@ impl Core {
             }
             let id = match by_place.get(&at) {
                 Some(&id) => id,
-                None => self.stubs.allocate()?,
+                None => self.allocate_stub()?,
             };
             by_place.insert(at, id);
             names.push(Name {

@@ -54,6 +54,8 @@ pub(crate) struct Parts {
     pub(crate) listed: Option<Listed>,
     /// A handle that lies in the memory.
     pub(crate) handle: Option<Handle>,
+    /// It has constructors or destructors.
+    pub(crate) runs: bool,
 }
 
 /// The thread-locals of an image, if it has any.
@@ -89,6 +91,13 @@ impl Holding {
     /// Of its image.
     pub(crate) fn life(&self) -> &Arc<Life> {
         &self.life
+    }
+}
+
+impl Holding {
+    /// Whether it has memory, or thread-locals.
+    fn is_known(&self) -> bool {
+        !self.ranges.is_empty() || self.thread_locals.is_some()
     }
 }
 
@@ -180,7 +189,8 @@ impl Core {
     }
 
     /// Makes the holding of memory of an image. `tracker` forgets the image when it is removed,
-    /// and until then holds it if it `stays`.
+    /// and until then holds it if it `stays`. An image of functions alone has nothing to be held
+    /// or forgotten: most replacements are such, and their tracker is that of what they replaced.
     pub(crate) fn hold(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -189,6 +199,7 @@ impl Core {
         stays: bool,
     ) -> Result<Arc<Holding>, Error> {
         let Parts {
+            runs,
             memory,
             uses,
             zeros,
@@ -217,7 +228,9 @@ impl Core {
             _rest: rest,
         });
         self.owners.note(&holding);
-        self.bind_holding(tracker, image, &holding, stays)?;
+        if holding.is_known() || runs || image.runs() || !image.objects.is_empty() {
+            self.bind_holding(tracker, image, &holding, stays)?;
+        }
         Ok(holding)
     }
 

@@ -281,7 +281,7 @@ impl Core {
     /// Takes the code of a function away, if nobody is at it.
     fn evict(self: &Arc<Self>, cold: &mut Cold, one: &Candidate) -> Option<Gone> {
         let id = one.id;
-        let versions = self.tiers.versions.of(id);
+        let versions = self.tiers.versions.seen(id);
         // Before anybody can compile it again.
         self.eviction.away().insert(id);
         self.eviction.begun.store(true, Ordering::Relaxed);
