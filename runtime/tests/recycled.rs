@@ -171,3 +171,56 @@ fn threads_that_look_up_and_call_meanwhile_reach_no_other_function() {
         });
     });
 }
+
+/// An object with `name`, which returns `value`.
+fn object(name: &str, value: u8) -> Vec<u8> {
+    use object::write::{Object, StandardSection, Symbol, SymbolSection};
+    use object::{Architecture, BinaryFormat, Endianness, SymbolFlags, SymbolKind, SymbolScope};
+
+    let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+    let text = object.section_id(StandardSection::Text);
+    let code = [0xb8, value, 0, 0, 0, 0xc3];
+    let value = object.append_section_data(text, &code, 16);
+    object.add_symbol(Symbol {
+        name: name.into(),
+        value,
+        size: code.len() as u64,
+        kind: SymbolKind::Text,
+        scope: SymbolScope::Dynamic,
+        weak: false,
+        section: SymbolSection::Section(text),
+        flags: SymbolFlags::None,
+    });
+    object.write().expect("an object")
+}
+
+#[test]
+fn stubs_of_objects_are_used_again_unless_code_was_linked() {
+    let jit = Jit::builder().jobs(1).build().expect("a session");
+    let add_object = |name: &str, value| {
+        let tracker = jit.main().create_tracker().expect("a tracker");
+        let object = object(name, value);
+        tracker.add_object("o.o", object).expect("added");
+        tracker
+    };
+    let linked = add_object("o", 42);
+    let caller = "declare i64 @o(i64) define i64 @calls(i64 %x) {
+        %y = call i64 @o(i64 %x) ret i64 %y }";
+    jit.add_ir("caller", caller).expect("added");
+    let calls = function(&jit, "calls");
+    assert_eq!(calls.call(1), 42);
+    remove(&jit, &linked);
+    let mut before = 0;
+    for number in 0..600 {
+        let name = format!("o{number}");
+        let tracker = add_object(&name, 7);
+        jit.lookup(&name).expect("found");
+        assert_eq!(function(&jit, &name).call(1), 7);
+        remove(&jit, &tracker);
+        if number == 10 {
+            before = jit.memory().of(uruk::MemoryPurpose::Stubs);
+        }
+    }
+    assert_eq!(jit.memory().of(uruk::MemoryPurpose::Stubs), before);
+    calls.call_guarded(1).expect_err("it was removed");
+}

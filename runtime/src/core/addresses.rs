@@ -63,6 +63,7 @@ impl Core {
 
     /// How code reaches a function; it is known from then on.
     pub(crate) fn resolved_stub(&self, id: FunctionId) -> Resolved {
+        self.names.linked.note(id);
         self.names.known.note(id);
         Resolved::stub(self.stubs.stub_address(id), self.stubs.slot_address(id))
     }

@@ -62,12 +62,6 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Whether something of it is to be called at its start or end.
-    pub(crate) fn runs(&self) -> bool {
-        let hooks = self.constructors.len() + self.destructors.len();
-        hooks + self.ifuncs.len() != 0
-    }
-
     /// Names that its modules hide from other dylibs.
     pub(crate) fn hidden(&self) -> HashSet<Box<str>> {
         let mut hidden = HashSet::new();

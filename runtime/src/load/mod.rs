@@ -311,6 +311,9 @@ impl Core {
                     };
                     let base = &plan.import(base).name;
                     if let Some(definition) = self.names.find(&module.dylib, base) {
+                        if let Definition::Function { id } = definition {
+                            self.resolved_stub(id);
+                        }
                         names.push(Name {
                             name: import.name.clone(),
                             definition,

@@ -103,6 +103,8 @@ pub(crate) struct Names {
     has_relocated: AtomicBool,
     /// Functions whose stubs something may know besides the names.
     pub(crate) known: Known,
+    /// Those of them that code or data was linked against.
+    pub(crate) linked: Known,
 }
 
 impl Names {
@@ -138,6 +140,7 @@ impl Names {
             lives,
             has_relocated: AtomicBool::new(false),
             known: Known::new(stub_limit(stubs)),
+            linked: Known::new(stub_limit(stubs)),
         })
     }
 

@@ -228,7 +228,8 @@ impl Core {
             _rest: rest,
         });
         self.owners.note(&holding);
-        if holding.is_known() || runs || image.runs() || !image.objects.is_empty() {
+        let hooks = image.constructors.len() + image.destructors.len() + image.ifuncs.len();
+        if holding.is_known() || runs || hooks != 0 || !image.objects.is_empty() {
             self.bind_holding(tracker, image, &holding, stays)?;
         }
         Ok(holding)

@@ -211,6 +211,7 @@ impl Core {
             all.map(Iterator::collect::<Vec<_>>).unwrap_or_default()
         };
         self.tiers.forget(id);
+        self.eviction.forget(id);
         self.tiers.versions.fixed().remove(&id.index());
         for version in built {
             self.retire(version);
@@ -228,9 +229,9 @@ impl Core {
             files.then(|| self.removed.file(dylib, link_name, id))?;
             Some((dylib.id(), Box::from(link_name)))
         };
-        let reuse = |name| {
+        let reuse = |name, of_object| {
             if settled && !self.is_program() {
-                self.removed.waiting.add(id, name);
+                self.removed.waiting.add(id, name, of_object);
             }
         };
         match body {
@@ -241,12 +242,12 @@ impl Core {
             Some(Body::Module(function)) => {
                 let plan = function.module.plan();
                 let name = &plan.import(function.symbol).name;
-                reuse(file(&function.module.dylib, name));
+                reuse(file(&function.module.dylib, name), false);
             }
             Some(Body::Unit(unit)) => {
                 file(&unit.dylib, self.names.session().name(unit.own));
             }
-            Some(Body::Object(_)) => reuse(None),
+            Some(Body::Object(_)) => reuse(None, true),
             None => {}
         }
     }
@@ -259,5 +260,9 @@ impl crate::tiers::TierState {
         control.controller.removed(id);
         control.watch(id, false, crate::tiers::counts::Count::default());
         control.entries.remove(&id);
+        // The stub may be another function's next.
+        self.counts.clear(id);
+        drop(control);
+        self.profiles.forget(id);
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! | from | until |
 //! |---|---|
-//! | code or data that was linked against it; an address that the host was given ([`Known`](super::known)) | for ever: the stub stays the function's, at 32 bytes |
+//! | code or data that was linked against it; an address that the host was given, unless the function is an object's ([`Known`](super::known)) | for ever: the stub stays the function's, at 32 bytes |
 //! | a handle ([`Func`](crate::Func), [`DynFunc`](crate::DynFunc)) | it and its clones are dropped ([`Lease`]) |
 //! | a thread in the library that found the name before it was removed | no thread was under a pass ([`gate::idle`]) |
 //! | the name, if it is defined again | the stub is handed out to another ([`Removed`](super::removed::Removed)) |
@@ -50,6 +50,7 @@ struct Stubs {
 struct Stub {
     /// Where the function's name was, if it is to be found by that.
     name: Option<(DylibId, Box<str>)>,
+    of_object: bool,
     /// How often no thread was under a pass by the end of the removal.
     since: u64,
 }
@@ -75,10 +76,16 @@ impl Waiting {
     }
 
     /// Has the stub of a function that was removed be handed out again when nothing knows it.
-    pub(crate) fn add(&self, id: FunctionId, name: Option<(DylibId, Box<str>)>) {
+    /// `name` is where it was filed, if it was.
+    pub(crate) fn add(&self, id: FunctionId, name: Option<(DylibId, Box<str>)>, of_object: bool) {
         let since = gate::idle();
         let mut stubs = self.stubs.lock().unwrap_or_else(PoisonError::into_inner);
-        stubs.by_function.insert(id, Stub { name, since });
+        let stub = Stub {
+            name,
+            of_object,
+            since,
+        };
+        stubs.by_function.insert(id, stub);
     }
 
     /// Says that a stub is in use again.
@@ -104,7 +111,12 @@ impl Core {
         }
         let now = gate::idle();
         stubs.by_function.retain(|&id, stub| {
-            if self.names.known.is_known(id) {
+            // No address of an object's function may be kept that was removed (`Tracker::remove`).
+            let knows = match stub.of_object {
+                true => &self.names.linked,
+                false => &self.names.known,
+            };
+            if knows.is_known(id) {
                 return false;
             }
             if stub.since >= now || waiting.is_leased(id) {

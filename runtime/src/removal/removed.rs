@@ -149,6 +149,7 @@ impl Core {
         change: impl FnOnce() -> Result<R, SessionError>,
     ) -> Result<R, Error> {
         self.names.known.note_all();
+        self.names.linked.note_all();
         self.change_names(change)
     }
 

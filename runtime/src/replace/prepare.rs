@@ -372,7 +372,7 @@ impl Core {
                 base.and_then(|base| self.names.find(&module.dylib, &plan.import(base).name));
             if let Some(definition) = meaning {
                 if let Definition::Function { id } = definition {
-                    self.names.known.note(id);
+                    self.resolved_stub(id);
                 }
                 names.push(Name::strong(import.name.clone(), definition).hidden(info.hidden));
             }

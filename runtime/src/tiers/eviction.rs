@@ -162,6 +162,11 @@ impl Eviction {
         self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets a function that was removed.
+    pub(crate) fn forget(&self, id: FunctionId) {
+        self.away().remove(&id);
+    }
+
     /// Whether nothing was evicted, and nothing is to be by itself.
     fn is_idle(&self) -> bool {
         self.budget.is_none() && !self.begun.load(Ordering::Relaxed)
