@@ -332,7 +332,6 @@ impl TierState {
             warmth::want(&mut self.jobs(), warm::is_cold(), now);
         }
         let mut control = self.control();
-        // Under this lock, under which a removed function is forgotten once it has no record.
         if !self.versions.has(id) {
             return;
         }

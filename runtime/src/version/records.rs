@@ -269,7 +269,8 @@ impl Versions {
         record.map_or_else(Arc::default, |record| Arc::clone(&record.versions))
     }
 
-    /// Whether a function has, or is getting, versions.
+    /// Whether a function has, or is getting, versions. A removed function has no record any more when
+    /// the controller forgets it, under its lock.
     pub(crate) fn has(&self, function: FunctionId) -> bool {
         self.lock().contains_key(&function.index())
     }
