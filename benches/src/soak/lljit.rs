@@ -20,11 +20,12 @@ use crate::orc::{Orc, Tracked};
 
 /// An `LLJIT` in which cycles are repeated.
 pub struct LlJit {
-    orc: Orc,
     /// The function's module, where a cycle replaces it.
     current: Option<Tracked>,
     /// Objects that live meanwhile.
     _others: Vec<Tracked>,
+    /// Goes last: trackers are its.
+    orc: Orc,
 }
 
 impl LlJit {
