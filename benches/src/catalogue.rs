@@ -8,8 +8,8 @@ use crate::programs::Subject;
 use crate::reclaim::{callers, delay, evacuation, removal, replacement};
 use crate::tiers::{overhead, promotion, publication, steady, waiting, whole_run};
 use crate::{
-    compiling, counted, first_call, generated, linking, live, once, programs, repl, session, stubs,
-    tuner,
+    compiling, counted, first_call, generated, linking, live, once, programs, repl, session, soak,
+    stubs, tuner,
 };
 
 type Measure = dyn Fn(&Bench) -> Result<Findings>;
@@ -91,6 +91,7 @@ pub fn all() -> Vec<Experiment> {
         Experiment::new("reclaim: packing", evacuation::measure_packing),
         Experiment::new("reclaim: removal", removal::measure),
         Experiment::new("reclaim: pending", removal::measure_pending),
+        Experiment::new("soak", soak::measure),
     ]);
     all
 }

@@ -11,7 +11,7 @@
 //! Reading order: `sample`, `row` and `findings` (data), `report` (text); `clock`,
 //! `process`, `contest` (how time is taken); `bench` (surroundings), `catalogue` (what
 //! there is); `programs`, `once`, `counted`, `generated`, `compiling`, `first_call`, `repl`, `session`, `linking`, `stubs`,
-//! `tiers`, `tuner`, `live`, `reclaim` (the experiments), `tiny_object` and `orc` (what they need). `session` has
+//! `tiers`, `tuner`, `live`, `reclaim`, `soak` (the experiments), `tiny_object` and `orc` (what they need). `session` has
 //! its peer in C++, which it compiles: `benches/orc`.
 
 mod bench;
@@ -35,6 +35,7 @@ mod report;
 mod row;
 mod sample;
 mod session;
+mod soak;
 mod stubs;
 mod tiers;
 mod tiny_object;
@@ -79,6 +80,9 @@ struct Arguments {
     /// Carry out a scenario of a session, print its readings, and stop.
     #[arg(long, value_name = "WORDS", num_args = 1.., hide = true)]
     scenario: Option<Vec<String>>,
+    /// Repeat a cycle, print what stays of it and how long it takes, and stop.
+    #[arg(long, value_names = ["WHO", "CYCLE", "COUNT"], num_args = 3, hide = true)]
+    soak: Option<Vec<String>>,
     /// Run a guest in windows with and without sampling at a rate, print what that costs,
     /// and stop.
     #[arg(long, value_names = ["RATE", "FILE", "ARGS"], num_args = 3.., hide = true)]
@@ -100,6 +104,9 @@ fn main() -> Result<()> {
     }
     if let Some(words) = arguments.scenario {
         return session::ours::run(&words);
+    }
+    if let Some(words) = arguments.soak {
+        return soak::run(&words);
     }
     if let Some(words) = arguments.windows {
         return tiers::windows::run(&words);

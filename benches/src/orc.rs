@@ -13,9 +13,9 @@ use uruk::inkwell::llvm_sys::error::{
     LLVMDisposeErrorMessage, LLVMGetErrorMessage, LLVMOpaqueError,
 };
 use uruk::inkwell::llvm_sys::orc2::lljit::{
-    LLVMOrcCreateLLJIT, LLVMOrcDisposeLLJIT, LLVMOrcLLJITAddObjectFile,
-    LLVMOrcLLJITAddObjectFileWithRT, LLVMOrcLLJITGetExecutionSession, LLVMOrcLLJITGetMainJITDylib,
-    LLVMOrcLLJITLookup, LLVMOrcLLJITRef,
+    LLVMOrcCreateLLJIT, LLVMOrcDisposeLLJIT, LLVMOrcLLJITAddLLVMIRModuleWithRT,
+    LLVMOrcLLJITAddObjectFile, LLVMOrcLLJITAddObjectFileWithRT, LLVMOrcLLJITGetExecutionSession,
+    LLVMOrcLLJITGetMainJITDylib, LLVMOrcLLJITLookup, LLVMOrcLLJITRef,
 };
 use uruk::inkwell::llvm_sys::orc2::{
     LLVMJITEvaluatedSymbol, LLVMJITSymbolFlags, LLVMJITSymbolGenericFlags, LLVMOrcAbsoluteSymbols,
@@ -23,6 +23,7 @@ use uruk::inkwell::llvm_sys::orc2::{
     LLVMOrcJITDylibCreateResourceTracker, LLVMOrcJITDylibDefine, LLVMOrcJITDylibRef,
     LLVMOrcReleaseResourceTracker, LLVMOrcResourceTrackerRef, LLVMOrcResourceTrackerRemove,
     LLVMOrcRetainSymbolStringPoolEntry, LLVMOrcSymbolStringPoolEntryRef,
+    LLVMOrcThreadSafeModuleRef,
 };
 use uruk::inkwell::targets::{InitializationConfig, Target};
 
@@ -127,6 +128,20 @@ impl Orc {
             let buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(start, len, c"tiny.o".as_ptr());
             LLVMOrcLLJITAddObjectFileWithRT(self.jit, tracked.0, buffer)
         })?;
+        Ok(tracked)
+    }
+}
+
+impl Orc {
+    /// Adds a module under a tracker of its own.
+    ///
+    /// # Errors
+    /// LLVM's.
+    pub fn add_module(&self, module: LLVMOrcThreadSafeModuleRef) -> Result<Tracked> {
+        // SAFETY: a live dylib; the reference is the new handle's.
+        let tracked = Tracked(unsafe { LLVMOrcJITDylibCreateResourceTracker(self.dylib) });
+        // SAFETY: a live instance; the module is taken over, the tracker is not.
+        check(unsafe { LLVMOrcLLJITAddLLVMIRModuleWithRT(self.jit, tracked.0, module) })?;
         Ok(tracked)
     }
 }

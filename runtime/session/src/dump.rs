@@ -57,9 +57,10 @@ impl Session {
     /// What all dylibs hold.
     pub fn dump(&self) -> Dump {
         let state = self.lock();
-        let dylibs = state.dylibs.iter().flatten();
+        let dylibs = state.dylibs.values();
         let mut dylibs: Vec<_> = dylibs.map(|dylib| state.dump_of(dylib)).collect();
         drop(state);
+        dylibs.sort_unstable_by_key(|dylib| dylib.id);
         for dylib in &mut dylibs {
             dylib.symbols.sort_by(|a, b| a.name.cmp(&b.name));
         }

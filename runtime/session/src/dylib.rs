@@ -373,8 +373,9 @@ impl Dylib {
         for dylib in added {
             state.open(&dylib.shared)?;
         }
-        edit(&mut state.open(&self.shared)?.link_order);
-        state.show_order(self.shared.id);
+        let mut order = state.open(&self.shared)?.link_order.clone();
+        edit(&mut order);
+        state.set_order(self.shared.id, order);
         Ok(())
     }
 

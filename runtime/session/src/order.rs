@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::dylib::{DylibId, DylibShared, Visibility};
+use crate::dylib::{Dylib, DylibId, DylibShared, Visibility};
 use crate::ready::{Ready, ReadyTable};
 use crate::state::State;
 use crate::symbol::Symbol;
@@ -58,7 +58,41 @@ impl DylibShared {
     }
 }
 
+impl Dylib {
+    /// The dylibs in whose link order this one is, itself not counted.
+    pub fn searchers(&self) -> Vec<Dylib> {
+        let state = self.session().lock();
+        let searchers = state.dylib(self.id()).map(|dylib| &dylib.searchers);
+        let mut ids: Vec<DylibId> = searchers.into_iter().flatten().copied().collect();
+        ids.sort_unstable();
+        let others = ids.iter().filter(|id| **id != self.id());
+        others
+            .filter_map(|id| Some(Dylib::new(self.session(), &state.dylib(*id)?.shared)))
+            .collect()
+    }
+}
+
 impl State {
+    /// Sets the link order of a dylib.
+    pub(crate) fn set_order(&mut self, id: DylibId, order: Vec<(DylibId, Visibility)>) {
+        let Some(state) = self.dylib_mut(id) else {
+            return;
+        };
+        let added: Vec<DylibId> = order.iter().map(|(other, _)| *other).collect();
+        let before = std::mem::replace(&mut state.link_order, order);
+        for (other, _) in before {
+            if let Some(other) = self.dylib_mut(other) {
+                other.searchers.remove(&id);
+            }
+        }
+        for other in added {
+            if let Some(other) = self.dylib_mut(other) {
+                other.searchers.insert(id);
+            }
+        }
+        self.show_order(id);
+    }
+
     /// Has ready lookups see the link order of a dylib as it is now.
     pub(crate) fn show_order(&self, id: DylibId) {
         let Some(state) = self.dylib(id) else {

@@ -58,7 +58,7 @@ struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.pool.quit();
-        for dylib in self.state.lock().dylibs.iter().flatten() {
+        for dylib in self.state.lock().dylibs.values() {
             dylib.shared.order.clear();
         }
     }
@@ -257,19 +257,23 @@ impl Session {
             let dylib = Arc::clone(dylib);
             return Err(SessionError::DylibExists { dylib });
         }
-        let number = u32::try_from(state.dylibs.len()).map_err(|_| SessionError::Unsupported {
+        let id = DylibId::new(state.next_dylib);
+        let next = state.next_dylib.checked_add(1);
+        state.next_dylib = next.ok_or(SessionError::Unsupported {
             what: "more than 2^32 dylibs",
         })?;
-        let shared = Arc::new(DylibShared::new(DylibId::new(number), name));
-        state.dylibs.push(Some(DylibState {
-            shared: Arc::clone(&shared),
+        let shared = Arc::new(DylibShared::new(id, name));
+        let dylib = DylibState {
+            shared: shared.clone(),
             symbols: NumberMap::default(),
             default_tracker: TrackerKey::NONE,
             trackers: NumberSet::default(),
             link_order: Vec::new(),
+            searchers: NumberSet::default(),
             generators: Vec::new(),
             inits: Vec::new(),
-        }));
+        };
+        state.dylibs.insert(id, dylib);
         let tracker = state.add_tracker(shared.id);
         if let Some(dylib) = state.dylib_mut(shared.id) {
             dylib.default_tracker = tracker;
@@ -314,8 +318,9 @@ impl Session {
             if state.ended {
                 return Err(SessionError::Ended);
             }
-            let dylibs = state.dylibs.iter().flatten().rev();
-            let all: Vec<_> = dylibs.map(|dylib| Arc::clone(&dylib.shared)).collect();
+            let dylibs = state.dylibs.values().map(|dylib| &dylib.shared);
+            let mut all: Vec<_> = dylibs.cloned().collect();
+            all.sort_unstable_by_key(|dylib| std::cmp::Reverse(dylib.id));
             state.remove_dylibs(&all, effects)?;
             state.end_waits(effects);
             state.ended = true;

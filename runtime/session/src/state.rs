@@ -124,6 +124,8 @@ pub(crate) struct DylibState {
     pub default_tracker: TrackerKey,
     pub trackers: NumberSet<TrackerKey>,
     pub link_order: Vec<(DylibId, Visibility)>,
+    /// Dylibs in whose link order it is.
+    pub searchers: NumberSet<DylibId>,
     pub generators: Vec<GeneratorCell>,
     pub inits: Vec<Symbol>,
 }
@@ -182,7 +184,8 @@ pub(crate) struct Query {
 /// See the module text.
 pub(crate) struct State {
     pub pool: Arc<SymbolPool>,
-    pub dylibs: Vec<Option<DylibState>>,
+    pub dylibs: NumberMap<DylibId, DylibState>,
+    pub next_dylib: u32,
     pub names: HashMap<Arc<str>, DylibId>,
     pub graph: Graph<Place>,
     pub units: Slab<UnitCell>,
@@ -207,7 +210,8 @@ impl State {
     pub(crate) fn new(pool: Arc<SymbolPool>) -> Self {
         Self {
             pool,
-            dylibs: Vec::new(),
+            dylibs: NumberMap::default(),
+            next_dylib: 0,
             names: HashMap::new(),
             graph: Graph::new(),
             units: Slab::new(),
@@ -226,11 +230,11 @@ impl State {
     }
 
     pub(crate) fn dylib(&self, id: DylibId) -> Option<&DylibState> {
-        self.dylibs.get(id.index())?.as_ref()
+        self.dylibs.get(&id)
     }
 
     pub(crate) fn dylib_mut(&mut self, id: DylibId) -> Option<&mut DylibState> {
-        self.dylibs.get_mut(id.index())?.as_mut()
+        self.dylibs.get_mut(&id)
     }
 
     pub(crate) fn entry(&self, (dylib, symbol): Place) -> Option<&Entry> {
@@ -295,7 +299,7 @@ impl State {
 
     /// The graph node of a symbol that is not ready.
     pub(crate) fn node(&mut self, place: Place) -> Option<NodeId> {
-        let dylib = self.dylibs.get_mut(place.0.index())?.as_mut()?;
+        let dylib = self.dylibs.get_mut(&place.0)?;
         let entry = dylib.symbols.get_mut(&place.1)?;
         let graph = &mut self.graph;
         Some(*entry.node.get_or_insert_with(|| graph.add(place)))

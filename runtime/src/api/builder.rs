@@ -65,8 +65,11 @@ impl fmt::Debug for JitBuilder {
     }
 }
 
+/// More threads than this wait for each other.
+const MOST_JOBS: usize = 256;
+
 impl JitBuilder {
-    /// Threads that compile for first calls, at least one. Default: the number of CPUs.
+    /// Threads that compile for first calls, at least one and at most 256. Default: the number of CPUs.
     /// As many again, but for half of the CPUs at most, compile better versions at low
     /// priority.
     #[must_use]
@@ -382,7 +385,8 @@ impl JitBuilder {
             .time_parts
             .then(|| (process_time(), thread_time(), Instant::now()));
         let policy = self.effective_policy();
-        let jobs = self.jobs.unwrap_or(policy.cpus as usize).max(1);
+        let jobs = self.jobs.unwrap_or(policy.cpus as usize);
+        let jobs = jobs.clamp(1, MOST_JOBS);
         let mut tiers = self.tiers;
         tiers.policy = policy;
         let mut heap = self.heap;
@@ -399,7 +403,7 @@ impl JitBuilder {
         });
         attend_process(self.list_images, self.executable_stacks)?;
         // Until the session is known to whoever forks.
-        let _pass = fork::begin();
+        let pass = fork::begin();
         room::check()?;
         unwinding::attend();
         let core = Core::new(
@@ -432,7 +436,7 @@ impl JitBuilder {
             let _loading = core.counters.parts.enter(Part::Loading);
             llvm::open()?;
         }
-        core.start()?;
+        let started = core.start();
         if let Some((_, cpu, began)) = before {
             let cpu = thread_time().saturating_sub(cpu);
             let wall = began.elapsed();
@@ -443,7 +447,11 @@ impl JitBuilder {
             );
             core.counters.parts.add(Part::Setup, Spent { cpu, wall });
         }
-        Ok(Jit::of(core))
+        let jit = Jit::of(core);
+        drop(pass);
+        // Without all of its threads it ends here, and those that were started with it.
+        started?;
+        Ok(jit)
     }
 }
 

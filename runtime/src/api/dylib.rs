@@ -16,6 +16,7 @@ use crate::core::Body;
 use crate::fork::gate;
 use crate::load::Source;
 use crate::load::names::{Definition, Name};
+use crate::removal::recycle::Lease;
 use crate::version::calls;
 
 /// A named symbol table with a link order, like one dynamic library. A cheap handle
@@ -247,8 +248,13 @@ impl Dylib {
     /// What is not ready, or has no address of its own. Has no pass but while it needs one: the
     /// unit that makes the symbol goes without.
     fn lookup_slowly(&self, symbol: Symbol) -> Result<u64, Error> {
-        let found = self.dylib.find(symbol)?;
-        let found = found.and_then(|address| self.jit.core().address_now(address));
+        let core = self.jit.core();
+        let mut found = self.dylib.find(symbol)?;
+        // Once more where it is given away for the first time: it may have been removed meanwhile.
+        if found.is_some_and(|address| core.names.give(address)) {
+            found = self.dylib.find(symbol)?;
+        }
+        let found = found.and_then(|address| core.address_now(address));
         found.ok_or_else(|| crate::api::error::missing(self.jit.name_of(symbol)))
     }
 
@@ -307,7 +313,7 @@ impl Dylib {
     /// [`Error::MissingSymbols`], [`Error::NotAFunction`], [`Error::Signature`].
     pub unsafe fn function<F: Signature>(&self, name: &str) -> Result<Func<F>, Error> {
         let core = self.jit.core();
-        let id = self.id_of(name)?;
+        let (id, lease) = self.leased(name)?;
         let wanted = F::function_type();
         // Without a type the caller's promise is all there is, also for what comes after it.
         if let Some(actual) = core.function_type(id)? {
@@ -321,7 +327,7 @@ impl Dylib {
             let _busy = gate::enter();
             core.removed.note_acquired(id, &actual);
         }
-        Ok(Func::new(self.jit.clone(), id))
+        Ok(Func::new(self.jit.clone(), (id, lease)))
     }
 
     /// The type of a function as LLVM writes it: `i64 (i64, ptr)`. `None` for functions of
@@ -452,8 +458,15 @@ impl Dylib {
         if let Some(Body::Object(_)) = core.body(id) {
             return Ok(None);
         }
-        let versions = core.tiers.versions.of(id);
+        let versions = core.tiers.versions.seen(id);
         Ok(versions.snapshot().published.map(|version| version.tier))
+    }
+
+    /// A function for a handle, which keeps its stub.
+    pub(crate) fn leased(&self, name: &str) -> Result<(FunctionId, Arc<Lease>), Error> {
+        let _busy = gate::enter();
+        let id = self.id_of(name)?;
+        Ok((id, self.jit.core().removed.waiting.lease(id)))
     }
 
     pub(crate) fn id_of(&self, name: &str) -> Result<FunctionId, Error> {

@@ -25,6 +25,7 @@ use crate::calls::trap::Trap;
 use crate::calls::value::Value;
 use crate::core::{Core, Module};
 use crate::fork::gate;
+use crate::removal::recycle::Lease;
 
 impl Core {
     /// The IR type of a function that is behind a stub, if it is IR's.
@@ -91,6 +92,7 @@ pub struct Func<F> {
     jit: Jit,
     id: FunctionId,
     slot: *const AtomicU64,
+    lease: Arc<Lease>,
     marker: PhantomData<F>,
 }
 
@@ -116,6 +118,7 @@ impl<F> Clone for Func<F> {
             jit: self.jit.clone(),
             id: self.id,
             slot: self.slot,
+            lease: Arc::clone(&self.lease),
             marker: PhantomData,
         }
     }
@@ -123,19 +126,20 @@ impl<F> Clone for Func<F> {
 
 impl<F> Func<F> {
     /// A handle of a function whose type was compared already.
-    pub(crate) fn new(jit: Jit, id: FunctionId) -> Func<F> {
+    pub(crate) fn new(jit: Jit, (id, lease): (FunctionId, Arc<Lease>)) -> Func<F> {
         let slot = jit.core().stubs.slot_address(id).0 as *const AtomicU64;
         Func {
             jit,
             id,
             slot,
+            lease,
             marker: PhantomData,
         }
     }
 
     /// The function's address for its whole life, to be passed to C code.
     pub fn address(&self) -> u64 {
-        self.jit.core().stubs.stub_address(self.id).0
+        self.jit.core().given_stub(self.id)
     }
 
     /// The function, with a limit of time for guarded calls of it.

@@ -64,7 +64,12 @@ impl Jit {
     pub fn lookup_all(&self, lookup: Lookup) -> Result<LookupResult, Error> {
         let session = self.core().names.session();
         if let Some(found) = session.lookup_ready(&lookup) {
-            return Ok(settled(self, found));
+            let names = &self.core().names;
+            let given = found.iter().map(|found| names.give(found.address));
+            // Once more where one is given away for the first time: it may have been removed meanwhile.
+            if given.filter(|first| *first).count() == 0 {
+                return Ok(settled(self, found));
+            }
         }
         let _pass = gate::enter();
         Ok(settled(self, session.lookup(lookup)?))

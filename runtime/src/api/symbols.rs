@@ -162,7 +162,7 @@ impl Dylib {
         // It may be code of the embedder that yields them.
         let aliases: Vec<Alias> = aliases.into_iter().collect();
         let define = || self.dylib.reexport(&source.dylib, seen, aliases);
-        self.jit.core().change_names(define)
+        self.jit.core().change_aliases(define)
     }
 
     /// Re-exports whatever `source` has, under the same names, where `allowed` says so; each when
@@ -189,7 +189,7 @@ impl Dylib {
         };
         let generator = ReexportGenerator::new(&source.dylib, seen, allowed);
         let add = || self.dylib.add_generator(generator);
-        self.jit.core().change_names(add)
+        self.jit.core().change_aliases(add)
     }
 
     /// Has what this dylib lacks be made by `generator`, after those that were added before.

@@ -186,7 +186,7 @@ impl Jit {
             })?;
             core.names.session().remove_dylibs(&removed)?;
             for dylib in &removed {
-                core.removed.forget_dylib(dylib);
+                core.forget_dylib(dylib);
             }
             for (other, dylib) in searching {
                 // It may have been removed meanwhile.
@@ -213,7 +213,7 @@ fn searching(
             let dylib = dylib.name().into();
             return Err(SessionError::DylibDefunct { dylib }.into());
         }
-        let mut searching = core.names.searching(dylib);
+        let mut searching = dylib.searchers();
         searching.retain(|other| !removed.contains(other));
         if removal == Removal::Refused && !searching.is_empty() {
             return Err(Error::DylibInUse {
@@ -354,7 +354,7 @@ impl Tracker {
     ) -> Result<(), Error> {
         let aliases: Vec<Alias> = aliases.into_iter().collect();
         let define = || self.tracker.reexport(&source.dylib, seen, aliases);
-        self.jit.core().change_names(define)
+        self.jit.core().change_aliases(define)
     }
 
     /// [`Dylib::define_addresses`], under this tracker.

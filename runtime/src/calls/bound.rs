@@ -5,7 +5,8 @@
 //! before that waits for it. A module is not asked for its types if it declares no such name.
 //!
 //! Invariant: a function stays in the table, and its state lives, as long as the session: code that was
-//! compiled against it may run as long.
+//! compiled against it may run as long. The state of a placeholder (`lazy`) lives as long as its
+//! module, and as the code that was compiled from it or has its body inlined.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -30,12 +31,18 @@ use crate::load::names::{Definition, Name};
 /// By name: the addresses it has in dylibs, and how what is there is called.
 type Types = HashMap<Box<str>, Vec<(u64, FunctionType)>>;
 
+/// State of a closure that code refers to.
+pub(crate) type State = Arc<dyn Any + Send + Sync>;
+
 /// The host's functions of a session.
 #[derive(Default)]
 pub(crate) struct HostFunctions {
     /// By name, with their addresses: the same code may be there for functions of several types.
     types: RwLock<Types>,
-    states: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
+    states: Mutex<Vec<State>>,
+    /// States that modules which are about to be read refer to, by their files, and whether such
+    /// a module was read.
+    coming: Mutex<HashMap<Arc<str>, (State, bool)>>,
     /// Producers of functions whose placeholder is their body, or can become it again.
     lazy: Mutex<HashMap<FunctionId, Vec<Arc<dyn Lazy>>>>,
 }
@@ -49,9 +56,37 @@ impl HostFunctions {
             .push((address, ty.clone()));
     }
 
-    pub(super) fn keep(&self, state: Arc<dyn Any + Send + Sync>) {
+    pub(super) fn keep(&self, state: State) {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         states.push(state);
+    }
+
+    /// Has the module of a file, which no other has, hold a state, and all code that is made of
+    /// its functions; until [`HostFunctions::came`].
+    pub(super) fn announce(&self, file: &Arc<str>, state: State) {
+        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        coming.insert(Arc::clone(file), (state, false));
+    }
+
+    /// Says that the module of a file was added, or not at all. A state that it does not hold
+    /// stays with the session.
+    pub(super) fn came(&self, file: &str, added: bool) {
+        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = coming.remove(file);
+        drop(coming);
+        match found {
+            Some((state, false)) if added => self.keep(state),
+            // What is dropped may be the embedder's.
+            found => gate::outside(|| drop(found)),
+        }
+    }
+
+    /// The state that the module of a file refers to.
+    pub(crate) fn state_for(&self, file: &str) -> Option<State> {
+        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        let (state, held) = coming.get_mut(file)?;
+        *held = true;
+        Some(Arc::clone(state))
     }
 
     /// Notes the producer of a function; those of the function that are not of use any more.

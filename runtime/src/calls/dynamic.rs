@@ -410,9 +410,9 @@ impl Dylib {
     /// As there; [`Error::Arguments`] for types that cannot be passed so, and for functions without
     /// a type of their own.
     pub unsafe fn dynamic_function(&self, name: &str) -> Result<DynFunc, Error> {
-        let id = self.id_of(name)?;
-        let text = self.jit.core().function_type(id)?.unwrap_or_default();
-        DynFunc::new(Func::new(self.jit.clone(), id), name, &text)
+        let leased = self.leased(name)?;
+        let text = self.jit.core().function_type(leased.0)?.unwrap_or_default();
+        DynFunc::new(Func::new(self.jit.clone(), leased), name, &text)
     }
 
     /// As [`Dylib::dynamic_function`], of one that has no type of its own: of an object file, or of
@@ -436,9 +436,9 @@ impl Dylib {
     /// types that cannot be passed so.
     pub unsafe fn dynamic_function_as(&self, name: &str, ty: &str) -> Result<DynFunc, Error> {
         let actual = self.compared(name, ty)?;
-        let id = self.id_of(name)?;
+        let leased = self.leased(name)?;
         let ty = actual.as_deref().unwrap_or(ty);
-        DynFunc::new(Func::new(self.jit.clone(), id), name, ty)
+        DynFunc::new(Func::new(self.jit.clone(), leased), name, ty)
     }
 
     /// The address of a function, after its type was compared with `ty`, which is what LLVM would

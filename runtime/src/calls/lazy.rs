@@ -88,7 +88,7 @@ enum Unfit {
 
 /// Produces a body, or has a caller wait until it is there.
 ///
-/// The placeholder's code has its address, and may run as long as the session lives.
+/// The placeholder's code has its address, and holds it.
 struct Producer<G> {
     jit: WeakJit,
     dylib: Arc<str>,
@@ -200,7 +200,7 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
             let actual = actual.to_string();
             return Err(Unfit::Other { actual, wanted });
         }
-        Ok(Some(core.stubs.stub_address(id).0 as *const u8))
+        Ok(Some(core.given_stub(id) as *const u8))
     }
 
     /// Produces the body and publishes it, unless the function has another one by then.
@@ -368,7 +368,7 @@ impl Dylib {
         let core = self.jit.core();
         {
             let _pass = gate::enter();
-            core.host.keep(state);
+            core.host.announce(&file, state);
         }
         let ir = placeholder(name, &ty, address, at);
         let is_function = || {
@@ -377,14 +377,19 @@ impl Dylib {
             matches!(known, Some(Definition::Function { .. }))
         };
         let replaced = || self.replace(Replacement::ir(&file, &ir)).map(drop);
-        match is_function() {
-            true => replaced()?,
+        let added = match is_function() {
+            true => replaced(),
             false => match self.add_ir(&file, &ir) {
                 // Another thread defined it meanwhile: the later one redefines it.
-                Err(_) if is_function() => replaced()?,
-                added => added?,
+                Err(_) if is_function() => replaced(),
+                added => added,
             },
+        };
+        {
+            let _pass = gate::enter();
+            core.host.came(&file, added.is_ok());
         }
+        added?;
         self.note_lazy(name, producer);
         Ok(())
     }

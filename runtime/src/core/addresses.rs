@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::sync::PoisonError;
 
+use uruk_base::FunctionId;
 use uruk_base::locks::Mutex;
 use uruk_heap::Pool;
 use uruk_link::{Need, Resolved};
@@ -36,10 +37,7 @@ impl Core {
         need: Need,
     ) -> Option<Resolved> {
         match meaning {
-            Some(Definition::Function { id }) => Some(Resolved::stub(
-                self.stubs.stub_address(id),
-                self.stubs.slot_address(id),
-            )),
+            Some(Definition::Function { id }) => Some(self.resolved_stub(id)),
             Some(Definition::Tls { module, offset }) => Some(Resolved {
                 static_tls: tls::fixed(module, offset),
                 ..Resolved::thread_local(module, offset)
@@ -61,6 +59,19 @@ impl Core {
             }
             _ => None,
         }
+    }
+
+    /// How code reaches a function; it is known from then on.
+    pub(crate) fn resolved_stub(&self, id: FunctionId) -> Resolved {
+        self.names.linked.note(id);
+        self.names.known.note(id);
+        Resolved::stub(self.stubs.stub_address(id), self.stubs.slot_address(id))
+    }
+
+    /// The address of a function; it is known from then on.
+    pub(crate) fn given_stub(&self, id: FunctionId) -> u64 {
+        self.names.known.note(id);
+        self.stubs.stub_address(id).0
     }
 
     /// Whether distances of 32 bits reach an address from wherever code and data may lie.
@@ -85,7 +96,10 @@ impl Core {
     /// for functions, nor where no data was moved.
     pub(crate) fn address_now(&self, address: u64) -> Option<u64> {
         match self.names.is_final(address) {
-            true => Some(address),
+            true => {
+                self.names.give(address);
+                Some(address)
+            }
             false => {
                 let _pass = gate::enter();
                 self.address_of_meaning(self.names.meaning(address))
@@ -95,7 +109,7 @@ impl Core {
 
     pub(crate) fn address_of_meaning(&self, meaning: Definition) -> Option<u64> {
         match meaning {
-            Definition::Function { id } => Some(self.stubs.stub_address(id).0),
+            Definition::Function { id } => Some(self.given_stub(id)),
             Definition::Address(address) => Some(address),
             Definition::Tls { module, offset } => tls::address(module, offset),
         }
@@ -140,15 +154,40 @@ impl Core {
     }
 }
 
+/// Display names, one behind the other in large blocks: most are short.
+#[derive(Default)]
+struct StaticNames {
+    known: BTreeSet<&'static CStr>,
+    /// The rest of the last block.
+    free: &'static mut [u8],
+}
+
+impl StaticNames {
+    const BLOCK: usize = 1 << 14;
+
+    fn add(&mut self, name: &CStr) -> &'static CStr {
+        let bytes = name.to_bytes_with_nul();
+        let mut free = std::mem::take(&mut self.free);
+        if free.len() < bytes.len() {
+            free = vec![0; Self::BLOCK.max(bytes.len())].leak();
+        }
+        let (place, rest) = free.split_at_mut(bytes.len());
+        place.copy_from_slice(bytes);
+        self.free = rest;
+        let name = CStr::from_bytes_with_nul(place).unwrap_or_default();
+        self.known.insert(name);
+        name
+    }
+}
+
 /// A display name kept for the life of the process, once.
 pub(crate) fn static_name(link_name: &str) -> &'static CStr {
-    static NAMES: Mutex<BTreeSet<&'static CStr>> = Mutex::new(BTreeSet::new());
+    static NAMES: Mutex<Option<StaticNames>> = Mutex::new(None);
     let name = CString::new(display_name(link_name).replace('\0', "?")).unwrap_or_default();
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = names.get(name.as_c_str()) {
-        return known;
+    let names = names.get_or_insert_default();
+    match names.known.get(name.as_c_str()) {
+        Some(known) => known,
+        None => names.add(&name),
     }
-    let name = Box::leak(name.into_boxed_c_str());
-    names.insert(name);
-    name
 }

@@ -5,11 +5,13 @@
 mod addresses;
 mod body;
 mod session;
+mod table;
 
 pub(crate) use addresses::static_name;
 pub(crate) use body::{Body, Function};
 use session::EndedLast;
 pub(crate) use session::sessions;
+pub(crate) use table::FunctionTable;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,7 +30,7 @@ use uruk_unwind::{RegionHandle, Row};
 use crate::api::builder::Reporter;
 use crate::api::error::Error;
 use crate::api::layers::Layers;
-use crate::calls::bound::HostFunctions;
+use crate::calls::bound::{HostFunctions, State};
 use crate::fork::sacrificial::sacrificial;
 use crate::fork::thread::rest;
 use crate::fork::{self, gate};
@@ -77,6 +79,8 @@ pub(crate) struct Module {
     pub(crate) parcels: Parcels,
     /// What LLVM made for its functions and outlives their versions.
     pub(crate) constants: Shared,
+    /// State of the host that its functions refer to, kept for them and for their code.
+    pub(crate) state: Option<State>,
     /// Labels of its assembly, once its data is linked.
     pub(crate) labels: OnceLock<Labels>,
     pub(crate) spaces: crate::load::spaces::LabelSpaces,
@@ -105,7 +109,7 @@ impl Module {
         };
         let bitcode = core.layers.looking(bitcode)?;
         let readers = read(bitcode, core.readers(), &core.reading_room)?;
-        Ok(Module::read_by(readers, dylib))
+        Ok(Module::read_by(readers, core, dylib))
     }
 
     /// As [`Module::new`], of IR text.
@@ -120,11 +124,12 @@ impl Module {
         }
         let limit = core.readers();
         let readers = ReaderPool::from_ir_text(file, text, limit, &core.reading_room)?;
-        Ok(Module::read_by(readers, dylib))
+        Ok(Module::read_by(readers, core, dylib))
     }
 
-    fn read_by(readers: ReaderPool, dylib: &Dylib) -> Module {
+    fn read_by(readers: ReaderPool, core: &Core, dylib: &Dylib) -> Module {
         Module {
+            state: core.host.state_for(readers.bitcode().name()),
             readers,
             plan: RwLock::default(),
             facts: RwLock::default(),
@@ -220,7 +225,7 @@ pub(crate) struct Core {
     pub(crate) main: Dylib,
     /// Counts images: local names carry the number of theirs.
     pub(crate) images: AtomicU64,
-    pub(crate) functions: RwLock<Vec<Option<Body>>>,
+    pub(crate) functions: RwLock<FunctionTable>,
     /// Modules that were read.
     pub(crate) modules: Modules,
     pub(crate) objects: Objects,
@@ -366,15 +371,11 @@ impl Core {
 
     /// As [`Core::set_function`], of any kind.
     pub(crate) fn set_body(&self, id: FunctionId, body: Body) {
-        let index = id.index() as usize;
         let mut functions = self
             .functions
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        if functions.len() <= index {
-            functions.resize(index + 1, None);
-        }
-        let before = functions[index].replace(body);
+        let before = functions.set(id.index(), body);
         drop(functions);
         // It may be the last to know something of an embedder's.
         drop(before);
@@ -394,7 +395,7 @@ impl Core {
             .functions
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        functions.get(id.index() as usize).cloned().flatten()
+        functions.get(id.index()).cloned()
     }
 }
 

@@ -23,6 +23,7 @@
 //! |---|---|---|
 //! | `GateState::inside` | whoever comes in or leaves, lost threads last | threads inside |
 //! | `GateState::awaited` | whoever waits for that to fall | to be told when it does |
+//! | `GateState::idle` | who leaves last | how often no thread was inside |
 //! | `GateState::begun`, `ended` | who forks, before it waits and after | forks that wait, if they differ |
 //!
 //! # Why
@@ -50,6 +51,7 @@ static GATE: Gate = Gate {
         awaited: 0,
         begun: 0,
         ended: 0,
+        idle: 0,
     }),
     left: Condvar::new(),
 };
@@ -65,6 +67,7 @@ pub(super) struct GateState {
     awaited: usize,
     begun: u64,
     ended: u64,
+    idle: u64,
 }
 
 impl GateState {
@@ -84,6 +87,7 @@ impl Gate {
     fn leave(&self) {
         let mut state = self.lock();
         state.inside -= 1;
+        state.idle += u64::from(state.inside == 0);
         if state.awaited != 0 {
             self.left.notify_all();
         }
@@ -223,6 +227,12 @@ struct Passing(Pass);
 unsafe impl Send for Passing {}
 // SAFETY: a shared one allows nothing.
 unsafe impl Sync for Passing {}
+
+/// How often no thread was inside. Once it has grown, all threads have left that were inside.
+pub(crate) fn idle() -> u64 {
+    let _shield = Shield::raise();
+    GATE.lock().idle
+}
 
 /// Waits until nobody else compiles or tells what was compiled, at most for `limit`. Signals
 /// of the calling thread are held back for [`GLANCE`] at a time.

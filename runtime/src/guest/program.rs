@@ -431,7 +431,7 @@ impl dl::Symbols for ProgramSymbols {
     fn function_at(&self, pc: u64) -> Option<(&'static std::ffi::CStr, u64)> {
         if let Some(id) = self.core.stubs.function_at(pc) {
             let body = self.core.body(id)?;
-            return Some((body.name(), self.core.stubs.stub_address(id).0));
+            return Some((body.name(), self.core.given_stub(id)));
         }
         self.core.function_name_at(pc)
     }

@@ -180,9 +180,12 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Has hooks run at the next initialization.
+    /// Has hooks run at the next initialization. They are forgotten with their image's data, or
+    /// its hooks: an image that has none is not entered.
     pub(crate) fn add(&mut self, hooks: Hooks) {
-        self.due.insert(hooks.image, hooks);
+        if hooks.is_some() || !hooks.ifuncs.is_empty() || !hooks.ifunc_words.is_empty() {
+            self.due.insert(hooks.image, hooks);
+        }
     }
 
     /// Takes the next of those images out that are wanted, by the numbers of their lives.

@@ -420,6 +420,7 @@ impl Core {
             unwind: linked.eh_frame.as_ref().map_or(0, |records| records.size),
             thread_locals,
             handle: None,
+            runs,
         };
         let holding = self.hold(tracker, image, parts, stays)?;
         self.note_variables(image, dylib, variables, against.addresses);

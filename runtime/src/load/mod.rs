@@ -316,6 +316,9 @@ impl Core {
                     };
                     let base = &plan.import(base).name;
                     if let Some(definition) = self.names.find(&module.dylib, base) {
+                        if let Definition::Function { id } = definition {
+                            self.resolved_stub(id);
+                        }
                         names.push(Name {
                             name: import.name.clone(),
                             definition,
@@ -330,7 +333,7 @@ impl Core {
                     let Some(base) = function_base(summary, resolver) else {
                         continue;
                     };
-                    let id = self.stubs.allocate()?;
+                    let id = self.allocate_stub()?;
                     own.push(id);
                     let definition = Definition::Function { id };
                     names.push(Name {

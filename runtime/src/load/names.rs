@@ -22,6 +22,7 @@ use uruk_stubs::StubTable;
 use crate::api::builder::Reporter;
 use crate::fork::gate;
 use crate::guest::process::Process;
+use crate::removal::known::Known;
 use crate::removal::life::Lives;
 use crate::units;
 
@@ -94,14 +95,16 @@ pub(crate) struct Names {
     /// Holds the bodies of functions, each under its own tracker.
     pub(crate) bodies: Dylib,
     thread_locals: RwLock<ThreadLocals>,
-    /// Those made by [`Names::create_dylib`] that are still there.
-    dylibs: RwLock<Vec<Dylib>>,
     /// Data that lies elsewhere than its name was defined at: old address and new one.
     relocated: RwLock<HashMap<u64, u64>>,
     /// The lives of images, by their trackers.
     pub(crate) lives: Lives,
     /// True from the first such address on.
     has_relocated: AtomicBool,
+    /// Functions whose stubs something may know besides the names.
+    pub(crate) known: Known,
+    /// Those of them that code or data was linked against.
+    pub(crate) linked: Known,
 }
 
 impl Names {
@@ -133,10 +136,11 @@ impl Names {
             host,
             bodies,
             thread_locals: RwLock::default(),
-            dylibs: RwLock::default(),
             relocated: RwLock::default(),
             lives,
             has_relocated: AtomicBool::new(false),
+            known: Known::new(stub_limit(stubs)),
+            linked: Known::new(stub_limit(stubs)),
         })
     }
 
@@ -159,24 +163,7 @@ impl Names {
 
     /// A dylib that searches itself only.
     pub(crate) fn create_bare_dylib(&self, name: &str) -> Result<Dylib, SessionError> {
-        let dylib = self.session.create_dylib(name)?;
-        let mut dylibs = self.dylibs.write().unwrap_or_else(PoisonError::into_inner);
-        dylibs.retain(|dylib| !dylib.is_defunct());
-        dylibs.push(dylib.clone());
-        Ok(dylib)
-    }
-
-    /// The dylibs in whose link order `wanted` is.
-    pub(crate) fn searching(&self, wanted: &Dylib) -> Vec<Dylib> {
-        let dylibs = self.dylibs.read().unwrap_or_else(PoisonError::into_inner);
-        let others = dylibs.iter().filter(|dylib| dylib.id() != wanted.id());
-        others
-            .filter(|dylib| {
-                let order = dylib.link_order();
-                order.iter().any(|(other, _)| other.id() == wanted.id())
-            })
-            .cloned()
-            .collect()
+        self.session.create_dylib(name)
     }
 
     /// Defines names under `tracker`, all or none.
@@ -315,7 +302,15 @@ impl Names {
     /// allocate: not for where handlers run.
     pub(crate) fn ready_symbol(&self, dylib: &Dylib, symbol: Symbol) -> Option<u64> {
         let address = dylib.ready_in_order(symbol)?;
-        self.is_final(address).then_some(address)
+        let given = !self.give(address) || dylib.ready_in_order(symbol) == Some(address);
+        (given && self.is_final(address)).then_some(address)
+    }
+
+    /// Notes that an address leaves the library; whether it is that of a function of which none did
+    /// before. A caller without a pass looks again then whether the name means it.
+    pub(crate) fn give(&self, address: u64) -> bool {
+        let function = self.stubs.function_at(address);
+        function.is_some_and(|id| self.known.note(id))
     }
 
     /// As `ready_symbol`, by name.
@@ -367,6 +362,13 @@ impl Names {
             .then(|| self.find(dylib, name))
             .flatten()
     }
+}
+
+/// A number above the indexes of all functions.
+fn stub_limit(stubs: &StubTable) -> usize {
+    let capacity = stubs.stats().capacity;
+    // A cell of each page of stubs is no function's.
+    capacity + capacity / 128 + 1
 }
 
 /// Defines what the allowed libraries have of a lookup's missing names. Thread-locals

@@ -84,19 +84,41 @@ pub(crate) struct Variable {
     image: u64,
 }
 
-/// An image with objects, and the variables of others that it was linked against.
+/// An image with objects: its variables, and those of others that it was linked against.
 struct User {
     files: String,
     addresses: Vec<u64>,
+    variables: Vec<(DylibId, Arc<str>)>,
 }
 
 /// Variables by dylib and name.
-type Variables = HashMap<(DylibId, Box<str>), Variable>;
+type Variables = HashMap<(DylibId, Arc<str>), Variable>;
+
+/// Versions that are functions of objects, and those of each function: a removal must not look at
+/// others.
+#[derive(Default)]
+struct Filed {
+    versions: HashMap<VersionId, (FunctionId, ObjectCode)>,
+    of: HashMap<FunctionId, Vec<VersionId>>,
+}
+
+impl Filed {
+    fn take(&mut self, version: VersionId) -> Option<ObjectCode> {
+        let (id, code) = self.versions.remove(&version)?;
+        if let Some(of) = self.of.get_mut(&id) {
+            of.retain(|other| *other != version);
+            if of.is_empty() {
+                self.of.remove(&id);
+            }
+        }
+        Some(code)
+    }
+}
 
 /// What a session knows of object files.
 #[derive(Default)]
 pub(crate) struct Objects {
-    versions: Mutex<HashMap<VersionId, (FunctionId, ObjectCode)>>,
+    filed: Mutex<Filed>,
     known: Mutex<Known>,
 }
 
@@ -119,8 +141,8 @@ impl ObjectFile {
 }
 
 impl Objects {
-    fn versions(&self) -> MutexGuard<'_, HashMap<VersionId, (FunctionId, ObjectCode)>> {
-        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
+    fn filed(&self) -> MutexGuard<'_, Filed> {
+        self.filed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -129,26 +151,28 @@ impl Objects {
 
     /// Files a version before it can run.
     pub(crate) fn file(&self, version: VersionId, id: FunctionId, code: ObjectCode) {
-        self.versions().insert(version, (id, code));
+        let mut filed = self.filed();
+        filed.versions.insert(version, (id, code));
+        filed.of.entry(id).or_default().push(version);
     }
 
     /// Takes a version out; its code goes with the value.
     #[must_use]
     pub(crate) fn take(&self, version: VersionId) -> Option<ObjectCode> {
-        self.versions().remove(&version).map(|(_, code)| code)
+        self.filed().take(version)
     }
 
     /// Whether a version is a function's of an object.
     pub(crate) fn has(&self, version: VersionId) -> bool {
-        self.versions().contains_key(&version)
+        self.filed().versions.contains_key(&version)
     }
 
     /// Takes all versions of a function out.
     #[must_use]
     pub(crate) fn take_all(&self, id: FunctionId) -> Vec<ObjectCode> {
-        let mut versions = self.versions();
-        let of_id = versions.extract_if(|_, (function, _)| *function == id);
-        of_id.map(|(_, (_, code))| code).collect()
+        let mut filed = self.filed();
+        let of_id = filed.of.remove(&id).unwrap_or_default().into_iter();
+        of_id.filter_map(|version| filed.take(version)).collect()
     }
 
     /// The code there is of functions that `wanted` wants.
@@ -156,14 +180,14 @@ impl Objects {
         &self,
         wanted: impl Fn(FunctionId) -> bool,
     ) -> Vec<(FunctionId, ObjectCode)> {
-        let versions = self.versions();
-        let found = versions.values().filter(|(id, _)| wanted(*id));
+        let filed = self.filed();
+        let found = filed.versions.values().filter(|(id, _)| wanted(*id));
         found.cloned().collect()
     }
 
     /// A variable that an object defines.
     pub(crate) fn variable(&self, dylib: &Dylib, name: &str) -> Option<Variable> {
-        let key = (dylib.id(), Box::from(name));
+        let key = (dylib.id(), Arc::from(name));
         self.known().variables.get(&key).copied()
     }
 
@@ -177,25 +201,35 @@ impl Objects {
         addresses: Vec<u64>,
     ) {
         let mut known = self.known();
+        let mut own = Vec::new();
         for (name, size) in variables {
+            let key: (DylibId, Arc<str>) = (dylib.id(), name.into());
             let variable = Variable { size, image };
-            known
-                .variables
-                .entry((dylib.id(), name.into()))
-                .or_insert(variable);
+            own.push(key.clone());
+            known.variables.entry(key).or_insert(variable);
         }
-        if !addresses.is_empty() {
-            known.users.insert(image, User { files, addresses });
+        if !addresses.is_empty() || !own.is_empty() {
+            let user = User {
+                files,
+                addresses,
+                variables: own,
+            };
+            known.users.insert(image, user);
         }
     }
 
     /// Forgets an image.
     pub(crate) fn forget_image(&self, image: u64) {
         let mut known = self.known();
-        if known.users.remove(&image).is_some() || !known.variables.is_empty() {
-            known
+        let user = known.users.remove(&image);
+        for key in user.into_iter().flat_map(|user| user.variables) {
+            if known
                 .variables
-                .retain(|_, variable| variable.image != image);
+                .get(&key)
+                .is_some_and(|it| it.image == image)
+            {
+                known.variables.remove(&key);
+            }
         }
     }
 
@@ -273,7 +307,7 @@ impl Core {
             }
             let id = match by_place.get(&at) {
                 Some(&id) => id,
-                None => self.stubs.allocate()?,
+                None => self.allocate_stub()?,
             };
             by_place.insert(at, id);
             names.push(Name {

@@ -260,7 +260,7 @@ impl Watched {
 
 impl Core {
     fn is_above_baseline(&self, id: FunctionId) -> bool {
-        let published = self.tiers.versions.of(id).published();
+        let published = self.tiers.versions.seen(id).published();
         published.is_some_and(|version| version.tier > Tier::Baseline)
     }
 
@@ -321,7 +321,7 @@ impl Core {
         for (loops, place, facts) in wanted {
             match self.continuation(&loops, place) {
                 // What was taken back is still there.
-                Ok(Some(id)) if self.tiers.versions.of(id).published().is_some() => {
+                Ok(Some(id)) if self.tiers.versions.seen(id).published().is_some() => {
                     self.continuation_made(id, true);
                 }
                 Ok(Some(id)) => {

@@ -448,7 +448,7 @@ impl Core {
             // Who compares the two gives one of them up.
             return;
         }
-        let versions = self.tiers.versions.of(function);
+        let versions = self.tiers.versions.seen(function);
         if versions.published().is_none_or(|held| held.id != version) {
             return;
         }

@@ -58,6 +58,8 @@ pub(crate) struct Parts {
     pub(crate) listed: Option<Listed>,
     /// A handle that lies in the memory.
     pub(crate) handle: Option<Handle>,
+    /// It has constructors or destructors.
+    pub(crate) runs: bool,
 }
 
 /// The thread-locals of an image, if it has any.
@@ -95,6 +97,13 @@ impl Holding {
     /// Of its image.
     pub(crate) fn life(&self) -> &Arc<Life> {
         &self.life
+    }
+}
+
+impl Holding {
+    /// Whether it has memory, or thread-locals.
+    fn is_known(&self) -> bool {
+        !self.ranges.is_empty() || self.thread_locals.is_some()
     }
 }
 
@@ -195,7 +204,8 @@ impl Core {
     }
 
     /// Makes the holding of memory of an image. `tracker` forgets the image when it is removed,
-    /// and until then holds it if it `stays`.
+    /// and until then holds it if it `stays`. An image of functions alone has nothing to be held
+    /// or forgotten: most replacements are such, and their tracker is that of what they replaced.
     pub(crate) fn hold(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -204,6 +214,7 @@ impl Core {
         stays: bool,
     ) -> Result<Arc<Holding>, Error> {
         let Parts {
+            runs,
             memory,
             uses,
             zeros,
@@ -234,7 +245,10 @@ impl Core {
             _rest: rest,
         });
         self.owners.note(&holding);
-        self.bind_holding(tracker, image, &holding, stays)?;
+        let hooks = image.constructors.len() + image.destructors.len() + image.ifuncs.len();
+        if holding.is_known() || runs || hooks != 0 || !image.objects.is_empty() {
+            self.bind_holding(tracker, image, &holding, stays)?;
+        }
         Ok(holding)
     }
 

@@ -65,13 +65,12 @@ impl Core {
             .functions
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        let bodies = functions.iter().zip(0..);
-        let theirs = bodies.filter(|(body, _)| match body {
-            Some(Body::Module(function)) => Arc::ptr_eq(&function.module.life, image),
+        let theirs = functions.iter().filter(|(_, body)| match body {
+            Body::Module(function) => Arc::ptr_eq(&function.module.life, image),
             _ => false,
         });
         theirs
-            .filter_map(|(_, index)| self.stubs.function(index))
+            .filter_map(|(index, _)| self.stubs.function(index))
             .collect()
     }
 }

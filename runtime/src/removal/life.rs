@@ -31,7 +31,7 @@
 //! registration and for nothing that is called often. It is taken under a pass of the gate, and
 //! under other locks (`guest::exit`, [`Lives`]); nothing is called while it is held.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -78,6 +78,8 @@ pub(crate) struct Lives(Arc<Mutex<Table>>);
 #[derive(Default)]
 struct Table {
     trackers: HashMap<TrackerKey, Under>,
+    /// The trackers of each dylib that are among these.
+    dylibs: HashMap<DylibId, HashSet<TrackerKey>>,
     /// Images that were removed while others were bound to them.
     bound: Vec<Weak<Life>>,
     /// Images that were removed while somebody held them.
@@ -97,6 +99,46 @@ impl Under {
         if self.images.len() + more > self.images.capacity() {
             self.images.retain(|life| life.strong_count() != 0);
             self.images.reserve(self.images.len() + more);
+        }
+    }
+}
+
+impl Table {
+    /// What is under a tracker of a dylib.
+    fn under(&mut self, tracker: TrackerKey, dylib: DylibId) -> &mut Under {
+        self.trackers.entry(tracker).or_insert_with(|| {
+            self.dylibs.entry(dylib).or_default().insert(tracker);
+            Under {
+                dylib,
+                images: Vec::new(),
+            }
+        })
+    }
+
+    fn take(&mut self, tracker: TrackerKey) -> Option<Under> {
+        let under = self.trackers.remove(&tracker)?;
+        if let Some(others) = self.dylibs.get_mut(&under.dylib) {
+            others.remove(&tracker);
+            if others.is_empty() {
+                self.dylibs.remove(&under.dylib);
+            }
+        }
+        Some(under)
+    }
+
+    /// Forgets a tracker; those of its images that somebody needs are noted.
+    fn removed(&mut self, tracker: TrackerKey) {
+        let stays = |life: &Weak<Life>| life.upgrade().is_some_and(|life| life.is_held());
+        let is_bound = |life: &Weak<Life>| life.upgrade().is_some_and(|l| l.bonds.any());
+        self.stay.retain(stays);
+        self.bound.retain(is_bound);
+        let images = self
+            .take(tracker)
+            .into_iter()
+            .flat_map(|under| under.images);
+        for life in images {
+            self.bound.extend(is_bound(&life).then(|| life.clone()));
+            self.stay.extend(stays(&life).then_some(life));
         }
     }
 }
@@ -260,48 +302,23 @@ impl Lives {
 
     /// Notes an image that is about to get its first names.
     pub(crate) fn note(&self, tracker: &Tracker, life: &Arc<Life>) {
+        let (key, dylib) = (tracker.key(), tracker.dylib().id());
         let mut table = self.lock();
-        let under = table
-            .trackers
-            .entry(tracker.key())
-            .or_insert_with(|| Under {
-                dylib: tracker.dylib().id(),
-                images: Vec::new(),
-            });
+        let under = table.under(key, dylib);
         under.admit(1);
         under.images.push(Arc::downgrade(life));
     }
 
     /// The session's trackers are what they are here, too.
     pub(crate) fn follow(&self, event: &TrackerEvent) {
-        let Table {
-            trackers: held,
-            bound,
-            stay,
-        } = &mut *self.lock();
+        let mut table = self.lock();
         match *event {
-            TrackerEvent::Removed { tracker, .. } => {
-                let stays = |life: &Weak<Life>| life.upgrade().is_some_and(|life| life.is_held());
-                let is_bound = |life: &Weak<Life>| life.upgrade().is_some_and(|l| l.bonds.any());
-                let removed = held.remove(&tracker);
-                stay.retain(stays);
-                bound.retain(is_bound);
-                for life in removed.into_iter().flat_map(|under| under.images) {
-                    bound.extend(is_bound(&life).then(|| life.clone()));
-                    stay.extend(stays(&life).then_some(life));
-                }
-            }
-            TrackerEvent::Transferred { from, to, .. } => {
-                if let Some(mut moved) = held.remove(&from) {
-                    match held.get_mut(&to) {
-                        Some(under) => {
-                            under.admit(moved.images.len());
-                            under.images.append(&mut moved.images);
-                        }
-                        None => {
-                            held.insert(to, moved);
-                        }
-                    }
+            TrackerEvent::Removed { tracker, .. } => table.removed(tracker),
+            TrackerEvent::Transferred { from, to, dylib } => {
+                if let Some(mut moved) = table.take(from) {
+                    let under = table.under(to, dylib);
+                    under.admit(moved.images.len());
+                    under.images.append(&mut moved.images);
                 }
             }
         }
@@ -317,7 +334,11 @@ impl Lives {
 
     /// The images of a dylib.
     pub(crate) fn of(&self, dylib: &Dylib) -> Vec<Arc<Life>> {
-        self.find(|under| under.dylib == dylib.id())
+        let table = self.lock();
+        let trackers = table.dylibs.get(&dylib.id()).into_iter().flatten();
+        let under = trackers.filter_map(|key| table.trackers.get(key));
+        let images = under.flat_map(|under| &under.images);
+        images.filter_map(Weak::upgrade).collect()
     }
 
     /// Whether somebody holds an image that was removed.
@@ -366,13 +387,8 @@ impl Lives {
 
     /// All images that were not removed.
     pub(crate) fn all(&self) -> Vec<Arc<Life>> {
-        self.find(|_| true)
-    }
-
-    fn find(&self, wanted: impl Fn(&Under) -> bool) -> Vec<Arc<Life>> {
         let table = self.lock();
-        let under = table.trackers.values().filter(|under| wanted(under));
-        let images = under.flat_map(|under| &under.images);
+        let images = table.trackers.values().flat_map(|under| &under.images);
         images.filter_map(Weak::upgrade).collect()
     }
 }

@@ -9,8 +9,10 @@
 
 pub(crate) mod bonds;
 mod holding;
+pub(crate) mod known;
 mod leave;
 pub(crate) mod life;
+pub(crate) mod recycle;
 pub(crate) mod removed;
 
 use std::sync::{Arc, PoisonError};
@@ -189,7 +191,6 @@ impl Core {
                 false
             }
         };
-        self.tiers.forget(id);
         self.tuning.forget(id);
         self.host.forget_lazy(id);
         self.continuations.forget(id);
@@ -201,8 +202,7 @@ impl Core {
                 .functions
                 .write()
                 .unwrap_or_else(PoisonError::into_inner);
-            let place = functions.get_mut(id.index() as usize);
-            place.and_then(Option::take)
+            functions.take(id.index())
         };
         let built = {
             let mut records = self.tiers.versions.lock();
@@ -210,6 +210,8 @@ impl Core {
             let all = record.map(|record| record.built.into_iter().chain(record.staying));
             all.map(Iterator::collect::<Vec<_>>).unwrap_or_default()
         };
+        self.tiers.forget(id);
+        self.eviction.forget(id);
         self.tiers.versions.fixed().remove(&id.index());
         for version in built {
             self.retire(version);
@@ -223,8 +225,13 @@ impl Core {
         drop(linked);
         let file = |dylib: &Dylib, link_name: &str| {
             // What stayed may go after its dylib.
-            if settled && !dylib.is_defunct() {
-                self.removed.file(dylib, link_name, id);
+            let files = settled && !dylib.is_defunct();
+            files.then(|| self.removed.file(dylib, link_name, id))?;
+            Some((dylib.id(), Box::from(link_name)))
+        };
+        let reuse = |name, of_object| {
+            if settled && !self.is_program() {
+                self.removed.waiting.add(id, name, of_object);
             }
         };
         match body {
@@ -234,12 +241,14 @@ impl Core {
             })) => {}
             Some(Body::Module(function)) => {
                 let plan = function.module.plan();
-                file(&function.module.dylib, &plan.import(function.symbol).name);
+                let name = &plan.import(function.symbol).name;
+                reuse(file(&function.module.dylib, name), false);
             }
             Some(Body::Unit(unit)) => {
                 file(&unit.dylib, self.names.session().name(unit.own));
             }
-            Some(Body::Object(_)) | None => {}
+            Some(Body::Object(_)) => reuse(None, true),
+            None => {}
         }
     }
 }
@@ -248,8 +257,12 @@ impl crate::tiers::TierState {
     /// Forgets a function that was removed.
     fn forget(&self, id: FunctionId) {
         let mut control = self.control();
-        control.controller.replaced(id);
+        control.controller.removed(id);
         control.watch(id, false, crate::tiers::counts::Count::default());
         control.entries.remove(&id);
+        // The stub may be another function's next.
+        self.counts.clear(id);
+        drop(control);
+        self.profiles.forget(id);
     }
 }

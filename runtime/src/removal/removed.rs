@@ -12,7 +12,8 @@
 //! Invariant: a stub is in the table only from the end of its function's removal on, until
 //! it is taken out for another.
 //!
-//! The tables have an entry for a stub at most, and so are bounded by the stubs there are.
+//! The tables have an entry for a stub at most, and so are bounded by the stubs there are. A stub that
+//! nothing knows is taken out for any other function ([`recycle`](super::recycle)).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
@@ -25,9 +26,11 @@ use crate::api::error::Error;
 use crate::core::{Core, Module};
 use crate::fork::gate;
 
+use crate::removal::recycle::Waiting;
+
 use uruk_codegen::SymbolId;
 
-type Stubs = HashMap<(DylibId, Box<str>), FunctionId>;
+type Stubs = HashMap<DylibId, HashMap<Box<str>, FunctionId>>;
 
 /// See the module.
 #[derive(Default)]
@@ -35,6 +38,8 @@ pub(crate) struct Removed {
     stubs: Mutex<Stubs>,
     /// The IR types that functions were acquired as.
     acquired: Mutex<HashMap<FunctionId, String>>,
+    /// Stubs that may be other functions' next.
+    pub(crate) waiting: Waiting,
     /// Functions that failed for want of a name.
     failed: Mutex<HashSet<FunctionId>>,
 }
@@ -42,7 +47,9 @@ pub(crate) struct Removed {
 impl Removed {
     /// Files the stub of a function whose removal is over.
     pub(crate) fn file(&self, dylib: &Dylib, link_name: &str, id: FunctionId) {
-        lock(&self.stubs).insert((dylib.id(), link_name.into()), id);
+        let mut stubs = lock(&self.stubs);
+        let of_dylib = stubs.entry(dylib.id()).or_default();
+        of_dylib.insert(link_name.into(), id);
     }
 
     /// Says that somebody holds a typed handle to a function.
@@ -51,16 +58,29 @@ impl Removed {
         acquired.entry(id).or_insert_with(|| ir_type.to_owned());
     }
 
+    /// Takes out a stub that is to be another function's.
+    pub(super) fn unfile(&self, dylib: DylibId, link_name: &str, id: FunctionId) {
+        let mut stubs = lock(&self.stubs);
+        if let Some(of_dylib) = stubs.get_mut(&dylib)
+            && of_dylib.get(link_name) == Some(&id)
+        {
+            of_dylib.remove(link_name);
+            if of_dylib.is_empty() {
+                stubs.remove(&dylib);
+            }
+        }
+    }
+
+    /// Forgets as what a function was acquired that has no handle any more.
+    pub(super) fn forget_acquired(&self, id: FunctionId) {
+        lock(&self.acquired).remove(&id);
+    }
+
     /// Forgets a dylib, in which nothing is defined any more.
-    pub(crate) fn forget_dylib(&self, dylib: &Dylib) {
-        let mut gone = Vec::new();
-        lock(&self.stubs).retain(|(of, _), id| {
-            let stays = *of != dylib.id();
-            gone.extend((!stays).then_some(*id));
-            stays
-        });
+    fn forget_dylib(&self, dylib: &Dylib) {
+        let gone = lock(&self.stubs).remove(&dylib.id());
         let mut acquired = lock(&self.acquired);
-        for id in gone {
+        for id in gone.into_iter().flat_map(HashMap::into_values) {
             acquired.remove(&id);
         }
     }
@@ -79,18 +99,29 @@ impl Removed {
 
     fn take(&self, dylib: &Dylib, link_name: &str) -> Option<FunctionId> {
         let mut stubs = lock(&self.stubs);
-        if stubs.is_empty() {
-            return None;
+        let of_dylib = stubs.get_mut(&dylib.id())?;
+        let id = of_dylib.remove(link_name)?;
+        if of_dylib.is_empty() {
+            stubs.remove(&dylib.id());
         }
-        stubs.remove(&(dylib.id(), link_name.into()))
+        drop(stubs);
+        self.waiting.revived(id);
+        Some(id)
     }
 
     fn acquired_as(&self, id: FunctionId) -> Option<String> {
-        lock(&self.acquired).get(&id).cloned()
+        let acquired = lock(&self.acquired).get(&id).cloned();
+        acquired.filter(|_| self.waiting.is_leased(id))
     }
 }
 
 impl Core {
+    /// Forgets a dylib that was removed.
+    pub(crate) fn forget_dylib(&self, dylib: &Dylib) {
+        self.removed.forget_dylib(dylib);
+        self.waiting.allow(dylib, false);
+    }
+
     /// Has names be searched in one more library of the process.
     pub(crate) fn add_library(&self, name: &str) -> Result<(), Error> {
         let process = self.process.write();
@@ -111,6 +142,17 @@ impl Core {
         Ok(changed)
     }
 
+    /// As [`Core::change_names`], of names for others: such a name means the stub of what it stands
+    /// for, whatever becomes of that.
+    pub(crate) fn change_aliases<R>(
+        &self,
+        change: impl FnOnce() -> Result<R, SessionError>,
+    ) -> Result<R, Error> {
+        self.names.known.note_all();
+        self.names.linked.note_all();
+        self.change_names(change)
+    }
+
     /// Something was defined, or is searched from now on.
     pub(crate) fn retry_failed(&self) {
         for id in std::mem::take(&mut *lock(&self.removed.failed)) {
@@ -127,7 +169,7 @@ impl Core {
         {
             return Ok(id);
         }
-        Ok(self.stubs.allocate()?)
+        self.allocate_stub()
     }
 
     /// A stub for a function of a module: that of the function of its name that was removed,
@@ -147,7 +189,7 @@ impl Core {
                 return Ok(id);
             }
         }
-        Ok(self.stubs.allocate()?)
+        self.allocate_stub()
     }
 }
 

@@ -262,7 +262,7 @@ impl Core {
         } = reach;
         let mut garbage = Garbage::default();
         for id in fallback {
-            let released = self.tiers.versions.of(id).release_fallback();
+            let released = self.tiers.versions.seen(id).release_fallback();
             garbage
                 .released
                 .extend(released.map(|version| (id, version)));

@@ -124,7 +124,7 @@ impl Binder<'_> {
         let id = match known {
             Some(id) => id,
             None => {
-                let id = self.core.stubs.allocate()?;
+                let id = self.core.allocate_stub()?;
                 staging.add_stub(id);
                 self.by_place.extend(place.at.map(|at| (at, id)));
                 id

@@ -242,6 +242,9 @@ impl Core {
         module.life = Life::replacing(replaced);
         self.names.lives.note(&staging.tracker, &module.life);
         module.inherited = Arc::clone(&planned.locals);
+        if let ([old], true) = (&*planned.old, planned.added.is_empty()) {
+            module.constants = old.constants.clone();
+        }
         module.set_plan(Arc::new(planned.plan.clone()));
         module.labels = labels::inherited(&planned.old);
         let module = Arc::new(module);
@@ -287,7 +290,7 @@ impl Core {
     /// what tier 3 is guided by was counted in another body), or as first code. Over native code,
     /// which begins at tier 2, the loops of what replaces `at_loops` could never be left otherwise.
     fn prepare_code(self: &Arc<Self>, body: BodyOf, at_loops: bool) -> Result<Code, Error> {
-        let versions = self.tiers.versions.of(body.id);
+        let versions = self.tiers.versions.seen(body.id);
         let tier = match versions.published() {
             _ if at_loops && self.tiers.is_over_native() => self.tier_to_leave(),
             // In place of native code there is what functions begin with besides it.
@@ -344,7 +347,7 @@ impl Core {
         let plan = &planned.plan;
         let mut names = Vec::new();
         for &symbol in &planned.added {
-            let id = self.stubs.allocate()?;
+            let id = self.allocate_stub()?;
             staging.lock().push(id);
             let link_name = &plan.import(symbol).name;
             let function = Function {
@@ -368,6 +371,9 @@ impl Core {
             let meaning =
                 base.and_then(|base| self.names.find(&module.dylib, &plan.import(base).name));
             if let Some(definition) = meaning {
+                if let Definition::Function { id } = definition {
+                    self.resolved_stub(id);
+                }
                 names.push(Name::strong(import.name.clone(), definition).hidden(info.hidden));
             }
         }

@@ -199,7 +199,7 @@ impl Core {
             } => match self.stubs.function(function.0) {
                 Some(id) => {
                     let continues = self.function(id).is_some_and(|it| it.origin.is_some());
-                    let runs = self.tiers.versions.of(id).published().is_some();
+                    let runs = self.tiers.versions.seen(id).published().is_some();
                     let request = Request {
                         ahead: false,
                         function: id,
@@ -232,7 +232,7 @@ impl Core {
         version: VersionId,
         tier: Tier,
     ) -> Result<(), Error> {
-        let published = self.tiers.versions.of(id).published();
+        let published = self.tiers.versions.seen(id).published();
         let purpose = match published {
             Some(_) => Purpose::Change,
             None => Purpose::First,
@@ -306,7 +306,7 @@ impl Core {
     /// Ends a job that did not come to its own end.
     fn give_up_job(self: &Arc<Self>, request: Request, cancel: &Cancellation, cause: &Error) {
         self.tiers.jobs().ended(cancel);
-        let versions = self.tiers.versions.of(request.function);
+        let versions = self.tiers.versions.seen(request.function);
         versions.fail(request.version);
         panics::contained(|| self.tell_failed(request, cause));
         let function = self.name_of(request.function);
@@ -446,7 +446,7 @@ impl Core {
 
     /// Goes back to the version before `version`.
     fn revert(self: &Arc<Self>, id: FunctionId, version: VersionId) {
-        let versions = self.tiers.versions.of(id);
+        let versions = self.tiers.versions.seen(id);
         match versions.revert(version, |entry| self.stubs.publish(id, entry)) {
             Ok(reverted) => {
                 let at = self.events.now();

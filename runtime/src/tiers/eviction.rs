@@ -162,6 +162,11 @@ impl Eviction {
         self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets a function that was removed.
+    pub(crate) fn forget(&self, id: FunctionId) {
+        self.away().remove(&id);
+    }
+
     /// Whether nothing was evicted, and nothing is to be by itself.
     fn is_idle(&self) -> bool {
         self.budget.is_none() && !self.begun.load(Ordering::Relaxed)
@@ -281,7 +286,7 @@ impl Core {
     /// Takes the code of a function away, if nobody is at it.
     fn evict(self: &Arc<Self>, cold: &mut Cold, one: &Candidate) -> Option<Gone> {
         let id = one.id;
-        let versions = self.tiers.versions.of(id);
+        let versions = self.tiers.versions.seen(id);
         // Before anybody can compile it again.
         self.eviction.away().insert(id);
         self.eviction.begun.store(true, Ordering::Relaxed);

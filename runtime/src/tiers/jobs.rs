@@ -269,7 +269,7 @@ impl Core {
         self.tiers.under_way.cancel(&[version]);
         if let Some(id) = self.stubs.function(function.0) {
             // One that is ready by now is late, and dropped.
-            self.tiers.versions.of(id).cancel(version);
+            self.tiers.versions.seen(id).cancel(version);
         }
         if let Some(job) = &waited {
             // It may have been a guided one.

@@ -332,8 +332,11 @@ impl TierState {
             warmth::want(&mut self.jobs(), warm::is_cold(), now);
         }
         let mut control = self.control();
+        if !self.versions.has(id) {
+            return;
+        }
         // Better code may have been published meanwhile, and told before.
-        let (version, tier, counters) = match self.versions.of(id).published() {
+        let (version, tier, counters) = match self.versions.seen(id).published() {
             Some(other) if other.id != made.version => (other.id, other.tier, false),
             _ => (made.version, tier, made.counts),
         };
@@ -399,7 +402,7 @@ impl TierState {
     /// A version was published that the controller did not ask for.
     pub(crate) fn on_published(&self, now: Duration, id: FunctionId, tier: Tier, made: &Made) {
         let mut control = self.control();
-        let published = self.versions.of(id).published();
+        let published = self.versions.seen(id).published();
         if published.is_some_and(|other| other.id != made.version) {
             // Whoever published over it tells.
             return;
@@ -466,7 +469,7 @@ impl TierState {
     pub(crate) fn after_fork_child(&self) {
         *self.jobs() = Jobs::default();
         for (function, version) in self.under_way.after_fork_child() {
-            self.versions.of(function).cancel(version);
+            self.versions.seen(function).cancel(version);
         }
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.asleep_until.store(u64::MAX, Ordering::Relaxed);

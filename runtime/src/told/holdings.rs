@@ -92,7 +92,11 @@ impl Modules {
         all.push(Read {
             module: Arc::downgrade(module),
             life: Arc::downgrade(&module.life),
-            constants: module.constants.weak(),
+            // Those that are inherited are known by the module whose they were first.
+            constants: match module.constants.is_inherited() {
+                true => Weak::new(),
+                false => module.constants.weak(),
+            },
         });
     }
 }
@@ -322,12 +326,9 @@ impl Core {
         let bodies: Vec<(FunctionId, Body)> = {
             let functions = self.functions.read();
             let functions = functions.unwrap_or_else(PoisonError::into_inner);
-            let all = functions.iter().enumerate();
-            all.filter_map(|(index, body)| {
-                let id = self.stubs.function(u32::try_from(index).ok()?)?;
-                Some((id, body.clone()?))
-            })
-            .collect()
+            let all = functions.iter();
+            all.filter_map(|(index, body)| Some((self.stubs.function(index)?, body.clone())))
+                .collect()
         };
         for (id, body) in &bodies {
             let life = self.life_of(*id);

@@ -86,7 +86,7 @@ impl Core {
                 .collect::<Vec<_>>()
         };
         for (id, why) in stuck {
-            let published = self.tiers.versions.of(id).published();
+            let published = self.tiers.versions.seen(id).published();
             if published.is_some_and(|it| it.tier == Tier::Baseline) {
                 all.push((id, Staying::Loops(why)));
             }

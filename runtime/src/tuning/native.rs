@@ -87,7 +87,7 @@ impl Core {
             // Somebody published meanwhile: that stays.
             Some(other) => {
                 self.turn_to(root.id, version, other);
-                if self.tiers.versions.of(root.id).release_loser(version) {
+                if self.tiers.versions.seen(root.id).release_loser(version) {
                     self.retire_version(root.id, version);
                 }
                 None
@@ -99,7 +99,7 @@ impl Core {
     /// Has native code run on without a count after a trial that it did not lose, and the policy
     /// know, unless something else than `version` of it runs by now.
     pub(super) fn go_on_natively(self: &Arc<Self>, id: FunctionId, version: VersionId) {
-        let runs = self.tiers.versions.of(id).published();
+        let runs = self.tiers.versions.seen(id).published();
         if runs.is_none_or(|runs| runs.id != version || runs.tier != Tier::Native) {
             return;
         }

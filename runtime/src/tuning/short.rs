@@ -176,7 +176,7 @@ impl Core {
         };
         {
             let mut control = self.tiers.control();
-            let runs = self.tiers.versions.of(id).published();
+            let runs = self.tiers.versions.seen(id).published();
             if runs.is_none_or(|runs| runs.id != made.version) {
                 // Whoever published over it tells, and may have replaced the body.
                 return true;

@@ -34,7 +34,7 @@ pub(crate) fn improve_now(
 ) -> Result<(), Error> {
     call::compile_now(core, id, unit)?;
     let _pass = gate::enter();
-    let published = core.tiers.versions.of(id).published();
+    let published = core.tiers.versions.seen(id).published();
     if tier == Tier::Baseline && published.is_some_and(|version| version.tier == tier) {
         return Ok(());
     }

@@ -54,7 +54,7 @@ impl Core {
         // A stub is handed out again only after its body was taken out of here.
         let functions = self.functions.read();
         let functions = functions.unwrap_or_else(PoisonError::into_inner);
-        let own = functions.get(id.index() as usize).and_then(Option::as_ref);
+        let own = functions.get(id.index());
         if matches!(own, Some(Body::Unit(unit)) if unit.symbol == body.symbol) {
             self.fail(id, cause);
         }

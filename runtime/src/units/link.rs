@@ -101,8 +101,7 @@ impl Core {
         let found = self.resolved(&dylib, undefined)?;
         let resolve = |name: &str, need| {
             if let Some(&id) = promised.functions.get(name) {
-                let (stub, slot) = (self.stubs.stub_address(id), self.stubs.slot_address(id));
-                return Some(Resolved::stub(stub, slot));
+                return Some(self.resolved_stub(id));
             }
             self.resolve_found(&found, name, need)
         };

@@ -42,7 +42,7 @@ impl Core {
         let on_fatal = {
             let core = Arc::clone(self);
             move |message: &str| {
-                core.tiers.versions.of(id).fail(request.version);
+                core.tiers.versions.seen(id).fail(request.version);
                 lost(&core, message);
                 leave_lost();
             }

@@ -25,9 +25,7 @@ use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_codegen::Cancellation;
 use uruk_heap::Sealed;
-use uruk_link::{
-    Graph, Hint, Kind as LinkKind, LayoutOptions, Linked, Object, Place, Placed, Resolved,
-};
+use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Linked, Object, Place, Placed};
 use uruk_session::{
     DependenceGroup, DylibId, Flags, Interface, Resource, Responsibility, SessionError, Symbol,
     Unit,
@@ -338,7 +336,7 @@ impl Core {
         let mut uses = Uses::default();
         let linked = placed.fix_up(|name, need| {
             let resolved = match name == own {
-                true => Resolved::stub(self.stubs.stub_address(id), self.stubs.slot_address(id)),
+                true => self.resolved_stub(id),
                 false => self.resolve_found(&found, name, need)?,
             };
             self.note_use(&resolved, &mut uses);

@@ -20,6 +20,7 @@ use uruk_link::{FdeRow, Moves};
 use uruk_reclaim::{BlockId, Fixed, IdMap, Slots};
 use uruk_unwind::Row;
 
+use crate::calls::bound::State;
 use crate::guest::listed::Listed;
 use crate::guest::tls;
 use crate::load::apart::Mapping;
@@ -49,7 +50,6 @@ pub(crate) struct Code {
 }
 
 /// What a version needs besides its code.
-#[derive(Debug)]
 pub(crate) struct Rest {
     data: Vec<Sealed>,
     /// Kept for the code that counts in them.
@@ -68,6 +68,17 @@ pub(crate) struct Rest {
     constants: Option<Arc<Constants>>,
     /// Kept for the code on its maker's wish.
     _kept: Option<Kept>,
+    /// Kept for the code that calls the host with them.
+    states: Box<[State]>,
+}
+
+impl std::fmt::Debug for Rest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rest")
+            .field("data", &self.data)
+            .field("states", &self.states.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Rest {
@@ -82,6 +93,7 @@ impl Rest {
             apart: Arc::default(),
             constants: None,
             _kept: None,
+            states: Box::default(),
         }
     }
 
@@ -112,6 +124,12 @@ impl Rest {
     /// The same, with what whoever made its code wants kept.
     pub(crate) fn with_kept(mut self, kept: Kept) -> Rest {
         self._kept = Some(kept);
+        self
+    }
+
+    /// The same, with state of the host that its code calls it with.
+    pub(crate) fn with_states(mut self, states: Box<[State]>) -> Rest {
+        self.states = states;
         self
     }
 

@@ -77,7 +77,7 @@ impl Core {
         };
         let core = Arc::clone(self);
         let on_fatal = move |message: &str| {
-            core.tiers.versions.of(id).fail(version);
+            core.tiers.versions.seen(id).fail(version);
             let cause = core.fatal(id, message);
             core.tell_failed(request, &cause);
             core.fail(id, &cause);

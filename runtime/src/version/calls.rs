@@ -154,7 +154,7 @@ pub(crate) fn answer(
     let on_fatal = {
         let core = Arc::clone(core);
         move |message: &str| {
-            core.tiers.versions.of(id).fail(version);
+            core.tiers.versions.seen(id).fail(version);
             core.fail(id, &core.fatal(id, message));
             lost(&core, message);
             leave_lost();
@@ -276,7 +276,7 @@ pub(crate) fn compile_now(
     let lost = {
         let core = Arc::clone(core);
         move |message: &str| {
-            core.tiers.versions.of(id).fail(version);
+            core.tiers.versions.seen(id).fail(version);
             let error = core.fatal(id, message);
             core.tell_failed(request, &error);
             core.tell_lost(message);

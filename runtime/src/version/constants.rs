@@ -12,6 +12,8 @@
 //! - The owner is the module whose function was compiled, also of what came with bodies of
 //!   other modules: the version is that module's, and is not called when it is gone. A
 //!   constant holds the data of others that it refers to.
+//! - A module that replaces functions of one other module, and adds none, has no constants of
+//!   its own: its functions go with that module's tracker, and so may their constants.
 //! - Functions are compiled again and again, and what is made for them takes no more memory
 //!   than there are different constants: one that is equal to one that is there, after its
 //!   addresses are filled in, is that one. Those that must have an address of their own are
@@ -40,9 +42,9 @@ pub(crate) struct Constants {
     held: Mutex<HashMap<Key, Held>>,
 }
 
-/// Where a module's constants are found.
-#[derive(Debug, Default)]
-pub(crate) struct Shared(Mutex<Holder>);
+/// Where the constants of a module are found, and of those that replaced functions of it alone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shared(Arc<Mutex<Holder>>);
 
 /// Who holds the constants of a module, besides versions.
 #[derive(Debug)]
@@ -120,12 +122,21 @@ impl Shared {
         Arc::downgrade(&self.get())
     }
 
-    /// The constants, for the tracker of the image to hold from now on.
-    pub(crate) fn hand_over(&self) -> Arc<Constants> {
+    /// The constants, for the tracker of the image to hold from now on; `None` if one does.
+    fn hand_over(&self) -> Option<Arc<Constants>> {
         let mut holder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let constants = holder.constants();
+        let Holder::Module(constants) = &*holder else {
+            return None;
+        };
+        let constants = Arc::clone(constants);
         *holder = Holder::Tracker(Arc::downgrade(&constants));
-        constants
+        Some(constants)
+    }
+
+    /// Whether it is that of another module, too.
+    pub(crate) fn is_inherited(&self) -> bool {
+        let holder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(*holder, Holder::Tracker(_))
     }
 
     fn get(&self) -> Arc<Constants> {
@@ -148,7 +159,7 @@ impl Core {
     /// Has `tracker` hold the constants of an image's functions until it is removed.
     pub(crate) fn keep_constants(tracker: &Tracker, image: &Image) -> Result<(), Error> {
         let modules = image.modules.iter();
-        let held = modules.map(|(_, module)| module.constants.hand_over());
+        let held = modules.filter_map(|(_, module)| module.constants.hand_over());
         let held: Vec<Arc<Constants>> = held.collect();
         if !held.is_empty() {
             tracker.attach(image.life.guard(move || drop(held)))?;

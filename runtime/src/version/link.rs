@@ -9,8 +9,8 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
-use uruk_base::Tier;
 use uruk_base::parts::{self, Part};
+use uruk_base::{FunctionId, Tier};
 use uruk_codegen::{APART, BODY_PREFIX, COUNTERS, Compiled, LOOPS, Labels, PROBES};
 use uruk_heap::{Pool, Sealed};
 use uruk_link::{Graph, Laid, LayoutOptions, Linked, Object, Resolved};
@@ -23,7 +23,8 @@ use super::findable::NewCode;
 use super::offers::Crossing;
 use super::plan::BodyOf;
 use crate::api::error::Error;
-use crate::core::Core;
+use crate::calls::bound::State;
+use crate::core::{Core, Function};
 use crate::loops::words::Loops;
 use crate::removal::Uses;
 use crate::tiers::guided::Words;
@@ -138,10 +139,12 @@ impl Core {
             && !self.tools.pins_code();
         let Counting { words, loops, .. } = counting;
         let rest = Rest::new(data, words.clone(), uses).with_constants(constants.held);
-        let rest = rest.with_loops(loops);
+        let foreign = crossing.depends(&compiled.taken);
+        let states = self.states_of(function, &foreign);
+        let rest = rest.with_loops(loops).with_states(states);
         Ok(Built {
             words,
-            foreign: crossing.depends(&compiled.taken),
+            foreign,
             called,
             compiled,
             object: assembly.is_none().then(|| hash(&object)),
@@ -152,6 +155,20 @@ impl Core {
             // Constants stay with their module, and functions have stubs: it does not escape.
             ..Built::new(function.name, linked, memory, body, movable, rest)
         })
+    }
+
+    /// State of the host that the body of a function refers to, or those of others in it. One that
+    /// has another body by now makes the version stale, and it is not published.
+    fn states_of(&self, function: &Function, foreign: &[FunctionId]) -> Box<[State]> {
+        let others = foreign.iter().filter_map(|&id| self.function(id));
+        let others = others.filter_map(|other| other.module.state.clone());
+        function
+            .module
+            .state
+            .iter()
+            .cloned()
+            .chain(others)
+            .collect()
     }
 
     /// Lays out what was compiled for a function.

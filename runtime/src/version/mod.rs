@@ -186,7 +186,7 @@ impl Core {
             .request(request.version, request.tier, request.purpose)
             .map_err(refused)?;
         let made = || self.make_requested(request, build, &versions, ticket, queued);
-        panics::caught(made).inspect_err(|cause| {
+        let made = panics::caught(made).inspect_err(|cause| {
             match cause.is_cancelled() {
                 true => versions.cancel(request.version),
                 false => versions.fail(request.version),
@@ -201,7 +201,13 @@ impl Core {
                     panics::contained(|| self.tell_failed(request, cause));
                 }
             }
-        })
+        });
+        if made.is_err() && self.body(request.function).is_none() {
+            // It was removed meanwhile, maybe before it was entered.
+            drop(versions);
+            self.tiers.versions.forget_idle(request.function);
+        }
+        made
     }
 
     /// The walk of a version that its function's state lets in.

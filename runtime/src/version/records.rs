@@ -261,7 +261,35 @@ impl Versions {
         published.map_or_else(Arc::default, |version| Arc::clone(&version.bodies))
     }
 
-    /// The versions of `function`.
+    /// The versions of `function`, for callers that look at them or withdraw one: a function that has
+    /// none, or was removed meanwhile, gets no record.
+    pub(crate) fn seen(&self, function: FunctionId) -> Arc<FunctionVersions> {
+        let records = self.lock();
+        let record = records.get(&function.index());
+        record.map_or_else(Arc::default, |record| Arc::clone(&record.versions))
+    }
+
+    /// Whether a function has, or is getting, versions. A removed function has no record any more when
+    /// the controller forgets it, under its lock.
+    pub(crate) fn has(&self, function: FunctionId) -> bool {
+        self.lock().contains_key(&function.index())
+    }
+
+    /// Forgets that a removed function was to get a version.
+    pub(crate) fn forget_idle(&self, function: FunctionId) {
+        let mut records = self.lock();
+        // Other threads have no handle of the record: they get one under this lock.
+        let idle = records.get(&function.index()).is_some_and(|record| {
+            Arc::strong_count(&record.versions) == 1
+                && record.built.is_empty()
+                && record.staying.is_empty()
+        });
+        if idle {
+            records.remove(&function.index());
+        }
+    }
+
+    /// The versions of `function`, for callers that add to them.
     pub(crate) fn of(&self, function: FunctionId) -> Arc<FunctionVersions> {
         Arc::clone(&self.lock().entry(function.index()).or_default().versions)
     }
@@ -282,7 +310,7 @@ impl Versions {
 
     /// Whether calls reach what was asked for by `request`.
     pub(crate) fn runs(&self, request: &Request) -> bool {
-        let published = self.of(request.function).published();
+        let published = self.seen(request.function).published();
         published.is_some_and(|version| version.id == request.version)
     }
 }

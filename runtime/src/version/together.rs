@@ -60,15 +60,14 @@ impl Core {
             .functions
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        let bodies = functions.iter().zip(0..);
-        let others = bodies.filter(|(body, _)| match body {
-            Some(Body::Module(function)) => {
+        let others = functions.iter().filter(|(_, body)| match body {
+            Body::Module(function) => {
                 let is_chosen = |names: &HashSet<String>| names.contains(&name(function));
                 Arc::ptr_eq(&function.module, &own.module) && chosen.as_ref().is_none_or(is_chosen)
             }
             _ => false,
         });
-        let others = others.filter_map(|(_, index)| self.stubs.function(index));
+        let others = others.filter_map(|(index, _)| self.stubs.function(index));
         others
             .filter(|other| *other != id && !self.tiers.is_entry_point(*other))
             .collect()

@@ -1,5 +1,6 @@
 //! Records by function number, in pages made when first used: numbers are small and
-//! dense, but one large number must not cost the memory of all below it.
+//! dense, but one large number must not cost the memory of all below it. A page goes with the last
+//! of its records: numbers of removed functions are not all used again.
 
 use crate::activity::Activity;
 use crate::ids::FunctionId;
@@ -8,8 +9,24 @@ const PAGE: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Pages {
-    pages: Vec<Option<Box<[Activity]>>>,
+    pages: Vec<Option<Box<Page>>>,
     limit: u32,
+}
+
+#[derive(Debug)]
+struct Page {
+    records: Box<[Activity]>,
+    /// Which of them were made, a bit each.
+    made: [u64; PAGE / 64],
+}
+
+impl Default for Page {
+    fn default() -> Page {
+        Page {
+            records: vec![Activity::default(); PAGE].into(),
+            made: [0; PAGE / 64],
+        }
+    }
 }
 
 impl Pages {
@@ -23,13 +40,14 @@ impl Pages {
 
     pub(super) fn get(&self, function: FunctionId) -> Option<&Activity> {
         let index = function.0 as usize;
-        self.pages.get(index / PAGE)?.as_ref()?.get(index % PAGE)
+        let page = self.pages.get(index / PAGE)?.as_ref()?;
+        page.records.get(index % PAGE)
     }
 
     pub(super) fn get_mut(&mut self, function: FunctionId) -> Option<&mut Activity> {
         let index = function.0 as usize;
         let page = self.pages.get_mut(index / PAGE)?.as_mut()?;
-        page.get_mut(index % PAGE)
+        page.records.get_mut(index % PAGE)
     }
 
     /// The record, made if need be; `None` beyond the limit.
@@ -42,8 +60,25 @@ impl Pages {
             self.pages.resize_with(index / PAGE + 1, || None);
         }
         let page = self.pages.get_mut(index / PAGE)?;
-        page.get_or_insert_with(|| vec![Activity::default(); PAGE].into())
-            .get_mut(index % PAGE)
+        let page = page.get_or_insert_with(Box::default);
+        let at = index % PAGE;
+        page.made[at / 64] |= 1 << (at % 64);
+        page.records.get_mut(at)
+    }
+
+    /// Forgets a record.
+    pub(super) fn forget(&mut self, function: FunctionId) {
+        let index = function.0 as usize;
+        let Some(place) = self.pages.get_mut(index / PAGE) else {
+            return;
+        };
+        let Some(page) = place else { return };
+        let at = index % PAGE;
+        page.made[at / 64] &= !(1 << (at % 64));
+        page.records[at] = Activity::default();
+        if page.made == [0; PAGE / 64] {
+            *place = None;
+        }
     }
 }
 
@@ -59,5 +94,19 @@ mod tests {
         assert_eq!(pages.pages.iter().flatten().count(), 1);
         assert!(pages.get(FunctionId(5)).is_none());
         assert!(pages.get_mut(FunctionId((1 << 20) - 1)).is_some());
+    }
+
+    #[test]
+    fn a_page_goes_with_its_last_record() {
+        let mut pages = Pages::new(1 << 20);
+        for number in 0..600 {
+            assert!(pages.make(FunctionId(number)).is_some());
+        }
+        (0..599).for_each(|number| pages.forget(FunctionId(number)));
+        pages.forget(FunctionId(1 << 19));
+        assert_eq!(pages.pages.iter().flatten().count(), 1);
+        assert!(pages.get(FunctionId(599)).is_some());
+        assert!(pages.get(FunctionId(5)).is_none());
+        assert!(pages.make(FunctionId(5)).is_some());
     }
 }

@@ -175,6 +175,16 @@ impl Controller {
         }
     }
 
+    /// A function was removed: as [`Controller::replaced`], and its record goes, unless something is under
+    /// way for it or it is pinned.
+    pub fn removed(&mut self, function: FunctionId) {
+        self.replaced(function);
+        let activity = self.functions.get(function);
+        if activity.is_some_and(|it| it.place == Place::Idle && it.wish == Wish::Free) {
+            self.functions.forget(function);
+        }
+    }
+
     /// Starts nothing by itself from now on; requests are still served, and measuring goes
     /// on.
     pub fn pause(&mut self) {

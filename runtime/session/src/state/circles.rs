@@ -20,7 +20,7 @@ impl State {
         dylib: DylibId,
         id: GeneratorId,
     ) -> Option<&mut GeneratorCell> {
-        let state = self.dylibs.get_mut(dylib.index())?.as_mut()?;
+        let state = self.dylibs.get_mut(&dylib)?;
         state.generators.iter_mut().find(|cell| cell.id == id)
     }
 
@@ -43,7 +43,7 @@ impl State {
                 .as_ref()
                 .is_some_and(|it| chain.any(|other| Arc::ptr_eq(other, it)))
         };
-        let dylibs = self.dylibs.iter().flatten();
+        let dylibs = self.dylibs.values();
         let cells = dylibs.flat_map(|dylib| {
             let cells = dylib.generators.iter().filter(|cell| cell.busy);
             cells.map(|cell| (dylib.shared.id, cell))

@@ -113,7 +113,7 @@ impl State {
 
     /// Makes an entry ready: the last step, and the only one that publishes.
     fn publish(&mut self, place: Place, effects: &mut Effects) {
-        let Some(Some(dylib)) = self.dylibs.get_mut(place.0.index()) else {
+        let Some(dylib) = self.dylibs.get_mut(&place.0) else {
             return;
         };
         let Some(entry) = dylib.symbols.get_mut(&place.1) else {

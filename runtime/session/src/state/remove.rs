@@ -315,31 +315,26 @@ impl State {
         for shared in dylibs {
             self.clear(shared.id, effects);
             self.names.remove(&shared.name);
-            if let Some(place) = self.dylibs.get_mut(shared.id.index())
-                && let Some(state) = place.take()
-            {
-                for tracker in &state.trackers {
-                    self.trackers.remove(tracker);
-                    self.tentative.remove(tracker);
-                }
-                for cell in state.generators {
-                    effects.drop_generator(cell, &shared.name);
-                }
-                shared.set_generators(0);
-                shared.order.clear();
+            // Its own order first, so that no dylib it searched knows it any more.
+            self.set_order(shared.id, Vec::new());
+            let Some(state) = self.dylibs.remove(&shared.id) else {
+                continue;
+            };
+            for tracker in &state.trackers {
+                self.trackers.remove(tracker);
+                self.tentative.remove(tracker);
             }
-        }
-        let removed: HashSet<DylibId> = dylibs.iter().map(|shared| shared.id).collect();
-        let mut shorter = Vec::new();
-        for state in self.dylibs.iter_mut().flatten() {
-            let before = state.link_order.len();
-            state.link_order.retain(|(id, _)| !removed.contains(id));
-            if state.link_order.len() != before {
-                shorter.push(state.shared.id);
+            for cell in state.generators {
+                effects.drop_generator(cell, &shared.name);
             }
-        }
-        for dylib in shorter {
-            self.show_order(dylib);
+            shared.set_generators(0);
+            shared.order.clear();
+            for id in state.searchers {
+                if let Some(other) = self.dylib_mut(id) {
+                    other.link_order.retain(|(id, _)| *id != shared.id);
+                }
+                self.show_order(id);
+            }
         }
         self.give_up_waiting(effects);
         Ok(())

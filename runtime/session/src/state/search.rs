@@ -95,8 +95,8 @@ impl State {
         effects: &mut Effects,
     ) -> Step {
         let dylib = job.order[index].0;
-        let next = match self.dylibs.get_mut(dylib.index()) {
-            Some(Some(state)) => state
+        let next = match self.dylibs.get_mut(&dylib) {
+            Some(state) => state
                 .generators
                 .iter_mut()
                 .find(|cell| !job.asked.contains(&cell.id))
@@ -173,7 +173,7 @@ impl State {
         id: GeneratorId,
         effects: &mut Effects,
     ) -> bool {
-        let Some(Some(state)) = self.dylibs.get_mut(dylib.index()) else {
+        let Some(state) = self.dylibs.get_mut(&dylib) else {
             return false;
         };
         let Some(cell) = state.generators.iter_mut().find(|cell| cell.id == id) else {
@@ -352,7 +352,7 @@ impl State {
             tracker: crate::tracker::TrackerKey::NONE,
         });
         let mut tracker = crate::tracker::TrackerKey::NONE;
-        let state = self.dylibs.get_mut(dylib.index())?.as_mut()?;
+        let state = self.dylibs.get_mut(&dylib)?;
         let shared = Arc::clone(&state.shared);
         symbols.retain(|(symbol, _)| {
             let entry = state.symbols.get_mut(symbol);

@@ -150,7 +150,7 @@ fn defined_by(core: &Core, image: &Image) -> BTreeMap<CString, Export> {
     }
     let names = found.into_iter().filter_map(|(name, meaning)| {
         let address = match core.names.find_own(&core.main, &name)? {
-            Definition::Function { id } => core.stubs.stub_address(id).0,
+            Definition::Function { id } => core.given_stub(id),
             Definition::Address(address) => address,
             Definition::Tls { .. } => return None,
         };

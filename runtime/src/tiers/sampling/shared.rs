@@ -152,7 +152,7 @@ impl Core {
         if !state.shared.has(id) {
             return;
         }
-        let published = |id| self.tiers.versions.of(id).published();
+        let published = |id| self.tiers.versions.seen(id).published();
         if published(id).is_none_or(|view| view.id == version) {
             return;
         }

@@ -1,0 +1,145 @@
+//! Stubs of removed functions that nothing can call any more: they are handed out again.
+//!
+//! A caller of a function has its stub from one of these:
+//!
+//! | from | until |
+//! |---|---|
+//! | code or data that was linked against it; an address that the host was given, unless the function is an object's ([`Known`](super::known)) | for ever: the stub stays the function's, at 32 bytes |
+//! | a handle ([`Func`](crate::Func), [`DynFunc`](crate::DynFunc)) | it and its clones are dropped ([`Lease`]) |
+//! | a thread in the library that found the name before it was removed | no thread was under a pass ([`gate::idle`]) |
+//! | the name, if it is defined again | the stub is handed out to another ([`Removed`](super::removed::Removed)) |
+//!
+//! Not handed out again: stubs of units' functions, of resolvers' and of continuations; any of a process
+//! that is the program, whose exit handlers may come by names; any while a replacement is under
+//! way that may name it.
+//!
+//! # Why
+//! A host that adds, calls and removes functions for months must not grow. Looking is put off until as
+//! many stubs wait as were left by the last look and as many again, so that it costs each removal the same
+//! beside any number of handles.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, Weak};
+
+use uruk_base::FunctionId;
+use uruk_base::locks::Mutex;
+use uruk_session::DylibId;
+
+use crate::api::error::Error;
+use crate::core::Core;
+use crate::fork::gate;
+
+/// Keeps the stub of a function for its handles.
+#[derive(Debug)]
+pub(crate) struct Lease;
+
+/// Stubs that wait until nothing knows them.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    stubs: Mutex<Stubs>,
+    leases: Mutex<HashMap<FunctionId, Weak<Lease>>>,
+}
+
+#[derive(Default)]
+struct Stubs {
+    by_function: HashMap<FunctionId, Stub>,
+    /// How many there were when they were looked at last.
+    left: usize,
+}
+
+struct Stub {
+    /// Where the function's name was, if it is to be found by that.
+    name: Option<(DylibId, Box<str>)>,
+    of_object: bool,
+    /// How often no thread was under a pass by the end of the removal.
+    since: u64,
+}
+
+impl Waiting {
+    /// A lease of a function for a handle. Under the pass under which the function was found.
+    pub(crate) fn lease(&self, id: FunctionId) -> Arc<Lease> {
+        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = leases.entry(id).or_default();
+        held.upgrade().unwrap_or_else(|| {
+            let lease = Arc::new(Lease);
+            *held = Arc::downgrade(&lease);
+            lease
+        })
+    }
+
+    /// Whether handles of a function are left.
+    pub(crate) fn is_leased(&self, id: FunctionId) -> bool {
+        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        leases
+            .get(&id)
+            .is_some_and(|lease| lease.strong_count() != 0)
+    }
+
+    /// Has the stub of a function that was removed be handed out again when nothing knows it.
+    /// `name` is where it was filed, if it was.
+    pub(crate) fn add(&self, id: FunctionId, name: Option<(DylibId, Box<str>)>, of_object: bool) {
+        let since = gate::idle();
+        let mut stubs = self.stubs.lock().unwrap_or_else(PoisonError::into_inner);
+        let stub = Stub {
+            name,
+            of_object,
+            since,
+        };
+        stubs.by_function.insert(id, stub);
+    }
+
+    /// Says that a stub is in use again.
+    pub(crate) fn revived(&self, id: FunctionId) {
+        let mut stubs = self.stubs.lock().unwrap_or_else(PoisonError::into_inner);
+        stubs.by_function.remove(&id);
+    }
+}
+
+impl Core {
+    /// A stub for a new function.
+    pub(crate) fn allocate_stub(&self) -> Result<FunctionId, Error> {
+        self.recycle_stubs();
+        Ok(self.stubs.allocate()?)
+    }
+
+    /// Hands out again the stubs of removed functions that nothing knows any more.
+    fn recycle_stubs(&self) {
+        let waiting = &self.removed.waiting;
+        let mut stubs = waiting.stubs.lock().unwrap_or_else(PoisonError::into_inner);
+        if stubs.by_function.len() <= 2 * stubs.left {
+            return;
+        }
+        let now = gate::idle();
+        stubs.by_function.retain(|&id, stub| {
+            // No address of an object's function may be kept that was removed (`Tracker::remove`).
+            let knows = match stub.of_object {
+                true => &self.names.linked,
+                false => &self.names.known,
+            };
+            if knows.is_known(id) {
+                return false;
+            }
+            if stub.since >= now || waiting.is_leased(id) {
+                return true;
+            }
+            if let Some((dylib, name)) = &stub.name {
+                self.removed.unfile(*dylib, name, id);
+            }
+            self.removed.forget_acquired(id);
+            let mut leases = waiting
+                .leases
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            leases.remove(&id);
+            drop(leases);
+            // SAFETY: its names are gone, and every thread that had found one has left the library
+            // since; nothing was linked against it, no address of it was given away, and no handle
+            // is left. What the session noted of the id went with the function.
+            !unsafe { self.stubs.recycle(id) }
+        });
+        stubs.left = stubs.by_function.len();
+        if stubs.by_function.capacity() > 64 + 4 * stubs.left {
+            stubs.by_function.shrink_to_fit();
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Cycles that leave a session as it was leave its memory as it was, counted in bytes that Rust code
+//! has allocated and in [`uruk::Jit::memory`]. One test, in a process of its own. The benchmark
+//! `soak` measures more cycles, by resident memory.
+
+#[path = "support/cycles.rs"]
+mod cycles;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cycles::{Cycle, Cycles};
+
+/// Bytes that are allocated.
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts what the system's allocator gives.
+struct Counting;
+
+// SAFETY: all is the system's allocator's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Cycles before the first count, and between the two.
+const WARM: usize = 600;
+const COUNTED: usize = 1500;
+/// Bytes that a table may grow by meanwhile without growing with the cycles.
+const TABLES: usize = 40 << 10;
+
+/// Bytes that may stay of a cycle.
+fn allowed(cycle: Cycle) -> usize {
+    match cycle {
+        Cycle::Replace | Cycle::Lazy | Cycle::Dylib | Cycle::EmptyDylib => 30,
+        // A name that was not there before stays, in the session and for the tools.
+        Cycle::Module | Cycle::Error | Cycle::Panic => 200,
+        // So does the stub of an object's function whose address was asked for.
+        Cycle::Object => 400,
+    }
+}
+
+#[test]
+fn cycles_leave_memory_as_it_was() {
+    std::panic::set_hook(Box::new(|info| {
+        if info.payload().downcast_ref::<i64>().is_none() {
+            eprintln!("{info}");
+        }
+    }));
+    for cycle in Cycle::ALL {
+        let others = if cycle == Cycle::Object { 500 } else { 0 };
+        let cycles = Cycles::new(cycle, others);
+        (0..WARM).for_each(|number| cycles.run(number));
+        cycles.settle();
+        let before = (
+            ALLOCATED.load(Ordering::Relaxed),
+            cycles.jit().memory().total() as usize,
+        );
+        (WARM..WARM + COUNTED).for_each(|number| cycles.run(number));
+        cycles.settle();
+        let after = (
+            ALLOCATED.load(Ordering::Relaxed),
+            cycles.jit().memory().total() as usize,
+        );
+        let most = COUNTED * allowed(cycle) + TABLES;
+        let name = cycle.name();
+        assert!(after.0 <= before.0 + most, "{name}: {before:?}, {after:?}");
+        assert!(
+            after.1 <= before.1 + COUNTED * 70 + TABLES,
+            "{name}: {before:?}, {after:?}"
+        );
+    }
+}
