@@ -102,7 +102,9 @@ pub(crate) const SMALLEST_STACK: usize = 2 << 20;
 
 /// Bytes that the host keeps for itself and for LLVM's compiles, where the limit of address space
 /// became less than what sessions were made for.
-const SHARE: usize = 128 << 20;
+const SHARE: usize = 128 * MIB;
+
+const MIB: usize = 1 << 20;
 
 /// The stack of a thread, which is what sessions were made for, or what is left now.
 fn stack_now() -> io::Result<usize> {
@@ -115,7 +117,7 @@ fn stack_now() -> io::Result<usize> {
         false => uruk_late::room(),
     };
     // Others follow.
-    let stack = room.left().saturating_sub(SHARE + llvm) / 4 >> 20 << 20;
+    let stack = room.left().saturating_sub(SHARE + llvm) / 4 / MIB * MIB;
     match stack >= SMALLEST_STACK {
         true => Ok(stack.min(planned)),
         false => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
