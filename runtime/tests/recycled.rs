@@ -1,6 +1,9 @@
 //! Stubs of removed functions are other functions' next, unless something may call them still: then
 //! a call fails, and never reaches another function.
 
+#[path = "support/one_function.rs"]
+mod one_function;
+
 use std::time::Duration;
 
 use uruk::{Func, Jit, ReclaimKind, Tracker};
@@ -172,34 +175,12 @@ fn threads_that_look_up_and_call_meanwhile_reach_no_other_function() {
     });
 }
 
-/// An object with `name`, which returns `value`.
-fn object(name: &str, value: u8) -> Vec<u8> {
-    use object::write::{Object, StandardSection, Symbol, SymbolSection};
-    use object::{Architecture, BinaryFormat, Endianness, SymbolFlags, SymbolKind, SymbolScope};
-
-    let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
-    let text = object.section_id(StandardSection::Text);
-    let code = [0xb8, value, 0, 0, 0, 0xc3];
-    let value = object.append_section_data(text, &code, 16);
-    object.add_symbol(Symbol {
-        name: name.into(),
-        value,
-        size: code.len() as u64,
-        kind: SymbolKind::Text,
-        scope: SymbolScope::Dynamic,
-        weak: false,
-        section: SymbolSection::Section(text),
-        flags: SymbolFlags::None,
-    });
-    object.write().expect("an object")
-}
-
 #[test]
 fn stubs_of_objects_are_used_again_unless_code_was_linked() {
     let jit = Jit::builder().jobs(1).build().expect("a session");
     let add_object = |name: &str, value| {
         let tracker = jit.main().create_tracker().expect("a tracker");
-        let object = object(name, value);
+        let object = one_function::object(name, value);
         tracker.add_object("o.o", object).expect("added");
         tracker
     };

@@ -45,7 +45,7 @@ impl LlJit {
         drop(Context::create());
         let other = |number: usize| {
             let name = format!("o{number}");
-            let added = orc.add_tracked(&cycles::object(&name))?;
+            let added = orc.add_tracked(&cycles::one_function::object(&name, 42))?;
             orc.lookup(&name)?;
             Ok(added)
         };
@@ -73,7 +73,9 @@ impl LlJit {
             }
             Cycle::Object => {
                 let name = format!("f{number}");
-                let added = self.orc.add_tracked(&cycles::object(&name))?;
+                let added = self
+                    .orc
+                    .add_tracked(&cycles::one_function::object(&name, 42))?;
                 self.orc.lookup(&name)?;
                 added.remove()
             }

@@ -24,7 +24,7 @@ const NOISE: f64 = 30.0;
 /// The longest that a process may take.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// What carries out cycles.
+/// A session that carries out cycles.
 enum Side {
     Ours(Cycles),
     Peer(LlJit),
@@ -78,7 +78,7 @@ pub fn run(words: &[String]) -> Result<()> {
     let cycle = Cycle::ALL.into_iter().find(|cycle| cycle.name() == name);
     let cycle = cycle.with_context(|| format!("no cycle {name}"))?;
     let count: usize = count.parse()?;
-    // What fails in cycles is not news.
+    // Panics that are part of a cycle are not printed.
     std::panic::set_hook(Box::new(|info| {
         if info.payload().downcast_ref::<i64>().is_none() {
             eprintln!("{info}");
@@ -108,7 +108,7 @@ pub fn run(words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What [`run`] prints in a process of its own.
+/// The numbers that [`run`] prints in a process of its own.
 fn in_child(bench: &Bench, who: &str, cycle: Cycle) -> Result<Vec<f64>> {
     progress(&format!("{}: {who}", cycle.name()));
     let count = if bench.quick { QUICK } else { COUNT };
@@ -129,7 +129,7 @@ fn in_child(bench: &Bench, who: &str, cycle: Cycle) -> Result<Vec<f64>> {
     Ok(numbers)
 }
 
-/// What stays of each kind of cycle, and its time.
+/// Memory that stays of each kind of cycle, and the time of a cycle.
 ///
 /// # Errors
 /// A process could not be run.

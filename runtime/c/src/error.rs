@@ -140,7 +140,7 @@ fn code_of(error: &Error) -> c_int {
     match error {
         Error::File { .. } | Error::UnknownFormat { .. } | Error::Archive { .. } => URUK_ERROR_FILE,
         Error::Member { cause, .. } => code_of(cause),
-        // What it was about to change was removed meanwhile, or is being replaced.
+        // The function was removed meanwhile, or is being replaced.
         Error::Stub(cause) => match &**cause {
             uruk::StubError::Heap(_) | uruk::StubError::Full { .. } => URUK_ERROR_ROOM,
             _ => URUK_ERROR_REFUSED,

@@ -30,7 +30,7 @@ pub type uruk_host_body = Option<
 /// An error of the host's, which is given away.
 ///
 /// # Safety
-/// It is null or an error that nobody uses any more.
+/// `error` is null, or an error that is not used after this.
 unsafe fn taken(error: *mut uruk_error) -> HostError {
     match error.is_null() {
         true => Arc::new(*unusable("error", "a null pointer")),

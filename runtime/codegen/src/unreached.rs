@@ -1,12 +1,12 @@
 //! Code that nothing reaches, if the program is right.
 //!
-//! Code generation ends where it meets `unreachable`, and a wrong program, or a wrong guess of whoever
-//! wrote the IR, goes on in what lies behind: another function, with whatever is in its registers.
-//! Before a module is emitted each of them gets a trap in front, so that such a program is ended
-//! there, or its guarded call is.
+//! LLVM emits nothing for `unreachable`. A program that gets there, because it or its front end is
+//! wrong, goes on in the bytes that follow: in another function, with unrelated contents of registers.
+//! Before a module is emitted each `unreachable` gets a trap in front, so that such a program ends
+//! there, or its guarded call does.
 //!
-//! Left out are blocks that a `switch` goes to and that are nothing else: code generation leaves out
-//! the comparison with the number of cases for them, which interpreters are sold by.
+//! Blocks that hold only `unreachable`, and that a `switch` goes to, get none: for them LLVM leaves out
+//! the comparison with the number of cases, which costs interpreters time.
 
 use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{

@@ -99,7 +99,7 @@ pub unsafe fn start_again() {
 /// environment. Returns where that cannot be; the variable is set then.
 ///
 /// # Safety
-/// Nobody else uses the environment meanwhile.
+/// No other thread uses the environment meanwhile.
 pub unsafe fn begin_again(variable: &str, value: &OsStr) {
     let Ok(file) = std::env::current_exe() else {
         return;

@@ -20,14 +20,14 @@
 //!
 //! A library may define `sigaction` and give the kernel a handler of its own that calls ours
 //! (ThreadSanitizer). It may do so later, with the registers of the time when the signal came: a stack
-//! would be searched from a place that the thread has left. Then nobody is asked either.
+//! would be searched from a place that the thread has left. No thread is asked then either.
 //!
 //! | field | written by | ordering |
 //! |---|---|---|
 //! | `Place::version` | whoever writes the rest, with all signals blocked | odd: acquire-release compare-exchange; even: release, pairs with the acquire in `read` |
 //! | `handler`, `flags`, `mask` | whoever made `version` odd | relaxed between the two |
 //! | `OWNER` | installing, the child of a fork | relaxed: same process |
-//! | `COVERED` | whoever finds another handler in the kernel than it set | relaxed: a hint, only ever set |
+//! | `COVERED` | a thread that finds another handler in the kernel than it set | relaxed: a hint, only ever set |
 //! | `LOCK` | whoever changes an action in the kernel, all signals blocked | acquire compare-exchange, release store |
 //!
 //! The lock is a word with the process's id, so that a child of `fork` takes over what

@@ -63,7 +63,7 @@ unsafe extern "C" fn sigaction(
     result
 }
 
-/// What the kernel does with a signal.
+/// The action that the kernel has for a signal.
 fn of_the_kernel(signal: c_int) -> usize {
     let mut action = [0usize; 4];
     // SAFETY: only asks; the kernel writes four words.

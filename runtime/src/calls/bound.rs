@@ -76,7 +76,7 @@ impl HostFunctions {
         drop(coming);
         match found {
             Some((state, false)) if added => self.keep(state),
-            // What is dropped may be the embedder's.
+            // The state may be the embedder's, with a destructor of its own.
             found => gate::outside(|| drop(found)),
         }
     }

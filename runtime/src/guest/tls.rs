@@ -190,7 +190,7 @@ pub(crate) struct Place {
 /// # Errors
 /// [`Error::TooManyTlsModules`].
 pub(crate) fn place(size: usize, align: usize, in_static: bool) -> Result<Place, Error> {
-    let in_room = || room::room()?.take(size, align);
+    let in_room = || room::search()?.take(size, align);
     if in_static && let Some(offset) = take_static(size, align).or_else(in_room) {
         let module = OURS | STATIC | u64::from(offset as i32 as u32);
         return Ok(Place {
@@ -231,7 +231,7 @@ fn reserve() -> Result<u64, Error> {
 /// Gives a place its template; before any code that uses it runs.
 pub(crate) fn fill(place: Place, image: Vec<u8>, size: usize, align: usize) {
     if let Some(offset) = place.static_offset {
-        match room::room().filter(|room| room.offset == offset) {
+        match room::in_use().filter(|room| room.offset == offset) {
             Some(room) => room.fill(&image),
             None => fill_static(offset, &image, size),
         }
@@ -308,7 +308,7 @@ pub(crate) fn block_of(module: u64) -> *mut u8 {
 /// block, and the alignment. Of one in static storage it is the executable's.
 pub(crate) fn template(place: Place) -> Option<(u64, [u64; 3])> {
     if let Some(offset) = place.static_offset {
-        return match room::room().filter(|room| room.offset == offset) {
+        return match room::in_use().filter(|room| room.offset == offset) {
             Some(room) => Some((room.image as u64, room.sizes)),
             None => reserve::of_executable(),
         };
@@ -425,7 +425,7 @@ fn key() -> libc::pthread_key_t {
 pub(crate) fn prepare() {
     key();
     reserve::refresh();
-    if let Some(room) = room::room() {
+    if let Some(room) = room::in_use() {
         room.refresh();
     }
 }

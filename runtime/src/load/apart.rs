@@ -6,6 +6,7 @@
 //! are to all files of the image what variables of libraries are: code reads their addresses from
 //! words.
 
+use std::collections::HashSet;
 use std::ffi::c_void;
 use std::io;
 use std::ops::Range;
@@ -75,12 +76,11 @@ pub(super) fn choose(inputs: &[Input<'_>], plans: &mut [ModulePlan]) -> Vec<Vari
             hidden: summary.symbols[id.index()].hidden,
         });
     }
-    for variable in &apart {
-        let of_plans = plans.iter_mut().flat_map(|plan| &mut plan.imports);
-        for import in of_plans.filter(|import| import.name == variable.name) {
-            import.defined = false;
-            import.access = Access::Indirect;
-        }
+    let names: HashSet<&str> = apart.iter().map(|it| &*it.name).collect();
+    let of_plans = plans.iter_mut().flat_map(|plan| &mut plan.imports);
+    for import in of_plans.filter(|import| names.contains(&*import.name)) {
+        import.defined = false;
+        import.access = Access::Indirect;
     }
     apart
 }

@@ -31,9 +31,7 @@ use crate::load::labels::{Assembled, Labelled};
 use crate::load::names::Definition;
 use crate::load::objects::{ObjectCode, Stubbed, object_files};
 use crate::load::own::Own;
-use crate::load::placed::{
-    Named, PlacedImage, Preempted, names_by_address, of_thread_locals, variables_of,
-};
+use crate::load::placed::{Named, PlacedImage, Preempted, Stay, of_thread_locals, variables_of};
 use crate::load::source::names_of_files;
 use crate::load::start::Started;
 use crate::load::variables::{Part, PartContent, Ready, lay_out};
@@ -133,14 +131,6 @@ impl Against {
             self.addresses.push(resolved.address);
         }
     }
-}
-
-/// Whether the memory of an image stays as long as its tracker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stay {
-    Always,
-    /// Only if the program can come to hold an address in it that is not a function's.
-    IfHeld,
 }
 
 impl Core {
@@ -379,10 +369,7 @@ impl Core {
         let mut entries = self.note_bodies(&placed);
         let preempted = Preempted::of(&placed);
         let variables = variables_of(&placed);
-        let functions = match stay {
-            Stay::Always => HashMap::new(),
-            Stay::IfHeld => names_by_address(&placed),
-        };
+        let functions = stay.functions(&placed);
         let mut against = Against::default();
         let linked = placed.fix_up(|name, need| {
             let resolved = match self.own_address(own.as_ref(), dylib, name) {

@@ -31,6 +31,24 @@ impl PlacedImage<'_> {
     }
 }
 
+/// Whether the memory of an image stays as long as its tracker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stay {
+    Always,
+    /// Only if the program can come to hold an address in it that is not a function's.
+    IfHeld,
+}
+
+impl Stay {
+    /// Names of functions by address, of an image that may go.
+    pub(super) fn functions(self, placed: &Placed<'_>) -> HashMap<u64, String> {
+        match self {
+            Stay::Always => HashMap::new(),
+            Stay::IfHeld => names_by_address(placed),
+        }
+    }
+}
+
 /// A link's error, which says what thread-locals would need if that is what fails.
 pub(super) fn of_thread_locals(cause: LinkError, unfixed: Option<(usize, usize)>) -> Error {
     match unfixed.filter(|_| cause.wants_fixed_thread_locals()) {
@@ -146,7 +164,7 @@ pub(crate) fn names_of(
 }
 
 /// Functions.
-pub(super) fn names_by_address(placed: &Placed<'_>) -> HashMap<u64, String> {
+fn names_by_address(placed: &Placed<'_>) -> HashMap<u64, String> {
     let named = placed.functions();
     named.map(|(at, name)| (at, name.to_owned())).collect()
 }

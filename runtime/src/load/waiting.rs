@@ -26,7 +26,8 @@ use uruk_session::{
 use crate::api::error::{Error, Missing};
 use crate::core::Core;
 use crate::fork::gate;
-use crate::load::image::{Image, Stay};
+use crate::load::image::Image;
+use crate::load::placed::Stay;
 use crate::load::placed::names_of;
 use crate::load::weak;
 

@@ -197,23 +197,16 @@ impl Core {
         self.speculation.forget(id);
         // The body before the record: who asks for a version under the next record finds none,
         // or the one that comes after.
-        let body = {
-            let mut functions = self
-                .functions
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
-            functions.take(id.index())
-        };
-        let built = {
-            let mut records = self.tiers.versions.lock();
-            let record = records.remove(&id.index());
-            let all = record.map(|record| record.built.into_iter().chain(record.staying));
-            all.map(Iterator::collect::<Vec<_>>).unwrap_or_default()
-        };
+        let functions = self.functions.write();
+        let body = functions
+            .unwrap_or_else(PoisonError::into_inner)
+            .take(id.index());
+        let record = self.tiers.versions.lock().remove(&id.index());
+        let built = record.map(|record| record.built.into_iter().chain(record.staying));
         self.tiers.forget(id);
         self.eviction.forget(id);
         self.tiers.versions.fixed().remove(&id.index());
-        for version in built {
+        for version in built.into_iter().flatten() {
             self.retire(version);
         }
         drop(self.objects.take_all(id));

@@ -24,9 +24,10 @@ use uruk_session::Dylib;
 
 use crate::api::error::Error;
 use crate::core::{Body, Core, static_name};
-use crate::load::image::{Image, LinkedImage, Stay};
+use crate::load::image::{Image, LinkedImage};
 use crate::load::names::{Definition, Name};
 use crate::load::objects::{Apart, ObjectBody, ObjectCode, ObjectFile, object_files};
+use crate::load::placed::Stay;
 use crate::removal::life::Life;
 
 use super::commit::{Change, What};

@@ -1,6 +1,9 @@
 //! Cycles that leave a session as it was: a host repeats each of them for months. The test
 //! `growth` and the benchmark `soak` repeat them and measure what stays.
 
+#[path = "one_function.rs"]
+pub mod one_function;
+
 use std::panic::catch_unwind;
 use std::time::Duration;
 
@@ -12,7 +15,7 @@ type Unary = extern "C" fn(i64) -> i64;
 #[allow(dead_code, reason = "the test takes fewer")]
 pub const OTHERS: usize = 30_000;
 
-/// What is repeated.
+/// Something that is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cycle {
     /// [`Dylib::replace`] of one function, and a call of it.
@@ -100,7 +103,7 @@ impl Cycles {
         jit.add_ir("f", &body("f", 0)).expect("added");
         let other = |number: usize| {
             let tracker = jit.main().create_tracker().expect("a tracker");
-            let object = object(&format!("o{number}"));
+            let object = one_function::object(&format!("o{number}"), 42);
             tracker.add_object("o.o", object).expect("added");
             tracker
         };
@@ -178,7 +181,9 @@ impl Cycles {
             }
             Cycle::Object => {
                 let tracker = main.create_tracker().expect("a tracker");
-                tracker.add_object("f.o", object(&name)).expect("added");
+                tracker
+                    .add_object("f.o", one_function::object(&name, 42))
+                    .expect("added");
                 self.jit.lookup(&name).expect("it is there");
                 remove(&tracker);
             }
@@ -197,26 +202,4 @@ impl Cycles {
 fn remove(tracker: &Tracker) {
     // SAFETY: nothing of it is used any more.
     unsafe { tracker.remove() }.expect("removed");
-}
-
-/// An object with one function, `mov eax, 42; ret`.
-pub fn object(name: &str) -> Vec<u8> {
-    use object::write::{Object, StandardSection, Symbol, SymbolSection};
-    use object::{Architecture, BinaryFormat, Endianness, SymbolFlags, SymbolKind, SymbolScope};
-
-    let code = [0xb8, 42, 0, 0, 0, 0xc3];
-    let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
-    let text = object.section_id(StandardSection::Text);
-    let value = object.append_section_data(text, &code, 16);
-    object.add_symbol(Symbol {
-        name: name.into(),
-        value,
-        size: code.len() as u64,
-        kind: SymbolKind::Text,
-        scope: SymbolScope::Dynamic,
-        weak: false,
-        section: SymbolSection::Section(text),
-        flags: SymbolFlags::None,
-    });
-    object.write().expect("an object")
 }

@@ -243,7 +243,7 @@ class Dylib(_Adds):
 
 class Jit(Dylib):
     """A session; what is added to it goes to its main dylib. Its settings are those of `uruk_settings`
-    in `uruk.h`, by their names: `Jit(tiers=2, record=True, cache_folder="/tmp/cache")`."""
+    in `uruk.h`, by their names: `Jit(tiers=2, record=True, cache_folder="cache")`."""
 
     _free = None
 

@@ -24,7 +24,7 @@ const NAME: &str = "uruk-thread-locals";
 /// Where the block's bytes begin in the library, and a page of memory.
 const BLOCK: u64 = 4096;
 
-/// What the library defines.
+/// The symbols that the library defines, as a table of texts.
 const SYMBOL: &[u8] = b"\0uruk_thread_local_room\0";
 
 const HEADERS: u64 = 64;
@@ -120,7 +120,7 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 /// Makes the environment what it was, in a process that was begun once more.
 ///
 /// # Safety
-/// Nobody else uses the environment meanwhile.
+/// No other thread uses the environment meanwhile.
 pub(super) unsafe fn take_ours() {
     let Some((file, before)) = std::env::var_os(PRELOAD).and_then(|value| ours(&value)) else {
         return;
@@ -139,7 +139,7 @@ pub(super) unsafe fn take_ours() {
 /// Begins once more with room for thread-locals. Returns where that cannot be, and where it was done.
 ///
 /// # Safety
-/// Nobody else uses the environment meanwhile.
+/// No other thread uses the environment meanwhile.
 pub(super) unsafe fn start_again(size: usize, align: usize) {
     // The loader takes the variable out where the process has rights of its own.
     let is_again = BEGUN.load(Ordering::Relaxed);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::reserve::thread_pointer;
 
-/// What the library defines.
+/// The word that the library defines.
 const NAME: &CStr = c"uruk_thread_local_room";
 
 /// The library's block.
@@ -27,9 +27,18 @@ pub(super) struct Room {
     used: AtomicUsize,
 }
 
-/// The room, if this process was started with one.
-pub(super) fn room() -> Option<&'static Room> {
-    static ROOM: OnceLock<Option<Room>> = OnceLock::new();
+static ROOM: OnceLock<Option<Room>> = OnceLock::new();
+
+/// The room, if a template was placed in it. Takes no lock of the loader's: threads that ready
+/// themselves ask, and handlers may wait for them.
+pub(super) fn in_use() -> Option<&'static Room> {
+    let room = ROOM.get()?.as_ref();
+    room.filter(|room| room.used.load(Ordering::Relaxed) != 0)
+}
+
+/// The room, if this process was started with one; the loader is asked. For the thread that loads a
+/// program.
+pub(super) fn search() -> Option<&'static Room> {
     ROOM.get_or_init(find).as_ref()
 }
 
