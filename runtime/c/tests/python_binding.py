@@ -212,6 +212,8 @@ def control_c():
     import signal
     import threading
 
+    # A shell's background jobs begin with the signal ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     jit = uruk.Jit()
     begun = threading.Event()
     jit.define("begin", begun.set, "void ()")
