@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::dylib::Dylib;
 use crate::error::SessionError;
-use crate::inside::{self, Question};
+use crate::inside::{self, Answering, Question};
 use crate::job::Job;
 use crate::lookup::{LookupKind, Need};
 use crate::session::Session;
@@ -138,6 +138,13 @@ impl Ask {
     pub fn scope<R>(&self, work: impl FnOnce() -> R) -> R {
         let _inside = inside::set(Some(Arc::clone(&self.question)));
         work()
+    }
+
+    /// Says that the calling thread is about to answer, until the guard goes: in the child of a fork
+    /// by another thread, the lookup's place is given up. Within [`Generator::generate`] that is so
+    /// without this.
+    pub fn answering(&self) -> Answering {
+        self.question.answering()
     }
 
     /// Sends the lookup on its way, or fails it.

@@ -7,12 +7,16 @@
 //! takes it along ([`Session::spawn`](crate::Session)); whoever answers later from elsewhere
 //! says so ([`Ask::scope`](crate::Ask::scope)).
 //!
+//! A question also knows the thread that is about to answer it: in a child that another thread
+//! forks, it never does ([`Session::give_up_lost`](crate::Session::give_up_lost)).
+//!
 //! Invariant: a chain of questions has no circle, for a question is made after the one it is
 //! on behalf of.
 
 use std::cell::RefCell;
+use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::dylib::DylibShared;
 use crate::generator::GeneratorId;
@@ -30,6 +34,9 @@ pub(crate) struct Question {
     outer: Option<Arc<Question>>,
     /// It was answered. Relaxed: written and read under the session's lock.
     over: AtomicBool,
+    /// The thread that answers it, by its mark; 0: none does now. Relaxed: read in the child of a
+    /// fork, before which other threads left the session's locks.
+    thread: AtomicUsize,
 }
 
 impl Question {
@@ -48,6 +55,7 @@ impl Question {
             nested,
             outer,
             over: AtomicBool::new(false),
+            thread: AtomicUsize::new(0),
         }
     }
 
@@ -59,6 +67,18 @@ impl Question {
     /// Whether it was answered.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
+    }
+
+    /// Says that the calling thread answers it, until the guard goes.
+    pub(crate) fn answering(self: &Arc<Self>) -> Answering {
+        let before = self.thread.swap(thread_mark(), Ordering::Relaxed);
+        Answering(Arc::clone(self), before)
+    }
+
+    /// Whether another thread answers it now.
+    pub(crate) fn is_answered_elsewhere(&self) -> bool {
+        let thread = self.thread.load(Ordering::Relaxed);
+        thread != 0 && thread != thread_mark()
     }
 
     /// This one and those it is on behalf of, innermost first.
@@ -76,6 +96,25 @@ impl Drop for Question {
             next = question.outer.take();
         }
     }
+}
+
+/// The calling thread answers a question while it lives.
+#[derive(Debug)]
+pub struct Answering(Arc<Question>, usize);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.thread.store(self.1, Ordering::Relaxed);
+    }
+}
+
+thread_local! {
+    static MARK: u8 = const { 0 };
+}
+
+/// A number that no other living thread has, the same on both sides of a fork; not 0.
+pub(crate) fn thread_mark() -> usize {
+    MARK.with(|mark| ptr::from_ref(mark).addr())
 }
 
 thread_local! {

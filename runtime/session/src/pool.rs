@@ -432,6 +432,11 @@ impl Pool {
         self.0.gate.close();
     }
 
+    /// Whether a task runs on another thread than this one, or waits there for others.
+    pub fn runs_elsewhere(&self) -> bool {
+        self.0.running.threads() > usize::from(DEPTH.with(Cell::get) > 0)
+    }
+
     /// As [`Pool::quiesce`], but waits for no task: for where one will never end, and
     /// the caller knows that no other runs.
     pub fn quiesce_but_for_tasks(&self) {

@@ -35,9 +35,9 @@ pub struct DependenceGroup {
 
 /// See the module text.
 pub struct Responsibility {
-    session: Session,
+    pub(crate) session: Session,
     shared: Arc<DylibShared>,
-    key: Key,
+    pub(crate) key: Key,
     symbols: Vec<(Symbol, Flags)>,
     init: Option<Symbol>,
     done: bool,

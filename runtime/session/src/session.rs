@@ -1,6 +1,9 @@
 //! The session: the handle to everything. Lookups are in `session/lookups.rs`.
 
 mod lookups;
+mod lost;
+
+pub use lost::Making;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

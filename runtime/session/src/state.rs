@@ -159,6 +159,8 @@ pub(crate) struct Launch {
 pub(crate) struct ResponsibilityState {
     pub dylib: DylibId,
     pub tracker: TrackerKey,
+    /// The thread on which code of an embedder's has it, by its mark; 0: none that is known.
+    pub thread: usize,
 }
 
 pub(crate) struct TrackerState {

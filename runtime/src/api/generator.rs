@@ -8,6 +8,7 @@ use uruk_session::{SessionError, Symbol};
 
 use crate::api::dylib::Dylib;
 use crate::api::jit::{Jit, WeakJit};
+use crate::fork::errands::Errand;
 use crate::fork::gate;
 use crate::units::hands;
 
@@ -137,7 +138,11 @@ impl<G: Generator> uruk_session::Generator for Adapter<G> {
             jit,
         };
         let generator = std::sync::Arc::clone(&self.generator);
-        let work = move || generator.generate(ask);
+        let work = move || {
+            let _others = Errand::Others.begin();
+            let _answering = ask.inner().answering();
+            generator.generate(ask);
+        };
         match hands::is_worker() {
             true => {
                 let _pass = gate::enter();

@@ -103,9 +103,12 @@ impl Member for Core {
         self.speculation.interrupt();
     }
 
+    fn has_tasks(&self) -> bool {
+        self.names.session().pool().runs_elsewhere()
+    }
+
     fn before_fork(&self) {
-        // Tasks of ours run under passes, so none does. Units of embedders may, and one of them
-        // may wait for the thread that forks.
+        // Units of embedders may be at work, and one of them may wait for the thread that forks.
         self.names.session().pool().quiesce_but_for_tasks();
         self.heap.before_fork();
     }
@@ -128,6 +131,7 @@ impl Member for Core {
         }
         self.stubs.after_fork_child();
         self.names.session().pool().after_fork_child();
+        self.names.session().give_up_lost();
         self.tiers.after_fork_child();
         if let Some(held) = self.tuning.after_fork_child() {
             self.tiers.control().controller.release(held);

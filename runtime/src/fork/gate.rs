@@ -17,6 +17,7 @@
 //!   ([`enter_after_forks`]): whoever leaves would be inside again before the fork looks.
 //! - A thread that forks inside does not wait for itself. Listeners must not fork all the
 //!   same: they may be called under a lock that the two sides take.
+//! - Tasks that wait for other threads are outside, and a fork waits for them as well ([`super::errands`]).
 //! - A thread that LLVM took down never returns: it is counted out ([`leave_lost`]).
 //!
 //! | field | writer | meaning |
@@ -41,6 +42,9 @@ use super::unseen;
 
 /// How long a fork waits for compiles under way before it has them interrupted.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
+
+/// How long a fork lets others in that have something to end.
+const AGAIN: Duration = Duration::from_micros(100);
 
 /// How long a look at the gate by a thread of the program takes, at most.
 const GLANCE: Duration = Duration::from_millis(1);
@@ -116,6 +120,15 @@ impl Gate {
             },
         }
         .unwrap_or_else(PoisonError::into_inner);
+        state.awaited -= 1;
+        state
+    }
+
+    /// Lets others in, until one of them has left or for a moment.
+    fn pause<'a>(&'a self, mut state: MutexGuard<'a, GateState>) -> MutexGuard<'a, GateState> {
+        state.awaited += 1;
+        let waited = self.left.wait_timeout(state, AGAIN);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         state.awaited -= 1;
         state
     }
@@ -256,8 +269,12 @@ pub(crate) fn leave_lost() {
     }
 }
 
-/// Waits until nobody else is inside, and keeps all out; has `interrupt` end what takes long.
-pub(super) fn close(interrupt: impl FnOnce()) -> (MutexGuard<'static, GateState>, Cover) {
+/// Waits until nobody else is inside and `may_fork` says so, and keeps all out; has `interrupt` end
+/// what takes long.
+pub(super) fn close(
+    interrupt: impl FnOnce(),
+    may_fork: impl Fn() -> bool,
+) -> (MutexGuard<'static, GateState>, Cover) {
     let own = usize::from(uruk_base::locks::covers() != 0);
     let mut state = GATE.lock();
     state.begun += 1;
@@ -269,6 +286,11 @@ pub(super) fn close(interrupt: impl FnOnce()) -> (MutexGuard<'static, GateState>
         if own == 0 {
             interrupt();
         }
+        closed = GATE.wait(closed, own, None);
+    }
+    // Who forks inside may be what others wait for.
+    while own == 0 && !may_fork() {
+        closed = GATE.pause(closed);
         closed = GATE.wait(closed, own, None);
     }
     // Who is told goes on when both sides are whole: until then the lock is held.

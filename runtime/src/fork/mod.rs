@@ -6,6 +6,7 @@
 //! | file | holds |
 //! |---|---|
 //! | [`gate`] | passes: who is inside, and waiting until nobody is |
+//! | [`errands`] | what a fork would cut off outside of passes |
 //! | [`shield`] | the program's signals, held back from threads inside |
 //! | this one | both sides of `fork` |
 //! | [`unseen`] | children that are made past `fork` |
@@ -15,6 +16,7 @@
 //!
 //! Entry: [`join`], once for each session; [`gate::enter`] everywhere.
 
+pub(crate) mod errands;
 pub(crate) mod futex;
 pub(crate) mod gate;
 pub(crate) mod panics;
@@ -26,7 +28,7 @@ pub(crate) mod unseen;
 use std::cell::Cell;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::{Arc, MutexGuard, Once, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use uruk_base::locks::Cover;
 use uruk_codegen::fatal;
@@ -46,6 +48,9 @@ pub(crate) trait Member: Send + Sync {
 
     /// Has compiles under way that nobody waits for end early. Others may be inside.
     fn interrupt(&self);
+
+    /// Whether other threads run tasks of the library that may be outside, because they wait.
+    fn has_tasks(&self) -> bool;
 
     /// Locks what is to be whole.
     fn before_fork(&self);
@@ -175,12 +180,22 @@ pub(crate) fn register_fork_handlers() {
     });
 }
 
+/// Waits until the process may be copied, and closes the gate.
+fn close() -> (MutexGuard<'static, GateState>, Cover) {
+    let start = Instant::now();
+    let may_fork = || {
+        let tasks = members().iter().any(|member| member.has_tasks());
+        errands::may_fork(start, tasks)
+    };
+    gate::close(interrupt, may_fork)
+}
+
 unsafe extern "C" fn before_fork() {
     // Until both sides are whole: a handler would wait for workers, and they for the gate.
     let shield = Shield::raise();
     // Also a child that is itself not whole yet.
     unseen::attend();
-    let (closed, cover) = gate::close(interrupt);
+    let (closed, cover) = close();
     let members = members();
     members.iter().for_each(|member| member.before_fork());
     uruk_unwind::before_fork();
@@ -218,6 +233,7 @@ fn made_in_child(mut state: ForkState) {
     if BARE.get() {
         return;
     }
+    errands::after_fork_child();
     threads::after_fork_child();
     sacrificial::after_fork_child();
     thread::rest::after_fork_child();

@@ -32,7 +32,7 @@ use uruk_base::locks::Cover;
 use super::gate::{self, GateState};
 use super::shield::Shield;
 use super::thread::leaving;
-use super::{FORK, ForkState, interrupt, made_in_child, members};
+use super::{FORK, ForkState, close, made_in_child, members};
 
 /// Where [`SEEN`] points to when children cannot be told.
 static ALWAYS: AtomicU32 = AtomicU32::new(1);
@@ -94,7 +94,7 @@ pub(crate) struct Held {
 /// is not whole itself: it has no thread of ours, and its copy is as good as it is.
 pub(crate) fn hold() -> Held {
     let shield = Shield::raise();
-    let held = (!is_unseen()).then(|| gate::close(interrupt));
+    let held = (!is_unseen()).then(close);
     if held.is_some() {
         leaving::wait();
     }

@@ -12,6 +12,7 @@ use super::hands;
 use crate::api;
 use crate::api::jit::WeakJit;
 use crate::core::Core;
+use crate::fork::errands::Errand;
 use crate::fork::gate;
 
 /// A unit of an embedder's under the names that the session knows its symbols by.
@@ -55,14 +56,17 @@ impl Unit for Adapter {
         let Some(jit) = jit.upgrade() else {
             return responsibility.fail(SessionError::Ended);
         };
-        if !hands::is_worker() {
-            let responsibility = api::unit::Responsibility::new(jit, responsibility, names);
-            return gate::outside(move || unit.materialize(responsibility));
-        }
         let core = Arc::clone(jit.core());
-        let responsibility = api::unit::Responsibility::new(jit, responsibility, names);
+        let materialize = move || {
+            let _others = Errand::Others.begin();
+            let _making = responsibility.making();
+            unit.materialize(api::unit::Responsibility::new(jit, responsibility, names));
+        };
+        if !hands::is_worker() {
+            return gate::outside(materialize);
+        }
         let _pass = gate::enter();
-        core.hands.start(move || unit.materialize(responsibility));
+        core.hands.start(materialize);
     }
 
     fn discard(&mut self, dylib: &Dylib, symbol: Symbol) {

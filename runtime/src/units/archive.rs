@@ -13,6 +13,7 @@ use uruk_base::locks::Mutex;
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::api::generator::{Ask, Generator, GeneratorId, LookupKind};
+use crate::fork::errands::Errand;
 use crate::fork::gate;
 use crate::load::archive::Archive;
 
@@ -94,6 +95,7 @@ impl Pulling {
 
 impl Generator for Pulling {
     fn generate(&self, ask: Ask) {
+        let _ours = Errand::Ours.begin();
         if ask.kind() == LookupKind::Dlsym {
             return ask.finish(Ok::<(), Error>(()));
         }

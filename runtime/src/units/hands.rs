@@ -16,6 +16,7 @@ use tracing::error;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_session::Behalf;
 
+use crate::fork::errands::Errand;
 use crate::fork::{futex, gate, thread};
 use crate::guest::threads;
 
@@ -85,7 +86,7 @@ impl Hands {
         let mut was_idle = false;
         loop {
             let seen = self.word.load(Ordering::Acquire);
-            let task = {
+            let (task, _ours) = {
                 let _pass = gate::enter();
                 let mut queue = self.queue();
                 queue.idle -= usize::from(was_idle);
@@ -95,7 +96,9 @@ impl Hands {
                 if was_idle && queue.stopping {
                     return;
                 }
-                task
+                // Before the pass goes: a fork waits for the task from here on.
+                let ours = task.is_some().then(|| Errand::Ours.begin());
+                (task, ours)
             };
             match task {
                 Some(task) => task(),

@@ -9,6 +9,7 @@ use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::api::jit::Jit;
 use crate::api::unit::{Responsibility, Unit};
+use crate::fork::errands::Errand;
 use crate::fork::gate;
 use crate::load::objects::is_function;
 use crate::load::weak;
@@ -115,6 +116,7 @@ impl Unit for LazyObject {
 
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
         let LazyObject { name, bytes, .. } = *self;
+        let _ours = Errand::Ours.begin();
         // Whoever waits is told.
         let _ = responsibility.link(&name, bytes);
     }

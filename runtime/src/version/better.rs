@@ -39,6 +39,7 @@ use super::findable::NewCode;
 use crate::api::error::{Error, Missing, Refusal};
 use crate::api::improve::Improvement;
 use crate::core::{Body, Core};
+use crate::fork::errands::Errand;
 use crate::fork::{gate, panics};
 use crate::load::objects::is_function;
 use crate::removal::Uses;
@@ -80,9 +81,14 @@ impl Unit for BetterUnit {
         let BetterUnit(asked) = *self;
         *asked.lock() = Some(responsibility);
         let core = Arc::clone(&asked.core);
+        let ask = move || {
+            let _others = Errand::Others.begin();
+            let _making = asked.lock().as_ref().map(Responsibility::making);
+            asked.ask();
+        };
         match hands::is_worker() {
-            true => core.hands.start(move || asked.ask()),
-            false => gate::outside(move || asked.ask()),
+            true => core.hands.start(ask),
+            false => gate::outside(ask),
         }
     }
 }
@@ -473,6 +479,7 @@ impl Drop for Kept {
         }
         let _pass = gate::enter();
         self.hands.start(move || {
+            let _others = Errand::Others.begin();
             // Those attached last go first.
             let all = resources.into_iter().rev();
             all.for_each(|resource| {

@@ -398,9 +398,11 @@ impl State {
     pub(crate) fn delegate(&mut self, key: Key, symbols: &[Symbol]) -> Result<Key, SessionError> {
         let (dylib, tracker) = self.at_work(key)?;
         self.check_own(key, dylib, symbols.iter().copied())?;
-        let new = self
-            .responsibilities
-            .insert(ResponsibilityState { dylib, tracker });
+        let new = self.responsibilities.insert(ResponsibilityState {
+            dylib,
+            tracker,
+            thread: 0,
+        });
         if let Some(tracker) = self.trackers.get_mut(&tracker) {
             tracker.responsibilities.insert(new);
         }

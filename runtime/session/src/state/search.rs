@@ -348,6 +348,7 @@ impl State {
         let init = cell.init;
         let mut symbols = std::mem::take(&mut cell.symbols);
         let responsibility = self.responsibilities.insert(ResponsibilityState {
+            thread: 0,
             dylib,
             tracker: crate::tracker::TrackerKey::NONE,
         });

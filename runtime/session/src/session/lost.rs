@@ -1,0 +1,93 @@
+//! What a child of `fork` gives up: answers and symbols that threads were making which are not in
+//! it.
+
+use super::Session;
+use crate::error::SessionError;
+use crate::inside::thread_mark;
+use crate::responsibility::Responsibility;
+use crate::slab::Key;
+use crate::state::{Owner, State};
+
+impl Session {
+    /// In the child of a `fork`, after [`Pool::after_fork_child`](crate::Pool::after_fork_child):
+    /// lookups no longer stand in line behind one that another thread was answering, and symbols
+    /// have failed that another thread had said it was making ([`Responsibility::making`]).
+    /// Elsewhere other threads must not answer a question or make a symbol meanwhile.
+    pub fn give_up_lost(&self) {
+        self.change(|state, effects| {
+            for (dylib, generator) in state.lost_answers() {
+                state.leave_generator(dylib, generator, effects);
+            }
+            for (key, symbols) in state.lost_symbols() {
+                let cause = |state: &State, places: &[crate::state::Place]| {
+                    SessionError::Abandoned(state.name_set(places.iter().copied()))
+                };
+                state.fail(key, &symbols, cause, effects);
+            }
+        });
+    }
+
+    fn made_on(&self, key: Key, thread: usize) -> usize {
+        let mut state = self.lock();
+        let cell = state.responsibilities.get_mut(key);
+        cell.map_or(0, |cell| std::mem::replace(&mut cell.thread, thread))
+    }
+}
+
+impl State {
+    /// The generators that another thread answers for.
+    fn lost_answers(&self) -> Vec<(crate::DylibId, crate::GeneratorId)> {
+        let mut lost = Vec::new();
+        for (id, dylib) in &self.dylibs {
+            for cell in &dylib.generators {
+                let question = cell.inside.as_ref();
+                if question.is_some_and(|question| question.is_answered_elsewhere()) {
+                    lost.push((*id, cell.id));
+                }
+            }
+        }
+        lost
+    }
+
+    /// Responsibilities that another thread has, with their symbols.
+    fn lost_symbols(&self) -> Vec<(Key, Vec<(crate::Symbol, crate::Flags)>)> {
+        let own = thread_mark();
+        let keys = self.responsibilities.keys().into_iter();
+        let all = keys.filter_map(|key| Some((key, self.responsibilities.get(key)?)));
+        let lost = all.filter(|(_, cell)| cell.thread != 0 && cell.thread != own);
+        lost.map(|(key, cell)| {
+            let entries = self.dylib(cell.dylib).into_iter().flat_map(|d| &d.symbols);
+            let own = entries.filter(|(_, entry)| entry.owner == Owner::Responsibility(key));
+            let symbols = own.map(|(symbol, entry)| (*symbol, entry.flags)).collect();
+            (key, symbols)
+        })
+        .collect()
+    }
+}
+
+impl Responsibility {
+    /// Says that the calling thread is making the symbols, until the guard goes: in the child of
+    /// a fork by another thread they have failed.
+    pub fn making(&self) -> Making {
+        let before = self.session.made_on(self.key, thread_mark());
+        Making {
+            session: self.session.clone(),
+            key: self.key,
+            before,
+        }
+    }
+}
+
+/// The calling thread is making symbols while it lives.
+#[derive(Debug)]
+pub struct Making {
+    session: Session,
+    key: Key,
+    before: usize,
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        self.session.made_on(self.key, self.before);
+    }
+}

@@ -1,0 +1,101 @@
+//! What threads have in hand that a fork would cut off while they hold no pass.
+//!
+//! A task that waits for another thread lays its passes down, and code of embedders runs without
+//! one. A fork may come then, and the thread is not in the child: what it was about to make is made
+//! by nobody there, and who asks for it waits without end. So a fork waits for the tasks of the
+//! library to end, at most [`LIMIT`]. Code of embedders may wait for the thread that forks: while
+//! some runs, no more than [`BESIDE_OTHERS`], and the session gives up in the child what a thread
+//! that is not there was asked for (`Session::give_up_lost`).
+//!
+//! | field | writer | meaning |
+//! |---|---|---|
+//! | `OURS` | a thread that begins or ends an errand | threads on errands of the library, outside of the pool's tasks |
+//! | `OTHERS` | same | threads in code of embedders that a lookup may wait for |
+//! | `ERRAND` | its own thread | what this thread is counted as |
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a fork waits for errands at most: they end by themselves, unless they wait for code
+/// of the program that waits for the fork.
+const LIMIT: Duration = Duration::from_secs(1);
+/// The same while code of embedders runs.
+const BESIDE_OTHERS: Duration = Duration::from_millis(200);
+
+static OURS: AtomicUsize = AtomicUsize::new(0);
+static OTHERS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static ERRAND: Cell<Option<Errand>> = const { Cell::new(None) };
+}
+
+/// Whose code it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Errand {
+    /// The library's.
+    Ours,
+    /// An embedder's.
+    Others,
+}
+
+impl Errand {
+    /// Counts the calling thread as on such an errand, and as on no other, until the guard goes.
+    pub(crate) fn begin(self) -> Begun {
+        Begun(exchange(Some(self)))
+    }
+
+    fn count(self) -> &'static AtomicUsize {
+        match self {
+            Errand::Ours => &OURS,
+            Errand::Others => &OTHERS,
+        }
+    }
+}
+
+/// Makes the thread what it was before.
+pub(crate) struct Begun(Option<Errand>);
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        exchange(self.0);
+    }
+}
+
+/// Counts the calling thread as another; what it was.
+fn exchange(errand: Option<Errand>) -> Option<Errand> {
+    let before = ERRAND.replace(errand);
+    // Relaxed, as below: a fork looks under the gate's lock, which who begins or ends an errand has
+    // had since, to lay its pass down; a look that comes too early or too late is one look more.
+    if let Some(errand) = errand {
+        errand.count().fetch_add(1, Ordering::Relaxed);
+    }
+    if let Some(before) = before {
+        before.count().fetch_sub(1, Ordering::Relaxed);
+    }
+    before
+}
+
+/// Threads on such errands but for the calling one.
+fn elsewhere(errand: Errand) -> usize {
+    let own = usize::from(ERRAND.get() == Some(errand));
+    errand.count().load(Ordering::Relaxed).saturating_sub(own)
+}
+
+/// Whether a fork that has waited since `start` may go on; `tasks`: whether other threads run
+/// tasks of the library.
+pub(super) fn may_fork(start: Instant, tasks: bool) -> bool {
+    let limit = match elsewhere(Errand::Others) {
+        0 => LIMIT,
+        _ => BESIDE_OTHERS,
+    };
+    !tasks && elsewhere(Errand::Ours) == 0 || start.elapsed() >= limit
+}
+
+/// In the child of a fork: no other thread is there.
+pub(super) fn after_fork_child() {
+    for errand in [Errand::Ours, Errand::Others] {
+        let own = usize::from(ERRAND.get() == Some(errand));
+        errand.count().store(own, Ordering::Relaxed);
+    }
+}
