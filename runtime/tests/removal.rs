@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use uruk::{Error, FunctionId, Jit, ReclaimKind, Removal, Tier, Tiers};
+use uruk::{Error, FunctionId, Jit, ReclaimKind, Removal, Tier, Tiers, TrapKind};
 
 /// Long enough for a cycle on a busy machine.
 const SOON: Duration = Duration::from_secs(120);
@@ -50,6 +50,23 @@ fn a_removed_function_is_not_found_and_calls_go_to_the_failure_handler() {
     // SAFETY: the function above.
     let one = unsafe { jit.function::<extern "C" fn() -> i32>("one") }.expect("typed");
     assert_eq!(one.call(), 11);
+}
+
+#[test]
+fn a_call_of_a_removed_function_is_an_error_that_names_it() {
+    let jit = jit();
+    let tracker = jit.main().create_tracker().expect("a tracker");
+    let text = "define i32 @one() { ret i32 1 }";
+    tracker.add_ir("m", text).expect("valid IR");
+    // SAFETY: the function above.
+    let one = unsafe { jit.function::<extern "C-unwind" fn() -> i32>("one") }.expect("typed");
+    // SAFETY: calls of it from here on are guarded.
+    unsafe { tracker.remove() }.expect("once");
+    let trap = one.call_guarded().expect_err("it was removed");
+    let TrapKind::NotCompiled { function, .. } = &trap.kind else {
+        panic!("{trap}");
+    };
+    assert_eq!(function, "one");
 }
 
 #[test]

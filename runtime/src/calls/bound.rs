@@ -305,16 +305,17 @@ impl Dylib {
             }
         }
         self.define_with_state(&ir, with_state)?;
-        let names = direct
-            .iter()
-            .map(|&(name, _, address)| Name::strong(name, Definition::Address(address)));
-        let names: Vec<Name> = names.collect();
-        core.change_names(|| {
-            for (name, ty, address) in &direct {
-                core.host.note(*address, name, ty);
-            }
-            let tracker = self.dylib.default_tracker()?;
-            core.names.define(&tracker, names)
+        self.in_default_tracker(|tracker| {
+            let names = direct
+                .iter()
+                .map(|&(name, _, address)| Name::strong(name, Definition::Address(address)));
+            let names: Vec<Name> = names.collect();
+            core.change_names(|| {
+                for (name, ty, address) in &direct {
+                    core.host.note(*address, name, ty);
+                }
+                core.names.define(tracker, names)
+            })
         })
     }
 

@@ -36,6 +36,7 @@ use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::context::Context;
 use inkwell::module::Module;
 use inkwell::values::FunctionValue;
+use uruk_session::SessionError;
 
 use super::host::{Code, HostFn, placeholder};
 use super::production::{Entered, Production, Work};
@@ -252,6 +253,22 @@ fn is_nested(cause: &(dyn std::error::Error + 'static)) -> bool {
     }
 }
 
+/// Whether there was nothing to replace.
+fn is_nothing(cause: &Error) -> bool {
+    match cause {
+        Error::Replace(cause) => matches!(**cause, ReplaceError::Nothing { .. }),
+        _ => false,
+    }
+}
+
+/// Whether another definition was first.
+fn is_duplicate(cause: &Error) -> bool {
+    matches!(
+        cause,
+        Error::DuplicateSymbol { .. } | Error::Session(SessionError::Duplicate(_))
+    )
+}
+
 /// A function's type in LLVM's words, with the arguments marked that lie in memory; `wanted` says
 /// how large they are.
 fn text_of(function: FunctionValue<'_>, wanted: &FunctionType) -> String {
@@ -376,14 +393,25 @@ impl Dylib {
             let known = core.names.find_own(&self.dylib, name);
             matches!(known, Some(Definition::Function { .. }))
         };
+        // As something else than a function.
+        let is_other = || {
+            let _pass = gate::enter();
+            let known = core.names.find_own(&self.dylib, name);
+            known.is_some_and(|it| !matches!(it, Definition::Function { .. }))
+        };
         let replaced = || self.replace(Replacement::ir(&file, &ir)).map(drop);
-        let added = match is_function() {
-            true => replaced(),
-            false => match self.add_ir(&file, &ir) {
-                // Another thread defined it meanwhile: the later one redefines it.
-                Err(_) if is_function() => replaced(),
-                added => added,
-            },
+        // Another thread may define it meanwhile, which the later one redefines, or remove it.
+        let added = loop {
+            match is_function() {
+                true => match replaced() {
+                    Err(cause) if is_nothing(&cause) => {}
+                    done => break done,
+                },
+                false => match self.add_ir(&file, &ir) {
+                    Err(cause) if is_duplicate(&cause) && !is_other() => {}
+                    added => break added,
+                },
+            }
         };
         {
             let _pass = gate::enter();
