@@ -129,7 +129,10 @@ impl World {
     /// Ends the process unless a replacement did what it should, or failed as one may.
     pub fn check_replaced<T>(&self, what: &str, done: Result<T, Error>) -> Option<T> {
         match done {
-            Ok(done) => Some(done),
+            Ok(done) => {
+                self.count(&format!("{what}: published"));
+                Some(done)
+            }
             Err(cause) => {
                 let why = match &cause {
                     Error::Replace(why) => match &**why {
