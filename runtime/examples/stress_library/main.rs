@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         }
     }
     println!("{seconds} seconds, seed {seed}");
-    let world = World::new(CALLERS + CHANGERS);
+    let world = World::new(CALLERS + CHANGERS, seed);
     let end = Instant::now() + Duration::from_secs(seconds);
     std::thread::scope(|scope| {
         let world = &world;
