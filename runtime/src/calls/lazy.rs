@@ -45,6 +45,7 @@ use super::value::Signature;
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::api::jit::{Jit, WeakJit};
+use crate::api::tracker::Tracker;
 use crate::core::Module as CodeModule;
 use crate::fork::gate;
 use crate::load::names::Definition;
@@ -362,6 +363,17 @@ impl Dylib {
         ty: FunctionType,
         generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
     ) -> Result<(), Error> {
+        self.define_lazy_under(name, ty, generate, None)
+    }
+
+    /// Under the default tracker without another one.
+    fn define_lazy_under(
+        &self,
+        name: &str,
+        ty: FunctionType,
+        generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
+        under: Option<&Tracker>,
+    ) -> Result<(), Error> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         // Relaxed: only to be told apart.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -400,6 +412,10 @@ impl Dylib {
             known.is_some_and(|it| !matches!(it, Definition::Function { .. }))
         };
         let replaced = || self.replace(Replacement::ir(&file, &ir)).map(drop);
+        let add = || match under {
+            None => self.add_ir(&file, &ir),
+            Some(tracker) => tracker.add_ir(&file, &ir),
+        };
         // Another thread may define it meanwhile, which the later one redefines, or remove it.
         let added = loop {
             match is_function() {
@@ -407,7 +423,7 @@ impl Dylib {
                     Err(cause) if is_nothing(&cause) => {}
                     done => break done,
                 },
-                false => match self.add_ir(&file, &ir) {
+                false => match add() {
                     Err(cause) if is_duplicate(&cause) && !is_other() => {}
                     added => break added,
                 },
@@ -440,6 +456,22 @@ impl Dylib {
         };
         // What was captured is dropped without a lock: it may use the session.
         lapsed.iter().for_each(|it| it.lapse());
+    }
+}
+
+impl Tracker {
+    /// Like [`Dylib::define_lazy`], under this tracker. A function that is defined already is
+    /// redefined, and stays under the tracker that it has.
+    ///
+    /// # Errors
+    /// As there, and the tracker is defunct.
+    pub fn define_lazy<F: Signature>(
+        &self,
+        name: &str,
+        generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.dylib()
+            .define_lazy_under(name, F::function_type(), generate, Some(self))
     }
 }
 
