@@ -163,3 +163,111 @@ fn a_constructor_that_fails_is_an_error() {
     let cause = unsafe { dylib.initialize() }.expect_err("it panics");
     assert!(cause.to_string().contains("in a dylib"), "{cause}");
 }
+
+/// A module with constructors and destructors of these priorities, which say `base` and theirs.
+fn prioritized(base: i64, priorities: &[u32]) -> String {
+    let list = |which: &str| {
+        let entry = |priority: &u32| {
+            format!("{{ i32, ptr, ptr }} {{ i32 {priority}, ptr @{which}{priority}, ptr null }}")
+        };
+        let entries: Vec<String> = priorities.iter().map(entry).collect();
+        let count = entries.len();
+        let entries = entries.join(", ");
+        format!(
+            "@llvm.global_{which}s = appending global [{count} x {{ i32, ptr, ptr }}] [{entries}]\n"
+        )
+    };
+    let function = |which: &str, sign: i64, priority: &u32| {
+        let number = sign * (base + i64::from(*priority));
+        format!(
+            "define internal void @{which}{priority}() {{ call void @say(i64 {number}) ret void }}\n"
+        )
+    };
+    let functions = priorities.iter();
+    let functions = functions.map(|it| function("ctor", 1, it) + &function("dtor", -1, it));
+    let functions: String = functions.collect();
+    format!(
+        "declare void @say(i64)\n{}{}{functions}",
+        list("ctor"),
+        list("dtor")
+    )
+}
+
+#[test]
+fn priorities_hold_over_all_inputs() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let jit = Jit::new().unwrap();
+    jit.define_fn("say", |number: i64| say(number)).unwrap();
+    jit.add_ir("a", &prioritized(10_000, &[200, 300])).unwrap();
+    jit.add_ir("b", &prioritized(20_000, &[101, 300, 400]))
+        .unwrap();
+    jit.add_ir("c", &prioritized(30_000, &[200])).unwrap();
+    // SAFETY: the modules above.
+    unsafe { jit.initialize() }.expect("initialized");
+    let order = [20_101, 10_200, 30_200, 10_300, 20_300, 20_400];
+    assert_eq!(said(), order);
+    // What comes later is initialized later, and ends earlier.
+    jit.add_ir("d", &prioritized(40_000, &[101])).unwrap();
+    // SAFETY: as above.
+    unsafe { jit.initialize() }.expect("initialized");
+    assert_eq!(said(), [40_101]);
+    // SAFETY: as above.
+    unsafe { jit.deinitialize() };
+    let mut reversed = vec![-40_101];
+    reversed.extend(order.iter().rev().map(|number| -number));
+    assert_eq!(said(), reversed);
+}
+
+/// A constructor fails after others of its module and of another one have run: those of the other one
+/// go on where they stopped, and only what is initialized is ended.
+#[test]
+fn a_failure_between_constructors_of_another_input() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let jit = Jit::new().unwrap();
+    jit.define_fn("say", |number: i64| match number {
+        10_200 => Err(std::fmt::Error),
+        number => {
+            say(number);
+            Ok(())
+        }
+    })
+    .unwrap();
+    jit.add_ir("a", &prioritized(10_000, &[100, 200, 300]))
+        .unwrap();
+    jit.add_ir("b", &prioritized(20_000, &[101, 400])).unwrap();
+    // SAFETY: the modules above.
+    unsafe { jit.initialize() }.expect_err("it fails");
+    assert_eq!(said(), [10_100, 20_101]);
+    // SAFETY: as above.
+    unsafe { jit.initialize() }.expect("the rest of the other");
+    assert_eq!(said(), [20_400]);
+    // SAFETY: as above.
+    unsafe { jit.deinitialize() };
+    assert_eq!(said(), [-20_400, -20_101]);
+}
+
+/// An input that a constructor of another one removes is not initialized.
+#[test]
+fn a_constructor_removes_another_input() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let jit = Jit::new().unwrap();
+    let tracker = jit.main().create_tracker().unwrap();
+    let other = Mutex::new(Some(tracker.clone()));
+    jit.define_fn("say", move |number: i64| {
+        say(number);
+        if let Some(tracker) = other.lock().unwrap().take() {
+            // SAFETY: nothing of it has run.
+            unsafe { tracker.remove() }.unwrap();
+        }
+    })
+    .unwrap();
+    jit.add_ir("a", &prioritized(10_000, &[100])).unwrap();
+    tracker.add_ir("b", &prioritized(20_000, &[101])).unwrap();
+    drop(tracker);
+    // SAFETY: the modules above.
+    unsafe { jit.initialize() }.expect("initialized");
+    assert_eq!(said(), [10_100]);
+    // SAFETY: as above.
+    unsafe { jit.deinitialize() };
+    assert_eq!(said(), [-10_100]);
+}

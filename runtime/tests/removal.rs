@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use uruk::{Error, FunctionId, Jit, ReclaimKind, Removal, Tier, Tiers};
+use uruk::{Error, FunctionId, Jit, ReclaimKind, Removal, Tier, Tiers, TrapKind};
 
 /// Long enough for a cycle on a busy machine.
 const SOON: Duration = Duration::from_secs(120);
@@ -50,6 +50,61 @@ fn a_removed_function_is_not_found_and_calls_go_to_the_failure_handler() {
     // SAFETY: the function above.
     let one = unsafe { jit.function::<extern "C" fn() -> i32>("one") }.expect("typed");
     assert_eq!(one.call(), 11);
+}
+
+#[test]
+fn a_call_of_a_removed_function_is_an_error_that_names_it() {
+    let jit = jit();
+    let tracker = jit.main().create_tracker().expect("a tracker");
+    let text = "define i32 @one() { ret i32 1 }";
+    tracker.add_ir("m", text).expect("valid IR");
+    // SAFETY: the function above.
+    let one = unsafe { jit.function::<extern "C-unwind" fn() -> i32>("one") }.expect("typed");
+    // SAFETY: calls of it from here on are guarded.
+    unsafe { tracker.remove() }.expect("once");
+    let trap = one.call_guarded().expect_err("it was removed");
+    let TrapKind::NotCompiled { function, .. } = &trap.kind else {
+        panic!("{trap}");
+    };
+    assert_eq!(function, "one");
+}
+
+#[test]
+fn functions_of_the_host_and_lazy_ones_go_with_their_tracker() {
+    let jit = jit();
+    for round in 0..3_i64 {
+        let tracker = jit.main().create_tracker().expect("a tracker");
+        tracker.define_fn("plain", |x: i64| x + 1).expect("new");
+        tracker
+            .define_fn("stateful", move |x: i64| x * round)
+            .expect("new");
+        let lazy = tracker.define_lazy::<extern "C-unwind" fn() -> i64>("lazy", move |module| {
+            let context = module.get_context();
+            let word = context.i64_type();
+            let function = module.add_function("lazy", word.fn_type(&[], false), None);
+            let builder = context.create_builder();
+            builder.position_at_end(context.append_basic_block(function, ""));
+            builder.build_return(Some(&word.const_int(round as u64, false)))?;
+            Ok(())
+        });
+        lazy.expect("new");
+        let text = "declare i64 @plain(i64) declare i64 @stateful(i64) declare i64 @lazy()
+            define i64 @sum(i64 %x) {
+              %a = call i64 @plain(i64 %x) %b = call i64 @stateful(i64 %x) %c = call i64 @lazy()
+              %d = add i64 %a, %b %e = add i64 %d, %c ret i64 %e
+            }";
+        tracker.add_ir("m", text).expect("valid IR");
+        // SAFETY: the function above.
+        let sum = unsafe { jit.function::<extern "C-unwind" fn(i64) -> i64>("sum") };
+        let sum = sum.expect("typed");
+        assert_eq!(sum.call(5), 6 + 5 * round + round);
+        // SAFETY: nothing calls them any more.
+        unsafe { tracker.remove() }.expect("once");
+        for name in ["plain", "stateful", "lazy", "sum"] {
+            assert!(jit.lookup(name).is_err(), "{name}");
+        }
+        assert!(tracker.define_fn("late", |x: i64| x).is_err());
+    }
 }
 
 #[test]

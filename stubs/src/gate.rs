@@ -178,6 +178,26 @@ impl Shared {
         granted
     }
 
+    /// One round of waiting until no stack holds old code: `scan` looks at all stacks, and waits of
+    /// threads that it saw to hold some, as `holds` says, are let through.
+    pub(crate) fn round<R, E>(
+        &self,
+        scan: impl FnOnce() -> Result<R, E>,
+        holds: impl Fn(&R, u32) -> bool,
+    ) -> Result<R, E> {
+        // Before the scan: of a thread that parks later, the scan may have seen what it has left
+        // since. It would be let into old code with none below it, and if it is slow to wake, the
+        // next scan finds it in none.
+        let parked = self.spots.list();
+        let seen = scan()?;
+        for wait in parked {
+            if holds(&seen, wait.thread()) {
+                self.let_through(wait);
+            }
+        }
+        Ok(seen)
+    }
+
     /// Opens the gate before a set whose members are given with what they open to.
     pub(crate) fn open_all(&self, set: impl ExactSizeIterator<Item = (FunctionId, Target)>) {
         // Nothing is allocated between two members.
@@ -315,6 +335,21 @@ mod handle {
         /// set (see the module).
         pub fn let_through(&self, parked: Parked) -> bool {
             self.table.shared().let_through(parked.0)
+        }
+
+        /// One round of waiting until no stack holds old code of the set: lists the waits, has
+        /// `scan` look at all stacks, and lets those waits through whose threads `holds` finds,
+        /// by the kernel's ids, in what the scan saw.
+        ///
+        /// # Errors
+        /// Those of the scan; no wait is let through then.
+        pub fn round<R, E>(
+            &self,
+            scan: impl FnOnce() -> Result<R, E>,
+            holds: impl Fn(&R, i32) -> bool,
+        ) -> Result<R, E> {
+            let shared = self.table.shared();
+            shared.round(scan, |seen, tid| holds(seen, tid as i32))
         }
 
         /// Opens the gate: first all slots, then those who wait are woken. Members that

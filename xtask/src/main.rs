@@ -81,8 +81,18 @@ enum Task {
         #[arg(long, default_value_t = 1)]
         first: u64,
     },
-    /// Repeat the cases whose faults show in some runs only.
+    /// Repeat the cases whose faults show in some runs only; with `--library`, call functions of a
+    /// session while others change them.
     Stress {
+        /// Eight threads call, and four change what they call.
+        #[arg(long, conflicts_with_all = ["minutes", "names"])]
+        library: bool,
+        /// For how long, of the library.
+        #[arg(long, default_value_t = 7200, requires = "library")]
+        seconds: u64,
+        /// What its threads do, of the library.
+        #[arg(long, default_value_t = 1, requires = "library")]
+        seed: u64,
         /// For how long.
         #[arg(long, default_value_t = 60.0)]
         minutes: f64,
@@ -170,7 +180,13 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Abi { seeds, first } => abi(&cargo, seeds, first),
         Task::Csmith { seeds, first } => csmith(&cargo, seeds, first),
         Task::Operations { seeds, first } => operations(&cargo, seeds, first),
-        Task::Stress { minutes, names } => stress(&cargo, minutes, &names),
+        Task::Stress {
+            library: true,
+            seconds,
+            seed,
+            ..
+        } => stress_library(&cargo, seconds, seed),
+        Task::Stress { minutes, names, .. } => stress(&cargo, minutes, &names),
         Task::Programs { names } => programs::run(&cargo, &names),
         Task::Lint => lint(&cargo),
         Task::Model => model::run(&cargo),
@@ -312,6 +328,14 @@ fn stress(cargo: &Cargo, minutes: f64, names: &[String]) -> anyhow::Result<()> {
         .with_env("URUK_BIN", cargo.built("release", "uruk"))
         .with_env("URUK_STRESS_MINUTES", minutes.to_string());
     cargo.run_built("release", "uruk-stress", names)
+}
+
+/// Without `--release`: the checks of arithmetic and our own assertions are part of it.
+fn stress_library(cargo: &Cargo, seconds: u64, seed: u64) -> anyhow::Result<()> {
+    let (seconds, seed) = (seconds.to_string(), seed.to_string());
+    let example = ["-p", "uruk", "--example", "stress_library", "--"];
+    let words = [&example[..], &["--seconds", &seconds, "--seed", &seed]].concat();
+    cargo.run("run", &words)
 }
 
 fn lint(cargo: &Cargo) -> anyhow::Result<()> {

@@ -247,6 +247,8 @@ fn names_of_session(error: &SessionError) -> Vec<String> {
         | SessionError::Abandoned(names)
         | SessionError::NotResponsible(names)
         | SessionError::Unresolved(names)
+        | SessionError::SeveralAddresses(names)
+        | SessionError::NullCallable(names)
         | SessionError::AliasCycle(names) => owned(names),
         SessionError::Failed { symbols, .. } => owned(symbols),
         _ => Vec::new(),

@@ -66,7 +66,7 @@
 //! `report`: question and answer. `hits`: the words found. `scratch`: where stacks are copied to. `maps`: where stacks end.
 //! `walk`: one thread's stacks. `words`: the loop over words. `task`: what `/proc` says. `look`: a sleeping thread.
 //! `slot`: request and answer. `shadow`: which signal, and whose. `asking`: whether it is welcome. `handler`, `rewind`: the signal. `settle`: running
-//! threads. `stacks`, `contexts`, `exempt`, `entries`, `turn`: tables. `memory`, `resumable`: stacks that were not registered. `roots`: the whole scan. `barrier`:
+//! threads. `stacks`, `contexts`, `unsearched`, `exempt`, `entries`, `turn`: tables. `memory`, `resumable`: stacks that were not registered. `roots`: the whole scan. `barrier`:
 //! `membarrier`. `sharers`: processes on this memory.
 
 #![deny(missing_docs)]
@@ -122,6 +122,7 @@ mod task;
 #[cfg(not(loom))]
 mod turn;
 #[cfg(not(loom))]
+mod unsearched;
 mod walk;
 #[cfg(not(loom))]
 mod words;
@@ -152,3 +153,5 @@ pub use roots::{Config, Roots};
 pub use shadow::set_action;
 #[cfg(not(loom))]
 pub use stacks::StackId;
+
+pub use unsearched::{leave_unsearched, search_again};

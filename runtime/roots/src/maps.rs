@@ -184,6 +184,18 @@ impl Maps {
     }
 }
 
+impl Maps {
+    /// The own stack of a thread by its control block, if it is one allocation with the block: an
+    /// inaccessible mapping lies right below. Nothing else is in it.
+    pub(crate) fn dedicated(&self, tcb: u64) -> Option<Range<u64>> {
+        let at = self.areas.partition_point(|area| area.range.end <= tcb);
+        let area = self.areas.get(at)?;
+        let holds = area.guarded && !area.main_stack && area.range.contains(&tcb);
+        let own = area.range.start..tcb & !7;
+        (holds && tcb != 0 && !own.is_empty()).then_some(own)
+    }
+}
+
 fn parse(text: &[u8]) -> Vec<Area> {
     let mut areas: Vec<Area> = Vec::new();
     let mut guard_end = 0;

@@ -10,6 +10,8 @@
 //! | readable, writable, private, or shared without a file | yes |
 //! | of that, pages never touched | no: `pagemap` has neither bit 63 (present) nor 62 (swapped) |
 //! | `[stack]`, if the first thread was walked | no: that read what is in use |
+//! | own stacks of other threads that were walked, unless all of them is asked for | no: the same |
+//! | memory of the runtime (see `unsearched`) | no: no code is suspended there |
 //! | stacks of exempt threads, buffers of this scan | no |
 //! | shared with a file | no: nobody puts stacks there |
 //!
@@ -184,23 +186,26 @@ impl Search<'_> {
 
     /// Which of what was found counts.
     fn judge(&self, found: &Found) -> MemoryReport {
+        // Offsets, as in the tables of hits: what this leaves in freed memory must not look like
+        // an address to the next search.
         let mut pairs: Vec<(usize, u64)> = Vec::new();
+        let ranges = self.wanted.ranges();
         let mut keeps: Vec<usize> = Vec::new();
         for address in found.sure.iter() {
             keeps.extend(self.wanted.kept_by(address));
         }
         for address in found.likely.iter() {
-            pairs.extend(self.wanted.kept_by(address).map(|index| (index, address)));
+            let kept = self.wanted.kept_by(address);
+            pairs.extend(kept.map(|index| (index, address - ranges[index].start)));
         }
         pairs.sort_unstable();
         let mut passed_over = 0;
         for group in pairs.chunk_by(|a, b| a.0 == b.0) {
             let index = group[0].0;
-            let range = &self.wanted.ranges()[index];
-            let code = self.code(range);
-            let resumable = Resumable::of(&code, range.start);
-            for &(_, address) in group {
-                if resumable.at(address) {
+            let code = self.code(&ranges[index]);
+            let resumable = Resumable::of(&code, ranges[index].start);
+            for &(_, offset) in group {
+                if resumable.at(offset) {
                     keeps.push(index);
                 } else {
                     passed_over += 1;

@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 pub(crate) struct Resumable<'c> {
     code: &'c [u8],
     start: u64,
-    /// Addresses that it takes of itself, once asked for.
+    /// Offsets of addresses that it takes of itself, once asked for.
     taken: OnceCell<Vec<u64>>,
 }
 
@@ -24,12 +24,9 @@ impl<'c> Resumable<'c> {
         }
     }
 
-    /// Whether it may go on at `address`.
-    pub(crate) fn at(&self, address: u64) -> bool {
-        let Some(place) = address.checked_sub(self.start).map(|place| place as usize) else {
-            return false;
-        };
-        let Some(before) = self.code.get(..place) else {
+    /// Whether it may go on at the address with this offset.
+    pub(crate) fn at(&self, offset: u64) -> bool {
+        let Some(before) = self.code.get(..offset as usize) else {
             // It could not be read: nothing is known.
             return true;
         };
@@ -37,7 +34,7 @@ impl<'c> Resumable<'c> {
             let taken = self
                 .taken
                 .get_or_init(|| addresses_taken(self.code, self.start));
-            taken.binary_search(&address).is_ok()
+            taken.binary_search(&offset).is_ok()
         }
     }
 }
@@ -72,19 +69,20 @@ fn ends_in_call(code: &[u8]) -> bool {
     })
 }
 
-/// The addresses within code that it takes itself, in order: by `lea r, [rip + d]`, or as four bytes.
+/// Offsets of the addresses within code that it takes itself, in order: by `lea r, [rip + d]`, or as
+/// four bytes.
 fn addresses_taken(code: &[u8], start: u64) -> Vec<u64> {
     let mut taken = Vec::new();
     let own = start..=start.saturating_add(code.len() as u64);
     for (at, field) in code.windows(4).enumerate() {
         let value = u32::from_le_bytes([field[0], field[1], field[2], field[3]]);
         if own.contains(&u64::from(value)) {
-            taken.push(u64::from(value));
+            taken.push(u64::from(value) - start);
         }
         if at >= 2 && code[at - 2] == 0x8d && code[at - 1] & 0xc7 == 0x05 {
             let after = start.wrapping_add(at as u64 + 4);
             let address = after.wrapping_add_signed(i64::from(value as i32));
-            taken.extend(own.contains(&address).then_some(address));
+            taken.extend(own.contains(&address).then(|| address - start));
         }
     }
     taken.sort_unstable();
@@ -131,16 +129,16 @@ mod tests {
     fn addresses_that_code_takes_itself_count() {
         // nop; lea rax, [rip + 2]; nop; nop; target
         let code = [0x90, 0x48, 0x8d, 0x05, 2, 0, 0, 0, 0x90, 0x90, 0x90];
-        assert!(addresses_taken(&code, 0x1000).contains(&0x100a));
-        assert!(!addresses_taken(&code, 0x1000).contains(&0x1009));
+        assert!(addresses_taken(&code, 0x1000).contains(&10));
+        assert!(!addresses_taken(&code, 0x1000).contains(&9));
         // jmp to the same place does not.
         let code = [0x90, 0x90, 0x90, 0xe9, 2, 0, 0, 0, 0x90, 0x90, 0x90];
-        assert!(!addresses_taken(&code, 0x1000).contains(&0x100a));
+        assert!(!addresses_taken(&code, 0x1000).contains(&10));
         // push 0x1006
         let code = [0x68, 6, 0x10, 0, 0, 0x90, 0x90];
-        assert!(Resumable::of(&code, 0x1000).at(0x1006));
-        assert!(!Resumable::of(&code, 0x1000).at(0x1000));
+        assert!(Resumable::of(&code, 0x1000).at(6));
+        assert!(!Resumable::of(&code, 0x1000).at(0));
         // Nothing is known of code that could not be read.
-        assert!(Resumable::of(&code, 0x1000).at(0x1020));
+        assert!(Resumable::of(&code, 0x1000).at(0x20));
     }
 }

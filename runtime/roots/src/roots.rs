@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use crate::asking;
@@ -26,6 +26,7 @@ use crate::sync::Ordering;
 use crate::sys;
 use crate::task;
 use crate::turn::TURN;
+use crate::unsearched;
 use crate::walk::{RED_ZONE, Trouble};
 
 /// Settings of a scanner.
@@ -68,6 +69,8 @@ pub struct Roots {
     /// Bytes of memory that a search may read; 0: none is made. Relaxed: whoever turns it
     /// on scans after that.
     search: AtomicU64,
+    /// A search reads stacks of threads whole, as above.
+    whole: AtomicBool,
 }
 
 impl Roots {
@@ -95,6 +98,7 @@ impl Roots {
             stacks: Stacks::new(config.registered_stacks),
             exempt: Arc::new(Exempt::new(config.exempt_threads)),
             search: AtomicU64::new(0),
+            whole: AtomicBool::new(false),
             config,
         })
     }
@@ -120,9 +124,12 @@ impl Roots {
     }
 
     /// Has scans that begin from now on search all memory for stacks that nobody told of,
-    /// reading `limit` bytes at most (0: no search). What is found keeps its ranges.
-    pub fn search_memory(&self, limit: u64) {
+    /// reading `limit` bytes at most (0: no search). What is found keeps its ranges. `whole`: also
+    /// what threads do not use of their own stacks, where return addresses of long ago lie, and
+    /// coroutines that a program carves out of a thread's stack.
+    pub fn search_memory(&self, limit: u64, whole: bool) {
         self.search.store(limit, Ordering::Relaxed);
+        self.whole.store(whole, Ordering::Relaxed);
     }
 
     /// Leaves the calling thread out of scans while the result lives. The thread must
@@ -292,7 +299,13 @@ impl Scan<'_> {
             let [own, _] = looker.maps.own(sys::robust_list(tid), false);
             own.map(|(range, _)| range)
         });
-        let mut without: Vec<Range<u64>> = stacks.collect();
+        let mut without: Vec<Range<u64>> = stacks.chain(unsearched::all()).collect();
+        if !self.roots.whole.load(Ordering::Relaxed) {
+            let read = threads.iter().filter(|thread| walked(thread.how));
+            let read = read.filter(|thread| thread.tid != looker.pid);
+            let blocks = read.map(|thread| sys::robust_list(thread.tid));
+            without.extend(blocks.filter_map(|tcb| looker.maps.dedicated(tcb)));
+        }
         without.push(looker.buffer());
         let search = Search {
             pid: looker.pid,

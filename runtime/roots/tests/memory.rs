@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{LONG, alone, settled};
-use uruk_roots::{Config, Report, Roots, ScanTrouble, Wanted};
+use uruk_roots::{Config, Report, Roots, ScanTrouble, Wanted, leave_unsearched, search_again};
 
 const PAGE: usize = 4096;
 const LIMIT: u64 = 1 << 30;
@@ -82,7 +82,7 @@ fn a_stack_nobody_told_of_is_found_in_memory() {
     let report = search(&roots, &code);
     assert!(report.complete && report.memory.is_none(), "{report:#?}");
     assert_eq!(report.kept, [false], "nobody told of it: {report:#?}");
-    roots.search_memory(LIMIT);
+    roots.search_memory(LIMIT, false);
     let kept = |value: u64| {
         store(word, value);
         let report = search(&roots, &code);
@@ -124,18 +124,102 @@ fn a_stack_nobody_told_of_is_found_in_memory() {
     unsafe { libc::munmap(stack as *mut _, 16 * PAGE) };
 }
 
+/// A search that found many addresses left them in memory that was freed, where the next found them.
+#[test]
+fn a_search_leaves_nothing_that_the_next_finds() {
+    let _alone = alone();
+    let at = map(3 * PAGE) + PAGE as u64;
+    // SAFETY: the page above.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(at as *mut u8, PAGE) };
+    bytes.fill(0x90);
+    bytes.chunks_exact_mut(8).for_each(|call| call[0] = 0xe8);
+    // SAFETY: the page is ours. A search reads what can be written only.
+    unsafe { libc::mprotect(at as *mut _, PAGE, libc::PROT_READ) };
+    let code = Hidden::new(at);
+    let whole = || code.at()..code.at() + PAGE as u64;
+    let kept = |roots: &Roots| {
+        let wanted = Wanted::new(vec![whole()]).expect("sorted");
+        let _exempt = roots.exempt_current_thread();
+        let report = settled(0, || roots.scan(&wanted, LONG));
+        assert!(report.complete, "{report:#?}");
+        report.kept[0]
+    };
+    let roots = Roots::new(whole(), Config::default()).expect("a scanner");
+    roots.search_memory(LIMIT, false);
+    let stack = map(16 * PAGE);
+    let words = || (1..200).map(|n| (stack + n * 16, n * 8 + 5));
+    for _ in 0..3 {
+        words().for_each(|(word, offset)| store(word, code.at() + offset));
+        assert!(kept(&roots));
+        words().for_each(|(word, _)| store(word, 0));
+        assert!(!kept(&roots), "found where a search left it");
+    }
+    // SAFETY: ours.
+    unsafe { libc::munmap(stack as *mut _, 16 * PAGE) };
+}
+
+/// Puts `word` far below the caller's frame.
+#[inline(never)]
+fn leave_below(code: &Hidden) {
+    let mut words = [0u64; 2048];
+    words[8] = code.at() + 21;
+    std::hint::black_box(&mut words);
+}
+
+#[test]
+fn what_a_thread_left_below_its_stack_pointer_is_found_only_where_asked() {
+    let _alone = alone();
+    let code = Hidden::new(code());
+    let region = code.at() - 0x1000..code.at() + 0x10000;
+    let roots = Roots::new(region, Config::default()).expect("a scanner");
+    let left = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            leave_below(&code);
+            left.wait();
+            left.wait();
+        });
+        left.wait();
+        roots.search_memory(LIMIT, false);
+        let report = search(&roots, &code);
+        assert!(report.complete && !report.kept[0], "{report:#?}");
+        roots.search_memory(LIMIT, true);
+        let report = search(&roots, &code);
+        assert!(report.complete && report.kept[0], "{report:#?}");
+        left.wait();
+    });
+}
+
+#[test]
+fn memory_that_is_no_stack_is_left_out_until_it_is_other_memory() {
+    let _alone = alone();
+    let code = Hidden::new(code());
+    let region = code.at() - 0x1000..code.at() + 0x10000;
+    let roots = Roots::new(region, Config::default()).expect("a scanner");
+    roots.search_memory(LIMIT, false);
+    let memory = map(4 * PAGE);
+    store(memory + PAGE as u64, code.at() + 21);
+    assert!(search(&roots, &code).kept[0]);
+    leave_unsearched(memory..memory + 4 * PAGE as u64);
+    assert!(!search(&roots, &code).kept[0]);
+    search_again(memory);
+    assert!(search(&roots, &code).kept[0]);
+    // SAFETY: ours.
+    unsafe { libc::munmap(memory as *mut _, 4 * PAGE) };
+}
+
 #[test]
 fn too_much_memory_proves_nothing() {
     let _alone = alone();
     let code = Hidden::new(code());
     let region = code.at() - 0x1000..code.at() + 0x10000;
     let roots = Roots::new(region, Config::default()).expect("a scanner");
-    roots.search_memory(64 << 10);
+    roots.search_memory(64 << 10, false);
     let report = search(&roots, &code);
     let large =
         matches!(report.trouble, Some(ScanTrouble::LargeMemory { bytes }) if bytes > 64 << 10);
     assert!(large && !report.complete && report.kept[0], "{report:#?}");
-    roots.search_memory(0);
+    roots.search_memory(0, false);
     let report = search(&roots, &code);
     assert!(report.complete && !report.kept[0], "{report:#?}");
 }

@@ -103,6 +103,12 @@ pub enum SessionError {
     /// Symbols were emitted without an address.
     #[error("emitted without an address: {0}")]
     Unresolved(Names),
+    /// These were resolved to more than one address.
+    #[error("resolved to several addresses: {0}")]
+    SeveralAddresses(Names),
+    /// These are callable, and were resolved to address 0.
+    #[error("callable, but resolved to address 0: {0}")]
+    NullCallable(Names),
     /// Aliases lead back to themselves.
     #[error("aliases form a cycle: {0}")]
     AliasCycle(Names),
@@ -220,6 +226,8 @@ impl SessionError {
             | SessionError::Abandoned(names)
             | SessionError::NotResponsible(names)
             | SessionError::Unresolved(names)
+            | SessionError::SeveralAddresses(names)
+            | SessionError::NullCallable(names)
             | SessionError::AliasCycle(names)
             | SessionError::GeneratorCycle(names)
             | SessionError::Failed { symbols: names, .. } => Some(names),

@@ -10,7 +10,9 @@ use crate::error::SessionError;
 use crate::flags::Flags;
 use crate::generator::GeneratorId;
 use crate::inside::Question;
-use crate::lookup::{Completion, Lookup, LookupKind, Missing, Need, Required};
+use crate::lookup::{
+    Completion, Lookup, LookupKind, LookupResult, Missing, Need, Promise, Required,
+};
 use crate::pool::Waiter;
 use crate::symbol::Symbol;
 
@@ -62,12 +64,22 @@ impl Job {
         }
     }
 
-    /// The wait for it, if a thread may wait.
-    pub(crate) fn waiter(&self) -> Option<Arc<Waiter>> {
+    /// The end of it that a future waits for.
+    pub(crate) fn promise(&self) -> Option<&Promise<LookupResult>> {
         match &self.outcome {
-            Outcome::Addresses(Completion::Future(future)) => Some(Arc::clone(future.waiter())),
+            Outcome::Addresses(Completion::Future(promise)) => Some(promise),
             Outcome::Addresses(Completion::Call(_)) | Outcome::Flags(_) => None,
         }
+    }
+
+    /// The wait for it, if a thread may wait.
+    pub(crate) fn waiter(&self) -> Option<Arc<Waiter>> {
+        self.promise().map(|promise| Arc::clone(promise.waiter()))
+    }
+
+    /// Whether nothing can ask for the result any more.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.promise().is_some_and(Promise::is_abandoned)
     }
 
     pub(crate) fn flags_only(&self) -> bool {

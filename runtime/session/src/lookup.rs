@@ -1,6 +1,7 @@
 //! What is looked up, and what comes back.
 
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
@@ -10,8 +11,10 @@ use crate::dylib::{Dylib, DylibId, Visibility};
 use crate::error::SessionError;
 use crate::flags::Flags;
 use crate::pool::{Pool, Waiter};
+use crate::session::{Session, WeakSession};
+use crate::slab::Key;
 use crate::symbol::Symbol;
-use crate::sync::Mutex;
+use crate::sync::{AtomicU64, Mutex};
 
 /// Why symbols are looked up; generators may answer differently.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -200,14 +203,14 @@ impl<'a> IntoIterator for &'a LookupResult {
 /// What a lookup is told at its end.
 pub(crate) enum Completion {
     Call(Box<dyn FnOnce(Result<LookupResult, SessionError>) + Send>),
-    Future(LookupFuture),
+    Future(Promise<LookupResult>),
 }
 
 impl Completion {
     pub(crate) fn tell(self, result: Result<LookupResult, SessionError>) {
         match self {
             Completion::Call(done) => done(result),
-            Completion::Future(future) => future.finish(result),
+            Completion::Future(promise) => promise.finish(result),
         }
     }
 }
@@ -215,19 +218,77 @@ impl Completion {
 /// What a wait is for, and tasks to be woken when it is there: those that look for it under the
 /// lock of `wakers` and find nothing.
 struct Slot<T> {
+    session: WeakSession,
     pool: Pool,
     waiter: Arc<Waiter>,
     result: OnceLock<Result<T, SessionError>>,
     wakers: Mutex<Vec<Waker>>,
+    /// Futures of this lookup. At 0 nothing can ask for the result.
+    futures: AtomicU64,
+    /// Place among those that wait for definitions. Changes under the session's lock.
+    waits: Mutex<Option<Key>>,
+}
+
+/// The other end of a [`LookupFuture`]: the lookup's. It keeps no lookup waiting.
+pub(crate) struct Promise<T>(Arc<Slot<T>>);
+
+impl<T> Clone for Promise<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Promise<T> {
+    pub(crate) fn waiter(&self) -> &Arc<Waiter> {
+        &self.0.waiter
+    }
+
+    /// Whether all futures were dropped. Once it is, it stays so.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.0.futures.load(Ordering::SeqCst) == 0
+    }
+
+    /// Notes where the lookup waits for definitions.
+    pub(crate) fn note_wait(&self, key: Key) {
+        *self.0.waits.lock() = Some(key);
+    }
+
+    fn finish(&self, result: Result<T, SessionError>) {
+        self.0.finish(result);
+    }
+}
+
+impl<T> Slot<T> {
+    fn finish(&self, result: Result<T, SessionError>) {
+        // A lookup ends once.
+        let _ = self.result.set(result);
+        let wakers = std::mem::take(&mut *self.wakers.lock());
+        self.waiter.finish();
+        wakers.into_iter().for_each(Waker::wake);
+    }
 }
 
 /// The result of a lookup that may not be there yet: to be waited for ([`LookupFuture::wait`]), or
-/// awaited. The clones are one lookup.
+/// awaited. The clones are one lookup. When the last is dropped, a lookup that waits for
+/// definitions ([`Missing::Wait`]) ends; one that is being answered goes on.
 pub struct LookupFuture<T = LookupResult>(Arc<Slot<T>>);
 
 impl<T> Clone for LookupFuture<T> {
     fn clone(&self) -> Self {
+        self.0.futures.fetch_add(1, Ordering::SeqCst);
         Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Drop for LookupFuture<T> {
+    fn drop(&mut self) {
+        let last = self.0.futures.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last
+            && !self.0.waiter.is_done()
+            && let Some(session) = self.0.session.upgrade()
+        {
+            session.end_wait(&self.0.waits);
+        }
     }
 }
 
@@ -240,13 +301,20 @@ impl<T> std::fmt::Debug for LookupFuture<T> {
 }
 
 impl<T: Clone> LookupFuture<T> {
-    pub(crate) fn new(pool: &Pool) -> Self {
+    pub(crate) fn new(session: &Session) -> Self {
         Self(Arc::new(Slot {
-            pool: pool.clone(),
+            session: session.downgrade(),
+            pool: session.pool().clone(),
             waiter: Arc::new(Waiter::new()),
             result: OnceLock::new(),
             wakers: Mutex::new(Vec::new()),
+            futures: AtomicU64::new(1),
+            waits: Mutex::new(None),
         }))
+    }
+
+    pub(crate) fn promise(&self) -> Promise<T> {
+        Promise(Arc::clone(&self.0))
     }
 
     pub(crate) fn waiter(&self) -> &Arc<Waiter> {
@@ -254,11 +322,7 @@ impl<T: Clone> LookupFuture<T> {
     }
 
     pub(crate) fn finish(&self, result: Result<T, SessionError>) {
-        // A lookup ends once.
-        let _ = self.0.result.set(result);
-        let wakers = std::mem::take(&mut *self.0.wakers.lock());
-        self.0.waiter.finish();
-        wakers.into_iter().for_each(Waker::wake);
+        self.0.finish(result);
     }
 
     /// Whether the result is there.

@@ -128,7 +128,8 @@ impl Responsibility {
     /// Addresses for side-effects-only symbols are ignored.
     ///
     /// # Errors
-    /// `NotResponsible`, `TrackerDefunct`; nothing is changed then.
+    /// `NotResponsible`, `SeveralAddresses`, `NullCallable`, `TrackerDefunct`; nothing is changed
+    /// then.
     pub fn resolve(&self, addresses: &[(Symbol, u64)]) -> Result<(), SessionError> {
         self.change(|state, effects| state.resolve(self.key, addresses, effects))
     }

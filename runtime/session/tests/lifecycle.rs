@@ -4,8 +4,12 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::*;
-use uruk_session::{DependenceGroup, Required, SessionError, Symbol, SymbolState};
+use uruk_session::{
+    DependenceGroup, Flags, Required, Responsibility, SessionError, Symbol, SymbolState,
+};
 
 impl Env {
     fn depends(&self, on: &[Symbol], symbols: &[Symbol]) -> DependenceGroup {
@@ -271,6 +275,75 @@ fn a_lookup_waits_for_definitions() {
     env.dylib.define(env.plain(&[env.a, env.c]).0).unwrap();
     assert_eq!(future.wait().unwrap().len(), 3);
     assert!(env.session.still_missing().is_empty());
+}
+
+#[test]
+fn a_dropped_future_waits_for_no_definitions() {
+    let env = env(0);
+    let lookup = || env.all().symbols([env.a, env.b]).wait_for_missing();
+    let future = env.session.lookup_future(lookup());
+    let clone = future.clone();
+    drop(future);
+    assert_eq!(env.session.still_missing().len(), 1, "the clone waits");
+    let other = env.session.lookup_future(lookup());
+    drop(clone);
+    assert_eq!(env.session.still_missing().len(), 1, "the other waits");
+    env.dylib.define(env.plain(&[env.a]).0).unwrap();
+    assert_eq!(env.session.still_missing()[0].symbols, [env.b]);
+    env.dylib.define(env.plain(&[env.b]).0).unwrap();
+    assert_eq!(other.wait().unwrap().len(), 2);
+    // One that is dropped while it is being answered does not begin to wait.
+    let future = env
+        .session
+        .lookup_future(env.all().symbols([env.c]).wait_for_missing());
+    drop(future);
+    assert!(env.session.still_missing().is_empty());
+}
+
+/// What a unit may do to `a`, which is callable, and `b` before it resolves them as it should.
+fn resolving(work: impl FnOnce(&Env, &Responsibility) + Send + 'static) {
+    let env = Arc::new(env(0));
+    let of_work = Arc::clone(&env);
+    let symbols = [(env.a, EXPORTED | Flags::CALLABLE), (env.b, EXPORTED)];
+    let (unit, _) = Custom::new(&symbols, move |responsibility| {
+        work(&of_work, &responsibility);
+        let addresses = [(of_work.a, 0x100), (of_work.b, 0)];
+        responsibility.resolve(&addresses).unwrap();
+        responsibility.emit(&[]).unwrap();
+    });
+    env.dylib.define(unit).unwrap();
+    assert_eq!(env.dylib.lookup(env.a).unwrap(), 0x100);
+    assert_eq!(env.dylib.lookup(env.b).unwrap(), 0, "data may be there");
+}
+
+#[test]
+fn a_symbol_has_one_address() {
+    resolving(|env, responsibility| {
+        let twice = responsibility.resolve(&[(env.a, 0x100), (env.a, 0x200)]);
+        let Err(SessionError::SeveralAddresses(names)) = twice else {
+            panic!("{twice:?}");
+        };
+        assert_eq!(names.names(), ["a"]);
+        responsibility
+            .resolve(&[(env.a, 0x100), (env.a, 0x100)])
+            .unwrap();
+        let again = responsibility.resolve(&[(env.a, 0x300)]);
+        assert!(
+            matches!(again, Err(SessionError::SeveralAddresses(_))),
+            "{again:?}"
+        );
+    });
+}
+
+#[test]
+fn nothing_is_called_at_address_0() {
+    resolving(|env, responsibility| {
+        let null = responsibility.resolve(&[(env.a, 0), (env.b, 0)]);
+        let Err(SessionError::NullCallable(names)) = null else {
+            panic!("{null:?}");
+        };
+        assert_eq!(names.names(), ["a"]);
+    });
 }
 
 #[test]

@@ -215,10 +215,9 @@ impl Dylib {
     /// The name is defined already.
     pub unsafe fn define_address(&self, name: &str, address: *const ()) -> Result<(), Error> {
         let core = self.jit.core();
-        let name = Name::strong(name, Definition::Address(address as u64));
-        core.change_names(|| {
-            let tracker = self.dylib.default_tracker()?;
-            core.names.define(&tracker, vec![name])
+        self.in_default_tracker(|tracker| {
+            let name = Name::strong(name, Definition::Address(address as u64));
+            core.change_names(|| core.names.define(tracker, vec![name]))
         })
     }
 
@@ -486,11 +485,9 @@ impl Dylib {
         }
         self.jit.core().show_list();
         self.jit.core().admit(&source)?;
-        let tracker = {
-            let _busy = gate::enter();
-            self.dylib.default_tracker()?
-        };
-        let tracker = Tracker::of(&self.jit, tracker);
-        tracker.add_admitted(source)
+        self.in_default_tracker(|tracker| {
+            let tracker = Tracker::of(&self.jit, tracker.clone());
+            tracker.add_admitted(source.clone())
+        })
     }
 }

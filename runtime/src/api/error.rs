@@ -384,6 +384,11 @@ impl Error {
         }
     }
 
+    /// True if what was defined was to go under a tracker that was removed.
+    pub(crate) fn is_defunct_tracker(&self) -> bool {
+        matches!(self, Error::Session(SessionError::TrackerDefunct { .. }))
+    }
+
     /// True if LLVM was needed where it is refused.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Error::Codegen(cause) if cause.is_refusal())

@@ -322,8 +322,8 @@ impl Jit {
         self.shared.core.tiers.pause(false);
     }
 
-    /// Runs the constructors of everything added since the last call, with no
-    /// arguments, in the order it was added.
+    /// Runs the constructors of everything added since the last call, with no arguments: by
+    /// priority over all inputs, as in one library, and of equal ones in the order they were added.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
@@ -347,8 +347,8 @@ impl Jit {
     /// # Errors
     /// [`Error::Trap`]: what went wrong in a constructor, as in a guarded call
     /// ([`Func::call_guarded`](crate::Func)), an error of a function of the host among it; a panic of
-    /// such a function. Constructors behind it in its input do not run, those of later inputs do at
-    /// the next call.
+    /// such a function. Its input is not initialized; constructors of others that were behind it run
+    /// at the next call.
     pub unsafe fn initialize(&self) -> Result<(), Error> {
         let core = &self.shared.core;
         {
@@ -359,7 +359,8 @@ impl Jit {
         unsafe { core.run_due(&|_| true) }
     }
 
-    /// Runs the destructors of what [`Jit::initialize`] initialized, latest first. What is removed
+    /// Runs the destructors of what [`Jit::initialize`] initialized: of the latest call first, and of
+    /// one call by reversed priority over all inputs. What is removed
     /// before, or not until the session ends, has them run then
     /// ([`Tracker::remove`](crate::Tracker::remove)).
     ///

@@ -100,6 +100,7 @@ impl Jit {
         LookupFuture {
             inner: self.core().names.session().lookup_future(lookup),
             jit: self.downgrade(),
+            end: gate::End::default(),
         }
     }
 
@@ -144,11 +145,28 @@ fn upgrade(jit: &WeakJit) -> Result<Jit, Error> {
 }
 
 /// The result of a lookup that may not be there yet: to be awaited, or waited for. The clones
-/// are one lookup.
-#[derive(Clone, Debug)]
+/// are one lookup. When the last is dropped, a lookup that waits for definitions
+/// ([`Lookup::wait_for_missing`]) ends; one that is being answered goes on.
+#[derive(Clone)]
 pub struct LookupFuture {
     inner: uruk_session::LookupFuture,
     jit: WeakJit,
+    /// The last one takes the session's lock.
+    end: gate::End,
+}
+
+impl Drop for LookupFuture {
+    fn drop(&mut self) {
+        if !self.inner.is_done() {
+            self.end.begin();
+        }
+    }
+}
+
+impl std::fmt::Debug for LookupFuture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
 }
 
 impl LookupFuture {

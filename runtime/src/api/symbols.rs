@@ -14,7 +14,7 @@ use crate::api::error::{Error, Missing};
 use crate::api::generator::{Adapter, Ask, Generator, GeneratorId};
 use crate::api::jit::Jit;
 use crate::api::lookup::{SymbolState, Visibility};
-use crate::api::tracker::Tracker;
+use crate::api::tracker::{Tracked, Tracker};
 use crate::api::unit::{Flags, Symbol, Unit};
 use crate::fork::gate;
 use crate::guest::exit;
@@ -422,4 +422,30 @@ impl Dylib {
         let _pass = gate::enter();
         self.dylib.init_symbols()
     }
+}
+
+impl Dylib {
+    /// Defines something under the default tracker; anew, if another thread cleared the dylib
+    /// meanwhile, and the tracker is another one.
+    pub(crate) fn in_default_tracker<R>(
+        &self,
+        mut define: impl FnMut(&uruk_session::Tracker) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        loop {
+            let tracker = {
+                let _pass = gate::enter();
+                Tracked::from(self.dylib.default_tracker()?)
+            };
+            match define(&tracker) {
+                Err(cause) if cause.is_defunct_tracker() && is_cleared(&self.dylib, &tracker) => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+/// Whether the tracker has gone, and its dylib has not.
+fn is_cleared(dylib: &uruk_session::Dylib, tracker: &uruk_session::Tracker) -> bool {
+    let _pass = gate::enter();
+    tracker.is_defunct() && !dylib.is_defunct()
 }

@@ -23,6 +23,7 @@ use super::types::FunctionType;
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::api::jit::Jit;
+use crate::api::tracker::Tracker;
 use crate::core::{Core, Module};
 use crate::fork::gate;
 use crate::load::image::Image;
@@ -285,8 +286,16 @@ impl Dylib {
         &self,
         functions: impl IntoIterator<Item = (&'n str, HostFunction)>,
     ) -> Result<(), Error> {
+        self.define_fns_under(functions.into_iter().collect(), None)
+    }
+
+    /// Under the default tracker without another one.
+    fn define_fns_under(
+        &self,
+        functions: Vec<(&str, HostFunction)>,
+        under: Option<&Tracker>,
+    ) -> Result<(), Error> {
         let core = self.jit.core();
-        let functions: Vec<(&str, HostFunction)> = functions.into_iter().collect();
         self.check_new(&functions)?;
         let mut direct = Vec::new();
         let mut ir = String::new();
@@ -304,18 +313,23 @@ impl Dylib {
                 }
             }
         }
-        self.define_with_state(&ir, with_state)?;
-        let names = direct
-            .iter()
-            .map(|&(name, _, address)| Name::strong(name, Definition::Address(address)));
-        let names: Vec<Name> = names.collect();
-        core.change_names(|| {
-            for (name, ty, address) in &direct {
-                core.host.note(*address, name, ty);
-            }
-            let tracker = self.dylib.default_tracker()?;
-            core.names.define(&tracker, names)
-        })
+        self.define_with_state(&ir, with_state, under)?;
+        let define = |tracker: &uruk_session::Tracker| {
+            let names = direct
+                .iter()
+                .map(|&(name, _, address)| Name::strong(name, Definition::Address(address)));
+            let names: Vec<Name> = names.collect();
+            core.change_names(|| {
+                for (name, ty, address) in &direct {
+                    core.host.note(*address, name, ty);
+                }
+                core.names.define(tracker, names)
+            })
+        };
+        match under {
+            None => self.in_default_tracker(define),
+            Some(tracker) => define(&tracker.tracker),
+        }
     }
 
     /// Whether functions may be defined under these names.
@@ -344,13 +358,18 @@ impl Dylib {
         &self,
         ir: &str,
         functions: Vec<(&str, FunctionType, Arc<dyn Any + Send + Sync>)>,
+        under: Option<&Tracker>,
     ) -> Result<(), Error> {
         if functions.is_empty() {
             return Ok(());
         }
         let host = &self.jit.core().host;
         let names: Vec<&str> = functions.iter().map(|(name, ..)| *name).collect();
-        self.add_ir(&format!("functions of the host: {}", names.join(", ")), ir)?;
+        let file = format!("functions of the host: {}", names.join(", "));
+        match under {
+            None => self.add_ir(&file, ir)?,
+            Some(tracker) => tracker.add_ir(&file, ir)?,
+        }
         {
             // Only now: what could not be defined is not kept.
             let _pass = gate::enter();
@@ -364,6 +383,40 @@ impl Dylib {
             host.note(address, name, ty);
         }
         Ok(())
+    }
+}
+
+impl Tracker {
+    /// Like [`Dylib::define_fn`], under this tracker: the name goes when it is removed. What the
+    /// function needs is kept as long as the session.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// let tracker = jit.main().create_tracker()?;
+    /// tracker.define_fn("half", |x: f64| x / 2.0)?;
+    /// assert!(jit.lookup("half").is_ok());
+    /// // SAFETY: no code was linked against the function.
+    /// unsafe { tracker.remove()? };
+    /// assert!(jit.lookup("half").is_err());
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there, and the tracker is defunct.
+    pub fn define_fn<M>(&self, name: &str, f: impl HostFn<M>) -> Result<(), Error> {
+        self.define_fns([(name, f.into_host())])
+    }
+
+    /// [`Tracker::define_fn`] of each, all or none.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn define_fns<'n>(
+        &self,
+        functions: impl IntoIterator<Item = (&'n str, HostFunction)>,
+    ) -> Result<(), Error> {
+        self.dylib()
+            .define_fns_under(functions.into_iter().collect(), Some(self))
     }
 }
 

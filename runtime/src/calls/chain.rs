@@ -28,6 +28,8 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
+use uruk_roots::{leave_unsearched, search_again};
+
 use super::guard::Guard;
 use super::{probe, stacks};
 
@@ -101,7 +103,11 @@ fn map_chunk() -> Option<*mut Chunk> {
             0,
         )
     };
-    (memory != libc::MAP_FAILED).then(|| memory.cast())
+    if memory == libc::MAP_FAILED {
+        return None;
+    }
+    leave_unsearched(memory as u64..memory as u64 + size_of::<Chunk>() as u64);
+    Some(memory.cast())
 }
 
 fn take_free() -> Option<Slot> {
@@ -297,6 +303,7 @@ pub(super) fn end_thread() {
     INNERMOST.set(None);
     let mut chunk = FIRST.replace(ptr::null_mut());
     while !chunk.is_null() {
+        search_again(chunk as u64);
         // SAFETY: mapped by this thread, which makes no guarded call any more.
         unsafe {
             let next = (*chunk).next.load(Ordering::Relaxed);

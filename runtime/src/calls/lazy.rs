@@ -36,6 +36,7 @@ use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::context::Context;
 use inkwell::module::Module;
 use inkwell::values::FunctionValue;
+use uruk_session::SessionError;
 
 use super::host::{Code, HostFn, placeholder};
 use super::production::{Entered, Production, Work};
@@ -44,6 +45,7 @@ use super::value::Signature;
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::api::jit::{Jit, WeakJit};
+use crate::api::tracker::Tracker;
 use crate::core::Module as CodeModule;
 use crate::fork::gate;
 use crate::load::names::Definition;
@@ -252,6 +254,22 @@ fn is_nested(cause: &(dyn std::error::Error + 'static)) -> bool {
     }
 }
 
+/// Whether there was nothing to replace.
+fn is_nothing(cause: &Error) -> bool {
+    match cause {
+        Error::Replace(cause) => matches!(**cause, ReplaceError::Nothing { .. }),
+        _ => false,
+    }
+}
+
+/// Whether another definition was first.
+fn is_duplicate(cause: &Error) -> bool {
+    matches!(
+        cause,
+        Error::DuplicateSymbol { .. } | Error::Session(SessionError::Duplicate(_))
+    )
+}
+
 /// A function's type in LLVM's words, with the arguments marked that lie in memory; `wanted` says
 /// how large they are.
 fn text_of(function: FunctionValue<'_>, wanted: &FunctionType) -> String {
@@ -345,6 +363,17 @@ impl Dylib {
         ty: FunctionType,
         generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
     ) -> Result<(), Error> {
+        self.define_lazy_under(name, ty, generate, None)
+    }
+
+    /// Under the default tracker without another one.
+    fn define_lazy_under(
+        &self,
+        name: &str,
+        ty: FunctionType,
+        generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
+        under: Option<&Tracker>,
+    ) -> Result<(), Error> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         // Relaxed: only to be told apart.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -376,14 +405,29 @@ impl Dylib {
             let known = core.names.find_own(&self.dylib, name);
             matches!(known, Some(Definition::Function { .. }))
         };
+        // As something else than a function.
+        let is_other = || {
+            let _pass = gate::enter();
+            let known = core.names.find_own(&self.dylib, name);
+            known.is_some_and(|it| !matches!(it, Definition::Function { .. }))
+        };
         let replaced = || self.replace(Replacement::ir(&file, &ir)).map(drop);
-        let added = match is_function() {
-            true => replaced(),
-            false => match self.add_ir(&file, &ir) {
-                // Another thread defined it meanwhile: the later one redefines it.
-                Err(_) if is_function() => replaced(),
-                added => added,
-            },
+        let add = || match under {
+            None => self.add_ir(&file, &ir),
+            Some(tracker) => tracker.add_ir(&file, &ir),
+        };
+        // Another thread may define it meanwhile, which the later one redefines, or remove it.
+        let added = loop {
+            match is_function() {
+                true => match replaced() {
+                    Err(cause) if is_nothing(&cause) => {}
+                    done => break done,
+                },
+                false => match add() {
+                    Err(cause) if is_duplicate(&cause) && !is_other() => {}
+                    added => break added,
+                },
+            }
         };
         {
             let _pass = gate::enter();
@@ -412,6 +456,22 @@ impl Dylib {
         };
         // What was captured is dropped without a lock: it may use the session.
         lapsed.iter().for_each(|it| it.lapse());
+    }
+}
+
+impl Tracker {
+    /// Like [`Dylib::define_lazy`], under this tracker. A function that is defined already is
+    /// redefined, and stays under the tracker that it has.
+    ///
+    /// # Errors
+    /// As there, and the tracker is defunct.
+    pub fn define_lazy<F: Signature>(
+        &self,
+        name: &str,
+        generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.dylib()
+            .define_lazy_under(name, F::function_type(), generate, Some(self))
     }
 }
 

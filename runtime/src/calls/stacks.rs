@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::ptr;
 
-use uruk_roots::set_alternate_stack;
+use uruk_roots::{leave_unsearched, search_again, set_alternate_stack};
 
 use super::fault::{ALTERNATE as BYTES, NEAR};
 use super::{ends, probe};
@@ -37,6 +37,7 @@ pub(super) fn end_thread() {
     if now.ss_sp == alternate.memory {
         change(&alternate.before);
     }
+    search_again(alternate.memory as u64);
     // SAFETY: mapped by `prepare`, and no handler runs on it: the thread is here.
     unsafe { libc::munmap(alternate.memory, BYTES) };
 }
@@ -120,6 +121,7 @@ fn provide() {
         unsafe { libc::munmap(memory, BYTES) };
         return;
     }
+    leave_unsearched(memory as u64..memory as u64 + BYTES as u64);
     ALTERNATE.set(Some(Alternate { memory, before }));
     ends::note();
 }

@@ -118,7 +118,7 @@ impl Core {
     /// The function whose code or stub holds `pc`.
     pub(crate) fn name_at(&self, pc: u64) -> Option<String> {
         let name = match self.stubs.function_at(pc) {
-            Some(id) => self.body(id)?.name(),
+            Some(id) => self.display_name_of(id)?,
             None => self.function_name_at(pc)?.0,
         };
         Some(name.to_string_lossy().into_owned())

@@ -14,6 +14,7 @@ pub(crate) use session::sessions;
 pub(crate) use table::FunctionTable;
 
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 
@@ -396,6 +397,13 @@ impl Core {
             .read()
             .unwrap_or_else(PoisonError::into_inner);
         functions.get(id.index()).cloned()
+    }
+
+    /// The name people know stub `id` by, also for a while after its function was removed.
+    pub(crate) fn display_name_of(&self, id: FunctionId) -> Option<&'static CStr> {
+        let functions = self.functions.read();
+        let functions = functions.unwrap_or_else(PoisonError::into_inner);
+        functions.name(id.index())
     }
 }
 

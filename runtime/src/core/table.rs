@@ -1,9 +1,18 @@
 //! The table of functions, by the number of their stub, in pages: one whose functions are all
 //! removed goes. Numbers only ever grow where addresses may be kept.
+//!
+//! Calls through a pointer to a removed function end with an error that has its name. The names of
+//! the latest removed functions are kept for that, a bounded number of them.
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
 
 use super::Body;
 
 const PAGE: usize = 64;
+
+/// Removed functions whose names are kept; with the tree's own about 128 KiB.
+const REMOVED: usize = 4096;
 
 struct Page {
     used: usize,
@@ -14,6 +23,8 @@ struct Page {
 #[derive(Default)]
 pub(crate) struct FunctionTable {
     pages: Vec<Option<Box<Page>>>,
+    /// Names of removed functions, by the number of their stub.
+    removed: BTreeMap<u32, &'static CStr>,
 }
 
 impl FunctionTable {
@@ -24,8 +35,15 @@ impl FunctionTable {
         page.bodies[index % PAGE].as_ref()
     }
 
+    /// The name people know a stub by, also that of a function removed lately.
+    pub(super) fn name(&self, index: u32) -> Option<&'static CStr> {
+        let removed = || self.removed.get(&index).copied();
+        self.get(index).map(Body::name).or_else(removed)
+    }
+
     /// Records what a stub stands for; what it was before.
     pub(super) fn set(&mut self, index: u32, body: Body) -> Option<Body> {
+        self.removed.remove(&index);
         let index = index as usize;
         if self.pages.len() <= index / PAGE {
             self.pages.resize_with(index / PAGE + 1, || None);
@@ -41,15 +59,20 @@ impl FunctionTable {
         before
     }
 
-    /// Takes out what a stub stood for.
+    /// Takes out what a stub stood for; its name stays for a while.
     pub(crate) fn take(&mut self, index: u32) -> Option<Body> {
-        let index = index as usize;
+        let (number, index) = (index, index as usize);
         let place = self.pages.get_mut(index / PAGE)?;
         let page = place.as_mut()?;
         let taken = page.bodies[index % PAGE].take()?;
         page.used -= 1;
         if page.used == 0 {
             *place = None;
+        }
+        self.removed.insert(number, taken.name());
+        if self.removed.len() > REMOVED {
+            // The lowest number is the oldest, unless its stub was used again.
+            self.removed.pop_first();
         }
         Some(taken)
     }

@@ -230,9 +230,9 @@ impl Program {
                 outputs,
             };
             // Natively they run even if a constructor ends the process.
-            let destructors = self.hooks.destructors.clone();
+            let Hooks { image, life, .. } = &self.hooks;
             self.core
-                .note_destructors(self.hooks.image, &self.hooks.life, destructors);
+                .note_destructors(*image, life, &self.hooks.destructors);
             // One program per process: `run` never returns.
             let _ = AT_EXIT.set(at_exit);
             on_exit(write_outputs, std::ptr::null_mut());

@@ -5,6 +5,7 @@
 //! ([`Destructors`]). Whoever calls one takes it out before: the end of the program, that of the
 //! session, a removal, [`Jit::deinitialize`](crate::Jit::deinitialize). So each runs once.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, PoisonError};
@@ -50,6 +51,13 @@ impl Target {
     }
 }
 
+/// When a constructor is due among those of all inputs: those of `.preinit_array` are first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Before,
+    Priority(u32),
+}
+
 /// The calls an image asks for, in order.
 #[derive(Default)]
 pub(crate) struct Hooks {
@@ -60,9 +68,13 @@ pub(crate) struct Hooks {
     ifuncs: Vec<(FunctionId, u64)>,
     /// Words to be filled with what a resolver returns.
     ifunc_words: Vec<(u64, u64)>,
-    constructors: Vec<u64>,
-    /// In running order: reversed priorities and files.
-    pub(crate) destructors: Vec<u64>,
+    constructors: Vec<(Turn, u64)>,
+    /// With their priorities, in running order: reversed priorities and files.
+    pub(crate) destructors: Vec<(u32, u64)>,
+    /// Whether the resolvers were called.
+    resolved: bool,
+    /// Constructors that were called.
+    ran: usize,
 }
 
 impl Hooks {
@@ -85,7 +97,7 @@ impl Hooks {
         // The linker lists destructors in running order; reversed below.
         fini.extend(of_objects(&started.fini).into_iter().rev());
         fini.sort_by_key(|hook| (hook.priority, hook.file));
-        let preinit = started.preinit.iter().copied();
+        let preinit = started.preinit.iter().map(|&at| (Turn::Before, at));
         Hooks {
             image: image.number,
             life: Arc::clone(&image.life),
@@ -96,13 +108,19 @@ impl Hooks {
                 .collect(),
             ifunc_words: started.ifuncs.clone(),
             constructors: preinit
-                .chain(init.iter().filter_map(|h| h.target.address(core)))
+                .chain(
+                    init.iter().filter_map(|h| {
+                        Some((Turn::Priority(h.priority), h.target.address(core)?))
+                    }),
+                )
                 .collect(),
             destructors: fini
                 .iter()
                 .rev()
-                .filter_map(|h| h.target.address(core))
+                .filter_map(|h| Some((h.priority, h.target.address(core)?)))
                 .collect(),
+            resolved: false,
+            ran: 0,
         }
     }
 
@@ -142,33 +160,30 @@ impl Hooks {
         argv: *const *const c_char,
         envp: *const *const c_char,
     ) {
-        for &address in &self.constructors {
+        for &(_, address) in &self.constructors {
             // SAFETY: by the caller's promise.
             unsafe { uruk_stubs::call_init(address, argc, argv, envp) };
         }
     }
 }
 
-impl Hooks {
-    /// Calls the constructors without arguments; the first error, panic of a function of the host or
-    /// trap ends it.
-    ///
-    /// # Safety
-    /// The image's code may run, on this thread.
-    unsafe fn run_guarded(&self) -> Result<(), Error> {
-        type Constructor = extern "C-unwind" fn(c_int, *const *const c_char, *const *const c_char);
-        let empty = [std::ptr::null()];
-        for &address in &self.constructors {
-            // SAFETY: by the caller's promise.
-            let constructor = unsafe { std::mem::transmute::<u64, Constructor>(address) };
-            caught(|| {
-                let call = || constructor(0, empty.as_ptr(), empty.as_ptr());
-                let ended = guard::run(Limits::default(), call);
-                ended.map_err(|trap| Error::Trap(Box::new(trap)))
-            })?;
-        }
-        Ok(())
-    }
+/// Calls a constructor without arguments.
+///
+/// # Safety
+/// It is one, and its code may run on this thread.
+///
+/// # Errors
+/// An error or panic of a function of the host, or a trap.
+unsafe fn construct(address: u64) -> Result<(), Error> {
+    type Constructor = extern "C-unwind" fn(c_int, *const *const c_char, *const *const c_char);
+    let empty = [std::ptr::null()];
+    // SAFETY: by the caller's promise.
+    let constructor = unsafe { std::mem::transmute::<u64, Constructor>(address) };
+    caught(|| {
+        let call = || constructor(0, empty.as_ptr(), empty.as_ptr());
+        let ended = guard::run(Limits::default(), call);
+        ended.map_err(|trap| Error::Trap(Box::new(trap)))
+    })
 }
 
 /// Hooks of images that are not a program's, by number of the image: what is to be run at the next
@@ -188,11 +203,14 @@ impl Schedule {
         }
     }
 
-    /// Takes the next of those images out that are wanted, by the numbers of their lives.
-    fn next(&mut self, wanted: &dyn Fn(u64) -> bool) -> Option<Hooks> {
-        let mut due = self.due.iter();
-        let (&image, _) = due.find(|(_, hooks)| wanted(hooks.life.root().number()))?;
-        self.due.remove(&image)
+    /// Takes those images out that are wanted, by the numbers of their lives.
+    fn take(&mut self, wanted: &dyn Fn(u64) -> bool) -> Vec<Hooks> {
+        let (taken, left) = std::mem::take(&mut self.due)
+            .into_iter()
+            .partition(|(_, hooks)| wanted(hooks.life.root().number()));
+        self.due = left;
+        let taken: BTreeMap<u64, Hooks> = taken;
+        taken.into_values().collect()
     }
 
     /// Has hooks that were run be due again.
@@ -212,39 +230,49 @@ impl Schedule {
     }
 }
 
-/// Destructors of images whose constructors have run, by number of the image.
+/// Destructors of images whose constructors have run. Those of images that were initialized
+/// together go by priority over all of them.
 #[derive(Default)]
-pub(crate) struct Destructors(BTreeMap<u64, Left>);
+pub(crate) struct Destructors {
+    /// Number of the latest initialization.
+    latest: u64,
+    /// In reversed running order, with the numbers of the lives they go with and their addresses.
+    left: BTreeMap<Place, (u64, u64)>,
+}
 
-/// What is left of an image's.
-struct Left {
-    /// Number of the life it goes with.
-    life: u64,
-    /// The next one last.
-    addresses: Vec<u64>,
+/// Place of a destructor in the reversed running order.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    initialization: u64,
+    priority: u32,
+    image: u64,
+    index: Reverse<usize>,
 }
 
 impl Destructors {
-    /// Takes out the next of those images that are `wanted`, by their numbers and those of the
-    /// lives they go with; the image that came last is first.
+    /// The number of a new initialization.
+    fn begin(&mut self) -> u64 {
+        self.latest += 1;
+        self.latest
+    }
+
+    /// Takes out the next one of those images that are `wanted`, by their numbers and those of the
+    /// lives they go with.
     fn next(&mut self, wanted: impl Fn(u64, u64) -> bool) -> Option<u64> {
-        let mut latest = self.0.iter_mut().rev();
-        let (&image, left) = latest.find(|(image, left)| wanted(**image, left.life))?;
-        let next = left.addresses.pop();
-        if left.addresses.is_empty() {
-            self.0.remove(&image);
-        }
-        next
+        let mut latest = self.left.iter().rev();
+        let (place, _) = latest.find(|(place, (life, _))| wanted(place.image, *life))?;
+        let place = place.clone();
+        Some(self.left.remove(&place)?.1)
     }
 
     /// Whether there are any of images that go with one of `lives`.
     fn are_left(&self, wanted: impl Fn(u64) -> bool) -> bool {
-        self.0.values().any(|left| wanted(left.life))
+        self.left.values().any(|(life, _)| wanted(*life))
     }
 
     /// Forgets those of an image.
     pub(crate) fn forget(&mut self, image: u64) {
-        self.0.remove(&image);
+        self.left.retain(|place, _| place.image != image);
     }
 }
 
@@ -255,18 +283,39 @@ impl Core {
         destructors.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes destructors of an image, in running order, as its constructors have run. Those of
-    /// one that is removed meanwhile are not called any more.
-    pub(crate) fn note_destructors(&self, image: u64, life: &Arc<Life>, mut addresses: Vec<u64>) {
+    /// Notes destructors of an image, with their priorities and in running order, as its
+    /// constructors have run. Those of one that is removed meanwhile are not called any more.
+    pub(crate) fn note_destructors(&self, image: u64, life: &Arc<Life>, of: &[(u32, u64)]) {
         let _pass = gate::enter();
+        let initialization = self.destructors().begin();
+        self.note_destructors_of(initialization, image, life, of);
+    }
+
+    /// As [`Core::note_destructors`], of one of several images that are initialized together.
+    /// Under a pass.
+    fn note_destructors_of(
+        &self,
+        initialization: u64,
+        image: u64,
+        life: &Arc<Life>,
+        of: &[(u32, u64)],
+    ) {
         let life = life.root();
         let mut destructors = self.destructors();
-        if addresses.is_empty() || life.is_closed() {
+        if life.is_closed() {
             return;
         }
-        addresses.reverse();
-        let life = life.number();
-        destructors.0.insert(image, Left { life, addresses });
+        let number = life.number();
+        let all = of.iter().enumerate().map(|(index, &(priority, address))| {
+            let place = Place {
+                initialization,
+                priority,
+                image,
+                index: Reverse(index),
+            };
+            (place, (number, address))
+        });
+        destructors.left.extend(all);
     }
 
     /// The hooks of images, under a pass.
@@ -276,31 +325,32 @@ impl Core {
     }
 
     /// Runs the constructors that are due of those images that are wanted, by the numbers of
-    /// their lives, in the order in which the images were added.
+    /// their lives: by priority over all of them, of equal ones those of the image that was added
+    /// first.
     ///
     /// # Safety
     /// Their code may run, on this thread.
     ///
     /// # Errors
-    /// What went wrong in one: that image is not initialized, those behind it stay due.
+    /// What went wrong in one: its image is not initialized, the others stay due with those of
+    /// their constructors that were not called.
     pub(crate) unsafe fn run_due(&self, wanted: &dyn Fn(u64) -> bool) -> Result<(), Error> {
-        // Each is taken out before it runs: one may come back here, or add others.
+        // They are taken out before one runs, which may come back here, or add others.
         loop {
-            let next = {
+            let together = {
                 let _pass = gate::enter();
-                self.schedule().next(wanted)
+                let images = self.schedule().take(wanted);
+                Together {
+                    core: self,
+                    initialization: self.destructors().begin(),
+                    images: images.into_iter().map(Some).collect(),
+                }
             };
-            let Some(hooks) = next else { return Ok(()) };
+            if together.images.is_empty() {
+                return Ok(());
+            }
             // SAFETY: by the caller's promise.
-            unsafe {
-                hooks.resolve_ifuncs(self);
-                hooks.run_guarded()?;
-            }
-            self.note_destructors(hooks.image, &hooks.life, hooks.destructors.clone());
-            let _pass = gate::enter();
-            if hooks.is_some() && !hooks.life.root().is_closed() {
-                self.schedule().done.insert(hooks.image, hooks);
-            }
+            unsafe { together.run()? };
         }
     }
 
@@ -313,5 +363,87 @@ impl Core {
     /// Whether destructors are left of images that go with one of these lives. Under a pass.
     pub(crate) fn has_destructors(&self, wanted: impl Fn(u64) -> bool) -> bool {
         self.destructors().are_left(wanted)
+    }
+}
+
+/// Images that are initialized together. Those that are left when it is dropped become due again.
+struct Together<'c> {
+    core: &'c Core,
+    initialization: u64,
+    /// Less those that are done.
+    images: Vec<Option<Hooks>>,
+}
+
+impl Together<'_> {
+    /// Calls the resolvers, then the constructors in order.
+    ///
+    /// # Safety
+    /// As [`Core::run_due`].
+    unsafe fn run(mut self) -> Result<(), Error> {
+        for hooks in self.images.iter_mut().flatten().filter(|it| !it.resolved) {
+            // SAFETY: by the caller's promise; the image is not initialized.
+            unsafe { hooks.resolve_ifuncs(self.core) };
+            hooks.resolved = true;
+        }
+        let mut order = Vec::new();
+        for (at, hooks) in self.images.iter().enumerate() {
+            // Images are in the order in which they were added.
+            let due = hooks
+                .iter()
+                .flat_map(|it| it.constructors.iter().skip(it.ran));
+            order.extend(due.map(|&(turn, address)| (turn, at, address)));
+        }
+        order.sort_by_key(|&(turn, at, _)| (turn, at));
+        for at in 0..self.images.len() {
+            self.settle(at);
+        }
+        for (_, at, address) in order {
+            let Some(hooks) = &mut self.images[at] else {
+                continue;
+            };
+            hooks.ran += 1;
+            let removed = {
+                let _pass = gate::enter();
+                hooks.life.root().is_closed()
+            };
+            if removed {
+                self.images[at] = None;
+                continue;
+            }
+            // SAFETY: by the caller's promise.
+            let done = unsafe { construct(address) };
+            done.inspect_err(|_| self.images[at] = None)?;
+            self.settle(at);
+        }
+        Ok(())
+    }
+
+    /// Files an image whose constructors have all run.
+    fn settle(&mut self, at: usize) {
+        let done = |hooks: &mut Hooks| hooks.ran == hooks.constructors.len();
+        let Some(mut hooks) = self.images[at].take_if(done) else {
+            return;
+        };
+        let _pass = gate::enter();
+        let Hooks { image, life, .. } = &hooks;
+        self.core
+            .note_destructors_of(self.initialization, *image, life, &hooks.destructors);
+        if hooks.is_some() && !hooks.life.root().is_closed() {
+            (hooks.resolved, hooks.ran) = (false, 0);
+            self.core.schedule().done.insert(hooks.image, hooks);
+        }
+    }
+}
+
+impl Drop for Together<'_> {
+    fn drop(&mut self) {
+        let mut left = self.images.drain(..).flatten().peekable();
+        if left.peek().is_none() {
+            return;
+        }
+        let _pass = gate::enter();
+        let mut schedule = self.core.schedule();
+        left.filter(|hooks| !hooks.life.root().is_closed())
+            .for_each(|hooks| schedule.add(hooks));
     }
 }

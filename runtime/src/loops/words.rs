@@ -54,6 +54,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        // The last holder may be outside.
+        let _pass = gate::enter();
         if let Some(memory) = self.0.take() {
             // SAFETY: the code that counts in it holds its `Loops`, which holds `self`, until it
             // is freed, and it is freed when no thread can be in it.

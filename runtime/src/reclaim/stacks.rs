@@ -258,7 +258,8 @@ impl Core {
         };
         search.look_at_process(ours);
         let searching = search.searching.load(Ordering::Relaxed);
-        roots.search_memory(if searching { search.limit } else { 0 });
+        let limit = if searching { search.limit } else { 0 };
+        roots.search_memory(limit, search.choice == Stacks::Always);
         let report = roots.scan(wanted, within);
         search.look_at_process(ours);
         if search.blind.load(Ordering::Relaxed) {

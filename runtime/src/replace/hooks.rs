@@ -96,12 +96,12 @@ impl Core {
             unsafe { uruk_stubs::call_init(address, 0, nothing.as_ptr(), nothing.as_ptr()) };
         }
         drop(lent);
-        let destructors = hooks.destructors.iter().map(|&(_, address, _)| address);
-        let destructors: Vec<u64> = destructors.collect();
+        let destructors = hooks.destructors.iter();
+        let destructors: Vec<(u32, u64)> = destructors.map(|it| (it.0, it.1)).collect();
         if destructors.is_empty() {
             return hooks.again;
         }
-        self.note_destructors(hooks.image, &hooks.life, destructors);
+        self.note_destructors(hooks.image, &hooks.life, &destructors);
         if self.is_program() {
             let what = AtExit {
                 core: Arc::downgrade(self),

@@ -412,39 +412,36 @@ impl Dylib {
     }
 
     /// Everything that can fail and changes nothing: here, if it needs no LLVM and need not be
-    /// kept from this stack, else on a thread that LLVM can take down.
+    /// kept from this stack, else on a thread that LLVM can take down. It begins anew if the dylib
+    /// was cleared meanwhile, and what was prepared with it.
     fn staged(&self, replacement: &Replacement) -> Result<(Arc<Staging>, Prepared), Error> {
         let core = self.jit.core();
-        let stage = || {
-            let _pass = gate::enter();
-            Staging::new(core, &self.dylib).map(Arc::new)
-        };
-        let undo = |staging: &Staging| {
-            let _pass = gate::enter();
-            staging.undo();
-        };
-        let source = replacement.input.clone().source(&replacement.name)?;
-        if source.may_be_spared() && matches!(replacement.level, Level::Immediate) {
-            let staging = stage()?;
-            let ready = spared(|| {
-                let allowed = Allowed::by(replacement);
-                core.prepare_source(&self.dylib, source, &allowed, &staging)
-            });
-            match ready {
+        let source = || replacement.input.clone().source(&replacement.name);
+        let mut here = source()?.may_be_spared() && matches!(replacement.level, Level::Immediate);
+        loop {
+            let staging = {
+                let _pass = gate::enter();
+                Arc::new(Staging::new(core, &self.dylib)?)
+            };
+            let ready = match here {
+                true => spared(|| {
+                    let allowed = Allowed::by(replacement);
+                    core.prepare_source(&self.dylib, source()?, &allowed, &staging)
+                }),
+                false => Some(self.prepare(replacement, &staging)),
+            };
+            let failed = match ready {
                 Some(Ok(prepared)) => return Ok((staging, prepared)),
-                Some(Err(cause)) => {
-                    undo(&staging);
-                    return Err(cause);
-                }
-                None => undo(&staging),
-            }
-        }
-        let staging = stage()?;
-        match self.prepare(replacement, &staging) {
-            Ok(prepared) => Ok((staging, prepared)),
-            Err(cause) => {
-                undo(&staging);
-                Err(cause)
+                Some(Err(cause)) => Some(cause),
+                None => None,
+            };
+            let _pass = gate::enter();
+            let cleared = staging.session_tracker().is_defunct() && !self.dylib.is_defunct();
+            staging.undo();
+            match failed {
+                Some(cause) if !(cleared && cause.is_defunct_tracker()) => return Err(cause),
+                Some(_) => {}
+                None => here = false,
             }
         }
     }

@@ -262,7 +262,7 @@ impl Core {
         let mut changes = Vec::with_capacity(planned.members.len());
         let mut entries = HashMap::new();
         for &(id, symbol) in &planned.members {
-            let name = self.function(id).map_or(c"?", |function| function.name);
+            let name = self.display_name_of(id).unwrap_or(c"?");
             let function = Function {
                 module: Arc::clone(module),
                 symbol,

@@ -370,10 +370,12 @@ impl Core {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let within = left.clamp(SCAN.0, SCAN.1);
-            // Before the scan: of a thread that parks later, the scan may have seen what it
-            // has left since. It would be let into old code with none below it.
-            let parked = gate.parked();
-            let held = self.activations(&self.old_code(members), within)?;
+            let scan = || self.activations(&self.old_code(members), within);
+            let is_held = |held: &Vec<Activation>, tid| {
+                let mut held = held.iter().filter(|held| !held.functions.is_empty());
+                held.any(|held| held.tid == tid)
+            };
+            let held = gate.round(scan, is_held)?;
             if held.is_empty() {
                 return Ok(true);
             }
@@ -382,12 +384,6 @@ impl Core {
                 return Err(Error::from(ReplaceError::StillRunning {
                     activations: held,
                 }));
-            }
-            for wait in parked {
-                let mut held = held.iter().filter(|held| !held.functions.is_empty());
-                if held.any(|held| held.tid == wait.tid()) {
-                    gate.let_through(wait);
-                }
             }
             if self.replacing.is_turn_wanted() {
                 return Ok(false);

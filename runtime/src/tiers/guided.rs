@@ -27,6 +27,7 @@ use uruk_tiering::{Publication, Purpose};
 
 use crate::api::error::{Error, Refusal};
 use crate::core::Core;
+use crate::fork::gate;
 use crate::tiers::nanos;
 use crate::version::Request;
 
@@ -56,6 +57,8 @@ struct Memory(Option<Sealed>);
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        // The last holder may be outside.
+        let _pass = gate::enter();
         if let Some(memory) = self.0.take() {
             // SAFETY: the code that counts in it holds a `Words` until it is freed, and
             // it is freed when no thread can be in it.

@@ -107,10 +107,10 @@ impl Core {
         });
     }
 
-    /// The name people know a function by.
+    /// The name people know a function by, also once it was removed.
     pub(crate) fn name_of(&self, id: FunctionId) -> &'static str {
-        self.body(id)
-            .and_then(|body| body.name().to_str().ok())
+        self.display_name_of(id)
+            .and_then(|name| name.to_str().ok())
             .unwrap_or("?")
     }
 }

@@ -72,11 +72,26 @@ fn a_unit_that_emits_too_much_has_failed_for_what_is_not_its_own() {
 }
 
 #[test]
-fn an_address_that_is_given_twice_is_the_later_one_until_it_is_ready() {
+fn a_symbol_is_given_one_address() {
     let (jit, _) = reporting();
     let a = jit.intern("a");
-    let (mut work, future) = at_work(&jit, &["a", "b"]);
-    work.resolve(&[(a, 1), (a, 2)]).unwrap();
+    let b = jit.intern("b");
+    let (unit, kept) = TestUnit::kept(&jit, &["a", "b"]);
+    jit.main().define(unit).unwrap();
+    let future = start(&jit, &["a"], Required::Ready);
+    let mut work = kept.take();
+    let several = work.resolve(&[(a, 1), (a, 2), (a, 3)]).unwrap_err();
+    assert!(
+        matches!(several, SessionError::SeveralAddresses(_)),
+        "{several}"
+    );
+    assert_eq!(names(&several), ["a"]);
+    work.resolve(&[(a, 2), (a, 2), (b, 1)]).unwrap();
+    let again = work.resolve(&[(a, 1)]).unwrap_err();
+    assert!(
+        matches!(again, SessionError::SeveralAddresses(_)),
+        "{again}"
+    );
     let part = work.delegate(&[a]).unwrap();
     // What was passed on is not to be had again.
     assert!(work.resolve(&[(a, 3)]).is_err());

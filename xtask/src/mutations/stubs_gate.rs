@@ -8,7 +8,7 @@ const GATE: &str = "stubs/src/gate.rs";
 const SPOTS: &str = "stubs/src/spots.rs";
 const KEPT: &str = "stubs/src/kept.rs";
 
-pub const TABLE: [Mutation; 26] = [
+pub const TABLE: [Mutation; 27] = [
     killed(
         "closing does not turn the state word",
         STATE,
@@ -62,6 +62,19 @@ pub const TABLE: [Mutation; 26] = [
             "                let _ = spot;",
         ],
         "model::gate::a_grant_is_for_one_call",
+    ),
+    killed(
+        "waits are listed after the scan",
+        GATE,
+        [
+            "        let parked = self.spots.list();
+        let seen = scan()?;
+",
+            "        let seen = scan()?;
+        let parked = self.spots.list();
+",
+        ],
+        "model::gate::a_thread_that_left_old_code_waits_for_the_new",
     ),
     killed(
         "a gate is claimed relaxed",

@@ -16,10 +16,12 @@ use crate::inside::{self, Question};
 use crate::job::{Job, Outcome};
 use crate::lookup::{Completion, Found, Lookup, LookupFuture, LookupResult, Need};
 use crate::ready::Ready;
+use crate::slab::Key;
 use crate::state::State;
 use crate::state::search::Step;
 use crate::state::short::Short;
 use crate::symbol::Symbol;
+use crate::sync::Mutex;
 
 impl Session {
     /// Begins a lookup, unless it names a dylib of another session; see [`Session::run_job`].
@@ -131,8 +133,8 @@ impl Session {
         if let Some(result) = self.lookup_ready(&lookup) {
             return Ok(result);
         }
-        let future = LookupFuture::new(&self.0.pool);
-        let outcome = Outcome::Addresses(Completion::Future(future.clone()));
+        let future = LookupFuture::new(self);
+        let outcome = Outcome::Addresses(Completion::Future(future.promise()));
         let pool = &self.0.pool;
         let keep = pool.may_help();
         let _waits = pool.will_wait(future.waiter());
@@ -157,8 +159,8 @@ impl Session {
         if pool.may_help() {
             let mut future = None;
             let asked = || {
-                let made = future.insert(LookupFuture::new(pool));
-                Completion::Future(made.clone())
+                let made = future.insert(LookupFuture::new(self));
+                Completion::Future(made.promise())
             };
             let id = dylib.id();
             let way = self.lock().take_short_way(id, in_order, symbol, asked);
@@ -201,11 +203,11 @@ impl Session {
 
     /// Looks symbols up; the answer can be waited for.
     pub fn lookup_future(&self, lookup: Lookup) -> LookupFuture {
-        let future = LookupFuture::new(&self.0.pool);
+        let future = LookupFuture::new(self);
         match self.lookup_ready(&lookup) {
             Some(result) => future.finish(Ok(result)),
             None => {
-                let told = Completion::Future(future.clone());
+                let told = Completion::Future(future.promise());
                 self.begin(lookup, Outcome::Addresses(told), false);
             }
         }
@@ -218,7 +220,7 @@ impl Session {
     /// `NotFound` with all required names that are missing, what a generator
     /// answered, `Ended`.
     pub fn lookup_flags(&self, lookup: Lookup) -> Result<Vec<(Symbol, Flags)>, SessionError> {
-        let future = LookupFuture::new(&self.0.pool);
+        let future = LookupFuture::new(self);
         let told = future.clone();
         self.lookup_flags_async(lookup, move |result| told.finish(result));
         future.wait()
@@ -231,6 +233,14 @@ impl Session {
         done: impl FnOnce(Result<Vec<(Symbol, Flags)>, SessionError>) + Send + 'static,
     ) {
         self.begin(lookup, Outcome::Flags(Box::new(done)), false);
+    }
+
+    /// Ends the lookup at that place among those that wait for definitions, if it is there.
+    pub(crate) fn end_wait(&self, at: &Mutex<Option<Key>>) {
+        self.change(|state, effects| {
+            let key = at.lock().take();
+            key.into_iter().for_each(|key| state.end_wait(key, effects));
+        });
     }
 
     /// Ends the lookups that wait for definitions, of which none will come any more.

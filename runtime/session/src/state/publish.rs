@@ -46,6 +46,44 @@ impl State {
         }
     }
 
+    /// That each symbol gets one address, and what is called has code there.
+    fn check_addresses(
+        &self,
+        dylib: DylibId,
+        addresses: &[(Symbol, u64)],
+    ) -> Result<(), SessionError> {
+        let mut given: NumberMap<Symbol, u64> = NumberMap::default();
+        let mut several = Vec::new();
+        let mut null = Vec::new();
+        for &(symbol, address) in addresses {
+            let place = (dylib, symbol);
+            let Some(entry) = self.entry(place) else {
+                continue;
+            };
+            if entry.flags.contains(Flags::SIDE_EFFECTS_ONLY) {
+                continue;
+            }
+            let resolved = entry.state == SymbolState::Resolved;
+            let before = resolved.then_some(entry.address);
+            let before = given.insert(symbol, address).or(before);
+            if before.is_some_and(|before| before != address) {
+                if !several.contains(&place) {
+                    several.push(place);
+                }
+            } else if address == 0 && entry.flags.contains(Flags::CALLABLE) {
+                null.push(place);
+            }
+        }
+        null.dedup();
+        if !several.is_empty() {
+            return Err(SessionError::SeveralAddresses(self.name_set(several)));
+        }
+        match null.is_empty() {
+            true => Ok(()),
+            false => Err(SessionError::NullCallable(self.name_set(null))),
+        }
+    }
+
     /// Gives symbols their addresses and answers those who wait for these.
     pub(crate) fn resolve(
         &mut self,
@@ -55,6 +93,7 @@ impl State {
     ) -> Result<(), SessionError> {
         let (dylib, _) = self.at_work(key)?;
         self.check_own(key, dylib, addresses.iter().map(|(symbol, _)| *symbol))?;
+        self.check_addresses(dylib, addresses)?;
         for (symbol, address) in addresses {
             let place = (dylib, *symbol);
             if let Some(entry) = self.entry_mut(place)

@@ -211,7 +211,7 @@ impl State {
             }
         }
         if !missing.is_empty() {
-            if job.missing == Missing::Wait && self.may_be_defined(&job) {
+            if job.missing == Missing::Wait && self.may_be_defined(&job) && !job.is_abandoned() {
                 return self.wait_for(job, missing);
             }
             let error = self.not_found(&job, missing);
@@ -413,6 +413,14 @@ impl State {
         }
     }
 
+    /// Ends a lookup that waits for definitions, as nothing can ask for its result.
+    pub(crate) fn end_wait(&mut self, key: Key, effects: &mut Effects) {
+        if let Some((job, missing)) = self.stop_waiting(key, None) {
+            let error = self.not_found(&job, missing);
+            effects.finish(job, Err(error));
+        }
+    }
+
     /// Takes a lookup out of the tables of waiting ones; `but` has been seen to.
     fn stop_waiting(&mut self, key: Key, but: Option<Symbol>) -> Option<(Job, Vec<Symbol>)> {
         let (job, missing) = self.waiting.remove(key)?;
@@ -429,7 +437,9 @@ impl State {
 
     /// Puts a lookup aside until one of the symbols is defined.
     fn wait_for(&mut self, job: Job, missing: Vec<Symbol>) {
+        let promise = job.promise().cloned();
         let key = self.waiting.insert((job, missing.clone()));
+        promise.into_iter().for_each(|it| it.note_wait(key));
         for symbol in missing {
             self.waiting_for.entry(symbol).or_default().push(key);
         }
