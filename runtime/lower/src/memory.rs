@@ -12,6 +12,12 @@ use crate::operands::Step;
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
 use crate::types::{Shape, Vectors};
 
+/// Whether an address so many bytes behind a symbol is made in a few steps of 2 GiB: no object is
+/// larger than what processors address.
+pub(crate) fn is_near(bytes: i64) -> bool {
+    bytes.unsigned_abs() < 1 << 36
+}
+
 impl Reading<'_> {
     pub(crate) fn alloca(
         &mut self,
@@ -126,7 +132,7 @@ impl Reading<'_> {
     pub(crate) fn at(&mut self, address: Operand, bytes: i64) -> Operand {
         match address {
             _ if bytes == 0 => address,
-            Operand::Address(symbol, so_far) => {
+            Operand::Address(symbol, so_far) if is_near(so_far.wrapping_add(bytes)) => {
                 Operand::Address(symbol, so_far.wrapping_add(bytes))
             }
             Operand::Int(so_far) => Operand::Int(so_far.wrapping_add(bytes as u64)),

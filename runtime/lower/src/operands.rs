@@ -10,6 +10,7 @@ use uruk_bitcode::ir::{
     ValueId,
 };
 
+use crate::memory::is_near;
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
 use crate::types::Shape;
 use crate::values::{EVERYWHERE, NOWHERE, Scalars};
@@ -141,6 +142,9 @@ impl<'a> Reading<'a> {
             | Constant::Cast(..)
             | Constant::Binary(..)
             | Constant::Label(..) => match self.evaluate(value, 0)? {
+                (Some(_), bytes) if !is_near(bytes) => {
+                    return Err(Refused::Unread("an address far beyond its symbol"));
+                }
                 (Some(symbol), bytes) => Operand::Address(symbol, bytes),
                 (None, bytes) => Operand::Int(bytes as u64),
             },

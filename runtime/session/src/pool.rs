@@ -23,6 +23,7 @@
 //! threads that run a task (`running.rs`).
 
 mod config;
+mod forks;
 mod own;
 mod own_tasks;
 mod parts;
@@ -42,7 +43,7 @@ use parts::{Inner, Next, Task};
 use running::Running;
 
 use crate::gate::Gate;
-use crate::sync::{Mutex, Parker};
+use crate::sync::Mutex;
 
 /// Threads beyond `jobs` that stand in for waiting workers.
 const MAX_SPARES: usize = 64;
@@ -404,94 +405,6 @@ impl Pool {
             }
             own.parker.park();
         }
-    }
-
-    /// Waits until no task runs (but those this is called from) and keeps new
-    /// ones from starting, then keeps all threads out of the locks: for `fork`.
-    /// Threads that wait in a lookup stay where they are.
-    ///
-    /// Between this and `resume` (parent) or `after_fork_child` (child) the
-    /// calling thread must not use the session.
-    pub fn quiesce(&self) {
-        let own = usize::from(DEPTH.with(Cell::get) > 0);
-        let parker = Arc::new(Parker::new());
-        loop {
-            let quiet = self.inner(|inner| {
-                self.hold(inner, true);
-                let quiet = self.0.running.threads() <= own;
-                if !quiet {
-                    inner.quiet.push(Arc::clone(&parker));
-                }
-                quiet
-            });
-            if quiet {
-                break;
-            }
-            parker.park();
-        }
-        self.0.gate.close();
-    }
-
-    /// Whether a task runs on another thread than this one, or waits there for others.
-    pub fn runs_elsewhere(&self) -> bool {
-        self.0.running.threads() > usize::from(DEPTH.with(Cell::get) > 0)
-    }
-
-    /// As [`Pool::quiesce`], but waits for no task: for where one will never end, and
-    /// the caller knows that no other runs.
-    pub fn quiesce_but_for_tasks(&self) {
-        self.inner(|inner| self.hold(inner, true));
-        self.0.gate.close();
-    }
-
-    /// As [`Pool::quiesce`] in a child of a `fork` that it did not come before, to be followed
-    /// by [`Pool::after_fork_child`]. False, and nothing changed: a thread that is not in this
-    /// process was inside a lock.
-    pub fn quiesce_in_child(&self) -> bool {
-        let empty = self.0.gate.try_close();
-        if empty {
-            self.0.gate.open();
-            self.quiesce_but_for_tasks();
-        }
-        empty
-    }
-
-    /// Lets tasks run again after `quiesce`.
-    pub fn resume(&self) {
-        self.0.gate.open();
-        let jobs = self.0.config.jobs;
-        let (wake, start, quiet) = self.inner(|inner| {
-            self.hold(inner, false);
-            let wake = std::mem::take(&mut inner.idle);
-            let mut start = Vec::new();
-            for _ in wake.len()..inner.queue.len().min(jobs) {
-                start.extend(inner.new_thread(jobs));
-            }
-            (wake, start, std::mem::take(&mut inner.quiet))
-        });
-        wake.iter().for_each(|idle| idle.parker.unpark());
-        quiet.iter().for_each(|parker| parker.unpark());
-        start
-            .into_iter()
-            .for_each(|number| self.start(Some(number)));
-    }
-
-    /// In the child of a `fork` that `quiesce` came before: none of the threads
-    /// is here any more; new ones start when there is work.
-    pub fn after_fork_child(&self) {
-        self.0.gate.open();
-        self.inner(|inner| {
-            inner.idle.clear();
-            inner.quiet.clear();
-            inner.threads = 0;
-            inner.waiting = 0;
-            inner.nested_waits = 0;
-            inner.deep_waits = 0;
-        });
-        let own = DEPTH.with(Cell::get) > 0;
-        self.0.running.set(usize::from(own));
-        WORKER.with(|worker| worker.set(false));
-        self.resume();
     }
 
     /// Ends the workers as soon as the queue is empty. Does not wait for them.

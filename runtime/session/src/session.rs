@@ -465,18 +465,6 @@ impl Session {
         Ok(())
     }
 
-    /// The lookups that wait for definitions.
-    pub fn still_missing(&self) -> Vec<StillMissing> {
-        let state = self.lock();
-        let waiting = state.waiting.iter();
-        waiting
-            .map(|(job, symbols)| StillMissing {
-                order: job.order.to_vec(),
-                symbols: symbols.clone(),
-            })
-            .collect()
-    }
-
     /// How far a symbol of a dylib has come; `None` if it is not defined there.
     pub fn symbol_state(&self, dylib: &Dylib, symbol: Symbol) -> Option<crate::SymbolState> {
         let dylib = self.own(dylib).ok()?;

@@ -46,6 +46,8 @@ pub(super) struct Making<'a, 'm> {
     pub(super) labels: Option<&'a OwnLabels<'m>>,
     /// Kinds of metadata that are dropped in all copies but the last.
     pub(super) dropped: Vec<u32>,
+    /// The kind that says which accesses rounds of a loop do not share.
+    pub(super) access_group: u32,
 }
 
 /// What a parameter is.
@@ -73,11 +75,12 @@ fn scopes(context: &LlvmContext, blocks: &[BlockRef<'_>]) -> Vec<u32> {
         true => &["noalias", "alias.scope"],
         false => &[],
     };
-    let kind = |name: &&str| {
-        // SAFETY: a live context; pointer and length describe the name.
-        unsafe { LLVMGetMDKindIDInContext(context.raw(), name.as_ptr().cast(), name.len() as u32) }
-    };
-    names.iter().map(kind).collect()
+    names.iter().map(|name| kind(context, name)).collect()
+}
+
+fn kind(context: &LlvmContext, name: &str) -> u32 {
+    // SAFETY: a live context; pointer and length describe the name.
+    unsafe { LLVMGetMDKindIDInContext(context.raw(), name.as_ptr().cast(), name.len() as u32) }
 }
 
 impl<'a, 'm> Making<'a, 'm> {
@@ -126,6 +129,7 @@ impl<'a, 'm> Making<'a, 'm> {
                 phis: FxHashMap::default(),
                 labels: None,
                 dropped: scopes(context, blocks),
+                access_group: kind(context, "llvm.access.group"),
             }
         }
     }

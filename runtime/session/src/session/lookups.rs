@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use uruk_base::locks::Covered;
 
-use super::Session;
+use super::{Session, StillMissing};
 use crate::dylib::{Dylib, Visibility};
 use crate::effects::{Effects, Launching};
 use crate::error::SessionError;
@@ -246,6 +246,18 @@ impl Session {
     /// Ends the lookups that wait for definitions, of which none will come any more.
     pub fn end_waits(&self) {
         self.change(|state, effects| state.end_waits(effects));
+    }
+
+    /// The lookups that wait for definitions.
+    pub fn still_missing(&self) -> Vec<StillMissing> {
+        let state = self.lock();
+        let waiting = state.waiting.iter();
+        waiting
+            .map(|(job, symbols)| StillMissing {
+                order: job.order.to_vec(),
+                symbols: symbols.clone(),
+            })
+            .collect()
     }
 }
 
