@@ -100,6 +100,7 @@ fn main() {
     println!("cargo:rustc-cfg=late");
     println!("cargo:rustc-env=LLVM_FILE={}", library.path.display());
     println!("cargo:rustc-env=LLVM_SONAME={}", library.soname);
+    println!("cargo:rustc-env=LLVM_NEEDED={}", library.needed.join("\t"));
     println!("cargo:rustc-env=LLVM_FUNCTIONS={}", functions.len());
     let own = own.map_or_else(PathBuf::new, |it| it.path);
     println!("cargo:rustc-env=LLVM_OWN={}", own.display());

@@ -106,6 +106,9 @@ const SONAME: &str = env!("LLVM_SONAME");
 /// What it needs itself.
 const CPP: &str = "libstdc++.so.6";
 
+/// All that it needs, by name.
+const NEEDED: &str = env!("LLVM_NEEDED");
+
 /// Where it was at build time.
 const FILE: &str = env!("LLVM_FILE");
 
@@ -172,6 +175,12 @@ pub fn when_open(work: fn()) {
 #[must_use]
 pub fn function() -> Option<usize> {
     Some(FUNCTION.load(Ordering::Relaxed)).filter(|&address| address != 0)
+}
+
+/// Whether the library needs another of that name.
+#[must_use]
+pub fn needs(name: &str) -> bool {
+    NEEDED.split('\t').any(|needed| needed == name)
 }
 
 /// Whether `file`, a path as the dynamic loader has it, is that of the library. Also while it is

@@ -43,11 +43,11 @@ mod linked;
 
 #[cfg(late)]
 pub use entries::{
-    find, function, is_library, is_open, loads_in, open, room, stream_vtable, when_open,
+    find, function, is_library, is_open, loads_in, needs, open, room, stream_vtable, when_open,
 };
 #[cfg(not(late))]
 pub use linked::{
-    find, function, is_library, is_open, loads_in, open, room, stream_vtable, when_open,
+    find, function, is_library, is_open, loads_in, needs, open, room, stream_vtable, when_open,
 };
 
 /// The version of LLVM at build time, as `major.minor.patch`.

@@ -51,6 +51,12 @@ pub fn room() -> usize {
     0
 }
 
+/// Whether the library needs another of that name and is not there yet: it is.
+#[must_use]
+pub fn needs(_name: &str) -> bool {
+    false
+}
+
 /// Whether `file` is the library that is opened: none is.
 #[must_use]
 pub fn is_library(_file: &CStr) -> bool {

@@ -337,7 +337,8 @@ struct Parts {
 impl Parts {
     /// `allowed` are the dynamic sections of libraries that the program was linked with.
     fn of(loaded: &[Loaded], allowed: &[u64]) -> Parts {
-        let mut runtimes = closure(loaded, llvm::place(loaded).into_iter().chain([0]));
+        let mut runtimes = closure(loaded, [0]);
+        runtimes.extend(llvm::needed(loaded));
         let roots = loaded.iter().enumerate();
         let roots = roots.filter(|(_, one)| allowed.contains(&one.dynamic));
         let mut programs = closure(loaded, roots.map(|(index, _)| index));
