@@ -82,7 +82,7 @@ enum Unfit {
     Removed,
     #[error("it was defined anew as {actual}, and this call is of {wanted}")]
     Other { actual: String, wanted: String },
-    #[error("it was produced, and its placeholder is back")]
+    #[error("its first body was taken back")]
     Back,
     #[error("it is called while it is produced, by what produces it")]
     Itself,

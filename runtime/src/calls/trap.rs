@@ -153,9 +153,12 @@ impl fmt::Display for Trap {
             Some(name) => Cow::Borrowed(name.as_str()),
             None => Cow::Owned(format!("{:#x}", frame.address)),
         });
-        for (index, name) in names.enumerate() {
+        for (index, call) in folded(&names.collect::<Vec<_>>()).into_iter().enumerate() {
             f.write_str(if index == 0 { " in " } else { ", called by " })?;
-            f.write_str(&name)?;
+            write!(f, "{}", call.names.join(", called by "))?;
+            if call.times > 1 {
+                write!(f, " ({} times)", call.times)?;
+            }
         }
         Ok(())
     }
@@ -169,6 +172,41 @@ impl std::error::Error for Trap {
             _ => None,
         }
     }
+}
+
+/// Names of frames that follow each other so often.
+#[derive(Debug, PartialEq, Eq)]
+struct Folded<'a> {
+    names: &'a [Cow<'a, str>],
+    times: usize,
+}
+
+/// The longest cycle of functions that is folded.
+const CYCLE: usize = 4;
+
+/// Folds recursion: what follows itself is named once, and how often.
+fn folded<'a>(names: &'a [Cow<'a, str>]) -> Vec<Folded<'a>> {
+    let mut all = Vec::new();
+    let mut rest = names;
+    while !rest.is_empty() {
+        let times = |length: &usize| {
+            let (cycle, _) = rest.split_at(*length);
+            rest.chunks_exact(*length)
+                .take_while(|&next| next == cycle)
+                .count()
+        };
+        let lengths = 1..=CYCLE.min(rest.len() / 2);
+        // One name alone is no cycle; of equally long ones the shortest.
+        let length = lengths.into_iter().find(|length| times(length) > 1);
+        let length = length.unwrap_or(1);
+        let times = times(&length);
+        all.push(Folded {
+            names: &rest[..length],
+            times,
+        });
+        rest = &rest[length * times..];
+    }
+    all
 }
 
 /// Return addresses of a stack, innermost first.
@@ -257,5 +295,29 @@ fn frame(address: u64, within: u64) -> Frame {
         function,
         jitted: false,
         address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cow, folded};
+
+    #[test]
+    fn recursion_is_folded() {
+        let told = |text: &str| -> Vec<(String, usize)> {
+            let names: Vec<Cow<'_, str>> = text.split_whitespace().map(Cow::Borrowed).collect();
+            let all = folded(&names);
+            all.iter()
+                .map(|it| (it.names.join(" "), it.times))
+                .collect()
+        };
+        let one = |name: &str, times| (name.to_owned(), times);
+        assert_eq!(told(""), []);
+        assert_eq!(told("a b c"), [one("a", 1), one("b", 1), one("c", 1)]);
+        assert_eq!(told("a a a b"), [one("a", 3), one("b", 1)]);
+        assert_eq!(
+            told("x a b a b a"),
+            [one("x", 1), one("a b", 2), one("a", 1)]
+        );
     }
 }

@@ -16,6 +16,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// A field of a struct, as far as a call sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -223,7 +224,8 @@ impl FunctionType {
 
     /// Whether a function that LLVM has this type for is called so.
     pub(crate) fn agrees(&self, actual: &str) -> bool {
-        let Some((result, parameters)) = split(actual) else {
+        let actual = without_spaces(actual);
+        let Some((result, parameters)) = split(&actual) else {
             return false;
         };
         let (pieces, passed) = self.pieces();
@@ -341,6 +343,22 @@ pub(crate) fn split(text: &str) -> Option<(&str, Vec<&str>)> {
     let (result, rest) = text.split_once(" (")?;
     let inner = rest.strip_suffix(')')?;
     Some((result, list(inner)))
+}
+
+/// Without the address spaces of pointers, which are passed like all others; but for those that
+/// x86-64 counts from a segment.
+fn without_spaces(text: &str) -> Cow<'_, str> {
+    const SEGMENTS: RangeInclusive<u32> = 256..=258;
+    let mut parts = text.split(" addrspace(");
+    let mut plain = Cow::Borrowed(parts.next().unwrap_or_default());
+    for part in parts {
+        let (number, rest) = part.split_once(')').unwrap_or((part, ""));
+        match number.parse() {
+            Ok(number) if !SEGMENTS.contains(&number) => plain.to_mut().push_str(rest),
+            _ => plain.to_mut().extend([" addrspace(", part]),
+        }
+    }
+    plain
 }
 
 /// A type without the mark of how it is extended.

@@ -110,3 +110,16 @@ fn numbers_are_compared_as_they_are_written() {
     let pair = FunctionType::parse("void (i64, i64)").expect("well written");
     assert!(!pair.agrees("void ({ i64, i64 })"));
 }
+
+#[test]
+fn pointers_of_all_address_spaces_but_segments_are_passed_alike() {
+    let ty = FunctionType {
+        result: PTR,
+        parameters: vec![PTR, I64],
+    };
+    assert!(ty.agrees("ptr (ptr, i64)"));
+    assert!(ty.agrees("ptr addrspace(1) (ptr addrspace(3), i64)"));
+    assert!(!ty.agrees("ptr (ptr addrspace(257), i64)"));
+    assert!(!ty.agrees("ptr (ptr addrspace(x), i64)"));
+    assert!(!ty.agrees("ptr (ptr addrspace(1)"));
+}
