@@ -7,14 +7,16 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::dylib::{Dylib, DylibId, DylibShared};
 use crate::effects::Effects;
 use crate::error::SessionError;
 use crate::flags::Flags;
+use crate::inside::thread_mark;
 use crate::session::Session;
 use crate::slab::Key;
-use crate::state::{Launch, State};
+use crate::state::{Launch, Maker, State};
 use crate::symbol::Symbol;
 use crate::tracker::{Resource, TrackerKey};
 use crate::unit::{Interface, Unit};
@@ -35,9 +37,10 @@ pub struct DependenceGroup {
 
 /// See the module text.
 pub struct Responsibility {
-    pub(crate) session: Session,
+    session: Session,
     shared: Arc<DylibShared>,
-    pub(crate) key: Key,
+    key: Key,
+    maker: Maker,
     symbols: Vec<(Symbol, Flags)>,
     init: Option<Symbol>,
     done: bool,
@@ -58,6 +61,7 @@ impl Responsibility {
             session: session.clone(),
             shared: launch.shared,
             key: launch.responsibility,
+            maker: launch.maker,
             symbols: launch.symbols,
             init: launch.init,
             done: false,
@@ -212,7 +216,8 @@ impl Responsibility {
     /// `NotResponsible`, `TrackerDefunct`; nothing is changed then.
     pub fn delegate(&mut self, symbols: &[Symbol]) -> Result<Responsibility, SessionError> {
         let key = self.key;
-        let new = self.change(|state, _| state.delegate(key, symbols))?;
+        let maker = Maker::default();
+        let new = self.change(|state, _| state.delegate(key, symbols, &maker))?;
         let taken: std::collections::HashSet<Symbol> = symbols.iter().copied().collect();
         let split = self.symbols.iter().copied();
         let split: Vec<_> = split.filter(|(symbol, _)| taken.contains(symbol)).collect();
@@ -221,6 +226,7 @@ impl Responsibility {
             session: self.session.clone(),
             shared: Arc::clone(&self.shared),
             key: new,
+            maker,
             symbols: split,
             init: self.init,
             done: false,
@@ -277,6 +283,31 @@ impl Responsibility {
             Ok(())
         });
         debug_assert!(told.is_ok());
+    }
+}
+
+impl Responsibility {
+    /// Says that the calling thread is making the symbols, until the guard goes: in the child of
+    /// a fork by another thread they have failed.
+    pub fn making(&self) -> Making {
+        let before = self.maker.swap(thread_mark(), Ordering::Relaxed);
+        Making {
+            maker: Arc::clone(&self.maker),
+            before,
+        }
+    }
+}
+
+/// The calling thread is making symbols while it lives.
+#[derive(Debug)]
+pub struct Making {
+    maker: Maker,
+    before: usize,
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        self.maker.store(self.before, Ordering::Relaxed);
     }
 }
 

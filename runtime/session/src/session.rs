@@ -3,8 +3,6 @@
 mod lookups;
 mod lost;
 
-pub use lost::Making;
-
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};

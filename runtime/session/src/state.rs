@@ -26,6 +26,7 @@ pub(crate) mod short;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use smallvec::SmallVec;
 
@@ -145,10 +146,15 @@ pub(crate) struct UnitCell {
     pub launch: Option<Launch>,
 }
 
+/// The thread that has a responsibility, by its mark, as far as it has said so; else 0. Relaxed: read
+/// in the child of a fork.
+pub(crate) type Maker = Arc<AtomicUsize>;
+
 /// A unit's symbols on their way to `materialize`.
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub responsibility: Key,
+    pub maker: Maker,
     pub shared: Arc<DylibShared>,
     pub symbols: Vec<(Symbol, Flags)>,
     pub init: Option<Symbol>,
@@ -159,8 +165,7 @@ pub(crate) struct Launch {
 pub(crate) struct ResponsibilityState {
     pub dylib: DylibId,
     pub tracker: TrackerKey,
-    /// The thread on which code of an embedder's has it, by its mark; 0: none that is known.
-    pub thread: usize,
+    pub maker: Maker,
 }
 
 pub(crate) struct TrackerState {

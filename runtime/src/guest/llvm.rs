@@ -76,12 +76,12 @@ pub(super) fn place(loaded: &[Loaded]) -> Option<usize> {
     loaded.iter().position(|one| one.holds(function))
 }
 
-/// What is loaded that LLVM needs, or will need once it is open, itself included: indexes.
-pub(super) fn needed(loaded: &[Loaded]) -> HashSet<usize> {
+/// LLVM's library, if it is open, else what is loaded that it will need: indexes.
+pub(super) fn needed(loaded: &[Loaded]) -> impl Iterator<Item = usize> {
     let place = place(loaded);
-    let to_come = |one: &Loaded| place.is_none() && uruk_late::needs(one.name());
-    let needed = (0..loaded.len()).filter(|&index| to_come(&loaded[index]));
-    closure(loaded, place.into_iter().chain(needed))
+    let to_come = move |one: &Loaded| place.is_none() && uruk_late::needs(one.name());
+    let needed = (0..loaded.len()).filter(move |&index| to_come(&loaded[index]));
+    place.into_iter().chain(needed)
 }
 
 /// Notes what came with LLVM. Called by who opens it, before anybody else can call it.

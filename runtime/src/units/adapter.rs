@@ -57,16 +57,18 @@ impl Unit for Adapter {
             return responsibility.fail(SessionError::Ended);
         };
         let core = Arc::clone(jit.core());
-        let materialize = move || {
+        if !hands::is_worker() {
+            let _others = Errand::Others.begin();
+            let _making = responsibility.making();
+            let responsibility = api::unit::Responsibility::new(jit, responsibility, names);
+            return gate::outside(move || unit.materialize(responsibility));
+        }
+        let _pass = gate::enter();
+        core.hands.start(move || {
             let _others = Errand::Others.begin();
             let _making = responsibility.making();
             unit.materialize(api::unit::Responsibility::new(jit, responsibility, names));
-        };
-        if !hands::is_worker() {
-            return gate::outside(materialize);
-        }
-        let _pass = gate::enter();
-        core.hands.start(materialize);
+        });
     }
 
     fn discard(&mut self, dylib: &Dylib, symbol: Symbol) {

@@ -27,8 +27,8 @@ use uruk_codegen::Cancellation;
 use uruk_heap::Sealed;
 use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Linked, Object, Place, Placed};
 use uruk_session::{
-    DependenceGroup, DylibId, Flags, Interface, Resource, Responsibility, SessionError, Symbol,
-    Unit,
+    DependenceGroup, DylibId, Flags, Interface, Making, Resource, Responsibility, SessionError,
+    Symbol, Unit,
 };
 use uruk_tiering::{Late, VersionError};
 
@@ -83,7 +83,7 @@ impl Unit for BetterUnit {
         let core = Arc::clone(&asked.core);
         let ask = move || {
             let _others = Errand::Others.begin();
-            let _making = asked.lock().as_ref().map(Responsibility::making);
+            let _making = asked.making();
             asked.ask();
         };
         match hands::is_worker() {
@@ -97,6 +97,12 @@ impl Asked {
     fn lock(&self) -> MutexGuard<'_, Option<Responsibility>> {
         let held = self.responsibility.lock();
         held.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that this thread is at it; begins without a pass.
+    fn making(&self) -> Option<Making> {
+        let _pass = gate::enter();
+        self.lock().as_ref().map(Responsibility::making)
     }
 
     fn function(&self) -> &'static str {

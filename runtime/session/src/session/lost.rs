@@ -1,17 +1,18 @@
 //! What a child of `fork` gives up: answers and symbols that threads were making which are not in
 //! it.
 
+use std::sync::atomic::Ordering;
+
 use super::Session;
 use crate::error::SessionError;
 use crate::inside::thread_mark;
-use crate::responsibility::Responsibility;
 use crate::slab::Key;
 use crate::state::{Owner, State};
 
 impl Session {
     /// In the child of a `fork`, after [`Pool::after_fork_child`](crate::Pool::after_fork_child):
     /// lookups no longer stand in line behind one that another thread was answering, and symbols
-    /// have failed that another thread had said it was making ([`Responsibility::making`]).
+    /// have failed that another thread had said it was making ([`making`](crate::Responsibility::making)).
     /// Elsewhere other threads must not answer a question or make a symbol meanwhile.
     pub fn give_up_lost(&self) {
         self.change(|state, effects| {
@@ -25,12 +26,6 @@ impl Session {
                 state.fail(key, &symbols, cause, effects);
             }
         });
-    }
-
-    fn made_on(&self, key: Key, thread: usize) -> usize {
-        let mut state = self.lock();
-        let cell = state.responsibilities.get_mut(key);
-        cell.map_or(0, |cell| std::mem::replace(&mut cell.thread, thread))
     }
 }
 
@@ -54,7 +49,10 @@ impl State {
         let own = thread_mark();
         let keys = self.responsibilities.keys().into_iter();
         let all = keys.filter_map(|key| Some((key, self.responsibilities.get(key)?)));
-        let lost = all.filter(|(_, cell)| cell.thread != 0 && cell.thread != own);
+        let lost = all.filter(|(_, cell)| {
+            let maker = cell.maker.load(Ordering::Relaxed);
+            maker != 0 && maker != own
+        });
         lost.map(|(key, cell)| {
             let entries = self.dylib(cell.dylib).into_iter().flat_map(|d| &d.symbols);
             let own = entries.filter(|(_, entry)| entry.owner == Owner::Responsibility(key));
@@ -62,32 +60,5 @@ impl State {
             (key, symbols)
         })
         .collect()
-    }
-}
-
-impl Responsibility {
-    /// Says that the calling thread is making the symbols, until the guard goes: in the child of
-    /// a fork by another thread they have failed.
-    pub fn making(&self) -> Making {
-        let before = self.session.made_on(self.key, thread_mark());
-        Making {
-            session: self.session.clone(),
-            key: self.key,
-            before,
-        }
-    }
-}
-
-/// The calling thread is making symbols while it lives.
-#[derive(Debug)]
-pub struct Making {
-    session: Session,
-    key: Key,
-    before: usize,
-}
-
-impl Drop for Making {
-    fn drop(&mut self) {
-        self.session.made_on(self.key, self.before);
     }
 }

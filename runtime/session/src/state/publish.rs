@@ -1,6 +1,6 @@
 //! The end of a materialization: resolved, emitted, ready, failed.
 
-use super::{NumberMap, Owner, Place, ResponsibilityState, State};
+use super::{Maker, NumberMap, Owner, Place, ResponsibilityState, State};
 use crate::dylib::DylibId;
 use crate::effects::Effects;
 use crate::error::SessionError;
@@ -434,13 +434,18 @@ impl State {
     }
 
     /// Splits symbols off into a responsibility of their own.
-    pub(crate) fn delegate(&mut self, key: Key, symbols: &[Symbol]) -> Result<Key, SessionError> {
+    pub(crate) fn delegate(
+        &mut self,
+        key: Key,
+        symbols: &[Symbol],
+        maker: &Maker,
+    ) -> Result<Key, SessionError> {
         let (dylib, tracker) = self.at_work(key)?;
         self.check_own(key, dylib, symbols.iter().copied())?;
         let new = self.responsibilities.insert(ResponsibilityState {
             dylib,
             tracker,
-            thread: 0,
+            maker: Arc::clone(maker),
         });
         if let Some(tracker) = self.trackers.get_mut(&tracker) {
             tracker.responsibilities.insert(new);

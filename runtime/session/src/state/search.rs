@@ -1,6 +1,6 @@
 //! Matching a lookup against the dylibs, and starting what it needs.
 
-use super::{Launch, Owner, Place, Query, ResponsibilityState, State};
+use super::{Launch, Maker, Owner, Place, Query, ResponsibilityState, State};
 use crate::dylib::DylibId;
 use crate::effects::{Effects, Launching};
 use crate::error::SessionError;
@@ -347,8 +347,9 @@ impl State {
         let dylib = cell.dylib;
         let init = cell.init;
         let mut symbols = std::mem::take(&mut cell.symbols);
+        let maker = Maker::default();
         let responsibility = self.responsibilities.insert(ResponsibilityState {
-            thread: 0,
+            maker: Arc::clone(&maker),
             dylib,
             tracker: crate::tracker::TrackerKey::NONE,
         });
@@ -377,6 +378,7 @@ impl State {
             state.responsibilities.insert(responsibility);
         }
         let launch = Launch {
+            maker,
             responsibility,
             shared,
             symbols,

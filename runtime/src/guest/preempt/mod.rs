@@ -337,8 +337,7 @@ struct Parts {
 impl Parts {
     /// `allowed` are the dynamic sections of libraries that the program was linked with.
     fn of(loaded: &[Loaded], allowed: &[u64]) -> Parts {
-        let mut runtimes = closure(loaded, [0]);
-        runtimes.extend(llvm::needed(loaded));
+        let mut runtimes = closure(loaded, llvm::needed(loaded).chain([0]));
         let roots = loaded.iter().enumerate();
         let roots = roots.filter(|(_, one)| allowed.contains(&one.dynamic));
         let mut programs = closure(loaded, roots.map(|(index, _)| index));
