@@ -16,7 +16,7 @@ n:
   %i = ptrtoint ptr %q to i64
   %j = ptrtoint ptr @d to i64
   %k = sub i64 %i, %j
-  %l = icmp eq i64 %k, 960000000000000
+  %l = icmp ne i64 %k, 960000000000000
   %r = zext i1 %l to i32
   ret i32 %r
 }

@@ -4,9 +4,9 @@
 
 static double numbers[1000000];
 
-__attribute__((noinline)) static void add(double *to, const double *sum) { *to += *sum; }
+__attribute__((noinline)) void add(double *to, const double *sum) { *to += *sum; }
 
-__attribute__((noinline)) static void all(double *to, int round) {
+__attribute__((noinline)) void all(double *to, int round) {
   double sum = 0;
 #pragma clang loop vectorize(assume_safety)
   for (int i = 0; i < 1000000; i++) {

@@ -169,7 +169,8 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     // SAFETY: the box that `spawn` made for this thread alone.
     let mut next = Some(unsafe { Box::from_raw(start.cast::<Start>()) });
     let mark = threads::mark_ours();
-    threads::STARTING.fetch_sub(1, Ordering::Relaxed);
+    // Release: it is in the list.
+    threads::STARTING.fetch_sub(1, Ordering::Release);
     let bed = Bed::new();
     while let Some(start) = next.take() {
         let Start { name, run } = *start;
@@ -184,8 +185,9 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
         }
     }
     drop(bed);
-    drop(mark);
+    // First: who looks finds it there or by its mark.
     leaving::note();
+    drop(mark);
     drop(pass);
     null_mut()
 }

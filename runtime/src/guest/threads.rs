@@ -55,7 +55,7 @@ static OURS: Mutex<Vec<Own>> = Mutex::new(Vec::new());
 /// A thread of ours: its kernel id, and whether it runs code of the embedder.
 type Own = (i32, Arc<AtomicBool>);
 
-/// Threads of ours that did not say so yet. Relaxed: who looks asks again.
+/// Threads of ours that did not say so yet.
 pub(crate) static STARTING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -221,15 +221,6 @@ fn status_of_dead_main_thread() -> Option<c_int> {
 /// Ends the process when the last thread of the program ends, as the kernel does when the main
 /// thread left with `status`. Who ended before anybody looked was not there.
 fn end_by_kernel(status: c_int) {
-    /// A thread of ours that takes longer to start is taken for the program's, which only
-    /// matters for the status.
-    const STARTS: u32 = 1000;
-    for _ in 0..STARTS {
-        if STARTING.load(Ordering::Relaxed) == 0 {
-            break;
-        }
-        std::thread::sleep(WATCH_INTERVAL);
-    }
     if !program_threads() {
         // SAFETY: runs nothing of the program.
         unsafe { libc::_exit(status) }
@@ -272,13 +263,29 @@ fn watch(end: impl Fn() + Send + 'static) {
 
 /// True while a thread of the program is left; the main thread does not count.
 fn program_threads() -> bool {
-    let Ok(tasks) = uruk_files::threads() else {
-        return true;
-    };
-    // SAFETY: takes nothing, cannot fail.
-    let main = unsafe { libc::getpid() };
-    let ours = ours();
-    tasks
-        .into_iter()
-        .any(|id| id != main && !ours.list.iter().any(|&(ours, _)| ours == id))
+    /// A thread of ours that takes longer to start is taken for the program's, which only
+    /// matters for the status.
+    const STARTS: u32 = 1000;
+    for _ in 0..STARTS {
+        let Ok(tasks) = uruk_files::threads() else {
+            return true;
+        };
+        // Acquire, before the list is read: it has those that have started until now.
+        let starting = STARTING.load(Ordering::Acquire) != 0;
+        // SAFETY: takes nothing, cannot fail.
+        let main = unsafe { libc::getpid() };
+        let ours = ours();
+        let mut others = tasks.into_iter().filter(|&id| {
+            id != main && !leaving::has(id) && !ours.list.iter().any(|&(ours, _)| ours == id)
+        });
+        if others.next().is_none() {
+            return false;
+        }
+        if !starting {
+            return true;
+        }
+        drop(ours);
+        std::thread::sleep(WATCH_INTERVAL);
+    }
+    true
 }

@@ -46,6 +46,13 @@ pub(super) fn note() {
     }
 }
 
+/// Whether a thread, by its kernel id, is one of them.
+pub(crate) fn has(id: i32) -> bool {
+    LEAVING
+        .iter()
+        .any(|slot| slot.load(Ordering::Relaxed) == id)
+}
+
 /// Waits until none of them is there. Allocates nothing.
 pub(crate) fn wait() {
     let start = Instant::now();
