@@ -2,12 +2,12 @@
 //! is not in it holds nobody up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 
-use uruk::{Ask, Dylib, Error, Flags, Interface, Jit, Responsibility, Symbol, Unit};
+use uruk::{Ask, Dylib, Error, Flags, Generator, Interface, Jit, Responsibility, Symbol, Unit};
 
 /// How long a child may take; beyond, it hangs.
-const PATIENCE_S: u32 = 300;
+const PATIENCE_S: u32 = 100;
 
 /// Runs `work` in a child of a fork; whether it was true.
 fn in_child(work: impl FnOnce() -> bool) -> bool {
@@ -155,5 +155,49 @@ fn a_function_whose_compile_waits_is_whole_in_the_child() {
         held.release();
         assert!(in_child(|| read.call() == 4096));
         assert_eq!(first.join().expect("no panic"), 4096);
+    }
+}
+
+#[test]
+fn a_compile_that_is_not_in_the_child_keeps_nobody_waiting() {
+    let jit = Jit::new().expect("a session");
+    let armed = Arc::new(AtomicBool::new(false));
+    let asked: Arc<Mutex<Option<Ask>>> = Arc::default();
+    let generator = Keeping(Arc::clone(&armed), Arc::clone(&asked));
+    jit.main().add_generator(generator).expect("a live dylib");
+    let text = "declare i32 @getpagesize()
+        define i32 @read() { %v = call i32 @getpagesize() ret i32 %v }";
+    jit.add_ir("m", text).expect("valid");
+    // SAFETY: of that type.
+    let read = unsafe { jit.function::<extern "C" fn() -> i32>("read") }.expect("typed");
+    armed.store(true, Ordering::Release);
+    let other = read.clone();
+    let first = std::thread::spawn(move || other.call());
+    let kept = || asked.lock().expect("no panic");
+    while kept().is_none() {
+        std::thread::yield_now();
+    }
+    let answer = || {
+        let ask = kept().take().expect("it is kept");
+        ask.finish(Ok::<(), Error>(()));
+    };
+    // Only this thread answers, so the fork does not wait for the compile of `read` to end.
+    assert!(in_child(|| {
+        answer();
+        read.call_guarded().is_ok_and(|size| size == 4096)
+    }));
+    answer();
+    assert_eq!(first.join().expect("no panic"), 4096);
+}
+
+/// Keeps the first question after it was told to.
+struct Keeping(Arc<AtomicBool>, Arc<Mutex<Option<Ask>>>);
+
+impl Generator for Keeping {
+    fn generate(&self, ask: Ask) {
+        match self.0.swap(false, Ordering::AcqRel) {
+            true => *self.1.lock().expect("no panic") = Some(ask),
+            false => ask.finish(Ok::<(), Error>(())),
+        }
     }
 }

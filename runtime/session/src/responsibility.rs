@@ -288,26 +288,23 @@ impl Responsibility {
 
 impl Responsibility {
     /// Says that the calling thread is making the symbols, until the guard goes: in the child of
-    /// a fork by another thread they have failed.
+    /// a fork by another thread they have failed. Within [`Unit::materialize`] that is so without
+    /// this.
     pub fn making(&self) -> Making {
-        let before = self.maker.swap(thread_mark(), Ordering::Relaxed);
-        Making {
-            maker: Arc::clone(&self.maker),
-            before,
-        }
+        self.maker.store(thread_mark(), Ordering::Relaxed);
+        Making(Arc::clone(&self.maker))
     }
 }
 
 /// The calling thread is making symbols while it lives.
 #[derive(Debug)]
-pub struct Making {
-    maker: Maker,
-    before: usize,
-}
+pub struct Making(Maker);
 
 impl Drop for Making {
     fn drop(&mut self) {
-        self.maker.store(self.before, Ordering::Relaxed);
+        // Unless another thread makes them by now.
+        let (own, relaxed) = (thread_mark(), Ordering::Relaxed);
+        let _ = self.0.compare_exchange(own, 0, relaxed, relaxed);
     }
 }
 

@@ -444,6 +444,7 @@ impl Session {
                     unit.discard(&dylib, symbol);
                 }
             }
+            let _making = responsibility.making();
             unit.materialize(responsibility);
         });
     }

@@ -3,9 +3,9 @@
 //! A task that waits for another thread lays its passes down, and code of embedders runs without
 //! one. A fork may come then, and the thread is not in the child: what it was about to make is made
 //! by nobody there, and who asks for it waits without end. So a fork waits for the tasks of the
-//! library to end, at most [`LIMIT`]. Code of embedders may wait for the thread that forks: while
-//! some runs, no more than [`BESIDE_OTHERS`], and the session gives up in the child what a thread
-//! that is not there was asked for (`Session::give_up_lost`).
+//! library to end, at most [`LIMIT`]; while code of embedders runs, which may wait for the thread
+//! that forks, at most [`BESIDE_OTHERS`]. What is cut off after that has failed in the child, where
+//! the next call makes it anew (`Session::give_up_lost`).
 //!
 //! | field | writer | meaning |
 //! |---|---|---|

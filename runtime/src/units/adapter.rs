@@ -59,7 +59,6 @@ impl Unit for Adapter {
         let core = Arc::clone(jit.core());
         if !hands::is_worker() {
             let _others = Errand::Others.begin();
-            let _making = responsibility.making();
             let responsibility = api::unit::Responsibility::new(jit, responsibility, names);
             return gate::outside(move || unit.materialize(responsibility));
         }
