@@ -1,17 +1,17 @@
-//! What threads have in hand that a fork would cut off while they hold no pass.
+//! Work of threads that a fork would cut off although they hold no pass.
 //!
 //! A task that waits for another thread lays its passes down, and code of embedders runs without
-//! one. A fork may come then, and the thread is not in the child: what it was about to make is made
-//! by nobody there, and who asks for it waits without end. So a fork waits for the tasks of the
+//! one. A fork may come then, and the thread is not in the child: the symbols that it was making are
+//! never finished there, and lookups of them would wait without end. So a fork waits for the tasks of the
 //! library to end, at most [`LIMIT`]; while code of embedders runs, which may wait for the thread
-//! that forks, at most [`BESIDE_OTHERS`]. What is cut off after that has failed in the child, where
-//! the next call makes it anew (`Session::give_up_lost`).
+//! that forks, at most [`BESIDE_OTHERS`]. Symbols that are cut off after that have failed in the
+//! child, where the next call makes them anew (`Session::give_up_lost`).
 //!
 //! | field | writer | meaning |
 //! |---|---|---|
 //! | `OURS` | a thread that begins or ends an errand | threads on errands of the library, outside of the pool's tasks |
 //! | `OTHERS` | same | threads in code of embedders that a lookup may wait for |
-//! | `ERRAND` | its own thread | what this thread is counted as |
+//! | `ERRAND` | its own thread | the errand that this thread is counted for |
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,7 +53,7 @@ impl Errand {
     }
 }
 
-/// Makes the thread what it was before.
+/// Counts the thread as before when it goes.
 pub(crate) struct Begun(Option<Errand>);
 
 impl Drop for Begun {
@@ -62,11 +62,11 @@ impl Drop for Begun {
     }
 }
 
-/// Counts the calling thread as another; what it was.
+/// Counts the calling thread as on this errand; gives the errand of before.
 fn exchange(errand: Option<Errand>) -> Option<Errand> {
     let before = ERRAND.replace(errand);
-    // Relaxed, as below: a fork looks under the gate's lock, which who begins or ends an errand has
-    // had since, to lay its pass down; a look that comes too early or too late is one look more.
+    // Relaxed, as below: a fork looks under the gate's lock, which a thread takes after it began an
+    // errand, to lay its pass down; a look that comes too early or too late is one look more.
     if let Some(errand) = errand {
         errand.count().fetch_add(1, Ordering::Relaxed);
     }

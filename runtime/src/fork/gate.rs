@@ -269,8 +269,8 @@ pub(crate) fn leave_lost() {
     }
 }
 
-/// Waits until nobody else is inside and `may_fork` says so, and keeps all out; has `interrupt` end
-/// what takes long.
+/// Waits until no other thread is inside and `may_fork` says so, and keeps all out; `interrupt` ends
+/// compiles that take long.
 pub(super) fn close(
     interrupt: impl FnOnce(),
     may_fork: impl Fn() -> bool,
@@ -288,7 +288,7 @@ pub(super) fn close(
         }
         closed = GATE.wait(closed, own, None);
     }
-    // Who forks inside may be what others wait for.
+    // A thread that forks inside may be the one that the others wait for.
     while own == 0 && !may_fork() {
         closed = GATE.pause(closed);
         closed = GATE.wait(closed, own, None);

@@ -6,7 +6,7 @@
 //! | file | holds |
 //! |---|---|
 //! | [`gate`] | passes: who is inside, and waiting until nobody is |
-//! | [`errands`] | what a fork would cut off outside of passes |
+//! | [`errands`] | work that a fork would cut off outside of passes |
 //! | [`shield`] | the program's signals, held back from threads inside |
 //! | this one | both sides of `fork` |
 //! | [`unseen`] | children that are made past `fork` |

@@ -185,7 +185,7 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
         }
     }
     drop(bed);
-    // First: who looks finds it there or by its mark.
+    // Before the mark goes: a look at the threads of the program finds it by one of the two.
     leaving::note();
     drop(mark);
     drop(pass);

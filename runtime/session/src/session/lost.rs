@@ -1,5 +1,5 @@
-//! What a child of `fork` gives up: answers and symbols that threads were making which are not in
-//! it.
+//! Answers and symbols that a child of `fork` gives up: the threads that were making them are not
+//! in it.
 
 use std::sync::atomic::Ordering;
 
