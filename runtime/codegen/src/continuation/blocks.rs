@@ -6,10 +6,9 @@ use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{
     LLVMAppendBasicBlockInContext, LLVMBasicBlockAsValue, LLVMBuildBr, LLVMBuildLoad2,
     LLVMBuildStore, LLVMGetInstructionOpcode, LLVMGetInstructionParent, LLVMGetNormalDest,
-    LLVMGetNumSuccessors, LLVMGetOperand, LLVMGetPoison, LLVMGetSuccessor, LLVMInsertIntoBuilder,
-    LLVMInstructionClone, LLVMIsAAllocaInst, LLVMIsAArgument, LLVMIsACastInst,
-    LLVMIsAGetElementPtrInst, LLVMPositionBuilderAtEnd, LLVMSetMetadata, LLVMSetNormalDest,
-    LLVMSetOperand, LLVMTypeOf, LLVMValueAsBasicBlock, LLVMValueIsBasicBlock,
+    LLVMGetNumSuccessors, LLVMGetPoison, LLVMGetSuccessor, LLVMInsertIntoBuilder,
+    LLVMInstructionClone, LLVMIsAArgument, LLVMPositionBuilderAtEnd, LLVMSetMetadata,
+    LLVMSetNormalDest, LLVMSetOperand, LLVMTypeOf, LLVMValueAsBasicBlock, LLVMValueIsBasicBlock,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use rustc_hash::FxHashSet;
@@ -18,23 +17,6 @@ use super::frame::{incoming, is_static};
 use super::intrinsics::{Meaning, is_intrinsic};
 use super::making::{Local, Making, NO_NAME};
 use crate::handles::{BlockRef, InstructionRef, ValueRef};
-
-/// True for a load or a store of an `alloca`, or of a part of one.
-fn is_of_the_frame(instruction: InstructionRef<'_>) -> bool {
-    let place = match instruction.opcode() {
-        LLVMOpcode::LLVMLoad => 0,
-        LLVMOpcode::LLVMStore => 1,
-        _ => return false,
-    };
-    // SAFETY: the address of a load or a store; what an instruction is made of.
-    unsafe {
-        let mut place = LLVMGetOperand(instruction.raw(), place);
-        while !LLVMIsAGetElementPtrInst(place).is_null() || !LLVMIsACastInst(place).is_null() {
-            place = LLVMGetOperand(place, 0);
-        }
-        !LLVMIsAAllocaInst(place).is_null()
-    }
-}
 
 impl<'m> Making<'_, 'm> {
     /// # Safety
@@ -141,10 +123,8 @@ impl<'m> Making<'_, 'm> {
                     LLVMSetMetadata(new, kind, null_mut());
                 }
             }
-            if is_of_the_frame(old) {
-                // Rounds of a parallel loop do share it, once it is memory: in the body the
-                // first passes make it a register.
-                LLVMSetMetadata(new, self.access_group, null_mut());
+            if let Some(kind) = self.unshared {
+                LLVMSetMetadata(new, kind, null_mut());
             }
             new
         }

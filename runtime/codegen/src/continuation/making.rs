@@ -46,8 +46,11 @@ pub(super) struct Making<'a, 'm> {
     pub(super) labels: Option<&'a OwnLabels<'m>>,
     /// Kinds of metadata that are dropped in all copies but the last.
     pub(super) dropped: Vec<u32>,
-    /// The kind that says which accesses rounds of a loop do not share.
-    pub(super) access_group: u32,
+    /// The metadata that promises that rounds of a loop share no memory, where it is dropped: once a
+    /// variable stays in the old frame. Front ends promise it of the variables of a loop, too, which
+    /// the first passes make registers in the body; a variable that stays is memory, which rounds
+    /// share, by whatever pointer they reach it.
+    pub(super) unshared: Option<u32>,
 }
 
 /// What a parameter is.
@@ -129,7 +132,7 @@ impl<'a, 'm> Making<'a, 'm> {
                 phis: FxHashMap::default(),
                 labels: None,
                 dropped: scopes(context, blocks),
-                access_group: kind(context, "llvm.access.group"),
+                unshared: None,
             }
         }
     }
@@ -197,6 +200,7 @@ impl<'a, 'm> Making<'a, 'm> {
                     let alignment = LLVMGetAlignment(value.raw());
                     self.promise_memory(index, Some(bytes), alone, alignment);
                     self.fixed.insert(value, passed);
+                    self.unshared = Some(kind(self.context, "llvm.access.group"));
                 }
             }
         }
