@@ -1,10 +1,12 @@
-//! The child of a fork, where other threads were answering lookups or making symbols: a thread that
-//! is not in it holds nobody up.
+//! The child of a fork, where other threads were answering lookups or making symbols: lookups and
+//! calls in the child do not wait for threads that are not in it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
-use uruk::{Ask, Dylib, Error, Flags, Generator, Interface, Jit, Responsibility, Symbol, Unit};
+use uruk::{
+    Ask, Dylib, Error, Flags, Func, Generator, Interface, Jit, Responsibility, Symbol, Unit,
+};
 
 /// How long a child may take; beyond, it hangs.
 const PATIENCE_S: u32 = 100;
@@ -58,12 +60,12 @@ fn numbers(dylib: &Dylib, ask: &Ask) -> Result<(), Error> {
         let number = ask.jit().name_of(*symbol).strip_prefix("number")?;
         Some((*symbol, number.parse().ok()?, Flags::EXPORTED))
     });
-    // SAFETY: numbers, which nobody reads or calls.
+    // SAFETY: numbers, which are neither read nor called.
     unsafe { dylib.define_addresses(numbers) }
 }
 
 #[test]
-fn a_generator_on_another_thread_keeps_nobody_in_line() {
+fn a_generator_on_another_thread_keeps_no_lookup_in_line() {
     let jit = Jit::new().expect("a session");
     let dylib = jit.create_dylib("numbers").expect("a new name");
     let held = Held::new();
@@ -107,7 +109,7 @@ impl Unit for Late {
         let address = forty_two as *const () as u64;
         responsibility
             .publish(&[(self.0, address)], &[])
-            .expect("nobody removes it");
+            .expect("it is not removed");
     }
 }
 
@@ -127,6 +129,15 @@ fn what_another_thread_was_making_has_failed() {
     assert!(jit.lookup("late").is_ok());
 }
 
+/// A function whose compile asks the generators for a function of the process.
+fn reading(jit: &Jit) -> Func<extern "C" fn() -> i32> {
+    let text = "declare i32 @getpagesize()
+        define i32 @read() { %v = call i32 @getpagesize() ret i32 %v }";
+    jit.add_ir("m", text).expect("valid");
+    // SAFETY: of that type.
+    unsafe { jit.function("read") }.expect("typed")
+}
+
 #[test]
 fn a_function_whose_compile_waits_is_whole_in_the_child() {
     for _ in 0..10 {
@@ -142,11 +153,7 @@ fn a_function_whose_compile_waits_is_whole_in_the_child() {
             Ok::<(), Error>(())
         };
         jit.main().add_generator(generator).expect("a live dylib");
-        let text = "declare i32 @getpagesize()
-            define i32 @read() { %v = call i32 @getpagesize() ret i32 %v }";
-        jit.add_ir("m", text).expect("valid");
-        // SAFETY: of that type.
-        let read = unsafe { jit.function::<extern "C" fn() -> i32>("read") }.expect("typed");
+        let read = reading(&jit);
         armed.store(true, Ordering::Release);
         let other = read.clone();
         let first = std::thread::spawn(move || other.call());
@@ -159,17 +166,13 @@ fn a_function_whose_compile_waits_is_whole_in_the_child() {
 }
 
 #[test]
-fn a_compile_that_is_not_in_the_child_keeps_nobody_waiting() {
+fn a_compile_that_is_not_in_the_child_keeps_no_call_waiting() {
     let jit = Jit::new().expect("a session");
     let armed = Arc::new(AtomicBool::new(false));
     let asked: Arc<Mutex<Option<Ask>>> = Arc::default();
     let generator = Keeping(Arc::clone(&armed), Arc::clone(&asked));
     jit.main().add_generator(generator).expect("a live dylib");
-    let text = "declare i32 @getpagesize()
-        define i32 @read() { %v = call i32 @getpagesize() ret i32 %v }";
-    jit.add_ir("m", text).expect("valid");
-    // SAFETY: of that type.
-    let read = unsafe { jit.function::<extern "C" fn() -> i32>("read") }.expect("typed");
+    let read = reading(&jit);
     armed.store(true, Ordering::Release);
     let other = read.clone();
     let first = std::thread::spawn(move || other.call());

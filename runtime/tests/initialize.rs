@@ -206,7 +206,7 @@ fn priorities_hold_over_all_inputs() {
     unsafe { jit.initialize() }.expect("initialized");
     let order = [20_101, 10_200, 30_200, 10_300, 20_300, 20_400];
     assert_eq!(said(), order);
-    // What comes later is initialized later, and ends earlier.
+    // A module that comes later is initialized later, and ends earlier.
     jit.add_ir("d", &prioritized(40_000, &[101])).unwrap();
     // SAFETY: as above.
     unsafe { jit.initialize() }.expect("initialized");

@@ -87,10 +87,10 @@ enum Task {
         /// Eight threads call, and four change what they call.
         #[arg(long, conflicts_with_all = ["minutes", "names"])]
         library: bool,
-        /// For how long, of the library.
+        /// Seconds that the stress of the library takes.
         #[arg(long, default_value_t = 7200, requires = "library")]
         seconds: u64,
-        /// What its threads do, of the library.
+        /// The seed of the stress of the library, which decides what its threads do.
         #[arg(long, default_value_t = 1, requires = "library")]
         seed: u64,
         /// For how long.

@@ -26,6 +26,45 @@ pub fn run(world: &World, index: usize, seed: u64) {
 fn once(world: &World, index: usize, random: &mut Random, latest: &mut Option<Replaced>) {
     let generation = world.generation();
     match random.below(14) {
+        0..=5 => replace(world, index, random, latest),
+        6 => come_and_go(world, index, random, generation),
+        7 | 8 => lazy(world, index, random, generation),
+        9 => {
+            world.begin(index, "evacuations");
+            let kind = if random.one_in(2) {
+                ReclaimKind::Evacuate
+            } else {
+                ReclaimKind::Sweep
+            };
+            world
+                .jit
+                .reclaim(kind, Duration::from_millis(random.below(100) as u64));
+        }
+        10 => {
+            world.begin(index, "pins");
+            let names = ["pair", "sum", "use_gone", "pair_on_fiber", "qb", "ia"];
+            let name = names[random.below(names.len())];
+            let tiers = [Some(Tier::Baseline), Some(Tier::Optimized), None];
+            // It may lose a race with another change of the tier, or miss a name.
+            if world.jit.pin(name, tiers[random.below(3)]).is_err() {
+                world.count("pins that failed");
+            }
+        }
+        11 => fork(world, index),
+        _ => {
+            world.begin(index, "interrupts");
+            let guests = world.guests.lock().expect("no panic").clone();
+            if !guests.is_empty() {
+                world.jit.interrupt(&guests[random.below(guests.len())]);
+            }
+        }
+    }
+}
+
+/// Replaces some of what is called, or takes the latest replacement back.
+fn replace(world: &World, index: usize, random: &mut Random, latest: &mut Option<Replaced>) {
+    let generation = world.generation();
+    match random.below(6) {
         0 | 1 => {
             world.begin(index, "quiescent replacements");
             let members = if random.one_in(2) {
@@ -57,7 +96,7 @@ fn once(world: &World, index: usize, random: &mut Random, latest: &mut Option<Re
             let done = latest.take().map(|it| it.rollback());
             done.and_then(|done| world.check_replaced("a rollback", done));
         }
-        5 => {
+        _ => {
             world.begin(index, "replacements under loops");
             let new = match random.below(3) {
                 0 => Replacement::ir("s", &texts::step(generation)),
@@ -70,37 +109,6 @@ fn once(world: &World, index: usize, random: &mut Random, latest: &mut Option<Re
             };
             let done = world.jit.main().replace(new);
             world.check_replaced("a replacement under loops", done);
-        }
-        6 => come_and_go(world, index, random, generation),
-        7 | 8 => lazy(world, index, random, generation),
-        9 => {
-            world.begin(index, "evacuations");
-            let kind = if random.one_in(2) {
-                ReclaimKind::Evacuate
-            } else {
-                ReclaimKind::Sweep
-            };
-            world
-                .jit
-                .reclaim(kind, Duration::from_millis(random.below(100) as u64));
-        }
-        10 => {
-            world.begin(index, "pins");
-            let names = ["pair", "sum", "use_gone", "pair_on_fiber", "qb", "ia"];
-            let name = names[random.below(names.len())];
-            let tiers = [Some(Tier::Baseline), Some(Tier::Optimized), None];
-            // It may lose a race with another change of the tier, or miss a name.
-            if world.jit.pin(name, tiers[random.below(3)]).is_err() {
-                world.count("pins that failed");
-            }
-        }
-        11 => fork(world, index),
-        _ => {
-            world.begin(index, "interrupts");
-            let guests = world.guests.lock().expect("no panic").clone();
-            if !guests.is_empty() {
-                world.jit.interrupt(&guests[random.below(guests.len())]);
-            }
         }
     }
 }

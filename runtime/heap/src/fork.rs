@@ -28,23 +28,15 @@
 
 use std::mem::{self, ManuallyDrop};
 use std::ops::Range;
-use std::ptr;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+
+use uruk_base::locks::thread_mark;
 
 use crate::config::Backing;
 use crate::error::HeapError;
 use crate::heap::{ForkGuard, Heap, Inner, Pool, State};
 use crate::layout::PAGE;
-
-thread_local! {
-    static MARK: u8 = const { 0 };
-}
-
-/// A number no other living thread has, the same on both sides of a fork.
-fn thread_mark() -> usize {
-    MARK.with(|mark| ptr::from_ref(mark).addr())
-}
 
 impl Heap {
     /// Takes the heap's lock for the calling thread. A second call without an

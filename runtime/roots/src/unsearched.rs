@@ -47,7 +47,7 @@ pub fn leave_unsearched(range: Range<u64>) {
     }
 }
 
-/// What begins at `start` is about to become other memory.
+/// Takes the range that begins at `start` out: its memory is about to be used for other things.
 pub fn search_again(start: u64) {
     let mut places = TABLE.iter();
     if let Some(place) = places.find(|place| place.start.load(Ordering::Relaxed) == start) {
@@ -56,7 +56,7 @@ pub fn search_again(start: u64) {
     }
 }
 
-/// All of them.
+/// All ranges that are not searched.
 pub(crate) fn all() -> Vec<Range<u64>> {
     let places = TABLE.iter().filter_map(|place| {
         let start = place.start.load(Ordering::Acquire);

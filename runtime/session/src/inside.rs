@@ -14,9 +14,10 @@
 //! on behalf of.
 
 use std::cell::RefCell;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use uruk_base::locks::thread_mark;
 
 use crate::dylib::DylibShared;
 use crate::generator::GeneratorId;
@@ -106,15 +107,6 @@ impl Drop for Answering {
     fn drop(&mut self) {
         self.0.thread.store(self.1, Ordering::Relaxed);
     }
-}
-
-thread_local! {
-    static MARK: u8 = const { 0 };
-}
-
-/// A number that no other living thread has, the same on both sides of a fork; not 0.
-pub(crate) fn thread_mark() -> usize {
-    MARK.with(|mark| ptr::from_ref(mark).addr())
 }
 
 thread_local! {

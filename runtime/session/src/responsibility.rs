@@ -9,11 +9,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use uruk_base::locks::thread_mark;
+
 use crate::dylib::{Dylib, DylibId, DylibShared};
 use crate::effects::Effects;
 use crate::error::SessionError;
 use crate::flags::Flags;
-use crate::inside::thread_mark;
 use crate::session::Session;
 use crate::slab::Key;
 use crate::state::{Launch, Maker, State};

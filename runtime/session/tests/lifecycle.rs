@@ -300,7 +300,7 @@ fn a_dropped_future_waits_for_no_definitions() {
     assert!(env.session.still_missing().is_empty());
 }
 
-/// What a unit may do to `a`, which is callable, and `b` before it resolves them as it should.
+/// A unit of `a`, which is callable, and `b` that does `work` before it resolves them as it should.
 fn resolving(work: impl FnOnce(&Env, &Responsibility) + Send + 'static) {
     let env = Arc::new(env(0));
     let of_work = Arc::clone(&env);

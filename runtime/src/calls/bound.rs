@@ -402,7 +402,7 @@ impl Tracker {
     /// ```
     ///
     /// # Errors
-    /// As there, and the tracker is defunct.
+    /// Those of [`Dylib::define_fn`]; the tracker is defunct.
     pub fn define_fn<M>(&self, name: &str, f: impl HostFn<M>) -> Result<(), Error> {
         self.define_fns([(name, f.into_host())])
     }
@@ -410,7 +410,7 @@ impl Tracker {
     /// [`Tracker::define_fn`] of each, all or none.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Tracker::define_fn`].
     pub fn define_fns<'n>(
         &self,
         functions: impl IntoIterator<Item = (&'n str, HostFunction)>,

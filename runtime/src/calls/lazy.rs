@@ -464,7 +464,7 @@ impl Tracker {
     /// redefined, and stays under the tracker that it has.
     ///
     /// # Errors
-    /// As there, and the tracker is defunct.
+    /// Those of [`Dylib::define_lazy`]; the tracker is defunct.
     pub fn define_lazy<F: Signature>(
         &self,
         name: &str,

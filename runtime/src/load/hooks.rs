@@ -332,8 +332,8 @@ impl Core {
     /// Their code may run, on this thread.
     ///
     /// # Errors
-    /// What went wrong in one: its image is not initialized, the others stay due with those of
-    /// their constructors that were not called.
+    /// The error of the first constructor that fails: its image is not initialized, the others stay
+    /// due with those of their constructors that were not called.
     pub(crate) unsafe fn run_due(&self, wanted: &dyn Fn(u64) -> bool) -> Result<(), Error> {
         // They are taken out before one runs, which may come back here, or add others.
         loop {

@@ -16,6 +16,8 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use uruk_base::locks::thread_mark;
+
 use crate::index::{Index, Writer};
 use crate::libgcc;
 use crate::node::{Found, Node, Row, UnwindError};
@@ -269,11 +271,6 @@ static FORK: ForkCell = ForkCell {
     owner: AtomicUsize::new(0),
     guard: UnsafeCell::new(None),
 };
-
-fn thread_mark() -> usize {
-    thread_local!(static MARK: u8 = const { 0 });
-    MARK.with(|mark| ptr::from_ref(mark).addr())
-}
 
 /// Takes the mutex for the calling thread, before a `fork`. A second call
 /// without [`after_fork`] does nothing.

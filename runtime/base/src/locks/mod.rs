@@ -32,8 +32,10 @@
 
 mod count;
 mod lock;
+mod mark;
 
 pub use count::{
     Cover, Covered, Source, check, covers, demand, held, lay_down, supply, take_up, uncovered,
 };
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use mark::thread_mark;

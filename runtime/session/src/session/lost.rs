@@ -3,9 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
+use uruk_base::locks::thread_mark;
+
 use super::Session;
 use crate::error::SessionError;
-use crate::inside::thread_mark;
 use crate::slab::Key;
 use crate::state::{Owner, State};
 

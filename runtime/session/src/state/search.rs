@@ -95,14 +95,11 @@ impl State {
         effects: &mut Effects,
     ) -> Step {
         let dylib = job.order[index].0;
-        let next = match self.dylibs.get_mut(&dylib) {
-            Some(state) => state
-                .generators
-                .iter_mut()
-                .find(|cell| !job.asked.contains(&cell.id))
-                .map(|cell| (cell, &state.shared)),
-            _ => None,
-        };
+        let next = self.dylibs.get_mut(&dylib).and_then(|state| {
+            let mut cells = state.generators.iter_mut();
+            let cell = cells.find(|cell| !job.asked.contains(&cell.id))?;
+            Some((cell, &state.shared))
+        });
         let Some((cell, shared)) = next else {
             // `find` saw it under this same lock.
             effects.finish(job, Err(SessionError::Ended));
