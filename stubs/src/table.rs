@@ -19,6 +19,7 @@ use std::sync::Arc;
 use uruk_base::{EntryAddress, FunctionId, SlotAddress, StubAddress};
 use uruk_heap::{Heap, Sealed, StubPage, StubRegion};
 
+use crate::cell::CELL_BYTES;
 use crate::cfi::UnwindRow;
 use crate::error::StubError;
 use crate::function::{CELLS_PER_PAGE, FUNCTIONS_PER_PAGE, Functions, at_ordinal, ordinal_of};
@@ -180,6 +181,12 @@ impl StubTable {
             .cells
             .by_stub(address)
             .filter(|function| self.handed_out(*function))
+    }
+
+    /// The function in whose stub an address is, if it was handed out.
+    pub fn function_around(&self, address: u64) -> Option<FunctionId> {
+        let start = address / CELL_BYTES * CELL_BYTES;
+        self.function_at(start)
     }
 
     /// The function of an [index](FunctionId::index), if it was handed out.

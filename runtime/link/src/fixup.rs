@@ -390,7 +390,11 @@ impl Fixer<'_, '_> {
                 // The old sections are framed by 0 and -1; an absent weak
                 // function is 0.
                 if address != 0 && address != u64::MAX {
-                    list.push(Init { priority, address });
+                    list.push(Init {
+                        priority,
+                        address,
+                        object: section.object as usize,
+                    });
                 }
             }
             if reversed {

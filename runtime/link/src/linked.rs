@@ -84,6 +84,8 @@ pub struct Init {
     pub priority: u16,
     /// The function.
     pub address: u64,
+    /// Index of the object that asks for it, among those of the graph.
+    pub object: usize,
 }
 
 /// The initial contents of the image's thread-locals.
@@ -150,8 +152,13 @@ impl Linked {
             ("init", &self.init),
             ("fini", &self.fini),
         ] {
-            for Init { priority, address } in list {
-                let _ = writeln!(text, "{label} {priority} {address:#x}");
+            for init in list {
+                let Init {
+                    priority,
+                    address,
+                    object,
+                } = init;
+                let _ = writeln!(text, "{label} {priority} {address:#x} of {object}");
             }
         }
         if let Some(TlsTemplate { image, size, align }) = &self.tls {

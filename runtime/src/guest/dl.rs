@@ -5,21 +5,26 @@
 //! themselves find what stands for the program there ([`preempt`]).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::null;
 use std::sync::OnceLock;
 
 use crate::fork::gate;
 use crate::fork::shield::Shield;
+use crate::guest::listed::place_of;
 use crate::guest::preempt;
 
 /// What the guest's view of the dynamic loader asks the session.
 pub(crate) trait Symbols: Send + Sync {
-    /// The address of a symbol the program defines, if that can be told without a lock.
+    /// The address of a symbol the program defines for others, if that can be told without a lock.
     fn ready_address(&self, name: &str) -> Option<u64>;
-    /// The address of a symbol the program defines.
+    /// The address of a symbol the program defines for others.
     fn address(&self, name: &str) -> Option<u64>;
     /// The function a code address lies in: its name, nul-terminated and alive for
     /// ever, and its start.
     fn function_at(&self, pc: u64) -> Option<(&'static CStr, u64)>;
+    /// The variable for others that begins at an address: its name, nul-terminated and alive for
+    /// ever.
+    fn variable_at(&self, start: u64) -> Option<&'static CStr>;
     /// All function bodies there are: start, end, name.
     fn functions(&self) -> Vec<(u64, u64, &'static CStr)>;
     /// Where function bodies lie.
@@ -93,6 +98,30 @@ pub(crate) unsafe extern "C" fn guest_dlsym(
     }
 }
 
+/// A name and where what it names begins.
+type Named = (&'static CStr, u64);
+
+/// What `dladdr` tells of an address of the program: its base, and the name if there is one.
+fn describe(symbols: &dyn Symbols, address: u64) -> Option<(u64, Option<Named>)> {
+    let function = {
+        let _busy = gate::enter();
+        symbols.function_at(address)
+    };
+    if let Some((name, start)) = function {
+        return Some((start, Some((name, start))));
+    }
+    if let Some(place) = place_of(address) {
+        let variable = place.variable.and_then(|start| {
+            let _busy = gate::enter();
+            Some((symbols.variable_at(start)?, start))
+        });
+        return Some((place.base, variable));
+    }
+    // Functions of objects without names for others.
+    let code = symbols.code_range();
+    code.contains(&address).then_some((code.start, None))
+}
+
 /// `dladdr` as guest code sees it.
 ///
 /// # Safety
@@ -101,17 +130,15 @@ pub(crate) unsafe extern "C" fn guest_dladdr(
     address: *const c_void,
     info: *mut libc::Dl_info,
 ) -> c_int {
-    let found = SYMBOLS.get().and_then(|symbols| {
-        let _busy = gate::enter();
-        Some((symbols, symbols.function_at(address as u64)?))
-    });
-    if let Some((symbols, (name, start))) = found {
+    if let Some(symbols) = SYMBOLS.get()
+        && let Some((base, name)) = describe(&**symbols, address as u64)
+    {
         // SAFETY: writable by the caller's promise.
         unsafe {
             (*info).dli_fname = symbols.file().as_ptr();
-            (*info).dli_fbase = start as *mut c_void;
-            (*info).dli_sname = name.as_ptr();
-            (*info).dli_saddr = start as *mut c_void;
+            (*info).dli_fbase = base as *mut c_void;
+            (*info).dli_sname = name.map_or(null(), |(name, _)| name.as_ptr());
+            (*info).dli_saddr = name.map_or(0, |(_, start)| start) as *mut c_void;
         }
         return 1;
     }

@@ -37,6 +37,10 @@ use super::tls;
 use crate::fork::gate;
 use crate::load::apart::Mapping;
 
+mod variables;
+
+pub(crate) use variables::{Variables, place_of};
+
 const NAME: &CStr = c"dl_iterate_phdr";
 
 /// All names whose words are written.
@@ -55,6 +59,7 @@ struct Node {
     base: u64,
     name: CString,
     headers: Box<[libc::Elf64_Phdr]>,
+    variables: Variables,
     tls: Option<tls::Place>,
 }
 
@@ -97,6 +102,8 @@ pub(crate) struct Shape<'a> {
     /// Variables that lie apart.
     pub(crate) apart: &'a [Mapping],
     pub(crate) thread_locals: Option<tls::Place>,
+    /// Those with names for others.
+    pub(crate) variables: Variables,
     /// Whether it is the program's executable.
     pub(crate) main: bool,
 }
@@ -117,7 +124,7 @@ unsafe impl Sync for Listed {}
 
 impl Listed {
     /// Lists an image whose data is written; `None` if it has none. Under a pass.
-    pub(crate) fn new(name: &str, shape: &Shape<'_>) -> Option<Listed> {
+    pub(crate) fn new(name: &str, shape: Shape<'_>) -> Option<Listed> {
         let base = shape.memory.iter().filter(|one| one.pool() != Pool::Code);
         let apart = shape.apart.iter().map(|it| it.range().start);
         let base = base.map(Sealed::address).chain(apart).min();
@@ -130,7 +137,8 @@ impl Listed {
             main: shape.main,
             base,
             name: CString::new(name.replace('\0', "")).unwrap_or_default(),
-            headers: headers(base, shape),
+            headers: headers(base, &shape),
+            variables: shape.variables,
             tls: shape.thread_locals,
         }));
         let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);

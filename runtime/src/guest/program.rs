@@ -16,7 +16,8 @@ use uruk_heap::Pool;
 
 use crate::api::error::Error;
 use crate::api::jit::Jit;
-use crate::core::Core;
+use crate::core::{Core, static_name};
+
 use crate::fork::gate;
 use crate::guest::preempt::Exported;
 use crate::guest::{dl, exit, preempt, stacks, threads, tls};
@@ -417,23 +418,30 @@ struct ProgramSymbols {
 impl dl::Symbols for ProgramSymbols {
     fn ready_address(&self, name: &str) -> Option<u64> {
         let core = &self.core;
-        core.names.ready_address(&core.main, name)
+        let ready = core.names.ready_address(&core.main, name);
+        ready.filter(|_| core.names.exports(&core.main, name))
     }
 
     fn address(&self, name: &str) -> Option<u64> {
         // The process has names of its own that `dlsym` would find in another order.
         let core = &self.core;
         core.names
-            .is_own(&core.main, name)
+            .exports(&core.main, name)
             .then(|| core.address_of(&core.main, name))?
     }
 
     fn function_at(&self, pc: u64) -> Option<(&'static std::ffi::CStr, u64)> {
-        if let Some(id) = self.core.stubs.function_at(pc) {
+        if let Some(id) = self.core.stubs.function_around(pc) {
             let body = self.core.body(id)?;
             return Some((body.name(), self.core.given_stub(id)));
         }
         self.core.function_name_at(pc)
+    }
+
+    fn variable_at(&self, start: u64) -> Option<&'static std::ffi::CStr> {
+        let main = &self.core.main;
+        let symbol = main.exported_at(start)?;
+        Some(static_name(self.core.names.session().name(symbol)))
     }
 
     fn functions(&self) -> Vec<(u64, u64, &'static std::ffi::CStr)> {

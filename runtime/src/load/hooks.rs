@@ -12,6 +12,7 @@ use std::sync::{Arc, PoisonError};
 
 use uruk_base::locks::MutexGuard;
 use uruk_base::{EntryAddress, FunctionId};
+use uruk_link::Init;
 use uruk_session::Dylib;
 
 use crate::api::error::Error;
@@ -80,22 +81,19 @@ pub(crate) struct Hooks {
 impl Hooks {
     /// Collects the hooks of an image.
     pub(crate) fn of(core: &Core, image: &Image, started: &Started) -> Hooks {
-        let of_objects = |list: &[(u32, u64)]| -> Vec<Hook> {
-            let file = usize::MAX;
-            list.iter()
-                .map(|&(priority, at)| Hook {
-                    priority,
-                    file,
-                    target: Target::Address(at),
-                })
-                .collect()
+        // Compilers emit the list of a module's constructors behind its variables, of which some may
+        // lie in the sections of the arrays.
+        let hook = |init: &Init| Hook {
+            priority: u32::from(init.priority),
+            file: started.file(init),
+            target: Target::Address(init.address),
         };
-        let mut init = image.constructors.clone();
-        init.extend(of_objects(&started.init));
+        let mut init: Vec<Hook> = started.init.iter().map(hook).collect();
+        init.extend_from_slice(&image.constructors);
         init.sort_by_key(|hook| (hook.priority, hook.file));
-        let mut fini = image.destructors.clone();
         // The linker lists destructors in running order; reversed below.
-        fini.extend(of_objects(&started.fini).into_iter().rev());
+        let mut fini: Vec<Hook> = started.fini.iter().rev().map(hook).collect();
+        fini.extend_from_slice(&image.destructors);
         fini.sort_by_key(|hook| (hook.priority, hook.file));
         let preinit = started.preinit.iter().map(|&at| (Turn::Before, at));
         Hooks {

@@ -21,7 +21,7 @@ use uruk_session::{Dylib, Tracker};
 
 use crate::api::error::Error;
 use crate::core::{Core, Module, static_name};
-use crate::guest::listed::{self, Listed};
+use crate::guest::listed::{self, Listed, Variables};
 use crate::guest::program::Mode;
 use crate::guest::tls;
 use crate::load::apart::Mapping;
@@ -31,7 +31,9 @@ use crate::load::labels::{Assembled, Labelled};
 use crate::load::names::Definition;
 use crate::load::objects::{ObjectCode, Stubbed, object_files};
 use crate::load::own::Own;
-use crate::load::placed::{Named, PlacedImage, Preempted, Stay, of_thread_locals, variables_of};
+use crate::load::placed::{
+    Named, PlacedImage, Preempted, Stay, extents_of, of_thread_locals, variables_of,
+};
 use crate::load::source::names_of_files;
 use crate::load::start::Started;
 use crate::load::variables::{Part, PartContent, Ready, lay_out};
@@ -52,6 +54,8 @@ pub(crate) struct Image {
     pub(crate) late: bool,
     pub(crate) modules: Vec<(usize, Arc<Module>)>,
     pub(crate) objects: Vec<(String, Arc<[u8]>)>,
+    /// By object: index of its input.
+    pub(crate) object_inputs: Vec<usize>,
     /// Functions that objects define.
     pub(crate) object_functions: Vec<Box<str>>,
     /// Definitions in objects that lost.
@@ -146,8 +150,8 @@ impl Core {
         let start = Instant::now();
         let (mut objects, assembled) = self.compile_modules(image, mode)?;
         let mut ours = objects.len();
-        for (name, bytes) in &image.objects {
-            objects.push(file(name.clone(), (&**bytes).into()));
+        for ((name, bytes), input) in image.objects.iter().zip(&image.object_inputs) {
+            objects.push(file(*input, name.clone(), (&**bytes).into()));
         }
         if self.layers.changes_objects() {
             for part in &mut objects {
@@ -165,6 +169,8 @@ impl Core {
         let defined = defined.objects();
         ours += defined.len();
         let at = objects.len() - image.objects.len();
+        let mut inputs: Vec<usize> = objects.iter().map(|part| part.file).collect();
+        inputs.splice(at..at, defined.iter().map(|_| usize::MAX));
         drop(parsed.splice(at..at, defined));
         let files = object_files(&parsed[ours..]);
         let mut graph = Graph::new(parsed)?;
@@ -182,6 +188,7 @@ impl Core {
         };
         let linked = self.link_image(tracker, image, graph, &assembled, Stay::Always)?;
         let mut started = self.publish_objects(functions, linked)?;
+        started.files = inputs;
         started.copied = copies.copied();
         Counters::add_time(&self.counters.data_ns, start);
         info!(objects = objects.len(), elapsed = ?start.elapsed(), "linked the data");
@@ -204,6 +211,7 @@ impl Core {
             if alone && let Some(data) = lay_out(module) {
                 objects.extend(data.map(|data| Part {
                     name,
+                    file: *number,
                     content: PartContent::Laid(data),
                 }));
                 continue;
@@ -220,7 +228,7 @@ impl Core {
                     object: objects.len(),
                 });
             }
-            objects.extend(object.map(|bytes| file(name, bytes.into())));
+            objects.extend(object.map(|bytes| file(*number, name, bytes.into())));
         }
         Ok((objects, assembled))
     }
@@ -369,6 +377,7 @@ impl Core {
         let mut entries = self.note_bodies(&placed);
         let preempted = Preempted::of(&placed);
         let variables = variables_of(&placed);
+        let extents = self.is_program().then(|| extents_of(&placed));
         let functions = stay.functions(&placed);
         let mut against = Against::default();
         let linked = placed.fix_up(|name, need| {
@@ -397,7 +406,8 @@ impl Core {
             tls::fill(place, template.image, template.size, template.align);
         }
         Self::keep_constants(tracker, image)?;
-        let listed = self.list(image, &memory, zeros, thread_locals.place);
+        let extents = extents.unwrap_or_default();
+        let listed = self.list(image, &memory, zeros, thread_locals.place, extents);
         let parts = Parts {
             listed,
             memory,
@@ -428,6 +438,7 @@ impl Core {
         memory: &[Sealed],
         zeros: usize,
         thread_locals: Option<tls::Place>,
+        variables: Variables,
     ) -> Option<Listed> {
         if !self.lists.load(Ordering::Relaxed) {
             return None;
@@ -437,9 +448,10 @@ impl Core {
             zeros,
             apart: &image.apart,
             thread_locals,
+            variables,
             main: self.is_program() && !image.late,
         };
-        Listed::new(&names_of_files(image), &shape)
+        Listed::new(&names_of_files(image), shape)
     }
 
     /// Notes the variables of an image with object files, and those it was linked against.
@@ -476,9 +488,10 @@ impl Core {
     }
 }
 
-fn file(name: String, bytes: Cow<'_, [u8]>) -> Part<'_> {
+fn file(file: usize, name: String, bytes: Cow<'_, [u8]>) -> Part<'_> {
     Part {
         name,
+        file,
         content: PartContent::File(bytes),
     }
 }

@@ -129,6 +129,7 @@ impl Core {
             Source::Object { file: name, bytes } => {
                 object_symbols.push((file, object_definitions(&name, &bytes)?));
                 image.objects.push((name, bytes));
+                image.object_inputs.push(file);
                 return Ok(());
             }
             // Members are taken one by one.

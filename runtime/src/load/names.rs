@@ -331,6 +331,12 @@ impl Names {
         self.session.symbol_state(dylib, symbol).is_some()
     }
 
+    /// True if `dylib` itself defines `name` for others. Takes no lock.
+    pub(crate) fn exports(&self, dylib: &Dylib, name: &str) -> bool {
+        let symbol = self.session.symbols().find(name);
+        symbol.is_some_and(|symbol| dylib.exports(symbol))
+    }
+
     /// Has names of data at `old` mean `new`, or `old` again.
     pub(crate) fn relocate(&self, old: u64, new: Option<u64>) {
         let mut relocated = self

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use uruk_link::{Kind as LinkKind, LinkError, Linked, Placed, Placement};
 
 use crate::api::error::Error;
+use crate::guest::listed::Variables;
 use crate::load::image::{Bodies, Image, Yielded};
 use crate::load::labels::{Assembled, Labelled};
 use crate::load::names::{Definition, Name};
@@ -167,6 +168,18 @@ pub(crate) fn names_of(
 fn names_by_address(placed: &Placed<'_>) -> HashMap<u64, String> {
     let named = placed.functions();
     named.map(|(at, name)| (at, name.to_owned())).collect()
+}
+
+/// Where variables with names for others lie.
+pub(super) fn extents_of(placed: &Placed<'_>) -> Variables {
+    let shared = placed
+        .definitions()
+        .filter(|(definition, _)| definition.kind == LinkKind::Data && !definition.hidden);
+    Variables(
+        shared
+            .map(|(definition, at)| at..at.saturating_add(definition.size))
+            .collect(),
+    )
 }
 
 /// Names and sizes.

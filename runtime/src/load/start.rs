@@ -22,8 +22,11 @@ use crate::units::Settled;
 #[derive(Default)]
 pub(crate) struct Started {
     pub(crate) preinit: Vec<u64>,
-    pub(crate) init: Vec<(u32, u64)>,
-    pub(crate) fini: Vec<(u32, u64)>,
+    /// In running order, as are destructors.
+    pub(crate) init: Vec<Init>,
+    pub(crate) fini: Vec<Init>,
+    /// By linked object: index of the file that it is of.
+    pub(crate) files: Vec<usize>,
     /// Words to be filled with what a resolver returns.
     pub(crate) ifuncs: Vec<(u64, u64)>,
     /// Definitions of libraries that are the program's when it runs.
@@ -32,20 +35,20 @@ pub(crate) struct Started {
 
 impl Started {
     pub(crate) fn of(linked: &Linked) -> Started {
-        let addresses = |list: &[Init]| -> Vec<(u32, u64)> {
-            let pairs = list.iter();
-            pairs
-                .map(|init| (u32::from(init.priority), init.address))
-                .collect()
-        };
         let ifuncs = linked.ifuncs.iter();
         Started {
             preinit: linked.preinit.iter().map(|init| init.address).collect(),
-            init: addresses(&linked.init),
-            fini: addresses(&linked.fini),
+            init: linked.init.clone(),
+            fini: linked.fini.clone(),
+            files: Vec::new(),
             ifuncs: ifuncs.map(|ifunc| (ifunc.word, ifunc.resolver)).collect(),
             copied: Vec::new(),
         }
+    }
+
+    /// The file that asks for a constructor or destructor.
+    pub(crate) fn file(&self, init: &Init) -> usize {
+        self.files.get(init.object).copied().unwrap_or(usize::MAX)
     }
 }
 

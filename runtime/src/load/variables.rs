@@ -11,6 +11,8 @@ use crate::core::Module;
 /// What is linked as one object, with its name.
 pub(super) struct Part<'a> {
     pub(super) name: String,
+    /// Index of the input that it is of.
+    pub(super) file: usize,
     pub(super) content: PartContent<'a>,
 }
 

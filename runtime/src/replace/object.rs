@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use uruk_base::FunctionId;
-use uruk_link::{Graph, Kind as LinkKind, Object, Place};
+use uruk_link::{Graph, Init, Kind as LinkKind, Object, Place};
 use uruk_session::Dylib;
 
 use crate::api::error::Error;
@@ -407,11 +407,11 @@ impl Core {
 
 /// Constructors and destructors of an object, by the names of the functions at their addresses.
 fn hooks_of(image: &Image, linked: &LinkedImage) -> Hooks {
-    let name_at = |&(priority, address): &(u32, u64)| {
-        let name = linked.functions.get(&address);
+    let name_at = |init: &Init| {
+        let name = linked.functions.get(&init.address);
         (
-            priority,
-            address,
+            u32::from(init.priority),
+            init.address,
             name.map_or("?", String::as_str).to_owned(),
         )
     };
