@@ -120,7 +120,7 @@ impl Opened {
                 .zip(ours)
                 .all(|(value, info)| value.name() == info.name);
         if cfg!(debug_assertions) {
-            let mut theirs = scan::summarize(&self.table, desk.kinds().always_inline);
+            let mut theirs = scan::summarize(&self.table, desk.kinds());
             theirs.has_inline_asm = self.summary.has_inline_asm;
             theirs.versions.clone_from(&self.summary.versions);
             same &= theirs == *self.summary;
@@ -146,7 +146,7 @@ impl Opened {
         let table = unsafe { SymbolTable::new(&module, always_inline) };
         let summary = known.map(|known| Arc::clone(&known.summary));
         let summary = summary.unwrap_or_else(|| {
-            let mut summary = scan::summarize(&table, always_inline);
+            let mut summary = scan::summarize(&table, desk.kinds());
             let mut length = 0;
             // SAFETY: a live module.
             let text = unsafe { LLVMGetModuleInlineAsm(module.raw(), &mut length) };

@@ -22,20 +22,26 @@ use inkwell::llvm_sys::{LLVMLinkage, LLVMThreadLocalMode, LLVMValueKind, LLVMVis
 use rustc_hash::FxHashMap;
 
 use crate::handles::{FunctionRef, ValueRef, VariableRef};
+use crate::source::AttributeKinds;
 use crate::summary::{
-    Kind, LARGE, Linkage, ModuleSummary, PAGE, Placement, Structor, SymbolId, SymbolInfo,
+    Kind, LARGE, Linkage, ModuleSummary, PAGE, Placement, SAFE_STACK, Structor, SymbolId,
+    SymbolInfo,
 };
 use crate::table::SymbolTable;
 
 /// Reads the summary of the module behind `table`.
-pub(crate) fn summarize(table: &SymbolTable, always_inline: u32) -> ModuleSummary {
+pub(crate) fn summarize(table: &SymbolTable, kinds: &AttributeKinds) -> ModuleSummary {
     let mut summary = ModuleSummary::default();
+    let mut safe_stack = false;
     let mut groups = FxHashMap::default();
     for value in table.values() {
-        let mut info = describe(table, value, always_inline);
+        let mut info = describe(table, value, kinds.always_inline);
+        let function = value.as_function();
+        safe_stack |= function.is_some_and(|function| function.has(kinds.safe_stack));
         info.comdat = comdat_group(value, &info, &mut groups, &mut summary.comdats);
         summary.symbols.push(info);
     }
+    summary.implied.extend(safe_stack.then_some(SAFE_STACK));
     read_llvm_tables(table, &mut summary);
     summary
 }

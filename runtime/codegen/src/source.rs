@@ -42,6 +42,7 @@ pub(crate) struct AttributeKinds {
     /// A stack protector whatever the frame holds.
     pub(crate) protect_all: u32,
     pub(crate) returns_twice: u32,
+    pub(crate) safe_stack: u32,
     pub(crate) nonlazybind: u32,
     pub(crate) nounwind: u32,
     pub(crate) uwtable: u32,
@@ -65,6 +66,7 @@ impl AttributeKinds {
             optnone: kind("optnone"),
             protect_all: kind("sspreq"),
             returns_twice: kind("returns_twice"),
+            safe_stack: kind("safestack"),
             nonlazybind: kind("nonlazybind"),
             nounwind: kind("nounwind"),
             uwtable: kind("uwtable"),

@@ -142,6 +142,10 @@ pub struct Structor {
     pub key: Option<SymbolId>,
 }
 
+/// The thread-local by which code compiled with `-fsanitize=safe-stack` finds its second stack; the
+/// run-time library's constructors make that stack.
+pub(crate) const SAFE_STACK: &str = "__safestack_unsafe_stack_ptr";
+
 /// What a module holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModuleSummary {
@@ -156,6 +160,9 @@ pub struct ModuleSummary {
     pub has_inline_asm: bool,
     /// Names that the assembly binds to a version (`.symver`), and the names with it.
     pub versions: Vec<(Box<str>, Box<str>)>,
+    /// Names that the module does not mention, but its code will: those of run-time libraries that
+    /// have to be there from the start.
+    pub implied: Vec<&'static str>,
     /// Keys of COMDAT groups, by group index: the least name of a member.
     pub comdats: Vec<String>,
 }

@@ -403,6 +403,7 @@ impl Fixer<'_, '_> {
                 None => Ok(Linear::fixed(0)),
             },
             Origin::Absolute => Ok(Linear::fixed(here.value)),
+            Origin::Common if here.kind == Kind::Tls => Err(Problem::ThreadLocal),
             Origin::Common => placed.common(symbol).ok_or(Problem::Discarded),
             Origin::GotBase => Ok(placed.linear(placed.laid.homes.got)),
             Origin::TemplateBase => Err(Problem::ThreadLocal),
@@ -434,6 +435,10 @@ impl Fixer<'_, '_> {
                     return Err(Problem::NotThreadLocal);
                 }
                 Ok(self.own_thread_local(home.offset.wrapping_add(here.value)))
+            }
+            Origin::Common if here.kind == Kind::Tls => {
+                let offset = self.placed.common(symbol).ok_or(Problem::Discarded)?;
+                Ok(self.own_thread_local(offset.value))
             }
             Origin::TemplateBase => Ok(self.own_thread_local(0)),
             Origin::Undefined if here.bind != Bind::Local => Ok(match self.external(symbol) {

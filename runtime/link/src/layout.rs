@@ -5,7 +5,7 @@
 //! | code | text, PLT; with `merge_read_only` also all of read-only and the GOT |
 //! | read-only | constants, relocated constants, arrays of constructors, `.eh_frame` |
 //! | read-write | GOT, ifunc words, data; then the zero-filled tail: `.bss`, common |
-//! | thread-local template | `.tdata`; then the zero-filled tail `.tbss` |
+//! | thread-local template | `.tdata`; then the zero-filled tail: `.tbss`, thread-local common |
 //!
 //! Constants that lie apart (`apart.rs`) are in no segment.
 //!
@@ -20,7 +20,7 @@ use crate::error::LinkError;
 use crate::got::{self, PLT_ENTRY, Plan};
 use crate::graph::Graph;
 use crate::section::Class;
-use crate::symbol::{Origin, SymbolId};
+use crate::symbol::{Kind, Origin, SymbolId};
 
 /// How to lay an image out.
 #[derive(Debug, Clone, Copy)]
@@ -354,12 +354,14 @@ impl<'g, 'd> Layouter<'g, 'd> {
         self.class(&mut read_write, |class| class == Class::Data)?;
         read_write.begin_zeros();
         self.class(&mut read_write, |class| class == Class::ZeroFill)?;
-        let commons = self.commons(&mut read_write)?;
+        let mut commons = self.commons(&mut read_write, |kind| kind != Kind::Tls)?;
 
         let mut template = Cursor::new(Region::Tls, limit);
         self.class(&mut template, |class| class == Class::TlsData)?;
         template.begin_zeros();
         self.class(&mut template, |class| class == Class::TlsZeroFill)?;
+        commons.extend(self.commons(&mut template, |kind| kind == Kind::Tls)?);
+        commons.sort_unstable_by_key(|(symbol, _)| *symbol);
 
         let homes = Homes {
             sections: self.sections,
@@ -447,10 +449,15 @@ impl<'g, 'd> Layouter<'g, 'd> {
         Ok((records, home, size))
     }
 
-    fn commons(&self, cursor: &mut Cursor) -> Result<Vec<(SymbolId, Home)>, LinkError> {
+    fn commons(
+        &self,
+        cursor: &mut Cursor,
+        is_meant: impl Fn(Kind) -> bool,
+    ) -> Result<Vec<(SymbolId, Home)>, LinkError> {
         let mut homes = Vec::new();
         for (index, symbol) in self.graph.symbols.iter().enumerate() {
-            if symbol.origin == Origin::Common && symbol.canonical.index() == index {
+            let own = symbol.origin == Origin::Common && symbol.canonical.index() == index;
+            if own && is_meant(symbol.kind) {
                 homes.push((
                     symbol.canonical,
                     cursor.put(symbol.size, symbol.value.max(1))?,

@@ -92,7 +92,9 @@ pub use assembled::{Assembly, Form, Part, Target};
 pub use error::{LinkError, Missing, Needer, Problem, Site};
 pub use graph::{Graph, Undefined};
 pub use layout::{Hint, Laid, LayoutOptions, Segment, SegmentShape, TlsShape};
-pub use linked::{EhFrame, FdeRow, Ifunc, Init, Linked, MappedSection, TlsTemplate};
+pub use linked::{
+    DEFAULT_PRIORITY, EhFrame, FdeRow, Ifunc, Init, Linked, MappedSection, TlsTemplate,
+};
 pub use moves::{Immovable, Moves, relocate};
 pub use object::{MAX_ALIGN, Object};
 pub use placed::{Edges, Placed, Placement, TlsPlace};

@@ -77,11 +77,15 @@ pub struct EhFrame {
     pub size: usize,
 }
 
+/// The highest priority number, of arrays without one: they start last and stop first.
+pub const DEFAULT_PRIORITY: u32 = u32::MAX;
+
 /// A function that runs before or after `main`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Init {
-    /// 0 to 65535; constructors run in rising order, destructors in falling.
-    pub priority: u16,
+    /// The number behind the section's name, [`DEFAULT_PRIORITY`] without one. Constructors run in
+    /// rising order, destructors in falling.
+    pub priority: u32,
     /// The function.
     pub address: u64,
     /// Index of the object that asks for it, among those of the graph.

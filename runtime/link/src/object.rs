@@ -338,8 +338,8 @@ impl<'n, 'd> Parser<'n, 'd> {
             elf::SHN_ABS if kind == elf::STT_FILE => Origin::Undefined,
             elf::SHN_ABS => Origin::Absolute,
             elf::SHN_COMMON | LARGE_COMMON => {
-                if kind == elf::STT_TLS || symbol.st_bind() == elf::STB_LOCAL {
-                    return fail("common, but thread-local or local");
+                if symbol.st_bind() == elf::STB_LOCAL {
+                    return fail("common, but local");
                 }
                 self.alignment(name, symbol.st_value(LE))?;
                 Origin::Common

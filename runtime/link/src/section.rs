@@ -7,6 +7,8 @@
 use object::LittleEndian;
 use object::elf;
 
+use crate::linked::DEFAULT_PRIORITY;
+
 /// A relocation with addend, as in the file.
 pub(crate) type Rela = elf::Rela64<LittleEndian>;
 
@@ -40,7 +42,7 @@ pub(crate) enum Class {
     /// which run from the end (`.ctors`) where the new ones run from the start.
     Array {
         kind: ArrayKind,
-        priority: u16,
+        priority: u32,
         reversed: bool,
     },
     /// Unwind records: taken apart and put together again, never copied whole.
@@ -156,9 +158,6 @@ pub(crate) fn classify(kind: u32, flags: u64, name: &str) -> Result<Class, &'sta
     })
 }
 
-/// The highest priority number, of arrays without one: they start last and stop first.
-pub(crate) const DEFAULT_PRIORITY: u16 = u16::MAX;
-
 fn array_class(kind: u32, name: &str) -> Result<Option<Class>, &'static str> {
     const INIT: u32 = elf::SHT_INIT_ARRAY.0;
     const FINI: u32 = elf::SHT_FINI_ARRAY.0;
@@ -178,9 +177,14 @@ fn array_class(kind: u32, name: &str) -> Result<Option<Class>, &'static str> {
             None if rest.is_empty() => DEFAULT_PRIORITY,
             None => continue,
             Some(number) => {
-                let number: u16 = number.parse().map_err(|_| "priority is not 0 to 65535")?;
-                // The old sections sort the other way round.
-                if reversed { u16::MAX - number } else { number }
+                let number: u32 = number.parse().map_err(|_| "priority is no number")?;
+                match reversed {
+                    // The old sections sort the other way round.
+                    true => u32::from(u16::MAX)
+                        .checked_sub(number)
+                        .ok_or("priority is not 0 to 65535")?,
+                    false => number.min(DEFAULT_PRIORITY - 1),
+                }
             }
         };
         return Ok(Some(Class::Array {

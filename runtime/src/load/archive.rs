@@ -389,6 +389,9 @@ impl Archives {
                     _ => {}
                 }
             }
+            for name in &module.readers.summary().implied {
+                self.want(name);
+            }
         }
         for (name, bytes) in image.objects.iter().skip(self.read.1) {
             let graph = Graph::new(vec![Object::parse(name, bytes)?])?;

@@ -12,7 +12,8 @@ use std::sync::{Arc, PoisonError};
 
 use uruk_base::locks::MutexGuard;
 use uruk_base::{EntryAddress, FunctionId};
-use uruk_link::Init;
+use uruk_codegen::Structor;
+use uruk_link::{DEFAULT_PRIORITY, Init};
 use uruk_session::Dylib;
 
 use crate::api::error::Error;
@@ -28,11 +29,20 @@ use crate::removal::life::Life;
 /// A function to call at start or exit.
 #[derive(Debug, Clone)]
 pub(crate) struct Hook {
-    /// Lower runs earlier at start, later at exit.
+    /// Lower runs earlier at start, later at exit; [`DEFAULT_PRIORITY`] of those that have none.
     pub(crate) priority: u32,
     /// Index of the file, which decides among equal priorities.
     pub(crate) file: usize,
     pub(crate) target: Target,
+}
+
+/// The priority of an entry in a module's list, as of a section of an object.
+pub(crate) fn priority_of(entry: &Structor) -> u32 {
+    // LLVM puts these in the section without a number.
+    match entry.priority {
+        0xffff => DEFAULT_PRIORITY,
+        priority => priority,
+    }
 }
 
 /// What a hook calls.
@@ -84,7 +94,7 @@ impl Hooks {
         // Compilers emit the list of a module's constructors behind its variables, of which some may
         // lie in the sections of the arrays.
         let hook = |init: &Init| Hook {
-            priority: u32::from(init.priority),
+            priority: init.priority,
             file: started.file(init),
             target: Target::Address(init.address),
         };

@@ -41,7 +41,7 @@ pub(crate) use self::source::Source;
 use crate::api::error::Error;
 use crate::core::{Core, Function, Module, static_name};
 use crate::guest::program::Mode;
-use crate::load::hooks::{Hook, Target};
+use crate::load::hooks::{Hook, Target, priority_of};
 use crate::load::image::Image;
 use crate::load::names::{Definition, Name};
 use crate::removal::bonds::Remaining;
@@ -366,7 +366,7 @@ fn hooks_of(file: usize, module: &Module, list: &[Structor], lost: &[bool]) -> V
         let function = function_base(summary, entry.function)?;
         let name = plan.import(function).name.clone();
         Some(Hook {
-            priority: entry.priority,
+            priority: priority_of(entry),
             file,
             target: Target::Name(module.dylib.clone(), name),
         })

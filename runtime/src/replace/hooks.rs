@@ -13,6 +13,7 @@ use uruk_base::FunctionId;
 use crate::core::{Core, Module};
 use crate::guest::exit;
 use crate::load::function_base;
+use crate::load::hooks::priority_of;
 use crate::removal::life::Life;
 
 use super::plan::Planned;
@@ -67,7 +68,7 @@ impl Core {
             let link_name = &planned.plan.import(base).name;
             let stub = self.address_of(&module.dylib, link_name)?;
             let name = summary.symbols[base.index()].name.clone();
-            Some((entry.priority, stub, name))
+            Some((priority_of(entry), stub, name))
         };
         for entry in &summary.constructors {
             let Some((priority, stub, name)) = of(entry) else {

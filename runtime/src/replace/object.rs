@@ -410,7 +410,7 @@ fn hooks_of(image: &Image, linked: &LinkedImage) -> Hooks {
     let name_at = |init: &Init| {
         let name = linked.functions.get(&init.address);
         (
-            u32::from(init.priority),
+            init.priority,
             init.address,
             name.map_or("?", String::as_str).to_owned(),
         )

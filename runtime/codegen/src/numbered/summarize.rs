@@ -18,7 +18,8 @@ use uruk_bitcode::ir::{
 use super::constants::{Constants, Found};
 use crate::origin;
 use crate::summary::{
-    Kind, LARGE, Linkage, ModuleSummary, PAGE, Placement, Structor, SymbolId, SymbolInfo, versions,
+    Kind, LARGE, Linkage, ModuleSummary, PAGE, Placement, SAFE_STACK, Structor, SymbolId,
+    SymbolInfo, versions,
 };
 
 /// The release whose bitcode has nothing that LLVM changes while it reads.
@@ -26,6 +27,9 @@ pub(super) const RELEASE: u32 = 22;
 
 /// LLVM's number of `alwaysinline` in bitcode.
 const ALWAYS_INLINE: u32 = 2;
+
+/// LLVM's number of `safestack` in bitcode.
+const HAS_SAFE_STACK: u32 = 44;
 
 /// Aliases of aliases; who goes in circles ends there.
 const DEPTH: u32 = 64;
@@ -61,6 +65,9 @@ pub(super) fn summarize(source: &Source) -> Option<(ModuleSummary, Box<[SymbolId
     if !named.all(|info| names.insert(&*info.name)) {
         return None;
     }
+    let safe_stack = (module.globals.iter())
+        .any(|global| global.kind == GlobalKind::Function && reading.has(global, HAS_SAFE_STACK));
+    summary.implied.extend(safe_stack.then_some(SAFE_STACK));
     reading.group(&mut summary);
     reading.read_llvm_tables(&mut summary)?;
     Some((summary, symbols))
@@ -145,7 +152,7 @@ impl<'m> Reading<'m> {
             comdat: None,
             used: false,
             constant: details.is_constant,
-            always_inline: global.kind == GlobalKind::Function && self.is_always_inline(global),
+            always_inline: global.kind == GlobalKind::Function && self.has(global, ALWAYS_INLINE),
             zeros: self.zeros(global, details).unwrap_or_default(),
         })
     }
@@ -165,11 +172,10 @@ impl<'m> Reading<'m> {
         (size >= LARGE && align <= PAGE).then_some(size)
     }
 
-    fn is_always_inline(&self, global: &Global) -> bool {
+    /// Whether a function has an attribute that is there or not.
+    fn has(&self, global: &Global, attribute: u32) -> bool {
         let attributes = self.module.attributes(global.attributes);
-        attributes
-            .function
-            .contains(&Attribute::Flag(ALWAYS_INLINE))
+        attributes.function.contains(&Attribute::Flag(attribute))
     }
 
     /// Whether LLVM has nothing to say against a global by itself.
