@@ -320,6 +320,34 @@ fn code_generation_gets_what_it_needs_of_archives() {
 }
 
 #[test]
+fn the_second_stack_is_made_before_code_generation_asks_for_it() {
+    let folder = Folder::new("second-stack");
+    // The buffer goes to the second stack, which is far from the first.
+    let main = "__attribute__((noinline)) static char use(volatile char *buffer) {
+          return buffer[3] = 5;
+        }
+        int main(void) {
+          char buffer[16];
+          long distance = (char *)__builtin_frame_address(0) - buffer;
+          return use(buffer) + (distance > -(1 << 20) && distance < 1 << 20);
+        }";
+    let stack = "static char stack[1 << 16] __attribute__((aligned(64)));
+        __thread char *__safestack_unsafe_stack_ptr;
+        __attribute__((constructor)) static void make(void) {
+          __safestack_unsafe_stack_ptr = stack + sizeof stack;
+        }";
+    let safe = ["-c", "-emit-llvm", "-fsanitize=safe-stack", "-O0"];
+    folder.compile("main.bc", main, &safe);
+    let member = folder.compile("stack.o", stack, &["-c", "-O1"]);
+    folder.archive("libstack.a", &[&member]);
+    for options in ALL_COMPILERS {
+        let args = [options, &["main.bc", "libstack.a"]].concat();
+        let output = run(&folder, &args);
+        assert_eq!(output.status.code(), Some(5), "{options:?}: {output:?}");
+    }
+}
+
+#[test]
 fn archives_give_no_definition_of_a_name_that_may_be_missing() {
     let folder = Folder::new("optional");
     let main = "extern int optional(void) __attribute__((weak));

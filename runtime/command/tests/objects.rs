@@ -236,3 +236,42 @@ fn streams_and_types_of_the_cxx_library_are_the_programs() {
         }
     }
 }
+
+#[test]
+fn thread_local_common_symbols_merge_to_the_largest() {
+    let folder = Folder::new("common");
+    // As Fortran's `threadprivate` common blocks, of which each file may know a part.
+    let other = "__asm__(\".tls_common shared,8,8\\n.tls_common own,4,64\");
+        extern __thread long shared[1];
+        extern __thread int own;
+        long first(void) { return shared[0] + ++own; }
+        long odd(void) { return (long)&own % 64; }";
+    let program = "#include <pthread.h>
+        #include <stdio.h>
+        __asm__(\".tls_common shared,24,16\\n.tls_common defined,4,4\");
+        extern __thread long shared[3];
+        __thread int after = 7;
+        long first(void), odd(void);
+        static void *use(void *start) {
+          printf(\"%ld %ld %ld %d\\n\", shared[0], shared[1], shared[2], after);
+          shared[0] = (long)start;
+          shared[2] = 9;
+          printf(\"%ld %ld %ld %ld %d\\n\", first(), first(), odd(), shared[2], after);
+          return 0;
+        }
+        int main(void) {
+          pthread_t thread;
+          use((void *)100);
+          pthread_create(&thread, 0, use, (void *)200);
+          pthread_join(thread, 0);
+          use((void *)300);
+          return 3;
+        }";
+    folder.write("other.c", other);
+    folder.write("program.c", program);
+    // The assembler of clang has no such directive.
+    for flags in ["-O0", "-O2 -fPIC"] {
+        folder.make("gcc", &format!("{flags} -c other.c -o other.o"));
+        folder.compare("gcc", flags, "program.c", "other.o");
+    }
+}

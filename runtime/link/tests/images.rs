@@ -7,7 +7,9 @@ use object::write::Comdat;
 use object::{ComdatKind, SectionKind, elf};
 use support::write::Writer;
 use support::{CODE, FAR, NEAR, READ_ONLY, READ_WRITE, World};
-use uruk_link::{Graph, LayoutOptions, LinkError, Needer, Object, Resolved, Segment};
+use uruk_link::{
+    DEFAULT_PRIORITY, Graph, LayoutOptions, LinkError, Needer, Object, Resolved, Segment,
+};
 
 #[test]
 fn an_image_looks_like_this() {
@@ -40,7 +42,7 @@ section 0:3 .data.x 0x700020000010+0xc
 section 0:4 .bss.y 0x700020000040+0x3000
 section 0:5 .rodata.c 0x700010000000+0x5
 section 0:6 .init_array.7 0x700010000008+0x8
-init 7 0x700000200000
+init 7 0x700000200000 of 0
 ";
     assert_eq!(image.linked.dump(), wanted);
     let code: Vec<String> = image
@@ -458,12 +460,15 @@ fn old_constructor_sections_are_framed_and_run_backwards() {
         .link(&[&writer.finish()])
         .expect("links")
         .linked;
-    let list = |list: &[uruk_link::Init]| -> Vec<(u16, u64)> {
+    let list = |list: &[uruk_link::Init]| -> Vec<(u32, u64)> {
         list.iter()
             .map(|init| (init.priority, init.address - CODE))
             .collect()
     };
-    assert_eq!(list(&linked.init), [(65535, 8), (65535, 0)]);
+    assert_eq!(
+        list(&linked.init),
+        [(DEFAULT_PRIORITY, 8), (DEFAULT_PRIORITY, 0)]
+    );
     assert_eq!(list(&linked.fini), [(100, 0), (100, 8)]);
 }
 
