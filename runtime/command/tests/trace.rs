@@ -170,7 +170,12 @@ fn what_a_run_did(calls: u64) -> bool {
     let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{stats}"));
     assert_eq!((number(&run["defined"]), number(&run["compiled"])), (2, 2));
     let tiers = run["tiers"].as_array().unwrap();
-    assert_eq!((tiers.len(), number(&tiers[0]["compiled"])), (3, 2));
+    assert_eq!(tiers.len(), 3);
+    // A worker takes the compile of a first call over from the thread that compiles ahead, if that
+    // one does not get on; of the two versions one is dropped.
+    let taken_over = number(&run["dropped"]);
+    let first = number(&tiers[0]["compiled"]);
+    assert!((2..=2 + taken_over).contains(&first), "{run}");
     let published: u64 = tiers.iter().map(|tier| number(&tier["published"])).sum();
     assert_eq!(published, 2);
     let within: u64 = tiers.iter().map(|tier| number(&tier["samples"])).sum();
