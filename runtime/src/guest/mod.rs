@@ -18,6 +18,7 @@ mod keys;
 mod library;
 pub(crate) mod listed;
 pub(crate) mod llvm;
+mod locked;
 mod phdr;
 pub(crate) mod preempt;
 pub(crate) mod process;
@@ -64,6 +65,7 @@ pub(crate) fn overrides() -> Vec<(&'static str, u64)> {
     symbols.extend(context::makecontext().map(|address| ("makecontext", address)));
     symbols.extend(exit::overrides());
     symbols.extend(keys::overrides());
+    symbols.extend(locked::overrides());
     symbols.extend(processes::overrides());
     symbols.extend(signals::overrides());
     symbols.extend(libgcc());
