@@ -440,6 +440,8 @@ impl Source for Perf {
             });
             drained.lost += lost;
         }
+        // Addresses that stay in memory look like suspended calls to a search of all memory.
+        self.scratch.fill(0);
         if running.share < 1.0 && !self.paused {
             running.next_interval(false);
         }

@@ -275,3 +275,51 @@ fn thread_local_common_symbols_merge_to_the_largest() {
         folder.compare("gcc", flags, "program.c", "other.o");
     }
 }
+
+#[test]
+fn vectorcall_functions_are_found_by_modules_and_objects() {
+    let folder = Folder::new("vectorcall");
+    folder.write(
+        "a.c",
+        "__attribute__((vectorcall)) int f(int a, long b);
+         int main(void) { return f(3, 4); }",
+    );
+    folder.write(
+        "b.c",
+        "__attribute__((vectorcall)) int f(int a, long b) { return a * 10 + b; }",
+    );
+    for name in ["a", "b"] {
+        folder.make("clang-22", &format!("-c {name}.c -o {name}.o"));
+        folder.make(
+            "clang-22",
+            &format!("-c -emit-llvm -O1 {name}.c -o {name}.bc"),
+        );
+    }
+    for files in ["a.o b.o", "a.o b.bc", "a.bc b.o", "a.bc b.bc"] {
+        for options in ["", "--eager", "--tiers 2"] {
+            let ours = folder.call(
+                env!("CARGO_BIN_EXE_uruk"),
+                &format!("run {options} {files}"),
+            );
+            assert_eq!(ours.status.code(), Some(34), "{files} {options}: {ours:?}");
+        }
+    }
+}
+
+#[test]
+fn objects_that_cannot_run_are_refused_by_their_options() {
+    let folder = Folder::new("refused");
+    folder.write("main.c", "int main(void) { return 3; }");
+    for (flags, said) in [
+        ("-flto", "-ffat-lto-objects"),
+        ("-fsplit-stack", "-fsplit-stack"),
+    ] {
+        folder.make("gcc", &format!("-O1 {flags} -c main.c -o main.o"));
+        let ours = folder.call(env!("CARGO_BIN_EXE_uruk"), "run main.o");
+        assert_eq!(ours.status.code(), Some(125), "{ours:?}");
+        assert!(
+            String::from_utf8_lossy(&ours.stderr).contains(said),
+            "{ours:?}"
+        );
+    }
+}

@@ -14,7 +14,7 @@ use object::read::elf::{FileHeader, SectionHeader, SectionTable, Sym, SymbolTabl
 use crate::error::LinkError;
 use crate::relocation::{self, Expression};
 use crate::section::{Class, Presence, Rela, Section, SectionId, classify};
-use crate::symbol::{Bind, Kind, Origin, Symbol, SymbolId};
+use crate::symbol::{Bind, Kind, Origin, Symbol, SymbolId, plain};
 
 /// The largest alignment a section may ask for: a huge page.
 pub const MAX_ALIGN: u64 = 2 << 20;
@@ -285,11 +285,16 @@ impl<'n, 'd> Parser<'n, 'd> {
         };
         let fail = |what| Err(self.symbol_error(index, name, what));
         let origin = self.origin(index, name, symbol, table)?;
-        // The default version of a definition is found without it.
-        let name = match origin {
-            Origin::Undefined => name,
-            _ => name.split("@@").next().unwrap_or(name),
-        };
+        match (origin, name) {
+            (_, "__gnu_lto_slim") => {
+                return fail("only gcc's optimizer reads this file; try -ffat-lto-objects");
+            }
+            (Origin::Undefined, "__morestack") => {
+                return fail("stacks in pieces (-fsplit-stack) are not supported");
+            }
+            _ => {}
+        }
+        let name = plain(name, origin);
         let kind = match (origin, symbol.st_type()) {
             (Origin::Absolute, _) => Kind::Absolute,
             (_, elf::STT_TLS) => Kind::Tls,

@@ -174,3 +174,14 @@ impl Resolved {
         }
     }
 }
+
+/// A name without what is appended to it: the default version of a definition, which is found
+/// without it; and the bytes of parameters, which LLVM appends for `vectorcall` functions and modules
+/// leave out.
+pub(crate) fn plain(name: &str, origin: Origin) -> &str {
+    let is_size = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    match name.split_once("@@") {
+        Some((plain, end)) if origin != Origin::Undefined || is_size(end) => plain,
+        _ => name,
+    }
+}

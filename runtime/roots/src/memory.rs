@@ -28,7 +28,9 @@
 //! | four bytes in the range with the value `w` | the same, without position independence |
 //! Where a function ends with a call, its end looks like that call's return address. Tables of
 //! functions have its start beside it, which no stack has: generated code never has the address
-//! of its own entry (see `look`). So a word next to the start of its range does not count.
+//! of its own entry (see `look`). So a word next to the start of its range does not count. Where
+//! another range starts at that end, a word next to that one's end does not count either: return
+//! addresses are sixteen bytes apart.
 //!
 //! | word of an interrupted context (a [mark](crate::walk) follows) | anywhere: a signal came there |
 //!
@@ -178,10 +180,16 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Whether `word` is from a table that has `beside` next to it.
+    /// Whether `word` is from a table that has `beside` next to it. The end of one range may be the
+    /// start of another, which is no place to go on at.
     fn in_table(&self, word: u64, beside: u64) -> bool {
-        let mut ranges = self.wanted.kept_by(word);
-        ranges.all(|index| self.wanted.ranges()[index].start == beside)
+        let mut ranges = self
+            .wanted
+            .kept_by(word)
+            .map(|at| &self.wanted.ranges()[at]);
+        let mut same = ranges.clone();
+        same.any(|range| (range.start, range.end) == (word, beside))
+            || ranges.all(|range| [word, beside].contains(&range.start))
     }
 
     /// Which of what was found counts.
@@ -205,7 +213,8 @@ impl Search<'_> {
             let code = self.code(&ranges[index]);
             let resumable = Resumable::of(&code, ranges[index].start);
             for &(_, offset) in group {
-                if resumable.at(offset) {
+                // See `in_table`: nothing goes on at the entry.
+                if offset != 0 && resumable.at(offset) {
                     keeps.push(index);
                 } else {
                     passed_over += 1;

@@ -64,7 +64,11 @@ impl Hidden {
 }
 
 fn search(roots: &Roots, code: &Hidden) -> Report {
-    let wanted = Wanted::new(vec![code.range()]).expect("sorted");
+    search_for(roots, vec![code.range()])
+}
+
+fn search_for(roots: &Roots, ranges: Vec<Range<u64>>) -> Report {
+    let wanted = Wanted::new(ranges).expect("sorted");
     // This thread knows the address.
     let _exempt = roots.exempt_current_thread();
     settled(0, || roots.scan(&wanted, LONG))
@@ -120,6 +124,31 @@ fn a_stack_nobody_told_of_is_found_in_memory() {
     assert!(kept(0));
     store(word - 8, 0);
     assert!(!kept(0));
+    // SAFETY: ours.
+    unsafe { libc::munmap(stack as *mut _, 16 * PAGE) };
+}
+
+#[test]
+fn a_table_of_functions_side_by_side_is_no_stack() {
+    let _alone = alone();
+    let code = Hidden::new(code());
+    let region = code.at() - 0x1000..code.at() + 0x10000;
+    let roots = Roots::new(region, Config::default()).expect("a scanner");
+    roots.search_memory(LIMIT, false);
+    let stack = map(16 * PAGE);
+    let word = stack + 5 * PAGE as u64 + 8;
+    // The first ends with a call, where the second one starts.
+    let kept = || {
+        let middle = code.at() + 21;
+        search_for(&roots, vec![code.at()..middle, middle..code.at() + 64]).kept
+    };
+    store(word, code.at() + 21);
+    assert_eq!(kept(), [true, false], "a return address");
+    for beside in [word - 8, word + 8] {
+        store(beside, code.at());
+        assert_eq!(kept(), [false, false], "the first one's start and end");
+        store(beside, 0);
+    }
     // SAFETY: ours.
     unsafe { libc::munmap(stack as *mut _, 16 * PAGE) };
 }
