@@ -224,7 +224,7 @@ pub(crate) struct Core {
     pub(crate) names: Names,
     /// The dylib of programs, and of modules added to no other.
     pub(crate) main: Dylib,
-    /// Counts images: local names carry the number of theirs.
+    /// Counts images: local names carry the number of theirs, or of one that was removed.
     pub(crate) images: AtomicU64,
     pub(crate) functions: RwLock<FunctionTable>,
     /// Modules that were read.
