@@ -55,6 +55,47 @@ impl<T: Default, const BASE_BITS: u32> Chunked<T, BASE_BITS> {
     }
 }
 
+/// Elements of a leaf.
+const LEAF: u32 = 256;
+
+/// A vector like [`Chunked`] that has room for few more elements than were made: leaves of 256.
+#[derive(Debug)]
+pub(crate) struct Leaves<T> {
+    leaves: Chunked<OnceLock<Box<[T]>>, 2>,
+}
+
+impl<T: Default> Leaves<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            leaves: Chunked::new(),
+        }
+    }
+
+    /// The element, if its leaf was ever made.
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        let leaf = self.leaves.get(index / LEAF)?.get()?;
+        leaf.get((index % LEAF) as usize)
+    }
+
+    /// The element; its leaf is made of default values if need be.
+    pub(crate) fn make(&self, index: u32) -> &T {
+        let leaf = self.leaves.get_or_create(index / LEAF);
+        let leaf = leaf.get_or_init(|| (0..LEAF).map(|_| T::default()).collect());
+        &leaf[(index % LEAF) as usize]
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let chunks = self.leaves.chunks.iter().filter_map(OnceLock::get);
+        let leaf = |leaf: &OnceLock<Box<[T]>>| {
+            let made = leaf.get().map_or(0, |leaf| size_of_val(&**leaf));
+            made + size_of::<OnceLock<Box<[T]>>>()
+        };
+        chunks.flatten().map(leaf).sum()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Chunked;
