@@ -5,12 +5,13 @@
 mod addresses;
 mod body;
 mod session;
+mod static_names;
 mod table;
 
-pub(crate) use addresses::static_name;
 pub(crate) use body::{Body, Function};
 use session::EndedLast;
 pub(crate) use session::sessions;
+pub(crate) use static_names::{static_bytes, static_name};
 pub(crate) use table::FunctionTable;
 
 use std::collections::HashMap;
