@@ -180,9 +180,9 @@ impl Core {
         let versions = self.tiers.versions.of(id);
         // What is under way is late from here on. Who is replacing the function finds its
         // slot closed.
-        let settled = match versions.stage() {
-            Ok(stage) => {
-                if let Ok(done) = stage.commit(Next::Unbound, |_| self.stubs.release(id)) {
+        let settled = match versions.commit(Next::Unbound, |_| self.stubs.release(id)) {
+            Ok(outcome) => {
+                if let Ok(done) = outcome {
                     self.tiers.under_way.cancel(&done.dropped);
                 }
                 true
