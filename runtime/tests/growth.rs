@@ -20,9 +20,9 @@ fn allowed(cycle: Cycle) -> usize {
     match cycle {
         Cycle::Replace | Cycle::Lazy | Cycle::Dylib | Cycle::EmptyDylib => 30,
         // A name that was not there before stays, in the session and for the tools.
-        Cycle::Module | Cycle::Error | Cycle::Panic => 200,
+        Cycle::Module | Cycle::Error | Cycle::Panic => 110,
         // So does the stub of an object's function whose address was asked for.
-        Cycle::Object => 400,
+        Cycle::Object => 150,
     }
 }
 
@@ -52,7 +52,7 @@ fn cycles_leave_memory_as_it_was() {
         let name = cycle.name();
         assert!(after.0 <= before.0 + most, "{name}: {before:?}, {after:?}");
         assert!(
-            after.1 <= before.1 + COUNTED * 70 + TABLES,
+            after.1 <= before.1 + COUNTED * allowed(cycle).max(70) + TABLES,
             "{name}: {before:?}, {after:?}"
         );
     }

@@ -46,6 +46,13 @@ impl<T: Default, const BASE_BITS: u32> Chunked<T, BASE_BITS> {
         self.chunks.get(chunk)?.get()?.get(offset)
     }
 
+    /// Bytes of all chunks, with what each element holds.
+    pub(crate) fn bytes_of(&self, held: impl Fn(&T) -> usize) -> usize {
+        let chunks = self.chunks.iter().filter_map(OnceLock::get);
+        let bytes = |chunk: &[T]| size_of_val(chunk) + chunk.iter().map(&held).sum::<usize>();
+        chunks.map(|chunk| bytes(chunk)).sum()
+    }
+
     /// The element; its chunk is made of default values if need be.
     pub(crate) fn get_or_create(&self, index: u32) -> &T {
         let (chunk, offset) = Self::place(index);
@@ -87,12 +94,8 @@ impl<T: Default> Leaves<T> {
 
     /// Bytes that it takes.
     pub(crate) fn bytes(&self) -> usize {
-        let chunks = self.leaves.chunks.iter().filter_map(OnceLock::get);
-        let leaf = |leaf: &OnceLock<Box<[T]>>| {
-            let made = leaf.get().map_or(0, |leaf| size_of_val(&**leaf));
-            made + size_of::<OnceLock<Box<[T]>>>()
-        };
-        chunks.flatten().map(leaf).sum()
+        self.leaves
+            .bytes_of(|leaf| leaf.get().map_or(0, |leaf| size_of_val(&**leaf)))
     }
 }
 
