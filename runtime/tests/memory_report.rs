@@ -172,7 +172,9 @@ fn rows_are_whose_memory_it_is() {
     let whole = jit.memory();
     two.transfer_to(&one).unwrap();
     let moved = jit.memory();
-    assert_eq!(moved.total(), whole.total());
+    // Tables of the session change a little.
+    let of_parts = |memory: &MemoryReport| memory.total() - memory.of(MemoryPurpose::Tables);
+    assert_eq!(of_parts(&moved), of_parts(&whole));
     assert_eq!(under(&moved, two.key()), BTreeMap::new());
     assert_eq!(under(&moved, one.key())[&stub], 3 * 32);
 

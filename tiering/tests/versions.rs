@@ -2,6 +2,8 @@
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(not(loom))]
 
+#[path = "versions/ended.rs"]
+mod ended;
 #[path = "versions/turns.rs"]
 mod turns;
 

@@ -2372,7 +2372,7 @@ struct uruk_error *uruk_jit_stats(const struct uruk_jit *jit,
 
 /**
  * Bytes that the session uses for one purpose, called as in its reports: `code`, `read-only`,
- * `data`, `zeroed`, `unwind`, `stubs`, `bitcode`, `waiting`, `unused`, `runtime`; or for all of
+ * `data`, `zeroed`, `unwind`, `stubs`, `bitcode`, `waiting`, `unused`, `runtime`, `tables`; or for all of
  * them: `total`.
  */
 URUK_MUST_USE

@@ -358,7 +358,7 @@ fn translated_stats(own: &uruk::Stats) -> uruk_stats {
 }
 
 /// Bytes that the session uses for one purpose, called as in its reports: `code`, `read-only`,
-/// `data`, `zeroed`, `unwind`, `stubs`, `bitcode`, `waiting`, `unused`, `runtime`; or for all of
+/// `data`, `zeroed`, `unwind`, `stubs`, `bitcode`, `waiting`, `unused`, `runtime`, `tables`; or for all of
 /// them: `total`.
 #[must_use]
 #[unsafe(no_mangle)]

@@ -46,12 +46,56 @@ impl<T: Default, const BASE_BITS: u32> Chunked<T, BASE_BITS> {
         self.chunks.get(chunk)?.get()?.get(offset)
     }
 
+    /// Bytes of all chunks, with what each element holds.
+    pub(crate) fn bytes_of(&self, held: impl Fn(&T) -> usize) -> usize {
+        let chunks = self.chunks.iter().filter_map(OnceLock::get);
+        let bytes = |chunk: &[T]| size_of_val(chunk) + chunk.iter().map(&held).sum::<usize>();
+        chunks.map(|chunk| bytes(chunk)).sum()
+    }
+
     /// The element; its chunk is made of default values if need be.
     pub(crate) fn get_or_create(&self, index: u32) -> &T {
         let (chunk, offset) = Self::place(index);
         let length = 1usize << (BASE_BITS as usize + chunk);
         let chunk = self.chunks[chunk].get_or_init(|| (0..length).map(|_| T::default()).collect());
         &chunk[offset]
+    }
+}
+
+/// Elements of a leaf.
+const LEAF: u32 = 256;
+
+/// A vector like [`Chunked`] that has room for few more elements than were made: leaves of 256.
+#[derive(Debug)]
+pub(crate) struct Leaves<T> {
+    leaves: Chunked<OnceLock<Box<[T]>>, 2>,
+}
+
+impl<T: Default> Leaves<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            leaves: Chunked::new(),
+        }
+    }
+
+    /// The element, if its leaf was ever made.
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        let leaf = self.leaves.get(index / LEAF)?.get()?;
+        leaf.get((index % LEAF) as usize)
+    }
+
+    /// The element; its leaf is made of default values if need be.
+    pub(crate) fn make(&self, index: u32) -> &T {
+        let leaf = self.leaves.get_or_create(index / LEAF);
+        let leaf = leaf.get_or_init(|| (0..LEAF).map(|_| T::default()).collect());
+        &leaf[(index % LEAF) as usize]
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.leaves
+            .bytes_of(|leaf| leaf.get().map_or(0, |leaf| size_of_val(&**leaf)))
     }
 }
 

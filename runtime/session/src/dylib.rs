@@ -186,25 +186,6 @@ impl Dylib {
         self.shared.ready_in_order(symbol)
     }
 
-    /// Whether a symbol that is defined here is for other dylibs, too. Takes no lock,
-    /// starts nothing and asks no generator.
-    pub fn exports(&self, symbol: Symbol) -> bool {
-        match self.peek(symbol) {
-            Ready::At(_, flags) | Ready::Defined(flags) => flags.is_exported(),
-            Ready::Undefined => false,
-        }
-    }
-
-    /// A symbol for other dylibs that is ready here at an address. Looks at all there are.
-    pub fn exported_at(&self, address: u64) -> Option<Symbol> {
-        let state = self.session.lock();
-        let symbols = state.dylib(self.id())?.symbols.keys();
-        let mut symbols = symbols.copied();
-        symbols.find(|symbol| {
-            matches!(self.peek(*symbol), Ready::At(at, flags) if at == address && flags.is_exported())
-        })
-    }
-
     #[inline]
     pub(crate) fn peek(&self, symbol: Symbol) -> Ready {
         self.shared.ready.get(symbol)

@@ -43,6 +43,7 @@ pub mod graph;
 mod inside;
 mod job;
 mod lookup;
+mod names;
 mod order;
 mod pool;
 mod ready;

@@ -72,6 +72,27 @@ impl Dylib {
     }
 }
 
+impl Dylib {
+    /// Whether a symbol that is defined here is for other dylibs, too. Takes no lock,
+    /// starts nothing and asks no generator.
+    pub fn exports(&self, symbol: Symbol) -> bool {
+        match self.peek(symbol) {
+            Ready::At(_, flags) | Ready::Defined(flags) => flags.is_exported(),
+            Ready::Undefined => false,
+        }
+    }
+
+    /// A symbol for other dylibs that is ready here at an address. Looks at all there are.
+    pub fn exported_at(&self, address: u64) -> Option<Symbol> {
+        let state = self.session().lock();
+        let symbols = state.dylib(self.id())?.symbols.keys();
+        let mut symbols = symbols.copied();
+        symbols.find(|symbol| {
+            matches!(self.peek(*symbol), Ready::At(at, flags) if at == address && flags.is_exported())
+        })
+    }
+}
+
 impl State {
     /// Sets the link order of a dylib.
     pub(crate) fn set_order(&mut self, id: DylibId, order: Vec<(DylibId, Visibility)>) {

@@ -145,6 +145,12 @@ impl ReadyTable {
         (word & READY != 0).then_some(word & ADDRESS)
     }
 
+    /// Bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.leaves
+            .bytes_of(|leaf| leaf.get().map_or(0, |leaf| size_of_val(&**leaf)))
+    }
+
     /// Marks the symbol as defined and not ready.
     pub fn define(&self, symbol: Symbol, flags: Flags) {
         self.set(

@@ -155,6 +155,12 @@ impl Session {
         WeakSession(Arc::downgrade(&self.0))
     }
 
+    /// Bytes that the session's tables take: names, symbols, units, trackers. What units and resources
+    /// point to is not counted.
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes()
+    }
+
     /// The names.
     #[inline]
     pub fn symbols(&self) -> &Arc<SymbolPool> {

@@ -72,6 +72,11 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// Bytes of all places.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.places) + size_of_val(&*self.free)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.iter().filter_map(|place| place.value.as_ref())
     }

@@ -15,6 +15,7 @@
 //! - Changes are made by the functions of `state/*.rs`, which check first and
 //!   then change, so that an error leaves everything as it was.
 
+mod bytes;
 mod circles;
 pub(crate) mod define;
 pub(crate) mod displaced;

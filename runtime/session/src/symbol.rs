@@ -4,30 +4,36 @@
 //! long as the pool; there is no per-symbol count to keep, so a [`Symbol`] is a
 //! plain number. The limit is 2^32 - 1 names.
 //!
-//! How it works: an open-addressed table of words `hash << 32 | id + 1` (0 is
-//! free), probed linearly, never more than half full. A full table is followed
-//! by one of twice the size; the old one stays for readers that still hold it,
-//! which at most doubles the memory. Finding a name takes no lock and writes
-//! nothing; only a new name takes the lock.
+//! How it works: an open-addressed table of numbers (id + 1; 0 is free) with eight bits of each name's
+//! hash, probed linearly, at most three quarters full. A full table is followed by one of twice
+//! the size; the old one goes with its last reader. Finding a name takes no lock; only a new
+//! name takes the lock. Names of up to 27 bytes lie in the tables themselves
+//! ([`names`](crate::names)).
 //!
 //! | field | written by | when | ordering |
 //! |---|---|---|---|
-//! | `names[id]` | the interning thread, under `count` | before the id's word | `OnceLock` |
+//! | `names` | the interning thread, under `count` | before the id's cell | see there |
+//! | `tags[i]` | the same | before `cells[i]` | relaxed |
 //! | `cells[i]` | the same | once, from 0 | release; pairs with the acquire load in `probe` |
-//! | `tables[k]` | the same | once, complete | `OnceLock` |
-//! | `current` | the same | after `tables[k]` | release; pairs with the acquire load in `table` |
+//! | `table` | the same | complete | `ArcSwap` |
+//!
+//! # Why
+//! A host that makes up names for months keeps them: a [`Symbol`] is a number that embedders copy, so a
+//! name has no last holder. A name of 7 bytes takes about 30 here, and 8 more in the
+//! [ready table](crate::ReadyTable) of its dylib (96 and 8 with a block of the allocator for each name
+//! and tables that stay).
 
 use std::hash::BuildHasher;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use crate::chunked::Chunked;
+use arc_swap::ArcSwap;
+
+use crate::names::NameTable;
 use crate::sync::Mutex;
 
 /// Cells in the first table.
 const FIRST_TABLE: usize = 1024;
-/// Tables double, so 24 of them hold 2^32 names.
-const TABLES: usize = 24;
 
 /// A name of one [`SymbolPool`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -45,11 +51,53 @@ impl Symbol {
 #[derive(Debug)]
 pub struct SymbolPool {
     hasher: foldhash::fast::RandomState,
-    tables: [OnceLock<Box<[AtomicU64]>>; TABLES],
-    current: AtomicUsize,
-    names: Chunked<OnceLock<Box<str>>, 8>,
+    table: ArcSwap<Table>,
+    names: NameTable,
     count: Mutex<u32>,
     shown: fn(&str) -> &str,
+}
+
+/// Ids by hash.
+#[derive(Debug)]
+struct Table {
+    cells: Box<[AtomicU32]>,
+    tags: Box<[AtomicU8]>,
+}
+
+impl Table {
+    fn new(cells: usize) -> Table {
+        Table {
+            cells: (0..cells).map(|_| AtomicU32::new(0)).collect(),
+            tags: (0..cells).map(|_| AtomicU8::new(0)).collect(),
+        }
+    }
+
+    /// Whether a table with `count` names is too small.
+    fn is_full(&self, count: usize) -> bool {
+        count * 4 > self.cells.len() * 3
+    }
+
+    /// Puts an id into a free cell; its name is there.
+    fn put(&self, at: usize, hash: u64, id: u32) {
+        self.tags[at].store(tag(hash), Ordering::Relaxed);
+        // Release: who finds the id also finds its tag and its name.
+        self.cells[at].store(id + 1, Ordering::Release);
+    }
+
+    /// The first free cell for a hash.
+    fn free(&self, hash: u64) -> usize {
+        let mask = self.cells.len() - 1;
+        let mut at = hash as usize & mask;
+        while self.cells[at].load(Ordering::Relaxed) != 0 {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+}
+
+/// The bits of a hash that choose no cell.
+fn tag(hash: u64) -> u8 {
+    (hash >> 56) as u8
 }
 
 impl Default for SymbolPool {
@@ -58,23 +106,16 @@ impl Default for SymbolPool {
     }
 }
 
-fn empty_table(cells: usize) -> Box<[AtomicU64]> {
-    (0..cells).map(|_| AtomicU64::new(0)).collect()
-}
-
 impl SymbolPool {
     /// An empty pool.
     pub fn new() -> Self {
-        let pool = Self {
+        Self {
             hasher: foldhash::fast::RandomState::default(),
-            tables: std::array::from_fn(|_| OnceLock::new()),
-            current: AtomicUsize::new(0),
-            names: Chunked::new(),
+            table: ArcSwap::from_pointee(Table::new(FIRST_TABLE)),
+            names: NameTable::new(),
             count: Mutex::new(0),
             shown: |name| name,
-        };
-        pool.tables[0].get_or_init(|| empty_table(FIRST_TABLE));
-        pool
+        }
     }
 
     /// An empty pool whose names are told to people, in errors, as `shown` says: for layers
@@ -92,35 +133,24 @@ impl SymbolPool {
     }
 
     #[inline]
-    fn table(&self) -> &[AtomicU64] {
-        // Acquire: pairs with the release store in `grow`.
-        let current = self.current.load(Ordering::Acquire);
-        self.tables[current]
-            .get()
-            .expect("a table is complete before it is current")
-    }
-
-    #[inline]
-    fn hash(&self, name: &str) -> u32 {
-        (self.hasher.hash_one(name) >> 32) as u32
+    fn hash(&self, name: &str) -> u64 {
+        self.hasher.hash_one(name)
     }
 
     /// The symbol, or the index of the free cell where it would be put.
     #[inline]
-    fn probe(&self, table: &[AtomicU64], hash: u32, name: &str) -> Result<Symbol, usize> {
-        let mask = table.len() - 1;
+    fn probe(&self, table: &Table, hash: u64, name: &str) -> Result<Symbol, usize> {
+        let mask = table.cells.len() - 1;
         let mut at = hash as usize & mask;
         loop {
             // Acquire: pairs with the release store in `put`.
-            let cell = table[at].load(Ordering::Acquire);
+            let cell = table.cells[at].load(Ordering::Acquire);
             if cell == 0 {
                 return Err(at);
             }
-            if (cell >> 32) as u32 == hash {
-                let symbol = Symbol(cell as u32 - 1);
-                if self.name(symbol) == name {
-                    return Ok(symbol);
-                }
+            if table.tags[at].load(Ordering::Relaxed) == tag(hash) && self.names.is(cell - 1, name)
+            {
+                return Ok(Symbol(cell - 1));
             }
             at = (at + 1) & mask;
         }
@@ -129,61 +159,46 @@ impl SymbolPool {
     /// The symbol of a name that was interned before. Takes no lock.
     #[inline]
     pub fn find(&self, name: &str) -> Option<Symbol> {
-        self.probe(self.table(), self.hash(name), name).ok()
+        self.probe(&self.table.load(), self.hash(name), name).ok()
     }
 
     /// The symbol of a name. Takes no lock if the name is known.
     ///
     /// # Panics
-    /// When the pool holds 2^32 - 1 names (some 200 GB of them).
+    /// When the pool holds 2^30 names (some 40 GB of them).
     pub fn intern(&self, name: &str) -> Symbol {
         let hash = self.hash(name);
-        if let Ok(symbol) = self.probe(self.table(), hash, name) {
+        if let Ok(symbol) = self.probe(&self.table.load(), hash, name) {
             return symbol;
         }
         let mut count = self.count.lock();
-        let mut table = self.table();
-        let mut at = match self.probe(table, hash, name) {
+        let mut table = self.table.load_full();
+        let mut at = match self.probe(&table, hash, name) {
             Ok(symbol) => return symbol,
             Err(at) => at,
         };
         let id = *count;
-        assert!(id < u32::MAX - 1, "the symbol pool is full");
-        if (id as usize + 1) * 2 > table.len() {
-            table = self.grow(table);
-            at = match self.probe(table, hash, name) {
-                Ok(symbol) => return symbol,
-                Err(at) => at,
-            };
+        assert!(id < NameTable::LIMIT, "the symbol pool is full");
+        if table.is_full(id as usize + 1) {
+            table = self.grow(&table, id);
+            at = table.free(hash);
         }
-        let _ = self.names.get_or_create(id).set(name.into());
-        // Release: whoever finds the id also finds its name.
-        table[at].store(u64::from(hash) << 32 | u64::from(id + 1), Ordering::Release);
+        self.names.set(id, name);
+        table.put(at, hash, id);
         *count = id + 1;
         Symbol(id)
     }
 
-    /// Publishes a table of twice the size with the same content; under `count`.
-    fn grow(&self, old: &[AtomicU64]) -> &[AtomicU64] {
-        let next = self.current.load(Ordering::Relaxed) + 1;
-        let table = self.tables[next].get_or_init(|| {
-            let mut table = empty_table(old.len() * 2);
-            let mask = table.len() - 1;
-            for cell in old {
-                let cell = cell.load(Ordering::Relaxed);
-                if cell == 0 {
-                    continue;
-                }
-                let mut at = (cell >> 32) as usize & mask;
-                while *table[at].get_mut() != 0 {
-                    at = (at + 1) & mask;
-                }
-                *table[at].get_mut() = cell;
-            }
-            table
-        });
-        // Release: pairs with the acquire load in `table`.
-        self.current.store(next, Ordering::Release);
+    /// Publishes a table of twice the size with the same content: the ids below `count`; under the
+    /// lock of that.
+    fn grow(&self, old: &Table, count: u32) -> Arc<Table> {
+        let table = Table::new(old.cells.len() * 2);
+        for id in 0..count {
+            let hash = self.hash(self.names.get(id));
+            table.put(table.free(hash), hash, id);
+        }
+        let table = Arc::new(table);
+        self.table.store(Arc::clone(&table));
         table
     }
 
@@ -191,10 +206,13 @@ impl SymbolPool {
     /// other name or the empty string.
     #[inline]
     pub fn name(&self, symbol: Symbol) -> &str {
-        self.names
-            .get(symbol.0)
-            .and_then(OnceLock::get)
-            .map_or("", |name| name)
+        self.names.get(symbol.0)
+    }
+
+    /// Bytes that the names take, with their tables.
+    pub fn bytes(&self) -> usize {
+        let table = self.table.load().cells.len() * (size_of::<u32>() + size_of::<u8>());
+        table + self.names.bytes()
     }
 
     /// How many names there are.

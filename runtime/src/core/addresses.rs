@@ -1,11 +1,9 @@
 //! What names lead to, and where bodies lie.
 
-use std::collections::BTreeSet;
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::sync::PoisonError;
 
 use uruk_base::FunctionId;
-use uruk_base::locks::Mutex;
 use uruk_heap::Pool;
 use uruk_link::{Need, Resolved};
 use uruk_session::Dylib;
@@ -14,7 +12,6 @@ use super::Core;
 use crate::fork::gate;
 use crate::guest::process::is_code;
 use crate::guest::tls;
-use crate::load::bind::display_name;
 use crate::load::names::Definition;
 use crate::version::bodies::Extent;
 
@@ -151,43 +148,5 @@ impl Core {
     pub(crate) fn add_bodies(&self, some: impl IntoIterator<Item = Extent>) {
         let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
         bodies.add(some);
-    }
-}
-
-/// Display names, one behind the other in large blocks: most are short.
-#[derive(Default)]
-struct StaticNames {
-    known: BTreeSet<&'static CStr>,
-    /// The rest of the last block.
-    free: &'static mut [u8],
-}
-
-impl StaticNames {
-    const BLOCK: usize = 1 << 14;
-
-    fn add(&mut self, name: &CStr) -> &'static CStr {
-        let bytes = name.to_bytes_with_nul();
-        let mut free = std::mem::take(&mut self.free);
-        if free.len() < bytes.len() {
-            free = vec![0; Self::BLOCK.max(bytes.len())].leak();
-        }
-        let (place, rest) = free.split_at_mut(bytes.len());
-        place.copy_from_slice(bytes);
-        self.free = rest;
-        let name = CStr::from_bytes_with_nul(place).unwrap_or_default();
-        self.known.insert(name);
-        name
-    }
-}
-
-/// A display name kept for the life of the process, once.
-pub(crate) fn static_name(link_name: &str) -> &'static CStr {
-    static NAMES: Mutex<Option<StaticNames>> = Mutex::new(None);
-    let name = CString::new(display_name(link_name).replace('\0', "?")).unwrap_or_default();
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    let names = names.get_or_insert_default();
-    match names.known.get(name.as_c_str()) {
-        Some(known) => known,
-        None => names.add(&name),
     }
 }

@@ -5,12 +5,13 @@
 mod addresses;
 mod body;
 mod session;
+mod static_names;
 mod table;
 
-pub(crate) use addresses::static_name;
 pub(crate) use body::{Body, Function};
 use session::EndedLast;
 pub(crate) use session::sessions;
+pub(crate) use static_names::{static_bytes, static_name};
 pub(crate) use table::FunctionTable;
 
 use std::collections::HashMap;
@@ -224,7 +225,7 @@ pub(crate) struct Core {
     pub(crate) names: Names,
     /// The dylib of programs, and of modules added to no other.
     pub(crate) main: Dylib,
-    /// Counts images: local names carry the number of theirs.
+    /// Counts images: local names carry the number of theirs, or of one that was removed.
     pub(crate) images: AtomicU64,
     pub(crate) functions: RwLock<FunctionTable>,
     /// Modules that were read.

@@ -69,6 +69,12 @@ pub(crate) struct Image {
 }
 
 impl Image {
+    /// The number that its local names carry.
+    pub(crate) fn suffix(&self) -> u64 {
+        let suffix = self.life.suffix();
+        suffix.map_or(self.number, |suffix| suffix.number())
+    }
+
     /// Names that its modules hide from other dylibs.
     pub(crate) fn hidden(&self) -> HashSet<Box<str>> {
         let mut hidden = HashSet::new();

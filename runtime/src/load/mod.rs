@@ -151,7 +151,8 @@ impl Core {
     ) -> Result<Image, Error> {
         let dylib = &tracker.dylib();
         image.number = self.images.fetch_add(1, Ordering::Relaxed);
-        let number = image.number;
+        self.number_locals(tracker, &image)?;
+        let number = image.suffix();
         let binding = self.bind_inputs(dylib, &image, object_symbols)?;
         self.check_yielded(dylib, &image, object_symbols, &binding.yielded)?;
         let remaining = image.remaining.as_deref();
@@ -241,7 +242,7 @@ impl Core {
         let surroundings =
             self.surroundings(dylib, symbols, of_objects, image.remaining.as_deref());
         let provided = |name: &str| self.names.find(dylib, name).is_some();
-        bind::bind(image.number, &in_order, &provided, &surroundings)
+        bind::bind(image.suffix(), &in_order, &provided, &surroundings)
     }
 
     /// Gives each function the module defines a stub, unless it is compiled with the

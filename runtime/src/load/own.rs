@@ -197,7 +197,7 @@ impl Core {
         };
         self.hold(tracker, image, parts, true)?;
         let names = NAMES.iter().zip(own.0).map(|(name, address)| {
-            let name = link_name(name, image.number);
+            let name = link_name(name, image.suffix());
             Name::strong(name, Definition::Address(address)).hidden(true)
         });
         self.define_names(tracker, image.remaining.as_deref(), names.collect())?;

@@ -82,7 +82,7 @@ impl Named {
         let mut names = names_of(placed, tls_module, &image.hidden());
         let assembled = assembled.iter();
         let mut labelled: Vec<Labelled> = assembled
-            .map(|one| Labelled::new(one, image.number, placed, tls_module))
+            .map(|one| Labelled::new(one, image.suffix(), placed, tls_module))
             .collect();
         names.extend(labelled.iter_mut().flat_map(Labelled::take_names));
         Named {

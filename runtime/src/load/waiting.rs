@@ -195,7 +195,7 @@ impl Core {
         if !waits {
             return Ok(None);
         }
-        let init = session.intern(&format!("uruk.init.{}", image.number));
+        let init = session.intern(&format!("uruk.init.{}", image.suffix()));
         let kept = Image {
             number: image.number,
             life: Arc::clone(&image.life),

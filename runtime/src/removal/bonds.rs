@@ -26,6 +26,7 @@ use crate::api::error::Error;
 use crate::core::Core;
 use crate::fork::gate;
 use crate::load::bind::LOCAL_MARKER;
+use crate::load::image::Image;
 use crate::load::names::{Definition, Name};
 use crate::removal::life::Life;
 
@@ -246,6 +247,22 @@ impl Core {
                 let _ = tracker.map(|tracker| tracker.remove());
             }));
         }))?)
+    }
+
+    /// Gives an image the number of its local names: it is another image's once the image is gone, and
+    /// its names under both trackers are.
+    pub(crate) fn number_locals(&self, tracker: &Tracker, image: &Image) -> Result<(), Error> {
+        let suffix = self.removed.suffixes.take(|| image.number);
+        image.life.keep_suffix(Arc::clone(&suffix));
+        let remaining = image
+            .remaining
+            .as_deref()
+            .map(|remaining| &remaining.tracker);
+        for tracker in remaining.into_iter().chain([tracker]) {
+            let suffix = Arc::clone(&suffix);
+            tracker.attach(Box::new(move || drop(suffix)))?;
+        }
+        Ok(())
     }
 
     /// Defines names of an image: those that may remain apart from the others. Variables among

@@ -33,13 +33,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, DylibId, Resource, Tracker, TrackerEvent, TrackerKey};
 
 use crate::fork::gate;
 use crate::removal::bonds::Bonds;
+use crate::removal::suffix::Suffix;
 
 /// See the module.
 pub(crate) struct Life {
@@ -50,6 +51,8 @@ pub(crate) struct Life {
     root: Option<Arc<Life>>,
     /// Images whose weak definitions yielded to its own.
     pub(crate) bonds: Bonds,
+    /// Of its local names.
+    suffix: OnceLock<Arc<Suffix>>,
 }
 
 #[derive(Default)]
@@ -152,6 +155,7 @@ impl Default for Life {
             state: Mutex::default(),
             root: None,
             bonds: Bonds::default(),
+            suffix: OnceLock::new(),
         }
     }
 }
@@ -163,6 +167,17 @@ impl Life {
             root: replaced.map(|life| Arc::clone(life.root())),
             ..Life::default()
         })
+    }
+
+    /// Keeps the number of its local names.
+    pub(crate) fn keep_suffix(&self, suffix: Arc<Suffix>) {
+        // It has one at most.
+        let _ = self.suffix.set(suffix);
+    }
+
+    /// The number of its local names, if it may be another image's later.
+    pub(crate) fn suffix(&self) -> Option<&Arc<Suffix>> {
+        self.suffix.get()
     }
 
     /// The image that goes with all that was registered.

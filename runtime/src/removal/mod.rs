@@ -14,6 +14,7 @@ mod leave;
 pub(crate) mod life;
 pub(crate) mod recycle;
 pub(crate) mod removed;
+pub(crate) mod suffix;
 
 use std::sync::{Arc, PoisonError};
 
@@ -26,6 +27,7 @@ use crate::core::{Body, Core, Function};
 use crate::fork::gate;
 use crate::guest::program::Mode;
 use crate::load::Source;
+use crate::load::bind::LOCAL_MARKER;
 use crate::load::hooks::Hooks;
 use crate::removal::life::Life;
 
@@ -178,9 +180,9 @@ impl Core {
         let versions = self.tiers.versions.of(id);
         // What is under way is late from here on. Who is replacing the function finds its
         // slot closed.
-        let settled = match versions.stage() {
-            Ok(stage) => {
-                if let Ok(done) = stage.commit(Next::Unbound, |_| self.stubs.release(id)) {
+        let settled = match versions.commit(Next::Unbound, |_| self.stubs.release(id)) {
+            Ok(outcome) => {
+                if let Ok(done) = outcome {
                     self.tiers.under_way.cancel(&done.dropped);
                 }
                 true
@@ -218,7 +220,7 @@ impl Core {
         drop(linked);
         let file = |dylib: &Dylib, link_name: &str| {
             // What stayed may go after its dylib.
-            let files = settled && !dylib.is_defunct();
+            let files = settled && !dylib.is_defunct() && !link_name.contains(LOCAL_MARKER);
             files.then(|| self.removed.file(dylib, link_name, id))?;
             Some((dylib.id(), Box::from(link_name)))
         };

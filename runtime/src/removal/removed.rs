@@ -27,6 +27,7 @@ use crate::core::{Core, Module};
 use crate::fork::gate;
 
 use crate::removal::recycle::Waiting;
+use crate::removal::suffix::Suffixes;
 
 use uruk_codegen::SymbolId;
 
@@ -40,6 +41,8 @@ pub(crate) struct Removed {
     acquired: Mutex<HashMap<FunctionId, String>>,
     /// Stubs that may be other functions' next.
     pub(crate) waiting: Waiting,
+    /// Numbers of local names.
+    pub(crate) suffixes: Suffixes,
     /// Functions that failed for want of a name.
     failed: Mutex<HashSet<FunctionId>>,
 }

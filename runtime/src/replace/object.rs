@@ -225,7 +225,13 @@ impl Core {
         };
         let mut fresh: Vec<Place<'_>> = Vec::new();
         for place in graph.places() {
-            let found = self.names.find_own(dylib, place.definition.name);
+            let mut found = self.names.find_own(dylib, place.definition.name);
+            while let Some(Definition::Function { id }) = found
+                && self.body(id).is_none()
+                && let Some(anew) = self.found_anew(dylib, place.definition.name, id)
+            {
+                found = anew;
+            }
             if binder.bind(&place, found)? {
                 fresh.push(place);
             }

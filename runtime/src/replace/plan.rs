@@ -25,6 +25,7 @@ use std::sync::atomic::Ordering;
 
 use uruk_base::FunctionId;
 use uruk_codegen::{Access, Import, Kind, Linkage, ModulePlan, ModuleSummary, Placement, SymbolId};
+use uruk_session::Dylib;
 
 use crate::api::error::Error;
 use crate::core::{Core, Function, Module};
@@ -75,6 +76,19 @@ struct Planner<'a> {
 }
 
 impl Core {
+    /// What a name means of which a function without a body was found. `None` if it still means that
+    /// one: a resolver chooses its body. A removed function loses its name first.
+    pub(super) fn found_anew(
+        &self,
+        dylib: &Dylib,
+        name: &str,
+        id: FunctionId,
+    ) -> Option<Option<Definition>> {
+        let found = self.names.find_own(dylib, name);
+        let is_same = found == Some(Definition::Function { id }) && self.body(id).is_none();
+        (!is_same).then_some(found)
+    }
+
     /// Binds `module`, which nothing was bound to yet.
     pub(super) fn plan_replacement(
         &self,
@@ -211,7 +225,11 @@ impl Planner<'_> {
                     return Err(self.fixed(id, "it now has to be compiled together with data"));
                 }
                 if self.core.body(stub).is_none() {
-                    return Err(self.fixed(id, "a resolver chooses what it is"));
+                    return match self.core.found_anew(&self.module.dylib, name, stub) {
+                        Some(Some(found)) => self.redefinition(id, name, found),
+                        Some(None) => self.new_definition(id, Some(name.into())),
+                        None => Err(self.fixed(id, "a resolver chooses what it is")),
+                    };
                 }
                 if self.seen.insert(stub, id).is_some() {
                     return Err(self.fixed(id, "it shares its address with another function"));

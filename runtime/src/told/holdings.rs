@@ -6,6 +6,7 @@
 //! | images: data, code of object files | [`Owners`](crate::removal::Owners) | their tracker's |
 //! | constants that LLVM made, bitcode | [`Modules`] | their module's image's |
 //! | stubs | the table of functions | their function's |
+//! | names, symbols, units, trackers | [`Session::bytes`](uruk_session::Session::bytes) | no dylib's |
 //!
 //! The heap counts what was handed out, by pool. What nobody of the above holds is the runtime's own
 //! or just being linked; pages that are held beyond what was handed out are unused. So everything is
@@ -22,7 +23,7 @@ use uruk_base::locks::Mutex;
 use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_heap::{PAGE, Pool, Sealed};
 
-use crate::core::{Body, Core, Module};
+use crate::core::{Body, Core, Module, static_bytes};
 use crate::removal::life::Life;
 use crate::told::memory::{Ledger, MemoryOwner, MemoryPurpose, MemoryReport};
 use crate::version::constants::Constants;
@@ -193,10 +194,12 @@ impl Core {
         ] {
             ledger.add(None, None, purpose, bytes);
         }
+        let tables = (self.names.session().bytes() + static_bytes()) as u64;
+        ledger.add(None, None, MemoryPurpose::Tables, tables);
         let rows = ledger.rows();
         let total: u64 = rows.iter().map(|row| row.bytes).sum();
         MemoryReport {
-            reserved: total - bitcode,
+            reserved: total - bitcode - tables,
             reservation: self.heap.base()..self.heap.base() + self.heap.size() as u64,
             rows,
             resident: resident(),

@@ -10,8 +10,9 @@
 //! | data | bytes handed out, as if all of them were touched: zeros may not be |
 //! | stubs and slots | pages that have their image |
 //! | bitcode | bytes of modules, as given |
+//! | tables | names, symbols, units and trackers of the session; display names of the process |
 //!
-//! What lies elsewhere (LLVM's contexts, tables of names, symbols and unwind rows, stacks of threads,
+//! What lies elsewhere (LLVM's contexts, summaries of modules, records of versions and unwind rows, stacks of threads,
 //! the program's own blocks) cannot be asked for one by one; [`MemoryReport::other`] is what is left
 //! of the process's resident memory.
 
@@ -61,11 +62,13 @@ pub enum MemoryPurpose {
     Unused,
     /// The runtime's own: its resolver, counters, and what is just being linked.
     Runtime,
+    /// Tables of names and symbols.
+    Tables,
 }
 
 impl MemoryPurpose {
     /// All of them.
-    pub const ALL: [MemoryPurpose; 10] = [
+    pub const ALL: [MemoryPurpose; 11] = [
         MemoryPurpose::Code,
         MemoryPurpose::ReadOnly,
         MemoryPurpose::Data,
@@ -76,6 +79,7 @@ impl MemoryPurpose {
         MemoryPurpose::Waiting,
         MemoryPurpose::Unused,
         MemoryPurpose::Runtime,
+        MemoryPurpose::Tables,
     ];
 
     /// The word for it, as a name of a field.
@@ -91,6 +95,7 @@ impl MemoryPurpose {
             MemoryPurpose::Waiting => "waiting",
             MemoryPurpose::Unused => "unused",
             MemoryPurpose::Runtime => "runtime",
+            MemoryPurpose::Tables => "tables",
         }
     }
 }
@@ -121,7 +126,7 @@ pub struct MemoryRow {
 pub struct MemoryReport {
     /// One for each owner, tier and purpose there is, in that order.
     pub rows: Vec<MemoryRow>,
-    /// Bytes of `rows` that lie in the session's reservation; the rest is bitcode.
+    /// Bytes of `rows` that lie in the session's reservation; the rest is bitcode and tables.
     pub reserved: u64,
     /// Where that is.
     pub reservation: Range<u64>,
@@ -266,26 +271,29 @@ mod tests {
         }
         let report = MemoryReport {
             rows: ledger.rows(),
-            reserved: 110,
+            reserved: 132,
             reservation: 0..0,
             resident: Some(200),
         };
-        assert_eq!((report.total(), report.other()), (110, Some(90)));
-        assert_eq!(report.by_tier(), [(None, 55), (Some(Tier::Guided), 55)]);
+        assert_eq!((report.total(), report.other()), (132, Some(68)));
+        assert_eq!(report.by_tier(), [(None, 66), (Some(Tier::Guided), 66)]);
         let table = report.table();
         assert!(
             table.contains("  read-only                       4 bytes\n"),
             "{table}"
         );
         assert!(
-            table.contains("  of tier 3                      55 bytes\n"),
+            table.contains("  of tier 3                      66 bytes\n"),
             "{table}"
         );
         let json = report.json();
         assert!(
-            json.starts_with("{\"total\":110,\"code\":2,\"read_only\":4,"),
+            json.starts_with("{\"total\":132,\"code\":2,\"read_only\":4,"),
             "{json}"
         );
-        assert!(json.ends_with(",\"runtime\":20,\"other\":90}"), "{json}");
+        assert!(
+            json.ends_with(",\"runtime\":20,\"tables\":22,\"other\":68}"),
+            "{json}"
+        );
     }
 }

@@ -147,6 +147,26 @@ impl FunctionVersions {
             ended: false,
         })
     }
+
+    /// Stages and commits in one step, as a removal does: a replacement finds the function either as
+    /// it was or ended, and never as one that something else is replacing.
+    ///
+    /// # Errors
+    /// [`StageError::Staged`]; within, those of [`Stage::commit`].
+    pub fn commit(
+        self: &Arc<Self>,
+        next: Next,
+        store: impl FnOnce(Option<EntryAddress>) -> bool,
+    ) -> Result<Result<Committed, CommitError>, StageError> {
+        let mut versions = self.0.lock();
+        if versions.staged {
+            return Err(StageError::Staged(versions.generation));
+        }
+        let next = next.of(self, &versions);
+        let done = next.and_then(|next| versions.commit(next, store));
+        drop(versions);
+        Ok(done.map(|done| done.of(self)))
+    }
 }
 
 impl Stage {
@@ -174,15 +194,7 @@ impl Stage {
         // After an error the drop of the stage abandons.
         let done = outcome?;
         self.ended = true;
-        Ok(Committed {
-            generation: done.generation,
-            kept: done.old.map(|view| Kept {
-                versions: Arc::clone(&self.versions),
-                view,
-            }),
-            dropped: done.dropped,
-            released: done.released,
-        })
+        Ok(done.of(&self.versions))
     }
 
     /// Gives up the replacement: the present generation goes on. Returns the versions that
@@ -251,6 +263,21 @@ struct Done {
     old: Option<VersionView>,
     dropped: Vec<VersionId>,
     released: Option<VersionId>,
+}
+
+impl Done {
+    /// What it is for who asked.
+    fn of(self, versions: &Arc<FunctionVersions>) -> Committed {
+        Committed {
+            generation: self.generation,
+            kept: self.old.map(|view| Kept {
+                versions: Arc::clone(versions),
+                view,
+            }),
+            dropped: self.dropped,
+            released: self.released,
+        }
+    }
 }
 
 impl Versions {

@@ -1,0 +1,45 @@
+//! Display names of functions, kept for the life of the process, each once.
+//!
+//! Unwind rows and what is told about frames point at them, also on threads that were about to read
+//! one when its function was removed. They are packed as names of sessions are ([`SymbolPool`]): one of up
+//! to 10 bytes takes some 30.
+
+use std::ffi::CStr;
+use std::sync::LazyLock;
+
+use uruk_session::SymbolPool;
+
+use crate::load::bind::display_name;
+
+/// Display names, each with its NUL.
+static NAMES: LazyLock<SymbolPool> = LazyLock::new(SymbolPool::new);
+
+/// A display name kept for the life of the process, once. Under a pass.
+pub(crate) fn static_name(link_name: &str) -> &'static CStr {
+    let mut name = display_name(link_name).replace('\0', "?");
+    name.push('\0');
+    let pool: &'static SymbolPool = &NAMES;
+    let name = pool.name(pool.intern(&name));
+    CStr::from_bytes_with_nul(name.as_bytes()).unwrap_or_default()
+}
+
+/// Bytes that they take, of all sessions.
+pub(crate) fn static_bytes() -> usize {
+    NAMES.bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::static_name;
+    use crate::fork::gate;
+
+    #[test]
+    fn a_name_is_kept_once() {
+        let _pass = gate::enter();
+        let name = static_name("one\0two");
+        assert_eq!(name, c"one?two");
+        assert!(std::ptr::eq(name, static_name("one?two")));
+        assert_eq!(static_name("uruk.body.three.uruk.1.0.2"), c"three");
+        assert_eq!(static_name(""), c"");
+    }
+}
