@@ -6,6 +6,7 @@
 //! | [`ids`] | functions, versions, tiers |
 //! | [`nanos`] | times |
 //! | [`parts`] | where time goes |
+//! | [`sandbox`] | whether a filter of system calls is closed around the process |
 //! | [`settings`](mod@settings) | tables of settings |
 //! | [`variant`] | ways to compile a function |
 //! | [`locks`] | locks that no fork finds held |
@@ -18,6 +19,7 @@ pub mod ids;
 pub mod locks;
 pub mod nanos;
 pub mod parts;
+pub mod sandbox;
 pub mod settings;
 pub mod variant;
 
