@@ -15,6 +15,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifndef LOAD_FILTER
+#define LOAD_FILTER(program) syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, program)
+#endif
+
 enum way { BY_SECCOMP, BY_PRCTL, STRICT };
 
 /* Answers all but these calls with `action`, in all threads or in this one. */
@@ -32,7 +36,7 @@ static void give_up(enum way way, unsigned action, int futex) {
   struct sock_fprog program = {(unsigned short)count, code};
   long done = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   if (way == BY_SECCOMP)
-    done |= syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+    done |= LOAD_FILTER(&program);
   else if (way == BY_PRCTL)
     done |= prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
   else
