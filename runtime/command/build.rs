@@ -8,7 +8,7 @@ fn main() {
         let (_, name) = line.strip_prefix("gate!(")?.split_once(", ")?;
         name.strip_suffix(");")
     });
-    for symbol in gates.chain(["_Unwind_Find_FDE", "__cxa_atexit"]) {
+    for symbol in gates.chain(["_Unwind_Find_FDE", "__cxa_atexit", "syscall", "prctl"]) {
         println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol={symbol}");
     }
 }

@@ -89,6 +89,7 @@ pub use crate::api::lookup::{
 pub use crate::api::native::{
     Beside, NativeCode, enter_program, look_at_main_thread, spawn_own, uncopied,
 };
+pub use crate::api::sandbox::prepare_sandbox;
 pub use crate::api::seeing::Hot;
 pub use crate::api::symbols::Alias;
 pub use crate::api::tracker::{Removal, Tracker};
@@ -154,6 +155,7 @@ pub mod interposed {
     pub use crate::guest::processes::guest_clone as clone;
     pub use crate::guest::processes::guest_quiet_fork as fork_quietly;
     pub use crate::guest::processes::guest_syscall as syscall;
+    pub use crate::guest::sandbox::guest_prctl as prctl;
 }
 
 /// Exit status of the command when a program could not be loaded, compiled or

@@ -24,7 +24,7 @@ use crate::state::{Kind, Step, Word};
 use crate::sync::{Ordering, look_again, spin, turn};
 #[cfg(not(loom))]
 use crate::sys::SignalsBlocked;
-use uruk_base::FunctionId;
+use uruk_base::{FunctionId, sandbox};
 
 /// Under loom there are no signals.
 #[cfg(loom)]
@@ -98,6 +98,8 @@ impl Shared {
                         return Outcome::Code(entry);
                     }
                 }
+                // No service answers any more.
+                Kind::Unbound | Kind::Requested if sandbox::is_closed() => return Outcome::Failed,
                 Kind::Unbound if !word.busy() => self.request(function, cell, word),
                 _ => self.wait(cell, word),
             }

@@ -12,6 +12,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use uruk_base::sandbox;
+
 /// Bytes of the kernel's signal set.
 const SIGSET_BYTES: usize = 8;
 
@@ -208,21 +210,29 @@ pub(crate) fn exit(status: i32) -> ! {
 ///
 /// Around steps that another waiter of the *same thread* - a signal handler -
 /// could wait for, or that a handler must not leave by `longjmp` half done.
+///
+/// Nothing is blocked once a sandbox is closed ([`sandbox`]): no other thread serves requests, and
+/// the call may be forbidden.
 pub(crate) struct SignalsBlocked {
-    before: u64,
+    before: Option<u64>,
 }
 
 impl SignalsBlocked {
     pub(crate) fn new() -> SignalsBlocked {
-        let mut before = 0;
-        set_mask(u64::MAX, Some(&mut before));
+        let before = (!sandbox::is_closed()).then(|| {
+            let mut before = 0;
+            set_mask(u64::MAX, Some(&mut before));
+            before
+        });
         SignalsBlocked { before }
     }
 }
 
 impl Drop for SignalsBlocked {
     fn drop(&mut self) {
-        set_mask(self.before, None);
+        if let Some(before) = self.before {
+            set_mask(before, None);
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! | [`ids`] | functions, versions, tiers |
 //! | [`nanos`] | times |
 //! | [`parts`] | where time goes |
+//! | [`sandbox`] | whether a filter of system calls is closed around the process |
 //! | [`settings`](mod@settings) | tables of settings |
 //! | [`variant`] | ways to compile a function |
 //! | [`locks`] | locks that no fork finds held |
@@ -13,11 +14,19 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+// Every package of the library needs this one, so other targets end with this sentence.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
+compile_error!(
+    "Uruk runs on Linux on x86-64 with the GNU C library only (target x86_64-unknown-linux-gnu): \
+     stubs, relocations and thread-locals are written for that platform, and musl is not supported"
+);
+
 pub mod address;
 pub mod ids;
 pub mod locks;
 pub mod nanos;
 pub mod parts;
+pub mod sandbox;
 pub mod settings;
 pub mod variant;
 

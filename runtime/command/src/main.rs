@@ -3,7 +3,7 @@
 //! The process belongs to the program that is run: Rust's own start-up code, which
 //! ignores SIGPIPE and installs a SIGSEGV handler with an alternate stack, is left
 //! out by defining C's `main`. `_Unwind_Find_FDE` is exported so that exceptions
-//! find the frames of JIT'd code.
+//! find the frames of JIT'd code; `syscall` and `prctl`, so that filters of system calls are seen to.
 
 #![no_main]
 
@@ -12,6 +12,7 @@ mod gates;
 mod memory;
 mod stack;
 
+use std::arch::naked_asm;
 use std::ffi::{c_char, c_int, c_void};
 
 use uruk::DwarfEhBases;
@@ -44,6 +45,27 @@ pub unsafe extern "C" fn __cxa_atexit(
 ) -> c_int {
     // SAFETY: by the caller's promise.
     unsafe { uruk::register_exit_handler(handler, argument, dso) }
+}
+
+/// As the C library's. Libraries of the program that install a filter of system calls find it here
+/// first: threads of ours end before.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscall() {
+    naked_asm!("jmp {}", sym uruk::interposed::syscall)
+}
+
+/// As [`syscall`].
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prctl() {
+    naked_asm!("jmp {}", sym uruk::interposed::prctl)
 }
 
 /// Entry point of the command.

@@ -119,6 +119,10 @@ fn settled(tid: i32) {
 /// To be called by a thread that has just blocked signals, with those it blocks now: a
 /// signal of ours that is pending is taken away. Usable in signal handlers.
 pub fn mask_changed() {
+    // Nobody asks any more, and the calls below may be forbidden.
+    if uruk_base::sandbox::is_closed() {
+        return;
+    }
     let tid = sys::gettid();
     settled(tid);
     if last(tid).load(Ordering::Relaxed) != tid as u32 {
@@ -147,6 +151,10 @@ pub(crate) fn is_ours(info: &Info) -> bool {
 /// `sigaltstack` of the calling thread, for the program: `set` makes the change to a stack of
 /// `bytes` bytes (0: to none) and says whether that was done. Usable in signal handlers.
 pub fn set_alternate_stack(bytes: usize, set: impl FnOnce() -> bool) {
+    if uruk_base::sandbox::is_closed() {
+        set();
+        return;
+    }
     let tid = sys::gettid();
     if bytes == 0 || bytes >= frame_bytes() {
         if set() {

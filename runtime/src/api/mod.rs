@@ -14,6 +14,7 @@
 //! | [`improve`] | better code for them |
 //! | [`func`] | a function that is called with types |
 //! | [`native`] | machine code that is there already |
+//! | [`sandbox`] | the end of all threads, before system calls are given up |
 //! | [`seeing`] | what a session shows of itself |
 //! | [`error`] | what all of them fail with |
 
@@ -27,6 +28,7 @@ pub(crate) mod jit;
 pub(crate) mod layers;
 pub(crate) mod lookup;
 pub(crate) mod native;
+pub(crate) mod sandbox;
 pub(crate) mod seeing;
 pub(crate) mod symbols;
 pub(crate) mod tracker;

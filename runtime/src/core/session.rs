@@ -13,7 +13,7 @@ use uruk_base::locks::Mutex;
 use super::Core;
 use crate::api::error::Error;
 use crate::fork::{self, Member, gate};
-use crate::guest::{listed, threads};
+use crate::guest::{listed, program, threads};
 use crate::load::room;
 use crate::speculation::work;
 use crate::tiers::background;
@@ -154,6 +154,17 @@ impl Member for Core {
         if let Err(cause) = started {
             error!(%cause, "no compile worker after fork");
         }
+    }
+
+    fn finish_code(self: Arc<Self>) {
+        self.compile_rest();
+    }
+
+    fn end_threads(&self) {
+        program::write_outputs_early(self);
+        self.stop();
+        let _pass = gate::enter();
+        self.tiers.sampling.close();
     }
 
     fn note_sharing(&self) {

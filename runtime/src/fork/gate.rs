@@ -39,6 +39,7 @@ use uruk_base::locks::Cover;
 
 use super::shield::{self, Shield};
 use super::unseen;
+use crate::guest::threads;
 
 /// How long a fork waits for compiles under way before it has them interrupted.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
@@ -264,6 +265,7 @@ pub(crate) fn settle(limit: Duration) {
 
 /// The last a thread does that LLVM took down inside its pass: it never gives that back.
 pub(crate) fn leave_lost() {
+    threads::note_lost();
     if uruk_base::locks::covers() != 0 {
         GATE.leave();
     }

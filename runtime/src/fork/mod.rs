@@ -13,9 +13,11 @@
 //! | [`thread`] | threads of ours; [`sacrificial`]: one that LLVM may take down |
 //! | [`panics`] | what a panic on them comes to |
 //! | [`futex`] | a word to wait for |
+//! | [`confine`] | the end of all threads of ours, before the process gives up system calls |
 //!
 //! Entry: [`join`], once for each session; [`gate::enter`] everywhere.
 
+pub(crate) mod confine;
 pub(crate) mod errands;
 pub(crate) mod futex;
 pub(crate) mod gate;
@@ -31,6 +33,7 @@ use std::sync::{Arc, MutexGuard, Once, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use uruk_base::locks::Cover;
+use uruk_base::sandbox;
 use uruk_codegen::fatal;
 
 use crate::guest::threads;
@@ -66,6 +69,14 @@ pub(crate) trait Member: Send + Sync {
 
     /// Has threads again, in the child.
     fn restart(self: Arc<Self>);
+
+    /// Compiles what has no code yet, and says of what cannot be compiled that it never will be.
+    /// Without a pass, on a thread of ours; others may be inside.
+    fn finish_code(self: Arc<Self>);
+
+    /// Ends the threads of the member, which has none from now on. Without a pass, on a thread of
+    /// ours.
+    fn end_threads(&self);
 
     /// A process that is no thread is about to share the memory: others may be inside.
     fn note_sharing(&self);
@@ -171,6 +182,7 @@ pub(crate) fn register_fork_handlers() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {
         unseen::prepare();
+        threads::note_process();
         // SAFETY: three functions that live as long as the process. Registered before
         // any guest code runs: ours then run last before a fork and first after it.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
@@ -219,6 +231,19 @@ unsafe extern "C" fn in_parent() {
 }
 
 unsafe extern "C" fn in_child() {
+    if sandbox::is_closed() {
+        // Nothing is compiled, so nothing is written that parent and child share.
+        FORK.with(|state| {
+            let held = state.take().map(ManuallyDrop::into_inner);
+            state.set(held.map(|mut held| {
+                held.closed.after_fork_child();
+                ManuallyDrop::new(held)
+            }));
+        });
+        unseen::mark();
+        // SAFETY: this side's turn.
+        return unsafe { in_parent() };
+    }
     if let Some(state) = FORK.take().map(ManuallyDrop::into_inner) {
         unseen::mark();
         crate::calls::interrupt::after_fork_child();
@@ -237,10 +262,11 @@ fn made_in_child(mut state: ForkState) {
     threads::after_fork_child();
     sacrificial::after_fork_child();
     thread::rest::after_fork_child();
+    confine::after_fork_child();
     for member in &state.members {
         member.after_fork_child();
     }
-    for member in state.members {
-        member.restart();
+    if !sandbox::is_closed() {
+        state.members.into_iter().for_each(Member::restart);
     }
 }

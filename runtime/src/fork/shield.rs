@@ -19,6 +19,7 @@
 //! |---|---|---|
 //! | `RAISED` | the thread | all signals blocked, before and after |
 //! | `BEFORE` | the thread | `RAISED` is zero and all signals are blocked |
+//! | `BLOCKED_NOW` | the thread | as `BEFORE`; false once a sandbox is closed (`uruk_base::sandbox`) |
 //! | `NEVER` | a thread of ours | at its start |
 //!
 //! A handler that comes between a look at `RAISED` and the system call that blocks raises
@@ -40,6 +41,8 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, compiler_fence};
+
+use uruk_base::sandbox;
 
 /// Signals of faulting instructions: they cannot wait, and whoever catches them to tell of
 /// a crash is to be told.
@@ -66,6 +69,8 @@ thread_local! {
     static RAISED: Cell<usize> = const { Cell::new(0) };
     /// The mask that the last of them restores.
     static BEFORE: Cell<u64> = const { Cell::new(0) };
+    /// Whether that is to be restored.
+    static BLOCKED_NOW: Cell<bool> = const { Cell::new(false) };
     static NEVER: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -173,16 +178,24 @@ pub(crate) fn blocks() -> usize {
 
 /// Blocks what is not [`OPEN`], and keeps the mask there was.
 fn block() {
+    // No thread of ours is left that a handler could wait for, and the call may be forbidden.
+    if sandbox::is_closed() {
+        return;
+    }
     #[cfg(test)]
     BLOCKS.set(BLOCKS.get() + 1);
     let before = change(libc::SIG_BLOCK, BLOCKED);
     // A handler of a moment ago may have used the cell, and is done.
     compiler_fence(Ordering::SeqCst);
     BEFORE.set(before);
+    BLOCKED_NOW.set(true);
 }
 
 /// Restores the mask that [`block`] found.
 fn restore() {
+    if !BLOCKED_NOW.replace(false) {
+        return;
+    }
     // Read before a handler can run, which would write another.
     let before = BEFORE.get();
     compiler_fence(Ordering::SeqCst);

@@ -30,6 +30,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use uruk_base::sandbox;
 use uruk_heap::Room;
 use uruk_stubs::seat;
 
@@ -68,6 +69,13 @@ pub(crate) fn set_stack(bytes: usize) {
 /// Starts a thread of ours, or has one that rests begin this: all signals blocked, a stack LLVM's
 /// recursion fits on.
 pub(crate) fn spawn(name: String, run: impl Fn() + Send + 'static) -> Result<(), Error> {
+    if sandbox::is_closed() {
+        return Err(Error::Thread {
+            name,
+            room: None,
+            cause: Arc::new(io::Error::from_raw_os_error(libc::EPERM)),
+        });
+    }
     let run = Box::new(run);
     let start = Box::new(Start {
         name: name.clone(),

@@ -28,6 +28,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use uruk_base::locks::Cover;
+use uruk_base::sandbox;
 
 use super::gate::{self, GateState};
 use super::shield::Shield;
@@ -123,7 +124,11 @@ pub(crate) fn note_sharing() {
 /// Makes sure that this process is whole. For guests, too: on any stack, in any handler.
 pub(crate) extern "C" fn attend() {
     if is_unseen() {
-        catch_up();
+        match sandbox::is_closed() {
+            // It needs no thread of ours, and none can be had.
+            true => mark(),
+            false => catch_up(),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! would get it from the static part of its executable: thread-local storage,
 //! `atexit` and friends; and functions that are ours to know of: `makecontext`, those of signals,
 //! those that copy the process, those that have something called at the end of a thread or of
-//! the process, and `dlopen` and `dlsym`, which know the program's own symbols. And what
+//! the process, those that forbid it system calls, and `dlopen` and `dlsym`, which know the program's own symbols. And what
 //! libraries get from the program: its names, as those of an executable ([`preempt`]).
 //!
 //! Everything here may be called by guest code on any thread at any time, from
@@ -14,6 +14,7 @@ mod elf;
 mod executable;
 pub(crate) mod exit;
 mod exports;
+mod filter;
 mod keys;
 mod library;
 pub(crate) mod listed;
@@ -24,6 +25,7 @@ pub(crate) mod preempt;
 pub(crate) mod process;
 pub(crate) mod processes;
 pub(crate) mod program;
+pub(crate) mod sandbox;
 mod signals;
 pub(crate) mod stacks;
 pub(crate) mod threads;
@@ -67,6 +69,7 @@ pub(crate) fn overrides() -> Vec<(&'static str, u64)> {
     symbols.extend(keys::overrides());
     symbols.extend(locked::overrides());
     symbols.extend(processes::overrides());
+    symbols.extend(sandbox::overrides());
     symbols.extend(signals::overrides());
     symbols.extend(libgcc());
     symbols

@@ -13,7 +13,7 @@ use std::ffi::{c_int, c_long, c_void};
 use std::mem::{ManuallyDrop, size_of_val};
 
 use super::library::Library;
-use super::threads;
+use super::{sandbox, threads};
 use crate::fork::unseen::{self, Held};
 
 static FORK: Library = Library::new(c"_Fork");
@@ -139,7 +139,8 @@ extern "C-unwind" fn begin(start: *mut c_void) -> c_int {
     status
 }
 
-/// `syscall`: calls that copy the process, or end its main thread, are seen to first. All
+/// `syscall`: calls that copy the process, end its main thread, or install a filter of system calls
+/// are seen to first. All
 /// others go on in `uruk_roots`, which can tell their numbers when a scan interrupts them, with
 /// registers and stack as they came.
 ///
@@ -155,6 +156,10 @@ pub unsafe extern "C" fn guest_syscall() {
         "cmp rdi, {clone3}",
         "je 2f",
         "cmp rdi, {exit}",
+        "je 2f",
+        "cmp rdi, {seccomp}",
+        "je 2f",
+        "cmp rdi, {prctl}",
         "je 2f",
         "3:",
         "jmp {syscall}",
@@ -182,6 +187,8 @@ pub unsafe extern "C" fn guest_syscall() {
         clone = const libc::SYS_clone,
         clone3 = const libc::SYS_clone3,
         exit = const libc::SYS_exit,
+        seccomp = const libc::SYS_seccomp,
+        prctl = const libc::SYS_prctl,
         syscall = sym uruk_roots::program_syscall,
         copies = sym call_copies,
         copy = sym copy_process,
@@ -190,11 +197,19 @@ pub unsafe extern "C" fn guest_syscall() {
 
 /// Whether [`copy_process`] is to make the call. Not where a child goes on with another stack:
 /// its caller sees to that, and knows nothing of frames of ours.
-extern "C" fn call_copies(number: c_long, first: u64, second: u64) -> bool {
+extern "C" fn call_copies(number: c_long, first: u64, second: u64, third: u64) -> bool {
     let (flags, stack) = match number {
         libc::SYS_fork => return true,
         libc::SYS_exit => {
             threads::note_exit(first as c_int);
+            return false;
+        }
+        libc::SYS_seccomp => {
+            sandbox::before_seccomp(first, third);
+            return false;
+        }
+        libc::SYS_prctl => {
+            sandbox::before_prctl(first, second, third);
             return false;
         }
         libc::SYS_clone => (first, second),
@@ -209,6 +224,10 @@ extern "C" fn call_copies(number: c_long, first: u64, second: u64) -> bool {
 
 /// Flags and stack of `clone3`, if they can be read: else the kernel says what is wrong.
 fn clone_arguments(at: u64, size: u64) -> Option<(u64, u64)> {
+    // No thread of ours is left that a copy could miss, and the call below may be forbidden.
+    if uruk_base::sandbox::is_closed() {
+        return None;
+    }
     let mut words = [0u64; 8];
     if size < size_of_val(&words) as u64 {
         return None;

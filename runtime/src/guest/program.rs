@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use uruk_base::sandbox;
 use uruk_files::{Messages, OutputPath, say};
 use uruk_heap::Pool;
 
@@ -284,8 +285,17 @@ unsafe extern "C-unwind" fn run_at_exit(_: *mut c_void) {
 
 /// Runs last of all handlers, because it is registered first.
 unsafe extern "C-unwind" fn write_outputs(status: c_int, _: *mut c_void) {
-    if let Some(at_exit) = AT_EXIT.get() {
+    if let Some(at_exit) = AT_EXIT.get().filter(|_| !sandbox::is_closed()) {
         at_exit.outputs.write(&at_exit.core, status);
+    }
+}
+
+/// Writes them before the program gives up the system calls that this takes: nothing of ours changes
+/// afterwards.
+pub(crate) fn write_outputs_early(core: &Core) {
+    let of = |at_exit: &&AtExit| std::ptr::eq(&raw const *at_exit.core, core);
+    if let Some(at_exit) = AT_EXIT.get().filter(of) {
+        at_exit.outputs.write(core, 0);
     }
 }
 
@@ -369,6 +379,13 @@ fn write_or_say(file: &OutputPath, text: &[u8]) {
 
 /// A function of the program cannot be compiled; the worker has said why.
 extern "C" fn end_with_failure(_: uruk_stubs::FunctionId, _: u64) -> u64 {
+    const TEXT: &[u8] =
+        b"uruk: the program called a function without code, after it gave up system calls\n";
+    if sandbox::is_closed() {
+        // SAFETY: a constant text. Without the mask that others are written under, which takes
+        // calls that may be forbidden.
+        unsafe { libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len()) };
+    }
     // SAFETY: ends the process at once: no handler could run in a defined state.
     unsafe { libc::_exit(crate::EXIT_FAILURE) }
 }

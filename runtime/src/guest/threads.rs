@@ -21,6 +21,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::sandbox;
 
 use crate::fork::gate::{self, Pass};
 use crate::fork::thread::leaving;
@@ -58,6 +59,9 @@ type Own = (i32, Arc<AtomicBool>);
 /// Threads of ours that did not say so yet.
 pub(crate) static STARTING: AtomicUsize = AtomicUsize::new(0);
 
+/// Threads of ours that LLVM took down: they never end, and do nothing any more. Relaxed: a hint.
+static LOST: AtomicUsize = AtomicUsize::new(0);
+
 thread_local! {
     static ROUNDS: Cell<u32> = const { Cell::new(0) };
     static GUEST: Cell<Option<Arc<AtomicBool>>> = const { Cell::new(None) };
@@ -91,6 +95,32 @@ pub(crate) fn idle() -> Vec<i32> {
     idle.filter(|(_, guest)| !guest.load(Ordering::SeqCst))
         .map(|&(id, _)| id)
         .collect()
+}
+
+/// Says that the calling thread, one of ours, will sleep for ever.
+pub(crate) fn note_lost() {
+    LOST.fetch_add(usize::from(OWN.get()), Ordering::Relaxed);
+}
+
+/// Threads of ours that start, or are there and can do something.
+pub(crate) fn alive() -> usize {
+    // Acquire, before the list is read, as in `program_threads`.
+    let starting = STARTING.load(Ordering::Acquire);
+    let listed = ours().list.len();
+    starting + listed.saturating_sub(LOST.load(Ordering::Relaxed))
+}
+
+/// The process that this was told to be the library's last: another one that shares the memory
+/// (`vfork`) has another number.
+pub(crate) fn is_this_process() -> bool {
+    // SAFETY: takes nothing, cannot fail.
+    PROCESS.load(Ordering::Relaxed) == unsafe { libc::getpid() }
+}
+
+/// Notes which process this is, before there are threads of ours.
+pub(crate) fn note_process() {
+    // SAFETY: takes nothing, cannot fail.
+    PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
 }
 
 /// Makes what is kept on the calling thread and has a destructor.
@@ -146,9 +176,9 @@ fn ours() -> Ours {
 
 /// In the child of a fork, while no pass is given: none of the threads is there.
 pub(crate) fn after_fork_child() {
-    // SAFETY: takes nothing, cannot fail.
-    PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
+    note_process();
     STARTING.store(0, Ordering::Relaxed);
+    LOST.store(0, Ordering::Relaxed);
     leaving::after_fork_child();
     OWN.set(false);
     let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -167,8 +197,7 @@ pub(crate) fn watch_main_thread() {
     // SAFETY: a key of ours; the value is its own number, so the destructor can set
     // it again.
     unsafe { libc::pthread_setspecific(key, (key as usize + 1) as *mut c_void) };
-    // SAFETY: takes nothing, cannot fail.
-    PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
+    note_process();
     MAIN.store(RUNS, Ordering::Relaxed);
 }
 
@@ -180,6 +209,10 @@ fn begin_to_watch() -> bool {
 
 /// The calling thread is about to end by a system call.
 pub(crate) fn note_exit(status: c_int) {
+    // The kernel and the C library count the program's threads only.
+    if sandbox::is_closed() {
+        return;
+    }
     // SAFETY: both take nothing and cannot fail.
     let (thread, process) = unsafe { (libc::gettid(), libc::getpid()) };
     let main = thread == process && process == PROCESS.load(Ordering::Relaxed);
@@ -246,6 +279,9 @@ unsafe extern "C" fn on_main_thread_exit(value: *mut c_void) {
         return;
     }
     MAIN.store(WATCHED, Ordering::Relaxed);
+    if sandbox::is_closed() {
+        return;
+    }
     // SAFETY: what the C library does when the last thread ends.
     watch(|| unsafe { libc::exit(0) });
 }
@@ -255,6 +291,9 @@ fn watch(end: impl Fn() + Send + 'static) {
     // If no thread can be made the process stays, which is the lesser evil.
     let _ = crate::fork::thread::spawn(String::from("uruk-exit"), move || {
         while program_threads() {
+            if sandbox::is_ending() {
+                return;
+            }
             std::thread::sleep(WATCH_INTERVAL);
         }
         end();

@@ -13,6 +13,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use uruk_base::sandbox;
+
 use crate::api::error::Error;
 use crate::api::jit::Jit;
 use crate::fork::gate;
@@ -69,7 +71,7 @@ impl Jit {
         let jit = self.clone();
         let watched = RefCell::new(watched);
         crate::fork::thread::spawn(String::from("uruk-watch"), move || {
-            loop {
+            while !sandbox::is_ending() {
                 std::thread::sleep(INTERVAL);
                 for file in &mut *watched.borrow_mut() {
                     if file.has_changed(identity(&file.path)) {

@@ -30,7 +30,7 @@ mod tests;
 
 use clock::{Clock, Rarer};
 use heap::Heap;
-use maps::Maps;
+use maps::{Maps, untag};
 use shared::Shared;
 
 use crate::api::builder::JitBuilder;
@@ -178,6 +178,11 @@ impl Sampling {
             weight,
         };
         state.neighbours.iter().map(edge).collect()
+    }
+
+    /// Takes no samples any more. Under a pass.
+    pub(crate) fn close(&self) {
+        self.lock().source = Source::Nothing;
     }
 
     /// In the child of a fork.
@@ -486,14 +491,4 @@ impl Core {
         });
         sampler.map_or(Source::Nothing, |sampler| Source::Open(Box::new(sampler)))
     }
-}
-
-/// Function and version in one word. Of the version's number the low half: a session
-/// in which it wraps may drop a sample, no more.
-fn tag(id: FunctionId, version: VersionId) -> u64 {
-    u64::from(id.index()) << 32 | (version.0 & u64::from(u32::MAX))
-}
-
-fn untag(tag: u64) -> (u32, VersionId) {
-    ((tag >> 32) as u32, VersionId(tag & u64::from(u32::MAX)))
 }

@@ -41,6 +41,7 @@ pub(crate) mod drafts;
 pub(crate) mod failed;
 mod file;
 mod findable;
+mod finish;
 mod link;
 mod native;
 mod offers;

@@ -80,3 +80,13 @@ pub unsafe extern "C" fn __clone() {
 pub unsafe extern "C" fn syscall() {
     naked_asm!("jmp {}", sym interposed::syscall)
 }
+
+/// As the C library's; threads of ours end before a filter of system calls that would end them.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prctl() {
+    naked_asm!("jmp {}", sym interposed::prctl)
+}

@@ -68,6 +68,14 @@ pub(crate) fn wait() {
     }
 }
 
+/// Waits until the kernel knows no thread of this id. Allocates nothing.
+pub(crate) fn wait_for(id: i32) {
+    let start = Instant::now();
+    while !is_gone(id) && start.elapsed() < LIMIT {
+        std::thread::sleep(PAUSE);
+    }
+}
+
 /// In a child: none is there.
 pub(crate) fn after_fork_child() {
     LEAVING

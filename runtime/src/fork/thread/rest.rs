@@ -16,6 +16,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::sandbox;
 
 use super::Start;
 use crate::fork::{futex, gate};
@@ -62,6 +63,14 @@ pub(crate) fn after_fork_child() {
     resting().clear();
 }
 
+/// Has all threads that wait end, after [`sandbox::begin_to_end`]. Under a pass.
+pub(crate) fn end_all() {
+    for bed in resting().drain(..) {
+        bed.word.store(GIVEN, Ordering::Release);
+        futex::wake(&bed.word, 1);
+    }
+}
+
 fn resting() -> MutexGuard<'static, Vec<Arc<Bed>>> {
     RESTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -90,7 +99,7 @@ impl Bed {
     pub(super) fn lie_down(self: &Arc<Bed>) -> bool {
         let mut resting = resting();
         let room = FOR_EVER.load(Ordering::Relaxed) || resting.len() < MOST;
-        let stays = room && !UNFIT.get();
+        let stays = room && !UNFIT.get() && !sandbox::is_ending();
         if stays {
             self.word.store(EMPTY, Ordering::Relaxed);
             resting.push(Arc::clone(self));
@@ -98,7 +107,7 @@ impl Bed {
         stays
     }
 
-    /// What the thread is to do next, with a pass; `None` once it waited for too long.
+    /// What the thread is to do next, with a pass; `None` once it waited for too long, or is to end.
     pub(super) fn wait(self: &Arc<Bed>) -> (gate::Pass, Option<Box<Start>>) {
         let begun = Instant::now();
         loop {

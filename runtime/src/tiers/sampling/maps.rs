@@ -7,8 +7,6 @@ use uruk_base::locks::RwLock;
 use uruk_base::{FunctionId, VersionId};
 use uruk_profiler::{AddressMap, Found};
 
-use super::tag;
-
 /// Pieces of code a map holds: enough for a gigabyte of pages.
 const MAP_LIMIT: usize = 1 << 20;
 
@@ -86,4 +84,14 @@ impl Maps {
         let native = self.native.read().unwrap_or_else(PoisonError::into_inner);
         native.iter().for_each(|(_, map)| map.forget_before(time));
     }
+}
+
+/// Function and version in one word. Of the version's number the low half: a session
+/// in which it wraps may drop a sample, no more.
+fn tag(id: FunctionId, version: VersionId) -> u64 {
+    u64::from(id.index()) << 32 | (version.0 & u64::from(u32::MAX))
+}
+
+pub(super) fn untag(tag: u64) -> (u32, VersionId) {
+    ((tag >> 32) as u32, VersionId(tag & u64::from(u32::MAX)))
 }

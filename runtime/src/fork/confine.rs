@@ -1,0 +1,135 @@
+//! The end of all threads of ours, before the process gives up system calls.
+//!
+//! A program that decodes what it does not trust forbids itself all system calls but a few
+//! (seccomp), for all of its threads. Ours compile, sample and wait with other calls than those: the
+//! kernel would end the process at the first of them. So whatever can be called is compiled first,
+//! then all threads of ours end, and code of ours on threads of the program makes no system call of
+//! its own from then on ([`sandbox`]).
+//!
+//! | step | by | why |
+//! |---|---|---|
+//! | all is compiled | a thread of ours | the program's may have a small stack, and LLVM takes threads down |
+//! | members end their threads | same | |
+//! | threads that wait for work end | same | |
+//! | no thread but this one is left | same, with a limit | a job may be in one long pass of LLVM |
+//! | [`sandbox::close`] | same | |
+//! | the filter is installed | the caller, once that thread is gone | its end makes system calls |
+//!
+//! Threads that run code of an embedder beyond the limit are left alone: what they call is not
+//! known here.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use tracing::{info, warn};
+use uruk_base::sandbox;
+
+use super::thread::{self, leaving, rest};
+use super::{LAST_COMPILES, futex, gate, members, unseen};
+use crate::api::error::Error;
+use crate::guest::threads;
+
+/// How far that is. Acquire and release, with itself.
+static STATE: AtomicU32 = AtomicU32::new(OPEN);
+const OPEN: u32 = 0;
+const UNDER_WAY: u32 = 1;
+const CLOSED: u32 = 2;
+
+/// The kernel's id of the thread that does it.
+static WORKER: AtomicI32 = AtomicI32::new(0);
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Compiles all there is and ends all threads of ours; returns once they are gone.
+///
+/// # Errors
+/// [`Error::Thread`]: there is no thread to do it, or the calling thread is one of ours.
+pub(crate) fn confine() -> Result<(), Error> {
+    const NAME: &str = "uruk-sandbox";
+    unseen::attend();
+    // A process made by `vfork` is about to call `exec`; the threads are its parent's.
+    if sandbox::is_closed() || !threads::is_this_process() {
+        return Ok(());
+    }
+    if threads::is_ours() {
+        return Err(Error::Thread {
+            name: NAME.to_owned(),
+            room: None,
+            cause: Arc::new(io::Error::from_raw_os_error(libc::EDEADLK)),
+        });
+    }
+    let step = STATE.compare_exchange(OPEN, UNDER_WAY, Ordering::Acquire, Ordering::Acquire);
+    if step.is_ok()
+        && let Err(cause) = thread::spawn(NAME.to_owned(), close)
+    {
+        STATE.store(OPEN, Ordering::Release);
+        futex::wake(&STATE, u32::MAX);
+        return Err(cause);
+    }
+    gate::outside(|| {
+        while STATE.load(Ordering::Acquire) == UNDER_WAY {
+            futex::wait(&STATE, UNDER_WAY);
+        }
+        leaving::wait_for(WORKER.load(Ordering::Relaxed));
+    });
+    Ok(())
+}
+
+/// The life of the thread that does it.
+fn close() {
+    // SAFETY: takes nothing, cannot fail.
+    WORKER.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+    let members = {
+        let _pass = gate::enter();
+        members()
+    };
+    for member in &members {
+        Arc::clone(member).finish_code();
+    }
+    sandbox::begin_to_end();
+    members.iter().for_each(|member| member.end_threads());
+    let left = wait_for_others();
+    {
+        let _pass = gate::enter();
+        drop(members);
+        match left {
+            0 => info!("a sandbox: all is compiled, and no thread of ours is left"),
+            left => warn!(left, "a sandbox: threads of ours are still at work"),
+        }
+        leaving::wait();
+        sandbox::close();
+    }
+    STATE.store(CLOSED, Ordering::Release);
+    futex::wake(&STATE, u32::MAX);
+}
+
+/// In the child of a fork that came meanwhile: the thread that does it is not there. If code is
+/// finished, so is the rest; else the child begins anew, if it has to.
+pub(super) fn after_fork_child() {
+    if STATE.load(Ordering::Relaxed) == UNDER_WAY {
+        let ended = sandbox::is_ending();
+        if ended {
+            sandbox::close();
+        }
+        STATE.store(if ended { CLOSED } else { OPEN }, Ordering::Relaxed);
+    }
+}
+
+/// Waits until the calling thread is the only one of ours; how many others there are.
+fn wait_for_others() -> usize {
+    let start = Instant::now();
+    loop {
+        let others = {
+            let _pass = gate::enter();
+            rest::end_all();
+            threads::alive().saturating_sub(1)
+        };
+        if others == 0 || start.elapsed() > LAST_COMPILES {
+            return others;
+        }
+        std::thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,57 @@
+//! First versions of all functions that have none, before the last worker ends (`fork::confine`).
+
+use std::sync::{Arc, PoisonError};
+
+use tracing::{info, warn};
+use uruk_base::FunctionId;
+
+use crate::core::{Body, Core};
+use crate::fork::gate;
+use crate::version::calls;
+
+/// Compiles may add functions; a function of each round is added by one of the round before.
+const ROUNDS: usize = 8;
+
+impl Core {
+    /// Compiles each function that a call can reach and that has no code. One that cannot be
+    /// compiled has failed: its calls go to the failure handler. Without a pass.
+    pub(crate) fn compile_rest(self: &Arc<Self>) {
+        let mut compiled = 0_u64;
+        for _ in 0..ROUNDS {
+            let missing = {
+                let _pass = gate::enter();
+                self.without_code()
+            };
+            if missing.is_empty() {
+                break;
+            }
+            for id in missing {
+                match calls::compile_now(self, id, None) {
+                    Ok(()) => compiled += 1,
+                    Err(cause) => {
+                        let _pass = gate::enter();
+                        warn!(function = self.name_of(id), %cause, "no code before a sandbox closes");
+                        self.note_cause(id, &cause);
+                        self.stubs.fail(id);
+                    }
+                }
+            }
+        }
+        info!(compiled, "functions had no code yet");
+    }
+
+    /// Functions that have no code and did not fail. Not continuations: a loop leads to one that has
+    /// code only.
+    fn without_code(&self) -> Vec<FunctionId> {
+        let functions = self.functions.read();
+        let functions = functions.unwrap_or_else(PoisonError::into_inner);
+        let compiled = functions.iter().filter(|(_, body)| match body {
+            Body::Module(function) => function.origin.is_none(),
+            Body::Object(_) => false,
+            Body::Unit(_) => true,
+        });
+        let ids = compiled.filter_map(|(index, _)| self.stubs.function(index));
+        ids.filter(|&id| !self.stubs.has_code(id) && self.cause_of(id).is_none())
+            .collect()
+    }
+}
