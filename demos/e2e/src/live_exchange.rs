@@ -1,6 +1,7 @@
 //! `uruk swap`: what is exchanged, what is refused, and that what is refused changes nothing.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use uruk_guests::execute::Job;
 
@@ -225,6 +226,37 @@ pub fn judge_signatures(bench: &Bench) -> Result<(), String> {
             .expect(BEFORE, "after the signature was taken back")?;
     }
     Ok(())
+}
+
+/// A client that ends while its exchange waits takes it back; others are answered meanwhile.
+///
+/// # Errors
+/// As [`judge_bitcode`].
+pub fn judge_withdrawn(bench: &Bench) -> Result<(), String> {
+    let mut it = Exchanged::start(bench, "live-exchange-withdrawn", &[])?;
+    let twelve = it.object("twelve.o", &["-DNUMBER=12"])?;
+    // The program is in what is exchanged as long as it runs.
+    let mut client = Command::new(bench.subject.program());
+    let words = ["swap", "--quiescent", "3600000"];
+    let process = it.talk.process().to_string();
+    let client = client.args(words).arg(process).arg(&twelve);
+    let client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut client = client.map_err(|error| error.to_string())?;
+    for _ in 0..20 {
+        let (done, text) = it.talk.swap(["--stats"])?;
+        if !done {
+            return Err(format!("figures while an exchange waits: {text}"));
+        }
+        it.talk.expect(BEFORE, "while an exchange waits")?;
+    }
+    if client.try_wait().is_ok_and(|ended| ended.is_some()) {
+        return Err("the exchange did not wait".to_owned());
+    }
+    // It was alive until now.
+    let _ = client.kill();
+    let _ = client.wait();
+    it.talk.swapped([&twelve], &["exchanged: number\n"])?;
+    it.talk.expect("10 1203 10 21", "after another client")
 }
 
 /// What is said of who is in a loop that cannot be left, and in one that can.

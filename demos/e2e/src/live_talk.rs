@@ -82,6 +82,11 @@ impl<'b> Talk<'b> {
         Self::start(bench, folder, command)
     }
 
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     fn next(&mut self) -> Result<String, String> {
         let line = self.from.next().unwrap_or(Ok(String::new()));
         line.map_err(|error| error.to_string())

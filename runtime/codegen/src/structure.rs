@@ -118,6 +118,11 @@ impl Structure {
         })
     }
 
+    /// How many definitions have bodies.
+    pub(crate) fn body_count(&self) -> usize {
+        self.bodies.len()
+    }
+
     /// Checks the body of definition `index`, of the same `bytes`. LLVM finds none, and says
     /// so, where there is none.
     pub(crate) fn check_body(&self, bytes: &[u8], index: usize) -> Result<(), Malformed> {

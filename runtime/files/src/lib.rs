@@ -249,6 +249,17 @@ impl Seek for OwnFile {
 /// Into this file and no other.
 impl Write for OwnFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The same, by several threads.
+impl Write for &OwnFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _held = WriteSignals::hold();
         self.checked()?.write(bytes)
     }

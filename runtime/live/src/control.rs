@@ -21,6 +21,8 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use uruk::{Level, StatsFormat};
@@ -28,6 +30,7 @@ use uruk_files::OwnFile;
 
 use crate::choose::stem;
 use crate::explain;
+use crate::locked::Locked;
 use crate::session::Live;
 use crate::swap::Exchange;
 
@@ -116,10 +119,7 @@ pub fn serve(live: &'static Live) {
                 continue;
             }
             match accept(listener) {
-                Ok(stream) if is_same_user(&stream) => {
-                    // Who went away hears nothing.
-                    let _ = answer(live, stream);
-                }
+                Ok(stream) if is_same_user(&stream) => attend(live, stream),
                 Ok(_) => {}
                 Err(_) => std::thread::sleep(PAUSE),
             }
@@ -128,6 +128,45 @@ pub fn serve(live: &'static Live) {
     if let Err(cause) = spawned {
         uruk_files::say!("uruk live: nobody can attach: {cause}");
     }
+}
+
+/// Questions that are answered at a time, besides one on the thread that listens.
+const AT_ONCE: usize = 16;
+
+/// Answers on a thread of its own: a question may take long to arrive, and an exchange to be made.
+fn attend(live: &'static Live, stream: OwnFile) {
+    static BUSY: AtomicUsize = AtomicUsize::new(0);
+    // The thread is not begun anew in a child of a fork, where this is empty.
+    let stream = Arc::new(Locked::new(Some(stream)));
+    // Relaxed: a count, by which nothing is published.
+    let spawned = (BUSY.fetch_add(1, Ordering::Relaxed) < AT_ONCE).then(|| {
+        let stream = Arc::clone(&stream);
+        uruk::spawn_own("uruk-answer", move || {
+            if let Some(stream) = stream.with(Option::take) {
+                // Who went away hears nothing.
+                let _ = answer(live, stream);
+                BUSY.fetch_sub(1, Ordering::Relaxed);
+            }
+        })
+    });
+    if !matches!(spawned, Some(Ok(()))) {
+        if let Some(stream) = stream.with(Option::take) {
+            let _ = answer(live, stream);
+        }
+        BUSY.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether the other side is gone.
+fn is_gone(stream: &OwnFile) -> bool {
+    let mut asked = libc::pollfd {
+        fd: stream.as_raw_fd(),
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: one record, which lives.
+    let found = unsafe { libc::poll(&mut asked, 1, 0) };
+    found == 1 && asked.revents & (libc::POLLHUP | libc::POLLERR) != 0
 }
 
 /// Where questions arrive.
@@ -188,14 +227,23 @@ fn answer(live: &Live, mut stream: OwnFile) -> io::Result<()> {
     limit_waiting(&stream)?;
     let mut line = String::new();
     BufReader::new((&mut stream).take(LONGEST)).read_line(&mut line)?;
-    let text = match carry_out(live, line.trim_end()) {
+    let stream = Arc::new(stream);
+    let other = Arc::clone(&stream);
+    // Of a file that the program has put in its place nothing is asked.
+    let is_gone = move || other.is_ours() && is_gone(&other);
+    let text = match carry_out(live, line.trim_end(), is_gone) {
         Ok(text) => format!("ok\n{text}"),
         Err(text) => format!("error\n{text}\n"),
     };
-    stream.write_all(text.as_bytes())
+    (&*stream).write_all(text.as_bytes())
 }
 
-fn carry_out(live: &Live, line: &str) -> Result<String, String> {
+/// Does what a question asks for; `given_up` says whether nobody waits for it any more.
+fn carry_out(
+    live: &Live,
+    line: &str,
+    given_up: impl Fn() -> bool + Send + Sync + 'static,
+) -> Result<String, String> {
     let (what, rest) = line.split_once(' ').unwrap_or((line, ""));
     match what {
         "explain" => Ok(explain::table(live)),
@@ -219,7 +267,7 @@ fn carry_out(live: &Live, line: &str) -> Result<String, String> {
         },
         "swap" => {
             let (exchange, file) = exchange(rest).ok_or_else(|| format!("not a level: {rest}"))?;
-            let swapped = live.swap(Path::new(file), exchange);
+            let swapped = live.swap(Path::new(file), exchange, given_up);
             swapped
                 .map(|swapped| swapped.to_string())
                 .map_err(|cause| chain(&cause))

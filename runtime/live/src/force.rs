@@ -86,6 +86,9 @@ pub(crate) fn go_on(live: &Live, force: Force) {
     let adopted = live.adopted();
     loop {
         for function in &adopted {
+            if uruk::own_threads_end() {
+                return;
+            }
             take_back(live, function);
             std::thread::sleep(NATIVE);
             match force {

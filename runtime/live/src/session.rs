@@ -23,7 +23,7 @@ use crate::choose::{Fate, Outcome, choose};
 use crate::entries::EntryError;
 use crate::function::{Function, Functions, listen};
 use crate::known::{Module, Program};
-use crate::locked::Locked;
+use crate::locked::{Locked, Turn};
 use crate::program::image::{Image, ImageError, carries_bitcode};
 use crate::program::loaded::{self, Loaded};
 use crate::settings::{Settings, budget};
@@ -88,6 +88,8 @@ pub struct Live {
     pub(crate) known: Vec<Module>,
     /// Exchanges of which nobody went back.
     pub(crate) exchanges: Locked<Vec<Exchanged>>,
+    /// Whoever exchanges functions, or goes back.
+    pub(crate) exchanging: Turn,
     /// Names that are addresses.
     defined: Locked<HashSet<String>>,
 }
@@ -222,6 +224,7 @@ impl Live {
             modules: modules.clone(),
             known: Vec::new(),
             exchanges: Locked::default(),
+            exchanging: Turn::default(),
             defined: Locked::default(),
         };
         live.sources = live.jit.sources(modules.clone())?;

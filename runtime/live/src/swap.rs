@@ -18,7 +18,8 @@
 //!
 //! # What is refused
 //! A function that nobody can be led away from: one that is refused itself ([`SwapError::Stays`]), or
-//! whose native copies are in one that is ([`SwapError::Held`]).
+//! whose native copies are in one that is ([`SwapError::Held`]). A variable or constructor that does not
+//! fit what runs (`meaning`).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -27,15 +28,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use object::read::elf::{FileHeader, SectionHeader};
 use object::{Endianness, elf::FileHeader64};
-use uruk::rebound::{Body, Choices, FunctionChoice, Keep, Survey, VariableChoice};
+use uruk::rebound::{Body, Contents, Shape};
 use uruk::{Activation, Error, Level, LoopStays, OldLoop, Replacement};
 
-use crate::choose::{ADDRESS, Fate, Known, stem};
+use crate::choose::{Fate, stem};
 use crate::function::{Function, Led};
-use crate::known::Module;
+use crate::meaning::{Meant, Versions, home, mean};
 use crate::program::image::BITCODE;
 use crate::program::stream;
-use crate::program::symbols::PlaceKind;
 use crate::session::Live;
 
 /// Nothing was exchanged.
@@ -87,13 +87,30 @@ pub enum SwapError {
         /// Why it cannot be led away from.
         why: String,
     },
-    /// A variable that the optimizer removed, or a new one that each thread would have.
+    /// A variable that the optimizer removed, one that does not fit the program's memory, or a new one
+    /// that each thread would have.
     #[error("uses the variable `{name}`, {why}")]
     Variable {
         /// Its name.
         name: String,
         /// What is wrong with it.
-        why: &'static str,
+        why: String,
+    },
+    /// A class whose objects have tables of virtual functions that new code cannot use.
+    #[error(
+        "the class `{class}` has other virtual functions than the program's: its objects keep their tables"
+    )]
+    Virtual {
+        /// Its name, as linkers have it.
+        class: String,
+    },
+    /// A function that would have to run before the program's `main`.
+    #[error("`{function}` initializes {what}, and would not run any more")]
+    Constructor {
+        /// Its name.
+        function: String,
+        /// What it is for.
+        what: String,
     },
     /// The session's answer.
     #[error(transparent)]
@@ -128,6 +145,8 @@ pub struct Swapped {
     pub native: Vec<String>,
     /// Threads that finish old code.
     pub activations: Vec<Activation>,
+    /// What of the file does not take effect, or not everywhere.
+    pub notes: Vec<String>,
 }
 
 impl fmt::Display for Swapped {
@@ -156,36 +175,37 @@ impl fmt::Display for Swapped {
             let (thread, tid) = (&activation.thread, activation.tid);
             writeln!(f, "still in old code: thread {thread} ({tid}): {functions}")?;
         }
+        for note in &self.notes {
+            writeln!(f, "note: {note}")?;
+        }
         Ok(())
     }
 }
 
-/// What a file is to mean.
-#[derive(Default)]
-struct Meant {
-    choices: Choices,
-    members: Vec<Arc<Function>>,
-    wanted: Vec<(String, Option<u64>)>,
-    addresses: Vec<(String, u64)>,
-    refused: Option<SwapError>,
-}
-
 impl Live {
-    /// Exchanges functions for those of a file; see the module.
+    /// Exchanges functions for those of a file; see the module. A quiescent exchange gives up once
+    /// `given_up` is true. One goes on at a time.
     ///
     /// # Errors
     /// [`SwapError`]; nothing has changed then.
-    pub fn swap(&self, file: &Path, exchange: Exchange) -> Result<Swapped, SwapError> {
+    pub fn swap(
+        &self,
+        file: &Path,
+        exchange: Exchange,
+        given_up: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<Swapped, SwapError> {
+        let _turn = self.exchanging.take();
         let bytes = module_of(file)?;
         let name = file.display().to_string();
         let functions = self.functions();
         let unknown = || SwapError::Unknown {
             file: file.to_owned(),
         };
-        let mut bodies = by_stem(self.jit.bodies(&name, bytes.clone())?);
+        let new = by_stem(self.jit.contents(&name, bytes.clone())?);
+        let mut bodies = new.functions.clone();
         let number = home(bodies.keys(), &functions).ok_or_else(unknown)?;
-        let current = self.bodies_of(number)?;
-        bodies.retain(|name, body| current.get(name) != Some(body));
+        let current = self.contents_of(number)?;
+        bodies.retain(|name, body| current.functions.get(name) != Some(body));
         if bodies.is_empty() {
             return Err(SwapError::Same {
                 file: file.to_owned(),
@@ -195,8 +215,19 @@ impl Live {
         let meant: Arc<Mutex<Meant>> = Arc::default();
         let told = Arc::clone(&meant);
         let known = self.known[number].clone();
+        let versions = new.clone();
         let bitcode = self.jit.rebind(&name, bytes, move |survey| {
-            let meaning = mean(survey, &known, &functions, &changed);
+            let (old, new) = (&current, &versions);
+            let meaning = mean(
+                survey,
+                &known,
+                &functions,
+                &Versions {
+                    old,
+                    new,
+                    changed: &changed,
+                },
+            );
             let choices = meaning.choices.clone();
             *told.lock().unwrap_or_else(PoisonError::into_inner) = meaning;
             choices
@@ -211,12 +242,14 @@ impl Live {
         let replacement = Replacement::bitcode(&name, bitcode)
             .level(exchange.level)
             .at_loops(exchange.at_loops)
-            .allow_signatures(exchange.allow_signatures);
+            .allow_signatures(exchange.allow_signatures)
+            .withdraw_when(given_up);
         let replaced = self.dylib.replace(replacement)?;
         self.exchanges.with(|all| {
             all.push(Exchanged {
                 module: number,
                 bodies,
+                variables: new.variables,
                 led,
             });
         });
@@ -232,6 +265,7 @@ impl Live {
             dependents: replaced.dependents.clone(),
             loops: replaced.loops.clone(),
             activations,
+            notes: meant.notes,
         })
     }
 
@@ -240,16 +274,21 @@ impl Live {
     /// # Errors
     /// The session's.
     pub fn roll_back(&self) -> Result<Vec<String>, Error> {
+        let _turn = self.exchanging.take();
         // What goes back to native code is to have its entry back.
         let latest = self.exchanges.with(Vec::pop);
-        let latest = latest.map(|it| (it.module, it.bodies, it.led.functions().to_vec()));
+        let latest = latest.map(|it| {
+            let functions = it.led.functions().to_vec();
+            (it.module, it.bodies, it.variables, functions)
+        });
         let names = self.jit.rollback();
-        if let (Err(_), Some((module, bodies, functions))) = (&names, latest) {
+        if let (Err(_), Some((module, bodies, variables, functions))) = (&names, latest) {
             let led = Led::new(functions);
             self.exchanges.with(|all| {
                 all.push(Exchanged {
                     module,
                     bodies,
+                    variables,
                     led,
                 });
             });
@@ -257,15 +296,20 @@ impl Live {
         names
     }
 
-    /// The bodies that a module's functions have now.
-    fn bodies_of(&self, number: usize) -> Result<HashMap<String, Body>, Error> {
+    /// The bodies that a module's functions have now, and the variables that the program has of it:
+    /// its own first, as their memory stays.
+    fn contents_of(&self, number: usize) -> Result<Contents, Error> {
         let (name, bytes) = (&self.sources[number], self.modules[number].clone());
-        let mut bodies = by_stem(self.jit.bodies(name, bytes)?);
+        let mut contents = by_stem(self.jit.contents(name, bytes)?);
         self.exchanges.with(|all| {
-            let own = all.iter().filter(|it| it.module == number);
-            bodies.extend(own.flat_map(|it| it.bodies.clone()));
+            for exchange in all.iter().filter(|it| it.module == number) {
+                contents.functions.extend(exchange.bodies.clone());
+                for (name, shape) in &exchange.variables {
+                    contents.variables.entry(name.clone()).or_insert(*shape);
+                }
+            }
         });
-        Ok(bodies)
+        Ok(contents)
     }
 
     /// Has every call of members, and of native code that may hold copies of them, come through
@@ -321,19 +365,29 @@ pub(crate) struct Exchanged {
     module: usize,
     /// The bodies that came by it.
     bodies: HashMap<String, Body>,
+    /// The file's variables.
+    variables: HashMap<String, Shape>,
     led: Led,
 }
 
-fn by_stem(bodies: HashMap<String, Body>) -> HashMap<String, Body> {
-    let stems = bodies.into_iter();
-    stems
-        .map(|(name, body)| (stem(&name).to_owned(), body))
-        .collect()
+fn by_stem(contents: Contents) -> Contents {
+    fn stems<T>(named: HashMap<String, T>) -> HashMap<String, T> {
+        let named = named.into_iter();
+        named
+            .map(|(name, it)| (stem(&name).to_owned(), it))
+            .collect()
+    }
+    let constructors = contents.constructors.iter();
+    Contents {
+        functions: stems(contents.functions),
+        variables: stems(contents.variables),
+        constructors: constructors.map(|name| stem(name).to_owned()).collect(),
+    }
 }
 
 /// The bitcode of a file: its own, or that of an object's section.
 fn module_of(file: &Path) -> Result<Vec<u8>, SwapError> {
-    let bytes = uruk_files::read(file).map_err(|cause| SwapError::File {
+    let bytes = uruk_files::read_left(file).map_err(|cause| SwapError::File {
         file: file.to_owned(),
         cause,
     })?;
@@ -359,136 +413,4 @@ fn module_of(file: &Path) -> Result<Vec<u8>, SwapError> {
         Ok(Some(data[only.clone()].to_vec()))
     };
     read().ok().flatten().ok_or_else(none)
-}
-
-/// The module of the program that defines most of what the file does.
-fn home<'n>(names: impl Iterator<Item = &'n String>, functions: &[Arc<Function>]) -> Option<usize> {
-    let by_stem: HashMap<&str, usize> = functions
-        .iter()
-        .map(|function| (stem(&function.chosen.name), function.module))
-        .collect();
-    let mut votes: HashMap<usize, usize> = HashMap::new();
-    for name in names {
-        if let Some(module) = by_stem.get(stem(name)) {
-            *votes.entry(*module).or_default() += 1;
-        }
-    }
-    votes
-        .into_iter()
-        .max_by_key(|(module, votes)| (*votes, usize::MAX - module))
-        .map(|(module, _)| module)
-}
-
-/// What each name of the file means. Functions that are not `changed` stay what they are.
-fn mean(
-    survey: &Survey,
-    known: &Module,
-    functions: &[Arc<Function>],
-    changed: &HashSet<String>,
-) -> Meant {
-    let module = known.number;
-    let mut meant = Meant::default();
-    let mut used: HashSet<u32> = HashSet::new();
-    let global: HashMap<&str, &Arc<Function>> = functions
-        .iter()
-        .map(|function| (function.chosen.name.as_str(), function))
-        .collect();
-    let local: HashMap<&str, &Arc<Function>> = functions
-        .iter()
-        .filter(|function| function.module == module)
-        .map(|function| (stem(&function.chosen.name), function))
-        .collect();
-    for info in &survey.functions {
-        let own = match info.local {
-            true => local.get(stem(&info.name)),
-            false => global.get(known.name(&info.name, false).as_str()),
-        };
-        let new = || match info.local {
-            true => info.name.clone(),
-            false => known.name(&info.name, false),
-        };
-        let name = own.map_or_else(new, |own| own.chosen.name.clone());
-        let adopted = own.is_some_and(|own| matches!(own.chosen.fate, Fate::Adopted { .. }));
-        let counts = info.defined && (own.is_none() || changed.contains(stem(&info.name)));
-        if counts {
-            used.extend(info.variables.iter().copied());
-        }
-        match (counts, own) {
-            (true, Some(own)) => meant.members.push(Arc::clone(own)),
-            (true, None) => {}
-            (false, _) => {
-                let at = known.address(&info.name).filter(|_| !info.local);
-                meant.wanted.push((name.clone(), at));
-            }
-        }
-        meant.choices.functions.push(FunctionChoice {
-            address: adopted.then(|| format!("{ADDRESS}{name}")),
-            keep: if counts { Keep::Body } else { Keep::Nothing },
-            name,
-        });
-    }
-    mention(survey, &mut used);
-    for (number, info) in survey.variables.iter().enumerate() {
-        let is_bad = info.thread_local || known.program.is_missing(module, &info.name);
-        let choice = match is_bad && !used.contains(&(number as u32)) {
-            // Of functions that stay what they are.
-            true => VariableChoice::Own,
-            false => variable(info, known, &mut meant),
-        };
-        meant.choices.variables.push(choice);
-    }
-    meant
-}
-
-/// With what variables' first values mention.
-fn mention(survey: &Survey, used: &mut HashSet<u32>) {
-    let mut rest: Vec<u32> = used.iter().copied().collect();
-    while let Some(number) = rest.pop() {
-        let mentioned = survey.variables[number as usize].variables.iter();
-        rest.extend(mentioned.copied().filter(|&it| used.insert(it)));
-    }
-}
-
-fn variable(
-    info: &uruk::rebound::VariableInfo,
-    known: &Module,
-    meant: &mut Meant,
-) -> VariableChoice {
-    if info.of_compiler || info.labels || info.private {
-        return VariableChoice::Own;
-    }
-    let place = known.place(&info.name, info.local);
-    let mut refuse = |why| {
-        meant.refused = Some(SwapError::Variable {
-            name: info.name.clone(),
-            why,
-        });
-        VariableChoice::Own
-    };
-    if info.thread_local {
-        let distance = place.and_then(|place| known.distance(place));
-        return match distance {
-            Some(distance) if !info.odd_thread_local => VariableChoice::ThreadLocal(distance),
-            _ => refuse("a thread-local whose place is not known"),
-        };
-    }
-    let place = place.filter(|place| !info.local || place.size == info.size);
-    let name = known.name(&info.name, info.local);
-    match place.filter(|place| place.kind == PlaceKind::Data) {
-        // A constant of the file may have another value than the program's.
-        Some(_) if info.constant && info.defined => VariableChoice::Own,
-        Some(place) => {
-            meant.addresses.push((name.clone(), place.address));
-            VariableChoice::Named(name)
-        }
-        None if !info.defined => {
-            let at = known.address(&info.name).filter(|_| !info.local);
-            meant.wanted.push((name.clone(), at));
-            VariableChoice::Named(name)
-        }
-        None if known.program.is_missing(known.number, &info.name) => {
-            refuse("which the optimizer removed or renamed natively")
-        }
-        None => VariableChoice::Own,
-    }
 }

@@ -1,10 +1,9 @@
 //! Functions that have machine code already: of the program that the session lives in.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use uruk_base::VersionId;
-use uruk_codegen::native::{Body, Choices, Survey};
+use uruk_codegen::native::{Choices, Contents, Survey};
 
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
@@ -124,6 +123,11 @@ pub fn spawn_own(name: &str, run: impl Fn() + Send + 'static) -> Result<(), Erro
     fork::thread::spawn(name.to_owned(), run)
 }
 
+/// Whether a thread of [`spawn_own`] is to end, as all others: the process gives up system calls.
+pub fn own_threads_end() -> bool {
+    fork::confine::is_begun()
+}
+
 impl crate::Jit {
     /// The sources that modules say they were made of, in their order.
     ///
@@ -157,15 +161,15 @@ impl crate::Jit {
         })
     }
 
-    /// The bodies of a module's functions, by name, so that those of two versions can be compared.
+    /// What two versions of a module are compared by.
     ///
     /// # Errors
-    /// Bitcode that LLVM does not read.
-    pub fn bodies(&self, name: &str, bytes: Vec<u8>) -> Result<HashMap<String, Body>, Error> {
+    /// Bitcode that is damaged, or that LLVM does not read.
+    pub fn contents(&self, name: &str, bytes: Vec<u8>) -> Result<Contents, Error> {
         let what = format!("{name}, whose functions are compared");
         let name = name.to_owned();
         self.core().on_compile_thread(what, move |_| {
-            Ok(uruk_codegen::native::bodies(&name, &bytes)?)
+            Ok(uruk_codegen::native::contents(&name, &bytes)?)
         })
     }
 

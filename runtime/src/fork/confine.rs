@@ -43,6 +43,11 @@ static WORKER: AtomicI32 = AtomicI32::new(0);
 /// Between two looks.
 const LOOK: Duration = Duration::from_micros(200);
 
+/// Whether all threads of ours are to end, or have.
+pub(crate) fn is_begun() -> bool {
+    STATE.load(Ordering::Acquire) != OPEN
+}
+
 /// Compiles all there is and ends all threads of ours; returns once they are gone.
 ///
 /// # Errors

@@ -47,7 +47,7 @@ use super::error::ReplaceError;
 use super::migrate::{Move, Moved};
 use super::prepare::Code;
 use super::publish::{Barrier, Garbage, Published, Staged};
-use super::quiet::OldCode;
+use super::quiet::{OldCode, Withdrawal};
 use super::state::{Committing, Old, Set};
 
 /// Rounds of compiling dependents while others publish.
@@ -70,6 +70,8 @@ pub(super) struct Way {
     pub(super) moves: Vec<Move>,
     /// Variables that go back to their old storage.
     pub(super) back: Vec<Moved>,
+    /// Ends the wait for old code to be left.
+    pub(super) withdrawal: Option<Withdrawal>,
 }
 
 impl Way {
@@ -224,7 +226,7 @@ impl Core {
         staged.barrier = staged.barrier.close();
         let quiet = match &staged.barrier {
             Barrier::Closed(gate, _) if !none_publish => {
-                self.wait_until_quiet(gate, &reach.members, deadline)
+                self.wait_until_quiet(gate, &reach.members, deadline, way.withdrawal.as_ref())
             }
             // Whoever must leave old code may need a publication.
             _ => Err(Error::from(ReplaceError::StillRunning {

@@ -81,7 +81,7 @@ impl Dylib {
         let way = Way {
             tracker: Some(staging.tracker()),
             moves,
-            back: Vec::new(),
+            ..Way::default()
         };
         let mut done = match core.commit_set(changes, way, body.level) {
             Ok(done) => done,

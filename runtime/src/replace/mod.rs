@@ -71,7 +71,7 @@ use self::commit::Way;
 use self::input::Input;
 use self::migrate::Migration;
 use self::prepare::{Allowed, Prepared, Staging};
-use self::quiet::OldCode;
+use self::quiet::{OldCode, Withdrawal};
 
 pub use self::error::ReplaceError;
 pub(crate) use self::first::FirstBody;
@@ -110,6 +110,7 @@ pub struct Replacement {
     constructors: bool,
     at_loops: bool,
     migrations: Vec<Migration>,
+    withdrawal: Option<Withdrawal>,
 }
 
 impl Replacement {
@@ -225,6 +226,19 @@ impl Replacement {
         self
     }
 
+    /// Has a [`Level::Quiescent`] replacement give up before its time is over, once `given_up` is
+    /// true: it fails with [`ReplaceError::StillRunning`], and nothing changes. `given_up` is asked
+    /// every few milliseconds on a thread of the session's, while calls of the set wait: it must not
+    /// call code of the session, nor the session. If it panics, the replacement fails.
+    #[must_use]
+    pub fn withdraw_when(
+        mut self,
+        given_up: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Replacement {
+        self.withdrawal = Some(Withdrawal(Arc::new(given_up)));
+        self
+    }
+
     fn new(name: &str, input: Input) -> Replacement {
         Replacement {
             name: name.to_owned(),
@@ -235,6 +249,7 @@ impl Replacement {
             constructors: false,
             at_loops: false,
             migrations: Vec::new(),
+            withdrawal: None,
         }
     }
 }
@@ -374,6 +389,7 @@ impl Dylib {
             tracker: Some(staging.tracker()),
             moves,
             back: Vec::new(),
+            withdrawal: replacement.withdrawal.clone(),
         };
         let skipped = match replacement.constructors {
             true => core.run_hooks(hooks),

@@ -41,6 +41,7 @@ use uruk_stubs::Gate;
 use crate::api::error::Error;
 use crate::core::Core;
 use crate::fork::gate;
+use crate::fork::panics::caught;
 use crate::guest::threads;
 
 use super::error::ReplaceError;
@@ -365,6 +366,7 @@ impl Core {
         gate: &Gate,
         members: &HashSet<FunctionId>,
         deadline: Instant,
+        withdrawal: Option<&Withdrawal>,
     ) -> Result<bool, Error> {
         let mut pause = PAUSE.0;
         loop {
@@ -380,7 +382,7 @@ impl Core {
                 return Ok(true);
             }
             let now = Instant::now();
-            if now >= deadline {
+            if now >= deadline || caught(|| Ok(withdrawal.is_some_and(Withdrawal::is_given)))? {
                 return Err(Error::from(ReplaceError::StillRunning {
                     activations: held,
                 }));
@@ -391,6 +393,22 @@ impl Core {
             std::thread::sleep(pause.min(deadline - now));
             pause = (pause * 2).min(PAUSE.1);
         }
+    }
+}
+
+/// Whether whoever asked for a replacement wants it no more.
+#[derive(Clone)]
+pub(super) struct Withdrawal(pub(super) Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Withdrawal {
+    fn is_given(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Withdrawal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Withdrawal")
     }
 }
 

@@ -1,4 +1,5 @@
-//! Which functions of two versions of a module have the same body.
+//! Which functions of two versions of a module have the same body, and which constants the same
+//! value.
 //!
 //! A body is taken as LLVM writes it, with what it mentions of its module written in its place:
 //!
@@ -19,21 +20,77 @@
 
 use std::collections::HashMap;
 
+use inkwell::llvm_sys::core::LLVMGlobalGetValueType;
+use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
+
 use crate::context::LlvmContext;
 use crate::error::CodegenError;
 
-/// What stands for a body; equal ones do the same where their callees do.
+/// What stands for a body or a value; equal bodies do the same where their callees do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Body([u8; blake3::OUT_LEN]);
 
-/// The bodies of a module's functions, by name. Under a [`guard`](crate::fatal::guard).
+/// What two versions of a module are compared by.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// The bodies of its functions, by name.
+    pub functions: HashMap<String, Body>,
+    /// The variables that it defines, by name; private ones have none.
+    pub variables: HashMap<String, Shape>,
+    /// Functions that run before `main`, in no order.
+    pub constructors: Vec<String>,
+}
+
+/// What a variable is, as far as old and new code have to agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes.
+    pub size: u64,
+    /// Nothing may write to it.
+    pub constant: bool,
+    /// The value that it begins with.
+    pub value: Body,
+}
+
+/// What a module is compared by. Under a [`guard`](crate::fatal::guard).
 ///
 /// # Errors
-/// Bitcode that LLVM does not read.
-pub fn bodies(name: &str, bytes: &[u8]) -> Result<HashMap<String, Body>, CodegenError> {
+/// Bitcode that is damaged, or that LLVM does not read.
+pub fn contents(name: &str, bytes: &[u8]) -> Result<Contents, CodegenError> {
     let context = LlvmContext::new()?;
     let module = super::read(&context, name, bytes)?;
-    Ok(of_text(&module.text()))
+    let text = module.text();
+    let Text {
+        functions,
+        values,
+        constructors,
+    } = of_text(&text);
+    // SAFETY: a live module.
+    let layout = unsafe { LLVMGetModuleDataLayout(module.raw()) };
+    let defined = module.variables().filter(|it| it.initializer().is_some());
+    let variables = defined.filter_map(|variable| {
+        let name = variable.name();
+        let shape = Shape {
+            // SAFETY: the live module's layout; the type is sized, as a variable has it.
+            size: unsafe { LLVMABISizeOfType(layout, LLVMGlobalGetValueType(variable.raw())) },
+            constant: variable.is_constant(),
+            value: *values.get(&name)?,
+        };
+        Some((name, shape))
+    });
+    Ok(Contents {
+        functions,
+        variables: variables.collect(),
+        constructors,
+    })
+}
+
+/// What the text of a module holds.
+struct Text {
+    functions: HashMap<String, Body>,
+    /// First values of variables, by name.
+    values: HashMap<String, Body>,
+    constructors: Vec<String>,
 }
 
 /// What a module's text defines outside of functions, by what it is mentioned as.
@@ -45,10 +102,12 @@ struct Module<'t> {
     open: Vec<&'t str>,
 }
 
-/// [`bodies`], of a text.
-fn of_text(text: &str) -> HashMap<String, Body> {
+/// Reads the text of a module.
+fn of_text(text: &str) -> Text {
     let mut module = Module::default();
     let mut functions = Vec::new();
+    let mut variables = Vec::new();
+    let mut constructors = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
         let line_end = rest.find('\n').map_or(rest.len(), |at| at + 1);
@@ -62,8 +121,14 @@ fn of_text(text: &str) -> HashMap<String, Body> {
         rest = &rest[line_end..];
         let (head, value) = line.split_once(" = ").unwrap_or(("", ""));
         let head = head.strip_prefix("attributes ").unwrap_or(head);
+        if head == "@llvm.global_ctors" {
+            constructors.extend(mentions(value).filter(|it| it.starts_with('@')).map(plain));
+        }
         let is_kept = match head.bytes().next() {
-            Some(b'@') => is_constant(value),
+            Some(b'@') => {
+                variables.push((head, value));
+                is_constant(value)
+            }
             Some(b'%' | b'#' | b'!') => true,
             _ => false,
         };
@@ -80,7 +145,16 @@ fn of_text(text: &str) -> HashMap<String, Body> {
         module.write(function, &mut hash);
         bodies.insert(plain(name), Body(*hash.finalize().as_bytes()));
     }
-    bodies
+    // Of the third part of an entry, what it goes with, some are variables.
+    constructors.retain(|name| bodies.contains_key(name));
+    let variables = variables.into_iter();
+    Text {
+        values: variables
+            .map(|(name, value)| (plain(name), module.value(name, value)))
+            .collect(),
+        functions: bodies,
+        constructors,
+    }
 }
 
 /// Whether a definition is one of a constant with a value.
@@ -209,12 +283,12 @@ attributes #1 = { noinline "x"="@names" }
 
     /// What differs if `old` is written as `new`.
     fn changed(changes: &[(&str, &str)]) -> Vec<String> {
-        let before = of_text(OLD);
+        let before = of_text(OLD).functions;
         let text = changes
             .iter()
             .fold(OLD.to_owned(), |text, (old, new)| text.replace(old, new));
         assert!(changes.is_empty() || text != OLD);
-        let after = of_text(&text);
+        let after = of_text(&text).functions;
         let names = before.iter().filter(|(name, body)| after[*name] != **body);
         let mut names: Vec<String> = names.map(|(name, _)| name.clone()).collect();
         names.sort();
@@ -227,6 +301,20 @@ attributes #1 = { noinline "x"="@names" }
         assert!(changed(&[("#1", "#7"), ("!3", "!9"), ("!4", "!11")]).is_empty());
         assert!(changed(&[("@.str", "@.str.5")]).is_empty());
         assert!(changed(&[("internal global i32 1", "internal global i32 2")]).is_empty());
+    }
+
+    #[test]
+    fn constants_are_told_with_all_that_their_values_mention() {
+        let of = |old: &str, new: &str| of_text(&OLD.replace(old, new)).values["names"];
+        let same = of("", "");
+        assert_eq!(of("@.str", "@.str.7"), same);
+        assert_eq!(of("internal global i32 1", "internal global i32 2"), same);
+        assert_ne!(of("c\"a@", "c\"b@"), same);
+        assert_ne!(of("[ptr @.str]", "[ptr null]"), same);
+        let text = of_text(
+            "@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [{ i32, ptr, ptr } { i32 65535, ptr @f, ptr @v }]\ndefine void @f() {\n  ret void\n}\n",
+        );
+        assert_eq!(text.constructors, ["f"]);
     }
 
     #[test]

@@ -39,8 +39,10 @@ use inkwell::llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
 use crate::context::{Buffer, LlvmContext, OwnedModule};
 use crate::error::CodegenError;
 use crate::handles::c_name;
+use crate::structure::Structure;
+use uruk_bitcode::stream::Malformed;
 
-pub use bodies::{Body, bodies};
+pub use bodies::{Body, Contents, Shape, contents};
 pub use survey::{FunctionInfo, Plain, Survey, VariableInfo};
 pub use uses::{Access, Uses};
 
@@ -178,6 +180,20 @@ pub fn source(name: &str, bytes: &[u8]) -> Result<String, CodegenError> {
     }
 }
 
+/// LLVM's reader ends the process on damage that can be found before.
+fn check(name: &str, bytes: &[u8]) -> Result<(), CodegenError> {
+    let checked = || {
+        let structure = Structure::check(bytes)?;
+        (0..structure.body_count()).try_for_each(|body| structure.check_body(bytes, body))
+    };
+    checked().map_err(|cause: Malformed| CodegenError::Malformed {
+        module: name.to_owned(),
+        bit: cause.bit,
+        block: cause.block,
+        message: cause.what.to_string(),
+    })
+}
+
 fn unreadable(name: &str, message: String) -> CodegenError {
     CodegenError::Load {
         module: name.to_owned(),
@@ -188,6 +204,7 @@ fn unreadable(name: &str, message: String) -> CodegenError {
 /// Reads all of a module, without what it says for debuggers: lines of functions that are compiled
 /// again are those of the program's own debug information, which is not linked here.
 fn read(context: &LlvmContext, name: &str, bytes: &[u8]) -> Result<OwnedModule, CodegenError> {
+    check(name, bytes)?;
     let mut raw = std::ptr::null_mut();
     // SAFETY: the buffer lives until the module was read whole; `raw` is written on success.
     let failed = unsafe {

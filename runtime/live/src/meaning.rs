@@ -1,0 +1,275 @@
+//! What each name of a file of new code means in the running program.
+//!
+//! | the file's | the program's | what new code uses |
+//! |---|---|---|
+//! | variable | the same, as large | the program's, with its contents; another initial value is noted |
+//! | variable | the same, of another size | refused |
+//! | constant | the same, of the same value | the program's: its address stays what it was |
+//! | constant | the same, of another value | the file's, which is noted: pointers that are kept lead to the old one |
+//! | table of virtual functions | the same, of another size | refused: objects keep their tables |
+//! | thread-local | the same, as large, at a known place | the program's |
+//! | variable, constant | none | the file's, made once |
+//! | constructor | none, or another one that makes a new variable | refused: it would not run |
+//!
+//! What only functions mention that stay what they are, means nothing. Sizes and values are compared
+//! between the two files: the optimizer may have made something else of a variable natively.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use uruk::rebound::{
+    Choices, Contents, FunctionChoice, Keep, Survey, VariableChoice, VariableInfo,
+};
+
+use crate::choose::{ADDRESS, Fate, Known, stem};
+use crate::function::Function;
+use crate::known::Module;
+use crate::program::symbols::PlaceKind;
+use crate::swap::SwapError;
+
+/// What a file is to mean.
+#[derive(Default)]
+pub(crate) struct Meant {
+    pub(crate) choices: Choices,
+    /// Functions of the program that are exchanged.
+    pub(crate) members: Vec<Arc<Function>>,
+    /// Names that are to be found, and their addresses where those are known.
+    pub(crate) wanted: Vec<(String, Option<u64>)>,
+    pub(crate) addresses: Vec<(String, u64)>,
+    pub(crate) refused: Option<SwapError>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// A module as it runs, and as the file has it; by names without what made them unique.
+pub(crate) struct Versions<'v> {
+    pub(crate) old: &'v Contents,
+    pub(crate) new: &'v Contents,
+    /// The file's functions whose bodies are new.
+    pub(crate) changed: &'v HashSet<String>,
+}
+
+impl Meant {
+    fn refuse(&mut self, error: SwapError) {
+        self.refused.get_or_insert(error);
+    }
+}
+
+/// The module of the program that defines most of what the file does.
+pub(crate) fn home<'n>(
+    names: impl Iterator<Item = &'n String>,
+    functions: &[Arc<Function>],
+) -> Option<usize> {
+    let by_stem: HashMap<&str, usize> = functions
+        .iter()
+        .map(|function| (stem(&function.chosen.name), function.module))
+        .collect();
+    let mut votes: HashMap<usize, usize> = HashMap::new();
+    for name in names {
+        if let Some(module) = by_stem.get(stem(name)) {
+            *votes.entry(*module).or_default() += 1;
+        }
+    }
+    votes
+        .into_iter()
+        .max_by_key(|(module, votes)| (*votes, usize::MAX - module))
+        .map(|(module, _)| module)
+}
+
+/// What each name of the file means. Functions that are not `changed` stay what they are.
+pub(crate) fn mean(
+    survey: &Survey,
+    known: &Module,
+    functions: &[Arc<Function>],
+    versions: &Versions<'_>,
+) -> Meant {
+    let module = known.number;
+    let changed = versions.changed;
+    let mut meant = Meant::default();
+    let mut used: HashSet<u32> = HashSet::new();
+    let global: HashMap<&str, &Arc<Function>> = functions
+        .iter()
+        .map(|function| (function.chosen.name.as_str(), function))
+        .collect();
+    let local: HashMap<&str, &Arc<Function>> = functions
+        .iter()
+        .filter(|function| function.module == module)
+        .map(|function| (stem(&function.chosen.name), function))
+        .collect();
+    for info in &survey.functions {
+        let own = match info.local {
+            true => local.get(stem(&info.name)),
+            false => global.get(known.name(&info.name, false).as_str()),
+        };
+        let new = || match info.local {
+            true => info.name.clone(),
+            false => known.name(&info.name, false),
+        };
+        let name = own.map_or_else(new, |own| own.chosen.name.clone());
+        let adopted = own.is_some_and(|own| matches!(own.chosen.fate, Fate::Adopted { .. }));
+        let counts = info.defined && (own.is_none() || changed.contains(stem(&info.name)));
+        if counts {
+            used.extend(info.variables.iter().copied());
+        }
+        match (counts, own) {
+            (true, Some(own)) => meant.members.push(Arc::clone(own)),
+            (true, None) => {}
+            (false, _) => {
+                let at = known.address(&info.name).filter(|_| !info.local);
+                meant.wanted.push((name.clone(), at));
+            }
+        }
+        meant.choices.functions.push(FunctionChoice {
+            address: adopted.then(|| format!("{ADDRESS}{name}")),
+            keep: if counts { Keep::Body } else { Keep::Nothing },
+            name,
+        });
+    }
+    mention(survey, &mut used);
+    for (number, info) in survey.variables.iter().enumerate() {
+        let is_used = used.contains(&(number as u32));
+        let is_bad = info.thread_local || known.program.is_missing(module, &info.name);
+        let choice = match (is_used, is_bad) {
+            (true, _) => variable(info, known, versions, &mut meant),
+            // Of functions that stay what they are.
+            (false, true) => VariableChoice::Own,
+            (false, false) => {
+                let mut unused = Meant::default();
+                let choice = variable(info, known, versions, &mut unused);
+                meant.addresses.append(&mut unused.addresses);
+                meant.wanted.append(&mut unused.wanted);
+                choice
+            }
+        };
+        meant.choices.variables.push(choice);
+    }
+    constructors(survey, versions, &mut meant);
+    meant
+}
+
+/// With what variables' first values mention.
+fn mention(survey: &Survey, used: &mut HashSet<u32>) {
+    let mut rest: Vec<u32> = used.iter().copied().collect();
+    while let Some(number) = rest.pop() {
+        let mentioned = survey.variables[number as usize].variables.iter();
+        rest.extend(mentioned.copied().filter(|&it| used.insert(it)));
+    }
+}
+
+fn variable(
+    info: &VariableInfo,
+    known: &Module,
+    versions: &Versions<'_>,
+    meant: &mut Meant,
+) -> VariableChoice {
+    if info.of_compiler || info.labels || info.private {
+        return VariableChoice::Own;
+    }
+    let refuse = |meant: &mut Meant, why: String| {
+        let name = stem(&info.name).to_owned();
+        meant.refuse(SwapError::Variable { name, why });
+        VariableChoice::Own
+    };
+    let place = known.place(&info.name, info.local);
+    let before = versions.old.variables.get(stem(&info.name));
+    let now = versions.new.variables.get(stem(&info.name));
+    let is_constant = info.constant && info.defined;
+    // Natively the optimizer may have made a local one smaller.
+    let size = before.map(|shape| shape.size);
+    let size = size.or_else(|| Some(place.filter(|_| !info.local)?.size).filter(|size| *size != 0));
+    let fits = match size {
+        Some(size) if info.defined => size == info.size,
+        // A declaration may leave out how large it is.
+        Some(size) => size >= info.size,
+        None => true,
+    };
+    if let Some(size) = size.filter(|_| !fits) {
+        if let Some(class) = info.name.strip_prefix("_ZTV") {
+            meant.refuse(SwapError::Virtual {
+                class: class.to_owned(),
+            });
+            return VariableChoice::Own;
+        }
+        if !is_constant {
+            let now = info.size;
+            return refuse(
+                meant,
+                format!("which has {now} bytes here and {size} in the program"),
+            );
+        }
+    }
+    if info.thread_local {
+        let place = place.filter(|place| place.size == info.size || !info.defined);
+        let distance = place.and_then(|place| known.distance(place));
+        return match distance {
+            Some(distance) if !info.odd_thread_local => VariableChoice::ThreadLocal(distance),
+            _ => refuse(meant, "a thread-local whose place is not known".to_owned()),
+        };
+    }
+    let place = place.filter(|place| !info.local || place.size == info.size);
+    let name = known.name(&info.name, info.local);
+    let is_same = before.zip(now).is_some_and(|(before, now)| before == now);
+    match place.filter(|place| place.kind == PlaceKind::Data) {
+        Some(_) if is_constant && !is_same => {
+            let name = stem(&info.name);
+            meant.notes.push(format!(
+                "the constant `{name}` has another value, at another address: pointers that are kept lead to the old one"
+            ));
+            VariableChoice::Own
+        }
+        // What the program cannot write to.
+        Some(_) if info.defined && !info.constant && before.is_some_and(|it| it.constant) => {
+            refuse(meant, "which was a constant".to_owned())
+        }
+        Some(place) => {
+            if info.defined && before.is_some() && !is_same {
+                let name = stem(&info.name);
+                meant.notes.push(format!(
+                    "the variable `{name}` keeps its contents: its initial value is another one"
+                ));
+            }
+            meant.addresses.push((name.clone(), place.address));
+            VariableChoice::Named(name)
+        }
+        None if !info.defined => {
+            let at = known.address(&info.name).filter(|_| !info.local);
+            meant.wanted.push((name.clone(), at));
+            VariableChoice::Named(name)
+        }
+        None if known.program.is_missing(known.number, &info.name) => refuse(
+            meant,
+            "which the optimizer removed or renamed natively".to_owned(),
+        ),
+        None => VariableChoice::Own,
+    }
+}
+
+/// How compilers of C++ name functions that make one variable.
+const INITIALIZER: &str = "__cxx_global_var_init";
+
+/// Refuses functions that would have to run before `main`: those that are new, and those that make
+/// variables which the program does not have.
+fn constructors(survey: &Survey, versions: &Versions<'_>, meant: &mut Meant) {
+    let Versions { old, new, changed } = versions;
+    let is_constructor =
+        |name: &str| new.constructors.iter().any(|it| it == name) || name.starts_with(INITIALIZER);
+    for info in survey.functions.iter().filter(|info| info.defined) {
+        let name = stem(&info.name);
+        if !is_constructor(name) || !changed.contains(name) {
+            continue;
+        }
+        let made = info
+            .variables
+            .iter()
+            .map(|&it| &survey.variables[it as usize]);
+        let mut made = made.filter(|it| it.defined && !it.constant && !it.of_compiler);
+        let made = made.find(|it| !old.variables.contains_key(stem(&it.name)));
+        let function = name.to_owned();
+        if let Some(made) = made {
+            let what = format!("the new variable `{}`", stem(&made.name));
+            meant.refuse(SwapError::Constructor { function, what });
+        } else if !old.functions.contains_key(name) && new.constructors.contains(&function) {
+            let what = "what the program has not".to_owned();
+            meant.refuse(SwapError::Constructor { function, what });
+        }
+    }
+}
