@@ -67,7 +67,7 @@ const FIRST: u64 = 4; // Numbers below this are the container's own.
 
 /// Where a block's content is: in bits of the stream, and the width of its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Extent {
+pub(crate) struct Extent {
     begin: u64,
     end: u64,
     width: u32,
@@ -77,7 +77,7 @@ struct Extent {
 #[derive(Debug, Default)]
 pub(crate) struct Structure {
     /// Of bodies, in the order of definitions.
-    bodies: Vec<Extent>,
+    pub(crate) bodies: Vec<Extent>,
     standard: Standard,
     /// Where the stream is in the file, in bytes.
     stream: Range<usize>,
@@ -116,11 +116,6 @@ impl Structure {
             standard: walk.standard.into_owned(),
             stream,
         })
-    }
-
-    /// How many definitions have bodies.
-    pub(crate) fn body_count(&self) -> usize {
-        self.bodies.len()
     }
 
     /// Checks the body of definition `index`, of the same `bytes`. LLVM finds none, and says

@@ -5,7 +5,6 @@
 //! Eager mode is the same path with everything in one unit per module: thread-locals use the
 //! general-dynamic model there too, whatever the bitcode's PIE level says.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -157,7 +156,7 @@ impl Core {
         let (mut objects, assembled) = self.compile_modules(image, mode)?;
         let mut ours = objects.len();
         for ((name, bytes), input) in image.objects.iter().zip(&image.object_inputs) {
-            objects.push(file(*input, name.clone(), (&**bytes).into()));
+            objects.push(Part::of_file(*input, name.clone(), (&**bytes).into()));
         }
         if self.layers.changes_objects() {
             for part in &mut objects {
@@ -234,7 +233,7 @@ impl Core {
                     object: objects.len(),
                 });
             }
-            objects.extend(object.map(|bytes| file(*number, name, bytes.into())));
+            objects.extend(object.map(|bytes| Part::of_file(*number, name, bytes.into())));
         }
         Ok((objects, assembled))
     }
@@ -491,13 +490,5 @@ impl Core {
             }
         }
         entries
-    }
-}
-
-fn file(file: usize, name: String, bytes: Cow<'_, [u8]>) -> Part<'_> {
-    Part {
-        name,
-        file,
-        content: PartContent::File(bytes),
     }
 }

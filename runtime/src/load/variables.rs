@@ -30,7 +30,15 @@ pub(super) enum Ready<'p> {
     Laid(Variables<'p>),
 }
 
-impl Part<'_> {
+impl<'a> Part<'a> {
+    pub(super) fn of_file(file: usize, name: String, bytes: Cow<'a, [u8]>) -> Part<'a> {
+        Part {
+            name,
+            file,
+            content: PartContent::File(bytes),
+        }
+    }
+
     pub(super) fn ready(&self) -> Result<Ready<'_>, LinkError> {
         match &self.content {
             PartContent::File(bytes) => Ok(Ready::File(&self.name, bytes)),

@@ -184,7 +184,7 @@ pub fn source(name: &str, bytes: &[u8]) -> Result<String, CodegenError> {
 fn check(name: &str, bytes: &[u8]) -> Result<(), CodegenError> {
     let checked = || {
         let structure = Structure::check(bytes)?;
-        (0..structure.body_count()).try_for_each(|body| structure.check_body(bytes, body))
+        (0..structure.bodies.len()).try_for_each(|body| structure.check_body(bytes, body))
     };
     checked().map_err(|cause: Malformed| CodegenError::Malformed {
         module: name.to_owned(),
