@@ -6,8 +6,8 @@
 //!
 //! How it works: an open-addressed table of numbers (id + 1; 0 is free) with eight bits of each name's
 //! hash, probed linearly, at most three quarters full. A full table is followed by one of twice
-//! the size; the old one goes with its last reader. Finding a name takes no lock; only a new
-//! name takes the lock. Names of up to 27 bytes lie in the tables themselves
+//! the size; the old one stays for readers that still have it, which at most doubles the memory.
+//! Finding a name takes no lock; only a new name takes the lock. Names of up to 27 bytes lie in the tables themselves
 //! ([`names`](crate::names)).
 //!
 //! | field | written by | when | ordering |
@@ -15,25 +15,27 @@
 //! | `names` | the interning thread, under `count` | before the id's cell | see there |
 //! | `tags[i]` | the same | before `cells[i]` | relaxed |
 //! | `cells[i]` | the same | once, from 0 | release; pairs with the acquire load in `probe` |
-//! | `table` | the same | complete | `ArcSwap` |
+//! | `tables[k]` | the same | once, complete | `OnceLock` |
+//! | `current` | the same | after `tables[k]` | release; pairs with the acquire load in `table` |
 //!
 //! # Why
 //! A host that makes up names for months keeps them: a [`Symbol`] is a number that embedders copy, so a
-//! name has no last holder. A name of 7 bytes takes about 30 here, and 8 more in the
-//! [ready table](crate::ReadyTable) of its dylib (96 and 8 with a block of the allocator for each name
-//! and tables that stay).
+//! name has no last holder. A name of 7 bytes takes about 36 here, and 8 more in the
+//! [ready table](crate::ReadyTable) of its dylib (96 and 8 with a block of the allocator for each
+//! name). Old tables stay, as a name is looked for where a thread must register nothing at its first
+//! time: in handlers, and beside who holds the dynamic loader's lock.
 
 use std::hash::BuildHasher;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-
-use arc_swap::ArcSwap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use crate::names::NameTable;
 use crate::sync::Mutex;
 
 /// Cells in the first table.
 const FIRST_TABLE: usize = 1024;
+/// Tables double, so 24 of them hold 2^32 names.
+const TABLES: usize = 24;
 
 /// A name of one [`SymbolPool`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -51,7 +53,8 @@ impl Symbol {
 #[derive(Debug)]
 pub struct SymbolPool {
     hasher: foldhash::fast::RandomState,
-    table: ArcSwap<Table>,
+    tables: [OnceLock<Table>; TABLES],
+    current: AtomicUsize,
     names: NameTable,
     count: Mutex<u32>,
     shown: fn(&str) -> &str,
@@ -109,13 +112,16 @@ impl Default for SymbolPool {
 impl SymbolPool {
     /// An empty pool.
     pub fn new() -> Self {
-        Self {
+        let pool = Self {
             hasher: foldhash::fast::RandomState::default(),
-            table: ArcSwap::from_pointee(Table::new(FIRST_TABLE)),
+            tables: std::array::from_fn(|_| OnceLock::new()),
+            current: AtomicUsize::new(0),
             names: NameTable::new(),
             count: Mutex::new(0),
             shown: |name| name,
-        }
+        };
+        pool.tables[0].get_or_init(|| Table::new(FIRST_TABLE));
+        pool
     }
 
     /// An empty pool whose names are told to people, in errors, as `shown` says: for layers
@@ -135,6 +141,15 @@ impl SymbolPool {
     #[inline]
     fn hash(&self, name: &str) -> u64 {
         self.hasher.hash_one(name)
+    }
+
+    #[inline]
+    fn table(&self) -> &Table {
+        // Acquire: pairs with the release store in `grow`.
+        let current = self.current.load(Ordering::Acquire);
+        self.tables[current]
+            .get()
+            .expect("a table is complete before it is current")
     }
 
     /// The symbol, or the index of the free cell where it would be put.
@@ -159,7 +174,7 @@ impl SymbolPool {
     /// The symbol of a name that was interned before. Takes no lock.
     #[inline]
     pub fn find(&self, name: &str) -> Option<Symbol> {
-        self.probe(&self.table.load(), self.hash(name), name).ok()
+        self.probe(self.table(), self.hash(name), name).ok()
     }
 
     /// The symbol of a name. Takes no lock if the name is known.
@@ -168,19 +183,19 @@ impl SymbolPool {
     /// When the pool holds 2^30 names (some 40 GB of them).
     pub fn intern(&self, name: &str) -> Symbol {
         let hash = self.hash(name);
-        if let Ok(symbol) = self.probe(&self.table.load(), hash, name) {
+        if let Ok(symbol) = self.probe(self.table(), hash, name) {
             return symbol;
         }
         let mut count = self.count.lock();
-        let mut table = self.table.load_full();
-        let mut at = match self.probe(&table, hash, name) {
+        let mut table = self.table();
+        let mut at = match self.probe(table, hash, name) {
             Ok(symbol) => return symbol,
             Err(at) => at,
         };
         let id = *count;
         assert!(id < NameTable::LIMIT, "the symbol pool is full");
         if table.is_full(id as usize + 1) {
-            table = self.grow(&table, id);
+            table = self.grow(table, id);
             at = table.free(hash);
         }
         self.names.set(id, name);
@@ -191,14 +206,19 @@ impl SymbolPool {
 
     /// Publishes a table of twice the size with the same content: the ids below `count`; under the
     /// lock of that.
-    fn grow(&self, old: &Table, count: u32) -> Arc<Table> {
-        let table = Table::new(old.cells.len() * 2);
-        for id in 0..count {
-            let hash = self.hash(self.names.get(id));
-            table.put(table.free(hash), hash, id);
-        }
-        let table = Arc::new(table);
-        self.table.store(Arc::clone(&table));
+    fn grow(&self, old: &Table, count: u32) -> &Table {
+        // Relaxed: only who has the lock writes it.
+        let next = self.current.load(Ordering::Relaxed) + 1;
+        let table = self.tables[next].get_or_init(|| {
+            let table = Table::new(old.cells.len() * 2);
+            for id in 0..count {
+                let hash = self.hash(self.names.get(id));
+                table.put(table.free(hash), hash, id);
+            }
+            table
+        });
+        // Release: pairs with the acquire load in `table`.
+        self.current.store(next, Ordering::Release);
         table
     }
 
@@ -211,8 +231,9 @@ impl SymbolPool {
 
     /// Bytes that the names take, with their tables.
     pub fn bytes(&self) -> usize {
-        let table = self.table.load().cells.len() * (size_of::<u32>() + size_of::<u8>());
-        table + self.names.bytes()
+        let tables = self.tables.iter().filter_map(OnceLock::get);
+        let cells: usize = tables.map(|table| table.cells.len()).sum();
+        cells * (size_of::<u32>() + size_of::<u8>()) + self.names.bytes()
     }
 
     /// How many names there are.
