@@ -48,7 +48,8 @@ const AT_LOOPS: &str = "+at-loops";
 const SIGNATURES: &str = "+signatures";
 
 /// What is said to whoever may not ask.
-const REFUSED: &[u8] = b"error\nonly root, or the user and group that the process has always had, may ask it\n";
+const REFUSED: &[u8] =
+    b"error\nonly root, or the user and group that the process has always had, may ask it\n";
 
 /// What is said to whoever wants to see a run that nobody kept.
 const NOT_RECORDED: &str = "nothing is recorded\n  tip: start it by `uruk live --record`";
@@ -97,8 +98,7 @@ fn may_attach(stream: &impl AsRawFd) -> bool {
             libc::prctl(libc::PR_GET_DUMPABLE) == 1,
         )
     };
-    peer.uid == 0
-        || got && dumpable && users == [peer.uid; 3] && groups == [peer.gid; 3]
+    peer.uid == 0 || got && dumpable && users == [peer.uid; 3] && groups == [peer.gid; 3]
 }
 
 /// Whether an answer of the other side is believed: it is this user's, or this is root.
@@ -129,8 +129,11 @@ pub fn ask(process: u32, question: &str) -> io::Result<String> {
     }
 }
 
+/// The program, once it can be asked; `None` if it runs as it is.
+pub type Asked = fn() -> Option<&'static Live>;
+
 /// Answers from now on, on a thread of its own; who cannot listen says so once.
-pub fn serve(live: &'static Live) {
+pub fn serve(live: Asked) {
     let first = match listen() {
         Ok(first) => first,
         Err(cause) => {
@@ -167,7 +170,7 @@ pub fn serve(live: &'static Live) {
 const AT_ONCE: usize = 16;
 
 /// Answers on a thread of its own: a question may take long to arrive, and an exchange to be made.
-fn attend(live: &'static Live, stream: OwnFile) {
+fn attend(live: Asked, stream: OwnFile) {
     static BUSY: AtomicUsize = AtomicUsize::new(0);
     // The thread is not begun anew in a child of a fork, where this is empty.
     let stream = Arc::new(Locked::new(Some(stream)));
@@ -256,8 +259,11 @@ fn limit_waiting(stream: &OwnFile) -> io::Result<()> {
     Ok(())
 }
 
-fn answer(live: &Live, mut stream: OwnFile) -> io::Result<()> {
+fn answer(live: Asked, mut stream: OwnFile) -> io::Result<()> {
     limit_waiting(&stream)?;
+    let Some(live) = live() else {
+        return stream.write_all(b"error\nthe program runs as it is\n");
+    };
     let mut line = String::new();
     BufReader::new((&mut stream).take(LONGEST)).read_line(&mut line)?;
     let stream = Arc::new(stream);
