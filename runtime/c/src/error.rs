@@ -200,7 +200,7 @@ fn names_of(error: &Error) -> Vec<String> {
         Error::Trap(trap) => {
             let frames = trap.backtrace.iter();
             let name = |frame: &uruk::Frame| {
-                let address = || format!("{:#x}", frame.address);
+                let address = || format!("{:#x}", frame.address());
                 frame.function.clone().unwrap_or_else(address)
             };
             frames.map(name).collect()

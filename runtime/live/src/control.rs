@@ -1,8 +1,8 @@
 //! What others may ask of a program that is live: `uruk swap`.
 //!
 //! A socket of the machine, by the number of the process, on which one line is a question and all
-//! the rest the answer. Nothing listens on a network. Who asks is told by the kernel: whoever is not
-//! the user that the program runs as is not answered, nor is an answer believed of anybody else.
+//! the rest the answer. Nothing listens on a network. The kernel tells who asks: root may, and the
+//! user that the process has always had ([`may_attach`]). An answer is believed of the same user.
 //!
 //! | line | does |
 //! |---|---|
@@ -47,6 +47,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 const AT_LOOPS: &str = "+at-loops";
 const SIGNATURES: &str = "+signatures";
 
+/// What is said to whoever may not ask.
+const REFUSED: &[u8] =
+    b"error\nonly root, or the user and group that the process has always had, may ask it\n";
+
 /// What is said to whoever wants to see a run that nobody kept.
 const NOT_RECORDED: &str = "nothing is recorded\n  tip: start it by `uruk live --record`";
 
@@ -54,25 +58,54 @@ fn address(process: u32) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("uruk-live-{process}"))
 }
 
-/// Whether the other side runs as the same user as this process.
-fn is_same_user(stream: &impl AsRawFd) -> bool {
+/// The user and group of the other side, as the kernel knows them.
+fn peer(stream: &impl AsRawFd) -> Option<libc::ucred> {
     let mut peer = libc::ucred {
         pid: 0,
         uid: u32::MAX,
         gid: u32::MAX,
     };
     let mut size = std::mem::size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: an open socket, and room of that size for what is asked; no memory in `geteuid`.
-    unsafe {
-        let got = libc::getsockopt(
+    // SAFETY: an open socket, and room of that size for what is asked.
+    let got = unsafe {
+        libc::getsockopt(
             stream.as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_PEERCRED,
             (&raw mut peer).cast(),
             &mut size,
-        );
-        got == 0 && peer.uid == libc::geteuid()
-    }
+        )
+    };
+    (got == 0).then_some(peer)
+}
+
+/// Whether the other side may have this process run its code. The rule is that of `ptrace`: root
+/// may, and who has the user and group that this process has, and has had for as long as it can go
+/// back to others. A process that changed its user is out of reach, as it may hold what the new one
+/// must not see.
+fn may_attach(stream: &impl AsRawFd) -> bool {
+    let Some(peer) = peer(stream) else {
+        return false;
+    };
+    let (mut users, mut groups) = ([u32::MAX; 3], [u32::MAX; 3]);
+    let ([real, effective, saved], [real_group, effective_group, saved_group]) =
+        (&mut users, &mut groups);
+    // SAFETY: six numbers, which live.
+    let (got, dumpable) = unsafe {
+        (
+            libc::getresuid(real, effective, saved) == 0
+                && libc::getresgid(real_group, effective_group, saved_group) == 0,
+            libc::prctl(libc::PR_GET_DUMPABLE) == 1,
+        )
+    };
+    peer.uid == 0 || got && dumpable && users == [peer.uid; 3] && groups == [peer.gid; 3]
+}
+
+/// Whether an answer of the other side is believed: it is this user's, or this is root.
+fn is_believed(stream: &impl AsRawFd) -> bool {
+    // SAFETY: takes nothing, cannot fail.
+    let own = unsafe { libc::geteuid() };
+    own == 0 || peer(stream).is_some_and(|peer| peer.uid == own)
 }
 
 /// Asks the program with the number `process`; its answer.
@@ -81,7 +114,7 @@ fn is_same_user(stream: &impl AsRawFd) -> bool {
 /// Nobody is there, or somebody else than the same user; what the program says is wrong.
 pub fn ask(process: u32, question: &str) -> io::Result<String> {
     let mut stream = UnixStream::connect_addr(&address(process)?)?;
-    if !is_same_user(&stream) {
+    if !is_believed(&stream) {
         let text = "the program runs as another user";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
@@ -96,8 +129,11 @@ pub fn ask(process: u32, question: &str) -> io::Result<String> {
     }
 }
 
+/// The program, once it can be asked; `None` if it runs as it is.
+pub type Asked = fn() -> Option<&'static Live>;
+
 /// Answers from now on, on a thread of its own; who cannot listen says so once.
-pub fn serve(live: &'static Live) {
+pub fn serve(live: Asked) {
     let first = match listen() {
         Ok(first) => first,
         Err(cause) => {
@@ -119,8 +155,8 @@ pub fn serve(live: &'static Live) {
                 continue;
             }
             match accept(listener) {
-                Ok(stream) if is_same_user(&stream) => attend(live, stream),
-                Ok(_) => {}
+                Ok(stream) if may_attach(&stream) => attend(live, stream),
+                Ok(mut stream) => drop(stream.write_all(REFUSED)),
                 Err(_) => std::thread::sleep(PAUSE),
             }
         }
@@ -134,7 +170,7 @@ pub fn serve(live: &'static Live) {
 const AT_ONCE: usize = 16;
 
 /// Answers on a thread of its own: a question may take long to arrive, and an exchange to be made.
-fn attend(live: &'static Live, stream: OwnFile) {
+fn attend(live: Asked, stream: OwnFile) {
     static BUSY: AtomicUsize = AtomicUsize::new(0);
     // The thread is not begun anew in a child of a fork, where this is empty.
     let stream = Arc::new(Locked::new(Some(stream)));
@@ -223,8 +259,11 @@ fn limit_waiting(stream: &OwnFile) -> io::Result<()> {
     Ok(())
 }
 
-fn answer(live: &Live, mut stream: OwnFile) -> io::Result<()> {
+fn answer(live: Asked, mut stream: OwnFile) -> io::Result<()> {
     limit_waiting(&stream)?;
+    let Some(live) = live() else {
+        return stream.write_all(b"error\nthe program runs as it is\n");
+    };
     let mut line = String::new();
     BufReader::new((&mut stream).take(LONGEST)).read_line(&mut line)?;
     let stream = Arc::new(stream);

@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`settings`], [`program`] (what the process consists of), [`choose`] (what may be
 //! compiled again, as pure decisions), `variables` (what these refer to), `reason` (why some are not) and [`known`] (what they are made of), `arguments` (which of them native code takes), `allocation` (programs that stay native), [`entries`] (text that is
-//! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`], `meaning` (what names of new code mean) and [`control`] (`uruk swap`), `force` (tests), [`tunables`] (what the allocator is told), [`start`] (how it begins in
+//! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`], `meaning` (what names of new code mean), `exchanges` (what was exchanged so far) and [`control`] (`uruk swap`), `force` (tests), [`tunables`] (what the allocator is told), [`start`] (how it begins in
 //! the process of the program).
 //!
 //! # Why
@@ -25,6 +25,7 @@ mod arguments;
 pub mod choose;
 pub mod control;
 pub mod entries;
+mod exchanges;
 pub mod explain;
 mod force;
 pub mod function;

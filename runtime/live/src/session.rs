@@ -21,13 +21,13 @@ use uruk::{Dylib, Error, Event, Jit, SamplingSettings, Tier, ToolSettings};
 use crate::allocation::CPP_ALLOCATION;
 use crate::choose::{Fate, Outcome, choose};
 use crate::entries::EntryError;
+use crate::exchanges::Exchanges;
 use crate::function::{Function, Functions, listen};
 use crate::known::{Module, Program};
 use crate::locked::{Locked, Turn};
 use crate::program::image::{Image, ImageError, carries_bitcode};
 use crate::program::loaded::{self, Loaded};
 use crate::settings::{Settings, budget};
-use crate::swap::Exchanged;
 
 /// The program stays as it is.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +87,7 @@ pub struct Live {
     /// What is known for each of them.
     pub(crate) known: Vec<Module>,
     /// Exchanges of which nobody went back.
-    pub(crate) exchanges: Locked<Vec<Exchanged>>,
+    pub(crate) exchanges: Locked<Exchanges>,
     /// Whoever exchanges functions, or goes back.
     pub(crate) exchanging: Turn,
     /// Names that are addresses.

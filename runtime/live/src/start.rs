@@ -20,7 +20,7 @@
 //! that leaves by `exit`. Handlers of LLVM's are left out by whoever exports `__cxa_atexit`.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -104,6 +104,10 @@ pub fn begin() {
         say!("uruk live: {cause}; the program runs as it is");
         return;
     }
+    if settings.control {
+        // Before the program makes files: it finds the numbers free that it would find natively.
+        control::serve(live_when_ready);
+    }
     // What a thread needs at its beginning may not be there any more once the program runs: the C
     // library ends a process that has no memory for it.
     wait_until(if forced { Stage::Ready } else { Stage::Begun });
@@ -129,6 +133,25 @@ fn reach(stage: Stage) {
     let (now, changed) = &STAGE;
     *now.lock().unwrap_or_else(PoisonError::into_inner) = stage;
     changed.notify_all();
+}
+
+/// Whether somebody asks already.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// What there is to be asked, at once: a program that does little is looked at all the same. `None`
+/// if the program runs as it is.
+fn live_when_ready() -> Option<&'static Live> {
+    if LIVE.get().is_none() {
+        {
+            let (now, changed) = &STAGE;
+            let _now = now.lock().unwrap_or_else(PoisonError::into_inner);
+            // Relaxed: under the lock.
+            ASKED.store(true, Ordering::Relaxed);
+            changed.notify_all();
+        }
+        wait_until(Stage::Ready);
+    }
+    live()
 }
 
 /// The end of what is said where the program has functions of this kind of its own.
@@ -247,6 +270,9 @@ fn run(settings: &Settings) {
     if !forced {
         wait_for(settings.after);
     }
+    if uruk::own_threads_end() {
+        return reach(Stage::Ready);
+    }
     if !has_memory() {
         say(NO_MEMORY);
         return reach(Stage::Ready);
@@ -264,9 +290,6 @@ fn run(settings: &Settings) {
     }
     reach(Stage::Ready);
     if let Ok(live) = live {
-        if settings.control {
-            control::serve(live);
-        }
         force::go_on(live, settings.force);
     }
 }
@@ -296,7 +319,7 @@ fn say(text: &[u8]) {
     unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 
-/// Waits until the process has used that much processor time.
+/// Waits until the process has used that much processor time, or somebody asks.
 fn wait_for(after: Duration) {
     loop {
         let mut time = libc::timespec {
@@ -306,11 +329,18 @@ fn wait_for(after: Duration) {
         // SAFETY: a valid out pointer; the clock always exists.
         unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
         let used = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
-        if used >= after {
+        if used >= after || uruk::own_threads_end() {
             return;
         }
         // It may have left before there is a session.
         uruk::look_at_main_thread();
-        std::thread::sleep((after - used).max(Duration::from_millis(1)));
+        let (now, changed) = &STAGE;
+        let now = now.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: under the lock.
+        if ASKED.load(Ordering::Relaxed) {
+            return;
+        }
+        let time = (after - used).max(Duration::from_millis(1));
+        drop(changed.wait_timeout(now, time));
     }
 }

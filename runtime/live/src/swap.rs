@@ -28,10 +28,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use object::read::elf::{FileHeader, SectionHeader};
 use object::{Endianness, elf::FileHeader64};
-use uruk::rebound::{Body, Contents, Shape};
+use uruk::rebound::Contents;
 use uruk::{Activation, Error, Level, LoopStays, OldLoop, Replacement};
 
 use crate::choose::{Fate, stem};
+use crate::exchanges::{Exchanged, Exchanges};
 use crate::function::{Function, Led};
 use crate::meaning::{Meant, Versions, home, mean};
 use crate::program::image::BITCODE;
@@ -276,22 +277,15 @@ impl Live {
     pub fn roll_back(&self) -> Result<Vec<String>, Error> {
         let _turn = self.exchanging.take();
         // What goes back to native code is to have its entry back.
-        let latest = self.exchanges.with(Vec::pop);
-        let latest = latest.map(|it| {
+        let latest = self.exchanges.with(Exchanges::pop).map(|mut it| {
             let functions = it.led.functions().to_vec();
-            (it.module, it.bodies, it.variables, functions)
+            it.led = Led::new(Vec::new());
+            (it, functions)
         });
         let names = self.jit.rollback();
-        if let (Err(_), Some((module, bodies, variables, functions))) = (&names, latest) {
-            let led = Led::new(functions);
-            self.exchanges.with(|all| {
-                all.push(Exchanged {
-                    module,
-                    bodies,
-                    variables,
-                    led,
-                });
-            });
+        if let (Err(_), Some((mut latest, functions))) = (&names, latest) {
+            latest.led = Led::new(functions);
+            self.exchanges.with(|all| all.push(latest));
         }
         names
     }
@@ -301,14 +295,7 @@ impl Live {
     fn contents_of(&self, number: usize) -> Result<Contents, Error> {
         let (name, bytes) = (&self.sources[number], self.modules[number].clone());
         let mut contents = by_stem(self.jit.contents(name, bytes)?);
-        self.exchanges.with(|all| {
-            for exchange in all.iter().filter(|it| it.module == number) {
-                contents.functions.extend(exchange.bodies.clone());
-                for (name, shape) in &exchange.variables {
-                    contents.variables.entry(name.clone()).or_insert(*shape);
-                }
-            }
-        });
+        self.exchanges.with(|all| all.apply(number, &mut contents));
         Ok(contents)
     }
 
@@ -357,17 +344,6 @@ impl Live {
         }
         Ok(led)
     }
-}
-
-/// An exchange that was made.
-pub(crate) struct Exchanged {
-    /// The module's number.
-    module: usize,
-    /// The bodies that came by it.
-    bodies: HashMap<String, Body>,
-    /// The file's variables.
-    variables: HashMap<String, Shape>,
-    led: Led,
 }
 
 fn by_stem(contents: Contents) -> Contents {

@@ -92,8 +92,31 @@ pub struct Frame {
     pub function: Option<String>,
     /// Whether it is code of a session.
     pub jitted: bool,
+    address: Kept,
+}
+
+/// An address of code by its complement: a search of all memory for suspended calls would take the
+/// address itself for one, for as long as the host keeps the trap.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Kept(u64);
+
+impl Kept {
+    fn of(address: u64) -> Kept {
+        Kept(!address)
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", !self.0)
+    }
+}
+
+impl Frame {
     /// The instruction; of callers the one behind the call.
-    pub address: u64,
+    pub fn address(&self) -> u64 {
+        !self.address.0
+    }
 }
 
 impl Trap {
@@ -151,7 +174,7 @@ impl fmt::Display for Trap {
         write!(f, "{}", self.kind)?;
         let names = self.backtrace.iter().map(|frame| match &frame.function {
             Some(name) => Cow::Borrowed(name.as_str()),
-            None => Cow::Owned(format!("{:#x}", frame.address)),
+            None => Cow::Owned(format!("{:#x}", frame.address())),
         });
         for (index, call) in folded(&names.collect::<Vec<_>>()).into_iter().enumerate() {
             f.write_str(if index == 0 { " in " } else { ", called by " })?;
@@ -278,7 +301,7 @@ fn frame(address: u64, within: u64) -> Frame {
         return Frame {
             function: names.find_map(|name| name),
             jitted: true,
-            address,
+            address: Kept::of(address),
         };
     }
     // SAFETY: an empty structure, filled by the call; names live as long as their library.
@@ -294,7 +317,7 @@ fn frame(address: u64, within: u64) -> Frame {
     Frame {
         function,
         jitted: false,
-        address,
+        address: Kept::of(address),
     }
 }
 
