@@ -97,6 +97,7 @@ pub fn begin() {
         BEGUN.store(std::process::id(), Ordering::Relaxed);
     }
     let forced = settings.force != Force::No;
+    let control = settings.control;
     // What is loaded now stays: later ones may be closed again.
     let _ = LOADED.set(loaded);
     uruk::enter_program();
@@ -104,7 +105,7 @@ pub fn begin() {
         say!("uruk live: {cause}; the program runs as it is");
         return;
     }
-    if settings.control {
+    if control {
         // Before the program makes files: it finds the numbers free that it would find natively.
         control::serve(live_when_ready);
     }

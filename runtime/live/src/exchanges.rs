@@ -1,0 +1,100 @@
+//! What was exchanged so far: the bodies that functions have now, and the way back.
+//!
+//! Exchanges that can be rolled back are kept one by one, as many as the session keeps ([`KEPT`]).
+//! Those before are added up: a program that is exchanged for months keeps one body of each function.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use uruk::rebound::{Body, Contents, Shape};
+
+use crate::function::{Function, Led};
+
+/// Exchanges that the session can roll back.
+const KEPT: usize = 8;
+
+/// An exchange that was made.
+pub(crate) struct Exchanged {
+    /// The module's number.
+    pub(crate) module: usize,
+    /// The bodies that came by it.
+    pub(crate) bodies: HashMap<String, Body>,
+    /// The file's variables.
+    pub(crate) variables: HashMap<String, Shape>,
+    pub(crate) led: Led,
+}
+
+/// Exchanges of which nobody went back.
+#[derive(Default)]
+pub(crate) struct Exchanges {
+    /// Those that can be rolled back, the latest last.
+    kept: VecDeque<Exchanged>,
+    /// By module: what those before have left.
+    settled: HashMap<usize, Settled>,
+    /// Functions that stay led away for those.
+    led: Vec<Led>,
+}
+
+#[derive(Default)]
+struct Settled {
+    bodies: HashMap<String, Body>,
+    variables: HashMap<String, Shape>,
+}
+
+impl Exchanges {
+    /// Adds the latest.
+    pub(crate) fn push(&mut self, exchange: Exchanged) {
+        self.kept.push_back(exchange);
+        if self.kept.len() > KEPT
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.settle(oldest);
+        }
+    }
+
+    /// Takes the latest out.
+    pub(crate) fn pop(&mut self) -> Option<Exchanged> {
+        self.kept.pop_back()
+    }
+
+    /// Changes what a module holds to what it holds now. Variables are those that it had first, as
+    /// their memory stays.
+    pub(crate) fn apply(&self, module: usize, contents: &mut Contents) {
+        let settled = self.settled.get(&module);
+        let settled = settled.map(|it| (&it.bodies, &it.variables));
+        let kept = self.kept.iter().filter(|it| it.module == module);
+        let kept = kept.map(|it| (&it.bodies, &it.variables));
+        for (bodies, variables) in settled.into_iter().chain(kept) {
+            add(&mut contents.functions, bodies);
+            add_new(&mut contents.variables, variables);
+        }
+    }
+
+    fn settle(&mut self, oldest: Exchanged) {
+        let settled = self.settled.entry(oldest.module).or_default();
+        add(&mut settled.bodies, &oldest.bodies);
+        add_new(&mut settled.variables, &oldest.variables);
+        let known: HashSet<*const Function> = self
+            .led
+            .iter()
+            .flat_map(|led| led.functions())
+            .map(Arc::as_ptr)
+            .collect();
+        let functions = oldest.led.functions().iter();
+        let new = functions.filter(|it| !known.contains(&Arc::as_ptr(it)));
+        let new: Vec<_> = new.cloned().collect();
+        if !new.is_empty() {
+            self.led.push(Led::new(new));
+        }
+    }
+}
+
+fn add(to: &mut HashMap<String, Body>, from: &HashMap<String, Body>) {
+    to.extend(from.iter().map(|(name, body)| (name.clone(), *body)));
+}
+
+fn add_new(to: &mut HashMap<String, Shape>, from: &HashMap<String, Shape>) {
+    for (name, shape) in from {
+        to.entry(name.clone()).or_insert(*shape);
+    }
+}
