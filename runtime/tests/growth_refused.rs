@@ -123,6 +123,21 @@ fn refused(jit: &Jit, way: Way, damaged: &[u8]) {
     }
 }
 
+/// The same, once threads of sessions that ended are gone: the least that is seen until it falls no
+/// more.
+fn settled() -> [usize; 2] {
+    const LOOKS: usize = 20;
+    let (mut least, mut same) = (allocated(), 0);
+    while same < LOOKS {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let now = allocated();
+        let lower = [least[0].min(now[0]), least[1].min(now[1])];
+        same = if lower == least { same + 1 } else { 0 };
+        least = lower;
+    }
+    least
+}
+
 /// Checks what stays of cycles, of which as many come before. What waits to be freed meanwhile takes
 /// the same each time.
 fn check(what: &str, mut cycle: impl FnMut(), settle: impl Fn(), counted: usize) {
@@ -133,7 +148,7 @@ fn check(what: &str, mut cycle: impl FnMut(), settle: impl Fn(), counted: usize)
                 settle();
             }
         }
-        allocated()
+        settled()
     };
     let (before, after) = (all(), all());
     let most = [

@@ -2,6 +2,7 @@
 //! under a name that others call.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use uruk::{Error, Jit, ReplaceError, Replacement, Tier, Trap};
 
@@ -20,6 +21,8 @@ fn a_replacement_beside_clear() {
             while !stop.load(Ordering::Relaxed) {
                 // SAFETY: nothing calls what is in it.
                 unsafe { jit.main().clear() }.expect("a dylib");
+                // Without it this thread has the locks nearly all the time.
+                std::thread::sleep(Duration::from_micros(200));
             }
         });
         let is_nothing = |cause: &Error| match cause {
@@ -59,6 +62,8 @@ fn a_lazy_definition_beside_clear() {
             while !stop.load(Ordering::Relaxed) {
                 // SAFETY: nothing calls what is in it.
                 unsafe { jit.main().clear() }.expect("a dylib");
+                // Without it this thread has the locks nearly all the time.
+                std::thread::sleep(Duration::from_micros(200));
             }
         });
         for _ in 0..500 {
