@@ -47,7 +47,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const AT_LOOPS: &str = "+at-loops";
 const SIGNATURES: &str = "+signatures";
 
-/// What is said to whoever may not ask.
+/// The answer to a client that may not ask.
 const REFUSED: &[u8] =
     b"error\nonly root, or the user and group that the process has always had, may ask it\n";
 
@@ -179,7 +179,7 @@ fn attend(live: Asked, stream: OwnFile) {
         let stream = Arc::clone(&stream);
         uruk::spawn_own("uruk-answer", move || {
             if let Some(stream) = stream.with(Option::take) {
-                // Who went away hears nothing.
+                // A client that went away hears nothing.
                 let _ = answer(live, stream);
                 BUSY.fetch_sub(1, Ordering::Relaxed);
             }

@@ -1,4 +1,4 @@
-//! What was exchanged so far: the bodies that functions have now, and the way back.
+//! Exchanges that were made so far: the bodies that functions have now, and the way back.
 //!
 //! Exchanges that can be rolled back are kept one by one, as many as the session keeps ([`KEPT`]).
 //! Those before are added up: a program that is exchanged for months keeps one body of each function.

@@ -1,4 +1,4 @@
-//! What each name of a file of new code means in the running program.
+//! The meaning of each name of a file of new code in the running program.
 //!
 //! | the file's | the program's | what new code uses |
 //! |---|---|---|
@@ -11,7 +11,7 @@
 //! | variable, constant | none | the file's, made once |
 //! | constructor | none, or another one that makes a new variable | refused: it would not run |
 //!
-//! What only functions mention that stay what they are, means nothing. Sizes and values are compared
+//! Names that only unchanged functions mention are not looked at. Sizes and values are compared
 //! between the two files: the optimizer may have made something else of a variable natively.
 
 use std::collections::{HashMap, HashSet};
@@ -27,7 +27,7 @@ use crate::known::Module;
 use crate::program::symbols::PlaceKind;
 use crate::swap::SwapError;
 
-/// What a file is to mean.
+/// The meaning of a file.
 #[derive(Default)]
 pub(crate) struct Meant {
     pub(crate) choices: Choices,
@@ -75,7 +75,7 @@ pub(crate) fn home<'n>(
         .map(|(module, _)| module)
 }
 
-/// What each name of the file means. Functions that are not `changed` stay what they are.
+/// The meaning of each name of the file. Functions that are not `changed` stay as they are.
 pub(crate) fn mean(
     survey: &Survey,
     known: &Module,
@@ -216,7 +216,7 @@ fn variable(
             ));
             VariableChoice::Own
         }
-        // What the program cannot write to.
+        // Memory that the program cannot write to.
         Some(_) if info.defined && !info.constant && before.is_some_and(|it| it.constant) => {
             refuse(meant, "which was a constant".to_owned())
         }

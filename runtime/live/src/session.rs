@@ -88,7 +88,7 @@ pub struct Live {
     pub(crate) known: Vec<Module>,
     /// Exchanges of which nobody went back.
     pub(crate) exchanges: Locked<Exchanges>,
-    /// Whoever exchanges functions, or goes back.
+    /// Taken by a thread that exchanges functions, or goes back.
     pub(crate) exchanging: Turn,
     /// Names that are addresses.
     defined: Locked<HashSet<String>>,

@@ -139,7 +139,7 @@ fn reach(stage: Stage) {
 /// Whether somebody asks already.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// What there is to be asked, at once: a program that does little is looked at all the same. `None`
+/// The program, made ready to be asked at once, also if it does little. `None`
 /// if the program runs as it is.
 fn live_when_ready() -> Option<&'static Live> {
     if LIVE.get().is_none() {

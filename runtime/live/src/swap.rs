@@ -110,7 +110,7 @@ pub enum SwapError {
     Constructor {
         /// Its name.
         function: String,
-        /// What it is for.
+        /// The variable or file that it is for.
         what: String,
     },
     /// The session's answer.
@@ -146,7 +146,7 @@ pub struct Swapped {
     pub native: Vec<String>,
     /// Threads that finish old code.
     pub activations: Vec<Activation>,
-    /// What of the file does not take effect, or not everywhere.
+    /// Parts of the file that do not take effect, or not everywhere.
     pub notes: Vec<String>,
 }
 

@@ -161,7 +161,7 @@ impl crate::Jit {
         })
     }
 
-    /// What two versions of a module are compared by.
+    /// All that two versions of a module are compared by.
     ///
     /// # Errors
     /// Bitcode that is damaged, or that LLVM does not read.

@@ -101,7 +101,7 @@ pub(crate) unsafe extern "C" fn guest_dlsym(
 /// A name and where what it names begins.
 type Named = (&'static CStr, u64);
 
-/// What `dladdr` tells of an address of the program: its base, and the name if there is one.
+/// The answer of `dladdr` for an address of the program: its base, and the name if there is one.
 fn describe(symbols: &dyn Symbols, address: u64) -> Option<(u64, Option<Named>)> {
     let function = {
         let _busy = gate::enter();

@@ -122,10 +122,10 @@ impl Answers {
     }
 }
 
-/// What is known of a value.
+/// A value, if it is known.
 type Value = Option<u32>;
 
-/// What is known at an instruction.
+/// Values that are known at an instruction.
 #[derive(Clone, Copy)]
 struct Known {
     a: Value,
@@ -134,7 +134,7 @@ struct Known {
 }
 
 impl Known {
-    /// What is known where two ways meet.
+    /// Values that are the same on both ways that meet.
     fn meet(self, other: Known) -> Known {
         let meet = |one: Value, other: Value| one.filter(|_| one == other);
         let mut memory = self.memory;
@@ -149,7 +149,7 @@ impl Known {
     }
 }
 
-/// What an instruction leads to.
+/// The outcome of an instruction.
 enum Step {
     Next,
     Return(Value),

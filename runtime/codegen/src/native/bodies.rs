@@ -26,11 +26,11 @@ use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 use crate::context::LlvmContext;
 use crate::error::CodegenError;
 
-/// What stands for a body or a value; equal bodies do the same where their callees do.
+/// A hash of a body or a value; equal bodies do the same where their callees do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Body([u8; blake3::OUT_LEN]);
 
-/// What two versions of a module are compared by.
+/// All that two versions of a module are compared by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents {
     /// The bodies of its functions, by name.
@@ -41,7 +41,7 @@ pub struct Contents {
     pub constructors: Vec<String>,
 }
 
-/// What a variable is, as far as old and new code have to agree.
+/// Properties of a variable on which old and new code have to agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes.
@@ -52,7 +52,7 @@ pub struct Shape {
     pub value: Body,
 }
 
-/// What a module is compared by. Under a [`guard`](crate::fatal::guard).
+/// All that a module is compared by. Under a [`guard`](crate::fatal::guard).
 ///
 /// # Errors
 /// Bitcode that is damaged, or that LLVM does not read.
@@ -85,7 +85,7 @@ pub fn contents(name: &str, bytes: &[u8]) -> Result<Contents, CodegenError> {
     })
 }
 
-/// What the text of a module holds.
+/// Contents of a module's text.
 struct Text {
     functions: HashMap<String, Body>,
     /// First values of variables, by name.
