@@ -2,7 +2,7 @@
 //!
 //! A socket of the machine, by the number of the process, on which one line is a question and all
 //! the rest the answer. Nothing listens on a network. The kernel tells who asks: root may, and the
-//! user that the process has always had ([`may_attach`]). An answer is believed of the same user.
+//! user that the process has always had (`may_attach`). An answer is believed of the same user.
 //!
 //! | line | does |
 //! |---|---|
