@@ -1,4 +1,4 @@
-//! What cannot be loaded leaves nothing in its session, and a session in which it could not be
+//! An input that cannot be loaded leaves nothing in its session, and a session in which it could not be
 //! loaded leaves nothing in the process: counted in bytes that Rust and LLVM hold of the C library's
 //! allocator. One test, in a process of its own.
 

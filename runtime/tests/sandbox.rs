@@ -31,7 +31,7 @@ define internal i64 @latest(i64 %n) { %a = add i64 %n, 7 ret i64 %a }
 define i64 @div(i64 %n) { %q = sdiv i64 100, %n ret i64 %q }
 ";
 
-/// What `later(1)` returns.
+/// The result of `later(1)`.
 fn expected() -> i64 {
     let mut state = 1_u64;
     for i in 0..3_000_000 {
@@ -177,7 +177,7 @@ fn a_compile_fails_and_traps_are_caught() {
         if !matches!(refused, Err(Error::Thread { .. })) {
             return 2;
         }
-        // What a guarded call needs of the kernel is the embedder's to allow.
+        // An embedder allows the calls that guarded calls need.
         let mut allowed = FEW.to_vec();
         allowed.extend([
             libc::SYS_futex,

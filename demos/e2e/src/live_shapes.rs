@@ -77,7 +77,7 @@ impl Shapes<'_> {
 /// Exchanges functions whose variables stay, changed their values, or do not fit.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// A sentence about the first difference.
 pub fn judge(bench: &Bench) -> Result<(), String> {
     let folder = fresh(bench, "live-shapes")?;
     let program = make(

@@ -277,7 +277,7 @@ fn answer(live: Asked, mut stream: OwnFile) -> io::Result<()> {
     (&*stream).write_all(text.as_bytes())
 }
 
-/// Does what a question asks for; `given_up` says whether nobody waits for it any more.
+/// Carries a question out; `given_up` tells whether its client is gone.
 fn carry_out(
     live: &Live,
     line: &str,

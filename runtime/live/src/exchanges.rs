@@ -24,7 +24,7 @@ pub(crate) struct Exchanged {
     pub(crate) led: Led,
 }
 
-/// Exchanges of which nobody went back.
+/// Exchanges that were not rolled back.
 #[derive(Default)]
 pub(crate) struct Exchanges {
     /// Those that can be rolled back, the latest last.

@@ -28,7 +28,7 @@ impl<T> Locked<T> {
 ///
 /// | field | writer | ordering |
 /// |---|---|---|
-/// | the process that has it, 0 if none has | who takes it, by compare-exchange; who had it | acquire, release |
+/// | the process that has it, 0 if none has | the thread that takes it, by compare-exchange, and gives it back | acquire, release |
 #[derive(Debug, Default)]
 pub(crate) struct Turn(AtomicU32);
 
@@ -40,7 +40,7 @@ impl Turn {
     /// Between two looks whether the turn is free.
     const PAUSE: Duration = Duration::from_millis(2);
 
-    /// Takes the turn, after whoever has it.
+    /// Takes the turn, once the thread that has it gives it back.
     pub(crate) fn take(&self) -> Taken<'_> {
         let own = std::process::id();
         loop {

@@ -18,13 +18,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use uruk::rebound::{
-    Choices, Contents, FunctionChoice, Keep, Survey, VariableChoice, VariableInfo,
+    Choices, Contents, FunctionChoice, Keep, Shape, Survey, VariableChoice, VariableInfo,
 };
 
 use crate::choose::{ADDRESS, Fate, Known, stem};
 use crate::function::Function;
 use crate::known::Module;
-use crate::program::symbols::PlaceKind;
+use crate::program::symbols::{Place, PlaceKind};
 use crate::swap::SwapError;
 
 /// The meaning of a file.
@@ -41,16 +41,24 @@ pub(crate) struct Meant {
 }
 
 /// A module as it runs, and as the file has it; by names without what made them unique.
-pub(crate) struct Versions<'v> {
-    pub(crate) old: &'v Contents,
-    pub(crate) new: &'v Contents,
+pub(crate) struct Versions {
+    pub(crate) old: Contents,
+    pub(crate) new: Contents,
     /// The file's functions whose bodies are new.
-    pub(crate) changed: &'v HashSet<String>,
+    pub(crate) changed: HashSet<String>,
 }
 
 impl Meant {
     fn refuse(&mut self, error: SwapError) {
         self.refused.get_or_insert(error);
+    }
+
+    fn refuse_variable(&mut self, info: &VariableInfo, why: impl Into<String>) -> VariableChoice {
+        self.refuse(SwapError::Variable {
+            name: stem(&info.name).to_owned(),
+            why: why.into(),
+        });
+        VariableChoice::Own
     }
 }
 
@@ -80,10 +88,10 @@ pub(crate) fn mean(
     survey: &Survey,
     known: &Module,
     functions: &[Arc<Function>],
-    versions: &Versions<'_>,
+    versions: &Versions,
 ) -> Meant {
     let module = known.number;
-    let changed = versions.changed;
+    let changed = &versions.changed;
     let mut meant = Meant::default();
     let mut used: HashSet<u32> = HashSet::new();
     let global: HashMap<&str, &Arc<Function>> = functions
@@ -155,46 +163,41 @@ fn mention(survey: &Survey, used: &mut HashSet<u32>) {
     }
 }
 
+/// The size that the program has for a variable, if new code cannot use it with the file's.
+fn misfit(info: &VariableInfo, before: Option<&Shape>, place: Option<Place>) -> Option<u64> {
+    // Natively the optimizer may have made a local one smaller.
+    let native = || place.filter(|place| !info.local && place.size != 0);
+    let size = before.map(|shape| shape.size);
+    let size = size.or_else(|| native().map(|place| place.size))?;
+    let fits = match info.defined {
+        true => size == info.size,
+        // A declaration may leave out how large it is.
+        false => size >= info.size,
+    };
+    (!fits).then_some(size)
+}
+
 fn variable(
     info: &VariableInfo,
     known: &Module,
-    versions: &Versions<'_>,
+    versions: &Versions,
     meant: &mut Meant,
 ) -> VariableChoice {
     if info.of_compiler || info.labels || info.private {
         return VariableChoice::Own;
     }
-    let refuse = |meant: &mut Meant, why: String| {
-        let name = stem(&info.name).to_owned();
-        meant.refuse(SwapError::Variable { name, why });
-        VariableChoice::Own
-    };
     let place = known.place(&info.name, info.local);
     let before = versions.old.variables.get(stem(&info.name));
-    let now = versions.new.variables.get(stem(&info.name));
-    let is_constant = info.constant && info.defined;
-    // Natively the optimizer may have made a local one smaller.
-    let size = before.map(|shape| shape.size);
-    let size = size.or_else(|| Some(place.filter(|_| !info.local)?.size).filter(|size| *size != 0));
-    let fits = match size {
-        Some(size) if info.defined => size == info.size,
-        // A declaration may leave out how large it is.
-        Some(size) => size >= info.size,
-        None => true,
-    };
-    if let Some(size) = size.filter(|_| !fits) {
+    if let Some(size) = misfit(info, before, place) {
         if let Some(class) = info.name.strip_prefix("_ZTV") {
-            meant.refuse(SwapError::Virtual {
-                class: class.to_owned(),
-            });
+            let class = class.to_owned();
+            meant.refuse(SwapError::Virtual { class });
             return VariableChoice::Own;
         }
-        if !is_constant {
+        if !(info.constant && info.defined) {
             let now = info.size;
-            return refuse(
-                meant,
-                format!("which has {now} bytes here and {size} in the program"),
-            );
+            let why = format!("which has {now} bytes here and {size} in the program");
+            return meant.refuse_variable(info, why);
         }
     }
     if info.thread_local {
@@ -202,45 +205,54 @@ fn variable(
         let distance = place.and_then(|place| known.distance(place));
         return match distance {
             Some(distance) if !info.odd_thread_local => VariableChoice::ThreadLocal(distance),
-            _ => refuse(meant, "a thread-local whose place is not known".to_owned()),
+            _ => meant.refuse_variable(info, "a thread-local whose place is not known"),
         };
     }
-    let place = place.filter(|place| !info.local || place.size == info.size);
-    let name = known.name(&info.name, info.local);
-    let is_same = before.zip(now).is_some_and(|(before, now)| before == now);
-    match place.filter(|place| place.kind == PlaceKind::Data) {
-        Some(_) if is_constant && !is_same => {
-            let name = stem(&info.name);
-            meant.notes.push(format!(
-                "the constant `{name}` has another value, at another address: pointers that are kept lead to the old one"
-            ));
-            VariableChoice::Own
-        }
-        // Memory that the program cannot write to.
-        Some(_) if info.defined && !info.constant && before.is_some_and(|it| it.constant) => {
-            refuse(meant, "which was a constant".to_owned())
-        }
-        Some(place) => {
-            if info.defined && before.is_some() && !is_same {
-                let name = stem(&info.name);
-                meant.notes.push(format!(
-                    "the variable `{name}` keeps its contents: its initial value is another one"
-                ));
-            }
-            meant.addresses.push((name.clone(), place.address));
-            VariableChoice::Named(name)
-        }
+    let place = place.filter(|place| place.kind == PlaceKind::Data);
+    match place.filter(|place| !info.local || place.size == info.size) {
+        Some(place) => existing(info, place, known, versions, meant),
         None if !info.defined => {
+            let name = known.name(&info.name, info.local);
             let at = known.address(&info.name).filter(|_| !info.local);
             meant.wanted.push((name.clone(), at));
             VariableChoice::Named(name)
         }
-        None if known.program.is_missing(known.number, &info.name) => refuse(
-            meant,
-            "which the optimizer removed or renamed natively".to_owned(),
-        ),
+        None if known.program.is_missing(known.number, &info.name) => {
+            meant.refuse_variable(info, "which the optimizer removed or renamed natively")
+        }
         None => VariableChoice::Own,
     }
+}
+
+/// A variable or constant that the program has at a place.
+fn existing(
+    info: &VariableInfo,
+    place: Place,
+    known: &Module,
+    versions: &Versions,
+    meant: &mut Meant,
+) -> VariableChoice {
+    let stem = stem(&info.name);
+    let before = versions.old.variables.get(stem);
+    let now = versions.new.variables.get(stem);
+    let is_same = before.zip(now).is_some_and(|(before, now)| before == now);
+    if info.defined && info.constant && !is_same {
+        meant.notes.push(format!(
+            "the constant `{stem}` has another value, at another address: pointers that are kept lead to the old one"
+        ));
+        return VariableChoice::Own;
+    }
+    if info.defined && !info.constant && before.is_some_and(|it| it.constant) {
+        return meant.refuse_variable(info, "which was a constant");
+    }
+    if info.defined && before.is_some() && !is_same {
+        meant.notes.push(format!(
+            "the variable `{stem}` keeps its contents: its initial value is another one"
+        ));
+    }
+    let name = known.name(&info.name, info.local);
+    meant.addresses.push((name.clone(), place.address));
+    VariableChoice::Named(name)
 }
 
 /// How compilers of C++ name functions that make one variable.
@@ -248,7 +260,7 @@ const INITIALIZER: &str = "__cxx_global_var_init";
 
 /// Refuses functions that would have to run before `main`: those that are new, and those that make
 /// variables which the program does not have.
-fn constructors(survey: &Survey, versions: &Versions<'_>, meant: &mut Meant) {
+fn constructors(survey: &Survey, versions: &Versions, meant: &mut Meant) {
     let Versions { old, new, changed } = versions;
     let is_constructor =
         |name: &str| new.constructors.iter().any(|it| it == name) || name.starts_with(INITIALIZER);

@@ -86,7 +86,7 @@ pub struct Live {
     pub(crate) modules: Vec<Vec<u8>>,
     /// What is known for each of them.
     pub(crate) known: Vec<Module>,
-    /// Exchanges of which nobody went back.
+    /// Exchanges that were not rolled back.
     pub(crate) exchanges: Locked<Exchanges>,
     /// Taken by a thread that exchanges functions, or goes back.
     pub(crate) exchanging: Turn,

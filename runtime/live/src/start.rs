@@ -136,7 +136,7 @@ fn reach(stage: Stage) {
     changed.notify_all();
 }
 
-/// Whether somebody asks already.
+/// A client asks already.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
 /// The program, made ready to be asked at once, also if it does little. `None`
@@ -320,7 +320,7 @@ fn say(text: &[u8]) {
     unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 
-/// Waits until the process has used that much processor time, or somebody asks.
+/// Waits until the process has used that much processor time, or a client asks.
 fn wait_for(after: Duration) {
     loop {
         let mut time = libc::timespec {

@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use object::read::elf::{FileHeader, SectionHeader};
 use object::{Endianness, elf::FileHeader64};
 use uruk::rebound::Contents;
-use uruk::{Activation, Error, Level, LoopStays, OldLoop, Replacement};
+use uruk::{Activation, Error, Level, LoopStays, OldLoop, Replaced, Replacement};
 
 use crate::choose::{Fate, stem};
 use crate::exchanges::{Exchanged, Exchanges};
@@ -150,6 +150,25 @@ pub struct Swapped {
     pub notes: Vec<String>,
 }
 
+impl Swapped {
+    fn of(replaced: &Replaced, at_loops: bool, notes: Vec<String>) -> Swapped {
+        let activations = replaced.activations().unwrap_or_default();
+        let in_old_code = |name: &&String| activations.iter().any(|it| it.functions.contains(name));
+        let is_told = |name: &&String| replaced.loops.iter().any(|it| it.function == **name);
+        let native = replaced.functions.iter();
+        let native = native.filter(|it| at_loops && in_old_code(it) && !is_told(it));
+        Swapped {
+            native: native.cloned().collect(),
+            exchanged: replaced.functions.clone(),
+            added: replaced.added.clone(),
+            dependents: replaced.dependents.clone(),
+            loops: replaced.loops.clone(),
+            activations,
+            notes,
+        }
+    }
+}
+
 impl fmt::Display for Swapped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for name in &self.exchanged {
@@ -198,13 +217,12 @@ impl Live {
         let _turn = self.exchanging.take();
         let bytes = module_of(file)?;
         let name = file.display().to_string();
-        let functions = self.functions();
         let unknown = || SwapError::Unknown {
             file: file.to_owned(),
         };
         let new = by_stem(self.jit.contents(&name, bytes.clone())?);
         let mut bodies = new.functions.clone();
-        let number = home(bodies.keys(), &functions).ok_or_else(unknown)?;
+        let number = home(bodies.keys(), &self.functions()).ok_or_else(unknown)?;
         let current = self.contents_of(number)?;
         bodies.retain(|name, body| current.functions.get(name) != Some(body));
         if bodies.is_empty() {
@@ -212,32 +230,12 @@ impl Live {
                 file: file.to_owned(),
             });
         }
-        let changed: HashSet<String> = bodies.keys().cloned().collect();
-        let meant: Arc<Mutex<Meant>> = Arc::default();
-        let told = Arc::clone(&meant);
-        let known = self.known[number].clone();
-        let versions = new.clone();
-        let bitcode = self.jit.rebind(&name, bytes, move |survey| {
-            let (old, new) = (&current, &versions);
-            let meaning = mean(
-                survey,
-                &known,
-                &functions,
-                &Versions {
-                    old,
-                    new,
-                    changed: &changed,
-                },
-            );
-            let choices = meaning.choices.clone();
-            *told.lock().unwrap_or_else(PoisonError::into_inner) = meaning;
-            choices
-        });
-        let meant = std::mem::take(&mut *meant.lock().unwrap_or_else(PoisonError::into_inner));
-        if let Some(refused) = meant.refused {
-            return Err(refused);
-        }
-        let bitcode = bitcode?;
+        let versions = Versions {
+            old: current,
+            changed: bodies.keys().cloned().collect(),
+            new,
+        };
+        let (meant, bitcode, new) = self.rebound(&name, bytes, number, versions)?;
         let led = self.lead_away(&meant.members)?;
         self.define(meant.addresses, meant.wanted);
         let replacement = Replacement::bitcode(&name, bitcode)
@@ -254,20 +252,35 @@ impl Live {
                 led,
             });
         });
-        let activations = replaced.activations().unwrap_or_default();
-        let in_old_code = |name: &&String| activations.iter().any(|it| it.functions.contains(name));
-        let is_told = |name: &&String| replaced.loops.iter().any(|it| it.function == **name);
-        let native = replaced.functions.iter();
-        let native = native.filter(|it| exchange.at_loops && in_old_code(it) && !is_told(it));
-        Ok(Swapped {
-            native: native.cloned().collect(),
-            exchanged: replaced.functions.clone(),
-            added: replaced.added.clone(),
-            dependents: replaced.dependents.clone(),
-            loops: replaced.loops.clone(),
-            activations,
-            notes: meant.notes,
-        })
+        Ok(Swapped::of(&replaced, exchange.at_loops, meant.notes))
+    }
+
+    /// Has the names of a file mean what they mean in the program: its new bitcode.
+    fn rebound(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        number: usize,
+        versions: Versions,
+    ) -> Result<(Meant, Vec<u8>, Contents), SwapError> {
+        let told: Arc<Mutex<Option<(Meant, Contents)>>> = Arc::default();
+        let (tell, known, functions) = (
+            Arc::clone(&told),
+            self.known[number].clone(),
+            self.functions(),
+        );
+        let bitcode = self.jit.rebind(name, bytes, move |survey| {
+            let meant = mean(survey, &known, &functions, &versions);
+            let choices = meant.choices.clone();
+            *tell.lock().unwrap_or_else(PoisonError::into_inner) = Some((meant, versions.new));
+            choices
+        });
+        let told = told.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (meant, new) = told.unwrap_or_default();
+        match meant.refused {
+            Some(refused) => Err(refused),
+            None => Ok((meant, bitcode?, new)),
+        }
     }
 
     /// Goes back to before the latest exchange; the functions that were exchanged.

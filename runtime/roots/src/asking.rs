@@ -119,7 +119,7 @@ fn settled(tid: i32) {
 /// To be called by a thread that has just blocked signals, with those it blocks now: a
 /// signal of ours that is pending is taken away. Usable in signal handlers.
 pub fn mask_changed() {
-    // Nobody asks any more, and the calls below may be forbidden.
+    // No scan comes any more, and the calls below may be forbidden.
     if uruk_base::sandbox::is_closed() {
         return;
     }

@@ -377,7 +377,7 @@ mod tests {
             ];
             assert!(answers(&program, libc::SYS_mmap as u32).kills);
         }
-        // What some calls get is allowed to others: the heap finds another way.
+        // `mmap` is refused for some arguments only: the heap finds another way.
         let program = [
             one(LOAD, 0),
             test(EQUAL, libc::SYS_mmap as u32, 0, 2),

@@ -382,7 +382,7 @@ impl Core {
         let mut entries = self.note_bodies(&placed);
         let preempted = Preempted::of(&placed);
         let variables = variables_of(&placed);
-        let extents = self.is_program().then(|| extents_of(&placed));
+        let extents = extents_of(&placed, self.is_program());
         let functions = stay.functions(&placed);
         let mut against = Against::default();
         let linked = placed.fix_up(|name, need| {
@@ -395,8 +395,8 @@ impl Core {
         });
         let mut linked = linked.map_err(|cause| of_thread_locals(cause, unfixed))?;
         let starts = drafts.placement(thread_locals.place);
-        let stacks = &self.reclaim.stacks;
         entries.extend(linked.fdes.iter().map(|row| row.start));
+        let stacks = &self.reclaim.stacks;
         stacks.note_code(|| names_of_files(image), &linked.code, starts.code, entries);
         drafts.write(&linked)?;
         let zeros = drafts.zeros();
@@ -411,7 +411,6 @@ impl Core {
             tls::fill(place, template.image, template.size, template.align);
         }
         Self::keep_constants(tracker, image)?;
-        let extents = extents.unwrap_or_default();
         let listed = self.list(image, &memory, zeros, thread_locals.place, extents);
         let parts = Parts {
             listed,

@@ -170,8 +170,11 @@ fn names_by_address(placed: &Placed<'_>) -> HashMap<u64, String> {
     named.map(|(at, name)| (at, name.to_owned())).collect()
 }
 
-/// Where variables with names for others lie.
-pub(super) fn extents_of(placed: &Placed<'_>) -> Variables {
+/// Where variables with names for others lie; of a program, as nothing else is asked for them.
+pub(super) fn extents_of(placed: &Placed<'_>, of_program: bool) -> Variables {
+    if !of_program {
+        return Variables::default();
+    }
     let shared = placed
         .definitions()
         .filter(|(definition, _)| definition.kind == LinkKind::Data && !definition.hidden);

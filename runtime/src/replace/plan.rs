@@ -76,7 +76,7 @@ struct Planner<'a> {
 }
 
 impl Core {
-    /// What a name means of which a function without a body was found. `None` if it still means that
+    /// The present meaning of a name of which a function without a body was found. `None` if it still means that
     /// one: a resolver chooses its body. A removed function loses its name first.
     pub(super) fn found_anew(
         &self,

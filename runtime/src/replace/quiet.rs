@@ -396,7 +396,7 @@ impl Core {
     }
 }
 
-/// Whether whoever asked for a replacement wants it no more.
+/// Tells whether a replacement is not wanted any more.
 #[derive(Clone)]
 pub(super) struct Withdrawal(pub(super) Arc<dyn Fn() -> bool + Send + Sync>);
 

@@ -12,7 +12,7 @@
 //! | bitcode | bytes of modules, as given |
 //! | tables | names, symbols, units and trackers of the session; display names of the process |
 //!
-//! What lies elsewhere (LLVM's contexts, summaries of modules, records of versions and unwind rows, stacks of threads,
+//! Memory elsewhere (LLVM's contexts, summaries of modules, records of versions and unwind rows, stacks of threads,
 //! the program's own blocks) cannot be asked for one by one; [`MemoryReport::other`] is what is left
 //! of the process's resident memory.
 

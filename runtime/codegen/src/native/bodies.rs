@@ -35,7 +35,7 @@ pub struct Body([u8; blake3::OUT_LEN]);
 pub struct Contents {
     /// The bodies of its functions, by name.
     pub functions: HashMap<String, Body>,
-    /// The variables that it defines, by name; private ones have none.
+    /// The variables that it defines, by name in the module.
     pub variables: HashMap<String, Shape>,
     /// Functions that run before `main`, in no order.
     pub constructors: Vec<String>,

@@ -107,7 +107,7 @@ impl Bed {
         stays
     }
 
-    /// What the thread is to do next, with a pass; `None` once it waited for too long, or is to end.
+    /// The thread's next work, with a pass; `None` once it waited for too long, or is to end.
     pub(super) fn wait(self: &Arc<Bed>) -> (gate::Pass, Option<Box<Start>>) {
         let begun = Instant::now();
         loop {
