@@ -75,16 +75,20 @@ fn nobody_sees_one_half_old_and_the_other_new() {
     assert_eq!(answer(&jit, "one").call(), 40);
 }
 
-/// `spin` runs until the flag is set, calling `step` all the time.
+/// `spin` runs until the flag is set, calling `step` all the time, and counts its turns.
 const SPIN: &str = "
 @flag = global i32 0
 @inside = global i32 0
+@turns = global i32 0
 define i32 @step() { ret i32 1 }
 define i32 @spin() {
 entry:
   store atomic i32 1, ptr @inside seq_cst, align 4
   br label %loop
 loop:
+  %t = load atomic i32, ptr @turns seq_cst, align 4
+  %u = add i32 %t, 1
+  store atomic i32 %u, ptr @turns seq_cst, align 4
   %s = call i32 @step()
   %f = load atomic i32, ptr @flag seq_cst, align 4
   %go = icmp eq i32 %f, 0
@@ -276,6 +280,15 @@ fn who_runs_on_in_old_code_is_listed() {
             let spinner = activations.iter().find(|held| held.thread == "spinner");
             let spinner = spinner.unwrap_or_else(|| panic!("{activations:?}"));
             spinner.functions.iter().any(|name| name == "spin")
+        });
+        let turns = jit.lookup("turns").expect("defined") as *const AtomicI32;
+        // SAFETY: 4 aligned bytes of the session, used as atomics only.
+        let turns = unsafe { &*turns };
+        let seen = turns.load(Ordering::SeqCst);
+        // The call that goes on may have begun before the replacement, its first one still being
+        // compiled: the second turn from here calls what is published.
+        wait_until("the spinner turns", || {
+            turns.load(Ordering::SeqCst).wrapping_sub(seen) >= 2
         });
     });
     // It called the new `step` at the end.
