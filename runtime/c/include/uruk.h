@@ -530,6 +530,12 @@ extern "C" {
 #define URUK_EVENT_DRIFTED 13
 
 /**
+ * Code of no more use is not freed, from now on or as long as a call of the system is refused;
+ * `message` says why.
+ */
+#define URUK_EVENT_CODE_STAYS 14
+
+/**
  * A module of LLVM's C interface: `LLVMModuleRef` leads to one.
  */
 typedef struct LLVMOpaqueModule LLVMOpaqueModule;
@@ -2297,6 +2303,17 @@ URUK_MUST_USE struct uruk_error *uruk_jit_pause_tiers(const struct uruk_jit *jit
 URUK_MUST_USE
 struct uruk_error *uruk_jit_pause_sampling(const struct uruk_jit *jit,
                                            int paused);
+
+/**
+ * Prepares the process for a sandbox that allows only the system calls of the host (seccomp, also
+ * for all threads, or strict mode): all functions of all sessions that have no code are compiled,
+ * and the threads of the library end. From then on code that is there runs, without a system call of
+ * the library's, exceptions pass and guarded calls catch their traps; nothing is compiled any more. To
+ * be called before the filter is installed, without locks that the host's callbacks take, and not in
+ * such a callback. It cannot be undone.
+ */
+URUK_MUST_USE
+struct uruk_error *uruk_prepare_sandbox(void);
 
 /**
  * Frees dead code now, one of `URUK_RECLAIM_...`, and waits for that at most so many

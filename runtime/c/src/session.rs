@@ -246,6 +246,18 @@ pub unsafe extern "C" fn uruk_jit_pause_sampling(
     })
 }
 
+/// Prepares the process for a sandbox that allows only the system calls of the host (seccomp, also
+/// for all threads, or strict mode): all functions of all sessions that have no code are compiled,
+/// and the threads of the library end. From then on code that is there runs, without a system call of
+/// the library's, exceptions pass and guarded calls catch their traps; nothing is compiled any more. To
+/// be called before the filter is installed, without locks that the host's callbacks take, and not in
+/// such a callback. It cannot be undone.
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn uruk_prepare_sandbox() -> *mut uruk_error {
+    guarded(|| Ok(uruk::prepare_sandbox()?))
+}
+
 /// Frees dead code now, one of `URUK_RECLAIM_...`, and waits for that at most so many
 /// milliseconds; `done`, which may be null, tells whether it was.
 #[must_use]

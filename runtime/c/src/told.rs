@@ -37,6 +37,9 @@ pub const URUK_EVENT_STACKS_SEARCHED: c_int = 11;
 pub const URUK_EVENT_TUNED: c_int = 12;
 /// The time that a tuned function takes has changed: its codes are compared again.
 pub const URUK_EVENT_DRIFTED: c_int = 13;
+/// Code of no more use is not freed, from now on or as long as a call of the system is refused;
+/// `message` says why.
+pub const URUK_EVENT_CODE_STAYS: c_int = 14;
 
 /// One thing that happened. Fields that say nothing about it are zero or null.
 #[repr(C)]
@@ -222,6 +225,7 @@ fn translated(event: &Event) -> Option<Told> {
             told.at_tier(*tier).saying(&tried)
         }
         Event::Drifted { function, at, .. } => told(URUK_EVENT_DRIFTED, *at).of(function, 0),
+        Event::CodeStays { cause, at } => told(URUK_EVENT_CODE_STAYS, *at).saying(cause),
         Event::StacksSearched { cause, at } => told(URUK_EVENT_STACKS_SEARCHED, *at).saying(cause),
         _ => return None,
     })

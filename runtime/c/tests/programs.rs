@@ -52,6 +52,11 @@ fn threads() {
 }
 
 #[test]
+fn sandbox() {
+    passes(&mut Command::new(in_c("sandbox.c")));
+}
+
+#[test]
 fn tuning() {
     passes(&mut Command::new(in_c("tuning.c")));
 }

@@ -283,6 +283,19 @@ def run_kernel(text):
         assert jit.function("dot")(ctypes.byref(array), ctypes.addressof(array), 3) == 14.0
 
 
+def sandbox():
+    """The last: nothing is compiled after it."""
+    import os
+
+    jit = uruk.Jit()
+    jit.add_ir("m", "define i64 @twice(i64 %n) { %p = add i64 %n, %n ret i64 %p }")
+    twice = jit.function("twice")
+    uruk.prepare_sandbox()
+    own = [open(f"/proc/self/task/{number}/comm").read() for number in os.listdir("/proc/self/task")]
+    assert not [name for name in own if name.startswith("uruk")], own
+    assert twice(21) == 42
+
+
 if __name__ == "__main__":
     play()
     callbacks()
@@ -300,4 +313,5 @@ if __name__ == "__main__":
         print("llvmlite is not installed: what it wrote before was run")
     else:
         run_kernel(text)
+    sandbox()
     print("passed")

@@ -236,6 +236,25 @@ pub(crate) fn membarrier(command: u64) -> Result<i64, i32> {
     }
 }
 
+/// Reads the processors that the calling thread may run on; how many bytes were written.
+pub(crate) fn affinity(set: &mut [u64; 32]) -> Result<usize, i32> {
+    let args = [0, size_of_val(set) as u64, set.as_mut_ptr() as u64, 0, 0, 0];
+    // SAFETY: writes to the set, which is as long as it is said to be.
+    let result = unsafe { call(libc::SYS_sched_getaffinity, args) };
+    usize::try_from(result).map_err(|_| result.wrapping_neg() as i32)
+}
+
+/// Moves the calling thread to processors of the set.
+pub(crate) fn set_affinity(set: &[u64; 32]) -> Result<(), i32> {
+    let args = [0, size_of_val(set) as u64, set.as_ptr() as u64, 0, 0, 0];
+    // SAFETY: reads the set, which is as long as it is said to be.
+    let result = unsafe { call(libc::SYS_sched_setaffinity, args) };
+    if result < 0 {
+        return Err(result.wrapping_neg() as i32);
+    }
+    Ok(())
+}
+
 /// Nanoseconds of the monotonic clock.
 pub(crate) fn now_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
 
-use tracing::{error, warn};
+use tracing::error;
 use uruk_base::locks::Mutex;
 
 use super::Core;
@@ -168,8 +168,6 @@ impl Member for Core {
     }
 
     fn note_sharing(&self) {
-        if !self.reclaim.stacks.blind.swap(true, Ordering::Relaxed) {
-            warn!("the program makes a process that shares its memory: no code is freed any more");
-        }
+        self.keep_code("the program made a process that shares its memory");
     }
 }

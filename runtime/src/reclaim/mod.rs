@@ -21,6 +21,7 @@ mod notes;
 mod registered;
 mod shared;
 mod stacks;
+mod stays;
 pub(crate) mod switches;
 
 use std::collections::VecDeque;
@@ -29,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, VersionId};
 use uruk_heap::HeapError;
@@ -49,6 +50,7 @@ pub(crate) use notes::{Note, Notes};
 pub use registered::RegisteredStack;
 use stacks::StackSearch;
 pub(crate) use stacks::note_asked;
+use stays::Stays;
 
 /// Notes are left to gather for so long, unless somebody waits.
 const GATHER: Duration = Duration::from_millis(5);
@@ -73,9 +75,8 @@ pub(crate) struct Reclaim {
     /// Requests up to this one are done.
     answered: AtomicU64,
     started: AtomicBool,
-    /// A step panicked: what is known may be wrong. Relaxed: set by the thread that takes
-    /// steps; others see it late, and do not wait for long.
-    broken: AtomicBool,
+    /// Why no code is freed, if so.
+    stays: Stays,
     /// What is known of the program's stacks.
     pub(crate) stacks: StackSearch,
     /// Made when it is first needed: it takes a signal.
@@ -100,7 +101,7 @@ impl Reclaim {
             }),
             answered: AtomicU64::new(0),
             started: AtomicBool::new(false),
-            broken: AtomicBool::new(false),
+            stays: Stays::default(),
             stacks: StackSearch::new(config),
             roots: OnceLock::new(),
         }
@@ -114,7 +115,7 @@ impl Reclaim {
 
     /// No code is freed any more.
     fn keeps_all(&self) -> bool {
-        self.stacks.blind.load(Ordering::Relaxed) || self.broken.load(Ordering::Relaxed)
+        self.stays.is_for_good()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -302,7 +303,8 @@ fn run(core: &Arc<Core>) {
             };
             panics::caught(stepped).unwrap_or_else(|cause| {
                 error!(%cause, "reclaiming panicked: code stays from now on");
-                core.reclaim.broken.store(true, Ordering::Relaxed);
+                // What is known may be wrong.
+                core.keep_code("the thread that frees code panicked");
                 Step::Idle { until: None }
             })
         };
@@ -357,6 +359,8 @@ impl Core {
         let mut state = self.reclaim.state();
         self.read_notes(&mut state, now);
         if self.reclaim.keeps_all() {
+            drop(state);
+            self.tell_of_staying();
             return Step::Idle { until: None };
         }
         let State {
@@ -382,9 +386,13 @@ impl Core {
             self.reclaim
                 .answered
                 .fetch_max(summary.answered, Ordering::Release);
-            if let uruk_reclaim::End::NoProof(cause) = &summary.end {
-                info!(%cause, "no code can be reclaimed now");
-            }
+            let failed = match &summary.end {
+                uruk_reclaim::End::NoProof(cause) => Some(cause.to_string()),
+                _ => None,
+            };
+            self.reclaim.stays.cycle(failed);
+            drop(state);
+            self.tell_of_staying();
         }
         step
     }

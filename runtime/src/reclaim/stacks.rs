@@ -51,7 +51,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tracing::{debug, warn};
+use tracing::debug;
 use uruk_base::locks::Mutex;
 use uruk_heap::Pool;
 use uruk_link::Linked;
@@ -88,8 +88,6 @@ pub(crate) struct StackSearch {
     /// A cause that was not told yet.
     cause: Mutex<Option<String>>,
     known: Mutex<Known>,
-    /// No scan can prove anything. Relaxed, as `searching`.
-    pub(crate) blind: AtomicBool,
     /// Functions whose instructions were looked at. Statistics.
     decoded: AtomicU64,
 }
@@ -112,7 +110,6 @@ impl StackSearch {
             pair: AtomicU8::new(0),
             cause: Mutex::new(None),
             known: Mutex::default(),
-            blind: AtomicBool::new(false),
             decoded: AtomicU64::new(0),
         }
     }
@@ -262,18 +259,16 @@ impl Core {
         roots.search_memory(limit, search.choice == Stacks::Always);
         let report = roots.scan(wanted, within);
         search.look_at_process(ours);
-        if search.blind.load(Ordering::Relaxed) {
+        if self.reclaim.keeps_all() {
             return None;
         }
         if let Some(sp) = report.unknown_stack {
             match search.choice {
                 Stacks::Told => {
-                    if !search.blind.swap(true, Ordering::Relaxed) {
-                        warn!(
-                            "a thread runs on a stack at {sp:#x} that nobody told of (see \
-                             `Jit::register_stack`): no code is freed from now on"
-                        );
-                    }
+                    self.keep_code(&format!(
+                        "a thread runs on a stack at {sp:#x} that nobody told of (see \
+                         `Jit::register_stack`)"
+                    ));
                     return None;
                 }
                 _ => search.begin(|| format!("a thread is on one at {sp:#x}")),

@@ -267,6 +267,14 @@ pub enum Event {
         /// When.
         at: Duration,
     },
+    /// Code of no more use is not freed, from now on or as long as a call of the system is refused.
+    /// Each reason is told once; [`MemoryStats::stays`](crate::MemoryStats::stays) has the one of now.
+    CodeStays {
+        /// Why.
+        cause: String,
+        /// When.
+        at: Duration,
+    },
     /// LLVM reported a fatal error, or a compile panicked; the worker was given up and another
     /// one made.
     WorkerLost {

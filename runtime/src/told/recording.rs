@@ -168,6 +168,10 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
             let text = format!("memory is searched for stacks: {cause}");
             recorder.noted(nanos(*at), None, &text);
         }
+        Event::CodeStays { cause, at } => {
+            let text = format!("no code is freed: {cause}");
+            recorder.noted(nanos(*at), None, &text);
+        }
         Event::WorkerLost { message, at } => {
             let text = format!("LLVM took a worker down: {message}");
             recorder.noted(nanos(*at), None, &text);

@@ -210,6 +210,10 @@ pub struct MemoryStats {
     pub decoded: u64,
     /// Threads that could not be looked at by the last scan, and why.
     pub silent: Vec<(i32, String)>,
+    /// Why code of no more use is not freed, if it is not: for good (the program shares its memory
+    /// with another process, or has stacks that nobody told of), or because the last cycle was
+    /// refused what it needs (`process_vm_readv`, `/proc/self`).
+    pub stays: Option<String>,
 }
 
 /// What was compiled at one tier.
@@ -354,7 +358,7 @@ impl MemoryStats {
         format!(
             "{{\"live\":{},\"retired\":{},\"pinned\":{},\"held\":{},\"sweeps\":{},\
              \"evacuations\":{},\"moved\":{},\"moved_bytes\":{},\"freed\":{},\
-             \"freed_bytes\":{},\"longest_handshake_us\":{:.1}}}",
+             \"freed_bytes\":{},\"longest_handshake_us\":{:.1},\"stays\":{}}}",
             self.live,
             self.retired,
             self.pinned,
@@ -366,6 +370,7 @@ impl MemoryStats {
             self.freed,
             self.freed_bytes,
             self.longest_handshake.as_secs_f64() * 1e6,
+            serde_json::json!(self.stays),
         )
     }
 
@@ -401,6 +406,9 @@ impl MemoryStats {
         }
         for (thread, why) in &self.silent {
             text += &format!("  not looked at         thread {thread}: {why}\n");
+        }
+        if let Some(cause) = &self.stays {
+            text += &format!("  not freed             {cause}\n");
         }
         text
     }
@@ -441,6 +449,7 @@ impl Core {
             silent: silent
                 .map(|missing| (missing.thread.0, missing.why.to_string()))
                 .collect(),
+            stays: self.why_code_stays(),
         }
     }
 }

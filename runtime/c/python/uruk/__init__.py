@@ -24,12 +24,19 @@ from ctypes import byref, c_char_p, c_int, c_uint64, c_void_p
 from ._border import (Error, _body, _c, _interrupts, _local, _made, _names, _Replacement, _Settings,
                       _Stats, _string, _text, _Types)
 
-__all__ = ["Dylib", "Error", "Function", "Jit", "Replaced", "Thread", "Tracker", "version"]
+__all__ = ["Dylib", "Error", "Function", "Jit", "Replaced", "Thread", "Tracker", "prepare_sandbox",
+           "version"]
 
 
 def version():
     """The version of the library."""
     return _c.version_text().decode()
+
+
+def prepare_sandbox():
+    """Compiles what has no code and ends the library's threads, before the process gives up system
+    calls. Nothing is compiled any more after it."""
+    _c.prepare_sandbox()
 
 
 class _Handle:
