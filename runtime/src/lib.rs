@@ -100,7 +100,7 @@ pub use crate::calls::dynamic::{DynFunc, Val};
 pub use crate::calls::guard::{covered, raise_error};
 pub use crate::calls::host::{HostFn, HostFunction, HostResult};
 pub use crate::calls::interrupt::GuestThread;
-pub use crate::calls::trap::{Access, Frame, HostError, Trap, TrapKind};
+pub use crate::calls::trap::{Access, Frame, HostError, Source, Trap, TrapKind};
 pub use crate::calls::types::{Extend, FunctionType, Leaf, ValueType};
 pub use crate::calls::value::{Field, Signature, Value};
 pub use crate::guest::exit::register_exit_handler;

@@ -159,6 +159,9 @@ pub struct uruk_settings {
     /// What an earlier run on this machine had found out, by `uruk_jit_tuning_text`, or null. Text
     /// that is of no use does no harm. Copied.
     pub tuned_before: *const c_char,
+    /// 1: lines of the source are kept, where the bitcode has them, and stand in the texts of traps.
+    /// First calls of functions that have them are slower.
+    pub lines: usize,
 }
 
 /// A module of LLVM's C interface: `LLVMModuleRef` leads to one.
@@ -204,6 +207,7 @@ impl Default for uruk_settings {
             tuning_percent: 0.0,
             tuning_credit_ms: 0,
             tuned_before: ptr::null(),
+            lines: 0,
         }
     }
 }
@@ -316,6 +320,7 @@ unsafe fn with_folders(
     let mut tools = ToolSettings::default();
     tools.perf_map = settings.perf_map != 0;
     tools.gdb = settings.gdb != 0;
+    tools.lines = settings.lines != 0;
     if !settings.jitdump.is_null() {
         // SAFETY: by the caller's promise.
         tools.jitdump = Some(unsafe { text(settings.jitdump, "jitdump")? }.into());

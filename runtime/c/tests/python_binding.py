@@ -283,6 +283,23 @@ def run_kernel(text):
         assert jit.function("dot")(ctypes.byref(array), ctypes.addressof(array), 3) == 14.0
 
 
+def lines():
+    jit = uruk.Jit(lines=True)
+    jit.add_ir("m", """
+        define i64 @div(i64 %n) !dbg !2 { %q = sdiv i64 9, %n, !dbg !3 ret i64 %q, !dbg !3 }
+        !llvm.dbg.cu = !{!0}
+        !llvm.module.flags = !{!5}
+        !0 = distinct !DICompileUnit(language: DW_LANG_C, file: !1, emissionKind: FullDebug)
+        !1 = !DIFile(filename: "div.lang", directory: "")
+        !2 = distinct !DISubprogram(name: "div", file: !1, line: 3, type: !4, unit: !0,
+                                    spFlags: DISPFlagDefinition)
+        !3 = !DILocation(line: 7, scope: !2)
+        !4 = !DISubroutineType(types: !{})
+        !5 = !{i32 2, !"Debug Info Version", i32 3}
+    """)
+    refused(12, "in div (div.lang:7)", jit.function("div"), 0)
+
+
 def sandbox():
     """The last: nothing is compiled after it."""
     import os
@@ -313,5 +330,6 @@ if __name__ == "__main__":
         print("llvmlite is not installed: what it wrote before was run")
     else:
         run_kernel(text)
+    lines()
     sandbox()
     print("passed")

@@ -92,7 +92,26 @@ pub struct Frame {
     pub function: Option<String>,
     /// Whether it is code of a session.
     pub jitted: bool,
+    /// The line of its source, if the session keeps lines
+    /// ([`ToolSettings::lines`](crate::ToolSettings::lines)); where calls were inlined, the innermost.
+    pub source: Option<Source>,
     address: Kept,
+}
+
+/// A line of a source file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Source {
+    /// The file, as the compiler that made the bitcode was told.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
 }
 
 /// An address of code by its complement: a search of all memory for suspended calls would take the
@@ -172,9 +191,15 @@ impl fmt::Display for TrapKind {
 impl fmt::Display for Trap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kind)?;
-        let names = self.backtrace.iter().map(|frame| match &frame.function {
-            Some(name) => Cow::Borrowed(name.as_str()),
-            None => Cow::Owned(format!("{:#x}", frame.address())),
+        let names = self.backtrace.iter().map(|frame| {
+            let name = match &frame.function {
+                Some(name) => Cow::Borrowed(name.as_str()),
+                None => Cow::Owned(format!("{:#x}", frame.address())),
+            };
+            match &frame.source {
+                Some(source) => Cow::Owned(format!("{name} ({source})")),
+                None => name,
+            }
         });
         for (index, call) in folded(&names.collect::<Vec<_>>()).into_iter().enumerate() {
             f.write_str(if index == 0 { " in " } else { ", called by " })?;
@@ -295,12 +320,16 @@ impl Addresses {
 fn frame(address: u64, within: u64) -> Frame {
     if uruk_unwind::covers(within) {
         let _pass = gate::enter();
-        let mut names = sessions()
-            .into_iter()
-            .map(|session| session.name_at(within));
+        let found = sessions().into_iter().find_map(|session| {
+            let name = session.name_at(within)?;
+            Some((name, session.source_at(within)))
+        });
+        let (function, source) = found.unzip();
+        let source = source.flatten();
         return Frame {
-            function: names.find_map(|name| name),
+            function,
             jitted: true,
+            source: source.map(|(file, line)| Source { file, line }),
             address: Kept::of(address),
         };
     }
@@ -317,6 +346,7 @@ fn frame(address: u64, within: u64) -> Frame {
     Frame {
         function,
         jitted: false,
+        source: None,
         address: Kept::of(address),
     }
 }

@@ -121,6 +121,12 @@ impl Core {
         Some(name.to_string_lossy().into_owned())
     }
 
+    /// File and line of the instruction at `pc`, where the session keeps lines.
+    pub(crate) fn source_at(&self, pc: u64) -> Option<(String, u32)> {
+        let (_, start) = self.function_name_at(pc)?;
+        self.tools.source_of(start, pc)
+    }
+
     /// Name and start of the body that holds `pc`.
     pub(crate) fn function_name_at(&self, pc: u64) -> Option<(&'static CStr, u64)> {
         let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);

@@ -14,7 +14,9 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_heap::{PAGE, StubRegion};
 use uruk_link::Linked;
 use uruk_tools::symfile::{Frames, Symbol};
-use uruk_tools::{Code, JitDump, Lines, OutputError, PERF_MAP_FOLDER, PerfMap, gdb, symfile};
+use uruk_tools::{
+    Code, JitDump, Lines, OutputError, PERF_MAP_FOLDER, PerfMap, Places, gdb, symfile,
+};
 
 use crate::api::error::Error;
 use crate::version::blocks;
@@ -34,6 +36,10 @@ pub struct ToolSettings {
     /// version ([`BackingChoice::Flip`](uruk_heap::BackingChoice::Flip), unless the heap's
     /// settings say otherwise): into a shared mapping debuggers cannot write breakpoints.
     pub gdb: bool,
+    /// Keep which line of the source each instruction is of, where the bitcode says it: frames of
+    /// traps have it ([`Frame::source`](crate::Frame::source)). Functions with debug information are
+    /// LLVM's at tier 1, too, and first calls of them slower.
+    pub lines: bool,
 }
 
 #[derive(Default)]
@@ -41,6 +47,8 @@ struct Open {
     perf_map: Option<PerfMap>,
     jitdump: Option<JitDump>,
     gdb: bool,
+    /// By entry address: lines that are kept for traps.
+    places: Option<HashMap<u64, Arc<Places>>>,
     /// By entry address: what code is called, where it may be copied.
     labels: HashMap<u64, String>,
     /// By entry address.
@@ -153,6 +161,22 @@ impl Open {
         }
     }
 
+    /// Keeps the lines of a body.
+    fn keep(&mut self, body: &Body<'_>) {
+        let (Some(places), Some(object)) = (&mut self.places, body.object) else {
+            return;
+        };
+        match Lines::of_object(object, body.symbol, body.entry, body.size()) {
+            Ok(lines) => {
+                let kept = lines.places(body.entry);
+                if !kept.is_empty() {
+                    places.insert(body.entry, Arc::new(kept));
+                }
+            }
+            Err(cause) => warn!(%cause, name = body.name, "traps see no lines of this function"),
+        }
+    }
+
     /// Shows debuggers the lines, the name and the frames of a body.
     fn register(&mut self, body: &Body<'_>) {
         let (name, address, size) = (body.name, body.entry, body.size());
@@ -204,12 +228,13 @@ impl Tools {
             .transpose()?;
         Ok(Tools {
             any: true,
-            lines: settings.gdb || settings.jitdump.is_some(),
+            lines: settings.gdb || settings.jitdump.is_some() || settings.lines,
             variables: settings.gdb,
             open: Mutex::new(Open {
                 perf_map,
                 jitdump,
                 gdb: settings.gdb,
+                places: settings.lines.then(HashMap::new),
                 labels: HashMap::new(),
                 own: Vec::new(),
                 stub_pages: 0,
@@ -278,6 +303,18 @@ impl Tools {
         self.lines
     }
 
+    /// File and line of the instruction at `pc`, of the body that begins at `entry`; `None` where
+    /// none are kept.
+    pub(crate) fn source_of(&self, entry: u64, pc: u64) -> Option<(String, u32)> {
+        if !self.any {
+            return None;
+        }
+        let kept = self.open().places.as_ref()?.get(&entry).cloned()?;
+        let offset = u32::try_from(pc.checked_sub(entry)?).ok()?;
+        let (file, line) = kept.at(offset)?;
+        Some((file.to_owned(), line))
+    }
+
     /// True if somebody asks for arguments and locals.
     pub(crate) fn want_variables(&self) -> bool {
         self.variables
@@ -292,6 +329,7 @@ impl Tools {
         let label = body.label();
         open.map(body.entry, body.size(), &label);
         open.dump(body, &label);
+        open.keep(body);
         if open.gdb {
             open.register(body);
         }
@@ -324,6 +362,11 @@ impl Tools {
         if open.perf_map.is_some() {
             open.labels.insert(entry, label);
         }
+        if let Some(places) = &mut open.places
+            && let Some(kept) = places.get(&from).cloned()
+        {
+            places.insert(entry, kept);
+        }
         let index = open.dumped.get(&from).copied();
         if let (Some(dump), Some(index)) = (&mut open.jitdump, index) {
             match dump.moved(index, from, entry, size) {
@@ -346,6 +389,9 @@ impl Tools {
         let mut open = self.open();
         open.dumped.remove(&code.entry());
         open.labels.remove(&code.entry());
+        if let Some(places) = &mut open.places {
+            places.remove(&code.entry());
+        }
         open.registered.remove(&code.entry());
     }
 

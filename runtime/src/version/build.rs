@@ -343,7 +343,9 @@ impl Core {
         how: &Compile,
     ) -> Result<(Compiled, Option<Assembled>), Error> {
         let function = &body.function;
-        let mut how = how.clone();
+        // Of all code, also of what replaces other code or is tried beside it.
+        let how = how.clone().with_lines(self.tools.want_lines());
+        let mut how = how.with_variables(self.tools.want_variables());
         how.transform.clone_from(&self.layers.ir);
         // What an embedder changes lives in no frame that we know.
         how.leaves &= self.layers.ir.is_none();

@@ -37,9 +37,7 @@ impl Core {
 
     /// The settings of a compile, with what is known now of the function's surroundings.
     pub(crate) fn plan(self: &Arc<Self>, request: &Request, how: Compile) -> Compile {
-        let lines = self.tools.want_lines();
-        let mut how = how.knowing(self.knowledge(request)).with_lines(lines);
-        how = how.with_variables(self.tools.want_variables());
+        let mut how = how.knowing(self.knowledge(request));
         how.uncounted = self.tiers.is_over_native();
         if how.variant.values && how.tier > Tier::Baseline {
             how = how.assuming(self.steady(request.function));

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use uruk_files::OwnFile;
 
 pub use jitdump::{Code, JitDump, Line};
-pub use lines::Lines;
+pub use lines::{Lines, Places};
 pub use perf_map::{PERF_MAP_FOLDER, PerfMap};
 
 /// Most bytes of one file.

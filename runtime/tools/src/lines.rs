@@ -24,6 +24,31 @@ pub struct Lines {
     rows: Vec<(u64, usize, u32, u32)>,
 }
 
+/// Which line each instruction of a function is of. Its code may be copied elsewhere.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    files: Box<[Box<str>]>,
+    /// (Offset from the entry in bytes, index of the file, line), by offset.
+    rows: Box<[(u32, u32, u32)]>,
+}
+
+impl Places {
+    /// File and line of the instruction so many bytes behind the entry; the innermost, where calls
+    /// were inlined. `None` for instructions of no line, such as those before the first.
+    #[must_use]
+    pub fn at(&self, offset: u32) -> Option<(&str, u32)> {
+        let after = self.rows.partition_point(|row| row.0 <= offset);
+        let &(_, file, line) = self.rows.get(after.checked_sub(1)?)?;
+        Some((self.files.get(file as usize)?, line))
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
 impl Lines {
     /// Where each of them begins.
     #[must_use]
@@ -35,6 +60,22 @@ impl Lines {
             discriminator,
         };
         self.rows.iter().map(line).collect()
+    }
+
+    /// The same for whoever keeps them, by offsets from `entry`.
+    #[must_use]
+    pub fn places(self, entry: u64) -> Places {
+        let row = |&(address, file, line, _): &(u64, usize, u32, u32)| {
+            let offset = u32::try_from(address.checked_sub(entry)?).ok()?;
+            Some((offset, u32::try_from(file).ok()?, line))
+        };
+        let mut rows: Vec<_> = self.rows.iter().filter_map(row).collect();
+        // Only where the place changes.
+        rows.dedup_by_key(|&mut (_, file, line)| (file, line));
+        Places {
+            files: self.files.into_iter().map(String::into_boxed_str).collect(),
+            rows: rows.into_boxed_slice(),
+        }
     }
 
     /// Those of function `symbol` of a relocatable object, for its `size` bytes being at
