@@ -1197,6 +1197,11 @@ typedef struct uruk_settings {
      * that is of no use does no harm. Copied.
      */
     const char *tuned_before;
+    /**
+     * 1: lines of the source are kept, where the bitcode has them, and stand in the texts of traps.
+     * First calls of functions that have them are slower.
+     */
+    size_t lines;
 } uruk_settings;
 
 /**

@@ -297,7 +297,7 @@ def lines():
         !4 = !DISubroutineType(types: !{})
         !5 = !{i32 2, !"Debug Info Version", i32 3}
     """)
-    refused(12, "in div (div.lang:7)", jit.function("div"), 0)
+    refused(18, "in div (div.lang:7)", jit.function("div"), 0)
 
 
 def sandbox():

@@ -4,6 +4,8 @@
 //! A line, other than a name, is not waited for well: as long as its function is not
 //! compiled, gdb takes the next line of the file that has code.
 
+#[path = "gdb/replaced.rs"]
+mod replaced;
 #[path = "gdb/variables.rs"]
 mod variables;
 

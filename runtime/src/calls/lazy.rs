@@ -90,6 +90,14 @@ enum Unfit {
 
 /// Produces a body, or has a caller wait until it is there.
 ///
+/// In the names of placeholders' files, between the function's and a number.
+const FILE_MARK: &str = ", before its first call (";
+
+/// Whether a module that has state of the host's is that of a placeholder.
+pub(crate) fn is_placeholder(file: &str) -> bool {
+    file.contains(FILE_MARK)
+}
+
 /// The placeholder's code has its address, and holds it.
 struct Producer<G> {
     jit: WeakJit,
@@ -377,7 +385,7 @@ impl Dylib {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         // Relaxed: only to be told apart.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let file: Arc<str> = format!("{name}, before its first call ({number})").into();
+        let file: Arc<str> = format!("{name}{FILE_MARK}{number})").into();
         let producer = Producer {
             jit: self.jit.downgrade(),
             dylib: self.name().into(),

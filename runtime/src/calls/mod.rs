@@ -24,7 +24,7 @@ mod fault;
 pub(crate) mod guard;
 pub(crate) mod host;
 pub(crate) mod interrupt;
-mod lazy;
+pub(crate) mod lazy;
 pub(crate) mod passes;
 mod probe;
 mod production;

@@ -35,7 +35,7 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, VersionId};
 use uruk_heap::HeapError;
 use uruk_reclaim::{Block, BlockId, Config, Engine, Kind, Nanos, Span, Step};
-use uruk_roots::{Roots, RootsError};
+use uruk_roots::Roots;
 
 use crate::core::Core;
 use crate::fork::gate;
@@ -254,30 +254,6 @@ impl Core {
         let mut state = self.reclaim.state();
         self.read_notes(&mut state, now);
         state.engine.stats(now)
-    }
-
-    /// Who answers for threads and registered stacks.
-    pub(crate) fn roots(&self) -> Result<&Roots, RootsError> {
-        let held = &self.reclaim.roots;
-        match held.get() {
-            Some(roots) => Ok(roots),
-            // Two at once share the handler; one of them is dropped.
-            None => {
-                let range = self.heap.pool_range(uruk_heap::Pool::Code);
-                let mut config = uruk_roots::Config::default();
-                // Threads of ours that compile block all signals.
-                config.patience = PATIENCE;
-                let made = Roots::new(range, config)?;
-                Ok(held.get_or_init(|| made))
-            }
-        }
-    }
-
-    /// The same for native code, which lies elsewhere, between the ends of `range`.
-    pub(crate) fn roots_of(&self, range: Range<u64>) -> Result<Roots, RootsError> {
-        let mut config = uruk_roots::Config::default();
-        config.patience = PATIENCE;
-        Roots::new(range, config)
     }
 
     fn reclaim_now_time(&self) -> Nanos {

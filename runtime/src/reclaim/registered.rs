@@ -1,14 +1,16 @@
-//! Stacks an embedder tells of.
+//! Who answers for threads, and stacks an embedder tells of.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use uruk_roots::StackId;
+use uruk_roots::{Roots, RootsError, StackId};
 
 use crate::api::error::Error;
 use crate::core::Core;
 use crate::fork::gate;
+
+use super::PATIENCE;
 
 /// A stack that is scanned for return addresses while this lives; made by
 /// [`Jit::register_stack`](crate::Jit::register_stack).
@@ -41,5 +43,31 @@ impl Drop for RegisteredStack {
         if let (Some(id), Ok(roots)) = (self.id.take(), self.core.roots()) {
             roots.unregister_stack(id);
         }
+    }
+}
+
+impl Core {
+    /// Who answers for threads and registered stacks.
+    pub(crate) fn roots(&self) -> Result<&Roots, RootsError> {
+        let held = &self.reclaim.roots;
+        match held.get() {
+            Some(roots) => Ok(roots),
+            // Two at once share the handler; one of them is dropped.
+            None => {
+                let range = self.heap.pool_range(uruk_heap::Pool::Code);
+                let mut config = uruk_roots::Config::default();
+                // Threads of ours that compile block all signals.
+                config.patience = PATIENCE;
+                let made = Roots::new(range, config)?;
+                Ok(held.get_or_init(|| made))
+            }
+        }
+    }
+
+    /// The same for native code, which lies elsewhere, between the ends of `range`.
+    pub(crate) fn roots_of(&self, range: Range<u64>) -> Result<Roots, RootsError> {
+        let mut config = uruk_roots::Config::default();
+        config.patience = PATIENCE;
+        Roots::new(range, config)
     }
 }

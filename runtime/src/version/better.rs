@@ -366,6 +366,7 @@ impl Core {
         self.make_findable(&NewCode {
             name: asked.unit.name,
             tier: asked.request.tier,
+            stands_in: false,
             body: body.clone(),
             code,
             object: Some(object),

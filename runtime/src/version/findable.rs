@@ -11,6 +11,7 @@
 //! - All of it is there before the code can run, and goes when no thread can be in it any
 //!   more, before its memory is used again.
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 use std::ops::Range;
 
@@ -27,6 +28,9 @@ use crate::told::tools::Body;
 pub(super) struct NewCode<'a> {
     pub(super) name: &'static CStr,
     pub(super) tier: Tier,
+    /// It only has the function's first body produced: a debugger that waits for the function by its
+    /// name does not stop there.
+    pub(super) stands_in: bool,
     /// The function itself.
     pub(super) body: Range<u64>,
     /// With what was compiled along.
@@ -45,8 +49,13 @@ impl Core {
         self.add_body(new.body.start, new.code.end, new.name);
         self.tools
             .add_stubs(&self.heap.stub_region(), self.stubs.page());
+        let name = new.name.to_str().unwrap_or("?");
+        let name = match new.stands_in {
+            true => Cow::Owned(format!("uruk first call of {name}")),
+            false => Cow::Borrowed(name),
+        };
         self.tools.add(&Body {
-            name: new.name.to_str().unwrap_or("?"),
+            name: &name,
             tier: new.tier,
             entry: new.body.start,
             end: new.body.end,

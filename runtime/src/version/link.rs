@@ -24,6 +24,7 @@ use super::offers::Crossing;
 use super::plan::BodyOf;
 use crate::api::error::Error;
 use crate::calls::bound::State;
+use crate::calls::lazy::is_placeholder;
 use crate::core::{Core, Function};
 use crate::loops::words::Loops;
 use crate::removal::Uses;
@@ -127,6 +128,7 @@ impl Core {
         self.make_findable(&NewCode {
             name: function.name,
             tier,
+            stands_in: function.module.state.is_some() && is_placeholder(file),
             body: body.clone(),
             code: code.clone(),
             object: assembly.is_none().then_some(&*object),
