@@ -96,6 +96,7 @@ pub use crate::api::tracker::{Removal, Tracker};
 pub use crate::api::unit::{
     DependenceGroup, Flags, Interface, Resource, Responsibility, Symbol, Unit,
 };
+pub use crate::calls::asked::{FaultAnswer, FaultHandler, MemoryFault};
 pub use crate::calls::dynamic::{DynFunc, Val};
 pub use crate::calls::guard::{covered, raise_error};
 pub use crate::calls::host::{HostFn, HostFunction, HostResult};

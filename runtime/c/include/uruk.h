@@ -1202,6 +1202,14 @@ typedef struct uruk_settings {
      * First calls of functions that have them are slower.
      */
     size_t lines;
+    /**
+     * Is asked of each memory fault of the process first, before the guarded call that it would end: a
+     * collector's, whose pages are closed for its barriers. `access` is 0 for a read, 1 for a write, 2
+     * for instructions. An answer of 1: the cause is mended, and the instruction runs again; 0: it is
+     * another's. Runs in the signal's handler, and may do only what is async-signal-safe. From the
+     * first session that says so on it is asked as long as the process lives; there may be 16 of them.
+     */
+    int (*on_fault)(uint64_t address, int access);
 } uruk_settings;
 
 /**

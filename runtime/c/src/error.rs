@@ -150,6 +150,7 @@ fn code_of(error: &Error) -> c_int {
         | Error::Heap(_)
         | Error::TooManyTlsModules { .. }
         | Error::Roots(_)
+        | Error::ManyFaultHandlers { .. }
         | Error::Unwind(_) => URUK_ERROR_ROOM,
         Error::Layer { .. } => URUK_ERROR_CALLBACK,
         Error::Untrusted { .. } => URUK_ERROR_UNTRUSTED,

@@ -58,6 +58,7 @@ pub mod boundary;
 pub mod calls;
 pub mod dylib;
 pub mod error;
+mod faults;
 pub mod generator;
 pub mod host;
 pub mod improve;

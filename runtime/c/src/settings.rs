@@ -162,6 +162,12 @@ pub struct uruk_settings {
     /// 1: lines of the source are kept, where the bitcode has them, and stand in the texts of traps.
     /// First calls of functions that have them are slower.
     pub lines: usize,
+    /// Is asked of each memory fault of the process first, before the guarded call that it would end: a
+    /// collector's, whose pages are closed for its barriers. `access` is 0 for a read, 1 for a write, 2
+    /// for instructions. An answer of 1: the cause is mended, and the instruction runs again; 0: it is
+    /// another's. Runs in the signal's handler, and may do only what is async-signal-safe. From the
+    /// first session that says so on it is asked as long as the process lives; there may be 16 of them.
+    pub on_fault: Option<unsafe extern "C" fn(address: u64, access: c_int) -> c_int>,
 }
 
 /// A module of LLVM's C interface: `LLVMModuleRef` leads to one.
@@ -208,6 +214,7 @@ impl Default for uruk_settings {
             tuning_credit_ms: 0,
             tuned_before: ptr::null(),
             lines: 0,
+            on_fault: None,
         }
     }
 }
@@ -239,6 +246,10 @@ pub(crate) unsafe fn builder(
     let builder = with_numbers(uruk::Jit::builder(), &settings)?;
     // SAFETY: by the caller's promise.
     let builder = unsafe { with_tuning(with_folders(builder, &settings)?, &settings)? };
+    let builder = match settings.on_fault {
+        Some(handler) => builder.on_fault(crate::faults::asking(handler)?),
+        None => builder,
+    };
     let builder = with_listeners(builder, &settings, owned);
     Ok(with_transforms(builder, &settings, owned))
 }

@@ -57,6 +57,11 @@ fn sandbox() {
 }
 
 #[test]
+fn faults_of_a_collector() {
+    passes(&mut Command::new(in_c("faults.c")));
+}
+
+#[test]
 fn tuning() {
     passes(&mut Command::new(in_c("tuning.c")));
 }

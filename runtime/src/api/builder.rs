@@ -17,6 +17,7 @@ use uruk_tiering::Config as PolicyConfig;
 use crate::api::error::Error;
 use crate::api::jit::Jit;
 use crate::api::layers::Layers;
+use crate::calls::asked::{Asked, FaultHandler};
 use crate::core::Core;
 use crate::fork::{self, gate};
 use crate::guest::{listed, llvm, stacks, unwinding};
@@ -40,6 +41,7 @@ pub struct JitBuilder {
     jobs: Option<usize>,
     pub(crate) heap: HeapConfig,
     on_failure: OnFailure,
+    pub(crate) on_fault: Option<FaultHandler>,
     pub(crate) tiers: TierSettings,
     tools: ToolSettings,
     reclaim: ReclaimConfig,
@@ -424,6 +426,10 @@ impl JitBuilder {
             core.events.listen(listener);
         }
         core.on_failure(self.on_failure);
+        if let Some(handler) = self.on_fault {
+            // There is none yet.
+            let _ = core.asked.set(Asked::new(handler)?);
+        }
         if self.record {
             core.events
                 .record(recorder(&core, Path::new(""), Vec::new()));

@@ -28,6 +28,13 @@ pub enum Error {
         /// The system's error.
         cause: Arc<std::io::Error>,
     },
+    /// Sessions of the process have as many different handlers of faults as there may be
+    /// ([`JitBuilder::on_fault`](crate::JitBuilder::on_fault)).
+    #[error("{most} handlers of faults are asked already")]
+    ManyFaultHandlers {
+        /// How many there may be.
+        most: usize,
+    },
     /// Address space is limited, and what is left is too little to begin with.
     #[error("{}", limits(*.limit, *.used, Some(*.needed)))]
     Room {

@@ -1,7 +1,8 @@
 //! Faults of instructions in JIT'd code above a guard: from the signal to the landing.
 //!
 //! Handlers for `SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL` and `SIGTRAP` are set when the process
-//! makes its first guarded call. What is not a guard's goes to the handler that was there before,
+//! makes its first guarded call, or has a session whose embedder is asked of memory faults before all
+//! others ([`super::asked`]). What is not a guard's goes to the handler that was there before,
 //! with its mask; where there was none, the default action is set again and the instruction runs
 //! once more, so that a core file shows it. Who sets a handler afterwards gets all of these
 //! signals, ours among them, and can call the one that was there (`sigaction` gives it).
@@ -32,6 +33,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use uruk_stubs::landing_address;
 
+use super::asked::MemoryFault;
 use super::chain;
 use super::guard::Caught;
 use super::trap::{Access, Addresses, TrapKind};
@@ -67,9 +69,6 @@ pub(super) struct Fault {
 
 impl Fault {
     pub(super) fn kind(self) -> TrapKind {
-        /// Bits of a page fault's error: it was a write, it was an instruction's fetch.
-        const WRITE: u64 = 1 << 1;
-        const FETCH: u64 = 1 << 4;
         /// Integer division, and what else integers trap for (`FPE_INTDIV`, `FPE_INTOVF`).
         const INTEGER: [c_int; 2] = [1, 2];
         match self.signal {
@@ -80,14 +79,37 @@ impl Fault {
             _ if self.stack => TrapKind::StackOverflow,
             _ => TrapKind::Memory {
                 address: self.address,
-                access: match self.error {
-                    error if error & FETCH != 0 => Access::Execute,
-                    error if error & WRITE != 0 => Access::Write,
-                    _ => Access::Read,
-                },
+                access: access(self.error),
             },
         }
     }
+}
+
+/// What was to be done with memory, by the processor's word on a page fault.
+fn access(error: u64) -> Access {
+    /// It was a write, it was an instruction's fetch.
+    const WRITE: u64 = 1 << 1;
+    const FETCH: u64 = 1 << 4;
+    match error {
+        error if error & FETCH != 0 => Access::Execute,
+        error if error & WRITE != 0 => Access::Write,
+        _ => Access::Read,
+    }
+}
+
+/// Whether an embedder's handler has mended the cause of a memory fault. `errno` is the interrupted
+/// code's, and stays.
+fn mended(address: u64, error: u64, instruction: u64) -> bool {
+    // SAFETY: the thread's own word.
+    let errno = unsafe { &mut *libc::__errno_location() };
+    let before = *errno;
+    let mended = super::asked::mended(|| MemoryFault {
+        address,
+        access: access(error),
+        instruction,
+    });
+    *errno = before;
+    mended
 }
 
 /// What the handlers found, by place in [`SIGNALS`]. Written before they are set, and not after.
@@ -105,13 +127,18 @@ pub(super) fn attend() {
     thread_local! {
         static ATTENDED: Cell<bool> = const { Cell::new(false) };
     }
-    static SET: Once = Once::new();
     if !ATTENDED.replace(true) {
-        SET.call_once(set_handlers);
+        set();
         super::stacks::prepare();
     } else if super::ends::is_ending() {
         super::stacks::prepare_again();
     }
+}
+
+/// Sets the handlers, once.
+pub(super) fn set() {
+    static SET: Once = Once::new();
+    SET.call_once(set_handlers);
 }
 
 fn set_handlers() {
@@ -165,6 +192,10 @@ fn take(signal: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -
     let memory = matches!(signal, libc::SIGSEGV | libc::SIGBUS);
     // SAFETY: these signals carry an address.
     let address = unsafe { info.si_addr() } as u64;
+    let error = register(libc::REG_ERR);
+    if memory && mended(address, error, pc) {
+        return true;
+    }
     // Behind the instruction, where a trap is reported.
     let within = if signal == libc::SIGTRAP {
         pc.wrapping_sub(1)
@@ -189,7 +220,6 @@ fn take(signal: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -
     if !guard.is_open() {
         return false;
     }
-    let error = register(libc::REG_ERR);
     // SAFETY: its own thread's.
     let addresses = unsafe { &mut *guard.addresses.get() };
     let registers = &mut context.uc_mcontext.gregs;

@@ -15,6 +15,7 @@
 //! | [`ends`] | the end of a thread that made such calls |
 //! | [`passes`] | what code that looks asks: fuel, and the same without signals |
 
+pub(crate) mod asked;
 mod asks;
 pub(crate) mod bound;
 mod chain;

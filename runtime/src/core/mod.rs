@@ -32,6 +32,7 @@ use uruk_unwind::{RegionHandle, Row};
 use crate::api::builder::Reporter;
 use crate::api::error::Error;
 use crate::api::layers::Layers;
+use crate::calls::asked::Asked;
 use crate::calls::bound::{HostFunctions, State};
 use crate::fork::sacrificial::sacrificial;
 use crate::fork::thread::rest;
@@ -242,6 +243,8 @@ pub(crate) struct Core {
     /// Why functions have no code.
     pub(crate) causes: Causes,
     pub(crate) on_failure: OnceLock<Box<Context>>,
+    /// Asked of memory faults as long as the session lives.
+    pub(crate) asked: OnceLock<Asked>,
     /// Inputs that came before what they need.
     pub(crate) waiting: Waiting,
     /// Threads for code of embedders.
@@ -333,6 +336,7 @@ impl Core {
             host: HostFunctions::default(),
             causes: Causes::default(),
             on_failure: OnceLock::new(),
+            asked: OnceLock::new(),
             hands: Arc::default(),
             reading_room: ReadingRoom::new(),
             bodies: RwLock::default(),

@@ -135,7 +135,7 @@ class _Settings(_Struct):
                        "transform_object"),
             (c_int, "count_passes"), (c_size_t, "record tune"), (c_double, "tuning_percent"),
             (c_uint64, "tuning_credit_ms"), (c_char_p, "tuned_before"),
-            (c_size_t, "lines"),
+            (c_size_t, "lines"), (c_void_p, "on_fault"),
         ) for name in names.split()]
     of_callbacks = "size", *(name for name, kind in _fields_ if kind is c_void_p)
 
