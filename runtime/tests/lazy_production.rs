@@ -238,3 +238,35 @@ fn threads_that_define_call_and_remove_one_name_lose_no_definition() {
         last.store(found, Ordering::Relaxed);
     }
 }
+
+/// Its set is in no history while it is rolled back, which says nothing of its placeholder.
+#[test]
+fn a_lazy_function_is_not_lost_by_a_rollback_beside_its_redefinition() {
+    let jit = Jit::new().expect("a session");
+    let main = jit.main();
+    for round in 0..300 {
+        let name = format!("g{round}");
+        let define = |value| {
+            let own = name.clone();
+            main.define_lazy::<F>(&name, move |module| write(module, &own, value))
+        };
+        define(1).expect("defined");
+        let new = format!("define i64 @{name}() {{ ret i64 2 }}");
+        let _ = main
+            .replace(Replacement::ir("new", &new))
+            .expect("replaced");
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| define(3).expect("defined again"));
+            while !other.is_finished() {
+                let _ = jit.rollback();
+            }
+        });
+        while jit.rollback().is_ok() {}
+        // SAFETY: of that type.
+        let function = unsafe { main.function::<F>(&name) }.expect("it is there");
+        let value = function.call_guarded();
+        let value = value.unwrap_or_else(|trap| panic!("round {round}: {trap}"));
+        // The last redefinition may have come after the last rollback.
+        assert!(value == 1 || value == 3, "round {round}: {value}");
+    }
+}

@@ -90,17 +90,24 @@ impl HostFunctions {
         Some(Arc::clone(state))
     }
 
-    /// Notes the producer of a function; those of the function that are not of use any more.
-    pub(super) fn note_lazy(
-        &self,
-        id: FunctionId,
-        producer: Arc<dyn Lazy>,
-        of_use: impl Fn(&dyn Lazy) -> bool,
-    ) -> Vec<Arc<dyn Lazy>> {
+    /// Notes the producer of a function; how many it has.
+    pub(super) fn note_lazy(&self, id: FunctionId, producer: Arc<dyn Lazy>) -> usize {
         let mut lazy = self.lazy.lock().unwrap_or_else(PoisonError::into_inner);
         let all = lazy.entry(id).or_default();
         all.push(producer);
-        all.extract_if(.., |it| !of_use(&**it)).collect()
+        all.len()
+    }
+
+    /// Takes the producers of a function that are not of use any more.
+    pub(super) fn lapsed(
+        &self,
+        id: FunctionId,
+        of_use: impl Fn(&dyn Lazy) -> bool,
+    ) -> Vec<Arc<dyn Lazy>> {
+        let mut lazy = self.lazy.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lazy.get_mut(&id);
+        let lapsed = all.map(|all| all.extract_if(.., |it| !of_use(&**it)).collect());
+        lapsed.unwrap_or_default()
     }
 
     /// Drops the producers of a function that goes.

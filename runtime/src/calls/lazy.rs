@@ -445,26 +445,6 @@ impl Dylib {
         self.note_lazy(name, producer);
         Ok(())
     }
-
-    /// Has closures go whose placeholder nothing can bring back.
-    fn note_lazy(&self, name: &str, producer: Arc<dyn Lazy>) {
-        let core = self.jit.core();
-        let lapsed = {
-            let _pass = gate::enter();
-            match core.names.find_own(&self.dylib, name) {
-                Some(Definition::Function { id }) => {
-                    let is_body = |file: &str| core.body(id).is_some_and(|it| it.is_of_file(file));
-                    let of_use =
-                        |it: &dyn Lazy| is_body(it.file()) || core.replacing.keeps(id, it.file());
-                    core.host.note_lazy(id, producer, of_use)
-                }
-                // It was removed meanwhile.
-                _ => vec![producer],
-            }
-        };
-        // What was captured is dropped without a lock: it may use the session.
-        lapsed.iter().for_each(|it| it.lapse());
-    }
 }
 
 impl Tracker {

@@ -25,6 +25,7 @@ mod fault;
 pub(crate) mod guard;
 pub(crate) mod host;
 pub(crate) mod interrupt;
+mod lapsing;
 pub(crate) mod lazy;
 pub(crate) mod passes;
 mod probe;

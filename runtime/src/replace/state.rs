@@ -199,6 +199,11 @@ impl Replacing {
         self.turns.take()
     }
 
+    /// A turn, if it is free.
+    pub(crate) fn try_turn(&self) -> Option<Turn<'_>> {
+        self.turns.try_take()
+    }
+
     /// The turn of a first body, which may be one that its owner lends.
     ///
     /// # Errors
@@ -222,7 +227,8 @@ impl Replacing {
         self.turns.give_way(deadline);
     }
 
-    /// Whether a rollback may bring back the body that file `file` has for a function.
+    /// Whether a rollback may bring back the body that file `file` has for a function. Under a turn:
+    /// a set that is being committed or rolled back is not in the history.
     pub(crate) fn keeps(&self, id: FunctionId, file: &str) -> bool {
         let history = lock(&self.history);
         let mut before = history.sets.iter().flat_map(|set| &set.before);

@@ -75,6 +75,11 @@ impl Turns {
         }
     }
 
+    /// A turn, if no thread has one.
+    pub(super) fn try_take(&self) -> Option<Turn<'_>> {
+        self.step(0, thread()).ok().map(|()| self.turn(false))
+    }
+
     /// A turn for a first body, which may be one that is lent.
     ///
     /// # Errors
