@@ -1,6 +1,8 @@
 //! Guarded calls of hosts that leave them by a jump, run them on fibers, fork within them, or make
 //! them at the end of a thread.
 
+#[path = "guarded/adjacent.rs"]
+mod adjacent;
 #[path = "guarded/processes.rs"]
 mod processes;
 
@@ -21,6 +23,18 @@ define i64 @div(i64 %n) { %q = sdiv i64 100, %n ret i64 %q }
 define i64 @paused(i64 %n) { %p = call i64 @pause(i64 %n) %q = sdiv i64 100, %p ret i64 %q }
 define i64 @paused_spin(i64 %n) { %p = call i64 @pause(i64 %n) br label %l l: br label %l }
 define i64 @jumps(i64 %n) { call void @jump(i64 %n) ret i64 %n }
+@turns = global i64 0
+define i64 @turn(i64 %n) {
+  br label %l
+l:
+  %i = phi i64 [ 0, %0 ], [ %j, %l ]
+  %j = add i64 %i, 1
+  store volatile i64 %j, ptr @turns
+  %more = icmp ult i64 %j, %n
+  br i1 %more, label %l, label %e
+e:
+  ret i64 %j
+}
 define i64 @spin(i64 %n) { br label %l l: br label %l }
 @pid = global i64 0
 define i64 @forks(i64 %n) {
@@ -136,6 +150,7 @@ struct Fiber {
     home: libc::ucontext_t,
     away: libc::ucontext_t,
     stack: *mut libc::c_void,
+    owned: bool,
     work: Option<Box<dyn FnOnce() -> String>>,
     result: Option<String>,
 }
@@ -166,24 +181,41 @@ extern "C" fn start() {
     }
 }
 
+fn map(size: usize) -> *mut libc::c_void {
+    let (kind, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY: fresh memory.
+    let memory = unsafe { libc::mmap(std::ptr::null_mut(), size, kind, flags, -1, 0) };
+    assert_ne!(memory, libc::MAP_FAILED);
+    memory
+}
+
 impl Fiber {
     fn new(work: impl FnOnce() -> String + 'static) -> Box<Fiber> {
-        // SAFETY: fresh memory; contexts are plain data that the calls fill.
+        let stack = map(STACK);
+        // SAFETY: fresh memory.
         unsafe {
-            let stack = libc::mmap(
-                std::ptr::null_mut(),
-                STACK,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            );
-            assert_ne!(stack, libc::MAP_FAILED);
             libc::mprotect(stack, PAGE, libc::PROT_NONE);
+            let mut fiber = Fiber::on(stack, work);
+            fiber.owned = true;
+            fiber
+        }
+    }
+
+    /// On `STACK` bytes from `stack` on.
+    ///
+    /// # Safety
+    /// Nothing else uses them as long as the fiber lives.
+    unsafe fn on(stack: *mut libc::c_void, work: impl FnOnce() -> String + 'static) -> Box<Fiber> {
+        // SAFETY: by the caller's promise; contexts are plain data that the calls fill.
+        unsafe {
             let mut fiber = Box::new(Fiber {
                 home: std::mem::zeroed(),
                 away: std::mem::zeroed(),
                 stack,
+                owned: false,
                 work: Some(Box::new(work)),
                 result: None,
             });
@@ -208,8 +240,10 @@ impl Fiber {
 
 impl Drop for Fiber {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`.
-        unsafe { libc::munmap(self.stack, STACK) };
+        if self.owned {
+            // SAFETY: mapped by `new`.
+            unsafe { libc::munmap(self.stack, STACK) };
+        }
     }
 }
 

@@ -163,6 +163,11 @@ impl<F> Func<F> {
     /// the calls below it are not ended by what happens above it. Exceptions and panics pass, as
     /// they do through a call.
     ///
+    /// A thread may make guarded calls on several stacks (fibers, coroutines), which end in any order: of
+    /// any memory but the thread's own stack. A fiber in an array of one of its frames is taken for
+    /// calls that a jump has left: once a guarded call begins in a frame above the array, those on the
+    /// fiber count no more, and a fault there ends the process.
+    ///
     /// A fault that LLVM takes for impossible is no error of a language: in IR a division by zero is
     /// undefined, and optimization may leave out the division with what is behind it. A function
     /// compares first, and traps, or calls a function of the host that returns an error.

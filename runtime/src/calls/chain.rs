@@ -8,7 +8,11 @@
 //! | stacks of two addresses | the same if |
 //! |---|---|
 //! | one is within the thread's own stack | both are |
-//! | neither is | all pages between them are readable: fibers have guard pages ([`probe`](super::probe)) |
+//! | neither is | all pages between them are readable ([`probe`](super::probe)) |
+//!
+//! So a fiber whose stack lies right below another one's, without a guard page, has its guards; these
+//! are covered by the function of the host that the other fiber is suspended in. Which of the guarded
+//! calls on fibers another one is within, a walk of the frames tells.
 //!
 //! A call that was left by a `longjmp` of the host, or whose fiber was freed, leaves its record. At
 //! its top lies a *mark* as long as the call goes on. A record whose mark is gone is not counted;
@@ -31,7 +35,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, compiler_fe
 use uruk_roots::{leave_unsearched, search_again};
 
 use super::guard::Guard;
-use super::{probe, stacks};
+use super::interrupt::Serial;
+use super::{fault, probe, stacks};
 
 /// Records of a chunk.
 const RECORDS: usize = 32;
@@ -42,6 +47,9 @@ const TAKEN: u64 = 1;
 
 /// How far above a mark on a fiber's stack a call begins whose fiber may have left that mark's call.
 const CLOSE: u64 = 1 << 16;
+
+/// No guarded call has this serial.
+const NONE: Serial = Serial::MAX;
 
 /// Records, in memory that was zero.
 struct Chunk {
@@ -266,16 +274,31 @@ fn stacks_are_same(guard: &Guard, sp: u64) -> bool {
     same
 }
 
+/// The guarded call on a fiber that a call from `top` on is within, or [`NONE`].
+///
+/// Stacks that lie next to each other in one mapping, as those of a pool without guard pages, look like
+/// one. So where there is a guard above, the frames in between are walked.
+pub(super) fn outer_of(top: u64, is_own: bool) -> Serial {
+    if is_own || !FIBERS.get() {
+        return NONE;
+    }
+    let above = at(top).filter(|guard| !guard.is_own);
+    let above = above.filter(|guard| fault::is_called_by(guard.stack()));
+    above.map_or(NONE, |guard| guard.serial)
+}
+
 /// A guard and those of the calls that it is within: on its stack, and for one on a fiber all on the
 /// thread's own stack, from which fibers are resumed.
 pub(super) fn from<'g>(guard: &'g Guard) -> impl Iterator<Item = &'g Guard> {
-    let outer = all().filter(move |other| match (guard.is_own, other.is_own) {
-        (true, true) => other.top > guard.top,
-        (true, false) => false,
-        (false, true) => true,
-        (false, false) => other.top > guard.top && stacks_are_same(other, guard.top),
-    });
-    std::iter::once(guard).chain(outer.map(|outer| -> &'g Guard { outer }))
+    let outer = |inner: &&'g Guard| -> Option<&'g Guard> {
+        let serial = inner.outer;
+        let of = |(_, other): &(Slot, &'static Guard)| serial != NONE && other.serial == serial;
+        let (_, found) = counted().find(of)?;
+        found.is_marked().then_some(found)
+    };
+    let own = all().filter(move |other| other.is_own && (!guard.is_own || other.top > guard.top));
+    let own = own.map(|outer| -> &'g Guard { outer });
+    std::iter::successors(Some(guard), outer).chain(own)
 }
 
 /// Drops the guards of calls that were left without their ends: a call begins at `top`.

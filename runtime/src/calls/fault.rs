@@ -231,10 +231,13 @@ fn take(signal: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -
         registers[libc::REG_RSP as usize] = (sp + 8) as i64;
     }
     compiler_fence(Ordering::SeqCst);
-    let whole = note_from(addresses, code, guard.stack());
-    let is_ours = jitted || (whole && addresses.none(is_jitted));
+    let is_ours = match note_from(addresses, code, guard.stack()) {
+        Reached::Elsewhere => false,
+        Reached::Guard => jitted || addresses.none(is_jitted),
+        Reached::Unknown => jitted,
+    };
     if !is_ours {
-        // Called by a library, which JIT'd code has called.
+        // Called by a library, which JIT'd code has called; or on a fiber without a guard.
         *addresses = Addresses::NONE;
         registers[libc::REG_RIP as usize] = pc as i64;
         registers[libc::REG_RSP as usize] = sp as i64;
@@ -259,13 +262,13 @@ pub(super) fn note_callers(addresses: &mut Addresses, stack: u64) {
     note_frames(addresses, None, stack);
 }
 
-/// Notes the stack from the frame on whose instruction is `pc`; whether `stack` was reached.
-pub(super) fn note_from(addresses: &mut Addresses, pc: u64, stack: u64) -> bool {
-    let whole = note_frames(addresses, Some(pc), stack);
+/// Notes the stack from the frame on whose instruction is `pc`, up to the guarded call below `stack`.
+pub(super) fn note_from(addresses: &mut Addresses, pc: u64, stack: u64) -> Reached {
+    let reached = note_frames(addresses, Some(pc), stack);
     if addresses.is_empty() {
         addresses.add(pc);
     }
-    whole
+    reached
 }
 
 unsafe extern "C" {
@@ -277,19 +280,52 @@ unsafe extern "C" {
     fn _Unwind_GetCFA(context: *mut c_void) -> u64;
 }
 
+/// Whether the caller runs above a guarded call whose frames lie below `stack`: on the same stack.
+#[inline(never)]
+pub(super) fn is_called_by(stack: u64) -> bool {
+    extern "C" fn look(context: *mut c_void, data: *mut c_void) -> c_int {
+        // SAFETY: the unwinder's own, and the two words below.
+        let (frame, (stack, met)) = unsafe {
+            let data = &mut *data.cast::<(u64, bool)>();
+            (_Unwind_GetCFA(context), data)
+        };
+        *met = frame == *stack;
+        // Frames above it are of its caller, or of who resumed this fiber.
+        if *met || frame > *stack { END } else { GO_ON }
+    }
+    let mut data = (stack, false);
+    // SAFETY: `look` is given two words.
+    unsafe { _Unwind_Backtrace(look, (&raw mut data).cast()) };
+    data.1
+}
+
+/// What a step of a walk says.
+const GO_ON: c_int = 0;
+const END: c_int = 4;
+
 struct Walk<'a> {
     addresses: &'a mut Addresses,
     /// Where to begin; `None`: at the first frame of JIT'd code.
     from: Option<u64>,
     begun: bool,
     stack: u64,
-    /// Whether all was walked.
-    whole: bool,
+    reached: Reached,
 }
 
-fn note_frames(addresses: &mut Addresses, from: Option<u64>, stack: u64) -> bool {
+/// How far a walk from JIT'd code came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reached {
+    /// To a frame that the unwinder does not know, or too far for a backtrace.
+    Unknown,
+    /// To the guarded call.
+    Guard,
+    /// Past it, without its frame: it is on another stack.
+    Elsewhere,
+}
+
+fn note_frames(addresses: &mut Addresses, from: Option<u64>, stack: u64) -> Reached {
     let mut walk = Walk {
-        whole: false,
+        reached: Reached::Unknown,
         addresses,
         from,
         begun: false,
@@ -298,12 +334,10 @@ fn note_frames(addresses: &mut Addresses, from: Option<u64>, stack: u64) -> bool
     // SAFETY: `step` is given a `Walk`. It may run in a handler: the thread was in JIT'd code,
     // and holds no lock of the unwinder's.
     unsafe { _Unwind_Backtrace(step, (&raw mut walk).cast()) };
-    walk.whole
+    walk.reached
 }
 
 extern "C" fn step(context: *mut c_void, data: *mut c_void) -> c_int {
-    const GO_ON: c_int = 0;
-    const END: c_int = 4;
     // SAFETY: the unwinder's own, and `note_frames`'s.
     let (walk, pc, frame) = unsafe {
         let walk = &mut *data.cast::<Walk<'_>>();
@@ -320,8 +354,13 @@ extern "C" fn step(context: *mut c_void, data: *mut c_void) -> c_int {
         }
     }
     // The handler's frames are elsewhere; those below the guard are not its call's.
+    if frame == walk.stack {
+        walk.reached = Reached::Guard;
+    }
+    if frame > walk.stack && walk.reached == Reached::Unknown {
+        walk.reached = Reached::Elsewhere;
+    }
     if frame > walk.stack || pc == 0 {
-        walk.whole = frame > walk.stack;
         return END;
     }
     if walk.addresses.add(pc) { GO_ON } else { END }

@@ -61,6 +61,8 @@ pub(super) struct Guard {
     pub(super) top: u64,
     /// Whether that is on the thread's own stack.
     pub(super) is_own: bool,
+    /// The guarded call on the same fiber that it is within, if there is one.
+    pub(super) outer: Serial,
     /// The lowest address known to be on its stack, of one on a fiber.
     pub(super) lowest: Cell<u64>,
     /// Functions of the host that run above it.
@@ -126,11 +128,13 @@ impl Standing {
         let top = mark.as_ptr() as u64;
         let is_own = stacks::is_own(top);
         chain::drop_left(top, is_own);
+        let outer = chain::outer_of(top, is_own);
         let slot = chain::take()?;
         let guard = Guard {
             landing: UnsafeCell::new(Landing::new()),
             top,
             is_own,
+            outer,
             lowest: Cell::new(top),
             covers: Cell::new(0),
             serial: interrupt::next_serial(),

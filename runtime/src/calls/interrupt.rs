@@ -37,8 +37,9 @@ use uruk_stubs::landing_address;
 
 use super::asks::Asks;
 use super::chain::{self, from};
-use super::fault::{is_jitted, note_from};
+use super::fault::{Reached, is_jitted, note_from};
 use super::guard::{Caught, Guard, current};
+use super::trap::Addresses;
 use super::trap::TrapKind;
 use super::{ends, passes};
 use crate::fork::gate;
@@ -484,13 +485,18 @@ fn look(context: &mut libc::ucontext_t) {
         return set(number, AGAIN_NS);
     }
     let own = thread.asks.has(guard.serial);
+    // SAFETY: its own thread's.
+    let addresses = unsafe { &mut *guard.addresses.get() };
+    if note_from(addresses, pc, guard.stack()) == Reached::Elsewhere {
+        // On a fiber without a guard, below the one of the guard.
+        *addresses = Addresses::NONE;
+        return thread.rearm(number, ELSEWHERE_NS);
+    }
     guard.caught.set(match guard.has_passed(now) && !own {
         true => Caught::Deadline,
         false => Caught::Interrupted,
     });
     thread.asks.retain(|serial| serial != guard.serial);
-    // SAFETY: its own thread's.
-    note_from(unsafe { &mut *guard.addresses.get() }, pc, guard.stack());
     let registers = &mut context.uc_mcontext.gregs;
     registers[libc::REG_RIP as usize] = landing_address() as i64;
     registers[libc::REG_RDI as usize] = guard.landing() as i64;
