@@ -1,22 +1,19 @@
-//! Functions of the host under their names, and their types against declarations.
+//! Functions of the host under their names, and what they need. Their types: [`super::declared`].
 //!
-//! A declaration is compared when it and the function meet: when a module is added that declares a
-//! name which means a function of the host, or when the function is defined and a module was added
-//! before that waits for it. A module is not asked for its types if it declares no such name.
-//!
-//! Invariant: a function stays in the table, and its state lives, as long as the session: code that was
-//! compiled against it may run as long. The state of a placeholder (`lazy`) lives as long as its
-//! module, and as the code that was compiled from it or has its body inlined.
+//! Invariant: the state of a function, or of a placeholder (`lazy`), lives as long as the module whose
+//! IR refers to it, and as the code that was compiled from it or has its body inlined: a frame of that
+//! code lies on the stack while the function runs. It is the embedder's, with a destructor that may use
+//! the session: it goes on a thread for code of embedders ([`Parting`]).
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, Weak};
 
 use uruk_base::FunctionId;
-use uruk_base::locks::{Mutex, RwLock};
-use uruk_codegen::{Kind, Linkage, SymbolId};
-use uruk_session::Dylib as Names;
+use uruk_base::locks::Mutex;
 
+use super::declared::{HostTypes, Typed};
 use super::host::{Code, HostFn, HostFunction, forwarding};
 use super::lazy::Lazy;
 use super::types::FunctionType;
@@ -24,13 +21,25 @@ use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::api::jit::Jit;
 use crate::api::tracker::Tracker;
-use crate::core::{Core, Module};
 use crate::fork::gate;
-use crate::load::image::Image;
 use crate::load::names::{Definition, Name};
+use crate::units::hands::Hands;
 
-/// By name: the addresses it has in dylibs, and how what is there is called.
-type Types = HashMap<Box<str>, Vec<(u64, FunctionType)>>;
+/// State of the embedder's that goes with code: where that goes, threads hold locks of the session.
+struct Parting {
+    states: Vec<State>,
+    hands: Weak<Hands>,
+}
+
+impl Drop for Parting {
+    fn drop(&mut self) {
+        let states = std::mem::take(&mut self.states);
+        match self.hands.upgrade() {
+            Some(hands) => hands.start_or_do(move || drop(states)),
+            None => drop(states),
+        }
+    }
+}
 
 /// State of a closure that code refers to.
 pub(crate) type State = Arc<dyn Any + Send + Sync>;
@@ -39,7 +48,7 @@ pub(crate) type State = Arc<dyn Any + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct HostFunctions {
     /// By name, with their addresses: the same code may be there for functions of several types.
-    types: RwLock<Types>,
+    types: HostTypes,
     states: Mutex<Vec<State>>,
     /// States that modules which are about to be read refer to, by their files, and whether such
     /// a module was read.
@@ -49,12 +58,8 @@ pub(crate) struct HostFunctions {
 }
 
 impl HostFunctions {
-    fn note(&self, address: u64, name: &str, ty: &FunctionType) {
-        let mut types = self.types.write().unwrap_or_else(PoisonError::into_inner);
-        types
-            .entry(name.into())
-            .or_default()
-            .push((address, ty.clone()));
+    pub(super) fn types(&self) -> &HostTypes {
+        &self.types
     }
 
     pub(super) fn keep(&self, state: State) {
@@ -126,94 +131,6 @@ impl HostFunctions {
         let all = lazy.values().flatten();
         all.for_each(|producer| producer.after_fork_child());
     }
-
-    /// The type of what `name` means, if that is a function of the host at `address`.
-    fn type_at(&self, name: &str, address: u64) -> Option<FunctionType> {
-        let types = self.types.read().unwrap_or_else(PoisonError::into_inner);
-        // The last of them: an address may be used again.
-        let of_name = types.get(name)?.iter().rev();
-        let mut found = of_name.filter(|(at, _)| *at == address);
-        found.next().map(|(_, ty)| ty.clone())
-    }
-
-    fn is_name(&self, name: &str) -> bool {
-        let types = self.types.read().unwrap_or_else(PoisonError::into_inner);
-        types.contains_key(name)
-    }
-}
-
-/// A function that `module` declares under a name that `wanted` says yes to.
-fn declared(module: &Module, wanted: impl Fn(&str) -> bool) -> Vec<(SymbolId, String)> {
-    let symbols = module.readers.summary().symbols.iter().enumerate();
-    let functions = symbols.filter(|(_, info)| {
-        info.kind == Kind::Function && info.linkage == Linkage::Declared && wanted(&info.name)
-    });
-    functions
-        .map(|(index, info)| (SymbolId(index as u32), info.name.clone()))
-        .collect()
-}
-
-/// Compares a declaration with what the host has.
-fn compare(
-    module: &Arc<Module>,
-    symbol: SymbolId,
-    name: &str,
-    ty: &FunctionType,
-) -> Result<(), Error> {
-    let declared = Module::type_of(module, symbol)?;
-    match ty.agrees(&declared) {
-        true => Ok(()),
-        false => Err(Error::HostSignature {
-            file: module.readers.bitcode().name().to_owned(),
-            function: name.to_owned(),
-            declared: declared.to_string(),
-            defined: ty.to_string(),
-        }),
-    }
-}
-
-impl Core {
-    /// Compares what the modules of an image declare with the host's functions of these names.
-    pub(crate) fn check_host_types(&self, image: &Image) -> Result<(), Error> {
-        for (_, module) in &image.modules {
-            for (symbol, name) in declared(module, |name| self.host.is_name(name)) {
-                let Some(found) = self.names.find(&module.dylib, &name) else {
-                    continue;
-                };
-                let address = match found {
-                    Definition::Function { id } => self.stubs.stub_address(id).0,
-                    Definition::Address(address) => address,
-                    Definition::Tls { .. } => continue,
-                };
-                if let Some(ty) = self.host.type_at(&name, address) {
-                    compare(module, symbol, &name, &ty)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Compares what modules declare that wait for a name with the function it is to mean in
-    /// `dylib`.
-    fn check_waiting_types(
-        &self,
-        dylib: &Names,
-        name: &str,
-        ty: &FunctionType,
-    ) -> Result<(), Error> {
-        for module in self.modules.live() {
-            let order = module.dylib.search_order();
-            if !order.iter().any(|(searched, _)| searched == dylib) {
-                continue;
-            }
-            for (symbol, name) in declared(&module, |declared| declared == name) {
-                if self.names.find(&module.dylib, &name).is_none() {
-                    compare(&module, symbol, &name, ty)?;
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Dylib {
@@ -221,7 +138,8 @@ impl Dylib {
     /// declarations of modules that call it.
     ///
     /// A function, and a closure that captures nothing, is called directly. Others are called with
-    /// their state, which lives as long as the session. Functions that return `Result` can end the
+    /// their state, which is dropped when the function was removed and no code can call it any more, or
+    /// with the session. Functions that return `Result` can end the
     /// call that JIT'd code was called by ([`HostResult`](crate::HostResult)). A panic unwinds JIT'd
     /// code as a C++ exception does.
     ///
@@ -327,9 +245,10 @@ impl Dylib {
                 .map(|&(name, _, address)| Name::strong(name, Definition::Address(address)));
             let names: Vec<Name> = names.collect();
             core.change_names(|| {
-                for (name, ty, address) in &direct {
-                    core.host.note(*address, name, ty);
-                }
+                // Before the name is found: a declaration is compared with it from then on.
+                direct
+                    .iter()
+                    .for_each(|(name, ty, address)| self.note(name, *address, ty));
                 core.names.define(tracker, names)
             })
         };
@@ -370,32 +289,53 @@ impl Dylib {
         if functions.is_empty() {
             return Ok(());
         }
-        let host = &self.jit.core().host;
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        // Relaxed: only to be told apart.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let core = self.jit.core();
         let names: Vec<&str> = functions.iter().map(|(name, ..)| *name).collect();
-        let file = format!("functions of the host: {}", names.join(", "));
-        match under {
-            None => self.add_ir(&file, ir)?,
-            Some(tracker) => tracker.add_ir(&file, ir)?,
-        }
+        let file: Arc<str> =
+            format!("functions of the host: {} ({number})", names.join(", ")).into();
+        let states = functions.iter().map(|(.., state)| Arc::clone(state));
+        let parting = Parting {
+            states: states.collect(),
+            hands: Arc::downgrade(&core.hands),
+        };
         {
-            // Only now: what could not be defined is not kept.
             let _pass = gate::enter();
-            for (.., state) in &functions {
-                host.keep(Arc::clone(state));
-            }
+            core.host.announce(&file, Arc::new(parting));
         }
+        let added = match under {
+            None => self.add_ir(&file, ir),
+            Some(tracker) => tracker.add_ir(&file, ir),
+        };
+        {
+            let _pass = gate::enter();
+            core.host.came(&file, added.is_ok());
+        }
+        added?;
         for (name, ty, _) in &functions {
             let address = self.lookup(name)?;
-            let _pass = gate::enter();
-            host.note(address, name, ty);
+            self.note(name, address, ty);
         }
         Ok(())
+    }
+
+    fn note(&self, name: &str, address: u64, ty: &FunctionType) {
+        let typed = Typed {
+            dylib: self.dylib.clone(),
+            address,
+            ty: ty.clone(),
+        };
+        let core = self.jit.core();
+        let _pass = gate::enter();
+        core.host.types().note(name, typed, &core.names);
     }
 }
 
 impl Tracker {
     /// Like [`Dylib::define_fn`], under this tracker: the name goes when it is removed. What the
-    /// function needs is kept as long as the session.
+    /// function needs is dropped once no code can call it any more.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;

@@ -218,7 +218,7 @@ host_functions! {
 }
 
 /// A definition of `name` in IR, which calls what is at `address` with `state` behind its own
-/// arguments.
+/// arguments. No jump: as long as that runs, the frame of the call keeps the code, and so the state.
 pub(super) fn forwarding(name: &str, ty: &FunctionType, address: u64, state: u64) -> String {
     let (result, parameters) = ty.pieces();
     let extension = |piece: &Piece| match piece {
@@ -252,7 +252,7 @@ pub(super) fn forwarding(name: &str, ty: &FunctionType, address: u64, state: u64
         list(false).join(", ")
     );
     let call = format!(
-        "call {returned} inttoptr (i64 {address} to ptr)({})",
+        "notail call {returned} inttoptr (i64 {address} to ptr)({})",
         arguments.join(", ")
     );
     let _ = match returned.as_str() {

@@ -19,6 +19,7 @@ pub(crate) mod asked;
 mod asks;
 pub(crate) mod bound;
 mod chain;
+pub(crate) mod declared;
 pub(crate) mod dynamic;
 mod ends;
 mod fault;

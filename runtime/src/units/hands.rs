@@ -67,6 +67,21 @@ impl Hands {
         }
     }
 
+    /// As [`Hands::start`]; here and now if the session ends, and no thread begins anything any more.
+    pub(crate) fn start_or_do(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
+        let stopping = {
+            let _pass = gate::enter();
+            self.queue().stopping
+        };
+        match stopping {
+            true => gate::outside(work),
+            false => {
+                let _pass = gate::enter();
+                self.start(work);
+            }
+        }
+    }
+
     fn wake(&self, count: u32) {
         // Release: who sees the new word finds the task.
         self.word.fetch_add(1, Ordering::Release);
