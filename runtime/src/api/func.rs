@@ -163,6 +163,10 @@ impl<F> Func<F> {
     /// the calls below it are not ended by what happens above it. Exceptions and panics pass, as
     /// they do through a call.
     ///
+    /// A call that fails allocates its trap: in a handler of a signal, only where the interrupted code
+    /// is not in the allocator. The signal by which limits and interrupts come, a real-time one that
+    /// nobody uses, is unblocked on threads that make guarded calls.
+    ///
     /// A thread may make guarded calls on several stacks (fibers, coroutines), which end in any order: of
     /// any memory but the thread's own stack. A fiber in an array of one of its frames is taken for
     /// calls that a jump has left: once a guarded call begins in a frame above the array, those on the

@@ -129,9 +129,25 @@ pub(super) fn attend() {
     }
     if !ATTENDED.replace(true) {
         set();
+        super::timers::unblock();
         super::stacks::prepare();
     } else if super::ends::is_ending() {
         super::stacks::prepare_again();
+    }
+}
+
+/// What handlers of ours block. A handler of the host's must not run inside of them: a guarded call of
+/// its would find the signal of its trap or of its limit blocked, and its stack overflow would be one
+/// of the alternate stack that ours is on.
+pub(super) fn all_but_faults() -> libc::sigset_t {
+    // SAFETY: a set, which is filled.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut set);
+        for fault in SIGNALS {
+            libc::sigdelset(&mut set, fault);
+        }
+        set
     }
 }
 
@@ -152,12 +168,7 @@ fn set_handlers() {
             (*BEFORE.0.get())[place].write(before);
             action.sa_sigaction = handler as *const () as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            // A handler of the host's must not run inside of ours: a call of its that traps
-            // would find the trap's signal blocked, and end the process.
-            libc::sigfillset(&mut action.sa_mask);
-            for fault in SIGNALS {
-                libc::sigdelset(&mut action.sa_mask, fault);
-            }
+            action.sa_mask = all_but_faults();
             libc::sigaction(signal, &action, ptr::null_mut());
         }
     }

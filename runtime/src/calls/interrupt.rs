@@ -39,6 +39,7 @@ use super::asks::Asks;
 use super::chain::{self, from};
 use super::fault::{Reached, is_jitted, note_from};
 use super::guard::{Caught, Guard, current};
+use super::timers::{self, new_timer, set};
 use super::trap::Addresses;
 use super::trap::TrapKind;
 use super::{ends, passes};
@@ -55,9 +56,6 @@ const GRACE_NS: u64 = 20_000_000;
 
 /// When a thread is looked at again where the call that is to end is on another stack of it.
 const ELSEWHERE_NS: u64 = 10_000_000;
-
-/// The signal of the timers; 0: none is there yet, -1: there is none.
-static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
 /// What is shared of a thread that makes guarded calls.
 #[derive(Debug, Default)]
@@ -332,7 +330,10 @@ pub(super) fn arm(guard: &Guard, limit: Duration) -> bool {
     let deadline = now_ns().saturating_add(limit).max(1);
     guard.deadline.set(deadline);
     match thread.number() {
-        Some(number) => thread.rearm(number, thread.soon()),
+        Some(number) => {
+            timers::unblock();
+            thread.rearm(number, thread.soon());
+        }
         // Code that looks sees it by itself.
         None => return guard.looks,
     }
@@ -384,76 +385,13 @@ impl Thread {
     }
 }
 
-/// Has a timer expire once, in so many nanoseconds; 0: not at all. Async-signal-safe.
-fn set(number: usize, after_ns: u64) {
-    let at = libc::timespec {
-        tv_sec: (after_ns / 1_000_000_000).min(i64::MAX as u64) as i64,
-        tv_nsec: (after_ns % 1_000_000_000) as i64,
-    };
-    let none = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    let when = libc::itimerspec {
-        it_interval: none,
-        it_value: at,
-    };
-    let timer = ptr::without_provenance_mut(number);
-    // SAFETY: a timer of the process; a valid structure.
-    unsafe { libc::timer_settime(timer, 0, &when, ptr::null_mut()) };
-}
-
-/// A timer whose signal comes to the calling thread.
-fn new_timer() -> Option<usize> {
-    let signal = signal()?;
-    // SAFETY: a valid structure, with the calling thread's number where the kernel reads it.
-    unsafe {
-        let mut event: libc::sigevent = std::mem::zeroed();
-        event.sigev_notify = libc::SIGEV_THREAD_ID;
-        event.sigev_signo = signal;
-        event.sigev_notify_thread_id = libc::gettid();
-        let mut timer: libc::timer_t = ptr::null_mut();
-        let made = libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer) == 0;
-        made.then_some(timer.addr())
-    }
-}
-
-/// The signal of the timers: a real-time one that nobody uses, chosen once.
-fn signal() -> Option<c_int> {
-    static CHOICE: Mutex<()> = Mutex::new(());
-    let _choosing = CHOICE.lock().unwrap_or_else(PoisonError::into_inner);
-    match SIGNAL.load(Ordering::Relaxed) {
-        0 => {}
-        known => return (known > 0).then_some(known),
-    }
-    let free = |&signal: &c_int| {
-        // SAFETY: asks.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, ptr::null(), &mut action) == 0
-                && action.sa_sigaction == libc::SIG_DFL
-        }
-    };
-    // From the middle: programs take the lowest and the highest.
-    let middle = (libc::SIGRTMIN() + libc::SIGRTMAX()) / 2;
-    let mut candidates = (middle..libc::SIGRTMAX()).chain(libc::SIGRTMIN()..middle);
-    let chosen = candidates.find(free).filter(|&signal| {
-        // SAFETY: a valid structure; a handler of that type. It interrupts no system call for good.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = handler as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-            libc::sigemptyset(&mut action.sa_mask);
-            libc::sigaction(signal, &action, ptr::null_mut()) == 0
-        }
-    });
-    SIGNAL.store(chosen.unwrap_or(-1), Ordering::Relaxed);
-    chosen
-}
-
 /// # Safety
 /// Called by the kernel, with its own arguments.
-unsafe extern "C" fn handler(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+pub(super) unsafe extern "C" fn handler(
+    _: c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+) {
     // SAFETY: the kernel's own; errno is the interrupted code's.
     unsafe {
         if (*info).si_code != libc::SI_TIMER {

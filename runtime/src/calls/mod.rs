@@ -33,6 +33,7 @@ mod probe;
 mod production;
 mod received;
 mod stacks;
+mod timers;
 pub(crate) mod trap;
 pub(crate) mod types;
 pub(crate) mod value;

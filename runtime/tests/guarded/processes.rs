@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use uruk::{Func, GuestThread, TrapKind};
@@ -21,7 +23,14 @@ fn in_a_child(part: &str) -> Output {
 
 #[test]
 fn parts_that_need_a_process() {
-    for part in ["fork", "refused", "ends", "ends deep"] {
+    for part in [
+        "fork",
+        "refused",
+        "ends",
+        "ends deep",
+        "blocked",
+        "handlers",
+    ] {
         let output = in_a_child(part);
         let fine = output.status.success() && output.status.signal().is_none();
         assert!(fine, "{part}: {output:?}");
@@ -34,6 +43,8 @@ fn parts() {
     match std::env::var("PART").unwrap_or_default().as_str() {
         "fork" => fork(),
         "refused" => refused(),
+        "blocked" => blocked(),
+        "handlers" => handlers(),
         "ends" => ends(false),
         "ends deep" => ends(true),
         _ => {}
@@ -117,6 +128,92 @@ fn refused() {
     unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &limit) };
     let trap = spin.within(SHORT).call_guarded(0).expect_err("it spins");
     assert!(matches!(trap.kind, TrapKind::Deadline(_)), "{trap}");
+}
+
+/// A thread that blocks all signals has limits and interrupts, from its first guarded call on and if it
+/// blocks them later.
+fn blocked() {
+    fn block() {
+        // SAFETY: a set, which is filled.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+        }
+    }
+    let jit = session();
+    let (spin, div) = (function(&jit, "spin"), function(&jit, "div"));
+    block();
+    assert_eq!(kind(div.call_guarded(4)), "25");
+    assert_eq!(
+        kind(spin.within(SHORT).call_guarded(0)),
+        "not done within 3ms"
+    );
+    let (thread, other) = (GuestThread::current(), jit.clone());
+    let asking = std::thread::spawn(move || {
+        while !other.interrupt(&thread) {
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!(kind(spin.call_guarded(0)), "interrupted");
+    asking.join().expect("no panic");
+    block();
+    assert_eq!(
+        kind(spin.within(SHORT).call_guarded(0)),
+        "not done within 3ms"
+    );
+}
+
+static IN_HANDLER: OnceLock<(Func<F>, Func<F>)> = OnceLock::new();
+static HANDLED: AtomicU64 = AtomicU64::new(0);
+
+/// Makes a guarded call with a limit, and one that ends at the end of the stack.
+extern "C" fn on_alarm(_: libc::c_int) {
+    let Some((spin, deep)) = IN_HANDLER.get() else {
+        return;
+    };
+    // Their traps are not dropped here: that would free memory in a handler.
+    let limit = Duration::from_micros(200);
+    for call in [spin.within(limit).call_guarded(0), deep.call_guarded(0)] {
+        if call.is_ok() {
+            std::process::abort();
+        }
+        std::mem::forget(call);
+    }
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Handlers of the host make guarded calls, also where they interrupt our timer's handler. The thread
+/// is never in the allocator, which a trap in the handler needs.
+fn handlers() {
+    let jit = session();
+    let (spin, deep) = (function(&jit, "spin"), function(&jit, "deep"));
+    let _ = IN_HANDLER.set((spin.clone(), deep));
+    on_alarm(0);
+    // SAFETY: valid structures.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_alarm as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut());
+    }
+    let begun = HANDLED.load(Ordering::Relaxed);
+    // SAFETY: asks.
+    let this = unsafe { libc::pthread_self() };
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_micros(997));
+                // SAFETY: a thread that waits for this one.
+                unsafe { libc::pthread_kill(this, libc::SIGALRM) };
+            }
+        });
+        while HANDLED.load(Ordering::Relaxed) - begun < 500 {
+            std::mem::forget(spin.within(Duration::from_micros(50)).call_guarded(0));
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
 }
 
 /// Makes guarded calls when its thread ends.

@@ -1,0 +1,105 @@
+//! Timers of threads, whose signal has a guarded call end that is over.
+//!
+//! The signal is a real-time one that nobody uses, chosen once, which host threads that block all
+//! signals would not get: it is unblocked where a thread begins a call with a limit, and with its first
+//! guarded call, so that others can interrupt those. It stays so.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use uruk_base::locks::Mutex;
+
+use super::fault;
+use super::interrupt::handler;
+use crate::fork::gate;
+
+/// The signal of the timers; 0: none is there yet, -1: there is none.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+/// Has the calling thread get the signal.
+pub(super) fn unblock() {
+    let Some(signal) = signal() else { return };
+    // SAFETY: a set of one signal, which is ours.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, ptr::null_mut());
+    }
+}
+
+/// Has a timer expire once, in so many nanoseconds; 0: not at all. Async-signal-safe.
+pub(super) fn set(number: usize, after_ns: u64) {
+    let at = libc::timespec {
+        tv_sec: (after_ns / 1_000_000_000).min(i64::MAX as u64) as i64,
+        tv_nsec: (after_ns % 1_000_000_000) as i64,
+    };
+    let none = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let when = libc::itimerspec {
+        it_interval: none,
+        it_value: at,
+    };
+    let timer = ptr::without_provenance_mut(number);
+    // SAFETY: a timer of the process; a valid structure.
+    unsafe { libc::timer_settime(timer, 0, &when, ptr::null_mut()) };
+}
+
+/// A timer whose signal comes to the calling thread.
+pub(super) fn new_timer() -> Option<usize> {
+    let signal = signal()?;
+    // SAFETY: a valid structure, with the calling thread's number where the kernel reads it.
+    unsafe {
+        let mut event: libc::sigevent = std::mem::zeroed();
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = signal;
+        event.sigev_notify_thread_id = libc::gettid();
+        let mut timer: libc::timer_t = ptr::null_mut();
+        let made = libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer) == 0;
+        made.then_some(timer.addr())
+    }
+}
+
+/// The signal of the timers: a real-time one that nobody uses, chosen once.
+fn signal() -> Option<c_int> {
+    static CHOICE: Mutex<()> = Mutex::new(());
+    let known = || match SIGNAL.load(Ordering::Relaxed) {
+        0 => None,
+        known => Some((known > 0).then_some(known)),
+    };
+    if let Some(known) = known() {
+        return known;
+    }
+    let _pass = gate::enter();
+    let _choosing = CHOICE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known() {
+        return known;
+    }
+    let free = |&signal: &c_int| {
+        // SAFETY: asks.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, ptr::null(), &mut action) == 0
+                && action.sa_sigaction == libc::SIG_DFL
+        }
+    };
+    // From the middle: programs take the lowest and the highest.
+    let middle = (libc::SIGRTMIN() + libc::SIGRTMAX()) / 2;
+    let mut candidates = (middle..libc::SIGRTMAX()).chain(libc::SIGRTMIN()..middle);
+    let chosen = candidates.find(free).filter(|&signal| {
+        // SAFETY: a valid structure; a handler of that type. It interrupts no system call for good.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+            action.sa_mask = fault::all_but_faults();
+            libc::sigaction(signal, &action, ptr::null_mut()) == 0
+        }
+    });
+    SIGNAL.store(chosen.unwrap_or(-1), Ordering::Relaxed);
+    chosen
+}
