@@ -168,7 +168,10 @@ fn code_of(error: &Error) -> c_int {
         }
         Error::Trap(_) => URUK_ERROR_TRAP,
         Error::NotAFunction { .. } => URUK_ERROR_NOT_A_FUNCTION,
-        Error::Replace(_) => URUK_ERROR_REPLACE,
+        Error::Replace(cause) => match **cause {
+            ReplaceError::Removed { .. } => URUK_ERROR_REFUSED,
+            _ => URUK_ERROR_REPLACE,
+        },
         Error::Leaving { .. }
         | Error::Version { .. }
         | Error::DylibInUse { .. }
@@ -230,6 +233,7 @@ fn names_of_replacement(error: &ReplaceError) -> Vec<String> {
             vec![global.clone()]
         }
         ReplaceError::Constant { constant, .. } => vec![constant.clone()],
+        ReplaceError::Removed { function } => vec![function.clone()],
         ReplaceError::Interprocedural { missing, .. } | ReplaceError::Parts { missing, .. } => {
             missing.clone()
         }

@@ -265,7 +265,12 @@ fn is_nested(cause: &(dyn std::error::Error + 'static)) -> bool {
 /// Whether there was nothing to replace.
 fn is_nothing(cause: &Error) -> bool {
     match cause {
-        Error::Replace(cause) => matches!(**cause, ReplaceError::Nothing { .. }),
+        Error::Replace(cause) => {
+            matches!(
+                **cause,
+                ReplaceError::Nothing { .. } | ReplaceError::Removed { .. }
+            )
+        }
         _ => false,
     }
 }

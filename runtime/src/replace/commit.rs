@@ -147,7 +147,7 @@ impl Core {
                     deadline.inspect(|&it| self.replacing.give_way(it));
                     continue;
                 }
-                Err(cause) => return Err((cause, changes)),
+                Err(cause) => return Err((told_by_name(cause, &changes), changes)),
             };
             round += 1;
             let committing = early.unwrap_or_else(|| self.replacing.commit());
@@ -319,4 +319,21 @@ impl Core {
             at,
         }
     }
+}
+
+/// With the name that a member had which was removed meanwhile: its number says nothing.
+fn told_by_name(cause: Error, changes: &[Change]) -> Error {
+    let Error::Stub(stub) = &cause else {
+        return cause;
+    };
+    let StubError::Released(gone) = **stub else {
+        return cause;
+    };
+    let body = changes.iter().find(|change| change.id == gone);
+    let function = match body.map(|change| &change.body) {
+        Some(Body::Module(function)) => function.name.to_string_lossy().into_owned(),
+        Some(Body::Unit(unit)) => unit.name.to_string_lossy().into_owned(),
+        _ => return cause,
+    };
+    ReplaceError::Removed { function }.into()
 }

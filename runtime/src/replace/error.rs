@@ -162,6 +162,12 @@ pub enum ReplaceError {
         /// Who, and what.
         activations: Vec<Activation>,
     },
+    /// A function of the set was removed while it was replaced; nothing was changed.
+    #[error("`{function}` was removed meanwhile")]
+    Removed {
+        /// The function.
+        function: String,
+    },
     /// The calling thread is in the middle of a replacement: it was interrupted by the
     /// handler that asks for another, or runs a constructor or a callback of it.
     #[error("a replacement is under way on this thread")]

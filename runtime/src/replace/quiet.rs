@@ -37,6 +37,7 @@ use uruk_base::FunctionId;
 use uruk_reclaim::BlockId;
 use uruk_roots::{Report, Wanted};
 use uruk_stubs::Gate;
+use uruk_stubs::StubError;
 
 use crate::api::error::Error;
 use crate::core::Core;
@@ -386,6 +387,10 @@ impl Core {
                 return Err(Error::from(ReplaceError::StillRunning {
                     activations: held,
                 }));
+            }
+            // The set cannot be committed any more.
+            if let Some(gone) = members.iter().find(|id| self.body(**id).is_none()) {
+                return Err(StubError::Released(*gone).into());
             }
             if self.replacing.is_turn_wanted() {
                 return Ok(false);
