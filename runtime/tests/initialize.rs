@@ -1,7 +1,7 @@
 //! A dylib is initialized and deinitialized as libraries are opened and closed.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use uruk::{Dylib, Error, Jit, Visibility};
 
@@ -270,4 +270,73 @@ fn a_constructor_removes_another_input() {
     // SAFETY: as above.
     unsafe { jit.deinitialize() };
     assert_eq!(said(), [-10_100]);
+}
+
+/// Destructors of functions of the host that panic, that return an error, and that do neither, in this
+/// order; then a trap.
+#[test]
+fn destructors_that_fail_are_reported_and_the_others_run() {
+    const CODE: &str = "
+        declare void @panics() declare void @refuses() declare void @counts() declare void @llvm.trap()
+        @llvm.global_dtors = appending global [5 x {i32, ptr, ptr}] [
+          {i32, ptr, ptr} {i32 1, ptr @last, ptr null}, {i32, ptr, ptr} {i32 2, ptr @traps, ptr null},
+          {i32, ptr, ptr} {i32 3, ptr @between, ptr null},
+          {i32, ptr, ptr} {i32 4, ptr @refused, ptr null},
+          {i32, ptr, ptr} {i32 5, ptr @panicked, ptr null}]
+        define internal void @panicked() { call void @panics() ret void }
+        define internal void @refused() { call void @refuses() ret void }
+        define internal void @between() { call void @counts() ret void }
+        define internal void @traps() { call void @llvm.trap() unreachable }
+        define internal void @last() { call void @counts() ret void }";
+    for end in ["remove", "deinitialize", "drop"] {
+        let (reported, counted) = (
+            Arc::new(Mutex::new(Vec::new())),
+            Arc::new(AtomicI64::new(0)),
+        );
+        let (reports, count) = (Arc::clone(&reported), Arc::clone(&counted));
+        let report = move |error: &uruk::SessionError| {
+            let cause = std::error::Error::source(error).map(ToString::to_string);
+            let cause = cause.unwrap_or_default();
+            reports.lock().unwrap().push(format!("{error}: {cause}"));
+        };
+        let jit = Jit::builder()
+            .on_error(Arc::new(report))
+            .build()
+            .expect("a session");
+        jit.define_fn("panics", || -> () { panic!("at the end") })
+            .expect("defined");
+        let refuses = || -> Result<(), std::io::Error> { Err(std::io::Error::other("refused")) };
+        jit.define_fn("refuses", refuses).expect("defined");
+        let counts = move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        };
+        jit.define_fn("counts", counts).expect("defined");
+        let tracker = jit.main().create_tracker().expect("a tracker");
+        tracker.add_ir("m", CODE).expect("it loads");
+        // SAFETY: the code above.
+        unsafe {
+            jit.initialize().expect("there is no constructor");
+            match end {
+                "remove" => tracker.remove().expect("removed"),
+                "deinitialize" => jit.deinitialize(),
+                _ => drop(tracker),
+            }
+        }
+        drop(jit);
+        assert_eq!(counted.load(Ordering::Relaxed), 2, "{end}");
+        let reported = reported.lock().unwrap();
+        let expected = [
+            ("panicked", "at the end"),
+            ("refused", "refused"),
+            ("traps", "trap"),
+        ];
+        assert_eq!(reported.len(), expected.len(), "{end}: {reported:?}");
+        for (said, (name, cause)) in reported.iter().zip(expected) {
+            assert!(
+                said.contains(&format!("the destructor {name}")),
+                "{end}: {said}"
+            );
+            assert!(said.contains(cause), "{end}: {said}");
+        }
+    }
 }

@@ -362,7 +362,9 @@ impl Jit {
     /// Runs the destructors of what [`Jit::initialize`] initialized: of the latest call first, and of
     /// one call by reversed priority over all inputs. What is removed
     /// before, or not until the session ends, has them run then
-    /// ([`Tracker::remove`](crate::Tracker::remove)).
+    /// ([`Tracker::remove`](crate::Tracker::remove)). One that fails, by a panic or an error of a function
+    /// of the host or by a trap, is told to [`JitBuilder::on_error`](crate::JitBuilder::on_error), and
+    /// the others run.
     ///
     /// # Safety
     /// As calling any function of the modules.
@@ -370,7 +372,7 @@ impl Jit {
         // Each is taken out before it runs: one may come back here, or remove others.
         while let Some(address) = self.shared.core.next_destructor(|_, _| true) {
             // SAFETY: by the caller's promise.
-            unsafe { uruk_stubs::call_void(address) };
+            unsafe { self.shared.core.destroy(address) };
         }
     }
 

@@ -14,7 +14,7 @@ use uruk_base::locks::MutexGuard;
 use uruk_base::{EntryAddress, FunctionId};
 use uruk_codegen::Structor;
 use uruk_link::{DEFAULT_PRIORITY, Init};
-use uruk_session::Dylib;
+use uruk_session::{Dylib, SessionError};
 
 use crate::api::error::Error;
 use crate::calls::guard;
@@ -192,6 +192,32 @@ unsafe fn construct(address: u64) -> Result<(), Error> {
         let ended = guard::run(Limits::default(), call);
         ended.map_err(|trap| Error::Trap(Box::new(trap)))
     })
+}
+
+impl Core {
+    /// Calls a destructor. In a program it is as natively; else what goes wrong in it is reported, as
+    /// nobody waits for it, and those that are left run all the same.
+    ///
+    /// # Safety
+    /// It is one, and its code may run on this thread.
+    pub(crate) unsafe fn destroy(&self, address: u64) {
+        if self.is_program() {
+            // SAFETY: by the caller's promise.
+            return unsafe { uruk_stubs::call_void(address) };
+        }
+        // SAFETY: by the caller's promise; a destructor takes no arguments, and leaves those it is given.
+        if let Err(cause) = unsafe { construct(address) } {
+            let name = {
+                let _pass = gate::enter();
+                self.name_at(address)
+            };
+            let name = name.as_deref().unwrap_or("?");
+            let context = format!("the destructor {name}");
+            self.names
+                .session()
+                .report(&SessionError::unit(&context, cause));
+        }
+    }
 }
 
 /// Hooks of images that are not a program's, by number of the image: what is to be run at the next

@@ -331,7 +331,7 @@ fn run(images: &BTreeSet<u64>) {
 fn run_destructors(core: &Core, images: &BTreeSet<u64>) {
     while let Some(address) = core.next_destructor(|_, life| images.contains(&life)) {
         // SAFETY: a destructor of an image whose removal its caller allowed, and which is there.
-        let call = || unsafe { uruk_stubs::call_with(address, 0) };
+        let call = || unsafe { core.destroy(address) };
         threads::as_guest(|| shield::lowered(call));
     }
 }
