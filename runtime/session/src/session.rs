@@ -115,13 +115,17 @@ impl std::ops::DerefMut for Guard<'_> {
     }
 }
 
-/// A lookup that waits for definitions.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// A lookup that waits: for definitions, or for symbols that units make.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct StillMissing {
-    /// Where it searches.
+    /// Where it searches; empty for one that has found all definitions.
     pub order: Vec<(DylibId, Visibility)>,
     /// What is defined nowhere there.
     pub symbols: Vec<Symbol>,
+    /// What is defined, and is not as far as the lookup wants it: units have not made it, or what they
+    /// emitted depends on it. Two units that wait for each other stay here.
+    pub in_production: Vec<(DylibId, Symbol)>,
 }
 
 impl Default for Session {

@@ -278,6 +278,23 @@ fn a_lookup_waits_for_definitions() {
 }
 
 #[test]
+fn a_lookup_of_what_a_unit_makes_is_shown() {
+    let env = env(0);
+    let (unit, kept) = env.kept(&[env.a, env.b]);
+    env.dylib.define(unit).unwrap();
+    let lookup = env.all().symbols([env.a, env.b]);
+    let future = env.session.lookup_future(lookup);
+    let missing = env.session.still_missing();
+    assert_eq!(missing.len(), 1);
+    let of = env.dylib.id();
+    assert_eq!(missing[0].in_production, [(of, env.a), (of, env.b)]);
+    assert!(missing[0].symbols.is_empty());
+    take(&kept).fail(oops());
+    assert!(future.wait().is_err());
+    assert!(env.session.still_missing().is_empty());
+}
+
+#[test]
 fn a_dropped_future_waits_for_no_definitions() {
     let env = env(0);
     let lookup = || env.all().symbols([env.a, env.b]).wait_for_missing();

@@ -133,7 +133,9 @@ impl Jit {
         self.core().names.session().report(error);
     }
 
-    /// The lookups that wait for definitions ([`Lookup::wait_for_missing`]).
+    /// The lookups that wait: for definitions ([`Lookup::wait_for_missing`]), and for symbols that units
+    /// make. Units that wait for each other, or for themselves by a generator, wait for ever, which the
+    /// session cannot know, as any may go on by itself: they stay here. Looks at all symbols.
     pub fn still_missing(&self) -> Vec<StillMissing> {
         let _pass = gate::enter();
         self.core().names.session().still_missing()

@@ -1,13 +1,14 @@
 //! Lookups: the ready path without a lock, and the walk through dylibs and
 //! generators when something is not ready.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use uruk_base::locks::Covered;
 
 use super::{Session, StillMissing};
-use crate::dylib::{Dylib, Visibility};
+use crate::dylib::{Dylib, DylibId, Visibility};
 use crate::effects::{Effects, Launching};
 use crate::error::SessionError;
 use crate::flags::Flags;
@@ -248,16 +249,17 @@ impl Session {
         self.change(|state, effects| state.end_waits(effects));
     }
 
-    /// The lookups that wait for definitions.
+    /// The lookups that wait: for definitions, and for symbols that units make. Looks at all symbols.
     pub fn still_missing(&self) -> Vec<StillMissing> {
         let state = self.lock();
-        let waiting = state.waiting.iter();
-        waiting
-            .map(|(job, symbols)| StillMissing {
-                order: job.order.to_vec(),
-                symbols: symbols.clone(),
-            })
-            .collect()
+        let waiting = state.waiting.iter().map(|(job, symbols)| StillMissing {
+            order: job.order.to_vec(),
+            symbols: symbols.clone(),
+            ..StillMissing::default()
+        });
+        let mut all: Vec<StillMissing> = waiting.collect();
+        all.extend(state.in_production());
+        all
     }
 }
 
@@ -284,6 +286,26 @@ impl Dylib {
 }
 
 impl State {
+    /// What the lookups wait for that have found all definitions.
+    fn in_production(&self) -> impl Iterator<Item = StillMissing> {
+        let mut of: HashMap<Key, Vec<(DylibId, Symbol)>> = HashMap::new();
+        for (&dylib, state) in &self.dylibs {
+            for (&symbol, entry) in &state.symbols {
+                for &(query, _) in &entry.queries {
+                    of.entry(query).or_default().push((dylib, symbol));
+                }
+            }
+        }
+        let still = |mut in_production: Vec<(DylibId, Symbol)>| {
+            in_production.sort_unstable();
+            StillMissing {
+                in_production,
+                ..StillMissing::default()
+            }
+        };
+        of.into_values().map(still)
+    }
+
     /// As [`Session::end_waits`].
     pub(crate) fn end_waits(&mut self, effects: &mut Effects) {
         for (job, _) in self.waiting.drain() {
