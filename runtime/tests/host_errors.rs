@@ -209,3 +209,26 @@ fn calls_have_as_many_values_as_the_function_takes() {
         );
     }
 }
+
+/// Its panic is the cause that a guarded call fails with.
+#[test]
+fn a_handler_of_failed_calls_that_panics_ends_the_guarded_call() {
+    let handler = std::sync::Arc::new(|_: &uruk::FailedCall<'_>| -> *const () { panic!("lost") });
+    let jit = Jit::builder().on_failed_call(handler).build();
+    let jit = jit.expect("a session");
+    jit.main().allow_missing(true);
+    let text = "declare i64 @no() define i64 @f() uwtable { %a = call i64 @no() ret i64 %a }";
+    jit.add_ir("m", text).expect("it loads");
+    // SAFETY: the function above.
+    let f = unsafe { jit.function::<extern "C" fn() -> i64>("f") }.expect("typed");
+    for _ in 0..3 {
+        let trap = f.call_guarded().expect_err("it has no callee");
+        let TrapKind::NotCompiled {
+            cause: Some(cause), ..
+        } = &trap.kind
+        else {
+            panic!("{trap}")
+        };
+        assert!(cause.to_string().contains("lost"), "{cause}");
+    }
+}

@@ -15,6 +15,7 @@ use crate::api::error::Error;
 use crate::calls::guard::leave_address;
 use crate::core::Core;
 use crate::fork::gate;
+use crate::fork::panics::caught;
 
 /// A call of a function that has no code.
 #[derive(Debug)]
@@ -28,7 +29,9 @@ pub struct FailedCall<'c> {
     pub cause: Option<&'c Error>,
 }
 
-/// Says where failed calls go on: an address, which is entered with the call's own arguments.
+/// Says where failed calls go on: an address, which is entered with the call's own arguments. If it
+/// panics, that is the cause that a guarded call fails with; elsewhere the process ends, as without a
+/// handler.
 pub type FailedCallHandler = Arc<dyn Fn(&FailedCall<'_>) -> *const () + Send + Sync>;
 
 /// A handler that is told the function's number only.
@@ -102,11 +105,19 @@ extern "C" fn failed_call(id: FunctionId, context: u64) -> u64 {
         function,
         cause: cause.as_deref(),
     };
-    match &context.handler {
-        OnFailure::Call(handler) => handler(&call) as u64,
-        // A guarded call fails with it.
-        _ => leave_address(function, cause.as_ref()).unwrap_or_else(|| end(&call)),
-    }
+    let panicked = match &context.handler {
+        OnFailure::Call(handler) => match caught(|| Ok(handler(&call))) {
+            Ok(next) => return next as u64,
+            Err(cause) => Some(Arc::new(cause)),
+        },
+        _ => None,
+    };
+    let cause = panicked.as_ref().or(cause.as_ref());
+    // A guarded call fails with it.
+    leave_address(function, cause).unwrap_or_else(|| {
+        let cause = cause.map(|cause| &**cause);
+        end(&FailedCall { cause, ..call })
+    })
 }
 
 /// A line that needs no allocator: whoever was interrupted may be in it.
