@@ -62,6 +62,10 @@ impl Core {
         });
         let mut records = self.tiers.versions.lock();
         let record = records.entry(request.function.index()).or_default();
+        if record.built.is_empty() {
+            // Most functions have one version for good.
+            record.built.reserve_exact(1);
+        }
         record.built.push(Version {
             id: request.version,
             tier: request.tier,
