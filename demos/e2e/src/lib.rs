@@ -33,6 +33,8 @@ pub mod case_suite;
 pub mod gate;
 pub mod guest_suite;
 pub mod live_backtraces;
+pub mod live_callers;
+pub mod live_daemon;
 pub mod live_driver;
 pub mod live_exchange;
 pub mod live_faults;

@@ -21,8 +21,8 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use uruk::{Level, StatsFormat};
@@ -113,6 +113,25 @@ fn is_believed(stream: &impl AsRawFd) -> bool {
 /// # Errors
 /// Nobody is there, or somebody else than the same user; what the program says is wrong.
 pub fn ask(process: u32, question: &str) -> io::Result<String> {
+    /// Times that a question is sent that nobody took: a program that closes all files has its
+    /// socket made anew once there is a client.
+    const TRIES: usize = 3;
+    /// Before the next.
+    const PAUSE: Duration = Duration::from_millis(20);
+    let mut asked = ask_once(process, question);
+    for _ in 1..TRIES {
+        let (reset, closed) = (io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe);
+        let is_lost = |cause: &io::Error| [reset, closed].contains(&cause.kind());
+        if !asked.as_ref().is_err_and(is_lost) {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        asked = ask_once(process, question);
+    }
+    asked
+}
+
+fn ask_once(process: u32, question: &str) -> io::Result<String> {
     let mut stream = UnixStream::connect_addr(&address(process)?)?;
     if !is_believed(&stream) {
         let text = "the program runs as another user";
@@ -132,15 +151,46 @@ pub fn ask(process: u32, question: &str) -> io::Result<String> {
 /// The program, once it can be asked; `None` if it runs as it is.
 pub type Asked = fn() -> Option<&'static Live>;
 
-/// Answers from now on, on a thread of its own; who cannot listen says so once.
+/// Answers from now on, on a thread of its own; an error is said once.
 pub fn serve(live: Asked) {
-    let first = match listen() {
-        Ok(first) => first,
-        Err(cause) => {
-            uruk_files::say!("uruk live: nobody can attach: {cause}");
-            return;
+    if let Err(cause) = begin(live) {
+        uruk_files::say!("uruk live: nobody can attach: {cause}");
+    }
+}
+
+/// In the child of a fork, before its program goes on: answers for itself. The sockets that it has of
+/// its parent are closed: who asks that one once it has ended hears so, and who was being answered by it
+/// does not wait for this process.
+pub(crate) fn serve_in_child(live: Asked) {
+    let sockets = SOCKETS.with(std::mem::take);
+    for socket in sockets.iter().filter_map(Weak::upgrade) {
+        if socket.is_ours() {
+            // SAFETY: a number that means our file; the threads that used it are not there.
+            unsafe { libc::close(socket.as_raw_fd()) };
         }
-    };
+        // They have the only other handles, which are never dropped.
+        std::mem::forget(socket);
+    }
+    BUSY.store(0, Ordering::Relaxed);
+    // A child that cannot be asked is said of nowhere: its parent has said what it had to.
+    let _ = begin(live);
+}
+
+/// Sockets of this process: the one that listens, and those of clients.
+static SOCKETS: Locked<Vec<Weak<OwnFile>>> = Locked::new(Vec::new());
+
+/// A socket that a child of a fork closes.
+fn listed(socket: OwnFile) -> Arc<OwnFile> {
+    let socket = Arc::new(socket);
+    SOCKETS.with(|all| {
+        all.retain(|it| it.strong_count() > 0);
+        all.push(Arc::downgrade(&socket));
+    });
+    socket
+}
+
+fn begin(live: Asked) -> Result<(), Box<dyn std::error::Error>> {
+    let first = listed(listen()?);
     let spawned = uruk::spawn_own("uruk-control", move || {
         let mut another = None;
         loop {
@@ -148,30 +198,35 @@ pub fn serve(live: Asked) {
             // Of the program's own sockets nothing is taken.
             if !listener.is_ours() {
                 match listen() {
-                    Ok(listener) => another = Some(listener),
+                    Ok(listener) => another = Some(listed(listener)),
                     // No descriptor is left, or the name: until the last socket of it is gone.
                     Err(_) => std::thread::sleep(PAUSE),
                 }
                 continue;
             }
+            wait_for_client(listener);
+            if !listener.is_ours() {
+                continue;
+            }
             match accept(listener) {
-                Ok(stream) if may_attach(&stream) => attend(live, stream),
+                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(stream) if may_attach(&stream) => attend(live, listed(stream)),
                 Ok(mut stream) => drop(stream.write_all(REFUSED)),
                 Err(_) => std::thread::sleep(PAUSE),
             }
         }
     });
-    if let Err(cause) = spawned {
-        uruk_files::say!("uruk live: nobody can attach: {cause}");
-    }
+    Ok(spawned?)
 }
 
 /// Questions that are answered at a time, besides one on the thread that listens.
 const AT_ONCE: usize = 16;
 
+/// Questions that are being answered.
+static BUSY: AtomicUsize = AtomicUsize::new(0);
+
 /// Answers on a thread of its own: a question may take long to arrive, and an exchange to be made.
-fn attend(live: Asked, stream: OwnFile) {
-    static BUSY: AtomicUsize = AtomicUsize::new(0);
+fn attend(live: Asked, stream: Arc<OwnFile>) {
     // The thread is not begun anew in a child of a fork, where this is empty.
     let stream = Arc::new(Locked::new(Some(stream)));
     // Relaxed: a count, by which nothing is published.
@@ -208,6 +263,7 @@ fn is_gone(stream: &OwnFile) -> bool {
 /// Where questions arrive.
 fn listen() -> io::Result<OwnFile> {
     let listener = UnixListener::bind_addr(&address(std::process::id())?)?;
+    listener.set_nonblocking(true)?;
     adopted(listener.into_raw_fd())
 }
 
@@ -228,7 +284,19 @@ fn adopted(raw: RawFd) -> io::Result<OwnFile> {
     OwnFile::of(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
-/// The next who asks.
+/// Waits until there is a client. Not by `accept`, which has the kernel keep the lowest number for as
+/// long as it waits: the program's next file would get another one than natively.
+fn wait_for_client(listener: &OwnFile) {
+    let mut asked = libc::pollfd {
+        fd: listener.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one record, which lives.
+    unsafe { libc::poll(&mut asked, 1, -1) };
+}
+
+/// The next client, if there is one.
 fn accept(listener: &OwnFile) -> io::Result<OwnFile> {
     let (none, flags) = (std::ptr::null_mut(), libc::SOCK_CLOEXEC);
     // SAFETY: an open descriptor; the address is not asked for.
@@ -259,14 +327,13 @@ fn limit_waiting(stream: &OwnFile) -> io::Result<()> {
     Ok(())
 }
 
-fn answer(live: Asked, mut stream: OwnFile) -> io::Result<()> {
+fn answer(live: Asked, stream: Arc<OwnFile>) -> io::Result<()> {
     limit_waiting(&stream)?;
     let Some(live) = live() else {
-        return stream.write_all(b"error\nthe program runs as it is\n");
+        return (&*stream).write_all(b"error\nthe program runs as it is\n");
     };
     let mut line = String::new();
-    BufReader::new((&mut stream).take(LONGEST)).read_line(&mut line)?;
-    let stream = Arc::new(stream);
+    BufReader::new((&*stream).take(LONGEST)).read_line(&mut line)?;
     let other = Arc::clone(&stream);
     // Of a file that the program has put in its place nothing is asked.
     let is_gone = move || other.is_ours() && is_gone(&other);
@@ -301,7 +368,7 @@ fn carry_out(
             }
         }
         "rollback" => match live.roll_back() {
-            Ok(names) => Ok(listed("back", &names)),
+            Ok(names) => Ok(lines("back", &names)),
             Err(cause) => Err(chain(&cause)),
         },
         "swap" => {
@@ -359,7 +426,7 @@ fn without<'w>(words: &'w str, last: &str) -> (&'w str, bool) {
 }
 
 /// One line a name.
-pub(crate) fn listed(what: &str, names: &[String]) -> String {
+pub(crate) fn lines(what: &str, names: &[String]) -> String {
     names
         .iter()
         .map(|name| format!("{what}: {}\n", stem(name)))

@@ -79,7 +79,7 @@ impl Function {
 }
 
 impl Function {
-    fn is_led(&self) -> bool {
+    pub(crate) fn is_led(&self) -> bool {
         self.led.load(Ordering::Acquire) > 0
     }
 }

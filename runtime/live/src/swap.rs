@@ -113,6 +113,16 @@ pub enum SwapError {
         /// The variable or file that it is for.
         what: String,
     },
+    /// Native code that the new version does not fit is running.
+    #[error(
+        "{callers}, and {running}\n  tip: `--quiescent MS` waits longer until no thread is in such code"
+    )]
+    Callers {
+        /// The functions.
+        callers: String,
+        /// The threads that are in such code.
+        running: String,
+    },
     /// The session's answer.
     #[error(transparent)]
     Session(#[from] Error),
@@ -211,7 +221,7 @@ impl Live {
     pub fn swap(
         &self,
         file: &Path,
-        exchange: Exchange,
+        mut exchange: Exchange,
         given_up: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Swapped, SwapError> {
         let _turn = self.exchanging.take();
@@ -235,15 +245,19 @@ impl Live {
             changed: bodies.keys().cloned().collect(),
             new,
         };
-        let (meant, bitcode, new) = self.rebound(&name, bytes, number, versions)?;
+        let (meant, bitcode, new) = self.rebound(&name, bytes.clone(), number, versions)?;
         let led = self.lead_away(&meant.members)?;
+        let unfit = self.unfit(&name, number, bytes, exchange)?;
+        let asked = exchange;
+        exchange = unfit.exchange(asked);
         self.define(meant.addresses, meant.wanted);
         let replacement = Replacement::bitcode(&name, bitcode)
             .level(exchange.level)
             .at_loops(exchange.at_loops)
             .allow_signatures(exchange.allow_signatures)
             .withdraw_when(given_up);
-        let replaced = self.dylib.replace(replacement)?;
+        let replaced = self.dylib.replace(replacement);
+        let replaced = replaced.map_err(|cause| unfit.explain(asked, cause))?;
         self.exchanges.with(|all| {
             all.push(Exchanged {
                 module: number,

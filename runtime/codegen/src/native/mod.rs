@@ -27,6 +27,7 @@
 //! 0.2 s for sqlite's 3 MB, on a thread of its own.
 
 mod bodies;
+mod callers;
 mod edit;
 mod survey;
 mod uses;
@@ -43,6 +44,7 @@ use crate::structure::Structure;
 use uruk_bitcode::stream::Malformed;
 
 pub use bodies::{Body, Contents, Shape, contents};
+pub use callers::{Outdated, Versions, outdated};
 pub use survey::{FunctionInfo, Plain, Survey, VariableInfo};
 pub use uses::{Access, Uses};
 
