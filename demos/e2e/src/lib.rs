@@ -36,6 +36,7 @@ pub mod live_backtraces;
 pub mod live_callers;
 pub mod live_daemon;
 pub mod live_driver;
+pub mod live_edits;
 pub mod live_exchange;
 pub mod live_faults;
 pub mod live_files;

@@ -132,6 +132,15 @@ impl<'b> Talk<'b> {
         self.send("close")
     }
 
+    /// Whether it gives that answer to a line.
+    pub(crate) fn asked(&mut self, line: &str, answer: &str) -> Result<(), String> {
+        let said = self.ask(line)?;
+        match said == answer {
+            true => Ok(()),
+            false => Err(format!("to `{line}`: `{said}`, not `{answer}`")),
+        }
+    }
+
     /// Whether it gives that answer to a line of three letters.
     pub(crate) fn expect(&mut self, answer: &str, when: &str) -> Result<(), String> {
         let said = self.ask("abc")?;

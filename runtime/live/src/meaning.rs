@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use uruk::rebound::{
-    Choices, Contents, FunctionChoice, Keep, Shape, Survey, VariableChoice, VariableInfo,
+    Body, Choices, Contents, FunctionChoice, Keep, Shape, Survey, VariableChoice, VariableInfo,
 };
 
 use crate::choose::{ADDRESS, Fate, Known, stem};
@@ -41,11 +41,32 @@ pub(crate) struct Meant {
 }
 
 /// A module as it runs, and as the file has it; by names without what made them unique.
+#[derive(Default)]
 pub(crate) struct Versions {
     pub(crate) old: Contents,
     pub(crate) new: Contents,
     /// The file's functions whose bodies are new.
     pub(crate) changed: HashSet<String>,
+}
+
+impl Versions {
+    pub(crate) fn of(old: Contents, new: Contents) -> Versions {
+        let bodies = new.functions.iter();
+        let changed = bodies.filter(|(name, body)| old.functions.get(*name) != Some(body));
+        Versions {
+            changed: changed.map(|(name, _)| name.clone()).collect(),
+            old,
+            new,
+        }
+    }
+
+    /// The bodies of functions that are new.
+    pub(crate) fn changed_bodies(&self) -> HashMap<String, Body> {
+        let changed = self.changed.iter();
+        let bodies =
+            changed.filter_map(|name| Some((name.clone(), *self.new.functions.get(name)?)));
+        bodies.collect()
+    }
 }
 
 impl Meant {
@@ -217,11 +238,21 @@ fn variable(
             meant.wanted.push((name.clone(), at));
             VariableChoice::Named(name)
         }
+        None if is_constant_for_good(info, versions) => VariableChoice::Constant,
         None if known.program.is_missing(known.number, &info.name) => {
             meant.refuse_variable(info, "which the optimizer removed or renamed natively")
         }
         None => VariableChoice::Own,
     }
+}
+
+/// Whether neither version of a variable is written to, and both begin with the same value, which it has
+/// for ever.
+fn is_constant_for_good(info: &VariableInfo, versions: &Versions) -> bool {
+    let stem = stem(&info.name);
+    let of = |contents: &Contents| contents.variables.get(stem).copied();
+    let same = of(&versions.old).filter(|before| Some(*before) == of(&versions.new));
+    info.local && info.defined && same.is_some_and(|it| it.only_read)
 }
 
 /// A variable or constant that the program has at a place.

@@ -168,6 +168,37 @@ impl crate::Jit {
         })
     }
 
+    /// Like [`Jit::rebind`](crate::Jit::rebind), of a module that is first compared with another one:
+    /// `compare` tells whether it is to go on, and there is no bitcode if not.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn renew(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        compare: impl FnOnce(Contents) -> bool + Send + 'static,
+        choose: impl FnOnce(&Survey) -> Choices + Send + 'static,
+    ) -> Result<Vec<u8>, Error> {
+        let what = format!("{name}, which is rebound");
+        let name = name.to_owned();
+        self.core().on_compile_thread(what, move |_| {
+            Ok(uruk_codegen::native::renew(&name, &bytes, compare, choose)?)
+        })
+    }
+
+    /// The names of functions that a module defines.
+    ///
+    /// # Errors
+    /// Bitcode that is damaged, or that LLVM does not read.
+    pub fn defined(&self, name: &str, bytes: Vec<u8>) -> Result<Vec<String>, Error> {
+        let what = format!("{name}, whose functions are listed");
+        let name = name.to_owned();
+        self.core().on_compile_thread(what, move |_| {
+            Ok(uruk_codegen::native::defined(&name, &bytes)?)
+        })
+    }
+
     /// All that two versions of a module are compared by.
     ///
     /// # Errors

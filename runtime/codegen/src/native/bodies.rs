@@ -23,7 +23,8 @@ use std::collections::HashMap;
 use inkwell::llvm_sys::core::LLVMGlobalGetValueType;
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 
-use crate::context::LlvmContext;
+use super::uses::{self, Uses};
+use crate::context::{LlvmContext, OwnedModule};
 use crate::error::CodegenError;
 
 /// A hash of a body or a value; equal bodies do the same where their callees do.
@@ -48,6 +49,8 @@ pub struct Shape {
     pub size: u64,
     /// Nothing may write to it.
     pub constant: bool,
+    /// Nothing in its module writes to it.
+    pub only_read: bool,
     /// The value that it begins with.
     pub value: Body,
 }
@@ -58,7 +61,11 @@ pub struct Shape {
 /// Bitcode that is damaged, or that LLVM does not read.
 pub fn contents(name: &str, bytes: &[u8]) -> Result<Contents, CodegenError> {
     let context = LlvmContext::new()?;
-    let module = super::read(&context, name, bytes)?;
+    Ok(contents_of(&super::read(&context, name, bytes)?))
+}
+
+/// All that a module is compared by.
+pub(super) fn contents_of(module: &OwnedModule) -> Contents {
     let text = module.text();
     let Text {
         functions,
@@ -74,15 +81,16 @@ pub fn contents(name: &str, bytes: &[u8]) -> Result<Contents, CodegenError> {
             // SAFETY: the live module's layout; the type is sized, as a variable has it.
             size: unsafe { LLVMABISizeOfType(layout, LLVMGlobalGetValueType(variable.raw())) },
             constant: variable.is_constant(),
+            only_read: uses::uses(variable, layout) == Uses::Read,
             value: *values.get(&name)?,
         };
         Some((name, shape))
     });
-    Ok(Contents {
+    Contents {
         functions,
         variables: variables.collect(),
         constructors,
-    })
+    }
 }
 
 /// Contents of a module's text.
