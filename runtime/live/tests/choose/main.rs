@@ -180,7 +180,7 @@ fn who_keeps_the_address_of_a_text_that_is_there_twice_stays() {
     // Native code of both mentions one place, or nothing tells which is meant.
     let outcome = chosen(&[(64, &[7, 9]), (96, &[9, 11])]);
     assert!(matches!(fate(&outcome, "keeps"), Fate::Adopted { .. }));
-    assert!(outcome.addresses.contains(&(".str".to_owned(), 9)));
+    assert!(outcome.addresses.contains(&(".str.of.3".to_owned(), 9)));
     for several in [&[(64, &[7, 9][..])][..], &[(64, &[7]), (96, &[9])]] {
         let outcome = chosen(several);
         assert!(matches!(fate(&outcome, "keeps"), Fate::Refused(_)));
