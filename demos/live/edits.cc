@@ -250,8 +250,26 @@ F(35) {
   }
 }
 
+volatile long chosen;
+static __attribute__((noinline)) long choose(int x) {
+  chosen++;
+  switch (x) {
+    case 1: return 10;
+    case 2: return 20;
+  }
+  return 99;
+}
+F(36) {
+  long (*by)(int) = choose;
+#if IS(36)
+  return by(x + 4);
+#else
+  return x & 1 ? by(1) : by(2);
+#endif
+}
+
 long (*const functions[])(int) = {
     f1,  f2,  f3,  f4,  f5,  f6,  f7,  f8,  f9,  f10, f11, f12, f13, f14, f15, f16, f17, f18,
-    f19, f20, f21, f22, f23, f24, f25, f26, f1,  f28, f29, f30, f31, f32, f33, f34, f35};
+    f19, f20, f21, f22, f23, f24, f25, f26, f1,  f28, f29, f30, f31, f32, f33, f34, f35, f36};
 
 extern "C" long answer(int number, int x) { return functions[number - 1](x); }

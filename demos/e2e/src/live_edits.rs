@@ -36,7 +36,7 @@ const fn refused(number: u32, answers: [i64; 2], said: &'static [&'static str]) 
     }
 }
 
-const EDITS: [Edit; 35] = [
+const EDITS: [Edit; 36] = [
     // A number in a function.
     made(1, [13, 23, 13], &["exchanged: f1"]),
     // A macro.
@@ -146,6 +146,8 @@ const EDITS: [Edit; 35] = [
     made(34, [4, 4, 4], &["line_of"]),
     // A function that throws, which did not.
     made(35, [3, 35, 3], &["exchanged: throws"]),
+    // A local function is called with other arguments than natively, where all its calls were seen.
+    made(36, [10, 99, 10], &["exchanged: f36", "choose"]),
 ];
 
 /// Makes one edit after the other, and goes back each time.

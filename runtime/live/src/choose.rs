@@ -86,6 +86,9 @@ pub struct Chosen {
     pub fate: Fate,
     /// Why it stays native unless an exchange has to do with it.
     pub rests: Option<Reason>,
+    /// Natively the compiler saw all its calls, and may have used what their arguments are: only code
+    /// that passes the same may call its native code.
+    pub narrow: bool,
     /// Functions whose bodies, or facts of them, may be in its native code.
     pub holds: Vec<String>,
 }
@@ -246,6 +249,7 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
             name,
             fate,
             rests,
+            narrow: place.is_some_and(|place| info.local && !known.mentions(place.address)),
             holds,
         });
     }

@@ -14,25 +14,26 @@
 //! | `stats json` | figures, as one object |
 //! | `report`, `trace` | the page and the timeline of the run so far, if it is recorded |
 //!
-//! The first line of an answer is `ok` or `error`.
+//! The first line of an answer is `ok` or `error`. Of a path, bytes that are no visible ASCII are written as
+//! `%XX`.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use uruk::{Level, StatsFormat};
+use uruk::StatsFormat;
 use uruk_files::OwnFile;
 
 use crate::choose::stem;
 use crate::explain;
 use crate::locked::Locked;
+use crate::question::exchange;
+pub use crate::question::swap_question;
 use crate::session::Live;
-use crate::swap::Exchange;
 
 /// Longest question.
 const LONGEST: u64 = 64 << 10;
@@ -42,10 +43,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Before it is tried again to listen, or to take a question, where that failed.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// Behind a level: who is in a loop goes on in new code; functions may change their types.
-const AT_LOOPS: &str = "+at-loops";
-const SIGNATURES: &str = "+signatures";
 
 /// The answer to a client that may not ask.
 const REFUSED: &[u8] =
@@ -373,56 +370,13 @@ fn carry_out(
         },
         "swap" => {
             let (exchange, file) = exchange(rest).ok_or_else(|| format!("not a level: {rest}"))?;
-            let swapped = live.swap(Path::new(file), exchange, given_up);
+            let swapped = live.swap(&file, exchange, given_up);
             swapped
                 .map(|swapped| swapped.to_string())
                 .map_err(|cause| chain(&cause))
         }
         _ => Err(format!("not a question: {what}")),
     }
-}
-
-/// The question for an exchange by a file, whose path is absolute.
-pub fn swap_question(exchange: &Exchange, file: &Path) -> String {
-    let (level, wait) = match exchange.level {
-        Level::Quiescent { wait } => ("quiescent", format!(" {}", wait.as_millis())),
-        _ => ("immediate", String::new()),
-    };
-    let at_loops = if exchange.at_loops { AT_LOOPS } else { "" };
-    let signatures = match exchange.allow_signatures {
-        true => SIGNATURES,
-        false => "",
-    };
-    let file = file.display();
-    format!("swap {level}{at_loops}{signatures}{wait} {file}")
-}
-
-fn exchange(rest: &str) -> Option<(Exchange, &str)> {
-    let (words, rest) = rest.split_once(' ')?;
-    let (words, allow_signatures) = without(words, SIGNATURES);
-    let (level, at_loops) = without(words, AT_LOOPS);
-    let (level, file) = match level {
-        "immediate" => (Level::Immediate, rest),
-        // It promises that nobody returns into old code, which a frame below does.
-        "quiescent" if !at_loops => {
-            let (ms, file) = rest.split_once(' ')?;
-            let wait = Duration::from_millis(ms.parse().ok()?);
-            (Level::Quiescent { wait }, file)
-        }
-        _ => return None,
-    };
-    let exchange = Exchange {
-        level,
-        at_loops,
-        allow_signatures,
-    };
-    Some((exchange, file))
-}
-
-/// Words without the last, and whether it was that.
-fn without<'w>(words: &'w str, last: &str) -> (&'w str, bool) {
-    let rest = words.strip_suffix(last);
-    (rest.unwrap_or(words), rest.is_some())
 }
 
 /// One line a name.
@@ -441,42 +395,4 @@ fn chain(cause: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-    use std::time::Duration;
-
-    use super::{exchange, swap_question};
-    use crate::swap::Exchange;
-    use uruk::Level;
-
-    #[test]
-    fn levels_are_read_with_their_files() {
-        let plain = Exchange::default();
-        let both = Exchange {
-            at_loops: true,
-            allow_signatures: true,
-            ..plain
-        };
-        let wait = Duration::from_millis(20);
-        let quiescent = Exchange {
-            level: Level::Quiescent { wait },
-            allow_signatures: true,
-            ..plain
-        };
-        for (meant, file, words) in [
-            (plain, "/a b.o", "immediate /a b.o"),
-            (both, "/x.bc", "immediate+at-loops+signatures /x.bc"),
-            (quiescent, "/x.bc", "quiescent+signatures 20 /x.bc"),
-        ] {
-            assert_eq!(exchange(words), Some((meant, file)));
-            let question = swap_question(&meant, Path::new(file));
-            assert_eq!(question.strip_prefix("swap "), Some(words));
-        }
-        for words in ["quiescent x.bc", "now x.bc", "quiescent+at-loops 20 x.bc"] {
-            assert_eq!(exchange(words), None, "{words}");
-        }
-    }
 }

@@ -123,6 +123,15 @@ pub enum SwapError {
         /// The threads that are in such code.
         running: String,
     },
+    /// The exchanges that are left are too old to be rolled back.
+    #[error(
+        "the exchanges that can be rolled back are; older ones stay, of {}\n  tip: an object of the source that the program was built from exchanges them back",
+        .functions.join(", ")
+    )]
+    Older {
+        /// The functions that have bodies of these.
+        functions: Vec<String>,
+    },
     /// The session's answer.
     #[error(transparent)]
     Session(#[from] Error),
@@ -303,8 +312,8 @@ impl Live {
     /// Goes back to before the latest exchange; the functions that were exchanged.
     ///
     /// # Errors
-    /// The session's.
-    pub fn roll_back(&self) -> Result<Vec<String>, Error> {
+    /// [`SwapError::Older`], and the session's.
+    pub fn roll_back(&self) -> Result<Vec<String>, SwapError> {
         let _turn = self.exchanging.take();
         // What goes back to native code is to have its entry back.
         let latest = self.exchanges.with(Exchanges::pop).map(|mut it| {
@@ -319,9 +328,15 @@ impl Live {
                 self.exchanges.with(|all| all.push(latest));
             }
             (Ok(_), Some((_, functions))) => self.rest(&functions),
-            _ => {}
+            (Err(_), None) => {
+                let functions = self.exchanges.with(|all| all.settled());
+                if !functions.is_empty() {
+                    return Err(SwapError::Older { functions });
+                }
+            }
+            (Ok(_), None) => {}
         }
-        names
+        Ok(names?)
     }
 
     /// The bodies that a module's functions have now, and the variables that the program has of it:
