@@ -149,5 +149,29 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
     let looping = make(&["-c", "-DELSEWHERE", "-DLOOP"], "loop.o")?;
     let objects = [&*functions, &*looping];
     let mut elsewhere = start(bench, &folder, &["-DELSEWHERE"], &objects)?;
-    EDITS.iter().try_for_each(|edit| elsewhere.exchanged(edit))
+    EDITS
+        .iter()
+        .try_for_each(|edit| elsewhere.exchanged(edit))?;
+    judge_throwing(bench)
+}
+
+/// The front end has made the loop without a handler.
+fn judge_throwing(bench: &Bench) -> Result<(), String> {
+    let folder = fresh(bench, "live-callers-throwing")?;
+    let from = source("throwing.cc");
+    let program = make(
+        driver(bench),
+        &["-lstdc++"],
+        &[&from],
+        folder.join("program"),
+    )?;
+    let words = ["-c", "-DTHROWS"];
+    let throws = make(driver(bench), &words, &[&from], folder.join("throws.o"))?;
+    let mut talk = Talk::live(bench, &folder, &program)?;
+    talk.asked("e", "1")?;
+    let (done, text) = talk.swap([&throws])?;
+    if done || !text.contains("native code of `main` was made for the old bodies") {
+        return Err(format!("an exception without a handler: {text}"));
+    }
+    talk.asked("e", "1")
 }

@@ -27,7 +27,8 @@
 use std::collections::{HashMap, HashSet};
 
 use inkwell::llvm_sys::core::{
-    LLVMGetEnumAttributeKindForName, LLVMGetLinkage, LLVMGetNumOperands, LLVMGetTailCallKind,
+    LLVMCountParams, LLVMGetEnumAttributeAtIndex, LLVMGetEnumAttributeKindForName,
+    LLVMGetEnumAttributeValue, LLVMGetLinkage, LLVMGetNumOperands, LLVMGetTailCallKind,
     LLVMRemoveCallSiteEnumAttribute, LLVMSetLinkage, LLVMSetTailCallKind,
 };
 use inkwell::llvm_sys::{
@@ -38,7 +39,7 @@ use uruk_base::Tier;
 use super::bodies::{Body, code_of, stem};
 use crate::context::{LlvmContext, OwnedModule};
 use crate::error::CodegenError;
-use crate::handles::{FunctionRef, InstructionRef};
+use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 use crate::warm;
 
 /// A file before and after an exchange.
@@ -100,6 +101,20 @@ const HINTS: [&str; 30] = [
     "hot",
     "speculatable",
     "nodivergencesource",
+];
+
+/// Attributes that front ends give functions, results and arguments.
+const TOLD: [&str; 10] = [
+    "nounwind",
+    "noreturn",
+    "memory",
+    "willreturn",
+    "returns_twice",
+    "nonnull",
+    "noalias",
+    "dereferenceable",
+    "returned",
+    "captures",
 ];
 
 /// Functions of the C library that write what they are given, or ask the system.
@@ -173,8 +188,62 @@ pub fn outdated(name: &str, versions: Versions<'_>) -> Result<Outdated, CodegenE
     {
         keep_different(&mut callers, &before, &after);
     }
+    callers.extend(told_otherwise(name, versions)?);
     callers.sort();
+    callers.dedup();
     Ok(Outdated::Callers(callers))
+}
+
+/// Direct callers of functions of which the compiler's front end told something that it does not tell
+/// any more. It makes use of that itself: clang calls a function that it has seen not to throw
+/// without a cleanup, which no later pass could add.
+fn told_otherwise(name: &str, versions: Versions<'_>) -> Result<Vec<String>, CodegenError> {
+    let context = LlvmContext::new()?;
+    let native = super::read(&context, name, versions.native)?;
+    let new = super::read(&context, name, versions.new)?;
+    let after: HashMap<String, _> = told(&new, versions.called).collect();
+    let mut callers = Vec::new();
+    for (name, before) in told(&native, versions.called) {
+        let kept = after.get(&name).is_some_and(|after| {
+            let mut facts = before.facts.iter();
+            facts.all(|fact| after.facts.contains(fact))
+        });
+        if !kept {
+            callers.extend(before.callers);
+        }
+    }
+    Ok(callers)
+}
+
+/// Facts that a front end tells of a function, and its callers.
+struct Told {
+    /// Of the function, its result and its arguments: the place, the attribute, its value.
+    facts: Vec<(u32, u32, u64)>,
+    callers: Vec<String>,
+}
+
+fn told(module: &OwnedModule, called: &HashSet<String>) -> impl Iterator<Item = (String, Told)> {
+    let kinds = TOLD.map(kind);
+    let functions = module.functions().filter(|it| !it.is_declaration());
+    let functions = functions.map(|it| (stem(&it.name()).to_owned(), it));
+    let functions = functions.filter(|(name, _)| called.contains(name));
+    functions.map(move |(name, function)| {
+        // SAFETY: a live function; more places than it has arguments are not asked for.
+        let facts = unsafe {
+            let places = (LLVMAttributeReturnIndex..=LLVMCountParams(function.raw()))
+                .chain([LLVMAttributeFunctionIndex]);
+            let pairs = places.flat_map(|place| kinds.iter().map(move |&kind| (place, kind)));
+            let found = pairs.filter_map(|(place, kind)| {
+                let fact = LLVMGetEnumAttributeAtIndex(function.raw(), place, kind);
+                (!fact.is_null()).then(|| (place, kind, LLVMGetEnumAttributeValue(fact)))
+            });
+            found.collect()
+        };
+        let users = function.users().filter_map(ValueRef::as_instruction);
+        let callers = users.filter_map(InstructionRef::function);
+        let callers = callers.map(|it| stem(&it.name()).to_owned()).collect();
+        (name, Told { facts, callers })
+    })
 }
 
 /// Leaves names of functions whose code differs.
