@@ -87,7 +87,8 @@ pub use crate::api::lookup::{
     Visibility,
 };
 pub use crate::api::native::{
-    Beside, NativeCode, enter_program, look_at_main_thread, own_threads_end, spawn_own, uncopied,
+    Beside, NativeCode, enter_program, look_at_main_thread, on_fork_in_child, own_threads_end,
+    spawn_own, uncopied,
 };
 pub use crate::api::sandbox::prepare_sandbox;
 pub use crate::api::seeing::Hot;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::trial::{self, Bench};
-use crate::{live_driver, live_exchange, live_preload, live_shapes};
+use crate::{
+    live_callers, live_daemon, live_driver, live_edits, live_exchange, live_preload, live_shapes,
+};
 
 /// What went wrong, if anything did.
 type Judge = fn(&Bench) -> Result<(), String>;
@@ -19,7 +21,7 @@ pub fn main() -> ExitCode {
 
 fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let bench = Bench::set_up(arguments)?;
-    let judges: [(&str, Judge); 10] = [
+    let judges: [(&str, Judge); 13] = [
         ("driver::as_clang", live_driver::judge),
         ("swap::bitcode", live_exchange::judge_bitcode),
         ("swap::refused", live_exchange::judge_refused),
@@ -27,6 +29,9 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("swap::at_loops", live_exchange::judge_loops),
         ("swap::closed_files", live_exchange::judge_closed),
         ("swap::withdrawn", live_exchange::judge_withdrawn),
+        ("swap::callers", live_callers::judge),
+        ("swap::daemon", live_daemon::judge),
+        ("swap::edits", live_edits::judge),
         ("swap::shapes", live_shapes::judge),
         ("preload::by_hand", live_preload::judge),
         ("preload::linked", live_preload::judge_linked),

@@ -122,5 +122,25 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
         it.talk.swapped(["--rollback"], &["back: colored"])?;
         it.expect(more, colored, "after a step back")?;
     }
-    Ok(())
+    judge_older(&mut it, &other)
+}
+
+/// Exchanges beyond the last eight stay, which is said, and the way back.
+fn judge_older(it: &mut Shapes<'_>, other: &Path) -> Result<(), String> {
+    let six = it.object("six.o", &["-O2", "-DNUMBER=6"])?;
+    for _ in 0..5 {
+        it.talk.swapped([other], &["exchanged: colored"])?;
+        it.talk.swapped([&six], &["exchanged: colored"])?;
+    }
+    for _ in 0..8 {
+        it.talk.swapped(["--rollback"], &["back: colored"])?;
+    }
+    it.expect(0, 1607, "after all steps back")?;
+    let (done, text) = it.talk.swap(["--rollback"])?;
+    if done || !text.contains("older ones stay, of colored") {
+        return Err(format!("older exchanges: {text}"));
+    }
+    let first = it.object("first.o", &["-O2"])?;
+    it.talk.swapped([&first], &["exchanged: colored"])?;
+    it.expect(0, 1107, "as it was built")
 }

@@ -41,11 +41,12 @@ impl Drop for Talk<'_> {
 
 impl<'b> Talk<'b> {
     /// Starts a program by a command, and waits until others may ask.
-    pub(crate) fn start(
-        bench: &'b Bench,
-        folder: &Path,
-        mut command: Command,
-    ) -> Result<Self, String> {
+    pub(crate) fn start(bench: &'b Bench, folder: &Path, command: Command) -> Result<Self, String> {
+        Self::begin(bench, folder, command)?.attended()
+    }
+
+    /// Starts a program by a command.
+    fn begin(bench: &'b Bench, folder: &Path, mut command: Command) -> Result<Self, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
@@ -63,12 +64,17 @@ impl<'b> Talk<'b> {
         if first != "ready" {
             return Err(format!("the program began by `{first}`"));
         }
+        Ok(talk)
+    }
+
+    /// Waits until others may ask.
+    fn attended(mut self) -> Result<Self, String> {
         for _ in 0..ATTEMPTS {
-            if talk.swap(["--stats"])?.0 {
-                return Ok(talk);
+            if self.swap(["--stats"])?.0 {
+                return Ok(self);
             }
             for _ in 0..LINES {
-                talk.ask("x")?;
+                self.ask("x")?;
             }
             thread::sleep(LIMIT / ATTEMPTS);
         }
@@ -80,6 +86,18 @@ impl<'b> Talk<'b> {
         let mut command = Command::new(bench.subject.program());
         command.args(["live", "--after", "0", "--"]).arg(program);
         Self::start(bench, folder, command)
+    }
+
+    /// Under `uruk live`, which looks at it only after so many milliseconds.
+    pub(crate) fn live_unasked(
+        bench: &'b Bench,
+        folder: &Path,
+        program: &Path,
+        after: &str,
+    ) -> Result<Self, String> {
+        let mut command = Command::new(bench.subject.program());
+        command.args(["live", "--after", after, "--"]).arg(program);
+        Self::begin(bench, folder, command)
     }
 
     /// The number of its process.
@@ -114,6 +132,15 @@ impl<'b> Talk<'b> {
         self.send("close")
     }
 
+    /// Whether it gives that answer to a line.
+    pub(crate) fn asked(&mut self, line: &str, answer: &str) -> Result<(), String> {
+        let said = self.ask(line)?;
+        match said == answer {
+            true => Ok(()),
+            false => Err(format!("to `{line}`: `{said}`, not `{answer}`")),
+        }
+    }
+
     /// Whether it gives that answer to a line of three letters.
     pub(crate) fn expect(&mut self, answer: &str, when: &str) -> Result<(), String> {
         let said = self.ask("abc")?;
@@ -128,8 +155,17 @@ impl<'b> Talk<'b> {
         &self,
         words: impl IntoIterator<Item = W>,
     ) -> Result<(bool, String), String> {
+        self.swap_in(self.child.id(), words)
+    }
+
+    /// Like [`Talk::swap`], of another process than the one that was started.
+    pub(crate) fn swap_in<W: AsRef<OsStr>>(
+        &self,
+        process: u32,
+        words: impl IntoIterator<Item = W>,
+    ) -> Result<(bool, String), String> {
         let mut job = self.bench.subject.job(LIMIT);
-        job.arg("swap").arg(self.child.id().to_string());
+        job.arg("swap").arg(process.to_string());
         job.args
             .extend(words.into_iter().map(|word| word.as_ref().to_owned()));
         let done = run(&job, &self.folder.join("swap"))?;

@@ -272,3 +272,26 @@ fn parts_that_lack_an_access_are_an_error() {
         assert!(fatal::guard(|_| {}, || rebind("m", &bytes, choose)).is_err());
     }
 }
+
+#[test]
+fn a_byte_whose_address_callers_keep_is_no_flag() {
+    let flag = |keep: &str| {
+        let (_, flag) = told(&format!(
+            "@v = internal global i8 0
+             define internal ptr @of() {{ ret ptr @v }}
+             define void @keep(ptr %p) {{
+               %c = call ptr @of()
+               %own = alloca ptr
+               %place = load ptr, ptr %p
+               %field = getelementptr i8, ptr %place, i64 8
+               {keep}
+               ret void
+             }}"
+        ));
+        flag
+    };
+    assert!(!flag("store ptr %c, ptr %field"));
+    // Where it goes may be seen through.
+    assert!(flag("store ptr %c, ptr %own"));
+    assert!(flag("store i8 5, ptr %c"));
+}

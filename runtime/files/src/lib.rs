@@ -240,6 +240,13 @@ impl Read for OwnFile {
     }
 }
 
+/// The same, by several threads.
+impl Read for &OwnFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.checked()?.read(buffer)
+    }
+}
+
 impl Seek for OwnFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         (&*self.file).seek(to)

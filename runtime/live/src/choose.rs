@@ -22,7 +22,7 @@
 //! | whose labels are data, and that has no native version | refused | [`Reason::Labels`] |
 //! | that keeps the address of a string which is there twice | refused | [`Reason::Text`] |
 //! | of a library, that another file has in its place, or that calls such a one | refused | [`Reason::Interposed`] |
-//! | that may call many that have no native code | refused | [`Reason::Needs`] |
+//! | that may call many that have no native code | compiled if it is exchanged only | [`Reason::Needs`] |
 //! | that calls a refused one which cannot be called natively | refused | [`Reason::Calls`] |
 //! | whose symbol counts elsewhere | a copy for optimizers | |
 //! | without a symbol, or a local one | compiled, never adopted | |
@@ -84,6 +84,11 @@ pub struct Chosen {
     pub name: String,
     /// What becomes of it.
     pub fate: Fate,
+    /// Why it stays native unless an exchange has to do with it.
+    pub rests: Option<Reason>,
+    /// Natively the compiler saw all its calls, and may have used what their arguments are: only code
+    /// that passes the same may call its native code.
+    pub narrow: bool,
     /// Functions whose bodies, or facts of them, may be in its native code.
     pub holds: Vec<String>,
 }
@@ -130,6 +135,8 @@ pub trait Known {
     fn distance(&self, place: Place) -> Option<i64>;
     /// Where the bytes of a string are among what is only read and has no name.
     fn string(&self, bytes: &[u8]) -> Text;
+    /// Those of the places of a string that native code of a function mentions.
+    fn mentioned(&self, place: Place, bytes: &[u8]) -> Vec<u64>;
     /// Whether the program's code or data mention an address.
     fn mentions(&self, address: u64) -> bool;
     /// Whether native code takes all of these arguments.
@@ -232,7 +239,19 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
                 known.name(&info.name, info.local)
             })
             .collect();
-        outcome.functions.push(Chosen { name, fate, holds });
+        let rests = match fate {
+            Fate::Adopted { .. } => Some(needed(survey, &natives, &refused, number))
+                .filter(|count| *count > MOST_NEEDED)
+                .map(Reason::Needs),
+            _ => None,
+        };
+        outcome.functions.push(Chosen {
+            name,
+            fate,
+            rests,
+            narrow: place.is_some_and(|place| info.local && !known.mentions(place.address)),
+            holds,
+        });
     }
     give_samples(survey, known, &mut outcome);
     outcome
@@ -338,15 +357,6 @@ fn refuse(
             false => None,
         })
         .collect();
-    spread(survey, natives, &mut refused);
-    for number in 0..survey.functions.len() {
-        if refused[number].is_none() && survey.functions[number].defined {
-            let count = needed(survey, natives, &refused, number);
-            if count > MOST_NEEDED {
-                refused[number] = Some(Reason::Needs(count));
-            }
-        }
-    }
     spread(survey, natives, &mut refused);
     refused
 }

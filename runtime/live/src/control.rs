@@ -14,25 +14,26 @@
 //! | `stats json` | figures, as one object |
 //! | `report`, `trace` | the page and the timeline of the run so far, if it is recorded |
 //!
-//! The first line of an answer is `ok` or `error`.
+//! The first line of an answer is `ok` or `error`. Of a path, bytes that are no visible ASCII are written as
+//! `%XX`.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use uruk::{Level, StatsFormat};
+use uruk::StatsFormat;
 use uruk_files::OwnFile;
 
 use crate::choose::stem;
 use crate::explain;
 use crate::locked::Locked;
+use crate::question::exchange;
+pub use crate::question::swap_question;
 use crate::session::Live;
-use crate::swap::Exchange;
 
 /// Longest question.
 const LONGEST: u64 = 64 << 10;
@@ -42,10 +43,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Before it is tried again to listen, or to take a question, where that failed.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// Behind a level: who is in a loop goes on in new code; functions may change their types.
-const AT_LOOPS: &str = "+at-loops";
-const SIGNATURES: &str = "+signatures";
 
 /// The answer to a client that may not ask.
 const REFUSED: &[u8] =
@@ -113,6 +110,25 @@ fn is_believed(stream: &impl AsRawFd) -> bool {
 /// # Errors
 /// Nobody is there, or somebody else than the same user; what the program says is wrong.
 pub fn ask(process: u32, question: &str) -> io::Result<String> {
+    /// Times that a question is sent that nobody took: a program that closes all files has its
+    /// socket made anew once there is a client.
+    const TRIES: usize = 3;
+    /// Before the next.
+    const PAUSE: Duration = Duration::from_millis(20);
+    let mut asked = ask_once(process, question);
+    for _ in 1..TRIES {
+        let (reset, closed) = (io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe);
+        let is_lost = |cause: &io::Error| [reset, closed].contains(&cause.kind());
+        if !asked.as_ref().is_err_and(is_lost) {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        asked = ask_once(process, question);
+    }
+    asked
+}
+
+fn ask_once(process: u32, question: &str) -> io::Result<String> {
     let mut stream = UnixStream::connect_addr(&address(process)?)?;
     if !is_believed(&stream) {
         let text = "the program runs as another user";
@@ -132,15 +148,46 @@ pub fn ask(process: u32, question: &str) -> io::Result<String> {
 /// The program, once it can be asked; `None` if it runs as it is.
 pub type Asked = fn() -> Option<&'static Live>;
 
-/// Answers from now on, on a thread of its own; who cannot listen says so once.
+/// Answers from now on, on a thread of its own; an error is said once.
 pub fn serve(live: Asked) {
-    let first = match listen() {
-        Ok(first) => first,
-        Err(cause) => {
-            uruk_files::say!("uruk live: nobody can attach: {cause}");
-            return;
+    if let Err(cause) = begin(live) {
+        uruk_files::say!("uruk live: nobody can attach: {cause}");
+    }
+}
+
+/// In the child of a fork, before its program goes on: answers for itself. The sockets that it has of
+/// its parent are closed: who asks that one once it has ended hears so, and who was being answered by it
+/// does not wait for this process.
+pub(crate) fn serve_in_child(live: Asked) {
+    let sockets = SOCKETS.with(std::mem::take);
+    for socket in sockets.iter().filter_map(Weak::upgrade) {
+        if socket.is_ours() {
+            // SAFETY: a number that means our file; the threads that used it are not there.
+            unsafe { libc::close(socket.as_raw_fd()) };
         }
-    };
+        // They have the only other handles, which are never dropped.
+        std::mem::forget(socket);
+    }
+    BUSY.store(0, Ordering::Relaxed);
+    // A child that cannot be asked is said of nowhere: its parent has said what it had to.
+    let _ = begin(live);
+}
+
+/// Sockets of this process: the one that listens, and those of clients.
+static SOCKETS: Locked<Vec<Weak<OwnFile>>> = Locked::new(Vec::new());
+
+/// A socket that a child of a fork closes.
+fn listed(socket: OwnFile) -> Arc<OwnFile> {
+    let socket = Arc::new(socket);
+    SOCKETS.with(|all| {
+        all.retain(|it| it.strong_count() > 0);
+        all.push(Arc::downgrade(&socket));
+    });
+    socket
+}
+
+fn begin(live: Asked) -> Result<(), Box<dyn std::error::Error>> {
+    let first = listed(listen()?);
     let spawned = uruk::spawn_own("uruk-control", move || {
         let mut another = None;
         loop {
@@ -148,30 +195,35 @@ pub fn serve(live: Asked) {
             // Of the program's own sockets nothing is taken.
             if !listener.is_ours() {
                 match listen() {
-                    Ok(listener) => another = Some(listener),
+                    Ok(listener) => another = Some(listed(listener)),
                     // No descriptor is left, or the name: until the last socket of it is gone.
                     Err(_) => std::thread::sleep(PAUSE),
                 }
                 continue;
             }
+            wait_for_client(listener);
+            if !listener.is_ours() {
+                continue;
+            }
             match accept(listener) {
-                Ok(stream) if may_attach(&stream) => attend(live, stream),
+                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(stream) if may_attach(&stream) => attend(live, listed(stream)),
                 Ok(mut stream) => drop(stream.write_all(REFUSED)),
                 Err(_) => std::thread::sleep(PAUSE),
             }
         }
     });
-    if let Err(cause) = spawned {
-        uruk_files::say!("uruk live: nobody can attach: {cause}");
-    }
+    Ok(spawned?)
 }
 
 /// Questions that are answered at a time, besides one on the thread that listens.
 const AT_ONCE: usize = 16;
 
+/// Questions that are being answered.
+static BUSY: AtomicUsize = AtomicUsize::new(0);
+
 /// Answers on a thread of its own: a question may take long to arrive, and an exchange to be made.
-fn attend(live: Asked, stream: OwnFile) {
-    static BUSY: AtomicUsize = AtomicUsize::new(0);
+fn attend(live: Asked, stream: Arc<OwnFile>) {
     // The thread is not begun anew in a child of a fork, where this is empty.
     let stream = Arc::new(Locked::new(Some(stream)));
     // Relaxed: a count, by which nothing is published.
@@ -208,6 +260,7 @@ fn is_gone(stream: &OwnFile) -> bool {
 /// Where questions arrive.
 fn listen() -> io::Result<OwnFile> {
     let listener = UnixListener::bind_addr(&address(std::process::id())?)?;
+    listener.set_nonblocking(true)?;
     adopted(listener.into_raw_fd())
 }
 
@@ -228,7 +281,19 @@ fn adopted(raw: RawFd) -> io::Result<OwnFile> {
     OwnFile::of(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
-/// The next who asks.
+/// Waits until there is a client. Not by `accept`, which has the kernel keep the lowest number for as
+/// long as it waits: the program's next file would get another one than natively.
+fn wait_for_client(listener: &OwnFile) {
+    let mut asked = libc::pollfd {
+        fd: listener.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one record, which lives.
+    unsafe { libc::poll(&mut asked, 1, -1) };
+}
+
+/// The next client, if there is one.
 fn accept(listener: &OwnFile) -> io::Result<OwnFile> {
     let (none, flags) = (std::ptr::null_mut(), libc::SOCK_CLOEXEC);
     // SAFETY: an open descriptor; the address is not asked for.
@@ -259,14 +324,13 @@ fn limit_waiting(stream: &OwnFile) -> io::Result<()> {
     Ok(())
 }
 
-fn answer(live: Asked, mut stream: OwnFile) -> io::Result<()> {
+fn answer(live: Asked, stream: Arc<OwnFile>) -> io::Result<()> {
     limit_waiting(&stream)?;
     let Some(live) = live() else {
-        return stream.write_all(b"error\nthe program runs as it is\n");
+        return (&*stream).write_all(b"error\nthe program runs as it is\n");
     };
     let mut line = String::new();
-    BufReader::new((&mut stream).take(LONGEST)).read_line(&mut line)?;
-    let stream = Arc::new(stream);
+    BufReader::new((&*stream).take(LONGEST)).read_line(&mut line)?;
     let other = Arc::clone(&stream);
     // Of a file that the program has put in its place nothing is asked.
     let is_gone = move || other.is_ours() && is_gone(&other);
@@ -301,12 +365,12 @@ fn carry_out(
             }
         }
         "rollback" => match live.roll_back() {
-            Ok(names) => Ok(listed("back", &names)),
+            Ok(names) => Ok(lines("back", &names)),
             Err(cause) => Err(chain(&cause)),
         },
         "swap" => {
             let (exchange, file) = exchange(rest).ok_or_else(|| format!("not a level: {rest}"))?;
-            let swapped = live.swap(Path::new(file), exchange, given_up);
+            let swapped = live.swap(&file, exchange, given_up);
             swapped
                 .map(|swapped| swapped.to_string())
                 .map_err(|cause| chain(&cause))
@@ -315,51 +379,8 @@ fn carry_out(
     }
 }
 
-/// The question for an exchange by a file, whose path is absolute.
-pub fn swap_question(exchange: &Exchange, file: &Path) -> String {
-    let (level, wait) = match exchange.level {
-        Level::Quiescent { wait } => ("quiescent", format!(" {}", wait.as_millis())),
-        _ => ("immediate", String::new()),
-    };
-    let at_loops = if exchange.at_loops { AT_LOOPS } else { "" };
-    let signatures = match exchange.allow_signatures {
-        true => SIGNATURES,
-        false => "",
-    };
-    let file = file.display();
-    format!("swap {level}{at_loops}{signatures}{wait} {file}")
-}
-
-fn exchange(rest: &str) -> Option<(Exchange, &str)> {
-    let (words, rest) = rest.split_once(' ')?;
-    let (words, allow_signatures) = without(words, SIGNATURES);
-    let (level, at_loops) = without(words, AT_LOOPS);
-    let (level, file) = match level {
-        "immediate" => (Level::Immediate, rest),
-        // It promises that nobody returns into old code, which a frame below does.
-        "quiescent" if !at_loops => {
-            let (ms, file) = rest.split_once(' ')?;
-            let wait = Duration::from_millis(ms.parse().ok()?);
-            (Level::Quiescent { wait }, file)
-        }
-        _ => return None,
-    };
-    let exchange = Exchange {
-        level,
-        at_loops,
-        allow_signatures,
-    };
-    Some((exchange, file))
-}
-
-/// Words without the last, and whether it was that.
-fn without<'w>(words: &'w str, last: &str) -> (&'w str, bool) {
-    let rest = words.strip_suffix(last);
-    (rest.unwrap_or(words), rest.is_some())
-}
-
 /// One line a name.
-pub(crate) fn listed(what: &str, names: &[String]) -> String {
+pub(crate) fn lines(what: &str, names: &[String]) -> String {
     names
         .iter()
         .map(|name| format!("{what}: {}\n", stem(name)))
@@ -374,42 +395,4 @@ fn chain(cause: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-    use std::time::Duration;
-
-    use super::{exchange, swap_question};
-    use crate::swap::Exchange;
-    use uruk::Level;
-
-    #[test]
-    fn levels_are_read_with_their_files() {
-        let plain = Exchange::default();
-        let both = Exchange {
-            at_loops: true,
-            allow_signatures: true,
-            ..plain
-        };
-        let wait = Duration::from_millis(20);
-        let quiescent = Exchange {
-            level: Level::Quiescent { wait },
-            allow_signatures: true,
-            ..plain
-        };
-        for (meant, file, words) in [
-            (plain, "/a b.o", "immediate /a b.o"),
-            (both, "/x.bc", "immediate+at-loops+signatures /x.bc"),
-            (quiescent, "/x.bc", "quiescent+signatures 20 /x.bc"),
-        ] {
-            assert_eq!(exchange(words), Some((meant, file)));
-            let question = swap_question(&meant, Path::new(file));
-            assert_eq!(question.strip_prefix("swap "), Some(words));
-        }
-        for words in ["quiescent x.bc", "now x.bc", "quiescent+at-loops 20 x.bc"] {
-            assert_eq!(exchange(words), None, "{words}");
-        }
-    }
 }

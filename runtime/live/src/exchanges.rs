@@ -70,6 +70,14 @@ impl Exchanges {
         }
     }
 
+    /// Functions that have bodies of exchanges that cannot be rolled back.
+    pub(crate) fn settled(&self) -> Vec<String> {
+        let bodies = self.settled.values().flat_map(|it| it.bodies.keys());
+        let mut names: Vec<String> = bodies.cloned().collect();
+        names.sort();
+        names
+    }
+
     fn settle(&mut self, oldest: Exchanged) {
         let settled = self.settled.entry(oldest.module).or_default();
         add(&mut settled.bodies, &oldest.bodies);

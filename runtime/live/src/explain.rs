@@ -23,7 +23,10 @@ pub fn table(live: &Live) -> String {
             (Fate::WithCallers | Fate::Adopted { .. }, Some(failure)) => {
                 format!("not compiled: {failure}")
             }
-            (Fate::Adopted { .. }, None) => String::new(),
+            (Fate::Adopted { .. }, None) => match &function.chosen.rests {
+                Some(reason) if function.rests() => format!("stays native: {reason}"),
+                _ => String::new(),
+            },
         };
         let _ = writeln!(
             text,

@@ -79,7 +79,12 @@ impl Function {
 }
 
 impl Function {
-    fn is_led(&self) -> bool {
+    /// Whether it stays native, as no exchange has to do with it.
+    pub(crate) fn rests(&self) -> bool {
+        self.chosen.rests.is_some() && !self.is_led()
+    }
+
+    pub(crate) fn is_led(&self) -> bool {
         self.led.load(Ordering::Acquire) > 0
     }
 }

@@ -45,10 +45,14 @@ impl Strings {
         strings
     }
 
+    /// Places where the bytes are.
+    fn all(&self, bytes: &[u8]) -> &[u64] {
+        self.places.get(bytes).map_or(&[], Vec::as_slice)
+    }
+
     /// Where the bytes are, of the places that `counts` says may be a string's.
     pub fn find(&self, bytes: &[u8], counts: impl Fn(u64) -> bool) -> Text {
-        let places = self.places.get(bytes).into_iter().flatten();
-        let mut places = places.copied().filter(|&place| counts(place));
+        let mut places = self.all(bytes).iter().copied().filter(|&it| counts(it));
         match (places.next(), places.next()) {
             (None, _) => Text::Nowhere,
             (Some(place), None) => Text::At(place),
@@ -209,6 +213,17 @@ impl Module {
         }
     }
 
+    /// Code of a function of the file, and no more than so many bytes.
+    fn code(&self, place: Place, most: u64) -> &[u8] {
+        let mut text = self.program.image.text.iter();
+        let Some(range) = text.find(|range| range.contains(&place.address)) else {
+            return &[];
+        };
+        let size = place.size.min(most).min(range.end - place.address) as usize;
+        // SAFETY: text of the file, which stays loaded and of which nothing but entries is changed.
+        unsafe { std::slice::from_raw_parts(place.address as *const u8, size) }
+    }
+
     /// A name that only the modules of this one's file use in the session.
     fn own_name(&self, name: &str) -> String {
         format!("{name}{OF}file{}", self.program.number)
@@ -279,6 +294,16 @@ impl Known for Module {
             .find(bytes, |place| !symbols.begins(place))
     }
 
+    fn mentioned(&self, place: Place, bytes: &[u8]) -> Vec<u64> {
+        let code = self.code(place, u64::MAX);
+        let in_code = Mentions::in_code(code, place.address);
+        let symbols = &self.program.image.symbols;
+        let places = self.program.strings.all(bytes).iter().copied();
+        let mut places: Vec<u64> = places.filter(|&it| !symbols.begins(it)).collect();
+        places.retain(|&it| in_code.contains(it));
+        places
+    }
+
     fn mentions(&self, address: u64) -> bool {
         self.program.image.mentions.contains(address)
     }
@@ -286,14 +311,7 @@ impl Known for Module {
     fn takes(&self, place: Place, plain: Plain) -> bool {
         /// Bytes that are looked at.
         const MOST: u64 = 512;
-        let text = self.program.image.text.iter();
-        let mut text = text.filter(|range| range.contains(&place.address));
-        let Some(range) = text.next() else {
-            return false;
-        };
-        let size = place.size.min(MOST).min(range.end - place.address) as usize;
-        // SAFETY: text of the file, which stays loaded and of which nothing but entries is changed.
-        let code = unsafe { std::slice::from_raw_parts(place.address as *const u8, size) };
+        let code = self.code(place, MOST);
         arguments::takes(code, plain)
     }
 

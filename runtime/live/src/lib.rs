@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`settings`], [`program`] (what the process consists of), [`choose`] (what may be
 //! compiled again, as pure decisions), `variables` (what these refer to), `reason` (why some are not) and [`known`] (what they are made of), `arguments` (which of them native code takes), `allocation` (programs that stay native), [`entries`] (text that is
-//! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`], `meaning` (what names of new code mean), `exchanges` (what was exchanged so far) and [`control`] (`uruk swap`), `force` (tests), [`tunables`] (what the allocator is told), [`start`] (how it begins in
+//! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`], `meaning` (what names of new code mean), `callers` (native callers that new bodies do not fit), `exchanges` (what was exchanged so far) [`control`] and `question` (`uruk swap`), `force` (tests), [`tunables`] (what the allocator is told), `stage` (how far that is), [`start`] (how it begins in
 //! the process of the program).
 //!
 //! # Why
@@ -22,6 +22,7 @@
 
 mod allocation;
 mod arguments;
+mod callers;
 pub mod choose;
 pub mod control;
 pub mod entries;
@@ -33,9 +34,11 @@ pub mod known;
 pub mod locked;
 mod meaning;
 pub mod program;
+mod question;
 mod reason;
 pub mod session;
 pub mod settings;
+mod stage;
 pub mod start;
 pub mod swap;
 pub mod tunables;

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Locked<T>(Mutex<T>);
 
 impl<T> Locked<T> {
-    pub(crate) fn new(value: T) -> Locked<T> {
+    pub(crate) const fn new(value: T) -> Locked<T> {
         Locked(Mutex::new(value))
     }
 

@@ -18,7 +18,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use uruk::rebound::{
-    Choices, Contents, FunctionChoice, Keep, Shape, Survey, VariableChoice, VariableInfo,
+    Body, Choices, Contents, FunctionChoice, FunctionInfo, Keep, Shape, Survey, VariableChoice,
+    VariableInfo,
 };
 
 use crate::choose::{ADDRESS, Fate, Known, stem};
@@ -41,11 +42,32 @@ pub(crate) struct Meant {
 }
 
 /// A module as it runs, and as the file has it; by names without what made them unique.
+#[derive(Default)]
 pub(crate) struct Versions {
     pub(crate) old: Contents,
     pub(crate) new: Contents,
     /// The file's functions whose bodies are new.
     pub(crate) changed: HashSet<String>,
+}
+
+impl Versions {
+    pub(crate) fn of(old: Contents, new: Contents) -> Versions {
+        let bodies = new.functions.iter();
+        let changed = bodies.filter(|(name, body)| old.functions.get(*name) != Some(body));
+        Versions {
+            changed: changed.map(|(name, _)| name.clone()).collect(),
+            old,
+            new,
+        }
+    }
+
+    /// The bodies of functions that are new.
+    pub(crate) fn changed_bodies(&self) -> HashMap<String, Body> {
+        let changed = self.changed.iter();
+        let bodies =
+            changed.filter_map(|name| Some((name.clone(), *self.new.functions.get(name)?)));
+        bodies.collect()
+    }
 }
 
 impl Meant {
@@ -103,18 +125,21 @@ pub(crate) fn mean(
         .filter(|function| function.module == module)
         .map(|function| (stem(&function.chosen.name), function))
         .collect();
-    for info in &survey.functions {
-        let own = match info.local {
-            true => local.get(stem(&info.name)),
-            false => global.get(known.name(&info.name, false).as_str()),
-        };
+    let owns = survey.functions.iter().map(|info| match info.local {
+        true => local.get(stem(&info.name)).copied(),
+        false => global.get(known.name(&info.name, false).as_str()).copied(),
+    });
+    let owns: Vec<Option<&Arc<Function>>> = owns.collect();
+    let counting = counting(survey, &owns, changed);
+    for (number, info) in survey.functions.iter().enumerate() {
+        let own = owns[number];
         let new = || match info.local {
             true => info.name.clone(),
             false => known.name(&info.name, false),
         };
         let name = own.map_or_else(new, |own| own.chosen.name.clone());
         let adopted = own.is_some_and(|own| matches!(own.chosen.fate, Fate::Adopted { .. }));
-        let counts = info.defined && (own.is_none() || changed.contains(stem(&info.name)));
+        let counts = counting[number];
         if counts {
             used.extend(info.variables.iter().copied());
         }
@@ -152,6 +177,32 @@ pub(crate) fn mean(
     }
     constructors(survey, versions, &mut meant);
     meant
+}
+
+/// Functions of which the file's bodies count: those that are new or changed, and those they call whose
+/// native code may rely on what it was called with.
+fn counting(
+    survey: &Survey,
+    owns: &[Option<&Arc<Function>>],
+    changed: &HashSet<String>,
+) -> Vec<bool> {
+    let functions = survey.functions.iter().zip(owns);
+    let first = |(info, own): (&FunctionInfo, &Option<&Arc<Function>>)| {
+        info.defined && (own.is_none() || changed.contains(stem(&info.name)))
+    };
+    let mut counting: Vec<bool> = functions.map(first).collect();
+    let mut left: Vec<usize> = (0..counting.len()).filter(|&it| counting[it]).collect();
+    while let Some(number) = left.pop() {
+        for &callee in &survey.functions[number].functions {
+            let callee = callee as usize;
+            let narrow = owns[callee].is_some_and(|own| own.chosen.narrow);
+            if narrow && survey.functions[callee].defined && !counting[callee] {
+                counting[callee] = true;
+                left.push(callee);
+            }
+        }
+    }
+    counting
 }
 
 /// With what variables' first values mention.
@@ -217,11 +268,21 @@ fn variable(
             meant.wanted.push((name.clone(), at));
             VariableChoice::Named(name)
         }
+        None if is_constant_for_good(info, versions) => VariableChoice::Constant,
         None if known.program.is_missing(known.number, &info.name) => {
             meant.refuse_variable(info, "which the optimizer removed or renamed natively")
         }
         None => VariableChoice::Own,
     }
+}
+
+/// Whether neither version of a variable is written to, and both begin with the same value, which it has
+/// for ever.
+fn is_constant_for_good(info: &VariableInfo, versions: &Versions) -> bool {
+    let stem = stem(&info.name);
+    let of = |contents: &Contents| contents.variables.get(stem).copied();
+    let same = of(&versions.old).filter(|before| Some(*before) == of(&versions.new));
+    info.local && info.defined && same.is_some_and(|it| it.only_read)
 }
 
 /// A variable or constant that the program has at a place.

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use uruk::rebound::Contents;
 use uruk::{Dylib, Error, Event, Jit, SamplingSettings, Tier, ToolSettings};
 
 use crate::allocation::CPP_ALLOCATION;
@@ -86,6 +87,8 @@ pub struct Live {
     pub(crate) modules: Vec<Vec<u8>>,
     /// What is known for each of them.
     pub(crate) known: Vec<Module>,
+    /// What modules are compared by that were exchanged.
+    pub(crate) contents: Locked<HashMap<usize, Arc<Contents>>>,
     /// Exchanges that were not rolled back.
     pub(crate) exchanges: Locked<Exchanges>,
     /// Taken by a thread that exchanges functions, or goes back.
@@ -223,6 +226,7 @@ impl Live {
             sources: Vec::new(),
             modules: modules.clone(),
             known: Vec::new(),
+            contents: Locked::default(),
             exchanges: Locked::default(),
             exchanging: Turn::default(),
             defined: Locked::default(),
@@ -350,23 +354,33 @@ impl Live {
         all
     }
 
-    /// Those whose native code is a version.
+    /// Those whose native code is a version, and that may be compiled.
     pub fn adopted(&self) -> Vec<Arc<Function>> {
         let mut all = self.functions();
-        all.retain(|function| function.native().is_some());
+        all.retain(|function| function.native().is_some() && !function.rests());
         all
     }
 
     fn adopt_all(&self) {
-        for function in self.adopted() {
+        let all = self.functions();
+        for function in all.iter().filter(|it| it.native().is_some()) {
             let stub = self.dylib.lookup(&function.chosen.name);
             let adopted = stub.and_then(|stub| {
                 let _ = function.stub.set(stub);
-                self.take_back(&function)
+                self.take_back(function)
             });
             if let Err(cause) = adopted {
                 function.fail(cause);
             }
+        }
+        self.rest(&all);
+    }
+
+    /// Has those of the functions stay native that are to, if nothing leads away from them.
+    pub(crate) fn rest(&self, functions: &[Arc<Function>]) {
+        for function in functions.iter().filter(|it| it.rests()) {
+            // One that has no version yet is in the table.
+            let _ = self.dylib.pin(&function.chosen.name, Some(Tier::Native));
         }
     }
 
@@ -396,12 +410,12 @@ impl Live {
 
     /// How many entries lead elsewhere.
     pub fn redirected(&self) -> usize {
-        let adopted = self.adopted();
+        let functions = self.functions();
         let is_redirected = |function: &&Arc<Function>| {
             let native = function.native();
             native.is_some_and(|(entry, _)| function.program.entries.is_redirected(entry))
         };
-        adopted.iter().filter(is_redirected).count()
+        functions.iter().filter(is_redirected).count()
     }
 }
 

@@ -20,8 +20,8 @@
 //! that leaves by `exit`. Handlers of LLVM's are left out by whoever exports `__cxa_atexit`.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use uruk::StatsFormat;
@@ -32,7 +32,8 @@ use crate::program::image::carries_bitcode;
 use crate::program::loaded::{self, Loaded};
 use crate::session::{Live, LiveError};
 use crate::settings::{Force, Settings, VARIABLE};
-use crate::{control, explain, force, tunables};
+use crate::stage::{Stage, reach, wait_until};
+use crate::{control, explain, force, stage, tunables};
 
 /// What was in `LD_PRELOAD` before.
 pub const PRELOADED_BEFORE: &str = "URUK_LIVE_PRELOAD";
@@ -40,8 +41,8 @@ pub const PRELOADED_BEFORE: &str = "URUK_LIVE_PRELOAD";
 /// What the process has, once it is there.
 static LIVE: OnceLock<Result<Live, LiveError>> = OnceLock::new();
 
-/// What the constructor waits for. `Ready`: there is a session, or none.
-static STAGE: (Mutex<Stage>, Condvar) = (Mutex::new(Stage::Starting), Condvar::new());
+/// The settings of the process, which its copies have, too.
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
 /// The session of this process, if there is one by now.
 pub fn live() -> Option<&'static Live> {
@@ -96,16 +97,17 @@ pub fn begin() {
         // Relaxed: read by this thread, or by others that began later.
         BEGUN.store(std::process::id(), Ordering::Relaxed);
     }
+    let settings = SETTINGS.get_or_init(|| settings);
     let forced = settings.force != Force::No;
-    let control = settings.control;
     // What is loaded now stays: later ones may be closed again.
     let _ = LOADED.set(loaded);
     uruk::enter_program();
-    if let Err(cause) = uruk::spawn_own("uruk-live", move || run(&settings)) {
+    uruk::on_fork_in_child(in_child);
+    if let Err(cause) = uruk::spawn_own("uruk-live", || run(settings)) {
         say!("uruk live: {cause}; the program runs as it is");
         return;
     }
-    if control {
+    if settings.control {
         // Before the program makes files: it finds the numbers free that it would find natively.
         control::serve(live_when_ready);
     }
@@ -114,45 +116,32 @@ pub fn begin() {
     wait_until(if forced { Stage::Ready } else { Stage::Begun });
 }
 
-/// How far the thread is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
-    Starting,
-    Begun,
-    Ready,
-}
-
-fn wait_until(stage: Stage) {
-    let (now, changed) = &STAGE;
-    let mut now = now.lock().unwrap_or_else(PoisonError::into_inner);
-    while *now < stage {
-        now = changed.wait(now).unwrap_or_else(PoisonError::into_inner);
-    }
-}
-
-fn reach(stage: Stage) {
-    let (now, changed) = &STAGE;
-    *now.lock().unwrap_or_else(PoisonError::into_inner) = stage;
-    changed.notify_all();
-}
-
-/// A client asks already.
-static ASKED: AtomicBool = AtomicBool::new(false);
-
 /// The program, made ready to be asked at once, also if it does little. `None`
 /// if the program runs as it is.
 fn live_when_ready() -> Option<&'static Live> {
     if LIVE.get().is_none() {
-        {
-            let (now, changed) = &STAGE;
-            let _now = now.lock().unwrap_or_else(PoisonError::into_inner);
-            // Relaxed: under the lock.
-            ASKED.store(true, Ordering::Relaxed);
-            changed.notify_all();
-        }
+        stage::ask();
         wait_until(Stage::Ready);
     }
     live()
+}
+
+/// In the child of a fork, before its program goes on: it can be asked, and has a session of its own if
+/// there was none yet. The thread that was about to make one is not there.
+fn in_child() {
+    let Some(settings) = SETTINGS.get() else {
+        return;
+    };
+    if !stage::has_reached(Stage::Ready) {
+        stage::begin_anew();
+        // A process without another thread runs as it is.
+        if uruk::spawn_own("uruk-live", || run(settings)).is_err() {
+            reach(Stage::Ready);
+        }
+    }
+    if settings.control {
+        control::serve_in_child(live_when_ready);
+    }
 }
 
 /// The end of what is said where the program has functions of this kind of its own.
@@ -285,12 +274,14 @@ fn run(settings: &Settings) {
     if let Err(cause) = &started {
         say!("uruk live: {cause}; the program runs as it is");
     }
-    let live = LIVE.get_or_init(|| started).as_ref();
-    if let Ok(live) = live {
+    // No child finds it half set.
+    uruk::uncopied(|| drop(LIVE.set(started)));
+    let live = live();
+    if let Some(live) = live {
         force::begin(live, settings.force);
     }
     reach(Stage::Ready);
-    if let Ok(live) = live {
+    if let Some(live) = live {
         force::go_on(live, settings.force);
     }
 }
@@ -335,13 +326,9 @@ fn wait_for(after: Duration) {
         }
         // It may have left before there is a session.
         uruk::look_at_main_thread();
-        let (now, changed) = &STAGE;
-        let now = now.lock().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed: under the lock.
-        if ASKED.load(Ordering::Relaxed) {
+        let time = (after - used).max(Duration::from_millis(1));
+        if stage::wait_asked(time) {
             return;
         }
-        let time = (after - used).max(Duration::from_millis(1));
-        drop(changed.wait_timeout(now, time));
     }
 }

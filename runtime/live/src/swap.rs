@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use object::read::elf::{FileHeader, SectionHeader};
 use object::{Endianness, elf::FileHeader64};
-use uruk::rebound::Contents;
+use uruk::rebound::{Contents, Survey};
 use uruk::{Activation, Error, Level, LoopStays, OldLoop, Replaced, Replacement};
 
 use crate::choose::{Fate, stem};
@@ -112,6 +112,25 @@ pub enum SwapError {
         function: String,
         /// The variable or file that it is for.
         what: String,
+    },
+    /// Native code that the new version does not fit is running.
+    #[error(
+        "{callers}, and {running}\n  tip: `--quiescent MS` waits longer until no thread is in such code"
+    )]
+    Callers {
+        /// The functions.
+        callers: String,
+        /// The threads that are in such code.
+        running: String,
+    },
+    /// The exchanges that are left are too old to be rolled back.
+    #[error(
+        "the exchanges that can be rolled back are; older ones stay, of {}\n  tip: an object of the source that the program was built from exchanges them back",
+        .functions.join(", ")
+    )]
+    Older {
+        /// The functions that have bodies of these.
+        functions: Vec<String>,
     },
     /// The session's answer.
     #[error(transparent)]
@@ -211,7 +230,7 @@ impl Live {
     pub fn swap(
         &self,
         file: &Path,
-        exchange: Exchange,
+        mut exchange: Exchange,
         given_up: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Swapped, SwapError> {
         let _turn = self.exchanging.take();
@@ -220,74 +239,81 @@ impl Live {
         let unknown = || SwapError::Unknown {
             file: file.to_owned(),
         };
-        let new = by_stem(self.jit.contents(&name, bytes.clone())?);
-        let mut bodies = new.functions.clone();
-        let number = home(bodies.keys(), &self.functions()).ok_or_else(unknown)?;
-        let current = self.contents_of(number)?;
-        bodies.retain(|name, body| current.functions.get(name) != Some(body));
-        if bodies.is_empty() {
-            return Err(SwapError::Same {
-                file: file.to_owned(),
-            });
-        }
-        let versions = Versions {
-            old: current,
-            changed: bodies.keys().cloned().collect(),
-            new,
-        };
-        let (meant, bitcode, new) = self.rebound(&name, bytes, number, versions)?;
+        let defined = self.jit.defined(&name, bytes.clone())?;
+        let number = home(defined.iter(), &self.functions()).ok_or_else(unknown)?;
+        let Renewed {
+            meant,
+            bitcode,
+            versions,
+        } = self.renewed(file, bytes.clone(), number)?;
         let led = self.lead_away(&meant.members)?;
+        let unfit = self.unfit(&name, number, bytes, exchange)?;
+        let asked = exchange;
+        exchange = unfit.exchange(asked);
         self.define(meant.addresses, meant.wanted);
         let replacement = Replacement::bitcode(&name, bitcode)
             .level(exchange.level)
             .at_loops(exchange.at_loops)
             .allow_signatures(exchange.allow_signatures)
             .withdraw_when(given_up);
-        let replaced = self.dylib.replace(replacement)?;
+        let replaced = match self.dylib.replace(replacement) {
+            Ok(replaced) => replaced,
+            Err(cause) => {
+                let functions = led.functions().to_vec();
+                drop(led);
+                self.rest(&functions);
+                return Err(unfit.explain(asked, cause));
+            }
+        };
         self.exchanges.with(|all| {
             all.push(Exchanged {
                 module: number,
-                bodies,
-                variables: new.variables,
+                bodies: versions.changed_bodies(),
+                variables: versions.new.variables,
                 led,
             });
         });
         Ok(Swapped::of(&replaced, exchange.at_loops, meant.notes))
     }
 
-    /// Has the names of a file mean what they mean in the program: its new bitcode.
-    fn rebound(
-        &self,
-        name: &str,
-        bytes: Vec<u8>,
-        number: usize,
-        versions: Versions,
-    ) -> Result<(Meant, Vec<u8>, Contents), SwapError> {
-        let told: Arc<Mutex<Option<(Meant, Contents)>>> = Arc::default();
-        let (tell, known, functions) = (
-            Arc::clone(&told),
-            self.known[number].clone(),
-            self.functions(),
-        );
-        let bitcode = self.jit.rebind(name, bytes, move |survey| {
-            let meant = mean(survey, &known, &functions, &versions);
-            let choices = meant.choices.clone();
-            *tell.lock().unwrap_or_else(PoisonError::into_inner) = Some((meant, versions.new));
-            choices
-        });
-        let told = told.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (meant, new) = told.unwrap_or_default();
-        match meant.refused {
-            Some(refused) => Err(refused),
-            None => Ok((meant, bitcode?, new)),
+    /// Compares a file with what runs of a module, and has its names mean what they mean in the
+    /// program. It is read once.
+    fn renewed(&self, file: &Path, bytes: Vec<u8>, number: usize) -> Result<Renewed, SwapError> {
+        let name = file.display().to_string();
+        let old = self.contents_of(number)?;
+        let told: Arc<Mutex<Renewed>> = Arc::default();
+        let (compared, tell) = (Arc::clone(&told), Arc::clone(&told));
+        let (known, functions) = (self.known[number].clone(), self.functions());
+        let compare = move |new: Contents| {
+            let versions = Versions::of(old, by_stem(new));
+            let differ = !versions.changed.is_empty();
+            lock(&compared).versions = versions;
+            differ
+        };
+        let choose = move |survey: &Survey| {
+            let mut told = lock(&tell);
+            told.meant = mean(survey, &known, &functions, &told.versions);
+            told.meant.choices.clone()
+        };
+        let bitcode = self.jit.renew(&name, bytes, compare, choose);
+        let mut renewed = std::mem::take(&mut *lock(&told));
+        if let Some(refused) = renewed.meant.refused.take() {
+            return Err(refused);
+        }
+        renewed.bitcode = bitcode?;
+        match renewed.versions.changed.is_empty() {
+            true => Err(SwapError::Same {
+                file: file.to_owned(),
+            }),
+            false => Ok(renewed),
         }
     }
 
     /// Goes back to before the latest exchange; the functions that were exchanged.
     ///
     /// # Errors
-    /// The session's.
-    pub fn roll_back(&self) -> Result<Vec<String>, Error> {
+    /// [`SwapError::Older`], and the session's.
+    pub fn roll_back(&self) -> Result<Vec<String>, SwapError> {
         let _turn = self.exchanging.take();
         // What goes back to native code is to have its entry back.
         let latest = self.exchanges.with(Exchanges::pop).map(|mut it| {
@@ -296,18 +322,38 @@ impl Live {
             (it, functions)
         });
         let names = self.jit.rollback();
-        if let (Err(_), Some((mut latest, functions))) = (&names, latest) {
-            latest.led = Led::new(functions);
-            self.exchanges.with(|all| all.push(latest));
+        match (&names, latest) {
+            (Err(_), Some((mut latest, functions))) => {
+                latest.led = Led::new(functions);
+                self.exchanges.with(|all| all.push(latest));
+            }
+            (Ok(_), Some((_, functions))) => self.rest(&functions),
+            (Err(_), None) => {
+                let functions = self.exchanges.with(|all| all.settled());
+                if !functions.is_empty() {
+                    return Err(SwapError::Older { functions });
+                }
+            }
+            (Ok(_), None) => {}
         }
-        names
+        Ok(names?)
     }
 
     /// The bodies that a module's functions have now, and the variables that the program has of it:
     /// its own first, as their memory stays.
     fn contents_of(&self, number: usize) -> Result<Contents, Error> {
-        let (name, bytes) = (&self.sources[number], self.modules[number].clone());
-        let mut contents = by_stem(self.jit.contents(name, bytes)?);
+        let (name, bytes) = (&self.sources[number], &self.modules[number]);
+        let first = self.contents.with(|all| all.get(&number).cloned());
+        let first = match first {
+            Some(first) => first,
+            None => {
+                let first = Arc::new(by_stem(self.jit.contents(name, bytes.clone())?));
+                let kept = Arc::clone(&first);
+                self.contents.with(|all| all.insert(number, kept));
+                first
+            }
+        };
+        let mut contents = (*first).clone();
         self.exchanges.with(|all| all.apply(number, &mut contents));
         Ok(contents)
     }
@@ -350,6 +396,9 @@ impl Live {
         }
         let led = Led::new(led);
         for function in led.functions() {
+            if function.chosen.rests.is_some() {
+                self.dylib.pin(&function.chosen.name, None)?;
+            }
             self.lead(function).map_err(|cause| SwapError::Stays {
                 function: stem(&function.chosen.name).to_owned(),
                 why: format!("cannot be led away from ({cause})"),
@@ -357,6 +406,18 @@ impl Live {
         }
         Ok(led)
     }
+}
+
+/// A file that was compared, whose names mean what they mean in the program.
+#[derive(Default)]
+struct Renewed {
+    meant: Meant,
+    bitcode: Vec<u8>,
+    versions: Versions,
+}
+
+fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn by_stem(contents: Contents) -> Contents {

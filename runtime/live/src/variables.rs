@@ -7,6 +7,7 @@
 //! |---|---|
 //! | with a symbol: of its size, if it is local | what is there |
 //! | private, and its bytes are those of one string of the program whose address that mentions | what is there |
+//! | private, and of several of those, of which native code of its users mentions one | what is there |
 //! | private, and of several of those | the module's own; if an address of it may be compared, who keeps one is refused |
 //! | a thread-local of the executable, or of a library that the program began with | its distance from the thread pointer |
 //! | of which another file has the definition | what has its name |
@@ -62,14 +63,15 @@ pub(crate) fn choose(survey: &Survey, known: &dyn Known, outcome: &mut Outcome) 
     let names = Names::of(survey);
     let mut refused = Refused::default();
     for (number, info) in survey.variables.iter().enumerate() {
-        let choice = variable(info, known, &names, outcome);
+        let found = text(info).map(|bytes| string(survey, number as u32, bytes, known));
+        let choice = variable(info, found, known, &names, outcome);
         let choice = choice.unwrap_or_else(|reason| {
             outcome.missing.push(info.name.clone());
             refused.reasons.insert(number as u32, reason);
             VariableChoice::Own
         });
         if let Some(bytes) = text(info).filter(|_| info.compared)
-            && known.string(bytes) == Text::Several
+            && found == Some(Text::Several)
         {
             let shown = String::from_utf8_lossy(bytes.strip_suffix(b"\0").unwrap_or(bytes));
             refused.texts.insert(number as u32, shown.into_owned());
@@ -119,6 +121,38 @@ fn text(info: &VariableInfo) -> Option<&[u8]> {
     info.bytes.as_deref().filter(|_| is_text)
 }
 
+/// Where a string is that functions of a module mention. Of several places the module's is the one that
+/// native code of all of them mentions, if they mention any: what the optimizer has left of it, an
+/// object file has once.
+fn string(survey: &Survey, number: u32, bytes: &[u8], known: &dyn Known) -> Text {
+    let found = known.string(bytes);
+    if found != Text::Several {
+        return found;
+    }
+    let users = survey.functions.iter();
+    let users = users.filter(|it| it.defined && it.variables.contains(&number));
+    let mut common: Option<Vec<u64>> = None;
+    for user in users {
+        let place = known.place(&user.name, user.local);
+        let place = place.filter(|place| place.kind == PlaceKind::Function);
+        let mentioned = place.map(|place| known.mentioned(place, bytes));
+        let Some(mentioned) = mentioned.filter(|it| !it.is_empty()) else {
+            continue;
+        };
+        common = Some(match common {
+            None => mentioned,
+            Some(mut common) => {
+                common.retain(|place| mentioned.contains(place));
+                common
+            }
+        });
+    }
+    match common.as_deref() {
+        Some(&[place]) => Text::At(place),
+        _ => Text::Several,
+    }
+}
+
 /// Has the optimizer not look at constants of the program that have addresses of strings which are
 /// there several times: the program's are in its memory.
 fn hide(survey: &Survey, choices: &mut [VariableChoice], refused: &Refused) {
@@ -136,6 +170,7 @@ fn hide(survey: &Survey, choices: &mut [VariableChoice], refused: &Refused) {
 /// What a variable means; why who uses it is refused.
 fn variable(
     info: &VariableInfo,
+    text: Option<Text>,
     known: &dyn Known,
     names: &Names<'_>,
     outcome: &mut Outcome,
@@ -146,7 +181,7 @@ fn variable(
     }
     let name = known.name(&info.name, info.local);
     if info.private {
-        return Ok(match text(info).map(|bytes| known.string(bytes)) {
+        return Ok(match text {
             Some(Text::At(address)) => {
                 outcome.addresses.push((name.clone(), address));
                 VariableChoice::Named(name)

@@ -408,10 +408,12 @@ impl Dylib {
     /// ```
     ///
     /// # Errors
-    /// [`Error::MissingSymbols`], [`Error::NotAFunction`]; [`Error::Version`] for [`Tier::Native`].
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`]; [`Error::Version`] for [`Tier::Native`], if the
+    /// function does not run native code.
     pub fn pin(&self, name: &str, tier: Option<Tier>) -> Result<(), Error> {
         let id = self.id_of(name)?;
-        if tier == Some(Tier::Native) {
+        if tier == Some(Tier::Native) && self.tier(name)? != tier {
+            let _busy = gate::enter();
             let function = self.jit.core().name_of(id);
             let cause = Refusal::Uncompiled;
             return Err(Error::Version { function, cause });

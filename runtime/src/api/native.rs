@@ -1,9 +1,10 @@
 //! Functions that have machine code already: of the program that the session lives in.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use uruk_base::VersionId;
-use uruk_codegen::native::{Choices, Contents, Survey};
+use uruk_codegen::native::{Choices, Contents, Outdated, Survey, Versions};
 
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
@@ -108,6 +109,12 @@ pub fn enter_program() {
     threads::watch_main_thread();
 }
 
+/// Has `run` called in each whole child of a fork, by the thread that forked, before its program goes
+/// on. The first that is given is called.
+pub fn on_fork_in_child(run: fn()) {
+    fork::on_child(run);
+}
+
 /// Looks whether the main thread of the program has left by a system call that nobody saw. A
 /// session's worker does; before there is one, somebody else has to.
 pub fn look_at_main_thread() {
@@ -161,6 +168,37 @@ impl crate::Jit {
         })
     }
 
+    /// Like [`Jit::rebind`](crate::Jit::rebind), of a module that is first compared with another one:
+    /// `compare` tells whether it is to go on, and there is no bitcode if not.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn renew(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        compare: impl FnOnce(Contents) -> bool + Send + 'static,
+        choose: impl FnOnce(&Survey) -> Choices + Send + 'static,
+    ) -> Result<Vec<u8>, Error> {
+        let what = format!("{name}, which is rebound");
+        let name = name.to_owned();
+        self.core().on_compile_thread(what, move |_| {
+            Ok(uruk_codegen::native::renew(&name, &bytes, compare, choose)?)
+        })
+    }
+
+    /// The names of functions that a module defines.
+    ///
+    /// # Errors
+    /// Bitcode that is damaged, or that LLVM does not read.
+    pub fn defined(&self, name: &str, bytes: Vec<u8>) -> Result<Vec<String>, Error> {
+        let what = format!("{name}, whose functions are listed");
+        let name = name.to_owned();
+        self.core().on_compile_thread(what, move |_| {
+            Ok(uruk_codegen::native::defined(&name, &bytes)?)
+        })
+    }
+
     /// All that two versions of a module are compared by.
     ///
     /// # Errors
@@ -170,6 +208,29 @@ impl crate::Jit {
         let name = name.to_owned();
         self.core().on_compile_thread(what, move |_| {
             Ok(uruk_codegen::native::contents(&name, &bytes)?)
+        })
+    }
+
+    /// Native callers of functions of a file that are not right for its new version.
+    ///
+    /// # Errors
+    /// Bitcode that is damaged, or that LLVM does not read.
+    pub fn outdated(
+        &self,
+        name: &str,
+        native: Vec<u8>,
+        new: Vec<u8>,
+        called: HashSet<String>,
+    ) -> Result<Outdated, Error> {
+        let what = format!("{name}, whose native callers are looked at");
+        let name = name.to_owned();
+        self.core().on_compile_thread(what, move |_| {
+            let versions = Versions {
+                native: &native,
+                new: &new,
+                called: &called,
+            };
+            Ok(uruk_codegen::native::outdated(&name, versions)?)
         })
     }
 

@@ -86,6 +86,15 @@ pub(crate) trait Member: Send + Sync {
 static MEMBERS: uruk_base::locks::Mutex<Vec<Weak<dyn Member>>> =
     uruk_base::locks::Mutex::new(Vec::new());
 
+/// Called in children that are whole.
+static IN_CHILD: OnceLock<fn()> = OnceLock::new();
+
+/// Has `run` called in each whole child, before its program goes on.
+pub(crate) fn on_child(run: fn()) {
+    // The first counts.
+    let _ = IN_CHILD.set(run);
+}
+
 /// From now on the member is kept whole. Under a pass of [`begin`].
 pub(crate) fn join(member: Weak<dyn Member>) {
     let mut members = MEMBERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -268,5 +277,8 @@ fn made_in_child(mut state: ForkState) {
     }
     if !sandbox::is_closed() {
         state.members.into_iter().for_each(Member::restart);
+        if let Some(run) = IN_CHILD.get() {
+            run();
+        }
     }
 }

@@ -227,6 +227,9 @@ pub(crate) fn look_at_main_thread() {
     if MAIN.load(Ordering::Relaxed) != RUNS {
         return;
     }
+    if main_thread_has_robust_list() {
+        return;
+    }
     let status = {
         let _pass = gate::enter();
         status_of_dead_main_thread()
@@ -236,6 +239,20 @@ pub(crate) fn look_at_main_thread() {
     {
         end_by_kernel(status);
     }
+}
+
+/// Whether the kernel knows a list of robust mutexes of the main thread. The C library tells it one at
+/// the thread's start, and the kernel forgets it at the end. Asked first, as it takes no descriptor: the
+/// lowest number is the program's.
+fn main_thread_has_robust_list() -> bool {
+    let mut head: usize = 0;
+    let mut size: usize = 0;
+    // SAFETY: two words that live; the process's own number.
+    let asked = unsafe {
+        let (head, size) = (&raw mut head, &raw mut size);
+        libc::syscall(libc::SYS_get_robust_list, libc::getpid(), head, size)
+    };
+    asked == 0 && head != 0
 }
 
 /// The main thread's exit status, once it is gone.

@@ -23,7 +23,8 @@ use std::collections::HashMap;
 use inkwell::llvm_sys::core::LLVMGlobalGetValueType;
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 
-use crate::context::LlvmContext;
+use super::uses::{self, Uses};
+use crate::context::{LlvmContext, OwnedModule};
 use crate::error::CodegenError;
 
 /// A hash of a body or a value; equal bodies do the same where their callees do.
@@ -48,6 +49,8 @@ pub struct Shape {
     pub size: u64,
     /// Nothing may write to it.
     pub constant: bool,
+    /// Nothing in its module writes to it.
+    pub only_read: bool,
     /// The value that it begins with.
     pub value: Body,
 }
@@ -58,7 +61,11 @@ pub struct Shape {
 /// Bitcode that is damaged, or that LLVM does not read.
 pub fn contents(name: &str, bytes: &[u8]) -> Result<Contents, CodegenError> {
     let context = LlvmContext::new()?;
-    let module = super::read(&context, name, bytes)?;
+    Ok(contents_of(&super::read(&context, name, bytes)?))
+}
+
+/// All that a module is compared by.
+pub(super) fn contents_of(module: &OwnedModule) -> Contents {
     let text = module.text();
     let Text {
         functions,
@@ -74,15 +81,16 @@ pub fn contents(name: &str, bytes: &[u8]) -> Result<Contents, CodegenError> {
             // SAFETY: the live module's layout; the type is sized, as a variable has it.
             size: unsafe { LLVMABISizeOfType(layout, LLVMGlobalGetValueType(variable.raw())) },
             constant: variable.is_constant(),
+            only_read: uses::uses(variable, layout) == Uses::Read,
             value: *values.get(&name)?,
         };
         Some((name, shape))
     });
-    Ok(Contents {
+    Contents {
         functions,
         variables: variables.collect(),
         constructors,
-    })
+    }
 }
 
 /// Contents of a module's text.
@@ -100,42 +108,32 @@ struct Module<'t> {
     known: HashMap<&'t str, Body>,
     /// What is being written, the innermost last: metadata mentions itself.
     open: Vec<&'t str>,
+    /// Definitions of variables, by how they are mentioned.
+    variables: Vec<(&'t str, &'t str)>,
+    constructors: Vec<String>,
+}
+
+/// The code of functions in a module's text, by their names without what makes them unique. What is
+/// only said of them, as attributes, counts for nothing.
+pub(super) fn code_of(text: &str) -> HashMap<String, Body> {
+    let (mut module, functions) = Module::read(text);
+    module.definitions.retain(|head, _| !head.starts_with('#'));
+    let code = functions.into_iter().filter_map(|function| {
+        let name = mentions(function).find(|word| word.starts_with('@'))?;
+        let (_, code) = function.split_once('\n')?;
+        let mut hash = blake3::Hasher::new();
+        module.write(code, &mut hash);
+        let name = stem(&plain(name)).to_owned();
+        Some((name, Body(*hash.finalize().as_bytes())))
+    });
+    code.collect()
 }
 
 /// Reads the text of a module.
 fn of_text(text: &str) -> Text {
-    let mut module = Module::default();
-    let mut functions = Vec::new();
-    let mut variables = Vec::new();
-    let mut constructors = Vec::new();
-    let mut rest = text;
-    while !rest.is_empty() {
-        let line_end = rest.find('\n').map_or(rest.len(), |at| at + 1);
-        let line = &rest[..line_end];
-        if line.starts_with("define ") {
-            let end = rest.find("\n}").map_or(rest.len(), |at| at + 2);
-            functions.push(&rest[..end]);
-            rest = &rest[end..];
-            continue;
-        }
-        rest = &rest[line_end..];
-        let (head, value) = line.split_once(" = ").unwrap_or(("", ""));
-        let head = head.strip_prefix("attributes ").unwrap_or(head);
-        if head == "@llvm.global_ctors" {
-            constructors.extend(mentions(value).filter(|it| it.starts_with('@')).map(plain));
-        }
-        let is_kept = match head.bytes().next() {
-            Some(b'@') => {
-                variables.push((head, value));
-                is_constant(value)
-            }
-            Some(b'%' | b'#' | b'!') => true,
-            _ => false,
-        };
-        if is_kept {
-            module.definitions.insert(head, value);
-        }
-    }
+    let (mut module, functions) = Module::read(text);
+    let variables = std::mem::take(&mut module.variables);
+    let mut constructors = std::mem::take(&mut module.constructors);
     let mut bodies = HashMap::new();
     for function in functions {
         let Some(name) = mentions(function).find(|word| word.starts_with('@')) else {
@@ -171,7 +169,7 @@ fn plain(mention: &str) -> String {
 }
 
 /// A name without what was added to make it unique, which depends on its source's file.
-fn stem(mention: &str) -> &str {
+pub(super) fn stem(mention: &str) -> &str {
     mention.split(".__uniq.").next().unwrap_or(mention)
 }
 
@@ -212,6 +210,42 @@ fn pieces(text: &str) -> impl Iterator<Item = (&str, bool)> {
 }
 
 impl<'t> Module<'t> {
+    /// What a text defines, and its functions.
+    fn read(text: &'t str) -> (Module<'t>, Vec<&'t str>) {
+        let mut module = Module::default();
+        let mut functions = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let line_end = rest.find('\n').map_or(rest.len(), |at| at + 1);
+            let line = &rest[..line_end];
+            if line.starts_with("define ") {
+                let end = rest.find("\n}").map_or(rest.len(), |at| at + 2);
+                functions.push(&rest[..end]);
+                rest = &rest[end..];
+                continue;
+            }
+            rest = &rest[line_end..];
+            let (head, value) = line.split_once(" = ").unwrap_or(("", ""));
+            let head = head.strip_prefix("attributes ").unwrap_or(head);
+            if head == "@llvm.global_ctors" {
+                let named = mentions(value).filter(|it| it.starts_with('@'));
+                module.constructors.extend(named.map(plain));
+            }
+            let is_kept = match head.bytes().next() {
+                Some(b'@') => {
+                    module.variables.push((head, value));
+                    is_constant(value)
+                }
+                Some(b'%' | b'#' | b'!') => true,
+                _ => false,
+            };
+            if is_kept {
+                module.definitions.insert(head, value);
+            }
+        }
+        (module, functions)
+    }
+
     fn write(&mut self, text: &'t str, hash: &mut blake3::Hasher) {
         for (piece, is_mention) in pieces(text) {
             let Some(&definition) = self.definitions.get(piece).filter(|_| is_mention) else {

@@ -27,6 +27,7 @@
 //! 0.2 s for sqlite's 3 MB, on a thread of its own.
 
 mod bodies;
+mod callers;
 mod edit;
 mod survey;
 mod uses;
@@ -43,6 +44,7 @@ use crate::structure::Structure;
 use uruk_bitcode::stream::Malformed;
 
 pub use bodies::{Body, Contents, Shape, contents};
+pub use callers::{Outdated, Versions, outdated};
 pub use survey::{FunctionInfo, Plain, Survey, VariableInfo};
 pub use uses::{Access, Uses};
 
@@ -118,8 +120,47 @@ pub fn rebind(
 ) -> Result<Vec<u8>, CodegenError> {
     let context = LlvmContext::new()?;
     let module = read(&context, name, bytes)?;
-    let aliases = edit::replace_aliases(&context, module.raw());
-    let mut survey = survey::survey(&module);
+    rebound(&context, &module, name, choose)
+}
+
+/// Like [`rebind`], of a module that is first compared: `compare` tells whether it is to go on.
+///
+/// # Errors
+/// As [`rebind`].
+pub fn renew(
+    name: &str,
+    bytes: &[u8],
+    compare: impl FnOnce(Contents) -> bool,
+    choose: impl FnOnce(&Survey) -> Choices,
+) -> Result<Vec<u8>, CodegenError> {
+    let context = LlvmContext::new()?;
+    let module = read(&context, name, bytes)?;
+    match compare(bodies::contents_of(&module)) {
+        true => rebound(&context, &module, name, choose),
+        false => Ok(Vec::new()),
+    }
+}
+
+/// The names of functions that a module defines. Under a [`guard`](crate::fatal::guard).
+///
+/// # Errors
+/// Bitcode that is damaged, or that LLVM does not read.
+pub fn defined(name: &str, bytes: &[u8]) -> Result<Vec<String>, CodegenError> {
+    check(name, bytes)?;
+    let context = LlvmContext::new()?;
+    let module = read_lazily(&context, name, bytes)?;
+    let defined = module.functions().filter(|it| !it.is_declaration());
+    Ok(defined.map(|it| it.name()).collect())
+}
+
+fn rebound(
+    context: &LlvmContext,
+    module: &OwnedModule,
+    name: &str,
+    choose: impl FnOnce(&Survey) -> Choices,
+) -> Result<Vec<u8>, CodegenError> {
+    let aliases = edit::replace_aliases(context, module.raw());
+    let mut survey = survey::survey(module);
     survey.aliases = aliases;
     let choices = choose(&survey);
     let fits = choices.functions.len() == survey.functions.len()
@@ -132,7 +173,7 @@ pub fn rebind(
     if !fits {
         return Err(unreadable(name, "choices for another module".to_owned()));
     }
-    edit::edit(&context, &module, &choices);
+    edit::edit(context, module, &choices);
     // SAFETY: a live module; the buffer is ours.
     let written = unsafe { Buffer::from_raw(LLVMWriteBitcodeToMemoryBuffer(module.raw())) };
     match context.take_errors() {
@@ -159,6 +200,22 @@ fn have_parts((choice, info): (&VariableChoice, &VariableInfo)) -> bool {
 /// Bitcode that LLVM does not read.
 pub fn source(name: &str, bytes: &[u8]) -> Result<String, CodegenError> {
     let context = LlvmContext::new()?;
+    let module = read_lazily(&context, name, bytes)?;
+    // SAFETY: the text is the live module's, of that length.
+    unsafe {
+        let mut length = 0;
+        let start = LLVMGetSourceFileName(module.raw(), &mut length);
+        let bytes = std::slice::from_raw_parts(start.cast::<u8>(), length);
+        Ok(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+/// Reads a module without bodies. The bytes outlive it.
+fn read_lazily(
+    context: &LlvmContext,
+    name: &str,
+    bytes: &[u8],
+) -> Result<OwnedModule, CodegenError> {
     let mut raw = std::ptr::null_mut();
     // SAFETY: the buffer, whom the module takes over, views bytes that outlive the module; `raw` is
     // written on success.
@@ -170,14 +227,8 @@ pub fn source(name: &str, bytes: &[u8]) -> Result<String, CodegenError> {
         let message = context.take_errors();
         return Err(unreadable(name, message.unwrap_or_default()));
     }
-    // SAFETY: a live module, which is ours; the text is the module's, of that length.
-    unsafe {
-        let module = OwnedModule::new(raw);
-        let mut length = 0;
-        let start = LLVMGetSourceFileName(module.raw(), &mut length);
-        let bytes = std::slice::from_raw_parts(start.cast::<u8>(), length);
-        Ok(String::from_utf8_lossy(bytes).into_owned())
-    }
+    // SAFETY: a live module, which is ours.
+    Ok(unsafe { OwnedModule::new(raw) })
 }
 
 /// LLVM's reader ends the process on damage that can be found before.

@@ -192,12 +192,42 @@ pub(super) fn is_flag(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> b
 }
 
 /// Whether a use gives the address of a variable to a function without a body here, which may store
-/// anything.
+/// anything; or returns it from a function whose callers keep it in memory that is not their frame.
 fn is_given_away(user: ValueRef<'_>, variable: VariableRef<'_>) -> bool {
+    let ends = user.as_instruction();
+    let ends = ends.filter(|it| it.opcode() == LLVMOpcode::LLVMRet);
+    if let Some(function) = ends.and_then(InstructionRef::function) {
+        let calls = function.users().filter_map(ValueRef::as_instruction);
+        let mut calls =
+            calls.filter(|call| call.callee().map(|it| it.raw()) == Some(function.raw()));
+        return calls.any(|call| call.users().any(|user| is_kept(user, *call)));
+    }
     let callee = user.as_instruction().and_then(|it| it.callee());
     let callee = callee.filter(|callee| callee.raw() != variable.raw());
     let callee = callee.and_then(|callee| callee.as_function());
     callee.is_some_and(|callee| callee.is_declaration() && !callee.is_intrinsic())
+}
+
+/// Whether a use stores a value where no frame and no variable of the module is: nothing says who
+/// reads it.
+fn is_kept(user: ValueRef<'_>, value: ValueRef<'_>) -> bool {
+    let store = user.as_instruction();
+    let store = store.filter(|it| it.opcode() == LLVMOpcode::LLVMStore);
+    let operands: Vec<ValueRef<'_>> =
+        store.map_or_else(Vec::new, |it| it.operands().flatten().collect());
+    let &[stored, mut place] = operands.as_slice() else {
+        return false;
+    };
+    while is_step(place) {
+        let step = place.as_instruction();
+        match step.and_then(|it| it.operands().next().flatten()) {
+            Some(from) => place = from,
+            None => return false,
+        }
+    }
+    let loaded = place.as_instruction();
+    let is_loaded = loaded.is_some_and(|it| it.opcode() == LLVMOpcode::LLVMLoad);
+    stored.raw() == value.raw() && is_loaded
 }
 
 /// Whether it loads what is said to be 0 or 1.

@@ -32,6 +32,17 @@ impl Mentions {
         Mentions(found)
     }
 
+    /// Of code that lies at `at`, as the linker and the loader left it.
+    pub(crate) fn in_code(bytes: &[u8], at: u64) -> Mentions {
+        /// Addresses of a program that is not moved.
+        const LOW: Range<u64> = 1..1 << 31;
+        let mut found = Vec::new();
+        let fixed = LOW.contains(&at);
+        code(bytes, at, &LOW, fixed, &mut found);
+        found.sort_unstable();
+        Mentions(found)
+    }
+
     /// Of these addresses.
     #[cfg(test)]
     pub(crate) fn new(addresses: impl IntoIterator<Item = u64>) -> Mentions {

@@ -19,6 +19,8 @@ pub(crate) struct Program {
     pub(crate) taking: HashSet<u64>,
     pub(crate) without_object: bool,
     pub(crate) elsewhere: HashMap<&'static str, u64>,
+    /// Places of the string that is there twice, by the functions that mention them.
+    pub(crate) mentioning: HashMap<u64, Vec<u64>>,
 }
 
 impl Program {
@@ -64,6 +66,11 @@ impl Known for Program {
 
     fn distance(&self, place: Place) -> Option<i64> {
         Some(place.address as i64 - 100)
+    }
+
+    fn mentioned(&self, place: Place, _bytes: &[u8]) -> Vec<u64> {
+        let found = self.mentioning.get(&place.address);
+        found.cloned().unwrap_or_default()
     }
 
     fn string(&self, bytes: &[u8]) -> Text {

@@ -1,0 +1,208 @@
+//! `uruk swap` of what people edit: what is said to each kind of edit, and what the program then does. The
+//! table is that of `docs/guide/edits.md`.
+
+use crate::live_talk::{Talk, driver, fresh, make, source};
+use crate::trial::Bench;
+
+/// An edit of `demos/live/edits.cc`.
+struct Edit {
+    /// The number that the file is made with.
+    number: u32,
+    /// The function that is asked.
+    asked: u32,
+    /// Words for `uruk swap`.
+    words: &'static [&'static str],
+    /// Answers before it and after it; after a step back, if it is made.
+    answers: [i64; 2],
+    back: Option<i64>,
+    said: &'static [&'static str],
+}
+
+const fn made(number: u32, answers: [i64; 3], said: &'static [&'static str]) -> Edit {
+    Edit {
+        back: Some(answers[2]),
+        ..refused(number, [answers[0], answers[1]], said)
+    }
+}
+
+const fn refused(number: u32, answers: [i64; 2], said: &'static [&'static str]) -> Edit {
+    Edit {
+        number,
+        asked: number,
+        words: &[],
+        answers,
+        back: None,
+        said,
+    }
+}
+
+const EDITS: [Edit; 36] = [
+    // A number in a function.
+    made(1, [13, 23, 13], &["exchanged: f1"]),
+    // A macro.
+    made(2, [9, 21, 9], &["exchanged: f2"]),
+    // The value of an enumerator.
+    made(3, [5, 12, 5], &["exchanged: f3"]),
+    // A string.
+    made(4, [7, 9, 7], &["exchanged: f4"]),
+    // The value of a constant.
+    made(
+        5,
+        [40043, 40053, 40043],
+        &[
+            "exchanged: f5",
+            "note: the constant `limit` has another value",
+        ],
+    ),
+    // A longer constant table.
+    made(6, [205, 305, 205], &["exchanged: f6"]),
+    // The initial value of a variable.
+    made(
+        7,
+        [8, 1011, 14],
+        &[
+            "exchanged: f7",
+            "note: the variable `begins` keeps its contents",
+        ],
+    ),
+    // A static variable is added.
+    made(8, [3, 103, 3], &["exchanged: f8"]),
+    // A static variable is removed.
+    made(9, [6, 3, 6], &["exchanged: f9"]),
+    // A static variable gets longer.
+    refused(
+        10,
+        [3, 4],
+        &[
+            "uses the variable `",
+            "which has 32 bytes here and 8 in the program",
+        ],
+    ),
+    // The type of a variable, of the same size.
+    made(11, [4, 14, 4], &["exchanged: f11"]),
+    // A parameter more.
+    refused(12, [3, 3], &["the signature of `more` changed"]),
+    // A parameter more, with `--allow-signatures`.
+    Edit {
+        words: &["--allow-signatures"],
+        ..made(12, [3, 8, 3], &["exchanged: more", "exchanged: f12"])
+    },
+    // Another type of a result.
+    refused(13, [12, 12], &["the signature of `other` changed"]),
+    // A field more in a structure of which there is a variable.
+    refused(
+        14,
+        [3, 6],
+        &["uses the variable `state`, which has 16 bytes here and 8 in the program"],
+    ),
+    // An inline function of a header, in C's way.
+    made(15, [7, 9, 7], &["in_header", "with it: f15"]),
+    // An inline function of a header, in C++'s way.
+    made(16, [7, 9, 7], &["in_class_header", "with it: f16"]),
+    // A template with another type.
+    made(17, [6, 13, 6], &["exchanged: f17", "added: "]),
+    // A method.
+    made(18, [12, 112, 12], &["area", "with it: f18"]),
+    // A virtual function is added.
+    refused(
+        19,
+        [7, 7],
+        &["has other virtual functions than the program's"],
+    ),
+    // The body of a virtual function.
+    made(20, [5, 11, 5], &["exchanged: "]),
+    // A new variable that a constructor makes.
+    refused(21, [3, 3], &["initializes the new variable `made`"]),
+    // A function that uses a thread-local.
+    made(22, [5, 15, 16], &["exchanged: f22"]),
+    // A new thread-local.
+    refused(23, [3, 3], &["uses the variable `fresh`"]),
+    // Labels whose addresses are kept (computed `goto`).
+    made(24, [2, 22, 2], &["exchanged: f24"]),
+    // A function with any number of arguments.
+    made(25, [6, 106, 6], &["exchanged: sum"]),
+    // What `longjmp` brings.
+    made(26, [4, 8, 4], &["exchanged: jumps"]),
+    // A signal handler.
+    Edit {
+        asked: 29,
+        ..made(28, [4, 14, 15], &["exchanged: on_signal"])
+    },
+    // Comments, or nothing.
+    refused(
+        29,
+        [16, 17],
+        &["all its functions are as the program has them"],
+    ),
+    // An exception's text.
+    made(30, [5, 4, 5], &["exchanged: f30"]),
+    // A new function, and a call of it.
+    made(31, [3, 18, 3], &["exchanged: f31", "added: added"]),
+    // A function is removed.
+    made(32, [4, 5, 4], &["exchanged: f32"]),
+    // A function whose address was kept.
+    made(33, [9, 63, 9], &["exchanged: called_back"]),
+    // Lines are added: `__LINE__`.
+    made(34, [4, 4, 4], &["line_of"]),
+    // A function that throws, which did not.
+    made(35, [3, 35, 3], &["exchanged: throws"]),
+    // A local function is called with other arguments than natively, where all its calls were seen.
+    made(36, [10, 99, 10], &["exchanged: f36", "choose"]),
+];
+
+/// Makes one edit after the other, and goes back each time.
+///
+/// # Errors
+/// A sentence about the first difference.
+pub fn judge(bench: &Bench) -> Result<(), String> {
+    let folder = fresh(bench, "live-edits")?;
+    let object = |name: String, file: &str, word: &str| {
+        let words = ["-c", word];
+        make(driver(bench), &words, &[&source(file)], folder.join(name))
+    };
+    let functions = object("functions.o".to_owned(), "edits.cc", "-DEDIT=0")?;
+    let looping = object("loop.o".to_owned(), "edits_loop.c", "-DNOW")?;
+    let program = make(
+        driver(bench),
+        &["-lstdc++"],
+        &[&functions, &looping],
+        folder.join("program"),
+    )?;
+    let mut talk = Talk::live(bench, &folder, &program)?;
+    let ask = |talk: &mut Talk<'_>, number: u32| -> Result<i64, String> {
+        let text = talk.ask(&number.to_string())?;
+        text.parse().map_err(|error| format!("{error}: {text}"))
+    };
+    // The handler is there from now on.
+    ask(&mut talk, 28)?;
+    for edit in &EDITS {
+        let number = edit.number;
+        let file = object(
+            format!("edit{number}.o"),
+            "edits.cc",
+            &format!("-DEDIT={number}"),
+        )?;
+        let expect = |found: i64, wanted: i64, when: &str| match found == wanted {
+            true => Ok(()),
+            false => Err(format!("edit {number}: {when}: {found}, not {wanted}")),
+        };
+        expect(ask(&mut talk, edit.asked)?, edit.answers[0], "before")?;
+        let words = edit.words.iter().map(AsRef::as_ref);
+        let (done, text) = talk.swap(words.chain([file.as_os_str()]))?;
+        let is_said = edit.said.iter().all(|said| text.contains(said));
+        if done != edit.back.is_some() || !is_said {
+            return Err(format!("edit {number}: not {:?}: {text}", edit.said));
+        }
+        expect(ask(&mut talk, edit.asked)?, edit.answers[1], "after it")?;
+        if let Some(back) = edit.back {
+            talk.swapped(["--rollback"], &["back: "])?;
+            expect(ask(&mut talk, edit.asked)?, back, "after a step back")?;
+        }
+    }
+    // The loop itself, which goes on in old code, and what the program does at its end.
+    let later = object("later.o".to_owned(), "edits_loop.c", "-DLATER")?;
+    let said = ["exchanged: asked", "exchanged: at_end", "still in old code"];
+    talk.swapped([&later], &said)?;
+    talk.asked("1", "1013")?;
+    talk.asked("99", "new end")
+}

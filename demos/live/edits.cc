@@ -1,0 +1,275 @@
+/* Functions that are edited in all ways in which people edit them. The line N has the loop of
+   `edits_loop.c` print what function N answers; a new version is this file with another EDIT.
+ The
+   table of what becomes of each is docs/guide/edits.md. */
+#include <csetjmp>
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+#ifndef EDIT
+#define EDIT 0
+#endif
+#define IS(N) (EDIT == N)
+#define F(N) extern "C" __attribute__((noinline)) long f##N(int x)
+
+#if IS(34)
+#line 1000
+#endif
+static int line_of() { return __LINE__; }
+
+F(1) { return x + (IS(1) ? 20 : 10); }
+
+#define STEP (IS(2) ? 7 : 3)
+F(2) { return x * STEP; }
+
+enum color { red = 1, green = IS(3) ? 9 : 2 };
+F(3) { return x + green; }
+
+F(4) { return x + (long)strlen(IS(4) ? "longer" : "text"); }
+
+extern const int limit;
+const int limit = IS(5) ? 50 : 40;
+const int *volatile kept_limit = &limit;
+F(5) { return x + *kept_limit * 1000 + *(const volatile int *)&limit; }
+
+const int sizes[IS(6) ? 3 : 2] = {1, 2};
+F(6) { return x + sizes[x & 1] + (long)(sizeof sizes / sizeof *sizes) * 100; }
+
+long begins = IS(7) ? 500 : 5;
+F(7) { return (begins += x) + (IS(7) ? 1000 : 0); }
+
+F(8) {
+#if IS(8)
+  static long added = 100;
+  return x + added++;
+#else
+  return x;
+#endif
+}
+
+#if !IS(9)
+static volatile long removed = 3;
+#endif
+F(9) {
+#if IS(9)
+  return x;
+#else
+  return x + removed;
+#endif
+}
+
+#if IS(10)
+static volatile long grown[4];
+F(10) { return x + grown[3]++; }
+#else
+static volatile long grown;
+F(10) { return x + grown++; }
+#endif
+
+#if IS(11)
+static volatile unsigned typed = 7;
+#else
+static volatile int typed = 7;
+#endif
+F(11) { return x + (typed > 5 ? 1 : 0) + (IS(11) ? 10 : 0); }
+
+#if IS(12)
+extern "C" __attribute__((noinline)) long more(int x, int y) { return x + y; }
+#define MORE(x) more(x, 5)
+#else
+extern "C" __attribute__((noinline)) long more(int x) { return x; }
+#define MORE(x) more(x)
+#endif
+F(12) { return MORE(x); }
+
+#if IS(13)
+extern "C" __attribute__((noinline)) double other(int x) { return x + 0.75; }
+#else
+extern "C" __attribute__((noinline)) long other(int x) { return x; }
+#endif
+F(13) { return (long)(other(x) * 4); }
+
+struct state {
+  volatile long n;
+#if IS(14)
+  long more;
+#endif
+} state;
+F(14) { return state.n += x; }
+
+static inline long in_header(long x) { return x + (IS(15) ? 6 : 4); }
+F(15) { return in_header(x); }
+
+inline __attribute__((noinline)) long in_class_header(long x) { return x + (IS(16) ? 6 : 4); }
+F(16) { return in_class_header(x); }
+
+template <typename T> __attribute__((noinline)) T twice(T x) { return x + x; }
+#if IS(17)
+F(17) { return (long)(twice(x + 0.25) * 2); }
+#else
+F(17) { return twice(x); }
+#endif
+
+struct shape {
+  long side = 3;
+  __attribute__((noinline)) long area() { return side * side + (IS(18) ? 100 : 0); }
+} square;
+F(18) { return x + square.area(); }
+
+struct animal {
+  virtual ~animal() {}
+  virtual long legs() { return 4; }
+#if IS(19)
+  virtual long eyes() { return 2; }
+#endif
+};
+animal *volatile pet;
+F(19) {
+  if (!pet) pet = new animal;
+#if IS(19)
+  return x + pet->eyes();
+#else
+  return x + pet->legs();
+#endif
+}
+
+struct bird {
+  virtual ~bird() {}
+  virtual long wings(int x);
+};
+long bird::wings(int x) { return x + (IS(20) ? 8 : 2); }
+bird *volatile parrot;
+F(20) {
+  if (!parrot) parrot = new bird;
+  return parrot->wings(x);
+}
+
+#if IS(21)
+static long started(const char *text) { return (long)strlen(text); }
+volatile long made = started(getenv("PATH"));
+F(21) { return x + made; }
+#else
+F(21) { return x; }
+#endif
+
+thread_local long counted = 1;
+F(22) { return x + (counted += IS(22) ? 10 : 1); }
+
+#if IS(23)
+thread_local long fresh = 1;
+F(23) { return x + fresh++; }
+#else
+F(23) { return x; }
+#endif
+
+F(24) {
+  static const void *const labels[] = {&&one, &&two};
+  goto *labels[x & 1];
+one:
+  return IS(24) ? 11 : 1;
+two:
+  return IS(24) ? 22 : 2;
+}
+
+extern "C" __attribute__((noinline)) long sum(int count, ...) {
+  va_list list;
+  long sum = IS(25) ? 100 : 0;
+  va_start(list, count);
+  while (count--) sum += va_arg(list, int);
+  va_end(list);
+  return sum;
+}
+F(25) { return sum(2, x, x); }
+
+static jmp_buf back;
+extern "C" __attribute__((noinline)) void jumps(int x) { longjmp(back, x + (IS(26) ? 5 : 1)); }
+F(26) {
+  int came = setjmp(back);
+  if (!came) jumps(x);
+  return came;
+}
+
+static volatile long caught;
+extern "C" void on_signal(int) { caught += IS(28) ? 10 : 1; }
+F(28) {
+  signal(SIGUSR1, on_signal);
+  return caught;
+}
+F(29) {
+  raise(SIGUSR1);
+  return x + caught;
+}
+
+F(30) {
+  try {
+    if (x) throw std::runtime_error(IS(30) ? "four" : "three");
+  } catch (const std::exception &error) {
+    return (long)strlen(error.what());
+  }
+  return 0;
+}
+
+#if IS(31)
+extern "C" __attribute__((noinline)) long added(int x) { return x * 6; }
+F(31) { return added(x); }
+#else
+F(31) { return x; }
+#endif
+
+#if !IS(32)
+extern "C" __attribute__((noinline)) long dropped(int x) { return x + 1; }
+F(32) { return dropped(x); }
+#else
+F(32) { return x + 2; }
+#endif
+
+extern "C" long called_back(int x) { return x + (IS(33) ? 60 : 6); }
+long (*volatile callback)(int);
+F(33) {
+  if (!callback) callback = called_back;
+  return callback(x);
+}
+
+F(34) { return x + (line_of() > 0); }
+
+extern "C" __attribute__((noinline)) long throws(int x) {
+#if IS(35)
+  if (x) throw 35;
+#endif
+  return x;
+}
+F(35) {
+  try {
+    return throws(x);
+  } catch (int number) {
+    return number;
+  }
+}
+
+volatile long chosen;
+static __attribute__((noinline)) long choose(int x) {
+  chosen++;
+  switch (x) {
+    case 1: return 10;
+    case 2: return 20;
+  }
+  return 99;
+}
+F(36) {
+  long (*by)(int) = choose;
+#if IS(36)
+  return by(x + 4);
+#else
+  return x & 1 ? by(1) : by(2);
+#endif
+}
+
+long (*const functions[])(int) = {
+    f1,  f2,  f3,  f4,  f5,  f6,  f7,  f8,  f9,  f10, f11, f12, f13, f14, f15, f16, f17, f18,
+    f19, f20, f21, f22, f23, f24, f25, f26, f1,  f28, f29, f30, f31, f32, f33, f34, f35, f36};
+
+extern "C" long answer(int number, int x) { return functions[number - 1](x); }

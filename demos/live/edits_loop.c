@@ -1,0 +1,43 @@
+/* Prints what the functions of `edits.cc` answer. A new version is this file with -DLATER. */
+#include <stdio.h>
+#include <stdlib.h>
+
+long answer(int number, int x);
+
+__attribute__((noinline)) long asked(int number) {
+#ifdef LATER
+  return answer(number, 3) + 1000;
+#else
+  return answer(number, 3);
+#endif
+}
+
+static void at_end(void) {
+#ifdef LATER
+  puts("new end");
+#else
+  puts("old end");
+#endif
+}
+
+__attribute__((noinline)) int loop(void) {
+  char line[64];
+  while (fgets(line, sizeof line, stdin)) {
+    int number = atoi(line);
+    if (number == 99) break;
+#ifdef LATER
+    printf("later ");
+#endif
+    printf("%ld\n", number > 0 ? asked(number) : 0);
+    fflush(stdout);
+    if (number == 98) return 1;
+  }
+  return 0;
+}
+
+int main(void) {
+  atexit(at_end);
+  puts("ready");
+  fflush(stdout);
+  return loop();
+}

@@ -1,0 +1,356 @@
+//! Native callers whose code depends on the body that a function had when they were compiled.
+//!
+//! LLVM looks at the bodies of functions of the same file when it compiles their callers. A caller
+//! does not pass an argument that the body ignores, uses a constant for a result that always is that
+//! one, leaves out a comparison that the result decides, keeps variables in registers over a call
+//! that does not touch them, ends behind a call that does not return, and has no cleanup for one that
+//! does not throw. Such a caller, in which a thread still is, must not reach a new body that does
+//! otherwise.
+//!
+//! Functions that are called by native code are not inlined here, as they were not in that place, and
+//! the file is optimized in two ways:
+//!
+//! | | the called functions are |
+//! |---|---|
+//! | as it was | exact: what their bodies do is known |
+//! | without knowledge | weak: only their types are known |
+//! | as the new file has it | exact, with their new bodies |
+//!
+//! A caller whose code is the same in the first way and in one of the others is right for the new
+//! bodies. The last comparison is made once more with functions of the C library that only write
+//! ([`WRITERS`]) known to leave the file's variables alone, as a line for a log is what is added most.
+//!
+//! # Why
+//! Not by comparing what LLVM infers of the functions: the list of what it may infer is open, and
+//! most of it no caller makes use of.
+
+use std::collections::{HashMap, HashSet};
+
+use inkwell::llvm_sys::core::{
+    LLVMCountParams, LLVMGetEnumAttributeAtIndex, LLVMGetEnumAttributeKindForName,
+    LLVMGetEnumAttributeValue, LLVMGetLinkage, LLVMGetNumOperands, LLVMGetTailCallKind,
+    LLVMRemoveCallSiteEnumAttribute, LLVMSetLinkage, LLVMSetTailCallKind,
+};
+use inkwell::llvm_sys::{
+    LLVMAttributeFunctionIndex, LLVMAttributeReturnIndex, LLVMLinkage, LLVMOpcode, LLVMTailCallKind,
+};
+use uruk_base::Tier;
+
+use super::bodies::{Body, code_of, stem};
+use crate::context::{LlvmContext, OwnedModule};
+use crate::error::CodegenError;
+use crate::handles::{FunctionRef, InstructionRef, ValueRef};
+use crate::warm;
+
+/// A file before and after an exchange.
+#[derive(Debug, Clone, Copy)]
+pub struct Versions<'b> {
+    /// The bitcode that the native code was made of.
+    pub native: &'b [u8],
+    /// The bitcode of the new file.
+    pub new: &'b [u8],
+    /// Functions, without what makes their names unique, whose native entries lead to new code, and
+    /// that native code of the file calls.
+    pub called: &'b HashSet<String>,
+}
+
+/// Callers whose native code is not right for new bodies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outdated {
+    /// These, by their names in the native bitcode.
+    Callers(Vec<String>),
+    /// The file has more instructions than are optimized for this.
+    TooLarge,
+}
+
+/// Instructions of a file that is optimized: a second for as many, on one core.
+const LARGEST: usize = 20_000;
+
+/// The passes that clang runs, with all that may infer something of a body.
+const PASSES: &str = "default<O3>";
+
+/// Attributes of calls and arguments by which code is not another one.
+const HINTS: [&str; 30] = [
+    "noundef",
+    "nonnull",
+    "range",
+    "returned",
+    "captures",
+    "noalias",
+    "readonly",
+    "writeonly",
+    "readnone",
+    "memory",
+    "nounwind",
+    "willreturn",
+    "nofree",
+    "nosync",
+    "norecurse",
+    "nocallback",
+    "noreturn",
+    "mustprogress",
+    "dereferenceable",
+    "dereferenceable_or_null",
+    "align",
+    "initializes",
+    "dead_on_unwind",
+    "dead_on_return",
+    "writable",
+    "nofpclass",
+    "cold",
+    "hot",
+    "speculatable",
+    "nodivergencesource",
+];
+
+/// Attributes that front ends give functions, results and arguments.
+const TOLD: [&str; 10] = [
+    "nounwind",
+    "noreturn",
+    "memory",
+    "willreturn",
+    "returns_twice",
+    "nonnull",
+    "noalias",
+    "dereferenceable",
+    "returned",
+    "captures",
+];
+
+/// Functions of the C library that write what they are given, or ask the system.
+const WRITERS: [&str; 24] = [
+    "printf",
+    "fprintf",
+    "vprintf",
+    "vfprintf",
+    "dprintf",
+    "puts",
+    "fputs",
+    "putchar",
+    "putc",
+    "fputc",
+    "fwrite",
+    "fflush",
+    "write",
+    "perror",
+    "syslog",
+    "snprintf",
+    "sprintf",
+    "vsnprintf",
+    "time",
+    "clock",
+    "clock_gettime",
+    "gettimeofday",
+    "getpid",
+    "usleep",
+];
+
+/// A way in which a file is optimized.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Exact,
+    Weak,
+    /// Exact, and writers of the C library are known.
+    Writing,
+}
+
+/// Callers of `called` functions whose native code is not right for their new bodies. Under a
+/// [`guard`](crate::fatal::guard).
+///
+/// # Errors
+/// Bitcode that LLVM does not read, and no target.
+pub fn outdated(name: &str, versions: Versions<'_>) -> Result<Outdated, CodegenError> {
+    let Versions {
+        native,
+        new,
+        called,
+    } = versions;
+    let optimized = |bytes, way| optimized(name, bytes, called, way);
+    let Some(before) = optimized(native, Way::Exact)? else {
+        return Ok(Outdated::TooLarge);
+    };
+    let Some(unknown) = optimized(native, Way::Weak)? else {
+        return Ok(Outdated::TooLarge);
+    };
+    let mut callers: Vec<String> = before.keys().cloned().collect();
+    keep_different(&mut callers, &before, &unknown);
+    if !callers.is_empty() {
+        let Some(after) = optimized(new, Way::Exact)? else {
+            return Ok(Outdated::TooLarge);
+        };
+        keep_different(&mut callers, &before, &after);
+    }
+    if !callers.is_empty()
+        && let (Some(before), Some(after)) = (
+            optimized(native, Way::Writing)?,
+            optimized(new, Way::Writing)?,
+        )
+    {
+        keep_different(&mut callers, &before, &after);
+    }
+    callers.extend(told_otherwise(name, versions)?);
+    callers.sort();
+    callers.dedup();
+    Ok(Outdated::Callers(callers))
+}
+
+/// Direct callers of functions of which the compiler's front end told something that it does not tell
+/// any more. It makes use of that itself: clang calls a function that it has seen not to throw
+/// without a cleanup, which no later pass could add.
+fn told_otherwise(name: &str, versions: Versions<'_>) -> Result<Vec<String>, CodegenError> {
+    let context = LlvmContext::new()?;
+    let native = super::read(&context, name, versions.native)?;
+    let new = super::read(&context, name, versions.new)?;
+    let after: HashMap<String, _> = told(&new, versions.called).collect();
+    let mut callers = Vec::new();
+    for (name, before) in told(&native, versions.called) {
+        let kept = after.get(&name).is_some_and(|after| {
+            let mut facts = before.facts.iter();
+            facts.all(|fact| after.facts.contains(fact))
+        });
+        if !kept {
+            callers.extend(before.callers);
+        }
+    }
+    Ok(callers)
+}
+
+/// Facts that a front end tells of a function, and its callers.
+struct Told {
+    /// Of the function, its result and its arguments: the place, the attribute, its value.
+    facts: Vec<(u32, u32, u64)>,
+    callers: Vec<String>,
+}
+
+fn told(module: &OwnedModule, called: &HashSet<String>) -> impl Iterator<Item = (String, Told)> {
+    let kinds = TOLD.map(kind);
+    let functions = module.functions().filter(|it| !it.is_declaration());
+    let functions = functions.map(|it| (stem(&it.name()).to_owned(), it));
+    let functions = functions.filter(|(name, _)| called.contains(name));
+    functions.map(move |(name, function)| {
+        // SAFETY: a live function; more places than it has arguments are not asked for.
+        let facts = unsafe {
+            let places = (LLVMAttributeReturnIndex..=LLVMCountParams(function.raw()))
+                .chain([LLVMAttributeFunctionIndex]);
+            let pairs = places.flat_map(|place| kinds.iter().map(move |&kind| (place, kind)));
+            let found = pairs.filter_map(|(place, kind)| {
+                let fact = LLVMGetEnumAttributeAtIndex(function.raw(), place, kind);
+                (!fact.is_null()).then(|| (place, kind, LLVMGetEnumAttributeValue(fact)))
+            });
+            found.collect()
+        };
+        let users = function.users().filter_map(ValueRef::as_instruction);
+        let callers = users.filter_map(InstructionRef::function);
+        let callers = callers.map(|it| stem(&it.name()).to_owned()).collect();
+        (name, Told { facts, callers })
+    })
+}
+
+/// Leaves names of functions whose code differs.
+fn keep_different(
+    names: &mut Vec<String>,
+    before: &HashMap<String, Body>,
+    after: &HashMap<String, Body>,
+) {
+    names.retain(|name| before.get(name) != after.get(name));
+}
+
+/// The code of a file's functions once it was optimized; `None` if the file is too large.
+fn optimized(
+    name: &str,
+    bytes: &[u8],
+    called: &HashSet<String>,
+    way: Way,
+) -> Result<Option<HashMap<String, Body>>, CodegenError> {
+    let context = LlvmContext::new()?;
+    let mut module = super::read(&context, name, bytes)?;
+    let instructions = module.functions().flat_map(FunctionRef::instructions);
+    if instructions.take(LARGEST + 1).count() > LARGEST {
+        return Ok(None);
+    }
+    prepare(&module, called, way);
+    let emitter = warm::emitter(Tier::Optimized)?;
+    let run = emitter.run_passes(&mut module, PASSES);
+    run.map_err(|message| super::unreadable(name, message))?;
+    warm::keep([(Tier::Optimized, emitter)]);
+    strip(&module);
+    Ok(Some(code_of(&module.text())))
+}
+
+fn kind(name: &str) -> u32 {
+    // SAFETY: pointer and length describe the name.
+    unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
+}
+
+/// Has called functions stay functions, and be known or not.
+fn prepare(module: &OwnedModule, called: &HashSet<String>, way: Way) {
+    let (never, always) = (kind("noinline"), kind("alwaysinline"));
+    for function in module.functions() {
+        let name = function.name();
+        if function.is_declaration() {
+            if way == Way::Writing && WRITERS.contains(&name.as_str()) {
+                leaves_variables_alone(function);
+            }
+            continue;
+        }
+        if way == Way::Writing {
+            // LLVM would make calls of others of them, of which nothing is said.
+            let names = WRITERS.map(|name| format!("no-builtin-{name}"));
+            names.iter().for_each(|name| function.set_text(name, ""));
+        }
+        if !called.contains(stem(&name)) {
+            continue;
+        }
+        function.remove(always);
+        function.add(never);
+        // SAFETY: a live function with a body.
+        unsafe {
+            let linkage = LLVMGetLinkage(function.raw());
+            let is_exact = matches!(
+                linkage,
+                LLVMLinkage::LLVMExternalLinkage | LLVMLinkage::LLVMInternalLinkage
+            );
+            if is_exact && way == Way::Weak {
+                LLVMSetLinkage(function.raw(), LLVMLinkage::LLVMWeakODRLinkage);
+            }
+        }
+    }
+}
+
+/// Says of a function that it reaches no memory that a file knows but what it is given.
+fn leaves_variables_alone(function: FunctionRef<'_>) {
+    /// Two bits a kind of memory, set if it is read and written; the first is that of arguments. With
+    /// memory of its own besides, LLVM takes it for a reader of all variables.
+    const ARGUMENTS: u64 = 0b11;
+    function.add_number(kind("memory"), ARGUMENTS);
+    for name in ["nocallback", "nosync", "nofree", "nounwind", "willreturn"] {
+        function.add(kind(name));
+    }
+}
+
+/// Takes from calls all that is only known of them: code is compared.
+fn strip(module: &OwnedModule) {
+    let kinds = HINTS.map(kind);
+    let calls = module.functions().flat_map(FunctionRef::instructions);
+    for call in calls.filter(|it| it.callee().is_some()) {
+        strip_call(call, &kinds);
+    }
+}
+
+fn strip_call(call: InstructionRef<'_>, kinds: &[u32]) {
+    // SAFETY: a live call; more places than it has arguments are asked for.
+    unsafe {
+        let operands = LLVMGetNumOperands(call.raw()) as u32;
+        let places = (LLVMAttributeReturnIndex..=operands).chain([LLVMAttributeFunctionIndex]);
+        for place in places {
+            for &kind in kinds.iter().filter(|kind| **kind != 0) {
+                LLVMRemoveCallSiteEnumAttribute(call.raw(), place, kind);
+            }
+        }
+        let is_tail = call.opcode() == LLVMOpcode::LLVMCall
+            && LLVMGetTailCallKind(call.raw()) == LLVMTailCallKind::LLVMTailCallKindTail;
+        if is_tail {
+            LLVMSetTailCallKind(call.raw(), LLVMTailCallKind::LLVMTailCallKindNone);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The question for an exchange, in one line: see [`control`](crate::control).
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use uruk::Level;
+
+use crate::swap::Exchange;
+
+/// Behind a level: loops go on in new code; functions may change their types.
+const AT_LOOPS: &str = "+at-loops";
+const SIGNATURES: &str = "+signatures";
+
+/// The question for an exchange by a file, whose path is absolute.
+pub fn swap_question(exchange: &Exchange, file: &Path) -> String {
+    let (level, wait) = match exchange.level {
+        Level::Quiescent { wait } => ("quiescent", format!(" {}", wait.as_millis())),
+        _ => ("immediate", String::new()),
+    };
+    let at_loops = if exchange.at_loops { AT_LOOPS } else { "" };
+    let signatures = match exchange.allow_signatures {
+        true => SIGNATURES,
+        false => "",
+    };
+    let file = written(file);
+    format!("swap {level}{at_loops}{signatures}{wait} {file}")
+}
+
+/// What a question asks for: the exchange, and its file.
+pub(crate) fn exchange(rest: &str) -> Option<(Exchange, PathBuf)> {
+    let (words, rest) = rest.split_once(' ')?;
+    let (words, allow_signatures) = without(words, SIGNATURES);
+    let (level, at_loops) = without(words, AT_LOOPS);
+    let (level, file) = match level {
+        "immediate" => (Level::Immediate, rest),
+        // It promises that nobody returns into old code, which a frame below does.
+        "quiescent" if !at_loops => {
+            let (ms, file) = rest.split_once(' ')?;
+            let wait = Duration::from_millis(ms.parse().ok()?);
+            (Level::Quiescent { wait }, file)
+        }
+        _ => return None,
+    };
+    let exchange = Exchange {
+        level,
+        at_loops,
+        allow_signatures,
+    };
+    Some((exchange, read(file)?))
+}
+
+/// Words without the last, and whether it was that.
+fn without<'w>(words: &'w str, last: &str) -> (&'w str, bool) {
+    let rest = words.strip_suffix(last);
+    (rest.unwrap_or(words), rest.is_some())
+}
+
+/// A path in one line, whatever its bytes are.
+fn written(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes().iter();
+    let word = |&byte: &u8| match byte {
+        b'%' => "%25".to_owned(),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    bytes.map(word).collect()
+}
+
+fn read(word: &str) -> Option<PathBuf> {
+    let mut parts = word.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (number, rest) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(number, 16).ok()?);
+        bytes.extend(rest.as_bytes());
+    }
+    Some(PathBuf::from(OsString::from_vec(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::{Path, PathBuf};
+    use std::time::Duration;
+
+    use super::{exchange, swap_question};
+    use crate::swap::Exchange;
+    use uruk::Level;
+
+    #[test]
+    fn levels_are_read_with_their_files() {
+        let plain = Exchange::default();
+        let both = Exchange {
+            at_loops: true,
+            allow_signatures: true,
+            ..plain
+        };
+        let wait = Duration::from_millis(20);
+        let quiescent = Exchange {
+            level: Level::Quiescent { wait },
+            allow_signatures: true,
+            ..plain
+        };
+        for (meant, file, words) in [
+            (plain, "/a b.o", "immediate /a b.o"),
+            (both, "/x.bc", "immediate+at-loops+signatures /x.bc"),
+            (quiescent, "/x.bc", "quiescent+signatures 20 /x.bc"),
+        ] {
+            assert_eq!(exchange(words), Some((meant, PathBuf::from(file))));
+            let question = swap_question(&meant, Path::new(file));
+            assert_eq!(question.strip_prefix("swap "), Some(words));
+        }
+        for bytes in [&b"/a\n%41\xff b"[..], b"/\xc3\xa4.o"] {
+            let file = Path::new(OsStr::from_bytes(bytes));
+            let question = swap_question(&plain, file);
+            assert!(!question.contains('\n'));
+            let words = question.strip_prefix("swap ").expect("a question");
+            assert_eq!(exchange(words), Some((plain, file.to_owned())));
+        }
+        assert_eq!(exchange("immediate /a%4"), None);
+        for words in ["quiescent x.bc", "now x.bc", "quiescent+at-loops 20 x.bc"] {
+            assert_eq!(exchange(words), None, "{words}");
+        }
+    }
+}
