@@ -185,7 +185,8 @@ impl Core {
     }
 
     /// Step 2, without dependents that were removed since they were compiled: nothing calls them
-    /// any more. `None` if a first body needs the turn.
+    /// any more. `None` if a first body needs the turn, or
+    /// more functions depend on a member by now.
     fn stage_rest(
         self: &Arc<Self>,
         reach: &mut Reach,
@@ -226,7 +227,16 @@ impl Core {
         staged.barrier = staged.barrier.close();
         let quiet = match &staged.barrier {
             Barrier::Closed(gate, _) if !none_publish => {
-                self.wait_until_quiet(gate, &reach.members, deadline, way.withdrawal.as_ref())
+                // A function whose new code was published meanwhile, with a member in it: its callers
+                // would come into old code again and again.
+                let is_short = || {
+                    let dependents = self.dependents(&reach.members).published;
+                    !dependents
+                        .iter()
+                        .all(|id| reach.recompiled.contains_key(id))
+                };
+                let withdrawal = way.withdrawal.as_ref();
+                self.wait_until_quiet(gate, &reach.members, deadline, withdrawal, is_short)
             }
             // Whoever must leave old code may need a publication.
             _ => Err(Error::from(ReplaceError::StillRunning {

@@ -361,13 +361,15 @@ impl Core {
     }
 
     /// Waits until no thread runs old code of `members`; false, at once, if a first body waits for
-    /// the turn: its thread may be one that runs old code.
+    /// the turn, whose thread may be one that runs old code, or if the set behind the gate `is_short`
+    /// of a function.
     pub(super) fn wait_until_quiet(
         &self,
         gate: &Gate,
         members: &HashSet<FunctionId>,
         deadline: Instant,
         withdrawal: Option<&Withdrawal>,
+        is_short: impl Fn() -> bool,
     ) -> Result<bool, Error> {
         let mut pause = PAUSE.0;
         loop {
@@ -392,7 +394,7 @@ impl Core {
             if let Some(gone) = members.iter().find(|id| self.body(**id).is_none()) {
                 return Err(StubError::Released(*gone).into());
             }
-            if self.replacing.is_turn_wanted() {
+            if self.replacing.is_turn_wanted() || is_short() {
                 return Ok(false);
             }
             std::thread::sleep(pause.min(deadline - now));
