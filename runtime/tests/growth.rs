@@ -19,6 +19,8 @@ const TABLES: usize = 40 << 10;
 fn allowed(cycle: Cycle) -> usize {
     match cycle {
         Cycle::Replace | Cycle::Lazy | Cycle::Dylib | Cycle::EmptyDylib => 30,
+        // What its tracker knows of the image stays: some closures and numbers.
+        Cycle::Undefine => 1500,
         // A name that was not there before stays, in the session and for the tools.
         Cycle::Module | Cycle::Error | Cycle::Panic => 110,
         // So does the stub of an object's function whose address was asked for.

@@ -129,6 +129,21 @@ def callbacks():
     wrong = "declare i64 @price(i64) define i64 @w() { %p = call i64 @price(i64 1) ret i64 %p }"
     refused(9, "declared as i64 (i64)", jit.add_ir, "w", wrong)
     raises(TypeError, "<4 x i32>", jit.define, "v", price, "<4 x i32> ()")
+    raises(TypeError, "5 cannot be called", jit.define, "v", 5, "i64 (i64)")
+
+    # Recursion through IR without an end is Python's error, with whatever frame is the last.
+    jit.define("deeper", lambda x: deep(x + 1), "i64 (i64)")
+    jit.add_ir("d", "declare i64 @deeper(i64) "
+                    "define i64 @deep(i64 %x) { %y = call i64 @deeper(i64 %x) ret i64 %y }")
+    deep = jit.function("deep")
+    limit = sys.getrecursionlimit()
+    try:
+        for more in range(12):
+            sys.setrecursionlimit(200 + more)
+            raises(RecursionError, "", deep, 0)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert total(1) == 1001
 
 
 def types():
@@ -150,6 +165,8 @@ def types():
     assert jit.function("address", "i64 (ptr)")(None) == 0
     assert jit.function("up", "i8 (i8)")(-100) == -99 and jit.function("up")(127) == -128
     assert jit.function("twice")(0x7fff) == -2 and jit.function("twice")(-1) == -2
+    unsigned = jit.function("twice", "i16 zeroext (i16 zeroext)")
+    assert unsigned(0x7fff) == 0xfffe and unsigned(2) == 4
     assert jit.function("not")(False) is True and jit.function("half")(3) == 1.5
     same, low = jit.function("same"), jit.function("low")
     assert same(-1) == -1 and same((1 << 64) - 1) == -1 and low(255) == -1 and low(-128) == -128
@@ -242,6 +259,24 @@ def control_c():
     jit.define("kill", lambda: os.kill(os.getpid(), signal.SIGUSR1), "void ()")
     jit.add_ir("k", "declare void @kill() define i32 @k() { call void @kill() ret i32 5 }")
     assert jit.function("k")() == 5 and seen == [1]
+    # Nor does a handler of the program's for Ctrl-C, unless it raises where Python runs.
+    seen.clear()
+    signal.signal(signal.SIGINT, lambda *_: seen.append(2))
+    other = threading.Thread(target=interrupt)
+    begun.clear()
+    other.start()
+    error = raises(uruk.Error, "within", jit.function("spin").within(0.3))
+    other.join()
+    assert error.trap == 10 and seen == [2], (error, seen)
+
+    def stop(*_):
+        raise ValueError("stopped")
+
+    signal.signal(signal.SIGINT, stop)
+    jit.define("int", lambda: os.kill(os.getpid(), signal.SIGINT), "void ()")
+    jit.add_ir("i", "declare void @int() define i32 @i() { call void @int() ret i32 5 }")
+    raises(ValueError, "stopped", jit.function("i"))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def kernel():

@@ -65,7 +65,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-const OUTPUTS: [&str; 4] = ["tuning", "report", "trace", "first-calls"];
+const OUTPUTS: [&str; 5] = ["tuning", "report", "trace", "first-calls", "record"];
 
 #[test]
 fn a_limit_of_file_sizes_neither_ends_the_program_nor_harms_old_files() {
@@ -94,11 +94,48 @@ fn a_limit_of_file_sizes_neither_ends_the_program_nor_harms_old_files() {
         let kept = fs::read_to_string(folder.0.join(output)).expect("there");
         assert_eq!(kept, "old\n", "{output}");
     }
-    ends_as_without(&limited(&["run", "--record=record", "p.ll"]));
     let dump = limited(&["run", "--jitdump=.", "p.ll"]);
     assert!(matches!(dump.status.code(), Some(3 | 125)), "{dump:?}");
     let drafts = |name: &String| name.starts_with('.');
     assert!(!folder.names().iter().any(drafts), "{:?}", folder.names());
+}
+
+/// A run that does not come to its end writes none of them.
+#[test]
+fn old_files_survive_runs_without_an_end() {
+    let folder = Folder::new("no-end");
+    let abort = "declare void @abort() define i32 @main() { call void @abort() ret i32 0 }";
+    let exec = "
+@file = private constant [8 x i8] c\"/bin/sh\\00\"
+@option = private constant [3 x i8] c\"-c\\00\"
+@script = private constant [7 x i8] c\"exit 4\\00\"
+declare i32 @execl(ptr, ptr, ...)
+define i32 @main() {
+  %r = call i32 (ptr, ptr, ...) @execl(ptr @file, ptr @file, ptr @option, ptr @script, ptr null)
+  ret i32 5
+}";
+    let missing = "declare void @nowhere() define i32 @main() { call void @nowhere() ret i32 0 }";
+    let programs = [
+        ("abort.ll", abort, None),
+        ("exec.ll", exec, Some(4)),
+        ("missing.ll", missing, Some(125)),
+        ("broken.ll", "define", Some(125)),
+    ];
+    for (name, text, _) in programs {
+        fs::write(folder.0.join(name), text).expect("written");
+    }
+    for output in OUTPUTS {
+        fs::write(folder.0.join(output), "old\n").expect("written");
+        let option = format!("--{output}={output}");
+        let programs = programs.map(|(name, _, status)| (name, status));
+        for (name, status) in programs.into_iter().chain([("none.bc", Some(125))]) {
+            let ended = folder.uruk(&["run", &option, name]);
+            assert_eq!(ended.status.code(), status, "{output}: {ended:?}");
+            let kept = fs::read_to_string(folder.0.join(output)).expect("there");
+            assert_eq!(kept, "old\n", "{output} of {name}");
+        }
+    }
+    assert_eq!(folder.names().len(), OUTPUTS.len() + 2 + 4);
 }
 
 #[test]
@@ -174,7 +211,7 @@ fn inputs_are_no_outputs() {
     fs::hard_link(folder.0.join("p.ll"), folder.0.join("hard")).expect("a link");
     symlink("p.ll", folder.0.join("soft")).expect("a link");
     for name in ["p.ll", "./other/../p.ll", "hard", "soft"] {
-        for output in OUTPUTS.into_iter().chain(["record"]) {
+        for output in OUTPUTS {
             let output = folder.uruk(&["run", &format!("--{output}={name}"), "p.ll"]);
             assert_eq!(output.status.code(), Some(125), "{output:?}");
             let expected = format!("uruk: {name} cannot be written: it is the input p.ll\n");

@@ -150,30 +150,6 @@ impl OutputPath {
         })
     }
 
-    /// Opens the file for text that comes piece by piece, emptied.
-    ///
-    /// # Errors
-    ///
-    /// As [`OutputPath::write`].
-    pub fn open(&self) -> io::Result<OwnFile> {
-        self.in_folder(|folder| {
-            let file = match self.kind(folder)? {
-                Kind::Missing => {
-                    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-                    let file = OwnFile::open_at(folder, &self.name, flags, 0o600)?;
-                    set_mode(&file, self.mode);
-                    file
-                }
-                Kind::Regular(_) => self.open_there(folder, libc::O_NOFOLLOW)?,
-                Kind::Other => self.open_there(folder, 0)?,
-            };
-            if file.file().metadata()?.is_file() {
-                file.set_len(0)?;
-            }
-            Ok(file)
-        })
-    }
-
     /// Replaces the regular file `old`, or makes the file.
     fn replace(&self, folder: RawFd, old: Option<&libc::stat>, bytes: &[u8]) -> io::Result<()> {
         let in_place = || put(&mut self.open_there(folder, libc::O_NOFOLLOW)?, bytes);

@@ -334,6 +334,15 @@ pub enum Refusal {
     /// The addresses of its labels may be in the program's memory.
     #[error("the function keeps its first version: addresses of its labels may be stored")]
     FirstStays,
+    /// Its compile did not come to an end.
+    #[error("its compile {what}")]
+    Unfinished {
+        /// What became of it.
+        what: &'static str,
+    },
+    /// The function was removed before it was compiled.
+    #[error("it was removed")]
+    Removed,
     /// The state of its versions does not allow it.
     #[error(transparent)]
     State(#[from] VersionError),

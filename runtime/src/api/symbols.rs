@@ -337,8 +337,9 @@ impl Dylib {
     /// go to the failure handler, until they are defined again.
     ///
     /// # Safety
-    /// As [`Tracker::remove`], for units' functions. Functions and data of modules stay where
-    /// they are.
+    /// As [`Tracker::remove`], for units' functions. Data of modules stays where it is, and so do
+    /// their functions as long as anything may call them: code or data that refers to them, an
+    /// address that was given away, a handle.
     ///
     /// # Errors
     /// `NotFound` or `InFlight` with all that are so.

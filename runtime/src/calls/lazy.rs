@@ -210,7 +210,7 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
             let actual = actual.to_string();
             return Err(Unfit::Other { actual, wanted });
         }
-        Ok(Some(core.given_stub(id) as *const u8))
+        Ok(Some(core.passed_stub(id) as *const u8))
     }
 
     /// Produces the body and publishes it, unless the function has another one by then.

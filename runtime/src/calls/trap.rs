@@ -175,9 +175,20 @@ impl fmt::Display for TrapKind {
             TrapKind::Host(error) => write!(f, "{error}"),
             TrapKind::NotCompiled { function, cause } => {
                 write!(f, "{function} has no code")?;
-                cause
-                    .as_ref()
-                    .map_or(Ok(()), |cause| write!(f, ": {cause}"))
+                let mut told = String::new();
+                let mut next = cause
+                    .as_deref()
+                    .map(|it| it as &(dyn std::error::Error + 'static));
+                // A unit's own error is the source of one that names symbols only.
+                while let Some(cause) = next {
+                    let text = cause.to_string();
+                    if !told.contains(&text) {
+                        write!(f, ": {text}")?;
+                    }
+                    told.push_str(&text);
+                    next = cause.source();
+                }
+                Ok(())
             }
             TrapKind::Interrupted => f.write_str("interrupted"),
             TrapKind::OutOfFuel => f.write_str("out of fuel"),

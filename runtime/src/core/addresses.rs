@@ -71,6 +71,12 @@ impl Core {
         self.stubs.stub_address(id).0
     }
 
+    /// The address of a function, where a call goes on that is under way.
+    pub(crate) fn passed_stub(&self, id: FunctionId) -> u64 {
+        self.names.passed.note(id);
+        self.stubs.stub_address(id).0
+    }
+
     /// Whether distances of 32 bits reach an address from wherever code and data may lie.
     fn is_in_reach(&self, address: u64) -> bool {
         let pools = [Pool::Code, Pool::ReadOnly, Pool::ReadWrite];

@@ -20,6 +20,7 @@ mod library;
 pub(crate) mod listed;
 pub(crate) mod llvm;
 mod locked;
+pub(crate) mod outputs;
 mod phdr;
 pub(crate) mod preempt;
 pub(crate) mod process;

@@ -9,10 +9,9 @@ use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use uruk_base::sandbox;
-use uruk_files::{Messages, OutputPath, say};
+use uruk_files::say;
 use uruk_heap::Pool;
 
 use crate::api::error::Error;
@@ -20,6 +19,7 @@ use crate::api::jit::Jit;
 use crate::core::{Core, static_name};
 
 use crate::fork::gate;
+use crate::guest::outputs::Outputs;
 use crate::guest::preempt::Exported;
 use crate::guest::{dl, exit, preempt, stacks, threads, tls};
 use crate::load::Source;
@@ -61,6 +61,9 @@ pub struct ProgramOptions {
     pub first_calls: Option<PathBuf>,
     /// Where what the [tuner](crate::JitBuilder::tune) learned is written to at the end.
     pub tuning: Option<PathBuf>,
+    /// Where what the tiering policy was told is written to at the end, as by
+    /// [`Jit::record_policy`]; it is kept in memory until then.
+    pub record: Option<PathBuf>,
     /// Functions whose disassembly is printed on standard error once compiled.
     pub dump_asm: Vec<String>,
     /// Whether names that the program exports count for the shared libraries of the process,
@@ -84,6 +87,7 @@ impl Default for ProgramOptions {
             report: None,
             first_calls: None,
             tuning: None,
+            record: None,
             dump_asm: Vec::new(),
             preempt_libraries: false,
             undefined: Vec::new(),
@@ -111,20 +115,6 @@ struct AtExit {
     outputs: Outputs,
 }
 
-/// What is written about the run once it is over.
-struct Outputs {
-    /// The process they are about: a child of a fork writes nothing.
-    process: u32,
-    stats: Option<StatsFormat>,
-    trace: Option<OutputPath>,
-    report: Option<OutputPath>,
-    first_calls: Option<OutputPath>,
-    tuning: Option<OutputPath>,
-}
-
-/// How long the end of a run waits for workers before statistics are written.
-const LAST_WORDS: Duration = Duration::from_millis(100);
-
 static AT_EXIT: OnceLock<AtExit> = OnceLock::new();
 
 impl Program {
@@ -134,8 +124,8 @@ impl Program {
     /// # Errors
     /// Anything wrong with the files: see [`Error`].
     pub fn load(jit: &Jit, files: &[PathBuf], options: ProgramOptions) -> Result<Program, Error> {
-        let outputs = Outputs::of(&options)?;
         let core = Arc::clone(jit.core());
+        let outputs = Outputs::of(&options, &core)?;
         core.become_program();
         let undefined = options.undefined.iter().cloned().map(Source::Undefined);
         let files_read = files.iter().map(|file| Source::read(file));
@@ -209,7 +199,7 @@ impl Program {
         let argv: &'static [*const c_char] = argv.leak();
 
         let outputs = self.outputs;
-        if outputs.stats.is_some() || outputs.trace.is_some() || outputs.report.is_some() {
+        if outputs.want_events() {
             let args = args.iter().map(|arg| arg.to_string_lossy().into_owned());
             let recorder = recording::recorder(&self.core, &self.file, args.collect());
             self.core.events.record(recorder);
@@ -296,84 +286,6 @@ pub(crate) fn write_outputs_early(core: &Core) {
     let of = |at_exit: &&AtExit| std::ptr::eq(&raw const *at_exit.core, core);
     if let Some(at_exit) = AT_EXIT.get().filter(of) {
         at_exit.outputs.write(core, 0);
-    }
-}
-
-impl Outputs {
-    /// Opens the folders of outputs, before the program can change its own.
-    fn of(options: &ProgramOptions) -> Result<Outputs, Error> {
-        let open = |path: &Option<PathBuf>| {
-            let opened = path.as_ref().map(|path| {
-                OutputPath::new(path).map_err(|cause| Error::File {
-                    file: path.display().to_string(),
-                    cause: Arc::new(cause),
-                })
-            });
-            opened.transpose()
-        };
-        Ok(Outputs {
-            process: std::process::id(),
-            stats: options.stats,
-            trace: open(&options.trace)?,
-            report: open(&options.report)?,
-            first_calls: open(&options.first_calls)?,
-            tuning: open(&options.tuning)?,
-        })
-    }
-
-    /// Writes what was asked for; what cannot be written is said on standard error, and
-    /// changes nothing about the exit status.
-    fn write(&self, core: &Core, status: i32) {
-        if self.process != std::process::id() {
-            return;
-        }
-        if let Err(cause) = core.end_policy_record() {
-            say!("uruk: the record of the policy's inputs is not whole: {cause}");
-        }
-        if let Some(file) = &self.first_calls {
-            let _busy = gate::enter();
-            if let Err(cause) = core.keep_order(file) {
-                say!("uruk: {}: {cause}", file.path().display());
-            }
-        }
-        if let Some(file) = &self.tuning {
-            let _busy = gate::enter();
-            if let Err(cause) = core.keep_tuning(file) {
-                say!("uruk: {}: {cause}", file.path().display());
-            }
-        }
-        // The end of a run waits for nobody if nobody is to be told of it.
-        if core.events.recorder().is_none() {
-            return;
-        }
-        // Callers go on before the worker has said what it published for them.
-        gate::settle(LAST_WORDS);
-        let _busy = gate::enter();
-        let Some(recording) = core.finish_recording(self.report.is_some(), status) else {
-            return;
-        };
-        if let Some(format) = self.stats {
-            let text = core
-                .stats()
-                .render(format, &recording, &core.memory_report());
-            // A closed standard error is no reason to change the exit status.
-            Messages.text(&text);
-        }
-        if let Some(file) = &self.trace {
-            let mut text = Vec::new();
-            // Memory takes all of it.
-            let _ = uruk_report::trace::write(&recording, &mut text);
-            write_or_say(file, &text);
-        }
-        if let Some(file) = &self.report {
-            write_or_say(file, uruk_report::html::run(&recording).as_bytes());
-        }
-    }
-}
-
-fn write_or_say(file: &OutputPath, text: &[u8]) {
-    if let Err(cause) = file.write(text) {
-        say!("uruk: {}: {cause}", file.path().display());
     }
 }
 

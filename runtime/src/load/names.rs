@@ -105,6 +105,8 @@ pub(crate) struct Names {
     pub(crate) known: Known,
     /// Those of them that code or data was linked against.
     pub(crate) linked: Known,
+    /// Those whose address only calls under way have had, which it is handed on to.
+    pub(crate) passed: Known,
 }
 
 impl Names {
@@ -141,6 +143,7 @@ impl Names {
             has_relocated: AtomicBool::new(false),
             known: Known::new(stub_limit(stubs)),
             linked: Known::new(stub_limit(stubs)),
+            passed: Known::new(stub_limit(stubs)),
         })
     }
 

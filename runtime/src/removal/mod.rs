@@ -15,6 +15,7 @@ pub(crate) mod life;
 pub(crate) mod recycle;
 pub(crate) mod removed;
 pub(crate) mod suffix;
+mod undefined;
 
 use std::sync::{Arc, PoisonError};
 
@@ -105,11 +106,14 @@ impl Core {
     ) -> Box<dyn Resource> {
         let weak = Arc::downgrade(self);
         let image = Arc::clone(image);
+        let functions = self.removed.undefined.owned(functions);
         Box::new(move || {
             let owner = Arc::clone(&image);
             image.when_unbound(Box::new(move || {
                 let Some(core) = weak.upgrade() else { return };
-                functions.into_iter().for_each(|id| core.let_go(id, &owner));
+                let undefined = &core.removed.undefined;
+                let left = functions.into_iter().filter(|own| undefined.claim(own));
+                left.for_each(|own| core.let_go(own.id, &owner));
             }));
         })
     }

@@ -4,6 +4,7 @@
 //!
 //! | from | until |
 //! |---|---|
+//! | a call that goes on there from a placeholder ([`lazy`](crate::calls::lazy)) | for ever, as the next |
 //! | code or data that was linked against it; an address that the host was given, unless the function is an object's ([`Known`](super::known)) | for ever: the stub stays the function's, at 32 bytes |
 //! | a handle ([`Func`](crate::Func), [`DynFunc`](crate::DynFunc)) | it and its clones are dropped ([`Lease`]) |
 //! | a thread in the library that found the name before it was removed | no thread was under a pass ([`gate::idle`]) |
@@ -116,7 +117,7 @@ impl Core {
                 true => &self.names.linked,
                 false => &self.names.known,
             };
-            if knows.is_known(id) {
+            if knows.is_known(id) || self.names.passed.is_known(id) {
                 return false;
             }
             if stub.since >= now || waiting.is_leased(id) {

@@ -28,6 +28,7 @@ use crate::fork::gate;
 
 use crate::removal::recycle::Waiting;
 use crate::removal::suffix::Suffixes;
+use crate::removal::undefined::Undefined;
 
 use uruk_codegen::SymbolId;
 
@@ -41,6 +42,8 @@ pub(crate) struct Removed {
     acquired: Mutex<HashMap<FunctionId, String>>,
     /// Stubs that may be other functions' next.
     pub(crate) waiting: Waiting,
+    /// Functions whose names were undefined.
+    pub(crate) undefined: Undefined,
     /// Numbers of local names.
     pub(crate) suffixes: Suffixes,
     /// Functions that failed for want of a name.

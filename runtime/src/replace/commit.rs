@@ -339,11 +339,9 @@ fn told_by_name(cause: Error, changes: &[Change]) -> Error {
     let StubError::Released(gone) = **stub else {
         return cause;
     };
-    let body = changes.iter().find(|change| change.id == gone);
-    let function = match body.map(|change| &change.body) {
-        Some(Body::Module(function)) => function.name.to_string_lossy().into_owned(),
-        Some(Body::Unit(unit)) => unit.name.to_string_lossy().into_owned(),
-        _ => return cause,
+    let Some(change) = changes.iter().find(|change| change.id == gone) else {
+        return cause;
     };
+    let function = change.body.name().to_string_lossy().into_owned();
     ReplaceError::Removed { function }.into()
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use uruk_base::{FunctionId, VersionId};
-use uruk_codegen::{Dependence, DependenceKind, Kind, Linkage, ModulePlan};
+use uruk_codegen::{Dependence, DependenceKind, Kind, Linkage, ModulePlan, SymbolId};
 
 use crate::api::error::Error;
 use crate::core::{Body, Core, Function, Module};
@@ -186,11 +186,13 @@ impl Core {
             for module in self.replacing.all_modules() {
                 // Also copies for optimizers in dylibs that find it here.
                 let symbol = module.definition(&link_name);
-                let symbol = symbol.filter(|_| {
-                    let found = self.names.find(&module.dylib, &link_name);
-                    found == Some(Definition::Function { id: *id })
+                let symbol = symbol.filter(|&symbol| {
+                    !is_replaced(&module, symbol) && {
+                        let found = self.names.find(&module.dylib, &link_name);
+                        found == Some(Definition::Function { id: *id })
+                    }
                 });
-                others.extend(symbol.map(|symbol| (Arc::clone(&module), symbol)));
+                others.extend(symbol.map(|symbol| (module, symbol)));
             }
             for (module, symbol) in others {
                 let is_new = match body {
@@ -198,7 +200,7 @@ impl Core {
                     Body::Object(_) | Body::Unit(_) => false,
                 };
                 let linkage = module.readers.summary().symbols[symbol.index()].linkage;
-                if is_new || linkage == Linkage::Declared {
+                if is_new || linkage == Linkage::Declared || is_replaced(&module, symbol) {
                     continue;
                 }
                 let import = &mut plan_of(&mut plans, &module).imports[symbol.index()];
@@ -216,6 +218,14 @@ impl Core {
             .map(|(module, plan)| (module, Arc::new(plan)))
             .collect()
     }
+}
+
+/// Whether a definition counts no more already. A function that is defined and replaced again and
+/// again leaves such definitions behind; new plans for all of them made each time longer.
+fn is_replaced(module: &Module, symbol: SymbolId) -> bool {
+    let plan = module.plan();
+    let import = plan.import(symbol);
+    import.replaced && !import.defined
 }
 
 fn link_name(body: &Body) -> Box<str> {

@@ -6,7 +6,7 @@
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
-//! | `TierState::control` | the controller is told or asked something | `Counts`, `Versions`, `Continuations` (`loops`) |
+//! | `TierState::control` | the controller is told or asked something | `Counts`, `Versions`, `Continuations` (`loops`), `PolicyText` |
 //! | `TierState::jobs` | a job is put or taken | nothing |
 //! | `TierState::under_way` | a version is begun, asked for, ended or cancelled | nothing |
 //! | `TierState::churned` | a function is put or taken | nothing |
@@ -14,7 +14,7 @@
 pub(crate) mod background;
 mod churn;
 pub(crate) mod counts;
-mod diary;
+pub(crate) mod diary;
 pub(crate) mod eviction;
 pub(crate) mod guided;
 pub(crate) mod jobs;

@@ -86,7 +86,7 @@ impl Modules {
     pub(crate) fn note(&self, module: &Arc<Module>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() == all.capacity() {
-            all.retain(Read::is_there);
+            all.retain_mut(Read::is_there);
             let len = all.len();
             all.reserve(len + 1);
         }
@@ -103,7 +103,11 @@ impl Modules {
 }
 
 impl Read {
-    fn is_there(&self) -> bool {
+    /// Whether there is anything to be told of it. The memory of a module that is gone is given back.
+    fn is_there(&mut self) -> bool {
+        if self.module.strong_count() == 0 {
+            self.module = Weak::new();
+        }
         self.module.strong_count() + self.constants.strong_count() != 0
     }
 }

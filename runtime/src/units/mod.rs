@@ -150,14 +150,20 @@ impl Core {
         let session = self.names.session();
         let mut all = symbols.to_vec();
         let mut functions = Vec::new();
+        let mut of_modules = Vec::new();
         for symbol in symbols {
             // A stub that nobody has asked for takes its body along (`Stubs::discard`).
             let stub = dylib.ready(*symbol);
             let Some(id) = stub.and_then(|stub| self.stubs.function_at(stub)) else {
                 continue;
             };
-            let Some(Body::Unit(body)) = self.body(id) else {
-                continue;
+            let body = match self.body(id) {
+                Some(Body::Unit(body)) => body,
+                Some(Body::Module(function)) => {
+                    of_modules.extend(self.is_named(&function, dylib, *symbol).then_some(id));
+                    continue;
+                }
+                _ => continue,
             };
             // Not if the symbol is an alias of the function.
             if body.own == *symbol && body.dylib == *dylib {
@@ -167,9 +173,11 @@ impl Core {
             }
         }
         dylib.remove(&all)?;
-        functions
-            .into_iter()
-            .for_each(|id| self.remove_function(id));
+        for id in functions {
+            self.removed.undefined.goes(id);
+            self.remove_function(id);
+        }
+        self.note_undefined(of_modules);
         Ok(())
     }
 }

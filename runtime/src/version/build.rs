@@ -28,6 +28,7 @@ use super::offers::Crossing;
 use super::plan::BodyOf;
 use crate::api::error::{Error, Refusal};
 use crate::core::Core;
+use crate::fork::panics;
 use crate::tiers::guided::Words;
 use crate::told::staying::Staying;
 
@@ -140,7 +141,12 @@ impl Unit for BodyUnit {
     }
 
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
-        let result = self.core.build(&self.body, &self.how);
+        // A panic of a layer, which the session reports, would end in an error that names the unit's
+        // own symbol.
+        let result = panics::caught(|| self.core.build(&self.body, &self.how));
+        if let Err(Error::Session(cause @ SessionError::Panicked { .. })) = &result {
+            self.core.names.session().report(cause);
+        }
         let told = match &result {
             Ok(built) => Ok(built.entry),
             Err(cause) => Err(cause.to_string()),
@@ -273,21 +279,35 @@ impl Core {
                 // The definition goes, so that a later call can try again; unless whoever cancelled
                 // the version was first.
                 let _ = tracker.remove();
-                let cause = match built {
-                    Some(Err(cause)) => Some(cause),
+                let found = found.err();
+                Err(match built {
+                    Some(Err(cause)) => cause,
                     // What it depends on failed after it was linked.
                     Some(Ok(built)) => {
                         self.discard(function, built);
-                        found.err().map(Error::Session)
+                        self.without_symbol(function, found)
                     }
-                    None => found.err().map(Error::Session),
-                };
-                Err(cause.unwrap_or_else(|| {
-                    Error::Session(SessionError::Panicked {
-                        text: "while compiling".into(),
-                    })
-                }))
+                    None => self.without_symbol(function, found),
+                })
             }
+        }
+    }
+
+    /// An error of the session about the unit of a version, by the name of the function: the unit's
+    /// symbol is a number.
+    fn without_symbol(&self, function: FunctionId, told: Option<SessionError>) -> Error {
+        let what = match told {
+            Some(SessionError::Failed {
+                cause: Some(cause), ..
+            }) => return Error::Session((*cause).clone()),
+            Some(SessionError::Failed { cause: None, .. }) => "failed",
+            Some(SessionError::Removed(_)) => "was cancelled",
+            Some(SessionError::Abandoned(_) | SessionError::NotFound(_)) | None => "was abandoned",
+            Some(other) => return Error::Session(other),
+        };
+        Error::Version {
+            function: self.name_of(function),
+            cause: Refusal::Unfinished { what },
         }
     }
 

@@ -7,7 +7,7 @@ use uruk_codegen::{Compile, Knowledge, ModulePlan};
 use uruk_tiering::Purpose;
 
 use super::Request;
-use crate::api::error::Error;
+use crate::api::error::{Error, Refusal};
 use crate::core::{Core, Function};
 
 /// What is compiled for a function: a body, and how its module is bound.
@@ -23,8 +23,17 @@ pub(crate) struct BodyOf {
 impl Core {
     /// What a version of `id` is compiled from.
     pub(crate) fn body_of(&self, id: FunctionId) -> Result<BodyOf, Error> {
-        let function = self.function(id).ok_or(Error::NotAFunction {
-            name: format!("{id:?}"),
+        let function = self.function(id).ok_or_else(|| {
+            let function = self.name_of(id);
+            match self.body(id) {
+                Some(_) => Error::NotAFunction {
+                    name: function.to_owned(),
+                },
+                None => Error::Version {
+                    function,
+                    cause: Refusal::Removed,
+                },
+            }
         })?;
         let plan = function.module.plan();
         Ok(BodyOf {

@@ -22,6 +22,8 @@ pub enum Cycle {
     Replace,
     /// [`Dylib::define_lazy`] of one name again, and a call of it.
     Lazy,
+    /// [`Dylib::define_lazy`] of a name, a call of it, and [`Dylib::undefine`].
+    Undefine,
     /// A module with names of its own is added, called and removed.
     Module,
     /// As `Module`; its function calls one of the host that fails.
@@ -37,9 +39,10 @@ pub enum Cycle {
 }
 
 impl Cycle {
-    pub const ALL: [Cycle; 8] = [
+    pub const ALL: [Cycle; 9] = [
         Cycle::Replace,
         Cycle::Lazy,
+        Cycle::Undefine,
         Cycle::Module,
         Cycle::Error,
         Cycle::Panic,
@@ -53,6 +56,7 @@ impl Cycle {
         match self {
             Cycle::Replace => "replace",
             Cycle::Lazy => "lazy",
+            Cycle::Undefine => "undefine",
             Cycle::Module => "module",
             Cycle::Error => "error",
             Cycle::Panic => "panic",
@@ -130,7 +134,7 @@ impl Cycles {
                 main.replace(next).expect("replaced");
                 assert_eq!(function(&main, "f").call(1), 1 + number as i64);
             }
-            Cycle::Lazy => {
+            Cycle::Lazy | Cycle::Undefine => {
                 let summand = number as u64;
                 main.define_lazy::<Unary>("lazy", move |module| {
                     let context = module.get_context();
@@ -147,6 +151,11 @@ impl Cycles {
                 })
                 .expect("defined");
                 assert_eq!(function(&main, "lazy").call(1), 1 + number as i64);
+                if self.cycle == Cycle::Undefine {
+                    let name = [self.jit.intern("lazy")];
+                    // SAFETY: nothing of it is used any more.
+                    unsafe { main.undefine(&name) }.expect("undefined");
+                }
             }
             Cycle::Module => {
                 let tracker = main.create_tracker().expect("a tracker");

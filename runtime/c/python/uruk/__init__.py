@@ -70,7 +70,7 @@ class Function:
     lock."""
 
     def __init__(self, dylib, name, ir_type):
-        ir_type = None if ir_type is None else _text(ir_type)
+        said, ir_type = ir_type, None if ir_type is None else _text(ir_type)
         if ir_type is None and dylib.type(name) is None:
             raise TypeError(f"the type of `{name}` is not known: say it")
         pointer = _made(_c.dylib_callable, dylib._pointer, _text(name), ir_type)
@@ -78,6 +78,8 @@ class Function:
         #: Its name, and its type as LLVM writes it.
         self.name, self.type = name, _string(_c.callable_type(pointer))
         self._types, self._limit_ms, self._fuel = _Types(self.type), 0, None
+        if said is not None:  # What IR says of a result is not in its type.
+            self._types.result.unsigned = _Types(said).result.unsigned
 
     def __call__(self, *values):
         types, answer = self._types, ctypes.create_string_buffer(16)
@@ -184,6 +186,8 @@ class Dylib(_Adds):
     def define(self, name, function, ir_type):
         """Has IR call a function of Python's: `jit.define("say", print, "void (i64)")`. Modules that
         declare it with another type are refused. What it raises ends the call of IR."""
+        if not callable(function):
+            raise TypeError(f"{function!r} cannot be called")
         body = _body(function, _Types(ir_type))
         _c.dylib_define_host(self._pointer, _text(name), _text(ir_type),
                              ctypes.cast(body, c_void_p), None, None)
@@ -203,7 +207,8 @@ class Dylib(_Adds):
 
     def function(self, name, ir_type=None):
         """A function to be called. Its type is the IR's, with which one that is said is compared, or
-        what is said of an object's."""
+        what is said of an object's. Results are signed unless the type that is said has them
+        unsigned: `i16 zeroext (i16)`."""
         return Function(self, name, ir_type)
 
     def compile(self, name, tier=0):

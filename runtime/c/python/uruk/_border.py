@@ -64,6 +64,13 @@ _INTEGERS = c_int, c_uint64, c_size_t
 _local = threading.local()
 
 
+def _own(error):
+    """An exception as it was raised: of one in a conversion ctypes keeps the text only."""
+    if isinstance(error, ctypes.ArgumentError) and "RecursionError" in str(error):
+        return RecursionError("maximum recursion depth exceeded in a call of IR")
+    return error
+
+
 class _Calls:
     """The functions of the library, by their names without `uruk_`."""
 
@@ -80,7 +87,10 @@ class _Calls:
             for index, kind in integers:
                 if kind(values[index]).value != values[index]:  # ctypes would cut it to its width.
                     raise OverflowError(f"{values[index]} does not fit into {kind.__name__}")
-            answer = function(*values)
+            try:
+                answer = function(*values)
+            except ctypes.ArgumentError as error:
+                raise _own(error) from None
             if answers_errors and answer:
                 self._raise(answer)
             return answer
@@ -246,9 +256,12 @@ def _body(function, types):
             ctypes.memmove(result, types.answer.pack(types.result.kind, answer), 16)
             return None
         except BaseException as error:  # It ends the guarded call, and is raised by that.
-            _local.raised = error
-            text = f"{type(error).__name__}: {error}".replace("\0", "?")
-            return _c.error_new(text.encode(errors="replace"))
+            _local.raised = error = _own(error)
+            try:
+                text = f"{type(error).__name__}: {error}".replace("\0", "?")
+                return _c.error_new(text.encode(errors="replace"))
+            except BaseException:  # No room on the stack: the call raises it when it is over.
+                return None
     body.is_of_host = True
     return _BODY(body)
 
@@ -257,13 +270,16 @@ def _unraisable(what):
     """In place of `sys.unraisablehook` during calls of the main thread: Ctrl-C may raise its exception
     in a `body` before its `try`, where ctypes would drop it."""
     if getattr(what.object, "is_of_host", False):
-        _local.raised = what.exc_value
+        if getattr(_local, "raised", None) is None:
+            _local.raised = what.exc_value
     else:
         _interrupts.hook(what)
 
 
 class _Interrupts:
     """Ctrl-C ends the guarded call that the main thread is in: Python's own handler only notes it.
+    Another handler of the program's may mean to go on: it runs when the call is over, or in a function
+    of Python's, where what it raises ends the call.
 
     The interpreter writes a byte for each signal to a socket; a thread reads it, and interrupts. A byte
     belongs to the call that it comes in: what is left at the end of that is read there."""
@@ -320,7 +336,9 @@ class _Interrupts:
         while True:
             select.select([from_signals], [], [])
             with self.lock:
-                call = self.calls[0] if signal.SIGINT in self._read() and self.calls else None
+                came = signal.SIGINT in self._read()
+                ends = came and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+                call = self.calls[0] if ends and self.calls else None
             # It may be about to begin, or to end.
             while call is not None:
                 with self.lock:

@@ -7,7 +7,7 @@ use uruk::{
     ProgramOptions, ReclaimConfig, StatsFormat, ToolSettings, Untrusted, needs_low_addresses,
     needs_near_libraries,
 };
-use uruk_files::{OutputPath, say};
+use uruk_files::say;
 use uruk_live::tunables;
 
 use super::{
@@ -170,19 +170,13 @@ fn load(
         report: run.report.clone(),
         first_calls: run.first_calls.clone(),
         tuning: run.tuning.clone(),
+        record: run.record.clone(),
         dump_asm: run.dump_asm.clone(),
         preempt_libraries: !run.no_preempt,
         undefined: run.undefined.clone(),
     };
     let attempt = |builder: JitBuilder| {
         let jit = builder.build()?;
-        if let Some(file) = &run.record {
-            let out = OutputPath::new(file).and_then(|it| it.open());
-            let recorded = out.and_then(|out| jit.record_policy(out));
-            if let Err(error) = recorded {
-                say!("uruk: --record: {error}");
-            }
-        }
         for library in shared {
             jit.add_library(library)?;
         }

@@ -1,0 +1,135 @@
+//! Functions of modules whose names were undefined ([`Dylib::undefine`](crate::Dylib::undefine)).
+//!
+//! Such a function stays as long as something may call it: code or data that was linked against it,
+//! an address that the host was given ([`Known`](super::known)), a handle, a thread that found the
+//! name before. One that nothing can call goes. The tracker of its image has it on its list still:
+//! each function has a *generation*, which grows when it goes so, and the tracker removes functions of
+//! the generation that it was given only.
+//!
+//! | the function | its end |
+//! |---|---|
+//! | is linked against, or its address was given away | with its tracker |
+//! | has handles | when a name is undefined after the last was dropped |
+//! | was found by a thread in the library | when a name is undefined after all threads had left |
+//! | none of these | when the next name is undefined |
+//!
+//! # Why
+//! A host that defines, calls and undefines functions for months must not grow, and each replacement
+//! looks at all modules there are. Looking is put off until names were undefined as often as functions
+//! were left by the last look, so that it costs each the same beside any number of handles.
+//!
+//! A name that nothing asked for leads to no function here: such a function goes with its tracker.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+
+use uruk_base::FunctionId;
+use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_session::{Dylib, Symbol};
+
+use crate::core::{Core, Function};
+use crate::fork::gate;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Undefined(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// How often no thread was inside when the name was undefined.
+    waiting: HashMap<FunctionId, u64>,
+    /// How many were left by the last look, and calls since then.
+    left: usize,
+    calls: usize,
+    /// Of functions that went; 0 for others.
+    generations: HashMap<FunctionId, u32>,
+}
+
+impl State {
+    fn generation(&self, id: FunctionId) -> u32 {
+        self.generations.get(&id).copied().unwrap_or(0)
+    }
+}
+
+/// A function on the list of a tracker.
+pub(super) struct Owned {
+    pub(super) id: FunctionId,
+    generation: u32,
+}
+
+impl Undefined {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Functions as a tracker lists them. Under a pass, as all of these.
+    pub(super) fn owned(&self, functions: Vec<FunctionId>) -> Vec<Owned> {
+        let state = self.lock();
+        let generation = |id| state.generation(id);
+        let owned = functions.into_iter().map(|id| Owned {
+            id,
+            generation: generation(id),
+        });
+        owned.collect()
+    }
+
+    /// Says that a function goes without its tracker.
+    pub(crate) fn goes(&self, id: FunctionId) {
+        *self.lock().generations.entry(id).or_default() += 1;
+    }
+
+    /// Whether a tracker is to remove a function that it lists, which it does then.
+    pub(super) fn claim(&self, own: &Owned) -> bool {
+        let mut state = self.lock();
+        let claimed = state.generation(own.id) == own.generation;
+        if claimed {
+            state.waiting.remove(&own.id);
+        }
+        claimed
+    }
+}
+
+impl Core {
+    /// Whether `symbol` of `dylib` is the name of a function, and no alias of it.
+    pub(crate) fn is_named(&self, function: &Function, dylib: &Dylib, symbol: Symbol) -> bool {
+        let plan = function.module.plan();
+        let name = self.names.session().name(symbol);
+        function.origin.is_none()
+            && function.module.dylib == *dylib
+            && *plan.import(function.symbol).name == *name
+    }
+
+    /// Notes functions of modules whose names were undefined, and removes those that nothing can call
+    /// any more. A program's own stay, and so does what has native code.
+    pub(crate) fn note_undefined(self: &Arc<Self>, functions: Vec<FunctionId>) {
+        if self.is_program() || self.tiers.is_over_native() {
+            return;
+        }
+        let now = gate::idle();
+        let mut state = self.removed.undefined.lock();
+        let mut gone = Vec::new();
+        state.calls += 1;
+        if state.calls > state.left {
+            state.waiting.retain(|&id, &mut since| {
+                if self.names.known.is_known(id) {
+                    return false;
+                }
+                let stays = since >= now || self.removed.waiting.is_leased(id);
+                gone.extend((!stays).then_some(id));
+                stays
+            });
+            state.left = state.waiting.len();
+            state.calls = 0;
+        }
+        for id in &gone {
+            *state.generations.entry(*id).or_default() += 1;
+        }
+        state
+            .waiting
+            .extend(functions.into_iter().map(|id| (id, now)));
+        drop(state);
+        for id in gone {
+            self.remove_function(id);
+        }
+    }
+}
