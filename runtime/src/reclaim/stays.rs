@@ -106,6 +106,7 @@ mod tests {
 
     #[test]
     fn each_reason_is_told_once_and_the_lasting_one_wins() {
+        let _pass = crate::fork::gate::enter();
         let stays = Stays::default();
         assert_eq!(stays.untold(), None);
         stays.cycle(Some("busy".into()));
