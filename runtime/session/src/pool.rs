@@ -130,7 +130,7 @@ impl Pool {
         let outside = !WORKER.with(Cell::get);
         let (wake, start, run_here) = self.inner(|inner| {
             if !inner.open() {
-                inner.queue.push_back(Arc::clone(&task));
+                inner.queue_up(&task);
                 return (None, None, false);
             }
             if inner.queue.len() >= QUEUE_LIMIT {
@@ -143,7 +143,7 @@ impl Pool {
             };
             let stuck = jobs > 0 && outside && inner.active() == 0;
             if !stuck {
-                inner.queue.push_back(Arc::clone(&task));
+                inner.queue_up(&task);
             }
             (wake, start, stuck)
         });

@@ -7,7 +7,7 @@ pub mod one_function;
 use std::panic::catch_unwind;
 use std::time::Duration;
 
-use uruk::{Dylib, Func, Jit, ReclaimKind, Removal, Replacement, Tracker};
+use uruk::{Alias, Dylib, Flags, Func, Jit, ReclaimKind, Removal, Replacement, Tracker};
 
 type Unary = extern "C" fn(i64) -> i64;
 
@@ -24,6 +24,8 @@ pub enum Cycle {
     Lazy,
     /// [`Dylib::define_lazy`] of a name, a call of it, and [`Dylib::undefine`].
     Undefine,
+    /// A name is made another one for a function, looked up, and removed.
+    Alias,
     /// A module with names of its own is added, called and removed.
     Module,
     /// As `Module`; its function calls one of the host that fails.
@@ -39,10 +41,11 @@ pub enum Cycle {
 }
 
 impl Cycle {
-    pub const ALL: [Cycle; 9] = [
+    pub const ALL: [Cycle; 10] = [
         Cycle::Replace,
         Cycle::Lazy,
         Cycle::Undefine,
+        Cycle::Alias,
         Cycle::Module,
         Cycle::Error,
         Cycle::Panic,
@@ -57,6 +60,7 @@ impl Cycle {
             Cycle::Replace => "replace",
             Cycle::Lazy => "lazy",
             Cycle::Undefine => "undefine",
+            Cycle::Alias => "alias",
             Cycle::Module => "module",
             Cycle::Error => "error",
             Cycle::Panic => "panic",
@@ -156,6 +160,19 @@ impl Cycles {
                     // SAFETY: nothing of it is used any more.
                     unsafe { main.undefine(&name) }.expect("undefined");
                 }
+            }
+            Cycle::Alias => {
+                let [name, target] = ["alias", "f"].map(|name| self.jit.intern(name));
+                let flags = Flags::EXPORTED;
+                let alias = Alias {
+                    name,
+                    target,
+                    flags,
+                };
+                let tracker = main.create_tracker().expect("a tracker");
+                tracker.alias([alias]).expect("defined");
+                self.jit.lookup("alias").expect("it is there");
+                remove(&tracker);
             }
             Cycle::Module => {
                 let tracker = main.create_tracker().expect("a tracker");

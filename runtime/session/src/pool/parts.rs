@@ -19,6 +19,10 @@ impl Task {
         let work = self.work.lock().take()?;
         Some((work, self.sake.upgrade()))
     }
+
+    fn is_taken(&self) -> bool {
+        self.work.lock().is_none()
+    }
 }
 
 /// One wait: done or not, and the tasks that were started for its sake.
@@ -69,6 +73,17 @@ impl Waiter {
             }
         }
         None
+    }
+}
+
+impl Inner {
+    /// Adds a task. Those before it that were taken by waits are let go of: without workers nobody
+    /// else comes for them.
+    pub(super) fn queue_up(&mut self, task: &Arc<Task>) {
+        while self.queue.front().is_some_and(|first| first.is_taken()) {
+            self.queue.pop_front();
+        }
+        self.queue.push_back(Arc::clone(task));
     }
 }
 
