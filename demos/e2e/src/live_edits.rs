@@ -121,7 +121,7 @@ const EDITS: [Edit; 36] = [
     made(24, [2, 22, 2], &["exchanged: f24"]),
     // A function with any number of arguments.
     made(25, [6, 106, 6], &["exchanged: sum"]),
-    // What `longjmp` brings.
+    // The value that `longjmp` brings.
     made(26, [4, 8, 4], &["exchanged: jumps"]),
     // A signal handler.
     Edit {

@@ -1,7 +1,7 @@
 //! Functions of hosts in C that are asked of memory faults.
 //!
 //! They stay as long as the process lives: the library's handler, which asks them, is a plain function
-//! that knows no session, and a signal handler waits for nobody.
+//! that knows no session, and a signal handler cannot wait.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};

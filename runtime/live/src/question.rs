@@ -28,14 +28,14 @@ pub fn swap_question(exchange: &Exchange, file: &Path) -> String {
     format!("swap {level}{at_loops}{signatures}{wait} {file}")
 }
 
-/// What a question asks for: the exchange, and its file.
+/// A question: the exchange that is asked for, and its file.
 pub(crate) fn exchange(rest: &str) -> Option<(Exchange, PathBuf)> {
     let (words, rest) = rest.split_once(' ')?;
     let (words, allow_signatures) = without(words, SIGNATURES);
     let (level, at_loops) = without(words, AT_LOOPS);
     let (level, file) = match level {
         "immediate" => (Level::Immediate, rest),
-        // It promises that nobody returns into old code, which a frame below does.
+        // It promises that no thread returns into old code, which a frame below does.
         "quiescent" if !at_loops => {
             let (ms, file) = rest.split_once(' ')?;
             let wait = Duration::from_millis(ms.parse().ok()?);

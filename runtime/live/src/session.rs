@@ -87,7 +87,7 @@ pub struct Live {
     pub(crate) modules: Vec<Vec<u8>>,
     /// What is known for each of them.
     pub(crate) known: Vec<Module>,
-    /// What modules are compared by that were exchanged.
+    /// Contents by which modules that were exchanged are compared.
     pub(crate) contents: Locked<HashMap<usize, Arc<Contents>>>,
     /// Exchanges that were not rolled back.
     pub(crate) exchanges: Locked<Exchanges>,

@@ -123,8 +123,8 @@ pub struct StillMissing {
     pub order: Vec<(DylibId, Visibility)>,
     /// What is defined nowhere there.
     pub symbols: Vec<Symbol>,
-    /// What is defined, and is not as far as the lookup wants it: units have not made it, or what they
-    /// emitted depends on it. Two units that wait for each other stay here.
+    /// Symbols that are defined, and not as far as the lookup wants them: units have not made them, or the
+    /// code that was emitted depends on them. Two units that wait for each other stay here.
     pub in_production: Vec<(DylibId, Symbol)>,
 }
 

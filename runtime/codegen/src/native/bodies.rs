@@ -210,7 +210,7 @@ fn pieces(text: &str) -> impl Iterator<Item = (&str, bool)> {
 }
 
 impl<'t> Module<'t> {
-    /// What a text defines, and its functions.
+    /// Definitions of a text, and its functions.
     fn read(text: &'t str) -> (Module<'t>, Vec<&'t str>) {
         let mut module = Module::default();
         let mut functions = Vec::new();

@@ -77,8 +77,8 @@ impl Waiter {
 }
 
 impl Inner {
-    /// Adds a task. Those before it that were taken by waits are let go of: without workers nobody
-    /// else comes for them.
+    /// Adds a task. Those before it that were taken by waits are let go of: without workers
+    /// no thread else comes for them.
     pub(super) fn queue_up(&mut self, task: &Arc<Task>) {
         while self.queue.front().is_some_and(|first| first.is_taken()) {
             self.queue.pop_front();

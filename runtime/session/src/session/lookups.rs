@@ -286,7 +286,7 @@ impl Dylib {
 }
 
 impl State {
-    /// What the lookups wait for that have found all definitions.
+    /// Symbols that lookups wait for which have found all definitions.
     fn in_production(&self) -> impl Iterator<Item = StillMissing> {
         let mut of: HashMap<Key, Vec<(DylibId, Symbol)>> = HashMap::new();
         for (&dylib, state) in &self.dylibs {
