@@ -111,7 +111,7 @@ pub use crate::guest::program::{Mode, Program, ProgramOptions};
 pub use crate::load::room::{needs_low_addresses, needs_near_libraries};
 pub use crate::load::untrusted::{Rejection, Untrusted};
 pub use crate::loops::ContinuationStats;
-pub use crate::reclaim::RegisteredStack;
+pub use crate::reclaim::{RegisteredStack, note_copied_text};
 pub use crate::replace::{
     Activation, Level, LoopStays, OldLoop, ReplaceError, Replaced, Replacement,
 };

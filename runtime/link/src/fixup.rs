@@ -312,7 +312,10 @@ impl Fixer<'_, '_> {
     fn finish(&self, mut out: Bytes) -> Result<Linked, LinkError> {
         let placed = self.placed;
         let laid = &placed.laid;
-        let mut linked = Linked::default();
+        let mut linked = Linked {
+            text_size: laid.homes.text_end as usize,
+            ..Linked::default()
+        };
         self.arrays(&mut out, &mut linked);
         if laid.homes.eh_frame_size != 0 {
             let address = placed.address(laid.homes.eh_frame);

@@ -10,6 +10,9 @@ use crate::moves::{Immovable, Moves};
 pub struct Linked {
     /// Bytes of the code segment.
     pub code: Vec<u8>,
+    /// Bytes of the code segment, from its start, that are machine code. What follows is constants,
+    /// unwind records and the GOT.
+    pub text_size: usize,
     /// Bytes of the read-only segment.
     pub read_only: Vec<u8>,
     /// Bytes of the read-write segment, without its zero-filled tail.

@@ -362,6 +362,7 @@ impl State {
             what,
             cause: io::Error::last_os_error(),
         };
+        uruk::note_copied_text(first..last);
         let file = OwnFile::in_memory(c"uruk-text", true)
             .and_then(|file| file.set_len(size as u64).map(|()| file))
             .map_err(|cause| EntryError::Refused {

@@ -12,10 +12,14 @@
 //! Of the file that holds the runtime only the names are looked at, and not for the pair
 //! `sigaltstack` and `longjmp`: the runtime's own assembly loads its stack pointer, and `std`
 //! names `sigaltstack`. An embedder whose own code goes to other stacks registers them.
+//!
+//! Text of a program that was copied to memory without a name, so that entries can be written to, is
+//! still the file's ([`note_copied_text`]).
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use super::library::{self, Links};
 use crate::guest::tls::__tls_get_addr;
@@ -27,6 +31,51 @@ pub(super) struct Mapped {
     /// Device, inode and path: what it was, if another file gets the path.
     pub(super) key: String,
     ranges: Vec<Range<u64>>,
+}
+
+/// Text that was copied, the first of a list that only grows: a lock of its own would be one more
+/// to hold across forks.
+static COPIED: OnceLock<Box<Copied>> = OnceLock::new();
+
+/// Text that lies in memory without a name, and the file that it is from.
+struct Copied {
+    text: Range<u64>,
+    path: String,
+    key: String,
+    next: OnceLock<Box<Copied>>,
+}
+
+/// Keeps in mind which file executable memory is mapped from, because a copy is about to be mapped in
+/// its place. `text` lies within one mapping. Without this call, or where `/proc` cannot be read, the
+/// copy is taken for code of an unknown file, and all memory is searched for stacks.
+pub fn note_copied_text(text: Range<u64>) {
+    let holds = |file: &&Mapped| {
+        let mut ranges = file.ranges.iter();
+        ranges.any(|range| range.start <= text.start && text.end <= range.end)
+    };
+    let found = foreign_code(|_| false);
+    let Some(file) = found.as_ref().and_then(|it| it.files.iter().find(holds)) else {
+        return;
+    };
+    let mut copied = Box::new(Copied {
+        text,
+        path: file.path.clone(),
+        key: file.key.clone(),
+        next: OnceLock::new(),
+    });
+    let mut place = &COPIED;
+    while let Err(back) = place.set(copied) {
+        copied = back;
+        let Some(held) = place.get() else { return };
+        place = &held.next;
+    }
+}
+
+/// The file that a copied text at `start` is from, by the latest note.
+fn copied_from(start: u64) -> Option<&'static Copied> {
+    let all = std::iter::successors(COPIED.get(), |copied| copied.next.get());
+    let noted = all.filter(|copied| copied.text.contains(&start));
+    noted.last().map(|copied| &**copied)
 }
 
 /// Executable mappings of the process.
@@ -72,7 +121,11 @@ pub(super) fn foreign_code(ours: impl Fn(u64) -> bool) -> Option<Foreign> {
                 // The rest of a path with blanks.
                 let from = line.find(path).unwrap_or(line.len());
                 let path = &line[from..];
-                found.add(path, format!("{device} {inode} {path}"), start..end);
+                let nameless = path.starts_with("/memfd:");
+                match nameless.then(|| copied_from(start)).flatten() {
+                    Some(Copied { path, key, .. }) => found.add(path, key.clone(), start..end),
+                    None => found.add(path, format!("{device} {inode} {path}"), start..end),
+                }
             }
             _ => found.made = found.made.or(Some(start)),
         }
@@ -161,7 +214,48 @@ fn unwinder() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::foreign_code;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    use uruk_files::OwnFile;
+
+    use super::{foreign_code, note_copied_text};
+
+    /// Maps the first page of a file for execution, at `at` or anywhere.
+    fn map(at: u64, file: &impl AsRawFd) -> u64 {
+        let fixed = if at == 0 { 0 } else { libc::MAP_FIXED };
+        // SAFETY: a new mapping, or one in the place of a mapping of this test.
+        let mapped = unsafe {
+            libc::mmap(
+                at as *mut libc::c_void,
+                4096,
+                libc::PROT_READ | libc::PROT_EXEC,
+                libc::MAP_PRIVATE | fixed,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        assert_ne!(mapped, libc::MAP_FAILED);
+        mapped as u64
+    }
+
+    #[test]
+    fn a_copied_text_is_of_the_file_it_was_mapped_from() {
+        let program = std::env::current_exe().expect("a path");
+        let at = map(0, &File::open(&program).expect("readable"));
+        let memory = || {
+            let memory = OwnFile::in_memory(c"uruk-text", true).expect("memory");
+            memory.set_len(4096).expect("room");
+            memory
+        };
+        let unknown = map(0, &memory());
+        note_copied_text(at..at + 4096);
+        map(at, &memory());
+        let found = foreign_code(|_| false).expect("proc");
+        let path = |at| found.holder(at).expect("mapped").path.clone();
+        assert_eq!(path(at), program.display().to_string());
+        assert_eq!(path(unknown), "/memfd:uruk-text (deleted)");
+    }
 
     #[test]
     fn what_is_trusted() {

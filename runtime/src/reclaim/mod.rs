@@ -46,6 +46,7 @@ use crate::version::build::Built;
 use crate::version::records::Version;
 
 use environment::{Hands, space_of};
+pub use foreign::note_copied_text;
 pub(crate) use notes::{Note, Notes};
 pub use registered::RegisteredStack;
 use stacks::StackSearch;
@@ -411,7 +412,7 @@ impl Core {
         all.collect()
     }
 
-    /// All code there is, also retired and not yet freed, of functions that `wanted` wants
+    /// All machine code there is, also retired and not yet freed, of functions that `wanted` wants
     /// to know about, by function and those it took bodies or facts from.
     pub(crate) fn code_of_functions(
         &self,
@@ -421,7 +422,7 @@ impl Core {
         self.read_notes(&mut state, self.reclaim_now_time());
         let code = state.hands.table.iter().filter_map(|(id, code)| {
             let function = code.shape.function?;
-            wanted(function, &code.shape.depends).then(|| (code.range(), function, id))
+            wanted(function, &code.shape.depends).then(|| (code.text(), function, id))
         });
         code.collect()
     }

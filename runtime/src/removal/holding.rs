@@ -259,6 +259,7 @@ impl Core {
             memory,
             entry: 0,
             body_end: 0,
+            text_size: 0,
             rows: Vec::new(),
             name: c"",
             unwind: 0,

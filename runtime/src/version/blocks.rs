@@ -38,6 +38,8 @@ pub(crate) struct Code {
     pub(crate) entry: u64,
     /// End of the function itself.
     pub(crate) body_end: u64,
+    /// Its bytes, from the first, that are machine code; constants follow.
+    pub(crate) text_size: usize,
     /// Where its functions lie and are described.
     pub(crate) rows: Vec<FdeRow>,
     /// Name of all of its rows.
@@ -204,6 +206,7 @@ pub(crate) struct Shape {
     pub(crate) unwind: usize,
     entry: u64,
     body_end: u64,
+    text_size: u64,
     first: Option<FdeRow>,
     others: Box<[FdeRow]>,
     /// Blocks that have it.
@@ -252,6 +255,12 @@ impl View<'_> {
         self.memory.address()..self.at(self.memory.len() as u64)
     }
 
+    /// The addresses of its machine code, without its constants: pointers to those say nothing of
+    /// where a thread goes on.
+    pub(crate) fn text(&self) -> Range<u64> {
+        self.memory.address()..self.at(self.shape.text_size)
+    }
+
     /// The bytes of the function itself.
     pub(crate) fn body(&self) -> Option<&[u8]> {
         let place = |offset: u64| usize::try_from(offset).ok();
@@ -297,6 +306,7 @@ impl Table {
             unwind: code.unwind,
             entry: code.entry.wrapping_sub(at),
             body_end: code.body_end.wrapping_sub(at),
+            text_size: code.text_size as u64,
             first: rows.next(),
             others: rows.collect(),
             blocks: 1,

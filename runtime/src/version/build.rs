@@ -113,6 +113,7 @@ impl Built {
                 memory,
                 entry: body.start,
                 body_end: body.end,
+                text_size: linked.text_size,
                 rows: linked.fdes,
                 name,
                 unwind: linked.eh_frame.as_ref().map_or(0, |records| records.size),
