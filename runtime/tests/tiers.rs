@@ -1,5 +1,7 @@
 //! Functions on their way through the tiers, as an embedder sees and steers it.
 
+#[path = "tiers/checksum.rs"]
+mod checksum;
 #[path = "tiers/recalled.rs"]
 mod recalled;
 #[path = "tiers/support.rs"]

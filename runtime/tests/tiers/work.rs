@@ -1,12 +1,12 @@
-//! The tuner where the embedder says what counts as work, and where the load of a function changes.
+//! The tuner where the embedder says what counts as work.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use uruk::{Event, Func, Jit, TuningUnit, TuningVerdict};
 
-use super::tuning::{CREDIT, checksummed};
-use super::{Log, PATIENCE, busy, logged};
+use super::tuning::CREDIT;
+use super::{Log, PATIENCE, logged};
 
 /// So many steps; where its code lies is what it returns.
 const STEPS: &str = "
@@ -115,76 +115,4 @@ fn trials_go_by_entries_where_no_work_is_told() {
     assert_eq!(trial.unit, TuningUnit::Entries);
     assert!((0.1..0.6).contains(&trial.ratio.point), "{trial:?}");
     assert!(trial.lost > Duration::ZERO, "it was paid for");
-}
-
-/// What a run would have learned that had nothing left to try on any function.
-fn all_settled(text: &str) -> String {
-    let lines = text.lines().map(|line| match line.strip_prefix("open ") {
-        Some(rest) => {
-            let (rest, _) = rest.rsplit_once(" #").expect("a checksum");
-            checksummed(&format!("settled {rest}"))
-        }
-        None => format!("{line}\n"),
-    });
-    lines.collect()
-}
-
-/// A function that is settled is left alone until its entries take another time. That is told, and it
-/// is tried again.
-#[test]
-fn a_function_whose_load_changes_is_tried_again() {
-    let builder = || Jit::builder().tune(true).tuning_budget(1.0, CREDIT);
-    let known = {
-        let (jit, log) = logged(builder());
-        let (steps, begin) = (steps(&jit), Instant::now());
-        while verdicts(&log).is_empty() {
-            for _ in 0..16 {
-                steps.call(SHORT);
-            }
-            assert!(begin.elapsed() < PATIENCE, "no trial within {PATIENCE:?}");
-        }
-        all_settled(&jit.tuning_text())
-    };
-    assert!(known.lines().any(|line| line.starts_with("settled ")));
-    let (jit, log) = logged(builder().tuned_before(known));
-    let steps = steps(&jit);
-    let begin = Instant::now();
-    let drifted = || {
-        let log = log.lock().unwrap();
-        let is_it = |event: &Event| {
-            matches!(
-                event,
-                Event::Drifted {
-                    function: "steps",
-                    ..
-                }
-            )
-        };
-        log.iter().position(is_it)
-    };
-    // A load is learned within some seconds, on a machine that does nothing else; where it was not, the
-    // next change is seen.
-    let mut length = SHORT;
-    while drifted().is_none() {
-        busy(6_000, || {
-            if drifted().is_none() {
-                steps.call(length);
-            }
-        });
-        length = if length == SHORT { 4 * SHORT } else { SHORT };
-        assert!(begin.elapsed() < 2 * PATIENCE, "no drift was seen");
-    }
-    while verdicts(&log).is_empty() {
-        for _ in 0..16 {
-            steps.call(length);
-        }
-        assert!(begin.elapsed() < 3 * PATIENCE, "no trial after the drift");
-    }
-    let first_trial = {
-        let log = log.lock().unwrap();
-        let is_trial = |event: &Event| matches!(event, Event::Tuned { .. });
-        log.iter().position(is_trial)
-    };
-    assert!(drifted() < first_trial, "it was settled before");
-    assert!(jit.stats().tuning.drifted >= 1);
 }
