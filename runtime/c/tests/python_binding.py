@@ -161,12 +161,15 @@ def types():
         define float @half(float %x) { %y = fmul float %x, 5.0e-1 ret float %y }
     """)
     refused(9, "is i64 (ptr), not i64 (double)", jit.function, "address", "i64 (double)")
-    refused(9, "is i8 (i8 signext), not i32 (i8)", jit.function, "up", "i32 (i8)")
+    refused(9, "is i8 signext (i8 signext), not i32 (i8)", jit.function, "up", "i32 (i8)")
     assert jit.function("address", "i64 (ptr)")(None) == 0
     assert jit.function("up", "i8 (i8)")(-100) == -99 and jit.function("up")(127) == -128
-    assert jit.function("twice")(0x7fff) == -2 and jit.function("twice")(-1) == -2
-    unsigned = jit.function("twice", "i16 zeroext (i16 zeroext)")
-    assert unsigned(0x7fff) == 0xfffe and unsigned(2) == 4
+    assert jit.type("twice") == "i16 zeroext (i16 zeroext)"
+    for ty in (None, "i16 (i16)", "i16 zeroext (i16 zeroext)"):
+        unsigned = jit.function("twice", ty)
+        assert unsigned(0x7fff) == 0xfffe and unsigned(2) == 4 and unsigned(-1) == 0xfffe
+    signed = jit.function("twice", "i16 signext (i16)")
+    assert signed(0x7fff) == -2 and signed(-1) == -2
     assert jit.function("not")(False) is True and jit.function("half")(3) == 1.5
     same, low = jit.function("same"), jit.function("low")
     assert same(-1) == -1 and same((1 << 64) - 1) == -1 and low(255) == -1 and low(-128) == -128
