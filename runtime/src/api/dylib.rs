@@ -319,6 +319,7 @@ impl Dylib {
             if !wanted.agrees(&actual) {
                 return Err(Error::Signature {
                     function: name.to_owned(),
+                    why: wanted.undefined_bits(&actual),
                     wanted: wanted.to_string(),
                     actual: actual.to_string(),
                 });
