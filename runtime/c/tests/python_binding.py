@@ -193,6 +193,49 @@ def types():
     raises(OverflowError, "", jit.replace, "m", "define i64 @same(i64 %x) { ret i64 1 }", -1)
 
 
+def counting():
+    """Calls with fuel end at the same pass, on each thread, though the library was opened later."""
+    import threading
+
+    jit = uruk.Jit(count_passes=True)
+    jit.add_ir("m", """
+        define i64 @sum(i64 %n) {
+          br label %l
+        l:
+          %i = phi i64 [ 0, %0 ], [ %j, %l ]
+          %s = phi i64 [ 0, %0 ], [ %t, %l ]
+          %t = add i64 %s, %i
+          %j = add i64 %i, 1
+          %more = icmp ult i64 %j, %n
+          br i1 %more, label %l, label %e
+        e:
+          ret i64 %t
+        }
+        define void @spin() { br label %l l: br label %l }
+    """)
+    sum, spin = jit.function("sum"), jit.function("spin")
+    wrong = []
+
+    def check():
+        try:
+            for passes in (10, 1000, 100_000):
+                total = passes * (passes - 1) // 2
+                assert sum(passes) == total and sum.with_fuel(passes)(passes) == total
+                assert raises(uruk.Error, "fuel", sum.with_fuel(passes - 1), passes).trap == 12
+            assert raises(uruk.Error, "within", spin.within(0.01)).trap == 10
+        except BaseException as error:
+            wrong.append(error)
+
+    check()
+    for _ in range(3):  # One after another gets the memory of the one before.
+        threads = [threading.Thread(target=check) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong, wrong
+
+
 def ends():
     """Faults, limits and interrupts are errors."""
     import threading
@@ -207,7 +250,7 @@ def ends():
     error = raises(uruk.Error, "within", spin.within(0.01))
     assert error.code == 18 and error.trap == 10 and "spin" in error.names
     assert raises(uruk.Error, "fuel", spin.with_fuel(1000)).trap == 13  # Not counted.
-    raises(uruk.Error, "opened by a running process", uruk.Jit, count_passes=True)
+    counting()
     assert raises(uruk.Error, "division", jit.function("divide"), 1, 0).trap == 1
     assert raises(uruk.Error, "memory", jit.function("read"), 0).trap == 5
     thread, done = uruk.Thread(), threading.Event()

@@ -278,8 +278,8 @@ pub enum Error {
     },
     /// Passes cannot be counted.
     #[error(
-        "passes cannot be counted: this library was opened by a running process, whose threads \
-         have no word for it at a known place"
+        "passes cannot be counted: this library was opened by a running process, which has used up \
+         the words that all threads have (32 keys of pthread_key_create)"
     )]
     PassesUncounted,
     /// A guarded call did not return.

@@ -13,7 +13,7 @@
 //! | [`fault`], [`stacks`] | from a signal to a guard |
 //! | [`interrupt`], [`asks`] | interrupts and deadlines |
 //! | [`base`], [`ends`] | the end of a thread that made such calls |
-//! | [`passes`] | what code that looks asks: fuel, and the same without signals |
+//! | [`passes`], [`word`] | what code that looks asks: fuel, and the same without signals |
 
 pub(crate) mod asked;
 mod asks;
@@ -38,3 +38,4 @@ mod timers;
 pub(crate) mod trap;
 pub(crate) mod types;
 pub(crate) mod value;
+mod word;

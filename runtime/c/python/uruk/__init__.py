@@ -108,8 +108,7 @@ class Function:
 
     def with_fuel(self, passes):
         """The same, whose calls are an `Error` when they make more passes of entries and loops; of a
-        session with `count_passes=True`, which needs the library to be there when the process begins
-        (LD_PRELOAD)."""
+        session with `count_passes=True`."""
         limited = copy.copy(self)
         limited._fuel = passes
         return limited
