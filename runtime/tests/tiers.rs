@@ -8,8 +8,6 @@ mod recalled;
 mod support;
 #[path = "tiers/tuning.rs"]
 mod tuning;
-#[path = "tiers/work.rs"]
-mod work;
 
 use std::time::{Duration, Instant};
 

@@ -65,7 +65,7 @@ done:
 }";
 
 /// More than any test spends.
-pub(super) const CREDIT: Duration = Duration::from_secs(3600);
+const CREDIT: Duration = Duration::from_secs(3600);
 
 fn region(jit: &Jit) -> impl Fn() -> i64 + use<> {
     jit.add_ir("region", REGION).unwrap();
