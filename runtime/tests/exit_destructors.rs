@@ -198,6 +198,32 @@ fn throws(form: Form, _: Way) {
     end(0)
 }
 
+/// So it is at the session's end.
+fn ends_throwing(form: Form, _: Way) {
+    let jit = session();
+    let goes = added(&jit, "goes", Way::Tracker);
+    goes.add(
+        form,
+        r#"__attribute__((destructor)) static void throws() { say("throws"); throw 1; }"#,
+    );
+    initialize(&jit);
+    drop((goes, jit));
+    say("not ended");
+    end(0)
+}
+
+/// And in a constructor.
+fn throws_early(form: Form, _: Way) {
+    let jit = session();
+    added(&jit, "goes", Way::Tracker).add(
+        form,
+        r#"__attribute__((constructor)) static void throws() { say("throws"); throw 1; }"#,
+    );
+    initialize(&jit);
+    say("not ended");
+    end(0)
+}
+
 /// What `host_search` has search the other one.
 static SEARCH: Mutex<Option<(Dylib, Dylib)>> = Mutex::new(None);
 
@@ -331,6 +357,8 @@ fn case() {
         ("thread_objects", thread_objects),
         ("replaced", replaced),
         ("throws", throws),
+        ("ends_throwing", ends_throwing),
+        ("throws_early", throws_early),
         ("not_removed", not_removed),
         ("merged", merged),
         ("chosen", chosen),
@@ -379,9 +407,22 @@ fn destructors_of_a_replacement_go_with_what_it_replaced() {
 
 #[test]
 fn a_destructor_that_throws_is_the_end() {
-    // As of a constructor: panics of the host's functions are caught there.
-    let wanted = "throws|fatal runtime error: Rust cannot catch foreign exceptions, aborting";
+    let wanted = "throws|terminate called after throwing an instance of 'int'";
     check("throws", BOTH, ONE, wanted, Ended::Signal(libc::SIGABRT));
+    check(
+        "ends_throwing",
+        BOTH,
+        ONE,
+        wanted,
+        Ended::Signal(libc::SIGABRT),
+    );
+    check(
+        "throws_early",
+        BOTH,
+        ONE,
+        wanted,
+        Ended::Signal(libc::SIGABRT),
+    );
 }
 
 #[test]

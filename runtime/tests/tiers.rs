@@ -1,13 +1,13 @@
 //! Functions on their way through the tiers, as an embedder sees and steers it.
 
+#[path = "tiers/checksum.rs"]
+mod checksum;
 #[path = "tiers/recalled.rs"]
 mod recalled;
 #[path = "tiers/support.rs"]
 mod support;
 #[path = "tiers/tuning.rs"]
 mod tuning;
-#[path = "tiers/work.rs"]
-mod work;
 
 use std::time::{Duration, Instant};
 

@@ -4,13 +4,14 @@
 //! description: an unwinder that comes here sees the end of the stack. So an
 //! uncaught exception of the guest makes `_Unwind_RaiseException` return
 //! `_URC_END_OF_STACK`, upon which the C++ runtime calls `std::terminate` - as in
-//! a native program - and never unwinds through Rust frames.
+//! a native program - and never unwinds through Rust frames. [`call_structor`] is that
+//! for exceptions of others only: Rust's panics pass it.
 //!
 //! Guest code keeps the callee-saved registers, as every function does; the
 //! stack is aligned to 16 bytes, flags are as they were.
 
 use std::arch::naked_asm;
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 
 /// Calls `int main(int, char **, char **)` at `entry`.
 ///
@@ -115,4 +116,65 @@ pub unsafe extern "C-unwind" fn call_with(entry: u64, argument: u64) {
         "ret",
         ".cfi_endproc",
     )
+}
+
+/// Calls `void (int, char **, char **)` at `entry`: a constructor, or a destructor, which ignores
+/// the arguments. A panic of Rust's passes; any other exception finds the end of the stack here.
+///
+/// The frame has a return address, as walks for backtraces go on below it, so the end is told by its
+/// personality function.
+///
+/// # Safety
+/// As for [`call_main`], but that it may leave by a panic.
+#[unsafe(naked)]
+pub unsafe extern "C-unwind" fn call_structor(
+    entry: u64,
+    argc: c_int,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) {
+    naked_asm!(
+        ".cfi_startproc",
+        // A signed distance of 32 bits: a symbol of the same section, as no linker has to find it.
+        ".cfi_personality 0x1b, .Luruk_structor_personality",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rax, rdi",
+        "mov edi, esi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "call rax",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+        ".Luruk_structor_personality:",
+        "jmp {personality}",
+        personality = sym structor_personality,
+    )
+}
+
+/// The personality function of [`call_structor`]'s frame, by the Itanium C++ ABI.
+extern "C" fn structor_personality(
+    _version: c_int,
+    actions: c_int,
+    class: u64,
+    _exception: *mut c_void,
+    _context: *mut c_void,
+) -> c_int {
+    /// `_UA_SEARCH_PHASE`: in it, an exception whose handler is not found ends at who threw it.
+    const SEARCH: c_int = 1;
+    /// `_URC_FATAL_PHASE1_ERROR` and `_URC_CONTINUE_UNWIND`.
+    const NO_HANDLER: c_int = 3;
+    const GO_ON: c_int = 8;
+    /// The class of Rust's panics, whose bytes lie in either order, by the version of its library.
+    const RUST: [u8; 8] = *b"MOZ\0RUST";
+    let is_panic = [class.to_le_bytes(), class.to_be_bytes()].contains(&RUST);
+    match is_panic || actions & SEARCH == 0 {
+        true => GO_ON,
+        false => NO_HANDLER,
+    }
 }

@@ -104,7 +104,7 @@ mod vector;
 mod waits;
 
 #[cfg(not(loom))]
-pub use call::{call_init, call_main, call_ptr, call_void, call_with};
+pub use call::{call_init, call_main, call_ptr, call_structor, call_void, call_with};
 #[cfg(not(loom))]
 pub use cfi::UnwindRow;
 pub use error::StubError;

@@ -1554,7 +1554,8 @@ struct uruk_error *uruk_dylib_function(const struct uruk_dylib *dylib,
 
 /**
  * The type of a function as LLVM writes it, to be freed by `uruk_string_free`; null where it
- * has none that is known.
+ * has none that is known. Small integers, results as well, have marks of how they are extended where
+ * IR says it: `i16 zeroext (i8 signext)`.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_type(const struct uruk_dylib *dylib,

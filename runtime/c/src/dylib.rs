@@ -314,7 +314,8 @@ pub unsafe extern "C" fn uruk_dylib_function(
 }
 
 /// The type of a function as LLVM writes it, to be freed by `uruk_string_free`; null where it
-/// has none that is known.
+/// has none that is known. Small integers, results as well, have marks of how they are extended where
+/// IR says it: `i16 zeroext (i8 signext)`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_type(

@@ -161,12 +161,15 @@ def types():
         define float @half(float %x) { %y = fmul float %x, 5.0e-1 ret float %y }
     """)
     refused(9, "is i64 (ptr), not i64 (double)", jit.function, "address", "i64 (double)")
-    refused(9, "is i8 (i8 signext), not i32 (i8)", jit.function, "up", "i32 (i8)")
+    refused(9, "is i8 signext (i8 signext), not i32 (i8)", jit.function, "up", "i32 (i8)")
     assert jit.function("address", "i64 (ptr)")(None) == 0
     assert jit.function("up", "i8 (i8)")(-100) == -99 and jit.function("up")(127) == -128
-    assert jit.function("twice")(0x7fff) == -2 and jit.function("twice")(-1) == -2
-    unsigned = jit.function("twice", "i16 zeroext (i16 zeroext)")
-    assert unsigned(0x7fff) == 0xfffe and unsigned(2) == 4
+    assert jit.type("twice") == "i16 zeroext (i16 zeroext)"
+    for ty in (None, "i16 (i16)", "i16 zeroext (i16 zeroext)"):
+        unsigned = jit.function("twice", ty)
+        assert unsigned(0x7fff) == 0xfffe and unsigned(2) == 4 and unsigned(-1) == 0xfffe
+    signed = jit.function("twice", "i16 signext (i16)")
+    assert signed(0x7fff) == -2 and signed(-1) == -2
     assert jit.function("not")(False) is True and jit.function("half")(3) == 1.5
     same, low = jit.function("same"), jit.function("low")
     assert same(-1) == -1 and same((1 << 64) - 1) == -1 and low(255) == -1 and low(-128) == -128
@@ -190,6 +193,49 @@ def types():
     raises(OverflowError, "", jit.replace, "m", "define i64 @same(i64 %x) { ret i64 1 }", -1)
 
 
+def counting():
+    """Calls with fuel end at the same pass, on each thread, though the library was opened later."""
+    import threading
+
+    jit = uruk.Jit(count_passes=True)
+    jit.add_ir("m", """
+        define i64 @sum(i64 %n) {
+          br label %l
+        l:
+          %i = phi i64 [ 0, %0 ], [ %j, %l ]
+          %s = phi i64 [ 0, %0 ], [ %t, %l ]
+          %t = add i64 %s, %i
+          %j = add i64 %i, 1
+          %more = icmp ult i64 %j, %n
+          br i1 %more, label %l, label %e
+        e:
+          ret i64 %t
+        }
+        define void @spin() { br label %l l: br label %l }
+    """)
+    sum, spin = jit.function("sum"), jit.function("spin")
+    wrong = []
+
+    def check():
+        try:
+            for passes in (10, 1000, 100_000):
+                total = passes * (passes - 1) // 2
+                assert sum(passes) == total and sum.with_fuel(passes)(passes) == total
+                assert raises(uruk.Error, "fuel", sum.with_fuel(passes - 1), passes).trap == 12
+            assert raises(uruk.Error, "within", spin.within(0.01)).trap == 10
+        except BaseException as error:
+            wrong.append(error)
+
+    check()
+    for _ in range(3):  # One after another gets the memory of the one before.
+        threads = [threading.Thread(target=check) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong, wrong
+
+
 def ends():
     """Faults, limits and interrupts are errors."""
     import threading
@@ -204,7 +250,7 @@ def ends():
     error = raises(uruk.Error, "within", spin.within(0.01))
     assert error.code == 18 and error.trap == 10 and "spin" in error.names
     assert raises(uruk.Error, "fuel", spin.with_fuel(1000)).trap == 13  # Not counted.
-    raises(uruk.Error, "opened by a running process", uruk.Jit, count_passes=True)
+    counting()
     assert raises(uruk.Error, "division", jit.function("divide"), 1, 0).trap == 1
     assert raises(uruk.Error, "memory", jit.function("read"), 0).trap == 5
     thread, done = uruk.Thread(), threading.Event()

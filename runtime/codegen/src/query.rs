@@ -42,8 +42,8 @@ impl Reader {
     }
 
     /// The types of all symbols, by number, as LLVM writes them: `i32 (ptr, double)`. Each
-    /// type is written once, but where arguments are marked with how they are passed:
-    /// `void (ptr sret(24), i8 signext)`. Of a reader that
+    /// type is written once, but where arguments or results are marked with how they are passed:
+    /// `i16 zeroext (ptr byval(24), i8 signext)`. Of a reader that
     /// [names structs as their files do](crate::ReaderPool::faithful).
     pub fn types(&self) -> Vec<Arc<str>> {
         debug_assert!(self.names_as_in_file());

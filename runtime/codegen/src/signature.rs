@@ -1,11 +1,12 @@
 //! Types of symbols as text, with what a function's type alone does not say of how its arguments
 //! are passed: `byval` and `sret`, by which a pointer stands for a struct in memory.
 //!
-//! Small integers tell how they are extended: `i32 (i8 signext)`.
+//! Small integers tell how they are extended, results as well: `i16 zeroext (i8 signext)`.
 //!
 //! `void (ptr, i32)` is a function of two values; `void (ptr byval(24), i32)` is one whose first
 //! argument is 24 bytes on the stack. Callers of the two do different things.
 
+use inkwell::llvm_sys::LLVMAttributeReturnIndex;
 use inkwell::llvm_sys::core::{
     LLVMCountParams, LLVMGetEnumAttributeAtIndex, LLVMGetEnumAttributeKindForName, LLVMGetParam,
     LLVMGetTypeAttributeValue, LLVMTypeIsSized, LLVMTypeOf,
@@ -38,7 +39,7 @@ impl Passing {
         }
     }
 
-    /// The function's type, given as `plain`, with marks at its arguments; `None` if
+    /// The function's type, given as `plain`, with marks at its arguments and its result; `None` if
     /// there are none.
     pub(crate) fn marked(&self, function: FunctionRef<'_>, plain: &str) -> Option<String> {
         // SAFETY: a live function.
@@ -46,27 +47,36 @@ impl Passing {
         let marks: Vec<Option<String>> = (1..=count)
             .map(|index| self.mark(function, index))
             .collect();
-        if marks.iter().all(Option::is_none) {
+        let of_result = self.extension(function, LLVMAttributeReturnIndex);
+        if of_result.is_none() && marks.iter().all(Option::is_none) {
             return None;
         }
+        // A result that is marked is an integer, and no other has a parenthesis before its parameters.
         let (result, rest) = plain.split_once(" (")?;
+        let of_result = of_result.map_or(String::new(), |mark| format!(" {mark}"));
         let each = (0..).zip(marks).map(|(index, mark)| {
             // SAFETY: there is a parameter of that index, with a type.
             let ty = unsafe { TypeRef::of(LLVMTypeOf(LLVMGetParam(function.raw(), index))) };
             let ty = printed_type(ty);
             mark.map_or(ty.clone(), |mark| format!("{ty} {mark}"))
         });
-        let each: Vec<String> = each.collect();
-        let more = if rest.ends_with("...)") { ", ..." } else { "" };
-        Some(format!("{result} ({}{more})", each.join(", ")))
+        let mut each: Vec<String> = each.collect();
+        each.extend(rest.ends_with("...)").then(|| String::from("...")));
+        Some(format!("{result}{of_result} ({})", each.join(", ")))
+    }
+
+    /// How a small integer is extended: a parameter, or the result.
+    fn extension(&self, function: FunctionRef<'_>, index: u32) -> Option<&'static str> {
+        // SAFETY: a live function, and an index of a parameter or of the result.
+        let has =
+            |kind| unsafe { !LLVMGetEnumAttributeAtIndex(function.raw(), index, kind).is_null() };
+        let mut all = self.extensions.iter();
+        all.find(|&&(_, kind)| has(kind)).map(|&(name, _)| name)
     }
 
     fn mark(&self, function: FunctionRef<'_>, index: u32) -> Option<String> {
-        // SAFETY: as below.
-        let has =
-            |kind| unsafe { !LLVMGetEnumAttributeAtIndex(function.raw(), index, kind).is_null() };
-        if let Some((name, _)) = self.extensions.iter().find(|&&(_, kind)| has(kind)) {
-            return Some((*name).to_owned());
+        if let Some(name) = self.extension(function, index) {
+            return Some(name.to_owned());
         }
         self.kinds.iter().find_map(|&(name, kind)| {
             // SAFETY: a live function, and an index of a parameter; both attributes have a type.

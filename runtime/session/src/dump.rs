@@ -23,8 +23,10 @@ pub struct Dump {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DylibDump {
-    /// Its number.
+    /// What names it to its session.
     pub id: DylibId,
+    /// How many dylibs the session made before it.
+    pub number: u32,
     /// Its name.
     pub name: Arc<str>,
     /// What it searches after itself.
@@ -60,7 +62,7 @@ impl Session {
         let dylibs = state.dylibs.values();
         let mut dylibs: Vec<_> = dylibs.map(|dylib| state.dump_of(dylib)).collect();
         drop(state);
-        dylibs.sort_unstable_by_key(|dylib| dylib.id);
+        dylibs.sort_unstable_by_key(|dylib| dylib.number);
         for dylib in &mut dylibs {
             dylib.symbols.sort_by(|a, b| a.name.cmp(&b.name));
         }
@@ -88,6 +90,7 @@ impl State {
         let order = dylib.link_order.iter();
         DylibDump {
             id: dylib.shared.id,
+            number: self.numbers.place(dylib.shared.id).unwrap_or_default(),
             name: Arc::clone(&dylib.shared.name),
             link_order: order
                 .map(|(id, seen)| (self.dylib_name(*id), *seen))
@@ -119,7 +122,7 @@ impl fmt::Display for Dump {
 
 impl fmt::Display for DylibDump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "dylib {} (#{})", self.name, self.id.index())?;
+        writeln!(f, "dylib {} (#{})", self.name, self.number)?;
         for (name, seen) in &self.link_order {
             match seen {
                 Visibility::Exported => writeln!(f, "  searches {name}")?,

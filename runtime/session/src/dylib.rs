@@ -9,26 +9,13 @@ use crate::alias::{Alias, Source};
 use crate::error::SessionError;
 use crate::flags::Flags;
 use crate::generator::{Generator, GeneratorCell, GeneratorId};
+pub use crate::number::DylibId;
 use crate::order::Order;
 use crate::ready::{Ready, ReadyTable};
 use crate::session::Session;
 use crate::symbol::Symbol;
 use crate::tracker::{Tracker, TrackerKey};
 use crate::unit::Unit;
-
-/// Names a dylib of a session; never used twice.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct DylibId(u32);
-
-impl DylibId {
-    pub(crate) const fn new(number: u32) -> Self {
-        Self(number)
-    }
-
-    pub(crate) const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// Which symbols of a dylib a search sees.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -44,6 +44,7 @@ mod inside;
 mod job;
 mod lookup;
 mod names;
+mod number;
 mod order;
 mod pool;
 mod ready;

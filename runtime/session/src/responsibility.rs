@@ -144,8 +144,8 @@ impl Responsibility {
     ///
     /// # Errors
     /// `Unresolved` if one has no address, `NotResponsible` if a group names
-    /// another's, `DependenceFailed` if a dependence failed or is gone: the
-    /// symbols have failed then. `TrackerDefunct`.
+    /// another's, `DependenceFailed` if a dependence failed or is gone,
+    /// `ForeignDylib` if one is of another session: the symbols have failed then. `TrackerDefunct`.
     pub fn emit(mut self, groups: &[DependenceGroup]) -> Result<(), SessionError> {
         self.done = true;
         let (key, symbols) = (self.key, std::mem::take(&mut self.symbols));

@@ -268,9 +268,7 @@ impl Session {
             let dylib = Arc::clone(dylib);
             return Err(SessionError::DylibExists { dylib });
         }
-        let id = DylibId::new(state.next_dylib);
-        let next = state.next_dylib.checked_add(1);
-        state.next_dylib = next.ok_or(SessionError::Unsupported {
+        let id = state.numbers.next().ok_or(SessionError::Unsupported {
             what: "more than 2^32 dylibs",
         })?;
         let shared = Arc::new(DylibShared::new(id, name));
@@ -331,7 +329,7 @@ impl Session {
             }
             let dylibs = state.dylibs.values().map(|dylib| &dylib.shared);
             let mut all: Vec<_> = dylibs.cloned().collect();
-            all.sort_unstable_by_key(|dylib| std::cmp::Reverse(dylib.id));
+            all.sort_unstable_by_key(|dylib| std::cmp::Reverse(state.numbers.place(dylib.id)));
             state.remove_dylibs(&all, effects)?;
             state.end_waits(effects);
             state.ended = true;

@@ -40,6 +40,7 @@ use crate::generator::GeneratorCell;
 use crate::graph::{Graph, NodeId};
 use crate::job::Job;
 use crate::lookup::{Completion, Found, Required};
+use crate::number::DylibNumbers;
 use crate::slab::{Key, Slab};
 use crate::symbol::{Symbol, SymbolPool};
 use crate::tracker::{Resource, TrackerKey};
@@ -193,7 +194,7 @@ pub(crate) struct Query {
 pub(crate) struct State {
     pub pool: Arc<SymbolPool>,
     pub dylibs: NumberMap<DylibId, DylibState>,
-    pub next_dylib: u32,
+    pub numbers: DylibNumbers,
     pub names: HashMap<Arc<str>, DylibId>,
     pub graph: Graph<Place>,
     pub units: Slab<UnitCell>,
@@ -219,7 +220,7 @@ impl State {
         Self {
             pool,
             dylibs: NumberMap::default(),
-            next_dylib: 0,
+            numbers: DylibNumbers::new(),
             names: HashMap::new(),
             graph: Graph::new(),
             units: Slab::new(),

@@ -9,8 +9,8 @@ use common::*;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use uruk_session::{
-    AbsoluteSymbols, Ask, Dylib, Flags, Generator, Lookup, ReexportGenerator, Required,
-    SessionError, Symbol, Visibility,
+    AbsoluteSymbols, Ask, DependenceGroup, Dylib, Flags, Generator, Lookup, ReexportGenerator,
+    Required, SessionError, Symbol, Visibility,
 };
 
 fn is_foreign(result: Result<(), SessionError>) -> bool {
@@ -34,8 +34,7 @@ fn a_dylib_of_another_session_is_refused() {
     let (here, there) = (env(0), env(0));
     let (own, foreign) = (&here.dylib, &there.dylib);
     let all = Visibility::All;
-    // Both have the number of the other, so taken by number they would be mixed up.
-    assert_eq!(own.id(), foreign.id());
+    assert_ne!(own.id(), foreign.id());
     assert!(is_foreign(own.add_to_link_order(foreign, all)));
     assert!(is_foreign(own.set_link_order(&[(foreign.clone(), all)])));
     assert!(is_foreign(own.replace_in_link_order(own, foreign, all)));
@@ -46,6 +45,26 @@ fn a_dylib_of_another_session_is_refused() {
     let dylibs = [own.clone(), foreign.clone()];
     assert!(is_foreign(here.session.remove_dylibs(&dylibs)));
     assert!(!own.is_defunct() && !foreign.is_defunct());
+}
+
+/// A number says which session it is of: taken for its own dylib's, the symbol would wait for another one.
+#[test]
+fn a_dependence_on_another_sessions_dylib_is_refused() {
+    let (here, there) = (env(0), env(0));
+    there.dylib.define(there.plain(&[there.b]).0).unwrap();
+    here.dylib.define(here.plain(&[here.b]).0).unwrap();
+    let (unit, kept) = here.kept(&[here.a]);
+    here.dylib.define(unit).unwrap();
+    let asked = here.start(&[here.a], Required::Ready);
+    let responsibility = take(&kept);
+    resolve(&responsibility).unwrap();
+    let group = DependenceGroup {
+        symbols: vec![here.a],
+        dependences: vec![(here.dylib.id(), here.b), (there.dylib.id(), there.b)],
+    };
+    let refused = responsibility.emit(&[group]);
+    assert!(matches!(refused, Err(SessionError::ForeignDylib { .. })));
+    assert!(asked.wait().is_err(), "it has failed");
 }
 
 #[test]

@@ -319,6 +319,7 @@ impl Dylib {
             if !wanted.agrees(&actual) {
                 return Err(Error::Signature {
                     function: name.to_owned(),
+                    why: wanted.undefined_bits(&actual),
                     wanted: wanted.to_string(),
                     actual: actual.to_string(),
                 });
@@ -329,8 +330,9 @@ impl Dylib {
         Ok(Func::new(self.jit.clone(), (id, lease)))
     }
 
-    /// The type of a function as LLVM writes it: `i64 (i64, ptr)`. `None` for functions of
-    /// units and of object files, which have none that is known.
+    /// The type of a function as LLVM writes it: `i64 (i64, ptr)`. Small integers have marks behind
+    /// them of how they are extended, where IR says it: `i16 zeroext (i8 signext)`. `None` for functions
+    /// of units and of object files, which have none that is known.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;

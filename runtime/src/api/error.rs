@@ -243,7 +243,7 @@ pub enum Error {
     )]
     ProcessDylib,
     /// A function's type is not the one asked for.
-    #[error("function `{function}` is {actual}, not {wanted}")]
+    #[error("function `{function}` is {actual}, not {wanted}{}", why.unwrap_or_default())]
     Signature {
         /// The function.
         function: String,
@@ -251,6 +251,8 @@ pub enum Error {
         wanted: String,
         /// The type it has.
         actual: String,
+        /// Why they do not agree, where that is not seen at once.
+        why: Option<&'static str>,
     },
     /// A module declares a function of the host with another type than it has there.
     #[error("{file}: `{function}` is declared as {declared}, and the host's is {defined}")]
@@ -276,8 +278,8 @@ pub enum Error {
     },
     /// Passes cannot be counted.
     #[error(
-        "passes cannot be counted: this library was opened by a running process, whose threads \
-         have no word for it at a known place"
+        "passes cannot be counted: this library was opened by a running process, which has used up \
+         the words that all threads have (32 keys of pthread_key_create)"
     )]
     PassesUncounted,
     /// A guarded call did not return.

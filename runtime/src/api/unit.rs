@@ -219,8 +219,8 @@ impl Responsibility {
     ///
     /// # Errors
     /// `Unresolved` if one has no address, `NotResponsible` if a group names another's,
-    /// `DependenceFailed` if a dependence failed or is gone: the symbols failed then.
-    /// `TrackerDefunct`.
+    /// `DependenceFailed` if a dependence failed or is gone, `ForeignDylib` if one is of another
+    /// session: the symbols failed then. `TrackerDefunct`.
     pub fn emit(mut self, groups: &[DependenceGroup]) -> Result<(), SessionError> {
         let groups = self.groups(groups);
         let _pass = gate::enter();

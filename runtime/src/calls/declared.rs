@@ -96,7 +96,7 @@ fn compare(
     ty: &FunctionType,
 ) -> Result<(), Error> {
     let declared = Module::type_of(module, symbol)?;
-    match ty.agrees(&declared) {
+    match ty.agrees_with_declared(&declared) {
         true => Ok(()),
         false => Err(Error::HostSignature {
             file: module.readers.bitcode().name().to_owned(),

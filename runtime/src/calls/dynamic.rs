@@ -463,6 +463,7 @@ impl Dylib {
                     function: name.to_owned(),
                     wanted: ty.to_owned(),
                     actual,
+                    why: None,
                 })
             }
             actual => Ok(actual),

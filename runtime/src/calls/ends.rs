@@ -6,9 +6,9 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
-use super::{chain, interrupt, stacks};
+use super::{base, chain, interrupt, stacks};
 
 /// The round of destructors of keys in which it is given back: others' may call until then. The C
 /// library makes four.
@@ -16,8 +16,6 @@ const ROUND: usize = 3;
 
 thread_local! {
     static NOTED: Cell<bool> = const { Cell::new(false) };
-    /// Whether destructors of thread-locals run.
-    static ENDING: Cell<bool> = const { Cell::new(false) };
     static LAST: Last = const { Last };
 }
 
@@ -25,8 +23,13 @@ struct Last;
 
 impl Drop for Last {
     fn drop(&mut self) {
-        ENDING.set(true);
+        base::leave();
     }
+}
+
+/// Runs in `exit`.
+extern "C" fn on_exit() {
+    base::leave();
 }
 
 fn key() -> Option<libc::pthread_key_t> {
@@ -42,10 +45,11 @@ fn key() -> Option<libc::pthread_key_t> {
 /// The calling thread has something that is to be given back at its end.
 pub(super) fn note() {
     if !NOTED.replace(true) {
-        // In a destructor of a thread-local, it may be over: so the thread is ending.
-        if LAST.try_with(|_| {}).is_err() {
-            ENDING.set(true);
-        }
+        // In a destructor of a thread-local it may be over: the base is that destructor's then.
+        let _ = LAST.try_with(|_| {});
+        static AT_EXIT: Once = Once::new();
+        // SAFETY: a function that lives as long as the process, as the key's.
+        AT_EXIT.call_once(|| _ = unsafe { libc::atexit(on_exit) });
         in_round(1);
     }
 }
@@ -57,13 +61,7 @@ fn in_round(round: usize) {
     }
 }
 
-/// Whether the calling thread is at its end, where the standard library takes alternate stacks away.
-pub(super) fn is_ending() -> bool {
-    ENDING.get()
-}
-
 unsafe extern "C" fn on_end(value: *mut c_void) {
-    ENDING.set(true);
     let round = value.addr();
     if round < ROUND {
         return in_round(round + 1);
@@ -71,5 +69,6 @@ unsafe extern "C" fn on_end(value: *mut c_void) {
     NOTED.set(false);
     interrupt::end_thread();
     stacks::end_thread();
+    base::leave();
     chain::end_thread();
 }

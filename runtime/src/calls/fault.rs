@@ -21,7 +21,8 @@
 //! A fault on memory that was never there, within [`NEAR`] of the stack pointer and beyond the
 //! lowest page that the thread's stack has, is one of the stack. The handler runs on an alternate
 //! stack: each thread gets one of [`ALTERNATE`] bytes with its first guarded call, unless it has a
-//! larger one, and keeps it until it ends. A function whose frame is larger than the guard page
+//! larger one, and keeps it until it ends; where others take it away at the thread's end it gets it again
+//! ([`base`](super::base)). A function whose frame is larger than the guard page
 //! below a stack, compiled without probes, may miss the page, as it may natively.
 
 use std::cell::Cell;
@@ -122,18 +123,27 @@ static BEFORE: Before = Before(std::cell::UnsafeCell::new(
     [const { MaybeUninit::uninit() }; SIGNALS.len()],
 ));
 
-/// Sets the handlers, once, and gives the thread its alternate stack.
+/// Sets the handlers, once, and sees to it that the thread has an alternate stack.
+#[inline]
 pub(super) fn attend() {
+    if super::base::is_left() {
+        attend_anew();
+    }
+}
+
+#[cold]
+fn attend_anew() {
     thread_local! {
         static ATTENDED: Cell<bool> = const { Cell::new(false) };
     }
-    if !ATTENDED.replace(true) {
+    if ATTENDED.replace(true) {
+        super::stacks::prepare_again();
+    } else {
         set();
         super::timers::unblock();
         super::stacks::prepare();
-    } else if super::ends::is_ending() {
-        super::stacks::prepare_again();
     }
+    super::base::note();
 }
 
 /// What handlers of ours block. A handler of the host's must not run inside of them: a guarded call of

@@ -12,11 +12,12 @@
 //! | [`chain`], [`probe`] | which guard counts, on whichever stack |
 //! | [`fault`], [`stacks`] | from a signal to a guard |
 //! | [`interrupt`], [`asks`] | interrupts and deadlines |
-//! | [`ends`] | the end of a thread that made such calls |
-//! | [`passes`] | what code that looks asks: fuel, and the same without signals |
+//! | [`base`], [`ends`] | the end of a thread that made such calls |
+//! | [`passes`], [`word`] | what code that looks asks: fuel, and the same without signals |
 
 pub(crate) mod asked;
 mod asks;
+mod base;
 pub(crate) mod bound;
 mod chain;
 pub(crate) mod declared;
@@ -37,3 +38,4 @@ mod timers;
 pub(crate) mod trap;
 pub(crate) mod types;
 pub(crate) mod value;
+mod word;

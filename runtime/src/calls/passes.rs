@@ -7,16 +7,15 @@
 //!
 //! | thread-local | written by | read by |
 //! |---|---|---|
-//! | `LEFT` | JIT'd code, by its address; [`slice`] | [`settle`] |
+//! | the word ([`word`](super::word)) | JIT'd code, by its address; [`slice`] | [`settle`] |
 //! | `GIVEN`, `BEFORE` | [`slice`], [`settle`] | the thread |
 //!
 //! # Invariants
-//! - Passes made are `BEFORE + GIVEN - LEFT`, at any time but within [`settle`].
+//! - Passes made are `BEFORE + GIVEN` less the word, at any time but within [`settle`].
 //! - A slice ends where the fuel of a guarded call does, if that is earlier: its end is found at the
 //!   same pass each time.
-//! - `LEFT` lies at the same distance from the thread pointer in all threads, or code is not made to
-//!   look ([`look`]): so it is in an executable and the libraries it is started with, not in one
-//!   that is opened later.
+//! - The word lies at the same distance from the thread pointer in all threads, or code is not made to
+//!   look ([`look`]).
 //!
 //! A handler of a signal that runs JIT'd code while its thread is here makes passes that may be
 //! counted twice or not at all.
@@ -27,7 +26,6 @@
 //! have to change a word that another thread changes all the time.
 
 use std::cell::Cell;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use uruk_codegen::Look;
@@ -37,17 +35,14 @@ use super::fault;
 use super::guard::{self, Guard};
 use super::interrupt;
 use super::trap::TrapKind;
+use super::word;
 use crate::api::builder::JitBuilder;
 use crate::api::error::Error;
-use crate::fork::{block_signals, restore_signals};
-use crate::guest::tls::thread_pointer;
 
 /// Passes of a slice: some 20 us of a loop of few instructions.
 const SLICE: u64 = 1 << 14;
 
 thread_local! {
-    /// What is left of the slice.
-    static LEFT: Cell<i64> = const { Cell::new(0) };
     /// The slice.
     static GIVEN: Cell<u64> = const { Cell::new(0) };
     /// Passes before it.
@@ -70,23 +65,9 @@ impl Limits {
     }
 }
 
-/// Where the calling thread has its word, from the thread pointer.
-fn distance() -> i64 {
-    LEFT.with(Cell::as_ptr) as i64 - thread_pointer()
-}
-
 /// What code of this process looks at; `None` if threads have their words elsewhere.
 fn look() -> Option<Look> {
-    static DISTANCE: OnceLock<Option<i64>> = OnceLock::new();
-    let found = DISTANCE.get_or_init(|| {
-        // No handler of the program's runs on a thread that lives for this.
-        let signals = block_signals();
-        let other = std::thread::Builder::new().spawn(distance);
-        restore_signals(&signals);
-        let other = other.ok()?.join().ok()?;
-        (other == distance()).then_some(other)
-    });
-    found.map(|distance| Look {
+    word::distance().map(|distance| Look {
         distance,
         ask: ask as *const () as u64,
     })
@@ -94,7 +75,7 @@ fn look() -> Option<Look> {
 
 /// The calling thread's passes so far.
 pub(super) fn made() -> u64 {
-    let left = LEFT.get();
+    let left = word::left();
     BEFORE
         .get()
         .wrapping_add(GIVEN.get())
@@ -105,7 +86,7 @@ pub(super) fn made() -> u64 {
 fn settle() -> u64 {
     let made = made();
     GIVEN.set(0);
-    LEFT.set(0);
+    word::set_left(0);
     BEFORE.set(made);
     made
 }
@@ -117,7 +98,7 @@ fn slice(guard: Option<&Guard>, made: u64) {
     let next = ends.min().and_then(|last| last.checked_sub(made));
     let given = next.map_or(SLICE, |left| left.min(SLICE));
     GIVEN.set(given);
-    LEFT.set(given as i64);
+    word::set_left(given as i64);
 }
 
 /// A guarded call with fuel begins.
@@ -166,7 +147,8 @@ fn why_over(guard: &Guard, made: u64) -> Option<TrapKind> {
 
 impl JitBuilder {
     /// Has the code of IR functions count its passes, at every tier: entries of functions that call
-    /// others, and ends of loops' bodies. Off by default.
+    /// others, and ends of loops' bodies. Off by default. Code of object files, of units and of shared
+    /// libraries counts none, also where it is called by code that does.
     ///
     /// Guarded calls can have a limit of passes then
     /// ([`Func::with_fuel`](crate::Func::with_fuel)), which ends the same call at the same place each
@@ -204,8 +186,8 @@ impl JitBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`Error::PassesUncounted`]: this library was opened by a running process (`dlopen`), so that
-    /// threads have their words at different places.
+    /// [`Error::PassesUncounted`]: this library was opened by a running process (`dlopen`), which had made
+    /// 32 keys of `pthread_key_create` before, so that threads have their words at different places.
     pub fn count_passes(mut self, count: bool) -> Result<JitBuilder, Error> {
         self.layers.look = match count {
             true => Some(look().ok_or(Error::PassesUncounted)?),

@@ -72,7 +72,7 @@ pub(super) fn prepare() {
     provide();
 }
 
-/// The same at the thread's end, where the standard library takes away what it finds.
+/// The same where others may have taken it away, as the standard library does at the thread's end.
 pub(super) fn prepare_again() {
     provide();
 }

@@ -12,6 +12,14 @@
 //! | such a struct for which registers do not suffice | `ptr byval(N)` |
 //! | a larger one | `ptr byval(N)`; as a result `void`, and `ptr sret(N)` for the first argument |
 //!
+//! # `i1` for the `bool` of a struct
+//! In memory, and in Rust's and C's structs, a `bool` is eight bits that are 0 or 1. IR leaves the bits
+//! above an `i1` undefined. So such a parameter agrees, as its function looks at one bit, and so does a
+//! result of nothing else, whose other bits are cleared (`codegen/src/flags.rs`). A result with other
+//! parts, `{ i64, i1 }`, does not: that cannot be said of a part ([`FunctionType::undefined_bits`]).
+//! Nor does a parameter that is marked as extended to 32 bits: what is behind a struct's field is
+//! anything.
+//!
 //! Pure; what LLVM wrote comes in as text (`uruk_codegen` marks `byval` and `sret`).
 
 use std::borrow::Cow;
@@ -24,6 +32,8 @@ use std::ops::RangeInclusive;
 pub enum Leaf {
     /// An integer of so many bytes.
     Int(u8),
+    /// A byte that is 0 or 1.
+    Bool,
     /// A pointer.
     Pointer,
     /// 4 bytes of a floating-point number.
@@ -36,6 +46,7 @@ impl Leaf {
     fn size(self) -> usize {
         match self {
             Leaf::Int(bytes) => bytes.into(),
+            Leaf::Bool => 1,
             Leaf::Float => 4,
             Leaf::Pointer | Leaf::Double => 8,
         }
@@ -125,7 +136,7 @@ pub(crate) enum Piece {
     /// A value of this type; its extension.
     Exact(Cow<'static, str>, Extend),
     /// Eight bytes of a struct in a register of integers, of which so many are used.
-    Integer { bytes: usize, pointer: bool },
+    Integer { bytes: usize, only: Option<Only> },
     /// Eight bytes of a struct in a vector register.
     Vector { floats: usize, double: bool },
     /// A copy on the stack.
@@ -134,11 +145,32 @@ pub(crate) enum Piece {
     SRet(usize),
 }
 
+/// The only thing that is in a register of integers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Only {
+    Pointer,
+    Bool,
+}
+
+/// Where a value goes to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Passed {
+    /// To a function of IR.
+    ToIr,
+    /// To its caller, with nothing else.
+    BackAlone,
+    /// With other parts; or the function is one of the host, which IR calls.
+    Otherwise,
+}
+
 impl fmt::Display for Piece {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Piece::Exact(ir, _) => f.write_str(ir),
-            Piece::Integer { pointer: true, .. } => f.write_str("ptr"),
+            Piece::Integer {
+                only: Some(Only::Pointer),
+                ..
+            } => f.write_str("ptr"),
             Piece::Integer { bytes, .. } => write!(f, "i{}", bytes * 8),
             Piece::Vector { double: true, .. } => f.write_str("double"),
             Piece::Vector { floats: 1, .. } => f.write_str("float"),
@@ -150,13 +182,17 @@ impl fmt::Display for Piece {
 }
 
 impl Piece {
-    /// Whether LLVM's `text` is passed like this.
-    fn agrees(&self, text: &str) -> bool {
+    /// Whether LLVM's `text`, which is extended so, is passed like this.
+    fn agrees(&self, text: &str, extend: Extend, passed: Passed) -> bool {
         match self {
-            Piece::Integer { bytes, pointer } => {
+            Piece::Integer { bytes, only } => {
                 let width = text.strip_prefix('i').and_then(|bits| bits.parse().ok());
-                (text == "ptr" && *pointer)
+                let is_one_bit = text == "i1" && *only == Some(Only::Bool);
+                let fits = (text == "ptr" && *only == Some(Only::Pointer))
                     || width.is_some_and(|bits: usize| bits <= 64 && bits >= bytes * 8)
+                    || is_one_bit && passed != Passed::Otherwise;
+                let is_extended = extend != Extend::No && width < Some(32);
+                fits && !(is_extended && passed == Passed::ToIr)
             }
             Piece::Vector {
                 floats: 2,
@@ -222,36 +258,64 @@ impl FunctionType {
         (result, parameters)
     }
 
-    /// Whether a function that LLVM has this type for is called so.
+    /// Whether a function of IR, which LLVM has this type for, is called so.
     pub(crate) fn agrees(&self, actual: &str) -> bool {
+        self.compare(actual, Passed::ToIr, Passed::BackAlone)
+    }
+
+    /// Whether a function of the host is called so where LLVM has this type for it.
+    pub(crate) fn agrees_with_declared(&self, declared: &str) -> bool {
+        self.compare(declared, Passed::Otherwise, Passed::Otherwise)
+    }
+
+    fn compare(&self, actual: &str, given: Passed, returned: Passed) -> bool {
         let actual = without_spaces(actual);
         let Some((result, parameters)) = split(&actual) else {
             return false;
         };
         let (pieces, passed) = self.pieces();
-        let agree = |pieces: &[Piece], texts: &[&str]| {
+        let agree = |pieces: &[Piece], texts: &[(Cow<'_, str>, Extend)], how: Passed| {
+            let mut both = pieces.iter().zip(texts);
             pieces.len() == texts.len()
-                && pieces
-                    .iter()
-                    .zip(texts)
-                    .all(|(piece, text)| piece.agrees(text))
+                && both.all(|(piece, (text, extend))| piece.agrees(text, *extend, how))
         };
-        let flat = |texts: Vec<&str>| {
-            let texts = texts.into_iter().map(|text| extended(text).0);
-            let struct_like = |piece: &Piece| !matches!(piece, Piece::Exact(..));
-            match passed.iter().chain(&pieces).any(struct_like) {
-                true => texts.flat_map(members).map(Cow::into_owned).collect(),
-                false => texts.map(str::to_owned).collect::<Vec<_>>(),
-            }
+        let struct_like = |piece: &Piece| !matches!(piece, Piece::Exact(..));
+        let has_structs = passed.iter().chain(&pieces).any(struct_like);
+        let flat = |text| -> Vec<_> {
+            let (text, extend) = extended(text);
+            let parts = match has_structs {
+                true => members(text),
+                false => vec![Cow::Borrowed(text)],
+            };
+            parts.into_iter().map(|part| (part, extend)).collect()
         };
         let result = match result {
             "void" => Vec::new(),
-            one => flat(vec![one]),
+            one => flat(one),
         };
-        let parameters = flat(parameters);
-        let result: Vec<&str> = result.iter().map(String::as_str).collect();
-        let parameters: Vec<&str> = parameters.iter().map(String::as_str).collect();
-        agree(&pieces, &result) && agree(&passed, &parameters)
+        let parameters: Vec<_> = parameters.into_iter().flat_map(flat).collect();
+        let returned = if pieces.len() > 1 {
+            Passed::Otherwise
+        } else {
+            returned
+        };
+        agree(&pieces, &result, returned) && agree(&passed, &parameters, given)
+    }
+
+    /// Why a function of IR is not called so, if that is for bits of its result which are undefined.
+    pub(crate) fn undefined_bits(&self, actual: &str) -> Option<&'static str> {
+        let (result, parameters) = split(actual)?;
+        let result = extended(result).0;
+        let parts = members(result);
+        let has_flags = parts.len() > 1 && parts.contains(&Cow::Borrowed("i1"));
+        let bytes: Vec<&str> = parts
+            .iter()
+            .map(|part| if part == "i1" { "i8" } else { part })
+            .collect();
+        let mended = format!("{{ {} }} ({})", bytes.join(", "), parameters.join(", "));
+        (has_flags && self.agrees(&mended)).then_some(
+            "; the bits above an `i1` in a struct are undefined, so its `bool` is returned as `i8`",
+        )
     }
 }
 
@@ -319,15 +383,19 @@ fn eightbytes(size: usize, leaves: &[(usize, Leaf)]) -> Vec<Piece> {
             .iter()
             .filter(move |(at, _)| (start..start + 8).contains(at));
         let here: Vec<_> = here.collect();
-        let is_integer = |leaf: &Leaf| matches!(leaf, Leaf::Int(_) | Leaf::Pointer);
+        let is_integer = |leaf: &Leaf| matches!(leaf, Leaf::Int(_) | Leaf::Bool | Leaf::Pointer);
         if here.iter().any(|(_, leaf)| is_integer(leaf)) {
             // As clang: what a single field has, else up to the struct's end.
             let bytes = match &here[..] {
                 [(at, leaf)] if *at == start => leaf.size(),
                 _ => (size - start).min(8),
             };
-            let pointer = matches!(&here[..], [(_, Leaf::Pointer)]);
-            Piece::Integer { bytes, pointer }
+            let only = match &here[..] {
+                [(_, Leaf::Pointer)] => Some(Only::Pointer),
+                [(at, Leaf::Bool)] if *at == start => Some(Only::Bool),
+                _ => None,
+            };
+            Piece::Integer { bytes, only }
         } else {
             let double = here.iter().any(|(_, leaf)| *leaf == Leaf::Double);
             let last = here.iter().map(|(at, _)| at - start).max();

@@ -13,6 +13,7 @@
 //! | `__m128`, `__m128d`, `__m128i` | `<4 x float>`, `<2 x double>`, `<2 x i64>` | the same |
 //! | a struct of [`repr_c!`](crate::repr_c), of up to 16 bytes | one value for each eight bytes: `i64`, `double`, `<2 x float>` ... | a struct |
 //! | a larger one | `ptr byval(T)`, as a result `ptr sret(T)` | a struct |
+//! | `bool` in such a struct | `i8`; as a parameter `i1`, too | `bool` |
 //! | `[T; N]`, in such a struct only | as `N` fields | an array |
 //!
 //! A reference in the type of a [`Func`](crate::Func) needs a lifetime with a name: write
@@ -36,6 +37,7 @@ use super::types::{Extend, FunctionType, Leaf, ValueType};
 /// | `__m128`, `__m128d`, `__m128i` | `<4 x float>`, `<2 x double>`, `<2 x i64>` |
 /// | a struct of [`repr_c!`](crate::repr_c), up to 16 bytes | a value for each eight bytes: `i64`, `double`, `<2 x float>` ... |
 /// | a larger one | `ptr byval(T)`; as a result `ptr sret(T)` |
+/// | `bool` in such a struct | `i8`; as a parameter `i1`, too. The bits above an `i1` of a result are undefined |
 ///
 /// References need a lifetime with a name, which an alias gives them:
 ///
@@ -107,7 +109,7 @@ macro_rules! values {
 }
 
 values! {
-    bool => "i1" Zero Leaf::Int(1),
+    bool => "i1" Zero Leaf::Bool,
     i8 => "i8" Sign Leaf::Int(1), u8 => "i8" Zero Leaf::Int(1),
     i16 => "i16" Sign Leaf::Int(2), u16 => "i16" Zero Leaf::Int(2),
     i32 => "i32" No Leaf::Int(4), u32 => "i32" No Leaf::Int(4),

@@ -175,7 +175,8 @@ impl Hooks {
     }
 }
 
-/// Calls a constructor without arguments.
+/// Calls a constructor without arguments. An exception of C++ that leaves it ends the process by
+/// `std::terminate`, as in a native program.
 ///
 /// # Safety
 /// It is one, and its code may run on this thread.
@@ -183,12 +184,11 @@ impl Hooks {
 /// # Errors
 /// An error or panic of a function of the host, or a trap.
 unsafe fn construct(address: u64) -> Result<(), Error> {
-    type Constructor = extern "C-unwind" fn(c_int, *const *const c_char, *const *const c_char);
     let empty = [std::ptr::null()];
-    // SAFETY: by the caller's promise.
-    let constructor = unsafe { std::mem::transmute::<u64, Constructor>(address) };
     caught(|| {
-        let call = || constructor(0, empty.as_ptr(), empty.as_ptr());
+        // SAFETY: by the caller's promise.
+        let call =
+            || unsafe { uruk_stubs::call_structor(address, 0, empty.as_ptr(), empty.as_ptr()) };
         let ended = guard::run(Limits::default(), call);
         ended.map_err(|trap| Error::Trap(Box::new(trap)))
     })

@@ -124,6 +124,8 @@ impl Core {
         let (ran, work) = self.read_clocks(looks);
         self.tuning.state().account.ran(ran);
         self.send_short_home(&mut looks.shorts);
+        // Entries of a root that was no candidate at the last look are of a longer time than `ran`.
+        let entries = std::mem::take(&mut looks.entries);
         let mut found: Option<(Root, bool)> = None;
         for it in hottest {
             let Sampled {
@@ -133,8 +135,9 @@ impl Core {
             } = it;
             let id = self.stubs.function(index)?;
             let count = self.tiers.counts.now(id).entries;
-            let before = looks.entries.insert(index, count);
-            let entered = before.map_or(0, |before| count.wrapping_sub(before));
+            looks.entries.insert(index, count);
+            let before = entries.get(&index);
+            let entered = before.map_or(0, |&before| count.wrapping_sub(before));
             if ran == Nanos::ZERO || entered > u32::MAX / 2 {
                 continue;
             }

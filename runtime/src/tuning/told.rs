@@ -63,6 +63,9 @@ pub struct TuningView {
     pub trials: Vec<TrialView>,
     /// Nothing is left to try.
     pub settled: bool,
+    /// It is settled, and its usual time is known: a change of its load
+    /// ([`Event::Drifted`](crate::Event::Drifted)) is seen.
+    pub watched: bool,
     /// Why it is not tuned.
     pub left: Option<&'static str>,
 }
@@ -297,6 +300,7 @@ impl Region {
             ratio: self.ratio,
             trials: trials.collect(),
             settled: self.phase == Phase::Settled,
+            watched: self.phase == Phase::Settled && self.drift.is_known(),
             left: match self.phase {
                 Phase::Left(why) => Some(why),
                 _ => None,

@@ -17,6 +17,8 @@ fn in_a_child(part: &str) -> Output {
     let mut command = Command::new(program);
     command
         .args(["--exact", "processes::parts", "--nocapture", "--ignored"])
+        // In the first thread.
+        .arg("--test-threads=1")
         .env("PART", part);
     command.output().expect("it runs")
 }
@@ -28,6 +30,8 @@ fn parts_that_need_a_process() {
         "refused",
         "ends",
         "ends deep",
+        "ends later",
+        "first ends",
         "blocked",
         "handlers",
     ] {
@@ -45,8 +49,10 @@ fn parts() {
         "refused" => refused(),
         "blocked" => blocked(),
         "handlers" => handlers(),
-        "ends" => ends(false),
-        "ends deep" => ends(true),
+        "ends" => ends(false, false),
+        "ends deep" => ends(true, false),
+        "ends later" => ends(true, true),
+        "first ends" => ends_first_thread(),
         _ => {}
     }
 }
@@ -228,31 +234,52 @@ impl Drop for AtEnd {
         let spun = self.spin.within(SHORT).call_guarded(0);
         // A panic would be the end of the process as well.
         if kind(spun) != "not done within 3ms" {
-            std::process::exit(3);
+            leave(3);
         }
         if let Some(deep) = &self.deep
             && kind(deep.call_guarded(0)) != "stack overflow"
         {
-            std::process::exit(4);
+            leave(4);
         }
     }
 }
 
-/// Thread-locals that were made before the first guarded call end after what that made.
-fn ends(with_deep: bool) {
-    thread_local! {
-        static END: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
-    }
+fn leave(status: i32) -> ! {
+    // SAFETY: a process of ours ends without what else runs at its end.
+    unsafe { libc::_exit(status) }
+}
+
+/// Thread-locals that were made before the first guarded call end after what that made; and those made
+/// after it end before that, but after the standard library's alternate stack.
+fn ends(with_deep: bool, is_later: bool) {
     let jit = session();
     for _ in 0..3 {
         let (spin, deep) = (function(&jit, "spin"), function(&jit, "deep"));
-        std::thread::spawn(move || {
-            let deep = with_deep.then_some(deep);
-            let spin_now = spin.clone();
-            END.with(|end| *end.borrow_mut() = Some(AtEnd { spin, deep }));
-            assert!(spin_now.within(SHORT).call_guarded(0).is_err());
-        })
-        .join()
-        .expect("no panic");
+        std::thread::spawn(move || end_with(spin, with_deep.then_some(deep), is_later))
+            .join()
+            .expect("no panic");
+    }
+}
+
+/// The same of the first thread, if the harness runs the test in it.
+fn ends_first_thread() {
+    let jit = session();
+    let (spin, deep) = (function(&jit, "spin"), function(&jit, "deep"));
+    end_with(spin, Some(deep), true);
+}
+
+/// Makes a guarded call, and has the thread make others when it ends.
+fn end_with(spin: Func<F>, deep: Option<Func<F>>, is_later: bool) {
+    thread_local! {
+        static END: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
+    }
+    let call = spin.clone();
+    let end = || END.with(|end| *end.borrow_mut() = Some(AtEnd { spin, deep }));
+    if is_later {
+        assert!(call.within(SHORT).call_guarded(0).is_err());
+        end();
+    } else {
+        end();
+        assert!(call.within(SHORT).call_guarded(0).is_err());
     }
 }

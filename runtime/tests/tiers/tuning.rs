@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use uruk::{Event, Jit, PolicyConfig, Tier, TuningVerdict};
 
+use super::checksum::checksummed;
 use super::{PATIENCE, logged};
 
 /// A region of two: how often the inner one runs is what the outer one is about.
@@ -64,7 +65,7 @@ done:
 }";
 
 /// More than any test spends.
-pub(super) const CREDIT: Duration = Duration::from_secs(3600);
+const CREDIT: Duration = Duration::from_secs(3600);
 
 fn region(jit: &Jit) -> impl Fn() -> i64 + use<> {
     jit.add_ir("region", REGION).unwrap();
@@ -184,13 +185,6 @@ done:
 fn with_lesson(change: &str) -> String {
     let nothing = Jit::builder().tune(true).build().unwrap().tuning_text();
     nothing + &checksummed(&format!("lesson 1 0 0 1 1000 500.00000 {change}"))
-}
-
-/// A line of what a run learned.
-pub(super) fn checksummed(line: &str) -> String {
-    let mix = |sum: u32, byte: u8| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    let sum = line.bytes().fold(0x811c_9dc5, mix);
-    format!("{line} #{sum:08x}\n")
 }
 
 fn digit_sums(count: u64, base: u64) -> i64 {

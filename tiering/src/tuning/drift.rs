@@ -6,6 +6,14 @@
 //! a drift. So four readings far off are one, and single ones never are. Readings are about a
 //! tenth of a second apart, and say nothing of which code is better: a drift only has the choice
 //! looked at again.
+//!
+//! # Wide spreads
+//! A spread above [`WIDE`] hides a change of the load: at 0.6 even one to four times the time is within
+//! what is allowed. It has two causes. The load changed, or other threads of the process began or
+//! ended, while it was learned; or the readings are that noisy. So after [`STALE`] readings middle
+//! and spread are learned anew, from means of twice as many readings (logarithms, [`MOST`] at most).
+//! A change meanwhile is seen by the two middles: they are apart by more than [`ALLOWED`] of the lesser
+//! spread.
 
 /// Readings that the middle and the spread are taken from.
 const LEARN: usize = 16;
@@ -22,6 +30,13 @@ const ALLOWED: f64 = 2.5;
 /// Spreads above that, summed up, that are a drift.
 const ALARM: f64 = 12.0;
 
+/// Spread from which on middle and spread are learned anew, after [`STALE`] readings without a drift.
+const WIDE: f64 = 0.1;
+const STALE: u32 = 32;
+
+/// Most readings that one mean is of.
+const MOST: u32 = 8;
+
 /// Watches one region.
 ///
 /// ```
@@ -31,16 +46,50 @@ const ALARM: f64 = 12.0;
 /// assert!((0..100).all(|_| !drift.reading(250.0)));
 /// assert!((0..10).any(|_| drift.reading(400.0)));
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Drift {
+    /// Readings that a mean is of, and those of the next one.
+    each: u32,
+    sum: f64,
+    summed: u32,
     learned: Vec<f64>,
     middle: f64,
     spread: f64,
+    /// Middle and spread as they were learned before.
+    before: Option<(f64, f64)>,
     above: f64,
     below: f64,
+    /// Means since middle and spread are known.
+    watched: u32,
+}
+
+impl Default for Drift {
+    fn default() -> Drift {
+        Drift::of_means(1)
+    }
 }
 
 impl Drift {
+    fn of_means(each: u32) -> Drift {
+        Drift {
+            each,
+            sum: 0.0,
+            summed: 0,
+            learned: Vec::new(),
+            middle: 0.0,
+            spread: 0.0,
+            before: None,
+            above: 0.0,
+            below: 0.0,
+            watched: 0,
+        }
+    }
+
+    /// Whether the region's usual time is known: changes are seen from then on.
+    pub fn is_known(&self) -> bool {
+        self.learned.len() == LEARN
+    }
+
     /// Takes a time per unit of work; true if the region has drifted, once: it is learned anew
     /// from then on.
     pub fn reading(&mut self, time: f64) -> bool {
@@ -48,17 +97,21 @@ impl Drift {
         if !log.is_finite() {
             return false;
         }
-        if self.learned.len() < LEARN {
+        self.sum += log;
+        self.summed += 1;
+        if self.summed < self.each {
+            return false;
+        }
+        let mean = self.sum / f64::from(self.summed);
+        (self.sum, self.summed) = (0.0, 0);
+        self.mean(mean)
+    }
+
+    fn mean(&mut self, log: f64) -> bool {
+        if !self.is_known() {
             self.learned.push(log);
-            if self.learned.len() == LEARN {
-                self.middle = median(&self.learned);
-                let away: Vec<f64> = self
-                    .learned
-                    .iter()
-                    .map(|l| (l - self.middle).abs())
-                    .collect();
-                // The median distance of normal readings is two thirds of their deviation.
-                self.spread = (median(&away) * 1.5).max(LEAST);
+            if self.is_known() {
+                return self.learn();
             }
             return false;
         }
@@ -66,6 +119,31 @@ impl Drift {
         self.above = (self.above + off - ALLOWED).max(0.0);
         self.below = (self.below - off - ALLOWED).max(0.0);
         let drifted = self.above.max(self.below) > ALARM;
+        if drifted {
+            *self = Drift::default();
+            return true;
+        }
+        self.watched += 1;
+        if self.spread > WIDE && self.watched == STALE {
+            let before = Some((self.middle, self.spread));
+            *self = Drift {
+                before,
+                ..Drift::of_means((self.each * 2).min(MOST))
+            };
+        }
+        false
+    }
+
+    /// Takes middle and spread from what was read; true if the load changed since they were taken before.
+    fn learn(&mut self) -> bool {
+        self.middle = median(&self.learned);
+        let away = self.learned.iter().map(|log| (log - self.middle).abs());
+        let away: Vec<f64> = away.collect();
+        // The median distance of normal readings is two thirds of their deviation.
+        self.spread = (median(&away) * 1.5).max(LEAST);
+        let drifted = self.before.is_some_and(|(middle, spread)| {
+            (self.middle - middle).abs() > ALLOWED * spread.min(self.spread)
+        });
         if drifted {
             *self = Drift::default();
         }
@@ -109,5 +187,30 @@ mod tests {
         }
         let faster = alarm(Kind::White, 3, 200, 0.75, 230);
         assert!(faster.is_some_and(|at| at >= 200), "{faster:?}");
+    }
+
+    /// Readings of a load that is learned while it changes have no middle, and two that differ by as much
+    /// are all within their spread.
+    #[test]
+    fn a_load_that_changes_while_it_is_learned_is_learned_anew() {
+        let mut drift = Drift::default();
+        assert!((0..8).all(|_| !drift.reading(250.0)));
+        assert!((0..80).all(|_| !drift.reading(1000.0)), "it is learned");
+        assert!(drift.is_known());
+        assert!((0..30).any(|_| drift.reading(250.0)));
+    }
+
+    /// Where other threads of the process come and go, a reading is anything from half to twice the time.
+    #[test]
+    fn a_change_is_seen_through_much_noise() {
+        for seed in 0..100 {
+            let mut noise = Noise::new(Kind::White, 0.7, seed);
+            let mut drift = Drift::default();
+            let mut alarm = |factor: f64, most: u32| {
+                (0..most).any(|_| drift.reading(250.0 * factor * noise.next()))
+            };
+            alarm(1.0, 600);
+            assert!(alarm(4.0, 600), "{seed}: not seen");
+        }
     }
 }

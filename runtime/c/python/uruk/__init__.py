@@ -78,8 +78,8 @@ class Function:
         #: Its name, and its type as LLVM writes it.
         self.name, self.type = name, _string(_c.callable_type(pointer))
         self._types, self._limit_ms, self._fuel = _Types(self.type), 0, None
-        if said is not None:  # What IR says of a result is not in its type.
-            self._types.result.unsigned = _Types(said).result.unsigned
+        if said is not None and (result := _Types(said).result).extended:
+            self._types.result.unsigned = result.unsigned
 
     def __call__(self, *values):
         types, answer = self._types, ctypes.create_string_buffer(16)
@@ -108,8 +108,7 @@ class Function:
 
     def with_fuel(self, passes):
         """The same, whose calls are an `Error` when they make more passes of entries and loops; of a
-        session with `count_passes=True`, which needs the library to be there when the process begins
-        (LD_PRELOAD)."""
+        session with `count_passes=True`."""
         limited = copy.copy(self)
         limited._fuel = passes
         return limited
@@ -207,8 +206,8 @@ class Dylib(_Adds):
 
     def function(self, name, ir_type=None):
         """A function to be called. Its type is the IR's, with which one that is said is compared, or
-        what is said of an object's. Results are signed unless the type that is said has them
-        unsigned: `i16 zeroext (i16)`."""
+        what is said of an object's. Results are signed unless the IR, or the type that is said,
+        has them unsigned: `i16 zeroext (i16)`."""
         return Function(self, name, ir_type)
 
     def compile(self, name, tier=0):

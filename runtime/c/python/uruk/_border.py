@@ -188,7 +188,7 @@ class _Type:
             raise TypeError(f"`{text}` in `{of_function}` does not cross to Python: look its address "
                             "up and cast it")
         self.kind, self.code, self.width = TYPES[self.text]
-        self.unsigned = extended == "zeroext"
+        self.extended, self.unsigned = extended, extended == "zeroext"
 
     def bits(self, value):
         """The number that a value is packed as."""

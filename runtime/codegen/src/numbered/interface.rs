@@ -69,22 +69,34 @@ impl Numbered {
         Some(format!("{result} ({}){convention}", words.join(", ")))
     }
 
-    /// The type of a symbol as LLVM writes it; `None` if LLVM has to, also where arguments are
-    /// marked with how they are passed ([`crate::Reader::types`]).
+    /// The type of a symbol as LLVM writes it, with marks of how small integers are extended; `None` if
+    /// LLVM has to, also where arguments have other marks ([`crate::Reader::types`]).
     pub(crate) fn type_of(&self, symbol: SymbolId) -> Option<String> {
         let (module, global) = self.global_of(symbol)?;
-        if global.kind == GlobalKind::Function {
-            let lists = &module.attributes(global.attributes).parameters;
-            let mut lists = lists.iter().map(|(_, list)| passing(module, list));
-            if lists.any(|mark| mark.is_none_or(|mark| !mark.is_empty())) {
-                return None;
-            }
-        }
         let structs = match module.names_structs {
             true => Structs::ByName,
             false => Structs::AsInIr,
         };
-        text(module, global.ty, structs, 0)
+        let (GlobalKind::Function, Type::Function(result, parameters, open)) =
+            (global.kind, module.ty(global.ty))
+        else {
+            return text(module, global.ty, structs, 0);
+        };
+        let attributes = module.attributes(global.attributes);
+        let marked = |ty: TypeId, list: &[Attribute]| {
+            let mark = passing(module, list)?;
+            let is_known = matches!(&*mark, "" | " signext" | " zeroext");
+            is_known.then_some(text(module, ty, structs, 1)? + &mark)
+        };
+        let mut words = Vec::with_capacity(parameters.len() + 1);
+        for (index, &ty) in parameters.iter().enumerate() {
+            let mut lists = attributes.parameters.iter();
+            let list = lists.find(|(number, _)| *number as usize == index);
+            words.push(marked(ty, list.map_or(&[][..], |(_, list)| list))?);
+        }
+        words.extend(open.then(|| String::from("...")));
+        let result = marked(*result, &attributes.result)?;
+        Some(format!("{result} ({})", words.join(", ")))
     }
 
     /// As [`crate::Reader::interprocedural`]; `None` if LLVM has to say it.

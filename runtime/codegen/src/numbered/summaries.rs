@@ -125,6 +125,8 @@ fn interfaces_are_as_llvm_writes_them() {
         r#"
     define cc 10 i8 @conv(i64 %a, ...) { ret i8 0 }
     define signext i8 @ext(i8 zeroext %a, i16 signext %b, i32 inreg noundef %c, ptr nest %d) { ret i8 0 }
+    define zeroext i16 @extended(i8 zeroext %a, i64 %b, i16 signext %c, ...) { ret i16 0 }
+    define zeroext i1 @returns(...) { ret i1 0 }
     define void @mem(ptr byval({ i64, [3 x i16] }) align 8 %a, ptr sret(<{ i8, i32 }>) %b, ptr %c) { ret void }
     define void @two(i32 inreg signext %a) { ret void }
     define void @none(...) noreturn { unreachable }
@@ -147,10 +149,12 @@ fn interfaces_are_as_llvm_writes_them() {
             alone.signature(symbol).is_some(),
         )
     };
-    // LLVM marks in a type how arguments are passed.
+    // LLVM writes sizes into the types of functions that pass structs in memory.
     for (name, type_and_signature) in [
         ("conv", (true, true)),
         ("ext", (false, true)),
+        ("extended", (true, true)),
+        ("returns", (true, true)),
         ("mem", (false, true)),
         ("none", (true, true)),
         ("empty", (true, true)),

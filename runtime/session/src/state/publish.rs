@@ -264,6 +264,12 @@ impl State {
         }
         for group in groups {
             self.check_own(key, dylib, group.symbols.iter().copied())?;
+            let foreign = |(dylib, _): &&Place| self.numbers.place(*dylib).is_none();
+            if let Some((foreign, _)) = group.dependences.iter().find(foreign) {
+                // Its name is the other session's to know.
+                let dylib = format!("{foreign:?}").into();
+                return Err(SessionError::ForeignDylib { dylib });
+            }
         }
         let gone: Vec<Place> = groups
             .iter()

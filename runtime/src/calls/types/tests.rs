@@ -123,3 +123,43 @@ fn pointers_of_all_address_spaces_but_segments_are_passed_alike() {
     assert!(!ty.agrees("ptr (ptr addrspace(x), i64)"));
     assert!(!ty.agrees("ptr (ptr addrspace(1)"));
 }
+
+/// IR defines one bit of an `i1`, which is enough for who is given it.
+#[test]
+fn one_bit_of_a_struct_agrees_where_the_others_do_not_matter() {
+    let flag = ValueType::scalar("i1", Extend::Zero, Some(Leaf::Bool));
+    let pair = of(&[(&I64, 8), (&flag, 1)]);
+    let ty = |result: &ValueType, parameters: &[&ValueType]| FunctionType {
+        result: result.clone(),
+        parameters: parameters.iter().map(|&it| it.clone()).collect(),
+    };
+    let taking = ty(&VOID, &[&pair]);
+    assert_eq!(taking.to_string(), "void (i64, i8)");
+    for fine in ["void (i64, i8)", "void ({ i64, i1 })", "void (i64, i1)"] {
+        assert!(taking.agrees(fine), "{fine}");
+    }
+    // Rust and C leave what is behind a field as it is.
+    for extended in ["void (i64, i1 zeroext)", "void (i64, i8 signext)"] {
+        assert!(!taking.agrees(extended), "{extended}");
+    }
+    assert!(
+        !taking.agrees_with_declared("void (i64, i1)"),
+        "IR may give any"
+    );
+    let byte = of(&[(&I64, 8), (&I8, 1)]);
+    assert!(!ty(&VOID, &[&byte]).agrees("void (i64, i1)"));
+    let two = of(&[(&flag, 1), (&flag, 1)]);
+    assert!(!ty(&VOID, &[&two]).agrees("void (i1)"));
+
+    let giving = ty(&pair, &[&I64]);
+    assert!(giving.agrees("{ i64, i8 } (i64)"));
+    let actual = "{ i64, i1 } (i64)";
+    assert!(!giving.agrees(actual));
+    assert!(giving.undefined_bits(actual).is_some());
+    assert!(giving.undefined_bits("{ i64, i1 } (ptr)").is_none());
+    assert!(giving.undefined_bits("{ i32, i1 } (i64)").is_none());
+    let alone = ty(&of(&[(&flag, 1)]), &[]);
+    for fine in ["i8 ()", "i1 ()", "i1 zeroext ()"] {
+        assert!(alone.agrees(fine), "{fine}");
+    }
+}

@@ -1,12 +1,22 @@
-//! The tuner where the embedder says what counts as work, and where the load of a function changes.
+//! The tuner where the embedder says what counts as work. A program of its own: what trials compare is
+//! the processor time of all threads of the process, and other tests that begin and end would be most
+//! of it.
+
+#[path = "tiers/support.rs"]
+mod support;
 
 use std::cell::{Cell, RefCell};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use support::{Log, logged, wait_until};
 use uruk::{Event, Func, Jit, TuningUnit, TuningVerdict};
 
-use super::tuning::{CREDIT, checksummed};
-use super::{Log, PATIENCE, busy, logged};
+/// More than any test spends.
+const CREDIT: Duration = Duration::from_secs(3600);
+
+/// Held by the test that runs.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// So many steps; where its code lies is what it returns.
 const STEPS: &str = "
@@ -58,6 +68,7 @@ fn verdicts(log: &Log) -> Vec<TuningVerdict> {
 /// do eight times the work: by entries it would be four times as slow, by work it is twice as fast.
 #[test]
 fn trials_go_by_the_work_that_is_told() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let builder = Jit::builder().tune(true).tune_same(true);
     let (jit, log) = logged(builder.tuning_budget(1.0, CREDIT));
     let steps = steps(&jit);
@@ -74,11 +85,10 @@ fn trials_go_by_the_work_that_is_told() {
         let rate = if is_new.get() { 2 } else { 1 };
         jit.work_done(rate * length as u64);
     };
-    let begin = Instant::now();
-    while verdicts(&log).is_empty() {
+    wait_until("a trial", || {
         (0..16).for_each(|_| call());
-        assert!(begin.elapsed() < PATIENCE, "no trial within {PATIENCE:?}");
-    }
+        !verdicts(&log).is_empty()
+    });
     assert_eq!(verdicts(&log)[0], TuningVerdict::Faster, "{places:x?}");
     let views = jit.tuning();
     let view = views.iter().find(|view| view.function == "steps");
@@ -93,12 +103,12 @@ fn trials_go_by_the_work_that_is_told() {
 /// entries are four times as long, is slower, or may be.
 #[test]
 fn trials_go_by_entries_where_no_work_is_told() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let builder = Jit::builder().tune(true).tune_same(true);
     let (jit, log) = logged(builder.tuning_budget(1.0, CREDIT));
     let steps = steps(&jit);
     let (mut places, mut length) = (Vec::new(), 1);
-    let begin = Instant::now();
-    while verdicts(&log).is_empty() {
+    wait_until("a trial", || {
         for _ in 0..16 {
             let place = steps.call(length * SHORT);
             if !places.contains(&place) {
@@ -106,8 +116,8 @@ fn trials_go_by_entries_where_no_work_is_told() {
             }
             length = if places.last() == Some(&place) { 4 } else { 1 };
         }
-        assert!(begin.elapsed() < PATIENCE, "no trial within {PATIENCE:?}");
-    }
+        !verdicts(&log).is_empty()
+    });
     assert_ne!(verdicts(&log)[0], TuningVerdict::Faster, "{places:x?}");
     let views = jit.tuning();
     let trial = views.iter().flat_map(|view| &view.trials).next();
@@ -115,76 +125,4 @@ fn trials_go_by_entries_where_no_work_is_told() {
     assert_eq!(trial.unit, TuningUnit::Entries);
     assert!((0.1..0.6).contains(&trial.ratio.point), "{trial:?}");
     assert!(trial.lost > Duration::ZERO, "it was paid for");
-}
-
-/// What a run would have learned that had nothing left to try on any function.
-fn all_settled(text: &str) -> String {
-    let lines = text.lines().map(|line| match line.strip_prefix("open ") {
-        Some(rest) => {
-            let (rest, _) = rest.rsplit_once(" #").expect("a checksum");
-            checksummed(&format!("settled {rest}"))
-        }
-        None => format!("{line}\n"),
-    });
-    lines.collect()
-}
-
-/// A function that is settled is left alone until its entries take another time. That is told, and it
-/// is tried again.
-#[test]
-fn a_function_whose_load_changes_is_tried_again() {
-    let builder = || Jit::builder().tune(true).tuning_budget(1.0, CREDIT);
-    let known = {
-        let (jit, log) = logged(builder());
-        let (steps, begin) = (steps(&jit), Instant::now());
-        while verdicts(&log).is_empty() {
-            for _ in 0..16 {
-                steps.call(SHORT);
-            }
-            assert!(begin.elapsed() < PATIENCE, "no trial within {PATIENCE:?}");
-        }
-        all_settled(&jit.tuning_text())
-    };
-    assert!(known.lines().any(|line| line.starts_with("settled ")));
-    let (jit, log) = logged(builder().tuned_before(known));
-    let steps = steps(&jit);
-    let begin = Instant::now();
-    let drifted = || {
-        let log = log.lock().unwrap();
-        let is_it = |event: &Event| {
-            matches!(
-                event,
-                Event::Drifted {
-                    function: "steps",
-                    ..
-                }
-            )
-        };
-        log.iter().position(is_it)
-    };
-    // A load is learned within some seconds, on a machine that does nothing else; where it was not, the
-    // next change is seen.
-    let mut length = SHORT;
-    while drifted().is_none() {
-        busy(6_000, || {
-            if drifted().is_none() {
-                steps.call(length);
-            }
-        });
-        length = if length == SHORT { 4 * SHORT } else { SHORT };
-        assert!(begin.elapsed() < 2 * PATIENCE, "no drift was seen");
-    }
-    while verdicts(&log).is_empty() {
-        for _ in 0..16 {
-            steps.call(length);
-        }
-        assert!(begin.elapsed() < 3 * PATIENCE, "no trial after the drift");
-    }
-    let first_trial = {
-        let log = log.lock().unwrap();
-        let is_trial = |event: &Event| matches!(event, Event::Tuned { .. });
-        log.iter().position(is_trial)
-    };
-    assert!(drifted() < first_trial, "it was settled before");
-    assert!(jit.stats().tuning.drifted >= 1);
 }

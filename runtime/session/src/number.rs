@@ -1,0 +1,63 @@
+//! Numbers of dylibs, of which each is of one session.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Names a dylib of a session; never used twice there. Sessions of a process number theirs from
+/// different beginnings ([`DylibNumbers`]), so that another session's is known from one of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DylibId(u32);
+
+/// The numbers of one session's dylibs.
+///
+/// Beginnings are multiples of 2^32 divided by the golden ratio, modulo 2^32, which lie far from each
+/// other, however many there are: with 20,000 sessions each has 80,000 numbers before it comes to
+/// another one's.
+#[derive(Debug)]
+pub(crate) struct DylibNumbers {
+    first: u32,
+    taken: u32,
+}
+
+impl DylibNumbers {
+    pub(crate) fn new() -> Self {
+        const STEP: u32 = 0x9e37_79b9;
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // A number of its own; nothing is ordered by it.
+        let first = NEXT.fetch_add(STEP, Ordering::Relaxed);
+        Self { first, taken: 0 }
+    }
+
+    /// The next one; `None` after 2^32.
+    pub(crate) fn next(&mut self) -> Option<DylibId> {
+        let id = DylibId(self.first.wrapping_add(self.taken));
+        self.taken = self.taken.checked_add(1)?;
+        Some(id)
+    }
+
+    /// How many dylibs were made before `id`; `None` if it is of another session.
+    pub(crate) fn place(&self, id: DylibId) -> Option<u32> {
+        let place = id.0.wrapping_sub(self.first);
+        (place < self.taken).then_some(place)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_sessions_differ() {
+        let mut sessions: Vec<_> = (0..1000).map(|_| DylibNumbers::new()).collect();
+        let ids: Vec<Vec<DylibId>> = sessions
+            .iter_mut()
+            .map(|numbers| (0..100).filter_map(|_| numbers.next()).collect())
+            .collect();
+        for (at, numbers) in sessions.iter().enumerate() {
+            for (of, ids) in ids.iter().enumerate() {
+                let places: Vec<_> = ids.iter().map(|&id| numbers.place(id)).collect();
+                let own = (0..100).map(|place| (at == of).then_some(place));
+                assert!(places.into_iter().eq(own), "of {of} in {at}");
+            }
+        }
+    }
+}

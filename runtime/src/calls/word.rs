@@ -1,0 +1,196 @@
+//! The word of each thread that JIT'd code counts its passes in, at one distance from the thread
+//! pointer.
+//!
+//! In an executable and the libraries it is started with that is a thread-local. Those of a library
+//! that is opened later (`dlopen`, as Python does) lie elsewhere in each thread. What is left there is
+//! the C library's block of each thread: glibc has the values of the first 32 keys of
+//! `pthread_key_create` in it. JIT'd code counts in the value of a key then.
+//!
+//! | field | written by | read by |
+//! |---|---|---|
+//! | `LEFT` | JIT'd code, by its address; [`set_left`] | [`left`] |
+//! | the value of the key | likewise | likewise |
+//! | `OF_KEY` | [`find_key`], once | all |
+//!
+//! # Invariants
+//! - Where the value lies is seen, not known: it is looked for with two values, and what is written there
+//!   is what the C library reads, on two threads. Otherwise there is no such word.
+//! - The C library clears values of a thread that ends if it set one of them, so that a thread which
+//!   gets its block begins with 0: each thread sets its own ([`claim`]).
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+
+use crate::fork::{block_signals, restore_signals};
+use crate::guest::tls::thread_pointer;
+
+thread_local! {
+    static LEFT: Cell<i64> = const { Cell::new(0) };
+    /// Whether the thread has set the key's value.
+    static CLAIMED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Where the key's value lies in all threads, from the thread pointer; 0: `LEFT` is used.
+static OF_KEY: AtomicI64 = AtomicI64::new(0);
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// Words of a thread's block that are looked at. glibc's keys end at the 162nd, the block after the
+/// 280th.
+const BLOCK: i64 = 192;
+
+/// Where threads have their words, from the thread pointer; `None` if there is no such place.
+pub(super) fn distance() -> Option<i64> {
+    static DISTANCE: OnceLock<Option<i64>> = OnceLock::new();
+    *DISTANCE.get_or_init(|| {
+        let own = distance_of_local();
+        if on_another_thread(distance_of_local)? == own {
+            return Some(own);
+        }
+        find_key()
+    })
+}
+
+fn on_another_thread<R: Send + 'static>(run: impl FnOnce() -> R + Send + 'static) -> Option<R> {
+    // No handler of the program's runs on a thread that lives for this.
+    let signals = block_signals();
+    let other = std::thread::Builder::new().spawn(run);
+    restore_signals(&signals);
+    other.ok()?.join().ok()
+}
+
+fn distance_of_local() -> i64 {
+    LEFT.with(Cell::as_ptr) as i64 - thread_pointer()
+}
+
+/// What is left of the calling thread's slice.
+pub(super) fn left() -> i64 {
+    match of_key() {
+        None => LEFT.get(),
+        // SAFETY: a word of the thread's block, which nothing else uses.
+        Some(word) => unsafe { word.read_volatile() },
+    }
+}
+
+pub(super) fn set_left(left: i64) {
+    match of_key() {
+        None => LEFT.set(left),
+        // SAFETY: as above.
+        Some(word) => unsafe { word.write_volatile(left) },
+    }
+}
+
+/// The calling thread's value of the key, if that is used.
+fn of_key() -> Option<*mut i64> {
+    // Acquire: pairs with the release in `find_key`, after `KEY`.
+    let distance = OF_KEY.load(Ordering::Acquire);
+    let word = (distance != 0).then_some((thread_pointer() + distance) as *mut i64);
+    if let Some(word) = word
+        && !CLAIMED.replace(true)
+    {
+        claim(word);
+    }
+    word
+}
+
+/// Has the C library know that the thread's value is not 0. What is in it stays: code may have counted.
+fn claim(word: *mut i64) {
+    // SAFETY: a word of the thread's block, and a key of ours; glibc stores to it and to nothing that it
+    // would have to allocate.
+    unsafe {
+        let counted = word.read_volatile();
+        libc::pthread_setspecific(KEY.load(Ordering::Relaxed), ptr::without_provenance(1));
+        word.write_volatile(counted);
+    }
+}
+
+/// Makes a key whose value lies in each thread's block.
+fn find_key() -> Option<i64> {
+    let mut key = 0;
+    // SAFETY: a key without a destructor.
+    if unsafe { libc::pthread_key_create(&mut key, None) } != 0 {
+        return None;
+    }
+    let here = place_of(key);
+    let there = on_another_thread(move || place_of(key)).flatten();
+    let Some(distance) = here.filter(|&here| Some(here) == there) else {
+        // SAFETY: made above, used by nothing.
+        unsafe { libc::pthread_key_delete(key) };
+        return None;
+    };
+    KEY.store(key, Ordering::Relaxed);
+    // Release: pairs with the acquire in `of_key`.
+    OF_KEY.store(distance, Ordering::Release);
+    Some(distance)
+}
+
+/// Where the calling thread has the value of a key, from the thread pointer; the value is 0 then.
+fn place_of(key: libc::pthread_key_t) -> Option<i64> {
+    let set = |value: *const c_void| {
+        // SAFETY: a key of ours.
+        unsafe { libc::pthread_setspecific(key, value) == 0 }
+    };
+    // Values that nothing else in the block has: addresses in this frame.
+    let marks = [0_u64; 3];
+    let [first, second, third] = [0, 1, 2].map(|at| (&raw const marks[at]).cast::<c_void>());
+    let at = |word: i64| (thread_pointer() + 8 * word) as *mut *const c_void;
+    // SAFETY: words of the thread's block, which is longer in each release of glibc.
+    let has = |word: i64, value| unsafe { at(word).read_volatile() } == value;
+    if !set(first) {
+        return None;
+    }
+    let mut found: Vec<i64> = (0..BLOCK).filter(|&word| has(word, first)).collect();
+    let is_set = set(second);
+    found.retain(|&word| is_set && has(word, second));
+    let place = match found[..] {
+        [word] => {
+            // SAFETY: the place of the key's value; what is read is compared.
+            let read = unsafe {
+                at(word).write_volatile(third);
+                libc::pthread_getspecific(key)
+            };
+            (ptr::addr_eq(read, third)).then_some(8 * word)
+        }
+        _ => None,
+    };
+    (set(ptr::null()) && place.is_none_or(|place| has(place / 8, ptr::null()))).then_some(place)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What another thread counts in its value of a key is its own, and gone with it.
+    #[test]
+    fn values_of_keys_are_words_of_threads() {
+        let mut key = 0;
+        // SAFETY: a key without a destructor.
+        assert_eq!(unsafe { libc::pthread_key_create(&mut key, None) }, 0);
+        let here = place_of(key).expect("one of the first 32");
+        for round in 0..3 {
+            let ends = on_another_thread(move || {
+                assert_eq!(place_of(key), Some(here));
+                let word = (thread_pointer() + here) as *mut i64;
+                // SAFETY: the value of the key, which is set, so that it is cleared.
+                unsafe {
+                    assert_eq!(
+                        libc::pthread_setspecific(key, ptr::without_provenance(1)),
+                        0
+                    );
+                    word.write_volatile(17 + round);
+                    libc::pthread_getspecific(key).addr() as i64
+                }
+            });
+            assert_eq!(ends, Some(17 + round));
+        }
+        let begins = on_another_thread(move || {
+            // SAFETY: as above.
+            unsafe { libc::pthread_getspecific(key) }.is_null()
+        });
+        assert_eq!(begins, Some(true));
+        // SAFETY: as above.
+        assert!(unsafe { libc::pthread_getspecific(key) }.is_null());
+    }
+}
