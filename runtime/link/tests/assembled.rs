@@ -168,8 +168,8 @@ fn it_is_what_a_file_comes_to() {
         assert_eq!(linked.fdes.len(), 1);
         assert_eq!(linked.fdes[0].end - linked.fdes[0].start, SIZE);
         assert!(!merge || linked.immovable.is_none(), "{linked:?}");
-        // Constants and records follow the machine code where they are merged.
-        assert_eq!(linked.text_size, CODE.len());
+        // The PLT is code, too. Constants and records follow where they are merged.
+        assert!(linked.text_size >= CODE.len());
         assert_eq!(linked.code.len() > linked.text_size, merge);
     }
     assert_eq!(moves::check(&world(true), &[&file]), None::<Immovable>);
