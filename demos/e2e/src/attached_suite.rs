@@ -8,7 +8,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::trial::{self, Bench};
 use crate::{
-    live_callers, live_daemon, live_driver, live_edits, live_exchange, live_preload, live_shapes,
+    live_added, live_callers, live_daemon, live_driver, live_edits, live_exchange, live_preload,
+    live_shapes,
 };
 
 /// What went wrong, if anything did.
@@ -21,7 +22,7 @@ pub fn main() -> ExitCode {
 
 fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let bench = Bench::set_up(arguments)?;
-    let judges: [(&str, Judge); 13] = [
+    let judges: [(&str, Judge); 14] = [
         ("driver::as_clang", live_driver::judge),
         ("swap::bitcode", live_exchange::judge_bitcode),
         ("swap::refused", live_exchange::judge_refused),
@@ -29,6 +30,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("swap::at_loops", live_exchange::judge_loops),
         ("swap::closed_files", live_exchange::judge_closed),
         ("swap::withdrawn", live_exchange::judge_withdrawn),
+        ("swap::added", live_added::judge),
         ("swap::callers", live_callers::judge),
         ("swap::daemon", live_daemon::judge),
         ("swap::edits", live_edits::judge),

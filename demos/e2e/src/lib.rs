@@ -32,6 +32,7 @@ pub mod case;
 pub mod case_suite;
 pub mod gate;
 pub mod guest_suite;
+pub mod live_added;
 pub mod live_backtraces;
 pub mod live_callers;
 pub mod live_daemon;

@@ -46,6 +46,17 @@ unsafe extern "C" {
     fn llvm_materialize(out: *mut LLVMErrorRef, value: LLVMValueRef) -> *mut LLVMErrorRef;
 }
 
+/// Reads one body of a module that was read lazily, and is no reader's. Its bits were checked before.
+pub(crate) fn read_body(function: FunctionRef<'_>) -> Result<(), String> {
+    let mut error: LLVMErrorRef = std::ptr::null_mut();
+    // SAFETY: a live function of a lazy module; `error` is the place for the returned
+    // `llvm::Error`, a single pointer, which is ours since the call.
+    unsafe {
+        llvm_materialize(&mut error, function.raw());
+        take_error(error).map_or(Ok(()), Err)
+    }
+}
+
 /// Whether a body is checked after reading. It is, wherever it can be: see
 /// `Planning::read_bodies`.
 #[derive(Clone, Copy, PartialEq, Eq)]

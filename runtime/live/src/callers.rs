@@ -5,17 +5,25 @@
 //! made the caller for the body that the callee had ([`uruk::rebound::outdated`]): then the exchange
 //! waits until no thread is in native code that is concerned, or is refused.
 //!
+//! Where the new bodies only have instructions added that change nothing for callers
+//! ([`uruk::rebound::only_added`]), one question remains: whether calls may be missing natively, as the
+//! old body had no effect. Its native code tells that ([`acting`](crate::acting)).
+//!
 //! Only functions that native code of the file calls by their address count. The compiler knows
 //! nothing of what an indirect call reaches, and callers of other files know its type only.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
-use uruk::rebound::Outdated;
+use uruk::rebound::{Additions, Outdated};
 use uruk::{Activation, Error, Level, ReplaceError};
 
+use crate::acting::Acting;
 use crate::choose::stem;
+use crate::meaning::Versions;
+use crate::program::loaded;
 use crate::session::Live;
 use crate::swap::{Exchange, SwapError};
 
@@ -83,6 +91,7 @@ impl Live {
         name: &str,
         number: usize,
         new: Vec<u8>,
+        versions: &Versions,
         exchange: Exchange,
     ) -> Result<Unfit, Error> {
         let mut unfit = Unfit {
@@ -96,12 +105,70 @@ impl Live {
         if called.is_empty() {
             return Ok(unfit);
         }
+        if self.only_adds(name, number, &new, versions, &called)? {
+            return Ok(unfit);
+        }
         let native = self.modules[number].clone();
         match self.jit.outdated(name, native, new, called)? {
             Outdated::Callers(callers) => unfit.callers = callers,
             Outdated::TooLarge => unfit.too_large = true,
         }
         Ok(unfit)
+    }
+
+    /// Whether functions of a new file have only instructions added of which their native callers need
+    /// not know.
+    fn only_adds(
+        &self,
+        name: &str,
+        number: usize,
+        new: &[u8],
+        versions: &Versions,
+        called: &HashSet<String>,
+    ) -> Result<bool, Error> {
+        let native = self.contents.with(|all| all.get(&number).cloned());
+        let Some(native) = native else {
+            return Ok(false);
+        };
+        // Native callers were made for the native bodies, whatever was exchanged since.
+        let bodies = versions.new.functions.iter();
+        let changed = bodies.filter(|(name, body)| native.functions.get(*name) != Some(body));
+        let changed: HashSet<String> = changed.map(|(name, _)| name.clone()).collect();
+        let (before, new) = (Arc::from(&*self.modules[number]), Arc::from(new));
+        let Some(additions) = self.jit.only_added(name, before, new, changed)? else {
+            return Ok(false);
+        };
+        if !self.are_apart(number, &additions) {
+            return Ok(false);
+        }
+        let functions = self.functions();
+        let own = functions.iter().filter(|it| it.module == number);
+        let mut acting = Acting::new(&self.known[number], own, &additions.pure);
+        Ok(acting.all(called))
+    }
+
+    /// Whether no pointer of the program leads to variables that are added, and the functions that are
+    /// called are the C library's.
+    fn are_apart(&self, number: usize, additions: &Additions) -> bool {
+        let known = &self.known[number];
+        let image = &known.program.image;
+        let is_apart = |name: &String| {
+            // The program may have it in another file.
+            let place = image.symbols.global(name);
+            let is_named = place.is_some() || loaded::find(name).is_some();
+            let is_pointed_to = place.is_some_and(|place| {
+                let bytes = place.address..place.address + place.size.max(1);
+                !image.mentions.within(&bytes).is_empty()
+            });
+            match image.executable {
+                true => !is_pointed_to && loaded::find(name).is_none(),
+                false => !is_named,
+            }
+        };
+        let mut files = self.programs.iter().map(|it| &it.image.symbols);
+        let mut writers = additions.writers.iter();
+        additions.shared.iter().all(is_apart)
+            && writers.all(|name| files.all(|symbols| symbols.global(name).is_none()))
     }
 
     /// Functions of a module that calls are led away from, and that native code calls by address.

@@ -214,7 +214,7 @@ impl Module {
     }
 
     /// Code of a function of the file, and no more than so many bytes.
-    fn code(&self, place: Place, most: u64) -> &[u8] {
+    pub(crate) fn code(&self, place: Place, most: u64) -> &[u8] {
         let mut text = self.program.image.text.iter();
         let Some(range) = text.find(|range| range.contains(&place.address)) else {
             return &[];

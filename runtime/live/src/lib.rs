@@ -20,6 +20,7 @@
 
 #![deny(missing_docs)]
 
+mod acting;
 mod allocation;
 mod arguments;
 mod callers;

@@ -247,7 +247,7 @@ impl Live {
             versions,
         } = self.renewed(file, bytes.clone(), number)?;
         let led = self.lead_away(&meant.members)?;
-        let unfit = self.unfit(&name, number, bytes, exchange)?;
+        let unfit = self.unfit(&name, number, bytes, &versions, exchange)?;
         let asked = exchange;
         exchange = unfit.exchange(asked);
         self.define(meant.addresses, meant.wanted);

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use uruk_base::VersionId;
-use uruk_codegen::native::{Choices, Contents, Outdated, Survey, Versions};
+use uruk_codegen::native::{Additions, Choices, Contents, Outdated, Survey, Versions};
 
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
@@ -231,6 +232,26 @@ impl crate::Jit {
                 called: &called,
             };
             Ok(uruk_codegen::native::outdated(&name, versions)?)
+        })
+    }
+
+    /// What is added to the `changed` functions of a file, if that is all that is new in them.
+    ///
+    /// # Errors
+    /// Bitcode that LLVM does not read.
+    pub fn only_added(
+        &self,
+        name: &str,
+        native: Arc<[u8]>,
+        new: Arc<[u8]>,
+        changed: HashSet<String>,
+    ) -> Result<Option<Additions>, Error> {
+        let what = format!("{name}, whose functions are compared");
+        let name = name.to_owned();
+        self.core().on_compile_thread(what, move |_| {
+            Ok(uruk_codegen::native::only_added(
+                &name, &native, &new, &changed,
+            )?)
         })
     }
 

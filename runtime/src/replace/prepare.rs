@@ -294,7 +294,7 @@ impl Core {
         let tier = match versions.published() {
             _ if at_loops && self.tiers.is_over_native() => self.tier_to_leave(),
             // In place of native code there is what functions begin with besides it.
-            Some(published) if published.tier == Tier::Native => self.tiers.first(),
+            Some(published) if published.tier == Tier::Native => self.tiers.first_in_exchange(),
             Some(published) => published.tier.min(Tier::Optimized),
             None => self.tiers.first(),
         };

@@ -23,6 +23,8 @@ use std::collections::HashMap;
 use inkwell::llvm_sys::core::LLVMGlobalGetValueType;
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 
+use rustc_hash::FxHashMap;
+
 use super::uses::{self, Uses};
 use crate::context::{LlvmContext, OwnedModule};
 use crate::error::CodegenError;
@@ -103,9 +105,9 @@ struct Text {
 
 /// What a module's text defines outside of functions, by what it is mentioned as.
 #[derive(Default)]
-struct Module<'t> {
-    definitions: HashMap<&'t str, &'t str>,
-    known: HashMap<&'t str, Body>,
+pub(super) struct Module<'t> {
+    definitions: FxHashMap<&'t str, &'t str>,
+    known: FxHashMap<&'t str, Body>,
     /// What is being written, the innermost last: metadata mentions itself.
     open: Vec<&'t str>,
     /// Definitions of variables, by how they are mentioned.
@@ -121,10 +123,8 @@ pub(super) fn code_of(text: &str) -> HashMap<String, Body> {
     let code = functions.into_iter().filter_map(|function| {
         let name = mentions(function).find(|word| word.starts_with('@'))?;
         let (_, code) = function.split_once('\n')?;
-        let mut hash = blake3::Hasher::new();
-        module.write(code, &mut hash);
         let name = stem(&plain(name)).to_owned();
-        Some((name, Body(*hash.finalize().as_bytes())))
+        Some((name, module.mentioned(code)))
     });
     code.collect()
 }
@@ -139,9 +139,7 @@ fn of_text(text: &str) -> Text {
         let Some(name) = mentions(function).find(|word| word.starts_with('@')) else {
             continue;
         };
-        let mut hash = blake3::Hasher::new();
-        module.write(function, &mut hash);
-        bodies.insert(plain(name), Body(*hash.finalize().as_bytes()));
+        bodies.insert(plain(name), module.mentioned(function));
     }
     // Of the third part of an entry, what it goes with, some are variables.
     constructors.retain(|name| bodies.contains_key(name));
@@ -164,13 +162,16 @@ fn is_constant(definition: &str) -> bool {
 }
 
 /// The name that is mentioned as `@name` or `@"name"`.
-fn plain(mention: &str) -> String {
+pub(super) fn plain(mention: &str) -> String {
     mention[1..].trim_matches('"').to_owned()
 }
 
 /// A name without what was added to make it unique, which depends on its source's file.
 pub(super) fn stem(mention: &str) -> &str {
-    mention.split(".__uniq.").next().unwrap_or(mention)
+    const MARK: &[u8] = b".__uniq.";
+    let mut places = mention.as_bytes().windows(MARK.len());
+    let mark = places.position(|place| place == MARK);
+    mark.map_or(mention, |at| &mention[..at])
 }
 
 /// The end of what begins at `text` with a sign: a name, or none.
@@ -178,29 +179,29 @@ fn end_of_mention(text: &str) -> usize {
     if let Some(quoted) = text[1..].strip_prefix('"') {
         return quoted.find('"').map_or(text.len(), |at| at + 3);
     }
-    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '$' | '.' | '_' | '-');
-    text[1..]
-        .find(|c: char| !is_part(c))
+    let is_part = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'$' | b'.' | b'_' | b'-');
+    let mut rest = text.bytes().skip(1);
+    rest.position(|c| !is_part(c))
         .map_or(text.len(), |at| at + 1)
 }
 
 /// What a text mentions.
-fn mentions(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn mentions(text: &str) -> impl Iterator<Item = &str> {
     pieces(text).filter_map(|(word, is_mention)| is_mention.then_some(word))
 }
 
 /// A text's mentions, and what stands between them.
-fn pieces(text: &str) -> impl Iterator<Item = (&str, bool)> {
+pub(super) fn pieces(text: &str) -> impl Iterator<Item = (&str, bool)> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let first = rest.chars().next()?;
+        let first = rest.bytes().next()?;
         let (end, is_mention) = match first {
-            '@' | '%' | '#' | '!' => (end_of_mention(rest), true),
+            b'@' | b'%' | b'#' | b'!' => (end_of_mention(rest), true),
             // A string, in which signs mean nothing.
-            '"' => (rest[1..].find('"').map_or(rest.len(), |at| at + 2), false),
+            b'"' => (rest[1..].find('"').map_or(rest.len(), |at| at + 2), false),
             _ => {
-                let signs = ['@', '%', '#', '!', '"'];
-                (rest.find(signs).unwrap_or(rest.len()), false)
+                let is_sign = |c| matches!(c, b'@' | b'%' | b'#' | b'!' | b'"');
+                (rest.bytes().position(is_sign).unwrap_or(rest.len()), false)
             }
         };
         let piece = &rest[..end];
@@ -211,13 +212,19 @@ fn pieces(text: &str) -> impl Iterator<Item = (&str, bool)> {
 
 impl<'t> Module<'t> {
     /// Definitions of a text, and its functions.
-    fn read(text: &'t str) -> (Module<'t>, Vec<&'t str>) {
+    pub(super) fn read(text: &'t str) -> (Module<'t>, Vec<&'t str>) {
         let mut module = Module::default();
         let mut functions = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {
             let line_end = rest.find('\n').map_or(rest.len(), |at| at + 1);
             let line = &rest[..line_end];
+            if line.starts_with("define ") && line.trim_end().ends_with("{}") {
+                // A body that was not read.
+                functions.push(line.trim_end());
+                rest = &rest[line_end..];
+                continue;
+            }
             if line.starts_with("define ") {
                 let end = rest.find("\n}").map_or(rest.len(), |at| at + 2);
                 functions.push(&rest[..end]);
@@ -225,6 +232,8 @@ impl<'t> Module<'t> {
                 continue;
             }
             rest = &rest[line_end..];
+            // The last line of a module has no end.
+            let line = line.trim_end_matches('\n');
             let (head, value) = line.split_once(" = ").unwrap_or(("", ""));
             let head = head.strip_prefix("attributes ").unwrap_or(head);
             if head == "@llvm.global_ctors" {
@@ -246,40 +255,72 @@ impl<'t> Module<'t> {
         (module, functions)
     }
 
-    fn write(&mut self, text: &'t str, hash: &mut blake3::Hasher) {
+    /// What a text says, or something that is mentioned stands for.
+    pub(super) fn mentioned(&mut self, text: &'t str) -> Body {
+        let mut written = Vec::with_capacity(2 * text.len());
+        self.write(text, &mut written);
+        Body(*blake3::hash(&written).as_bytes())
+    }
+
+    /// Whether it is a constant, a type, attributes or metadata.
+    pub(super) fn defines(&self, mention: &str) -> bool {
+        self.definitions.contains_key(mention)
+    }
+
+    /// Whether attributes that a line mentions have a word that begins so.
+    pub(super) fn says(&self, line: &str, word: &str) -> bool {
+        let groups = mentions(line).filter(|it| it.starts_with('#'));
+        let groups = groups.filter_map(|it| self.definitions.get(it));
+        let mut words = groups.flat_map(|it| it.split_whitespace());
+        words.any(|it| it.starts_with(word))
+    }
+
+    /// The definition or declaration of a variable, by its name without what makes it unique.
+    pub(super) fn variable(&self, mention: &str) -> Option<&'t str> {
+        let mut all = self.variables.iter();
+        let found = all.find(|(head, _)| stem(head) == stem(mention));
+        found.map(|(_, value)| *value)
+    }
+
+    /// Whether the first value of a variable mentions a name.
+    pub(super) fn is_mentioned_by_data(&self, name: &str) -> bool {
+        let mut values = self.variables.iter().map(|(_, value)| *value);
+        values.any(|value| mentions(value).any(|it| it == name))
+    }
+
+    fn write(&mut self, text: &'t str, to: &mut Vec<u8>) {
         for (piece, is_mention) in pieces(text) {
             let Some(&definition) = self.definitions.get(piece).filter(|_| is_mention) else {
-                hash.update(stem(piece).as_bytes());
+                to.extend(stem(piece).as_bytes());
                 continue;
             };
             let is_private = definition.starts_with("private ");
             if piece.starts_with('@') && !is_private {
-                hash.update(stem(piece).as_bytes());
+                to.extend(stem(piece).as_bytes());
             }
             if let Some(depth) = self.open.iter().rev().position(|open| *open == piece) {
-                hash.update(format!("^{depth}").as_bytes());
+                to.extend(format!("^{depth}").as_bytes());
                 continue;
             }
             let Body(value) = match self.known.get(piece) {
                 Some(known) => *known,
                 None => self.value(piece, definition),
             };
-            hash.update(&value);
+            to.extend(value);
         }
     }
 
     fn value(&mut self, mention: &'t str, definition: &'t str) -> Body {
         /// Deeper is taken for its name: constants of a source are not.
         const DEEPEST: usize = 200;
-        let mut hash = blake3::Hasher::new();
-        if self.open.len() < DEEPEST {
+        let value = if self.open.len() < DEEPEST {
             self.open.push(mention);
-            self.write(definition, &mut hash);
+            let value = self.mentioned(definition);
             self.open.pop();
+            value
         } else {
-            hash.update(mention.as_bytes());
-        }
-        let value = Body(*hash.finalize().as_bytes());
+            Body(*blake3::hash(mention.as_bytes()).as_bytes())
+        };
         self.known.insert(mention, value);
         value
     }

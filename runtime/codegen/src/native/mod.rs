@@ -26,6 +26,7 @@
 //! may be asked for. A module is read, changed and written once, before any of it is compiled:
 //! 0.2 s for sqlite's 3 MB, on a thread of its own.
 
+mod added;
 mod bodies;
 mod callers;
 mod edit;
@@ -43,6 +44,7 @@ use crate::handles::c_name;
 use crate::structure::Structure;
 use uruk_bitcode::stream::Malformed;
 
+pub use added::{Additions, only_added};
 pub use bodies::{Body, Contents, Shape, contents};
 pub use callers::{Outdated, Versions, outdated};
 pub use survey::{FunctionInfo, Plain, Survey, VariableInfo};

@@ -90,6 +90,8 @@ pub struct Image {
     pub threads: Option<i64>,
     /// Where the list of entries with room lies: each names the first byte of the room.
     pub entries: Vec<Range<u64>>,
+    /// Tables of addresses that the linker made: calls through them are of one function each.
+    pub tables: Vec<Range<u64>>,
     /// It is the executable.
     pub executable: bool,
     /// Names that the dynamic loader binds in its code and data; its linker has bound all others.
@@ -143,6 +145,7 @@ impl Image {
             modules: Vec::new(),
             threads: None,
             entries: Vec::new(),
+            tables: Vec::new(),
             executable,
             bound_late: HashSet::new(),
             mentions: Mentions::default(),
@@ -163,6 +166,9 @@ impl Image {
                     .extend(found.into_iter().map(|at| data[at].to_vec()));
             } else if !executable && section.sh_type(endian) == elf::SHT_RELA {
                 image.add_bound(section, &sections, endian, bytes);
+            } else if name.starts_with(b".got") {
+                let start = base + section.sh_addr(endian);
+                image.tables.push(start..start + section.sh_size(endian));
             } else if name == PATCHABLE.as_bytes() {
                 let start = base + section.sh_addr(endian);
                 image.entries.push(start..start + section.sh_size(endian));
