@@ -64,7 +64,7 @@ pub fn judge_closed(bench: &Bench) -> Result<(), String> {
         it.talk.expect(BEFORE, "as files were closed")?;
         // Of the first two the socket of before may still take one.
         for _ in 0..3 {
-            it.talk.swapped(["--stats"], &["tier 0"])?;
+            it.talk.swapped(["--stats"], &["0 not added"])?;
         }
         it.talk.swapped([twelve.as_os_str()], &["number"])?;
         it.talk.expect("10 1203 10 21", "after files were closed")?;

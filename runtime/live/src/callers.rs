@@ -66,7 +66,7 @@ impl Unfit {
         let named = self.callers.iter().map(|name| format!("`{name}`"));
         let callers = match self.too_large {
             true => {
-                "the file is too large to tell whether native callers fit the new bodies".into()
+                "more than counters and lines is new, the file is too large to tell whether native callers fit the new bodies".into()
             }
             false => {
                 let all = named.collect::<Vec<_>>().join(", ");
@@ -81,7 +81,10 @@ impl Unfit {
 fn told(activation: &Activation) -> String {
     let functions = activation.functions.iter().map(|name| stem(name));
     let functions = functions.collect::<Vec<_>>().join(", ");
-    format!("thread {} is in {functions}", activation.thread)
+    match functions.is_empty() {
+        true => format!("thread {} does not answer", activation.thread),
+        false => format!("thread {} is in {functions}", activation.thread),
+    }
 }
 
 impl Live {
@@ -108,10 +111,19 @@ impl Live {
         if self.only_adds(name, number, &new, versions, &called)? {
             return Ok(unfit);
         }
+        if self.large.with(|large| large.contains(&number)) {
+            unfit.too_large = true;
+            return Ok(unfit);
+        }
         let native = self.modules[number].clone();
         match self.jit.outdated(name, native, new, called)? {
             Outdated::Callers(callers) => unfit.callers = callers,
-            Outdated::TooLarge => unfit.too_large = true,
+            Outdated::TooLarge { native } => {
+                unfit.too_large = true;
+                if native {
+                    self.large.with(|large| large.insert(number));
+                }
+            }
         }
         Ok(unfit)
     }

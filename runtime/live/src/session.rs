@@ -89,6 +89,8 @@ pub struct Live {
     pub(crate) known: Vec<Module>,
     /// Contents by which modules that were exchanged are compared.
     pub(crate) contents: Locked<HashMap<usize, Arc<Contents>>>,
+    /// Modules that are too large to be optimized for a comparison.
+    pub(crate) large: Locked<HashSet<usize>>,
     /// Exchanges that were not rolled back.
     pub(crate) exchanges: Locked<Exchanges>,
     /// Taken by a thread that exchanges functions, or goes back.
@@ -227,6 +229,7 @@ impl Live {
             modules: modules.clone(),
             known: Vec::new(),
             contents: Locked::default(),
+            large: Locked::default(),
             exchanges: Locked::default(),
             exchanging: Turn::default(),
             defined: Locked::default(),

@@ -157,7 +157,7 @@ impl Core {
                     Some((_, plan)) => Arc::clone(plan),
                     None => function.module.plan(),
                 };
-                let tier = core.tiers.first_in_exchange();
+                let tier = core.first_in_exchange();
                 let body = BodyOf {
                     id,
                     function,

@@ -206,16 +206,6 @@ impl TierState {
         }
     }
 
-    /// The tier of code that takes the place of native code in an exchange, and of what depends on it.
-    /// An exchange compiles hundreds of functions, most of which rarely run: LLVM takes 7 ms for
-    /// one of sqlite, the baseline compiler 0.07. What is hot rises.
-    pub(crate) fn first_in_exchange(&self) -> Tier {
-        match self.settings.tiers {
-            Tiers::Auto if self.settings.over_native => Tier::Baseline,
-            _ => self.first(),
-        }
-    }
-
     /// The tier of a version that must do for ever, where others start at `tier`.
     pub(crate) fn only(&self, tier: Tier) -> Tier {
         match self.settings.tiers {

@@ -375,6 +375,8 @@ attributes #1 = { noinline "x"="@names" }
         assert!(changed(&[]).is_empty());
         assert!(changed(&[("#1", "#7"), ("!3", "!9"), ("!4", "!11")]).is_empty());
         assert!(changed(&[("@.str", "@.str.5")]).is_empty());
+        // A module's text ends without the end of a line.
+        assert_eq!(of_text(OLD.trim_end()).functions, of_text(OLD).functions);
         assert!(changed(&[("internal global i32 1", "internal global i32 2")]).is_empty());
     }
 

@@ -60,7 +60,10 @@ pub enum Outdated {
     /// These, by their names in the native bitcode.
     Callers(Vec<String>),
     /// The file has more instructions than are optimized for this.
-    TooLarge,
+    TooLarge {
+        /// The native one has, whatever the new one has.
+        native: bool,
+    },
 }
 
 /// Instructions of a file that is optimized: a second for as many, on one core.
@@ -166,17 +169,18 @@ pub fn outdated(name: &str, versions: Versions<'_>) -> Result<Outdated, CodegenE
         called,
     } = versions;
     let optimized = |bytes, way| optimized(name, bytes, called, way);
+    let too_large = Ok(Outdated::TooLarge { native: true });
     let Some(before) = optimized(native, Way::Exact)? else {
-        return Ok(Outdated::TooLarge);
+        return too_large;
     };
     let Some(unknown) = optimized(native, Way::Weak)? else {
-        return Ok(Outdated::TooLarge);
+        return too_large;
     };
     let mut callers: Vec<String> = before.keys().cloned().collect();
     keep_different(&mut callers, &before, &unknown);
     if !callers.is_empty() {
         let Some(after) = optimized(new, Way::Exact)? else {
-            return Ok(Outdated::TooLarge);
+            return Ok(Outdated::TooLarge { native: false });
         };
         keep_different(&mut callers, &before, &after);
     }

@@ -38,7 +38,7 @@ impl<'t> Inserted<'_, 't> {
             "store" | "atomicrmw" | "cmpxchg" => self.all_new(globals),
             "fence" => Some(Vec::new()),
             "alloca" => globals.is_empty().then(Vec::new),
-            "call" if globals.iter().all(|it| it.starts_with("@llvm.lifetime.")) => {
+            "call" if matches!(&*globals, [it] if it.starts_with("@llvm.lifetime.")) => {
                 Some(Vec::new())
             }
             "call" => self.is_writer(&globals).then(|| vec![globals[0]]),

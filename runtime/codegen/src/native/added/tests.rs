@@ -1,3 +1,5 @@
+//! Changes of a function, and whether something is only added to it.
+
 use std::collections::HashSet;
 
 use super::{Additions, only_added};
