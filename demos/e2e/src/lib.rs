@@ -46,6 +46,7 @@ pub mod live_libraries;
 pub mod live_preload;
 pub mod live_server;
 pub mod live_shapes;
+pub mod live_strings;
 pub mod live_suite;
 mod live_talk;
 pub mod live_tuning;

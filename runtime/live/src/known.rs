@@ -78,6 +78,9 @@ pub struct Program {
     pub taken: Locked<HashSet<String>>,
     /// Variables that a module had and that have no address.
     pub missing: Locked<HashSet<(usize, String)>>,
+    /// Where strings are that files of new code brought along. They stay: the program may keep
+    /// their addresses.
+    texts: Locked<HashMap<Vec<u8>, u64>>,
     /// What the dynamic loader said of names.
     bound: Locked<HashMap<String, Bound>>,
 }
@@ -115,6 +118,7 @@ impl Program {
             entries,
             taken: Locked::default(),
             missing: Locked::default(),
+            texts: Locked::default(),
             bound: Locked::default(),
         }
     }
@@ -171,6 +175,32 @@ impl Program {
         self.taken.with(|taken| taken.contains(name))
     }
 
+    /// Where the program has a string for new code: its own, or one that stays from now on. However
+    /// often files bring it along, it is there once. `align` is in bytes, at most [`TEXT_ALIGN`].
+    pub fn text(&self, bytes: &[u8], align: u32) -> u64 {
+        let symbols = &self.image.symbols;
+        let own = self.strings.find(bytes, |place| !symbols.begins(place));
+        if let Text::At(address) = own
+            && address.is_multiple_of(align.max(1).into())
+        {
+            return address;
+        }
+        self.texts.with(|texts| match texts.get(bytes) {
+            Some(&address) => address,
+            None => {
+                let mut words = vec![0u128; bytes.len().div_ceil(TEXT_ALIGN as usize)];
+                for (word, part) in words.iter_mut().zip(bytes.chunks(TEXT_ALIGN as usize)) {
+                    let mut whole = [0; TEXT_ALIGN as usize];
+                    whole[..part.len()].copy_from_slice(part);
+                    *word = u128::from_le_bytes(whole);
+                }
+                let address = words.leak().as_ptr() as u64;
+                texts.insert(bytes.to_owned(), address);
+                address
+            }
+        })
+    }
+
     /// Keeps which variables of a module have no address.
     pub fn note_missing(&self, module: usize, names: &[String]) {
         let names = names.iter().map(|name| (module, name.clone()));
@@ -183,6 +213,9 @@ impl Program {
         self.missing.with(|missing| missing.contains(&name))
     }
 }
+
+/// Alignment in bytes of the strings that [`Program::text`] makes.
+pub(crate) const TEXT_ALIGN: u32 = 16;
 
 /// What is known for one module.
 #[derive(Debug, Clone)]

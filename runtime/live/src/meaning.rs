@@ -7,6 +7,8 @@
 //! | constant | the same, of the same value | the program's: its address stays what it was |
 //! | constant | the same, of another value | the file's, which is noted: pointers that are kept lead to the old one |
 //! | table of virtual functions | the same, of another size | refused: objects keep their tables |
+//! | string without a name | one of the same bytes, its own or of an earlier file | that one |
+//! | the same | none | the file's, which stays |
 //! | thread-local | the same, as large, at a known place | the program's |
 //! | variable, constant | none | the file's, made once |
 //! | constructor | none, or another one that makes a new variable | refused: it would not run |
@@ -24,9 +26,13 @@ use uruk::rebound::{
 
 use crate::choose::{ADDRESS, Fate, Known, stem};
 use crate::function::Function;
-use crate::known::Module;
+use crate::known::{Module, TEXT_ALIGN};
 use crate::program::symbols::{Place, PlaceKind};
 use crate::swap::SwapError;
+use crate::variables::text;
+
+/// Begins the names of strings.
+const TEXT: &str = "uruk.text.";
 
 /// The meaning of a file.
 #[derive(Default)]
@@ -162,7 +168,10 @@ pub(crate) fn mean(
         let is_used = used.contains(&(number as u32));
         let is_bad = info.thread_local || known.program.is_missing(module, &info.name);
         let choice = match (is_used, is_bad) {
-            (true, _) => variable(info, known, versions, &mut meant),
+            (true, _) => match string(info, known, &mut meant) {
+                Some(choice) => choice,
+                None => variable(info, known, versions, &mut meant),
+            },
             // Of functions that stay what they are.
             (false, true) => VariableChoice::Own,
             (false, false) => {
@@ -226,6 +235,16 @@ fn misfit(info: &VariableInfo, before: Option<&Shape>, place: Option<Place>) -> 
         false => size >= info.size,
     };
     (!fits).then_some(size)
+}
+
+/// A string without a name of its own, if it is one. The program has one of the same bytes: else each
+/// exchange would leave another one behind.
+fn string(info: &VariableInfo, known: &Module, meant: &mut Meant) -> Option<VariableChoice> {
+    let bytes = text(info).filter(|bytes| !bytes.is_empty() && info.align <= TEXT_ALIGN)?;
+    let address = known.program.text(bytes, info.align);
+    let name = format!("{TEXT}{address:x}");
+    meant.addresses.push((name.clone(), address));
+    Some(VariableChoice::Named(name))
 }
 
 fn variable(

@@ -116,7 +116,7 @@ impl Names<'_> {
 }
 
 /// The bytes of a string without a name of its own.
-fn text(info: &VariableInfo) -> Option<&[u8]> {
+pub(crate) fn text(info: &VariableInfo) -> Option<&[u8]> {
     let is_text = info.private && info.constant && info.unnamed && !info.of_compiler;
     info.bytes.as_deref().filter(|_| is_text)
 }

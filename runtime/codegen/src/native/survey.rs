@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use inkwell::llvm_sys::core::{
-    LLVMCountParamTypes, LLVMGetArrayLength2, LLVMGetAsString, LLVMGetElementType,
-    LLVMGetEnumAttributeKindForName, LLVMGetInlineAsmAsmString, LLVMGetIntTypeWidth,
-    LLVMGetLinkage, LLVMGetParamTypes, LLVMGetTypeKind, LLVMGetUnnamedAddress,
+    LLVMCountParamTypes, LLVMGetAlignment, LLVMGetArrayLength2, LLVMGetAsString,
+    LLVMGetElementType, LLVMGetEnumAttributeKindForName, LLVMGetInlineAsmAsmString,
+    LLVMGetIntTypeWidth, LLVMGetLinkage, LLVMGetParamTypes, LLVMGetTypeKind, LLVMGetUnnamedAddress,
     LLVMGlobalGetValueType, LLVMIsConstantString, LLVMIsFunctionVarArg, LLVMIsNull,
     LLVMIsThreadLocal, LLVMTypeOf,
 };
@@ -96,6 +96,8 @@ pub struct VariableInfo {
     pub of_compiler: bool,
     /// Bytes that it takes.
     pub size: u64,
+    /// Its alignment in bytes, where that is said; 0 stands for that of its type.
+    pub align: u32,
     /// A byte of which the optimizer may have made a flag, which says the same in other words.
     pub flag: bool,
     /// What the module does with it, if it is local.
@@ -276,6 +278,8 @@ fn variable(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> VariableInf
         unnamed,
         // SAFETY: the type is sized, as a variable has it.
         size: unsafe { LLVMABISizeOfType(layout, LLVMGlobalGetValueType(variable.raw())) },
+        // SAFETY: a live variable.
+        align: unsafe { LLVMGetAlignment(variable.raw()) },
         flag: own && uses::is_flag(variable, layout),
         uses: match own {
             true => uses::uses(variable, layout),
