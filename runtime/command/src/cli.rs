@@ -7,6 +7,7 @@ mod launcher;
 mod libraries;
 mod live;
 mod log;
+mod mangled;
 mod missing;
 mod outputs;
 mod run;

@@ -260,7 +260,7 @@ fn variable(
     let before = versions.old.variables.get(stem(&info.name));
     if let Some(size) = misfit(info, before, place) {
         if let Some(class) = info.name.strip_prefix("_ZTV") {
-            let class = class.to_owned();
+            let class = format!("_Z{class}");
             meant.refuse(SwapError::Virtual { class });
             return VariableChoice::Own;
         }

@@ -1,18 +1,11 @@
 //! Undefined symbols as people who write Rust and C++ know them: demangled, one a line, and where
 //! they are to be had.
-//!
-//! Rust's names are read by `rustc-demangle`; those of C++ by the C++ library's own
-//! `__cxa_demangle`, where that library is: a program with such names needs it anyway.
 
-use std::borrow::Cow;
-use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt::Write;
 
 use uruk::Missing;
 
-/// As `__cxa_demangle` has it.
-type CxaDemangle =
-    unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
+use super::mangled;
 
 /// The list, if a name of it is mangled.
 pub(super) fn list(missing: &[Missing]) -> Option<String> {
@@ -21,10 +14,10 @@ pub(super) fn list(missing: &[Missing]) -> Option<String> {
     }
     let mut text = String::from("undefined symbols:");
     for one in missing {
-        let _ = write!(text, "\n  {}", shown(&one.symbol));
+        let _ = write!(text, "\n  {}", mangled::written(&one.symbol));
         for user in &one.needed_by {
             let user = match user.rsplit_once(": ") {
-                Some((file, function)) => format!("{file}: {}", shown(function)),
+                Some((file, function)) => format!("{file}: {}", mangled::written(function)),
                 None => user.clone(),
             };
             let _ = write!(text, "\n    needed by {user}");
@@ -48,7 +41,7 @@ pub(super) fn tip(missing: &[Missing]) -> &'static str {
 }
 
 fn is_mangled(name: &str) -> bool {
-    name.starts_with("_R") || name.starts_with("_Z") || name == "rust_eh_personality"
+    mangled::is_mangled(name) || name == "rust_eh_personality"
 }
 
 /// Whether a name is of `std`, or of what it is made of.
@@ -64,49 +57,4 @@ fn is_of_std(name: &str) -> bool {
     ["std::", "core::", "alloc::"]
         .iter()
         .any(|of| text.starts_with(of))
-}
-
-/// A name as it was written, if it is mangled and can be read.
-fn shown(name: &str) -> Cow<'_, str> {
-    if let Ok(demangled) = rustc_demangle::try_demangle(name) {
-        return Cow::Owned(format!("{demangled:#}"));
-    }
-    match name.starts_with("_Z").then(|| cpp(name)).flatten() {
-        Some(written) => Cow::Owned(written),
-        None => Cow::Borrowed(name),
-    }
-}
-
-/// A name of C++, by its library.
-fn cpp(name: &str) -> Option<String> {
-    let name = CString::new(name).ok()?;
-    // SAFETY: the library stays open; a plain query by terminated names.
-    let found = unsafe {
-        let library = libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_NOW);
-        if library.is_null() {
-            return None;
-        }
-        libc::dlsym(library, c"__cxa_demangle".as_ptr())
-    };
-    if found.is_null() {
-        return None;
-    }
-    // SAFETY: the Itanium ABI's function of that name has that type.
-    let demangle = unsafe { std::mem::transmute::<*mut libc::c_void, CxaDemangle>(found) };
-    let mut status = 0;
-    // SAFETY: a terminated name; no buffer, so what it answers is allocated by `malloc`, and ours.
-    unsafe {
-        let written = demangle(
-            name.as_ptr(),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            &mut status,
-        );
-        if written.is_null() {
-            return None;
-        }
-        let text = CStr::from_ptr(written).to_string_lossy().into_owned();
-        libc::free(written.cast());
-        Some(text)
-    }
 }

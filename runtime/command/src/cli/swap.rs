@@ -7,6 +7,8 @@ use uruk::{EXIT_FAILURE, Level};
 use uruk_live::control;
 use uruk_live::swap::Exchange;
 
+use super::mangled;
+
 #[derive(clap::Args)]
 #[command(after_help = "Only the user that the program runs as is answered.")]
 pub(super) struct Swap {
@@ -80,14 +82,23 @@ pub(super) fn main(swap: &Swap) -> i32 {
                     EXIT_FAILURE
                 }
             },
-            None => match uruk_files::print(&text) {
+            None => match uruk_files::print(&readable(swap, text)) {
                 Ok(()) => 0,
                 Err(cause) => super::fail(&cause),
             },
         },
         Err(cause) => {
+            let cause = mangled::written_in(&cause.to_string());
             uruk_files::say!("uruk swap: {}: {cause}", swap.pid);
             EXIT_FAILURE
         }
+    }
+}
+
+/// An answer for people. Tables keep the names that symbol tables have.
+fn readable(swap: &Swap, text: String) -> String {
+    match swap.file.is_some() || swap.rollback {
+        true => mangled::written_in(&text),
+        false => text,
     }
 }
