@@ -28,6 +28,8 @@
 //! objects are bitcode that the linker optimizes. With `-emit-llvm` the bitcode is what is made, and
 //! is not embedded in itself: that is done when it is compiled.
 
+// Also for the tests of parts, which read this file by its path.
+#[path = "cc/section.rs"]
 mod section;
 
 use std::ffi::OsString;

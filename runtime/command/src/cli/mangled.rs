@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use cpp_demangle::{DemangleOptions, Symbol};
 
 /// Whether a name is a mangled one of Rust or C++.
-pub(super) fn is_mangled(name: &str) -> bool {
+pub(crate) fn is_mangled(name: &str) -> bool {
     name.starts_with("_R") || name.starts_with("_Z")
 }
 
 /// A name as it was written, if it is mangled and can be read.
-pub(super) fn written(name: &str) -> Cow<'_, str> {
+pub(crate) fn written(name: &str) -> Cow<'_, str> {
     if let Ok(demangled) = rustc_demangle::try_demangle(name) {
         return Cow::Owned(format!("{demangled:#}"));
     }
@@ -23,7 +23,7 @@ pub(super) fn written(name: &str) -> Cow<'_, str> {
 }
 
 /// A text with each mangled name in it as it was written.
-pub(super) fn written_in(text: &str) -> String {
+pub(crate) fn written_in(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(is_part) {
