@@ -92,7 +92,8 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScanTrouble {
-    /// Threads appear faster than they can be listed.
+    /// Threads appear faster than they can be listed, or one was found on a stack that may have been
+    /// unregistered meanwhile.
     Unsettled,
     /// `/proc/self/task` or `/proc/self/maps` cannot be read; the error's number.
     NoProc(i32),

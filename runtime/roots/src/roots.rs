@@ -21,7 +21,7 @@ use crate::report::{How, Report, ScanTrouble, StackReport, ThreadReport, Wanted}
 use crate::settle::{Asked, Settling};
 use crate::shadow;
 use crate::sharers;
-use crate::stacks::{StackId, Stacks};
+use crate::stacks::{Place, StackId, Stacks};
 use crate::sync::Ordering;
 use crate::sys;
 use crate::task;
@@ -193,12 +193,22 @@ impl Roots {
                 ..Report::default()
             },
         };
+        let before = self.stacks.before();
         if range.start < range.end
             && let Err(trouble) = scan.run(range)
         {
             scan.report.trouble = Some(trouble);
         }
         let mut report = scan.report;
+        let elsewhere = elsewhere().map(|sp| (sp, self.stacks.place(&before, sp)));
+        match elsewhere {
+            Some((sp, Place::Unknown)) => report.unknown_stack = Some(sp),
+            Some((_, Place::Unsure)) => {
+                report.trouble.get_or_insert(ScanTrouble::Unsettled);
+            }
+            Some((_, Place::Registered)) => {}
+            None => self.stacks.all_at_home(),
+        }
         let answered = report.threads.iter().all(|thread| thread.how.answered());
         report.complete = answered && report.trouble.is_none();
         if !report.complete {
@@ -207,10 +217,6 @@ impl Roots {
         let (repeated_now, interrupted_now) = counts();
         report.repeated_calls = repeated_now.wrapping_sub(repeated);
         report.interrupted_calls = interrupted_now.wrapping_sub(interrupted);
-        report.unknown_stack = elsewhere().filter(|sp| {
-            let registered = self.stacks.ranges();
-            !registered.iter().any(|range| range.contains(sp))
-        });
         report.took = began.elapsed();
         report
     }

@@ -9,9 +9,13 @@
 //! | `start` 0 to 1 | who registers (compare-exchange) | acquire; pairs with the release to 0 |
 //! | `end` | who registers, while `start` is 1 | relaxed; ordered by `start` |
 //! | `start` to the address, to 0 | who holds the id | release; pairs with the acquire of `ranges` |
+//! | `gone` | who unregisters, before `start` becomes 0 | release; pairs with the acquire of `gone` |
+//!
+//! A scan may find a thread on a stack that is unregistered before the scan ends. It must not take it
+//! for one that nobody told of: see [`Stacks::place`].
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::error::RootsError;
 
@@ -31,14 +35,78 @@ pub(crate) struct Stacks {
     entries: Box<[Entry]>,
     /// Entries from here on were never used.
     used: AtomicUsize,
+    /// Stacks that were unregistered so far.
+    gone: AtomicU64,
+    /// Scans one after the other that could not tell where a thread was. Relaxed: one scan is made at
+    /// a time.
+    unsure: AtomicU32,
 }
+
+/// The table as a scan began.
+#[derive(Debug)]
+pub(crate) struct Before {
+    ranges: Vec<Range<u64>>,
+    gone: u64,
+}
+
+/// The stack of a thread that was found away from its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A registered one.
+    Registered,
+    /// It may be one that was unregistered meanwhile.
+    Unsure,
+    /// One that nobody told of.
+    Unknown,
+}
+
+/// Scans one after the other that may leave a place open. The next takes it for unknown: memory
+/// would grow without a reason being given.
+const MOST_UNSURE: u32 = 100;
 
 impl Stacks {
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             entries: (0..capacity).map(|_| Entry::default()).collect(),
             used: AtomicUsize::new(0),
+            gone: AtomicU64::new(0),
+            unsure: AtomicU32::new(0),
         }
+    }
+
+    /// To be asked before a scan.
+    pub(crate) fn before(&self) -> Before {
+        // The count first: what goes after it is missed by no comparison.
+        let gone = self.gone();
+        Before {
+            ranges: self.ranges(),
+            gone,
+        }
+    }
+
+    /// A scan found all threads on their own stacks.
+    pub(crate) fn all_at_home(&self) {
+        self.unsure.store(0, Ordering::Relaxed);
+    }
+
+    /// Where `sp` lies, which a thread had during a scan that began after `before` and has ended.
+    pub(crate) fn place(&self, before: &Before, sp: u64) -> Place {
+        let holds = |ranges: &[Range<u64>]| ranges.iter().any(|range| range.contains(&sp));
+        if holds(&before.ranges) || holds(&self.ranges()) {
+            self.unsure.store(0, Ordering::Relaxed);
+            return Place::Registered;
+        }
+        // After the ranges: one that is missing there is counted.
+        let same = self.gone() == before.gone;
+        match same || self.unsure.fetch_add(1, Ordering::Relaxed) >= MOST_UNSURE {
+            true => Place::Unknown,
+            false => Place::Unsure,
+        }
+    }
+
+    fn gone(&self) -> u64 {
+        // Acquire: pairs with the release in `unregister`.
+        self.gone.load(Ordering::Acquire)
     }
 
     pub(crate) fn register(&self, range: Range<u64>) -> Result<StackId, RootsError> {
@@ -68,7 +136,9 @@ impl Stacks {
     }
 
     pub(crate) fn unregister(&self, id: StackId) {
-        // Release: pairs with the acquire of the next `register` here.
+        // Release: whoever misses the entry sees the count, by the release below.
+        self.gone.fetch_add(1, Ordering::Release);
+        // Release: pairs with the acquire of the next `register` here, and with that of `ranges`.
         self.entries[id.0].start.store(0, Ordering::Release);
     }
 
@@ -94,7 +164,7 @@ impl Stacks {
 
 #[cfg(test)]
 mod tests {
-    use super::Stacks;
+    use super::{MOST_UNSURE, Place, Stacks};
 
     #[test]
     fn entries_are_reused_and_bounded() {
@@ -113,6 +183,28 @@ mod tests {
         stacks.unregister(second);
         stacks.unregister(third);
         assert!(stacks.ranges().is_empty());
+    }
+
+    #[test]
+    fn a_stack_that_goes_during_a_scan_is_not_unknown() {
+        let stacks = Stacks::new(4);
+        let held = stacks.register(0x1000..0x2000).expect("room");
+        let before = stacks.before();
+        assert_eq!(stacks.place(&before, 0x1800), Place::Registered);
+        assert_eq!(stacks.place(&before, 0x3000), Place::Unknown);
+        // Unregistered while the scan is under way.
+        stacks.unregister(held);
+        assert_eq!(stacks.place(&before, 0x1800), Place::Registered);
+        // Registered and unregistered meanwhile: nobody can tell.
+        let short = stacks.register(0x3000..0x4000).expect("room");
+        assert_eq!(stacks.place(&before, 0x3800), Place::Registered);
+        stacks.unregister(short);
+        for _ in 0..MOST_UNSURE {
+            assert_eq!(stacks.place(&before, 0x3800), Place::Unsure);
+        }
+        assert_eq!(stacks.place(&before, 0x3800), Place::Unknown);
+        let before = stacks.before();
+        assert_eq!(stacks.place(&before, 0x3800), Place::Unknown);
     }
 
     #[test]
