@@ -200,14 +200,10 @@ impl Roots {
             scan.report.trouble = Some(trouble);
         }
         let mut report = scan.report;
-        let elsewhere = elsewhere().map(|sp| (sp, self.stacks.place(&before, sp)));
-        match elsewhere {
-            Some((sp, Place::Unknown)) => report.unknown_stack = Some(sp),
-            Some((_, Place::Unsure)) => {
-                report.trouble.get_or_insert(ScanTrouble::Unsettled);
-            }
-            Some((_, Place::Registered)) => {}
-            None => self.stacks.all_at_home(),
+        match self.stacks.place(&before, elsewhere()) {
+            Place::Known => {}
+            Place::Unknown(sp) => report.unknown_stack = Some(sp),
+            Place::Unsure => drop(report.trouble.get_or_insert(ScanTrouble::Unsettled)),
         }
         let answered = report.threads.iter().all(|thread| thread.how.answered());
         report.complete = answered && report.trouble.is_none();

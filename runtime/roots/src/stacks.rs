@@ -52,12 +52,12 @@ pub(crate) struct Before {
 /// The stack of a thread that was found away from its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A registered one.
-    Registered,
+    /// A registered one, or all threads were on their own.
+    Known,
     /// It may be one that was unregistered meanwhile.
     Unsure,
-    /// One that nobody told of.
-    Unknown,
+    /// One that nobody told of, with this stack pointer.
+    Unknown(u64),
 }
 
 /// Scans one after the other that may leave a place open. The next takes it for unknown: memory
@@ -84,22 +84,19 @@ impl Stacks {
         }
     }
 
-    /// A scan found all threads on their own stacks.
-    pub(crate) fn all_at_home(&self) {
-        self.unsure.store(0, Ordering::Relaxed);
-    }
-
-    /// Where `sp` lies, which a thread had during a scan that began after `before` and has ended.
-    pub(crate) fn place(&self, before: &Before, sp: u64) -> Place {
-        let holds = |ranges: &[Range<u64>]| ranges.iter().any(|range| range.contains(&sp));
-        if holds(&before.ranges) || holds(&self.ranges()) {
+    /// Where `found` lies, which a thread had away from its own stack during a scan that began after
+    /// `before` and has ended.
+    pub(crate) fn place(&self, before: &Before, found: Option<u64>) -> Place {
+        let holds = |ranges: &[Range<u64>], sp| ranges.iter().any(|range| range.contains(&sp));
+        let unknown = found.filter(|&sp| !holds(&before.ranges, sp) && !holds(&self.ranges(), sp));
+        let Some(sp) = unknown else {
             self.unsure.store(0, Ordering::Relaxed);
-            return Place::Registered;
-        }
+            return Place::Known;
+        };
         // After the ranges: one that is missing there is counted.
         let same = self.gone() == before.gone;
         match same || self.unsure.fetch_add(1, Ordering::Relaxed) >= MOST_UNSURE {
-            true => Place::Unknown,
+            true => Place::Unknown(sp),
             false => Place::Unsure,
         }
     }
@@ -190,21 +187,23 @@ mod tests {
         let stacks = Stacks::new(4);
         let held = stacks.register(0x1000..0x2000).expect("room");
         let before = stacks.before();
-        assert_eq!(stacks.place(&before, 0x1800), Place::Registered);
-        assert_eq!(stacks.place(&before, 0x3000), Place::Unknown);
+        assert_eq!(stacks.place(&before, Some(0x1800)), Place::Known);
+        assert_eq!(stacks.place(&before, Some(0x3000)), Place::Unknown(0x3000));
         // Unregistered while the scan is under way.
         stacks.unregister(held);
-        assert_eq!(stacks.place(&before, 0x1800), Place::Registered);
+        assert_eq!(stacks.place(&before, Some(0x1800)), Place::Known);
         // Registered and unregistered meanwhile: nobody can tell.
         let short = stacks.register(0x3000..0x4000).expect("room");
-        assert_eq!(stacks.place(&before, 0x3800), Place::Registered);
+        assert_eq!(stacks.place(&before, Some(0x3800)), Place::Known);
         stacks.unregister(short);
         for _ in 0..MOST_UNSURE {
-            assert_eq!(stacks.place(&before, 0x3800), Place::Unsure);
+            assert_eq!(stacks.place(&before, Some(0x3800)), Place::Unsure);
         }
-        assert_eq!(stacks.place(&before, 0x3800), Place::Unknown);
+        assert_eq!(stacks.place(&before, Some(0x3800)), Place::Unknown(0x3800));
+        assert_eq!(stacks.place(&before, None), Place::Known);
+        assert_eq!(stacks.place(&before, Some(0x3800)), Place::Unsure);
         let before = stacks.before();
-        assert_eq!(stacks.place(&before, 0x3800), Place::Unknown);
+        assert_eq!(stacks.place(&before, Some(0x3800)), Place::Unknown(0x3800));
     }
 
     #[test]

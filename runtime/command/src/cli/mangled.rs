@@ -68,8 +68,10 @@ mod tests {
 
     #[test]
     fn a_text_keeps_all_but_mangled_names() {
-        let text = "exchanged: _Z5roundi\nnote: `_ZN2ns1fEv`, and main.\n/_Z5roundi/f.o: _Z5roundi.\n";
-        let expected = "exchanged: round(int)\nnote: `ns::f()`, and main.\n/_Z5roundi/f.o: round(int).\n";
+        let text =
+            "exchanged: _Z5roundi\nnote: `_ZN2ns1fEv`, and main.\n/_Z5roundi/f.o: _Z5roundi.\n";
+        let expected =
+            "exchanged: round(int)\nnote: `ns::f()`, and main.\n/_Z5roundi/f.o: round(int).\n";
         assert_eq!(written_in(text), expected);
         assert_eq!(written_in(""), "");
         assert_eq!(written_in("größer _Z"), "größer _Z");
