@@ -44,7 +44,7 @@ fn steps(jit: &Jit) -> Func<extern "C" fn(i64) -> i64> {
     unsafe { jit.function::<extern "C" fn(i64) -> i64>("steps").unwrap() }
 }
 
-/// What a run would have learned that had nothing left to try on any function.
+/// Lessons of a run that had nothing left to try on any function.
 fn all_settled(text: &str) -> String {
     let lines = text.lines().map(|line| match line.strip_prefix("open ") {
         Some(rest) => {

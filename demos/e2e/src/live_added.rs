@@ -30,7 +30,7 @@ const REFUSED: [&str; 9] = [
 /// An answer to a line that begins with `d`, but for the last number.
 const ANSWER: [i64; 4] = [101 + 102 + 1010, 200, 600 + 200 + 7, 0];
 
-/// What was counted so far.
+/// The program's count so far.
 fn counted(talk: &mut Talk<'_>) -> Result<i64, String> {
     let text = talk.ask("d")?;
     let numbers: Result<Vec<i64>, _> = text.split(' ').map(str::parse).collect();

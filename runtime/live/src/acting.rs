@@ -26,7 +26,7 @@ use crate::function::Function;
 use crate::known::Module;
 use crate::program::symbols::{Place, PlaceKind};
 
-/// What is found in native code of a module.
+/// Facts found in native code of a module.
 pub(crate) struct Acting<'l> {
     module: &'l Module,
     /// By entry.
@@ -36,7 +36,7 @@ pub(crate) struct Acting<'l> {
     found: HashMap<u64, Found>,
 }
 
-/// What a function does.
+/// The effects of a function.
 #[derive(Default)]
 struct Found {
     acts: bool,
@@ -122,7 +122,7 @@ fn look(module: &Module, place: Place) -> Found {
     look_at(code, place.address, is_of_linker)
 }
 
-/// What code that lies at `at` does; of calls through memory that `is_of_linker` nothing.
+/// The effects of code that lies at `at`; of calls through memory that `is_of_linker` nothing.
 fn look_at(code: &[u8], at: u64, is_of_linker: impl Fn(u64) -> bool) -> Found {
     let own = at..at + code.len() as u64;
     let mut found = Found::default();

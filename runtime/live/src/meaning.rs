@@ -164,13 +164,27 @@ pub(crate) fn mean(
         });
     }
     mention(survey, &mut used);
+    variables(survey, &used, known, versions, &mut meant);
+    constructors(survey, versions, &mut meant);
+    meant
+}
+
+/// The meaning of each variable of the file. Those that are not `used` by changed functions refuse
+/// nothing.
+fn variables(
+    survey: &Survey,
+    used: &HashSet<u32>,
+    known: &Module,
+    versions: &Versions,
+    meant: &mut Meant,
+) {
     for (number, info) in survey.variables.iter().enumerate() {
         let is_used = used.contains(&(number as u32));
-        let is_bad = info.thread_local || known.program.is_missing(module, &info.name);
+        let is_bad = info.thread_local || known.program.is_missing(known.number, &info.name);
         let choice = match (is_used, is_bad) {
-            (true, _) => match string(info, known, &mut meant) {
+            (true, _) => match string(info, known, meant) {
                 Some(choice) => choice,
-                None => variable(info, known, versions, &mut meant),
+                None => variable(info, known, versions, meant),
             },
             // Of functions that stay what they are.
             (false, true) => VariableChoice::Own,
@@ -184,8 +198,6 @@ pub(crate) fn mean(
         };
         meant.choices.variables.push(choice);
     }
-    constructors(survey, versions, &mut meant);
-    meant
 }
 
 /// Functions of which the file's bodies count: those that are new or changed, and those they call whose

@@ -11,8 +11,8 @@
 //! | `start` to the address, to 0 | who holds the id | release; pairs with the acquire of `ranges` |
 //! | `gone` | who unregisters, before `start` becomes 0 | release; pairs with the acquire of `gone` |
 //!
-//! A scan may find a thread on a stack that is unregistered before the scan ends. It must not take it
-//! for one that nobody told of: see [`Stacks::place`].
+//! A stack may be unregistered before a scan ends that found a thread on it. [`Stacks::place`] keeps
+//! it apart from stacks that were never registered.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -23,7 +23,7 @@ pub struct Dump {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DylibDump {
-    /// What names it to its session.
+    /// The number by which its session knows it.
     pub id: DylibId,
     /// How many dylibs the session made before it.
     pub number: u32,

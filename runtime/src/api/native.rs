@@ -235,7 +235,7 @@ impl crate::Jit {
         })
     }
 
-    /// What is added to the `changed` functions of a file, if that is all that is new in them.
+    /// The additions to the `changed` functions of a file; none if anything else is new in them.
     ///
     /// # Errors
     /// Bitcode that LLVM does not read.

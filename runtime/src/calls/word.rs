@@ -65,7 +65,7 @@ fn distance_of_local() -> i64 {
     LEFT.with(Cell::as_ptr) as i64 - thread_pointer()
 }
 
-/// What is left of the calling thread's slice.
+/// The rest of the calling thread's slice.
 pub(super) fn left() -> i64 {
     match of_key() {
         None => LEFT.get(),
@@ -162,7 +162,7 @@ fn place_of(key: libc::pthread_key_t) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// What another thread counts in its value of a key is its own, and gone with it.
+    /// A thread's count in its value of a key is its own, and goes with the thread.
     #[test]
     fn values_of_keys_are_words_of_threads() {
         let mut key = 0;

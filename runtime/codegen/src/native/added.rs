@@ -38,7 +38,7 @@ use crate::context::{LlvmContext, OwnedModule};
 use crate::error::CodegenError;
 use crate::reader;
 
-/// What is added to functions, and what has to be known of the native code for it.
+/// Additions to functions, and the facts about native code that they rely on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Additions {
     /// Variables that are used and that other files see: no pointer may lead to them.
@@ -65,7 +65,7 @@ const COMPUTING: [&str; 14] = [
     "icmp", "select",
 ];
 
-/// What is added to the functions of a file that are not as natively, if that is all that differs.
+/// The additions to the functions of a file that are not as natively; none if anything else differs.
 /// Under a [`guard`](crate::fatal::guard).
 ///
 /// `changed` are the functions, without what makes their names unique.
@@ -89,7 +89,7 @@ pub fn only_added(
     let (Some(old), Some(new)) = (old, new) else {
         return Ok(None);
     };
-    // Whatever was lost on the way is a difference.
+    // A function that was lost on the way is a difference.
     let all_found = changed.iter().all(|name| new.functions.contains_key(name));
     Ok(all_found.then(|| compare(old, new)).flatten())
 }
@@ -274,7 +274,7 @@ fn split<'t>(line: &'t str, locals: &HashSet<&str>, module: &mut Module<'t>) -> 
     pieces.collect()
 }
 
-/// What is added, if that is all that differs.
+/// The additions of a file, if nothing else differs.
 fn compare(old: File<'_>, new: File<'_>) -> Option<Additions> {
     let mut additions = Additions::default();
     let mut added: HashSet<&str> = HashSet::new();

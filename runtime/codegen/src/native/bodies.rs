@@ -255,7 +255,7 @@ impl<'t> Module<'t> {
         (module, functions)
     }
 
-    /// What a text says, or something that is mentioned stands for.
+    /// The hash of a text, with the definitions of all that it mentions.
     pub(super) fn mentioned(&mut self, text: &'t str) -> Body {
         let mut written = Vec::with_capacity(2 * text.len());
         self.write(text, &mut written);

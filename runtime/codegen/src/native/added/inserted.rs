@@ -8,7 +8,7 @@ use crate::native::bodies::{Module, plain};
 /// An instruction that is added.
 pub(super) struct Inserted<'a, 't> {
     pub(super) step: &'a Step<'t>,
-    /// What else is added computes these.
+    /// Values that other added instructions compute.
     pub(super) own: &'a HashSet<&'t str>,
     /// Those of them that are memory of its function's frame.
     pub(super) frames: &'a HashSet<&'t str>,
@@ -108,7 +108,7 @@ impl<'t> Step<'t> {
         })
     }
 
-    /// What it computes from, in order.
+    /// Its operands, in order.
     fn operands(&self) -> impl Iterator<Item = &'t str> {
         let names = self.pieces.iter().filter_map(|it| match it {
             Piece::Local(name) => Some(*name),

@@ -38,7 +38,7 @@ define i64 @pure() memory(none) { ret i64 5 }
 define void @after() { ret void }
 "#;
 
-/// What is added to `f` if `more` stands in the place of the load of its second block, which is put
+/// The additions to `f` if `more` stands in the place of the load of its second block, which is put
 /// behind it, and `data` with the variables.
 fn added(data: &str, more: &str) -> Option<Additions> {
     let load = "  %7 = load i64, ptr @effects\n";
@@ -112,7 +112,7 @@ fn whatever_else_differs_is_not_only_added() {
     refused(own, &format!("{through}  store i64 1, ptr %a\n"));
     refused(own, &format!("{through}  %b = load i64, ptr %a\n"));
     refused("", "  store i64 1, ptr null\n");
-    // What traps, and calls of whatever may do anything.
+    // Instructions that trap, and calls that may do anything.
     refused(HITS, "  %a = load i64, ptr @hits\n  %b = sdiv i64 7, %a\n");
     refused("", "  call void @other(ptr null)\n");
     refused("", "  call void @after()\n");
