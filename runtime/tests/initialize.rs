@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use uruk::{Dylib, Error, Jit, Visibility};
+use uruk::{Dylib, Error, Jit, Level, Replacement, Visibility};
 
 static SAID: Mutex<Vec<i64>> = Mutex::new(Vec::new());
 /// The tests say what happens to one list.
@@ -338,5 +339,52 @@ fn destructors_that_fail_are_reported_and_the_others_run() {
             );
             assert!(said.contains(cause), "{end}: {said}");
         }
+    }
+}
+
+#[test]
+fn a_constructor_of_a_replacement_that_fails_is_an_error() {
+    #[derive(Debug, thiserror::Error)]
+    #[error("not wanted")]
+    struct Unwanted;
+
+    let jit = Jit::new().unwrap();
+    jit.define_fn("panics", || -> () { panic!("in a constructor") })
+        .unwrap();
+    jit.define_fn("fails", || Err::<(), _>(Unwanted)).unwrap();
+    jit.define_fn("runs", || ()).unwrap();
+    jit.add_ir("m", "define i32 @value() { ret i32 1 }")
+        .unwrap();
+    // SAFETY: the function above.
+    let value = unsafe { jit.function::<extern "C" fn() -> i32>("value") }.unwrap();
+    let replace = |level, callee: &str| {
+        let ir = format!(
+            "@llvm.global_ctors = appending global [1 x {{ i32, ptr, ptr }}]
+               [{{ i32, ptr, ptr }} {{ i32 65535, ptr @begin, ptr null }}]
+             declare void @{callee}()
+             define internal void @begin() {{ call void @{callee}() ret void }}
+             define i32 @value() {{ ret i32 2 }}"
+        );
+        let replacement = Replacement::ir(callee, &ir).level(level);
+        // SAFETY: the constructor above.
+        jit.main()
+            .replace(unsafe { replacement.run_constructors() })
+    };
+    let quiescent = Level::Quiescent {
+        wait: Duration::from_secs(60),
+    };
+    for level in [Level::Immediate, quiescent] {
+        let cause = replace(level, "panics").expect_err("it panics");
+        assert!(cause.to_string().contains("in a constructor"), "{cause}");
+        let cause = replace(level, "fails").expect_err("it fails");
+        let Error::Trap(trap) = &cause else {
+            panic!("{cause}")
+        };
+        assert!(trap.host_error::<Unwanted>().is_some(), "{trap}");
+        assert_eq!(value.call(), 1);
+        let replaced = replace(level, "runs").expect("it runs");
+        assert_eq!(value.call(), 2);
+        replaced.rollback().expect("rolled back");
+        assert_eq!(value.call(), 1);
     }
 }

@@ -123,6 +123,7 @@ mod task;
 mod turn;
 #[cfg(not(loom))]
 mod unsearched;
+#[cfg(not(loom))]
 mod walk;
 #[cfg(not(loom))]
 mod words;
@@ -154,4 +155,5 @@ pub use shadow::set_action;
 #[cfg(not(loom))]
 pub use stacks::StackId;
 
+#[cfg(not(loom))]
 pub use unsearched::{leave_unsearched, search_again};

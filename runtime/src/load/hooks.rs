@@ -183,7 +183,7 @@ impl Hooks {
 ///
 /// # Errors
 /// An error or panic of a function of the host, or a trap.
-unsafe fn construct(address: u64) -> Result<(), Error> {
+pub(crate) unsafe fn construct(address: u64) -> Result<(), Error> {
     let empty = [std::ptr::null()];
     caught(|| {
         // SAFETY: by the caller's promise.

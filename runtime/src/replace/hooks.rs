@@ -10,10 +10,11 @@ use std::sync::{Arc, Weak};
 
 use uruk_base::FunctionId;
 
+use crate::api::error::Error;
 use crate::core::{Core, Module};
 use crate::guest::exit;
 use crate::load::function_base;
-use crate::load::hooks::priority_of;
+use crate::load::hooks::{construct, priority_of};
 use crate::removal::life::Life;
 
 use super::plan::Planned;
@@ -89,18 +90,29 @@ impl Core {
     }
 
     /// Runs constructors and registers destructors; the names of those that exist already.
-    pub(super) fn run_hooks(self: &Arc<Self>, hooks: Hooks) -> Vec<String> {
+    ///
+    /// # Errors
+    /// An error or panic of a function of the host, or a trap, in a constructor, outside a program.
+    /// Those after it are not run.
+    pub(super) fn run_hooks(self: &Arc<Self>, hooks: Hooks) -> Result<Vec<String>, Error> {
         let nothing = [std::ptr::null()];
         let lent = self.replacing.lend_turn();
         for &(_, address, _) in &hooks.constructors {
             // SAFETY: duty 1 of `Replacement::run_constructors`; empty vectors end themselves.
-            unsafe { uruk_stubs::call_init(address, 0, nothing.as_ptr(), nothing.as_ptr()) };
+            unsafe {
+                match self.is_program() {
+                    true => {
+                        uruk_stubs::call_init(address, 0, nothing.as_ptr(), nothing.as_ptr());
+                    }
+                    false => construct(address)?,
+                }
+            }
         }
         drop(lent);
         let destructors = hooks.destructors.iter();
         let destructors: Vec<(u32, u64)> = destructors.map(|it| (it.0, it.1)).collect();
         if destructors.is_empty() {
-            return hooks.again;
+            return Ok(hooks.again);
         }
         self.note_destructors(hooks.image, &hooks.life, &destructors);
         if self.is_program() {
@@ -112,7 +124,7 @@ impl Core {
             // SAFETY: the handler takes the box, and is part of this executable.
             unsafe { exit::at_exit_with(run_at_exit, what.cast::<c_void>()) };
         }
-        hooks.again
+        Ok(hooks.again)
     }
 }
 

@@ -194,7 +194,9 @@ impl Replacement {
     /// was compiled again mostly has constructors of variables that exist, which would lose
     /// their contents.
     ///
-    /// If the exchange fails afterwards, what was new stays: constructors may have told of it.
+    /// A constructor that a panic or an error of a function of the host leaves, or that traps, ends the
+    /// replacement with that error: nothing is exchanged, and constructors after it are not run. If
+    /// the exchange fails then or later, what was new stays: constructors may have told of it.
     ///
     /// # Safety
     /// 1. As calling any function of the input.
@@ -392,7 +394,7 @@ impl Dylib {
             withdrawal: replacement.withdrawal.clone(),
         };
         let skipped = match replacement.constructors {
-            true => core.run_hooks(hooks),
+            true => core.run_hooks(hooks)?,
             false => hooks.names(),
         };
         let level = replacement.level;
