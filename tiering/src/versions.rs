@@ -29,6 +29,8 @@
 //! others are only counted. A call that ends a version's use says so by returning it,
 //! because the runtime holds its code by a tracker.
 
+use uruk_base::allocated::of_vec;
+
 use crate::ids::{EntryAddress, Generation, Tier, VersionId};
 use crate::sync::Mutex;
 use crate::version::{Event, VersionState};
@@ -101,6 +103,11 @@ impl FunctionVersions {
             newest_change: None,
             counts: Counts::default(),
         }))
+    }
+
+    /// Bytes that the allocator took for it, without itself.
+    pub fn bytes(&self) -> usize {
+        of_vec(&self.0.lock().in_flight)
     }
 
     /// Asks for a version of the present body.
@@ -194,7 +201,7 @@ impl FunctionVersions {
             versions.give_up(index);
             return Ok(Publication::Dropped(late.unwrap_or(Late::Refused)));
         }
-        versions.in_flight.swap_remove(index);
+        versions.take_out(index);
         if version.purpose == Purpose::Change {
             versions.newest_change = Some(version.id);
         }
@@ -311,7 +318,7 @@ impl FunctionVersions {
         if versions.check(index, event).is_err() {
             return false;
         }
-        versions.in_flight.swap_remove(index);
+        versions.take_out(index);
         match event {
             Event::Fail => versions.counts.failed += 1,
             _ => versions.counts.dropped += 1,
@@ -358,8 +365,17 @@ impl Versions {
     }
 
     fn give_up(&mut self, index: usize) {
-        self.in_flight.swap_remove(index);
+        self.take_out(index);
         self.counts.dropped += 1;
+    }
+
+    /// Takes a version out of those that are under way. Most functions have none most of the time, and
+    /// keep no room for one.
+    fn take_out(&mut self, index: usize) {
+        self.in_flight.swap_remove(index);
+        if self.in_flight.is_empty() {
+            self.in_flight = Vec::new();
+        }
     }
 
     /// Makes `next` the published version after its entry was stored: returns what was

@@ -9,6 +9,7 @@
 //! | [`sandbox`] | whether a filter of system calls is closed around the process |
 //! | [`settings`](mod@settings) | tables of settings |
 //! | [`variant`] | ways to compile a function |
+//! | [`allocated`] | bytes that the allocator takes |
 //! | [`locks`] | locks that no fork finds held |
 
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ compile_error!(
 );
 
 pub mod address;
+pub mod allocated;
 pub mod ids;
 pub mod locks;
 pub mod nanos;

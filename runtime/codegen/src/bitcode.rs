@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use inkwell::llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
 use inkwell::llvm_sys::ir_reader::LLVMParseIRInContext2;
 use inkwell::llvm_sys::prelude::LLVMModuleRef;
+use uruk_base::allocated::{of_arc, of_block};
 
 use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
 use crate::error::CodegenError;
@@ -158,6 +159,16 @@ impl Bitcode {
     pub(crate) fn mentions(&self) -> Option<&Mentions> {
         let read = || Mentions::read(&self.bytes);
         self.mentions.get_or_init(read).as_ref()
+    }
+
+    /// Bytes that the allocator took for what is known of it besides its bytes.
+    pub(crate) fn bytes_beside(&self) -> usize {
+        let mentions = self.mentions.get().and_then(Option::as_ref);
+        of_block(self.name.len() + 16)
+            + of_arc::<OnceLock<[u8; 32]>>()
+            + of_arc::<OnceLock<bool>>()
+            + of_arc::<OnceLock<Option<Mentions>>>()
+            + mentions.map_or(0, Mentions::bytes)
     }
 
     /// The bytes.

@@ -38,6 +38,7 @@ use inkwell::llvm_sys::core::{
     LLVMSetOperand, LLVMTypeOf,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
+use uruk_base::allocated::{of_arc, of_map, of_vec};
 use uruk_base::locks::{Mutex, MutexGuard};
 
 use crate::copying::Copying;
@@ -170,6 +171,21 @@ impl FactStore {
     #[must_use]
     pub fn new() -> FactStore {
         FactStore::default()
+    }
+
+    /// Bytes that the allocator took for what it knows, without itself.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let known = self.lock();
+        let summaries = known.summaries.values().map(|summary| {
+            let Summary {
+                facts,
+                dead,
+                rests_on,
+            } = &**summary;
+            of_arc::<Summary>() + of_vec(facts) + of_vec(dead) + of_vec(rests_on)
+        });
+        of_map(&known.summaries) + summaries.sum::<usize>()
     }
 
     /// How much it knows.

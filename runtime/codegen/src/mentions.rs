@@ -10,6 +10,7 @@
 //! is first optimized; modules without such functions are not walked.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use uruk_base::allocated::{of_map, of_set};
 use uruk_bitcode::Source;
 use uruk_bitcode::ir::{Body, Constant, GlobalKind, Module, ValueId};
 
@@ -29,6 +30,11 @@ pub(crate) struct Mentions {
 }
 
 impl Mentions {
+    /// Bytes that the allocator took for them.
+    pub(crate) fn bytes(&self) -> usize {
+        of_map(&self.tables) + of_set(&self.exposed)
+    }
+
     /// Walks over all bodies; `None` if one is not read here.
     pub(crate) fn read(bytes: &[u8]) -> Option<Mentions> {
         let source = Source::read(bytes).ok()?;

@@ -9,6 +9,7 @@ use inkwell::llvm_sys::bit_reader::LLVMGetBitcodeModuleInContext2;
 use inkwell::llvm_sys::core::{LLVMGetDataLayoutStr, LLVMGetModuleInlineAsm, LLVMGetTarget};
 use inkwell::llvm_sys::prelude::LLVMModuleRef;
 use rustc_hash::FxHashSet;
+use uruk_base::allocated::of_arc;
 
 use crate::bitcode::Bitcode;
 use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
@@ -33,6 +34,11 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// Bytes that the allocator took for what was found out.
+    pub(crate) fn bytes(&self) -> usize {
+        of_arc::<ModuleSummary>() + self.summary.bytes()
+    }
+
     /// What a reader has found out.
     pub(crate) fn by_llvm(
         summary: &Arc<ModuleSummary>,

@@ -11,6 +11,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use uruk_base::allocated::{of_slice, of_vec};
+
 use crate::summary::SymbolId;
 
 /// How code addresses a symbol that is not in its own unit.
@@ -88,5 +90,14 @@ impl ModulePlan {
     /// The import of `symbol`.
     pub fn import(&self, symbol: SymbolId) -> &Import {
         &self.imports[symbol.index()]
+    }
+
+    /// Bytes that the allocator took for it, without itself.
+    pub fn bytes(&self) -> usize {
+        let names = self
+            .imports
+            .iter()
+            .map(|import| of_slice(import.name.as_bytes()));
+        of_vec(&self.imports) + names.sum::<usize>()
     }
 }

@@ -9,6 +9,8 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
+use uruk_base::allocated::of_arc;
+
 use crate::bitcode::Bitcode;
 use crate::desk::{Desk, SMALL};
 use crate::error::CodegenError;
@@ -149,6 +151,12 @@ impl ReaderPool {
         }
         let kept = self.room.numbered(&self.bitcode);
         kept.or_else(|| read().inspect(|numbered| self.room.keep_numbered(numbered)))
+    }
+
+    /// Bytes that the allocator took for what is known of the module, without the bytes of its bitcode.
+    /// What LLVM keeps of it while it is read is not known.
+    pub fn bytes(&self) -> usize {
+        of_arc::<Ledger>() + self.bitcode.bytes_beside() + self.known.bytes()
     }
 
     /// How many blocks the body of a function has; `None` if it cannot be read.

@@ -4,6 +4,8 @@
 //! table, so a [`SymbolId`] means the same symbol in every [`Reader`](crate::Reader)
 //! of the same bytes.
 
+use uruk_base::allocated::{of_block, of_vec};
+
 /// A body is emitted under its function's link name with this prefix, so that the
 /// plain name always means the canonical address, also inside the body itself.
 pub const BODY_PREFIX: &str = "uruk.body.";
@@ -175,6 +177,25 @@ impl ModuleSummary {
             .filter(|s| s.kind == Kind::Function && s.linkage.is_definition())
             .filter(|s| s.linkage != Linkage::Available)
             .count()
+    }
+
+    /// Bytes that the allocator took for it, without itself.
+    pub(crate) fn bytes(&self) -> usize {
+        let names = self.symbols.iter().map(|symbol| &symbol.name);
+        let names = names
+            .chain(&self.comdats)
+            .map(|name| of_block(name.capacity()));
+        let versions = self.versions.iter();
+        let versions =
+            versions.map(|(name, version)| of_block(name.len()) + of_block(version.len()));
+        of_vec(&self.symbols)
+            + of_vec(&self.constructors)
+            + of_vec(&self.destructors)
+            + of_vec(&self.versions)
+            + of_vec(&self.implied)
+            + of_vec(&self.comdats)
+            + names.sum::<usize>()
+            + versions.sum::<usize>()
     }
 }
 

@@ -24,6 +24,7 @@
 use crate::error::LinkError;
 use crate::layout::Segment;
 use crate::relocation::Range;
+use uruk_base::allocated::of_slice;
 
 /// The fields of a code segment that follow its address.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -138,6 +139,11 @@ impl FieldKind {
 }
 
 impl Moves {
+    /// Bytes that the allocator took for it, without itself.
+    pub fn bytes(&self) -> usize {
+        of_slice(&self.streams)
+    }
+
     /// Number of fields that a move changes.
     pub fn len(&self) -> usize {
         let mut reader = Reader(&self.streams);

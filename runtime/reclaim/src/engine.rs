@@ -88,6 +88,9 @@ struct Record {
     due: Option<Nanos>,
 }
 
+/// Bytes that the engine takes for a block, in a table that is full.
+pub const BLOCK_BYTES: usize = size_of::<Option<(BlockId, Record)>>();
+
 /// Where a cycle is.
 #[derive(Debug)]
 enum Phase {

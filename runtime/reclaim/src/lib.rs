@@ -60,7 +60,7 @@ pub mod stats;
 
 pub use block::{Block, Dead, Event, Fixed, State, StepError};
 pub use config::{Config, SettingError, Stacks};
-pub use engine::{Engine, NoteError, Step};
+pub use engine::{BLOCK_BYTES, Engine, NoteError, Step};
 pub use env::{
     Affinity, Copied, CopyError, Environment, EnvironmentError, MayHold, Memory, Missing, Pin,
     ScanAnswer, Silence, Swing,

@@ -14,6 +14,8 @@
 //!   finds nothing.
 //! - A piece without entries holds no memory.
 
+use uruk_base::allocated::{of_slice, of_vec};
+
 use crate::ids::BlockId;
 
 /// Places that there can be: blocks of 16 bytes in 2 GiB.
@@ -57,6 +59,12 @@ impl<T> Slots<T> {
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Bytes that the allocator took for the table, without what entries point to.
+    pub fn bytes(&self) -> usize {
+        let pieces = self.pieces.iter();
+        of_vec(&self.pieces) + pieces.map(|piece| of_slice(&piece.entries)).sum::<usize>()
     }
 
     /// Whether there is none.

@@ -4,6 +4,7 @@
 
 mod addresses;
 mod body;
+mod module_size;
 mod session;
 mod static_names;
 mod table;

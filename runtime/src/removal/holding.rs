@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 
 use uruk_base::VersionId;
+use uruk_base::allocated::{of_arc, of_vec};
 use uruk_base::locks::RwLock;
 use uruk_heap::Sealed;
 use uruk_link::Resolved;
@@ -22,6 +23,7 @@ use crate::load::image::Image;
 use crate::load::own::Handle;
 use crate::reclaim::Notes;
 use crate::removal::life::Life;
+use crate::removal::suffix::Suffix;
 use crate::told::holdings::Sizes;
 use crate::version::blocks::{Code, Piece, Rest, split};
 
@@ -83,10 +85,21 @@ pub(crate) struct Owners {
     apart: AtomicBool,
 }
 
+/// Bytes of an entry of the ranges in [`Owners`]: a node of the tree has room for eleven, and half of
+/// it is used where addresses go up.
+const OWNER: usize = 2 * size_of::<(u64, (u64, Weak<Holding>))>();
+
 impl Holding {
     /// What its code is called in the table of code.
     pub(crate) fn code(&self) -> Option<VersionId> {
         self.code
+    }
+
+    /// Bytes that the allocator took for it and for what it needs.
+    pub(crate) fn bytes(&self) -> usize {
+        let known = of_vec(&self.ranges) + self.ranges.len() * OWNER;
+        let life = of_arc::<Life>() + of_arc::<Suffix>();
+        of_arc::<Holding>() + self._rest.bytes_beside() + known + life
     }
 
     /// What it takes.

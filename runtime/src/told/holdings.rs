@@ -7,6 +7,7 @@
 //! | constants that LLVM made, bitcode | [`Modules`] | their module's image's |
 //! | stubs | the table of functions | their function's |
 //! | names, symbols, units, trackers | [`Session::bytes`](uruk_session::Session::bytes) | no dylib's |
+//! | records of modules, images, code and versions | the walks over these | no dylib's |
 //!
 //! The heap counts what was handed out, by pool. What nobody of the above holds is the runtime's own
 //! or just being linked; pages that are held beyond what was handed out are unused. So everything is
@@ -19,6 +20,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, Weak};
 
+use uruk_base::allocated::of_vec;
 use uruk_base::locks::Mutex;
 use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_heap::{PAGE, Pool, Sealed};
@@ -120,6 +122,8 @@ struct Block {
     live: bool,
     bytes: u64,
     unwind: u64,
+    /// Of its records, and with the first block of a version of what that needs.
+    records: usize,
     /// Of its data, with the first block of a version.
     data: u64,
     /// Constants it refers to: which, and how many bytes.
@@ -142,6 +146,8 @@ impl Owners {
 struct Walk {
     ledger: Ledger,
     found: u64,
+    /// Bytes that the allocator took for what is known of modules, images and code.
+    records: u64,
     constants: HashSet<*const Constants>,
 }
 
@@ -171,13 +177,17 @@ impl Core {
         let mut walk = Walk {
             ledger: Ledger::default(),
             found: 0,
+            records: 0,
             constants: HashSet::new(),
         };
         let bitcode = self.walk_modules(&owners, &mut walk);
         self.walk_images(&owners, &mut walk);
         self.walk_code(&owners, &mut walk);
         let Walk {
-            mut ledger, found, ..
+            mut ledger,
+            found,
+            records,
+            ..
         } = walk;
         let stubs = self.walk_stubs(&owners, &mut ledger);
         let heap = self.heap.stats();
@@ -198,7 +208,8 @@ impl Core {
         ] {
             ledger.add(None, None, purpose, bytes);
         }
-        let tables = (self.names.session().bytes() + static_bytes()) as u64;
+        let tables = self.names.session().bytes() + static_bytes() + self.tiers.versions.bytes();
+        let tables = tables as u64 + records;
         ledger.add(None, None, MemoryPurpose::Tables, tables);
         let rows = ledger.rows();
         let total: u64 = rows.iter().map(|row| row.bytes).sum();
@@ -236,6 +247,7 @@ impl Core {
         let all: Vec<_> = {
             let held = self.modules.0.lock();
             let held = held.unwrap_or_else(PoisonError::into_inner);
+            walk.records += of_vec(&held) as u64;
             let read = held.iter().map(|read| {
                 let module = read.module.upgrade();
                 (module, read.life.upgrade(), read.constants.upgrade())
@@ -248,6 +260,7 @@ impl Core {
             if let Some(module) = module {
                 let bytes = module.readers.bitcode().bytes().len() as u64;
                 bitcode += bytes;
+                walk.records += module.bytes() as u64;
                 let purpose = owner.map_or(MemoryPurpose::Waiting, |_| MemoryPurpose::Bitcode);
                 walk.ledger.add(owner, None, purpose, bytes);
             }
@@ -263,6 +276,7 @@ impl Core {
     fn walk_images(&self, owners: &Owners, walk: &mut Walk) {
         for holding in self.owners.all() {
             let sizes = holding.sizes();
+            walk.records += holding.bytes() as u64;
             let owner = owners.of(holding.life());
             // Records lie with the constants, where there are any.
             let in_code = match sizes.read_only {
@@ -287,6 +301,7 @@ impl Core {
         let blocks = self.blocks_of_code();
         let tiers = self.tiers_of_versions();
         for block in blocks {
+            walk.records += block.records as u64;
             let of_image = block.function.is_none();
             if of_image && block.live {
                 // Told with its image.
@@ -370,6 +385,7 @@ impl Core {
                 live: live == Some(id),
                 bytes: view.memory.held() as u64,
                 unwind: shape.unwind as u64,
+                records: view.bytes_of_tables() + if counted { rest.bytes_beside() } else { 0 },
                 data: if counted { rest.bytes() as u64 } else { 0 },
                 constants: rest
                     .constants()

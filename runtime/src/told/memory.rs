@@ -10,11 +10,10 @@
 //! | data | bytes handed out, as if all of them were touched: zeros may not be |
 //! | stubs and slots | pages that have their image |
 //! | bitcode | bytes of modules, as given |
-//! | tables | names, symbols, units and trackers of the session; display names of the process |
+//! | tables | names, symbols, units and trackers of the session; records of modules, images, versions, code and unwind rows; display names of the process |
 //!
-//! Memory elsewhere (LLVM's contexts, summaries of modules, records of versions and unwind rows, stacks of threads,
-//! the program's own blocks) cannot be asked for one by one; [`MemoryReport::other`] is what is left
-//! of the process's resident memory.
+//! Memory elsewhere (LLVM's contexts, stacks of threads, the program's own blocks) cannot be asked for
+//! one by one; [`MemoryReport::other`] is what is left of the process's resident memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -62,7 +61,7 @@ pub enum MemoryPurpose {
     Unused,
     /// The runtime's own: its resolver, counters, and what is just being linked.
     Runtime,
-    /// Tables of names and symbols.
+    /// Tables of names and symbols, records of modules, images, versions and code.
     Tables,
 }
 

@@ -14,6 +14,7 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
 
+use uruk_base::allocated::{of_arc, of_slice, of_vec};
 use uruk_base::{FunctionId, VersionId};
 use uruk_heap::{Pool, Sealed};
 use uruk_link::{FdeRow, Moves};
@@ -104,6 +105,12 @@ impl Rest {
         let words = self.words.as_ref().map_or(0, Words::bytes);
         let loops = self.loops.as_ref().map_or(0, |loops| loops.bytes());
         words + loops + self.data.iter().map(Sealed::held).sum::<usize>()
+    }
+
+    /// Bytes that the allocator took for it, besides its data.
+    pub(crate) fn bytes_beside(&self) -> usize {
+        let loops = self.loops.as_ref().map_or(0, |_| of_arc::<Loops>());
+        of_arc::<Rest>() + of_vec(&self.data) + of_slice(&self.states) + loops
     }
 
     /// The constants its code refers to.
@@ -217,6 +224,9 @@ pub(crate) struct Shape {
     rest: Arc<Rest>,
 }
 
+/// Bytes of an entry of [`Table::live`], half of whose places are used.
+const LIVE: usize = 2 * size_of::<(VersionId, BlockId)>();
+
 /// One block.
 struct Held {
     memory: Sealed,
@@ -268,6 +278,17 @@ impl View<'_> {
             entry, body_end, ..
         } = *self.shape;
         self.memory.bytes()?.get(place(entry)?..place(body_end)?)
+    }
+
+    /// Bytes that the tables of code and of unwind rows take for it.
+    pub(crate) fn bytes_of_tables(&self) -> usize {
+        let shape = self.shape;
+        let rows = usize::from(shape.first.is_some()) + shape.others.len();
+        let shared = of_slice(&shape.others) + shape.moves.as_ref().map_or(0, Moves::bytes);
+        size_of::<Option<(BlockId, Held)>>()
+            + uruk_reclaim::BLOCK_BYTES
+            + uruk_unwind::object_bytes(rows)
+            + (size_of::<Option<(BlockId, Shape)>>() + shared + LIVE) / shape.blocks.max(1)
     }
 
     /// Its unwind rows.

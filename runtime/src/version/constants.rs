@@ -24,6 +24,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, Weak};
 
+use uruk_base::allocated::of_arc;
 use uruk_base::locks::Mutex;
 use uruk_codegen::{is_shared, stays_with_code};
 use uruk_heap::{Pool, Sealed};
@@ -117,6 +118,15 @@ impl Constants {
 }
 
 impl Shared {
+    /// Bytes that the allocator took for the table of them, which is there if there are none, too.
+    pub(crate) fn bytes_of_table(&self) -> usize {
+        let table = match self.is_inherited() {
+            true => 0,
+            false => of_arc::<Constants>(),
+        };
+        of_arc::<Mutex<Holder>>() + table
+    }
+
     /// The constants, as long as somebody holds them.
     pub(crate) fn weak(&self) -> Weak<Constants> {
         Arc::downgrade(&self.get())

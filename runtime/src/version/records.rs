@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
+use uruk_base::allocated::{of_arc, of_map, of_slice, of_vec};
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_heap::Sealed;
@@ -248,6 +249,26 @@ impl Versions {
         let records = self.lock();
         let mut built = records.get(&function.index())?.built.iter();
         built.find(|v| v.id == version)?.object
+    }
+
+    /// Bytes that the allocator took for the records of versions.
+    pub(crate) fn bytes(&self) -> usize {
+        let records = self.lock();
+        let versions = records.values().map(|record| {
+            let all = record.built.iter().chain(&record.staying);
+            let lists = all.map(|version| {
+                // Lists that are empty share one that is nobody's.
+                let depends = of_slice(&version.depends) + of_slice(&version.bodies);
+                let unit = version.unit.as_ref().map_or(0, |_| of_arc::<BodyTracker>());
+                depends + unit
+            });
+            of_arc::<FunctionVersions>()
+                + record.versions.bytes()
+                + of_vec(&record.built)
+                + of_vec(&record.staying)
+                + lists.sum::<usize>()
+        });
+        of_map(&records) + versions.sum::<usize>()
     }
 
     /// Whose bodies may be inlined in what calls of `function` reach.

@@ -50,7 +50,7 @@ mod table;
 
 #[cfg(not(loom))]
 pub use libgcc::{DwarfEhBases, FrameRegistration, find_fde, interposed, is_asked};
-pub use node::{Found, Row, UnwindError};
+pub use node::{Found, Row, UnwindError, object_bytes};
 #[cfg(not(loom))]
 pub use registry::{
     MAX_REGIONS, RegionHandle, after_fork, before_fork, covers, find, name_at, register_region,

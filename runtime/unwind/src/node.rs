@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::ptr;
 
 use thiserror::Error;
+use uruk_base::allocated::of_block;
 
 use crate::sync::AtomicPtr;
 
@@ -124,6 +125,16 @@ enum Names {
     Own(Box<str>),
     /// One for all, which stays.
     Shared(&'static str),
+}
+
+/// Bytes that the allocator takes for an object of so many rows that have one name.
+#[must_use]
+pub const fn object_bytes(rows: usize) -> usize {
+    of_block(size_of::<Node>())
+        + match rows {
+            0 | 1 => 0,
+            _ => of_block(rows * size_of::<Row>()),
+        }
 }
 
 /// One object.

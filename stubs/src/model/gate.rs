@@ -376,8 +376,9 @@ fn a_grant_is_for_the_wait_that_was_seen() {
     });
 }
 
-/// A handler waits for what the frame waits for that it interrupted, in the same spot: one
-/// grant is for one of them. (Here they are two threads: a frame goes on at any step.)
+/// A handler waits for what the frame waits for that it interrupted, and takes its spot: a grant is
+/// for the handler alone, and once used it leaves the spot free. (Here they are two threads: a
+/// frame goes on at any step.)
 #[test]
 fn a_grant_is_used_once() {
     model(|| {
@@ -385,13 +386,17 @@ fn a_grant_is_used_once() {
         let f = function(0);
         let [frame, handler] = [0, 1].map(|_| shared.spots.take(1, f).expect("a spot"));
         let listed = shared.spots.list();
+        assert_eq!(listed.len(), 1);
         assert!(shared.spots.grant(listed[0]));
         let handler = thread::spawn({
             let shared = shared.clone();
             move || shared.spots.pass(handler)
         });
-        let frame = shared.spots.pass(frame);
-        assert_ne!(frame, handler.join().unwrap());
+        assert!(!shared.spots.pass(frame));
+        assert!(handler.join().unwrap());
+        for thread in 2..2 + SPOTS as u32 {
+            assert!(shared.spots.take(thread, f).is_some(), "{thread}");
+        }
     });
 }
 
