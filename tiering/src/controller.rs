@@ -142,6 +142,11 @@ impl Controller {
         &self.config
     }
 
+    /// Bytes that the allocator took for what is known of functions.
+    pub fn bytes(&self) -> usize {
+        self.functions.bytes()
+    }
+
     /// At which tier a function without code is to be compiled: the one it is pinned to, or the
     /// first, whatever its loops. A loop that is entered once is left for better code when it
     /// has run for long enough.

@@ -133,6 +133,14 @@ impl Core {
         self.tools.source_of(start, pc)
     }
 
+    /// Bytes that the allocator took for the tables of functions and of their bodies.
+    pub(crate) fn bytes_of_functions(&self) -> usize {
+        let functions = self.functions.read();
+        let functions = functions.unwrap_or_else(PoisonError::into_inner).bytes();
+        let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        functions + bodies.bytes()
+    }
+
     /// Name and start of the body that holds `pc`.
     pub(crate) fn function_name_at(&self, pc: u64) -> Option<(&'static CStr, u64)> {
         let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);

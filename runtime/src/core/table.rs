@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 
+use uruk_base::allocated::{of_block, of_vec};
+
 use super::Body;
 
 const PAGE: usize = 64;
@@ -28,6 +30,12 @@ pub(crate) struct FunctionTable {
 }
 
 impl FunctionTable {
+    /// Bytes that the allocator took for it.
+    pub(crate) fn bytes(&self) -> usize {
+        let pages = self.pages.iter().flatten().count();
+        of_vec(&self.pages) + pages * of_block(size_of::<Page>())
+    }
+
     /// What a stub stands for.
     pub(crate) fn get(&self, index: u32) -> Option<&Body> {
         let index = index as usize;

@@ -1,6 +1,7 @@
 //! Functions whose published version counts.
 
 use uruk_base::FunctionId;
+use uruk_base::allocated::{of_map, of_vec};
 use uruk_reclaim::IdMap;
 
 use crate::tiers::counts::Count;
@@ -15,6 +16,11 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
+    /// Bytes that the allocator took for them.
+    pub(crate) fn bytes(&self) -> usize {
+        of_vec(&self.list) + of_map(&self.places)
+    }
+
     pub(super) fn set(&mut self, id: FunctionId, seen: Count) {
         match self.places.get(&id.index()) {
             Some(&at) => self.list[at].1 = seen,

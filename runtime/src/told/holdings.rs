@@ -208,7 +208,8 @@ impl Core {
         ] {
             ledger.add(None, None, purpose, bytes);
         }
-        let tables = self.names.session().bytes() + static_bytes() + self.tiers.versions.bytes();
+        let tables = self.names.session().bytes() + static_bytes();
+        let tables = tables + self.bytes_of_versions() + self.bytes_of_functions();
         let tables = tables as u64 + records;
         ledger.add(None, None, MemoryPurpose::Tables, tables);
         let rows = ledger.rows();
@@ -341,6 +342,15 @@ impl Core {
             built.map(move |v| (v.id, (v.tier, published == Some(v.id))))
         });
         versions.collect()
+    }
+
+    /// Bytes that the allocator took for what is known of versions and of their heat.
+    fn bytes_of_versions(&self) -> usize {
+        let heat = {
+            let control = self.tiers.control();
+            control.controller.bytes() + control.watched.bytes()
+        };
+        self.tiers.versions.bytes() + heat
     }
 
     /// Stubs that are functions'; their bytes.

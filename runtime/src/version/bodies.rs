@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::ops::Range;
 
+use uruk_base::allocated::of_vec;
+
 const PAGE_SHIFT: u32 = 12;
 
 /// A body: its first byte, the byte after its last, and the name people know.
@@ -45,6 +47,13 @@ pub(crate) struct Bodies {
 }
 
 impl Bodies {
+    /// Bytes that the allocator took for them.
+    pub(crate) fn bytes(&self) -> usize {
+        // Nodes of the tree are filled in half where addresses go up.
+        let nodes = self.pages.len() * 2 * size_of::<(u64, Vec<Body>)>();
+        nodes + self.pages.values().map(of_vec).sum::<usize>()
+    }
+
     /// Adds bodies; those that are given in ascending order cost least.
     pub(crate) fn add(&mut self, some: impl IntoIterator<Item = Extent>) {
         let mut some = some.into_iter().map(Body::new).peekable();

@@ -2,6 +2,8 @@
 //! dense, but one large number must not cost the memory of all below it. A page goes with the last
 //! of its records: numbers of removed functions are not all used again.
 
+use uruk_base::allocated::{of_block, of_slice, of_vec};
+
 use crate::activity::Activity;
 use crate::ids::FunctionId;
 
@@ -36,6 +38,13 @@ impl Pages {
             pages: Vec::new(),
             limit,
         }
+    }
+
+    /// Bytes that the allocator took for them.
+    pub(super) fn bytes(&self) -> usize {
+        let pages = self.pages.iter().flatten();
+        let pages = pages.map(|page| of_block(size_of::<Page>()) + of_slice(&page.records));
+        of_vec(&self.pages) + pages.sum::<usize>()
     }
 
     pub(super) fn get(&self, function: FunctionId) -> Option<&Activity> {
