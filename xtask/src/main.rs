@@ -1,5 +1,5 @@
 //! The project's own commands: `cargo xtask demo | test | bench | abi | csmith | operations |
-//! programs | stress | lint | model | mutate | sanitize | setup | package | install`.
+//! programs | stress | lint | house | model | mutate | sanitize | setup | package | install`.
 //!
 //! Each makes sure that LLVM 22 is there, installs it where that is the custom of
 //! the system, and calls cargo with the environment that finds it. This package
@@ -107,6 +107,12 @@ enum Task {
     },
     /// Check formatting and run clippy, where the toolchain has them.
     Lint,
+    /// Print the counts of structure and language that may only fall.
+    House {
+        /// Write them where they have fallen.
+        #[arg(long)]
+        lower: bool,
+    },
     /// Run the models of the lock-free parts under loom.
     Model,
     /// Take one ordering or check at a time out of the lock-free parts, and see that a model
@@ -165,6 +171,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         | Task::Stress { .. }
         | Task::Setup => Purpose::Test,
         Task::Bench { .. }
+        | Task::House { .. }
         | Task::Lint
         | Task::Model
         | Task::Mutate { .. }
@@ -189,6 +196,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Stress { minutes, names, .. } => stress(&cargo, minutes, &names),
         Task::Programs { names } => programs::run(&cargo, &names),
         Task::Lint => lint(&cargo),
+        Task::House { lower } => house(&cargo, lower),
         Task::Model => model::run(&cargo),
         Task::Mutate { only, search } => mutate::run(&cargo, &only, search),
         Task::Sanitize { args } => sanitize::run(&cargo, &args),
@@ -336,6 +344,16 @@ fn stress_library(cargo: &Cargo, seconds: u64, seed: u64) -> anyhow::Result<()> 
     let example = ["-p", "uruk", "--example", "stress_library", "--"];
     let words = [&example[..], &["--seconds", &seconds, "--seed", &seed]].concat();
     cargo.run("run", &words)
+}
+
+/// Prints the counts of structure and language, and lowers the list of those that are allowed.
+fn house(cargo: &Cargo, lower: bool) -> anyhow::Result<()> {
+    let cargo = cargo.with_env("URUK_HOUSE", if lower { "lower" } else { "print" });
+    let words = ["-q", "-p", "xtask", "--test", "house", "--", "table"];
+    cargo.run(
+        "test",
+        &[&words[..], &["--ignored", "--nocapture"]].concat(),
+    )
 }
 
 fn lint(cargo: &Cargo) -> anyhow::Result<()> {
