@@ -98,11 +98,11 @@ const EDITS: [Edit; 36] = [
     // An inline function of a header, in C's way.
     made(15, [7, 9, 7], &["in_header", "with it: f15"]),
     // An inline function of a header, in C++'s way.
-    made(16, [7, 9, 7], &["in_class_header", "with it: f16"]),
+    made(16, [7, 9, 7], &["exchanged: in_class_header"]),
     // A template with another type.
     made(17, [6, 13, 6], &["exchanged: f17", "added: "]),
     // A method.
-    made(18, [12, 112, 12], &["area", "with it: f18"]),
+    made(18, [12, 112, 12], &["area"]),
     // A virtual function is added.
     refused(
         19,

@@ -217,7 +217,7 @@ pub fn judge_signatures(bench: &Bench) -> Result<(), String> {
     // Twice, as it has to be whole again after it was taken back.
     for _ in 0..2 {
         let words = [wide.as_os_str(), "--allow-signatures".as_ref()];
-        let said = ["exchanged: scaled\n", "exchanged: total\n"];
+        let said = ["exchanged: scaled\n", "exchanged: total"];
         it.talk.swapped(words, &said)?;
         it.talk
             .expect("10 1003 10 3000", "after a signature was allowed")?;

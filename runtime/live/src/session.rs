@@ -13,6 +13,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -155,7 +156,8 @@ impl Live {
     /// Compiles what a function's new code may call and that has no code yet, so that no caller
     /// waits for it.
     pub fn compile_inner(&self, function: &Function) {
-        for name in &function.chosen.holds {
+        let inner = function.chosen.holds.iter().chain(&function.chosen.relies);
+        for name in inner {
             let inner = self
                 .function(name)
                 .filter(|found| found.chosen.fate == Fate::WithCallers);
@@ -379,11 +381,25 @@ impl Live {
         self.rest(&all);
     }
 
-    /// Has those of the functions stay native that are to, if nothing leads away from them.
+    /// Has those of the functions stay native that are to, if nothing leads away from them, and depend on
+    /// what they hold only where no new body outdates them.
     pub(crate) fn rest(&self, functions: &[Arc<Function>]) {
+        for function in functions.iter().filter(|it| !it.is_outdated()) {
+            self.set_relies(function, false);
+        }
         for function in functions.iter().filter(|it| it.rests()) {
             // One that has no version yet is in the table.
             let _ = self.dylib.pin(&function.chosen.name, Some(Tier::Native));
+        }
+    }
+
+    /// Has a function's native code depend on all that it relies on, or on what it holds only.
+    pub(crate) fn set_relies(&self, function: &Function, relies: bool) {
+        if function.relies.swap(relies, Ordering::AcqRel) != relies {
+            // One that has no version yet is adopted with them.
+            let _ = self
+                .dylib
+                .set_holds(&function.chosen.name, &function.depends());
         }
     }
 

@@ -80,6 +80,16 @@ pub enum SwapError {
         /// Why it cannot be led away from.
         why: String,
     },
+    /// Native code that cannot be redirected was made for the old body of what it calls.
+    #[error("{callers}: one of it, `{holder}`, {why}")]
+    Relies {
+        /// The functions whose native code does not fit.
+        callers: String,
+        /// The one that cannot be led away from.
+        holder: String,
+        /// Why.
+        why: String,
+    },
     /// Native code that cannot be redirected is the function itself.
     #[error("`{function}` {why}: it stays as it is")]
     Stays {
@@ -247,7 +257,13 @@ impl Live {
             versions,
         } = self.renewed(file, bytes.clone(), number)?;
         let led = self.lead_away(&meant.members)?;
-        let unfit = self.unfit(&name, number, bytes, &versions, exchange)?;
+        let functions = led.functions().to_vec();
+        let unfit = self.unfit(&name, number, bytes, &versions, &meant.members, exchange);
+        let fit = unfit.map_err(SwapError::from).and_then(|unfit| {
+            let (led, outdated) = self.lead_from_callers(led, &unfit)?;
+            Ok((unfit, led, outdated))
+        });
+        let (unfit, led, outdated) = fit.inspect_err(|_| self.rest(&functions))?;
         let asked = exchange;
         exchange = unfit.exchange(asked);
         self.define(meant.addresses, meant.wanted);
@@ -260,7 +276,7 @@ impl Live {
             Ok(replaced) => replaced,
             Err(cause) => {
                 let functions = led.functions().to_vec();
-                drop(led);
+                drop((led, outdated));
                 self.rest(&functions);
                 return Err(unfit.explain(asked, cause));
             }
@@ -271,6 +287,7 @@ impl Live {
                 bodies: versions.changed_bodies(),
                 variables: versions.new.variables,
                 led,
+                outdated,
             });
         });
         Ok(Swapped::of(&replaced, exchange.at_loops, meant.notes))
@@ -318,16 +335,19 @@ impl Live {
         // What goes back to native code is to have its entry back.
         let latest = self.exchanges.with(Exchanges::pop).map(|mut it| {
             let functions = it.led.functions().to_vec();
+            let outdated = it.outdated.functions().to_vec();
             it.led = Led::new(Vec::new());
-            (it, functions)
+            it.outdated = Led::outdated(Vec::new());
+            (it, functions, outdated)
         });
         let names = self.jit.rollback();
         match (&names, latest) {
-            (Err(_), Some((mut latest, functions))) => {
+            (Err(_), Some((mut latest, functions, outdated))) => {
                 latest.led = Led::new(functions);
+                latest.outdated = Led::outdated(outdated);
                 self.exchanges.with(|all| all.push(latest));
             }
-            (Ok(_), Some((_, functions))) => self.rest(&functions),
+            (Ok(_), Some((_, functions, _))) => self.rest(&functions),
             (Err(_), None) => {
                 let functions = self.exchanges.with(|all| all.settled());
                 if !functions.is_empty() {
@@ -394,7 +414,12 @@ impl Live {
                 }
             }
         }
-        let led = Led::new(led);
+        self.lead_all(led)
+    }
+
+    /// Has every call of functions come through stubs, as long as what is returned is kept.
+    pub(crate) fn lead_all(&self, functions: Vec<Arc<Function>>) -> Result<Led, SwapError> {
+        let led = Led::new(functions);
         for function in led.functions() {
             if function.chosen.rests.is_some() {
                 self.dylib.pin(&function.chosen.name, None)?;

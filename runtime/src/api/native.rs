@@ -92,6 +92,20 @@ impl Dylib {
         }
         Ok(version)
     }
+
+    /// Has adopted code depend on other functions than [`NativeCode::holds`] said: it is compiled anew
+    /// with these when they are replaced, and a [`Level::Quiescent`](crate::Level::Quiescent)
+    /// replacement waits until it is left.
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`], of `name`.
+    pub fn set_holds(&self, name: &str, holds: &[String]) -> Result<(), Error> {
+        let id = self.id_of(name)?;
+        let _pass = gate::enter();
+        let holds = holds.iter().filter_map(|name| self.id_of(name).ok());
+        self.jit.core().set_native_depends(id, &holds.collect());
+        Ok(())
+    }
 }
 
 /// Does something during which no process is copied by `fork`, and no handler of the program's runs
