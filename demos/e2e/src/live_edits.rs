@@ -195,7 +195,11 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
         }
         expect(ask(&mut talk, edit.asked)?, edit.answers[1], "after it")?;
         if let Some(back) = edit.back {
-            talk.swapped(["--rollback"], &["back: "])?;
+            let went = talk.swap(["--rollback"])?.1;
+            let with = |text: &str| text.matches("with it: ").count();
+            if !went.contains("back: ") || with(&went) < with(&text) {
+                return Err(format!("edit {number}: not all went back: {went}: {text}"));
+            }
             expect(ask(&mut talk, edit.asked)?, back, "after a step back")?;
         }
     }

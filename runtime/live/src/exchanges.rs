@@ -23,6 +23,8 @@ pub(crate) struct Exchanged {
     pub(crate) led: Led,
     /// Native callers that do not fit its bodies.
     pub(crate) outdated: Led,
+    /// Functions whose code had copies of old bodies.
+    pub(crate) dependents: Vec<String>,
 }
 
 /// Exchanges that were not rolled back.
