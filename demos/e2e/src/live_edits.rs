@@ -1,6 +1,8 @@
 //! `uruk swap` of what people edit: what is said to each kind of edit, and what the program then does. The
 //! table is that of `docs/guide/edits.md`.
 
+use std::path::PathBuf;
+
 use crate::live_talk::{Talk, driver, fresh, make, source};
 use crate::trial::Bench;
 
@@ -36,7 +38,7 @@ const fn refused(number: u32, answers: [i64; 2], said: &'static [&'static str]) 
     }
 }
 
-const EDITS: [Edit; 36] = [
+const EDITS: [Edit; 37] = [
     // A number in a function.
     made(1, [13, 23, 13], &["exchanged: f1"]),
     // A macro.
@@ -116,7 +118,7 @@ const EDITS: [Edit; 36] = [
     // A function that uses a thread-local.
     made(22, [5, 15, 16], &["exchanged: f22"]),
     // A new thread-local.
-    refused(23, [3, 3], &["uses the variable `fresh`"]),
+    made(23, [3, 34, 3], &["exchanged: f23"]),
     // Labels whose addresses are kept (computed `goto`).
     made(24, [2, 22, 2], &["exchanged: f24"]),
     // A function with any number of arguments.
@@ -148,6 +150,8 @@ const EDITS: [Edit; 36] = [
     made(35, [3, 35, 3], &["exchanged: throws"]),
     // A local function is called with other arguments than natively, where all its calls were seen.
     made(36, [10, 99, 10], &["exchanged: f36", "choose"]),
+    // A new thread-local whose first value is computed.
+    made(37, [3, 47, 3], &["exchanged: f37"]),
 ];
 
 /// Makes one edit after the other, and goes back each time.
@@ -203,10 +207,35 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
             expect(ask(&mut talk, edit.asked)?, back, "after a step back")?;
         }
     }
+    judge_threads(&mut talk, |number| {
+        let name = format!("late{number}.o");
+        object(name, "edits.cc", &format!("-DEDIT={number}"))
+    })?;
     // The loop itself, which goes on in old code, and what the program does at its end.
     let later = object("later.o".to_owned(), "edits_loop.c", "-DLATER")?;
     let said = ["exchanged: asked", "exchanged: at_end", "still in old code"];
     talk.swapped([&later], &said)?;
     talk.asked("1", "1013")?;
     talk.asked("99", "new end")
+}
+
+/// Thread-locals of one version after the other.
+fn judge_threads(
+    talk: &mut Talk<'_>,
+    version: impl Fn(u32) -> Result<PathBuf, String>,
+) -> Result<(), String> {
+    // One that came with an exchange is the next one's, too.
+    for (number, answer) in [(23, "35"), (38, "136")] {
+        talk.swapped([&version(number)?], &["exchanged: f23"])?;
+        talk.asked("23", answer)?;
+    }
+    talk.swapped(["--rollback"], &["back: f23"])?;
+    talk.swapped(["--rollback"], &["back: f23"])?;
+    // Threads have made those of the file, and make no further ones.
+    talk.swapped([&version(37)?], &["exchanged: f37"])?;
+    let (done, text) = talk.swap([&version(39)?])?;
+    if done || !text.contains("initializes the new variable `later`") {
+        return Err(format!("a thread-local that comes late: {text}"));
+    }
+    talk.swapped(["--rollback"], &["back: f37"])
 }

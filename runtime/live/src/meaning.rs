@@ -11,6 +11,7 @@
 //! | the same | none | the file's, which stays |
 //! | thread-local | the same, as large, at a known place | the program's |
 //! | variable, constant | none | the file's, made once |
+//! | thread-local | none | the file's: the session keeps each thread's own |
 //! | constructor | none, or another one that makes a new variable | refused: it would not run |
 //!
 //! Names that only unchanged functions mention are not looked at. Sizes and values are compared
@@ -54,16 +55,20 @@ pub(crate) struct Versions {
     pub(crate) new: Contents,
     /// The file's functions whose bodies are new.
     pub(crate) changed: HashSet<String>,
+    /// Variables of the old one that came with exchanges.
+    pub(crate) added: HashSet<String>,
 }
 
 impl Versions {
-    pub(crate) fn of(old: Contents, new: Contents) -> Versions {
+    /// `added` came with exchanges.
+    pub(crate) fn of(old: Contents, added: HashSet<String>, new: Contents) -> Versions {
         let bodies = new.functions.iter();
         let changed = bodies.filter(|(name, body)| old.functions.get(*name) != Some(body));
         Versions {
             changed: changed.map(|(name, _)| name.clone()).collect(),
             old,
             new,
+            added,
         }
     }
 
@@ -283,6 +288,11 @@ fn variable(
         }
     }
     if info.thread_local {
+        // The session has each thread's of one that files of new code brought along.
+        let is_new = before.is_none() || versions.added.contains(stem(&info.name));
+        if info.defined && place.is_none() && is_new {
+            return VariableChoice::Own;
+        }
         let place = place.filter(|place| place.size == info.size || !info.defined);
         let distance = place.and_then(|place| known.distance(place));
         return match distance {
@@ -350,10 +360,15 @@ fn existing(
 /// How compilers of C++ name functions that make one variable.
 const INITIALIZER: &str = "__cxx_global_var_init";
 
+/// The function by which a thread makes the thread-locals of a file.
+const THREAD_INITIALIZER: &str = "__tls_init";
+
 /// Refuses functions that would have to run before `main`: those that are new, and those that make
 /// variables which the program does not have.
 fn constructors(survey: &Survey, versions: &Versions, meant: &mut Meant) {
-    let Versions { old, new, changed } = versions;
+    let Versions {
+        old, new, changed, ..
+    } = versions;
     let is_constructor =
         |name: &str| new.constructors.iter().any(|it| it == name) || name.starts_with(INITIALIZER);
     for info in survey.functions.iter().filter(|info| info.defined) {
@@ -365,7 +380,11 @@ fn constructors(survey: &Survey, versions: &Versions, meant: &mut Meant) {
             .variables
             .iter()
             .map(|&it| &survey.variables[it as usize]);
-        let mut made = made.filter(|it| it.defined && !it.constant && !it.of_compiler);
+        let made = made.filter(|it| it.defined && !it.constant && !it.of_compiler);
+        // Each thread makes all thread-locals of a file at once: that one which has made the old ones
+        // makes no new ones.
+        let is_late = !old.functions.contains_key(THREAD_INITIALIZER);
+        let mut made = made.filter(|it| !(it.thread_local && is_late));
         let made = made.find(|it| !old.variables.contains_key(stem(&it.name)));
         let function = name.to_owned();
         if let Some(made) = made {

@@ -191,12 +191,12 @@ impl Live {
     /// program. It is read once.
     fn renewed(&self, file: &Path, bytes: Vec<u8>, number: usize) -> Result<Renewed, SwapError> {
         let name = file.display().to_string();
-        let old = self.contents_of(number)?;
+        let (old, added) = self.contents_of(number)?;
         let told: Arc<Mutex<Renewed>> = Arc::default();
         let (compared, tell) = (Arc::clone(&told), Arc::clone(&told));
         let (known, functions) = (self.known[number].clone(), self.functions());
         let compare = move |new: Contents| {
-            let versions = Versions::of(old, by_stem(new));
+            let versions = Versions::of(old, added, by_stem(new));
             let differ = !versions.changed.is_empty();
             lock(&compared).versions = versions;
             differ
@@ -261,8 +261,8 @@ impl Live {
     }
 
     /// The bodies that a module's functions have now, and the variables that the program has of it:
-    /// its own first, as their memory stays.
-    fn contents_of(&self, number: usize) -> Result<Contents, Error> {
+    /// its own first, as their memory stays. And those that came with exchanges.
+    fn contents_of(&self, number: usize) -> Result<(Contents, HashSet<String>), Error> {
         let (name, bytes) = (&self.sources[number], &self.modules[number]);
         let first = self.contents.with(|all| all.get(&number).cloned());
         let first = match first {
@@ -276,7 +276,10 @@ impl Live {
         };
         let mut contents = (*first).clone();
         self.exchanges.with(|all| all.apply(number, &mut contents));
-        Ok(contents)
+        let added = contents.variables.keys();
+        let added = added.filter(|name| !first.variables.contains_key(*name));
+        let added = added.cloned().collect();
+        Ok((contents, added))
     }
 
     /// Has every call of members, and of native code that may hold copies of them, come through
