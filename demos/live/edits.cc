@@ -74,6 +74,8 @@ F(10) { return x + grown++; }
 
 #if IS(11)
 static volatile unsigned typed = 7;
+#elif IS(40)
+static volatile float typed = 7;
 #else
 static volatile int typed = 7;
 #endif

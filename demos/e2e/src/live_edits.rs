@@ -38,7 +38,7 @@ const fn refused(number: u32, answers: [i64; 2], said: &'static [&'static str]) 
     }
 }
 
-const EDITS: [Edit; 37] = [
+const EDITS: [Edit; 38] = [
     // A number in a function.
     made(1, [13, 23, 13], &["exchanged: f1"]),
     // A macro.
@@ -80,8 +80,19 @@ const EDITS: [Edit; 37] = [
             "which has 32 bytes here and 8 in the program",
         ],
     ),
-    // The type of a variable, of the same size.
+    // The type of a variable, with a sign or without.
     made(11, [4, 14, 4], &["exchanged: f11"]),
+    // A variable is a `float`, which was an `int`.
+    Edit {
+        asked: 11,
+        ..refused(
+            40,
+            [4, 4],
+            &[
+                "uses the variable `typed`, which is a floating-point number here and an integer in the program",
+            ],
+        )
+    },
     // A parameter more.
     refused(12, [3, 3], &["the signature of `more` changed"]),
     // A parameter more, with `--allow-signatures`.

@@ -86,17 +86,7 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
         &[&source("shapes.c")],
         folder.join("program"),
     )?;
-    let talk = Talk::live(bench, &folder, &program)?;
-    let mut it = Shapes {
-        bench,
-        folder,
-        talk,
-        counted: 0,
-        stated: 0,
-    };
-    let [counted, stated, ..] = it.answer()?;
-    (it.counted, it.stated) = (counted, stated);
-    it.expect(0, 1107, "before")?;
+    let mut it = begin(bench, folder, &program)?;
     for (number, (word, said)) in REFUSED.into_iter().enumerate() {
         let file = it.object(&format!("refused{number}.o"), &["-O2", word])?;
         it.refused(&file, said)?;
@@ -122,7 +112,56 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
         it.talk.swapped(["--rollback"], &["back: colored"])?;
         it.expect(more, colored, "after a step back")?;
     }
-    judge_older(&mut it, &other)
+    judge_older(&mut it, &other)?;
+    judge_layouts(bench)
+}
+
+/// The program, live.
+fn begin<'b>(bench: &'b Bench, folder: PathBuf, program: &Path) -> Result<Shapes<'b>, String> {
+    let talk = Talk::live(bench, &folder, program)?;
+    let mut it = Shapes {
+        bench,
+        folder,
+        talk,
+        counted: 0,
+        stated: 0,
+    };
+    let [counted, stated, ..] = it.answer()?;
+    (it.counted, it.stated) = (counted, stated);
+    it.expect(0, 1107, "before")?;
+    Ok(it)
+}
+
+/// Members of structures in places where the program has others, which debug information tells.
+fn judge_layouts(bench: &Bench) -> Result<(), String> {
+    let folder = fresh(bench, "live-layouts")?;
+    let words = ["-O2", "-g"];
+    let program = make(
+        driver(bench),
+        &words,
+        &[&source("shapes.c")],
+        folder.join("program"),
+    )?;
+    let mut it = begin(bench, folder, &program)?;
+    for (word, said) in [
+        (
+            "-DSWAPPED",
+            "uses the variable `pair`, whose `high` is at byte 0 here and at byte 4 in the program",
+        ),
+        (
+            "-DREAL",
+            "uses the variable `pair`, whose `high` is a floating-point number here and an integer",
+        ),
+    ] {
+        let file = it.object("refused.o", &[&words[..], &[word]].concat())?;
+        it.refused(&file, said)?;
+        it.expect(0, 1107, said)?;
+    }
+    let file = it.object("node.o", &["-O2", "-g", "-DNODE"])?;
+    let said = ["exchanged: noded", "note: the structure `node`, whose `"];
+    it.talk.swapped([&file], &said)?;
+    it.talk.swapped(["--rollback"], &["back: noded"])?;
+    it.expect(0, 1107, "after a step back")
 }
 
 /// Exchanges beyond the last eight stay, which is said, and the way back.

@@ -105,6 +105,6 @@ fn add(to: &mut HashMap<String, Body>, from: &HashMap<String, Body>) {
 
 fn add_new(to: &mut HashMap<String, Shape>, from: &HashMap<String, Shape>) {
     for (name, shape) in from {
-        to.entry(name.clone()).or_insert(*shape);
+        to.entry(name.clone()).or_insert_with(|| shape.clone());
     }
 }

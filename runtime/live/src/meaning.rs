@@ -3,7 +3,7 @@
 //! | the file's | the program's | what new code uses |
 //! |---|---|---|
 //! | variable | the same, as large | the program's, with its contents; another initial value is noted |
-//! | variable | the same, of another size | refused |
+//! | variable | the same, of another size or layout | refused |
 //! | constant | the same, of the same value | the program's: its address stays what it was |
 //! | constant | the same, of another value | the file's, which is noted: pointers that are kept lead to the old one |
 //! | table of virtual functions | the same, of another size | refused: objects keep their tables |
@@ -171,6 +171,7 @@ pub(crate) fn mean(
     mention(survey, &mut used);
     variables(survey, &used, known, versions, &mut meant);
     constructors(survey, versions, &mut meant);
+    types(versions, &mut meant);
     meant
 }
 
@@ -287,6 +288,11 @@ fn variable(
             return meant.refuse_variable(info, why);
         }
     }
+    let now = versions.new.variables.get(stem(&info.name));
+    let difference = before.zip(now).and_then(|(old, new)| old.difference(new));
+    if let Some(why) = difference.filter(|_| info.defined && !info.constant) {
+        return meant.refuse_variable(info, why);
+    }
     if info.thread_local {
         // The session has each thread's of one that files of new code brought along.
         let is_new = before.is_none() || versions.added.contains(stem(&info.name));
@@ -321,9 +327,10 @@ fn variable(
 /// for ever.
 fn is_constant_for_good(info: &VariableInfo, versions: &Versions) -> bool {
     let stem = stem(&info.name);
-    let of = |contents: &Contents| contents.variables.get(stem).copied();
-    let same = of(&versions.old).filter(|before| Some(*before) == of(&versions.new));
-    info.local && info.defined && same.is_some_and(|it| it.only_read)
+    let (old, new) = (&versions.old.variables, &versions.new.variables);
+    let both = old.get(stem).zip(new.get(stem));
+    let same = both.is_some_and(|(before, now)| before.only_read && before.is_same(now));
+    info.local && info.defined && same
 }
 
 /// A variable or constant that the program has at a place.
@@ -337,7 +344,9 @@ fn existing(
     let stem = stem(&info.name);
     let before = versions.old.variables.get(stem);
     let now = versions.new.variables.get(stem);
-    let is_same = before.zip(now).is_some_and(|(before, now)| before == now);
+    let is_same = before
+        .zip(now)
+        .is_some_and(|(before, now)| before.is_same(now));
     if info.defined && info.constant && !is_same {
         meant.notes.push(format!(
             "the constant `{stem}` has another value, at another address: pointers that are kept lead to the old one"
@@ -355,6 +364,26 @@ fn existing(
     let name = known.name(&info.name, info.local);
     meant.addresses.push((name.clone(), place.address));
     VariableChoice::Named(name)
+}
+
+/// Notes structures that are laid out otherwise: those of which there is a variable are refused, and of
+/// others there may be some in memory that the program allocated.
+fn types(versions: &Versions, meant: &mut Meant) {
+    let mut notes: Vec<String> = Vec::new();
+    for (name, new) in &versions.new.types {
+        let old = versions.old.types.get(name);
+        if let Some(why) = old.and_then(|old| old.difference(new)) {
+            let shown = match name.strip_prefix("_ZTS") {
+                Some(class) => format!("_Z{class}"),
+                None => name.clone(),
+            };
+            notes.push(format!(
+                "the structure `{shown}`, {why}: what the program has in memory is as it was"
+            ));
+        }
+    }
+    notes.sort();
+    meant.notes.append(&mut notes);
 }
 
 /// How compilers of C++ name functions that make one variable.

@@ -358,6 +358,7 @@ fn by_stem(contents: Contents) -> Contents {
     }
     let constructors = contents.constructors.iter();
     Contents {
+        types: contents.types,
         functions: stems(contents.functions),
         variables: stems(contents.variables),
         constructors: constructors.map(|name| stem(name).to_owned()).collect(),
