@@ -142,7 +142,7 @@ const REFUSED: [(&str, &[&str], &str); 4] = [
     (
         "variable.o",
         &["-DREADS"],
-        "uses the variable `seen`, which the optimizer removed",
+        "`noted` uses the variable `seen`, which the optimizer removed",
     ),
     ("signature.o", &["-DWIDE"], "`scaled`"),
 ];

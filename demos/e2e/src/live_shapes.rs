@@ -9,17 +9,20 @@ use crate::trial::Bench;
 const REFUSED: [(&str, &str); 4] = [
     (
         "-DGROWN",
-        "uses the variable `state`, which has 72 bytes here and 8 in the program",
+        "`stated` uses the variable `state`, which has 72 bytes here and 8 in the program",
     ),
     (
         "-DLONGER",
-        "uses the variable `counted`, which has 32 bytes here and 8 in the program",
+        "`count` uses the variable `counted`, which has 32 bytes here and 8 in the program",
     ),
     (
         "-DSTARTS",
         "`start` initializes the new variable `started`, and would not run any more",
     ),
-    ("-DWRITES", "uses the variable `red`, which was a constant"),
+    (
+        "-DWRITES",
+        "`colored` uses the variable `red`, which was a constant",
+    ),
 ];
 
 /// Four numbers of an answer.
@@ -146,11 +149,11 @@ fn judge_layouts(bench: &Bench) -> Result<(), String> {
     for (word, said) in [
         (
             "-DSWAPPED",
-            "uses the variable `pair`, whose `high` is at byte 0 here and at byte 4 in the program",
+            "`paired` uses the variable `pair`, whose `high` is at byte 0 here and at byte 4 in the program",
         ),
         (
             "-DREAL",
-            "uses the variable `pair`, whose `high` is a floating-point number here and an integer",
+            "`paired` uses the variable `pair`, whose `high` is a floating-point number here and an integer",
         ),
     ] {
         let file = it.object("refused.o", &[&words[..], &[word]].concat())?;

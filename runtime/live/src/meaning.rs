@@ -17,7 +17,7 @@
 //! Names that only unchanged functions mention are not looked at. Sizes and values are compared
 //! between the two files: the optimizer may have made something else of a variable natively.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use uruk::rebound::{
@@ -46,6 +46,8 @@ pub(crate) struct Meant {
     pub(crate) addresses: Vec<(String, u64)>,
     pub(crate) refused: Option<SwapError>,
     pub(crate) notes: Vec<String>,
+    /// The function by which the variable is used that is being looked at.
+    user: String,
 }
 
 /// A module as it runs, and as the file has it; by names without what made them unique.
@@ -88,6 +90,7 @@ impl Meant {
 
     fn refuse_variable(&mut self, info: &VariableInfo, why: impl Into<String>) -> VariableChoice {
         self.refuse(SwapError::Variable {
+            user: self.user.clone(),
             name: stem(&info.name).to_owned(),
             why: why.into(),
         });
@@ -126,7 +129,7 @@ pub(crate) fn mean(
     let module = known.number;
     let changed = &versions.changed;
     let mut meant = Meant::default();
-    let mut used: HashSet<u32> = HashSet::new();
+    let mut used = Used::default();
     let global: HashMap<&str, &Arc<Function>> = functions
         .iter()
         .map(|function| (function.chosen.name.as_str(), function))
@@ -152,7 +155,9 @@ pub(crate) fn mean(
         let adopted = own.is_some_and(|own| matches!(own.chosen.fate, Fate::Adopted { .. }));
         let counts = counting[number];
         if counts {
-            used.extend(info.variables.iter().copied());
+            for &variable in &info.variables {
+                used.entry(variable).or_insert(&info.name);
+            }
         }
         match (counts, own) {
             (true, Some(own)) => meant.members.push(Arc::clone(own)),
@@ -175,17 +180,22 @@ pub(crate) fn mean(
     meant
 }
 
+/// Variables by number, with a function that uses each.
+type Used<'s> = BTreeMap<u32, &'s str>;
+
 /// The meaning of each variable of the file. Those that are not `used` by changed functions refuse
 /// nothing.
 fn variables(
     survey: &Survey,
-    used: &HashSet<u32>,
+    used: &Used<'_>,
     known: &Module,
     versions: &Versions,
     meant: &mut Meant,
 ) {
     for (number, info) in survey.variables.iter().enumerate() {
-        let is_used = used.contains(&(number as u32));
+        let user = used.get(&(number as u32));
+        let is_used = user.is_some();
+        meant.user = user.map_or_else(String::new, |user| stem(user).to_owned());
         let is_bad = info.thread_local || known.program.is_missing(known.number, &info.name);
         let choice = match (is_used, is_bad) {
             (true, _) => match string(info, known, meant) {
@@ -233,11 +243,15 @@ fn counting(
 }
 
 /// With what variables' first values mention.
-fn mention(survey: &Survey, used: &mut HashSet<u32>) {
-    let mut rest: Vec<u32> = used.iter().copied().collect();
-    while let Some(number) = rest.pop() {
-        let mentioned = survey.variables[number as usize].variables.iter();
-        rest.extend(mentioned.copied().filter(|&it| used.insert(it)));
+fn mention<'s>(survey: &'s Survey, used: &mut Used<'s>) {
+    let mut rest: Vec<(u32, &str)> = used.iter().map(|(&number, user)| (number, *user)).collect();
+    while let Some((number, user)) = rest.pop() {
+        for &mentioned in &survey.variables[number as usize].variables {
+            if !used.contains_key(&mentioned) {
+                used.insert(mentioned, user);
+                rest.push((mentioned, user));
+            }
+        }
     }
 }
 

@@ -65,8 +65,10 @@ pub enum SwapError {
     },
     /// A variable that the optimizer removed, one that does not fit the program's memory, or a new one
     /// that each thread would have.
-    #[error("uses the variable `{name}`, {why}")]
+    #[error("`{user}` uses the variable `{name}`, {why}")]
     Variable {
+        /// The function that uses it.
+        user: String,
         /// Its name.
         name: String,
         /// What is wrong with it.
