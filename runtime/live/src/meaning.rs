@@ -17,6 +17,7 @@
 //! Names that only unchanged functions mention are not looked at. Sizes and values are compared
 //! between the two files: the optimizer may have made something else of a variable natively.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -247,8 +248,8 @@ fn mention<'s>(survey: &'s Survey, used: &mut Used<'s>) {
     let mut rest: Vec<(u32, &str)> = used.iter().map(|(&number, user)| (number, *user)).collect();
     while let Some((number, user)) = rest.pop() {
         for &mentioned in &survey.variables[number as usize].variables {
-            if !used.contains_key(&mentioned) {
-                used.insert(mentioned, user);
+            if let Entry::Vacant(first) = used.entry(mentioned) {
+                first.insert(user);
                 rest.push((mentioned, user));
             }
         }
