@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use uruk::rebound::{Additions, Outdated};
+use uruk::rebound::{Additions, NativeCallers, Outdated};
 use uruk::{Activation, Error, Level, ReplaceError};
 
 use crate::acting::Acting;
@@ -129,8 +129,14 @@ impl Live {
             unfit.functions = relying;
             return Ok(unfit);
         }
+        let Some(callers) = self.native_callers(name, number, &called)? else {
+            self.large.with(|large| large.insert(number));
+            unfit.too_large = true;
+            unfit.functions = relying;
+            return Ok(unfit);
+        };
         let native = self.modules[number].clone();
-        match self.jit.outdated(name, native, new, called)? {
+        match self.jit.outdated(name, callers, native, new, called)? {
             Outdated::Callers(callers) => {
                 unfit.functions = self.functions();
                 let is_one = |it: &Arc<Function>| {
@@ -140,15 +146,37 @@ impl Live {
                 unfit.functions.retain(is_one);
                 unfit.callers = callers;
             }
-            Outdated::TooLarge { native } => {
+            Outdated::TooLarge => {
                 unfit.too_large = true;
                 unfit.functions = relying;
-                if native {
-                    self.large.with(|large| large.insert(number));
-                }
             }
         }
         Ok(unfit)
+    }
+
+    /// Knowledge of a module's native code. That of the latest exchange is kept: the next one of the same
+    /// functions takes half the time.
+    fn native_callers(
+        &self,
+        name: &str,
+        number: usize,
+        called: &HashSet<String>,
+    ) -> Result<Option<Arc<NativeCallers>>, Error> {
+        let known = self.callers.with(|all| {
+            let (known, callers) = all.get(&number)?;
+            (known == called).then(|| Arc::clone(callers))
+        });
+        if known.is_some() {
+            return Ok(known);
+        }
+        let native = self.modules[number].clone();
+        let found = self.jit.native_callers(name, native, called.clone())?;
+        let found = found.map(Arc::new);
+        if let Some(found) = &found {
+            let kept = (called.clone(), Arc::clone(found));
+            self.callers.with(|all| all.insert(number, kept));
+        }
+        Ok(found)
     }
 
     /// Functions of a module whose native code may rely on a body of `members`, and does not hold it.

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use uruk::rebound::Contents;
+use uruk::rebound::{Contents, NativeCallers};
 use uruk::{Dylib, Error, Event, Jit, SamplingSettings, Tier, ToolSettings};
 
 use crate::allocation::CPP_ALLOCATION;
@@ -92,6 +92,8 @@ pub struct Live {
     pub(crate) contents: Locked<HashMap<usize, Arc<Contents>>>,
     /// Modules that are too large to be optimized for a comparison.
     pub(crate) large: Locked<HashSet<usize>>,
+    /// What is known of native callers of some functions of a module.
+    pub(crate) callers: Locked<HashMap<usize, CallersOf>>,
     /// Exchanges that were not rolled back.
     pub(crate) exchanges: Locked<Exchanges>,
     /// Taken by a thread that exchanges functions, or goes back.
@@ -99,6 +101,9 @@ pub struct Live {
     /// Names that are addresses.
     defined: Locked<HashSet<String>>,
 }
+
+/// Functions that are called, and what is known of their native callers.
+type CallersOf = (HashSet<String>, Arc<NativeCallers>);
 
 impl Live {
     /// Reads the program, and the libraries of it that carry bitcode, and has their functions
@@ -232,6 +237,7 @@ impl Live {
             known: Vec::new(),
             contents: Locked::default(),
             large: Locked::default(),
+            callers: Locked::default(),
             exchanges: Locked::default(),
             exchanging: Turn::default(),
             defined: Locked::default(),

@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use uruk_base::VersionId;
-use uruk_codegen::native::{Additions, Choices, Contents, Outdated, Survey, Versions};
+use uruk_codegen::native::{
+    Additions, Choices, Contents, NativeCallers, Outdated, Survey, Versions,
+};
 
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
@@ -226,6 +228,25 @@ impl crate::Jit {
         })
     }
 
+    /// Looks at native code of a file, of which `called` functions may get other bodies; `None` if the file
+    /// is too large for that.
+    ///
+    /// # Errors
+    /// Bitcode that is damaged, or that LLVM does not read.
+    pub fn native_callers(
+        &self,
+        name: &str,
+        native: Vec<u8>,
+        called: HashSet<String>,
+    ) -> Result<Option<NativeCallers>, Error> {
+        let what = format!("{name}, whose native callers are looked at");
+        let name = name.to_owned();
+        self.core().on_compile_thread(what, move |_| {
+            let callers = uruk_codegen::native::native_callers(&name, &native, &called)?;
+            Ok(callers)
+        })
+    }
+
     /// Native callers of functions of a file that are not right for its new version.
     ///
     /// # Errors
@@ -233,6 +254,7 @@ impl crate::Jit {
     pub fn outdated(
         &self,
         name: &str,
+        callers: Arc<NativeCallers>,
         native: Vec<u8>,
         new: Vec<u8>,
         called: HashSet<String>,
@@ -245,7 +267,7 @@ impl crate::Jit {
                 new: &new,
                 called: &called,
             };
-            Ok(uruk_codegen::native::outdated(&name, versions)?)
+            Ok(uruk_codegen::native::outdated(&name, &callers, versions)?)
         })
     }
 

@@ -49,7 +49,7 @@ pub use added::{Additions, only_added};
 use layouts::Layouts;
 
 pub use bodies::{Body, Contents, Shape, contents};
-pub use callers::{Outdated, Versions, outdated};
+pub use callers::{NativeCallers, Outdated, Versions, native_callers, outdated};
 pub use layouts::Layout;
 pub use survey::{FunctionInfo, Plain, Survey, VariableInfo};
 pub use uses::{Access, Uses};
