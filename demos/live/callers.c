@@ -12,7 +12,8 @@
        -DFITS=N     `touch` adds N: callers know nothing that is not so any more
        -DLINE       `touch` writes a line first
        -DELSEWHERE  the loop is in another file, which is this one with
-       -DLOOP       and nothing else */
+       -DLOOP       and nothing else
+       -DAPART      the loop is in the same file, but calls them by one that is left each time */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,13 +132,13 @@ static inline __attribute__((always_inline)) void step(int x) {
   fflush(stdout);
 }
 
-#ifdef ELSEWHERE
+#if defined ELSEWHERE || defined APART
 LEFT_ALONE void answer(int x) { step(x); }
 #endif
 #endif
 
 #if defined LOOP || !defined ELSEWHERE
-#if defined LOOP
+#if defined LOOP || defined APART
 #define NEXT(x) answer(x)
 #else
 #define NEXT(x) step(x)

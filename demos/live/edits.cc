@@ -2,6 +2,8 @@
    `edits_loop.c` print what function N answers; a new version is this file with another EDIT.
  The
    table of what becomes of each is docs/guide/edits.md. */
+#include <pthread.h>
+
 #include <csetjmp>
 #include <csignal>
 #include <cstdarg>
@@ -72,6 +74,8 @@ F(10) { return x + grown++; }
 
 #if IS(11)
 static volatile unsigned typed = 7;
+#elif IS(40)
+static volatile float typed = 7;
 #else
 static volatile int typed = 7;
 #endif
@@ -159,9 +163,20 @@ F(21) { return x; }
 thread_local long counted = 1;
 F(22) { return x + (counted += IS(22) ? 10 : 1); }
 
-#if IS(23)
+#if IS(23) || IS(38)
 thread_local long fresh = 1;
-F(23) { return x + fresh++; }
+static void *count_there(void *sum) {
+  *(long *)sum = fresh++;
+  *(long *)sum += fresh;
+  return nullptr;
+}
+F(23) {
+  long other = 0;
+  pthread_t thread;
+  pthread_create(&thread, nullptr, count_there, &other);
+  pthread_join(thread, nullptr);
+  return x + other * 10 + fresh++ + (IS(38) ? 100 : 0);
+}
 #else
 F(23) { return x; }
 #endif
@@ -268,8 +283,32 @@ F(36) {
 #endif
 }
 
+#if IS(37) || IS(39)
+static long length(const char *text) { return (long)strlen(text); }
+thread_local long built = length("four");
+#if IS(39)
+thread_local long later = length("later");
+#else
+static const long later = 0;
+#endif
+static void *build_there(void *sum) {
+  *(long *)sum = built++;
+  return nullptr;
+}
+F(37) {
+  long other = 0;
+  pthread_t thread;
+  pthread_create(&thread, nullptr, build_there, &other);
+  pthread_join(thread, nullptr);
+  return x + other * 10 + built++ + later;
+}
+#else
+F(37) { return x; }
+#endif
+
 long (*const functions[])(int) = {
     f1,  f2,  f3,  f4,  f5,  f6,  f7,  f8,  f9,  f10, f11, f12, f13, f14, f15, f16, f17, f18,
-    f19, f20, f21, f22, f23, f24, f25, f26, f1,  f28, f29, f30, f31, f32, f33, f34, f35, f36};
+    f19, f20, f21, f22, f23, f24, f25, f26, f1,  f28, f29, f30, f31, f32, f33, f34, f35, f36,
+    f37};
 
 extern "C" long answer(int number, int x) { return functions[number - 1](x); }

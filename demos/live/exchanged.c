@@ -6,7 +6,6 @@
        -DSMALL=N    what `small` adds
        -DWIDE       `scaled` has an argument more
        -DREADS      `noted` reads a variable that natively nobody does
-       -DFRESH      `number` has a new variable of each thread
        -DASKS       `asks` asks the dynamic loader: natively only
        -DCHANGED=N  what `asks` adds */
 #define _GNU_SOURCE
@@ -32,10 +31,6 @@ static int seen;
 
 static char line[64];
 
-#ifdef FRESH
-_Thread_local int fresh = 3;
-#endif
-
 LEFT_ALONE int noted(int x) {
 #ifdef READS
   x += seen;
@@ -46,9 +41,6 @@ LEFT_ALONE int noted(int x) {
 }
 
 LEFT_ALONE int number(int x) {
-#ifdef FRESH
-  x += fresh++;
-#endif
   return NUMBER * 100 + noted(x);
 }
 

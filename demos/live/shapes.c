@@ -8,8 +8,12 @@
        -DBEGINS=N   `state` begins with another number
        -DADDED      a new static variable counts
        -DSTARTS     a new constructor
-       -DWRITES     `red` is no constant any more */
+       -DWRITES     `red` is no constant any more
+       -DSWAPPED    members of the variable `pair` have changed places
+       -DREAL       a member of `pair` is a `float`
+       -DNODE       members of a structure that is allocated have changed places */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LEFT_ALONE __attribute__((noinline))
@@ -31,6 +35,25 @@ struct state {
 #endif
 } state = {BEGINS};
 long guard[4] = {1, 2, 3, 4};
+
+struct pair {
+#ifdef SWAPPED
+  int high, low;
+#elif defined REAL
+  int low;
+  float high;
+#else
+  int low, high;
+#endif
+} pair = {3, 4};
+
+struct node {
+#ifdef NODE
+  int right, left;
+#else
+  int left, right;
+#endif
+} *volatile node;
 
 struct color {
   const char *name;
@@ -83,11 +106,24 @@ LEFT_ALONE int colored(void) {
   return (kept == &red) * 1000 + NUMBER * 100 + red.number;
 }
 
+/* Nothing, as long as all is where it was. */
+LEFT_ALONE long paired(void) { return pair.low * 10 + pair.high - 34; }
+
+LEFT_ALONE long noded(void) {
+  if (!node) {
+    node = malloc(sizeof *node);
+    node->left = 3;
+    node->right = 4;
+  }
+  return node->left * 10 + node->right - 34;
+}
+
 LEFT_ALONE int converse(void) {
   static char line[64];
   while (fgets(line, sizeof line, stdin)) {
     int length = (int)strlen(line) - 1;
     long guarded = guard[0] + guard[1] + guard[2] + guard[3];
+    guarded += paired() + noded();
     printf("%ld %ld %d %ld\n", count(length), stated(length), colored(), guarded);
     fflush(stdout);
   }

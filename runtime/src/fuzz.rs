@@ -245,7 +245,7 @@ impl Run {
         while let Some((place, number, constant)) = self.sets.pop() {
             let here = self.there[place].as_mut();
             if let Some(module) = here.filter(|module| module.number == number) {
-                assert_eq!(back.expect("kept").len(), 3);
+                assert_eq!(back.expect("kept").functions.len(), 3);
                 module.constant = constant;
                 return;
             }

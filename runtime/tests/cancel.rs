@@ -256,7 +256,7 @@ fn a_replacement_ends_the_compile_of_what_it_replaces() {
     assert_eq!(session.call(7), 7);
 
     let back = session.jit.rollback().expect("something to undo");
-    assert_eq!(back, ["big"]);
+    assert_eq!(back.functions, ["big"]);
     assert_eq!(session.call(7), model(11, 7));
     session.pin(Tier::Optimized);
     session.wait_for_tier(Tier::Optimized);

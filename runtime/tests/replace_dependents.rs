@@ -55,7 +55,12 @@ fn a_body_that_was_inlined() {
     jit.compile_at("e", Tier::Guided).expect("compiles");
     assert_eq!((call(&jit, "e", 1), call(&jit, "f", 1)), (101, 101));
     // The way back: now nothing depends on the new body.
-    jit.rollback().expect("the latest");
+    let back = jit.rollback().expect("the latest");
+    let names = |names: &[&str]| names.iter().map(|&it| it.to_owned()).collect::<Vec<_>>();
+    assert_eq!(
+        (back.functions, back.dependents),
+        (names(&["g"]), names(&["f", "e"]))
+    );
     assert_eq!((call(&jit, "e", 1), call(&jit, "f", 1)), (2, 2));
     jit.compile_at("f", Tier::Optimized).expect("compiles");
     assert_eq!(call(&jit, "f", 1), 2);

@@ -85,9 +85,11 @@ impl Callers<'_> {
     }
 
     /// Exchanges, asks and goes back.
-    fn exchanged(&mut self, edit: &Edit) -> Result<(), String> {
+    fn exchanged(&mut self, edit: &Edit, words: &[&str]) -> Result<(), String> {
         let object = self.object(edit.word)?;
-        self.talk.swapped([&object], &["exchanged: "])?;
+        let words = words.iter().map(AsRef::as_ref);
+        let words = words.chain([object.as_os_str()]);
+        self.talk.swapped(words, &["exchanged: "])?;
         self.expect(edit.numbers, edit.more, edit.word)?;
         self.talk.swapped(["--rollback"], &["back: "])?;
         if edit.word != "-DKEEPS" {
@@ -96,9 +98,10 @@ impl Callers<'_> {
         Ok(())
     }
 
-    fn refused(&mut self, word: &str) -> Result<(), String> {
+    fn refused(&mut self, word: &str, words: &[&str]) -> Result<(), String> {
         let object = self.object(word)?;
-        let (done, text) = self.talk.swap([&object])?;
+        let words = words.iter().map(AsRef::as_ref);
+        let (done, text) = self.talk.swap(words.chain([object.as_os_str()]))?;
         let said = "native code of `main` was made for the old bodies of what it calls";
         if done || !text.contains(said) {
             return Err(format!("{word}: not `{said}`: {text}"));
@@ -127,7 +130,8 @@ fn start<'b>(
     Ok(it)
 }
 
-/// The loop is in the file of the functions, and then in another one.
+/// The loop is in the file of the functions, then there without being their caller, and then in another
+/// file.
 ///
 /// # Errors
 /// A sentence about the first difference.
@@ -136,12 +140,26 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
     let from = source("callers.c");
     let whole = make(driver(bench), &["-c"], &[&from], folder.join("whole.o"))?;
     let mut within = start(bench, &folder, &[], &[&whole])?;
-    within.refused("-DRETURNS")?;
+    within.refused("-DRETURNS", &[])?;
     for edit in &EDITS {
         match edit.fits {
-            true => within.exchanged(edit)?,
-            false => within.refused(edit.word)?,
+            true => within.exchanged(edit, &[])?,
+            false => within.refused(edit.word, &[])?,
         }
+    }
+    // Functions that are never inlined are not in the loop's code, which is never left.
+    for edit in &EDITS {
+        match edit.fits {
+            true => within.exchanged(edit, &["--quiescent", "10000"])?,
+            false => within.refused(edit.word, &["--quiescent", "50"])?,
+        }
+    }
+    let folder = fresh(bench, "live-callers-apart")?;
+    let words = &["-c", "-DAPART"];
+    let whole = make(driver(bench), words, &[&from], folder.join("whole.o"))?;
+    let mut apart = start(bench, &folder, &["-DAPART"], &[&whole])?;
+    for edit in &EDITS {
+        apart.exchanged(edit, &["--quiescent", "10000"])?;
     }
     let folder = fresh(bench, "live-callers-elsewhere")?;
     let make = |words: &[&str], name| make(driver(bench), words, &[&from], folder.join(name));
@@ -151,7 +169,7 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
     let mut elsewhere = start(bench, &folder, &["-DELSEWHERE"], &objects)?;
     EDITS
         .iter()
-        .try_for_each(|edit| elsewhere.exchanged(edit))?;
+        .try_for_each(|edit| elsewhere.exchanged(edit, &[]))?;
     judge_throwing(bench)
 }
 

@@ -1,6 +1,8 @@
 //! `uruk swap` of what people edit: what is said to each kind of edit, and what the program then does. The
 //! table is that of `docs/guide/edits.md`.
 
+use std::path::PathBuf;
+
 use crate::live_talk::{Talk, driver, fresh, make, source};
 use crate::trial::Bench;
 
@@ -36,7 +38,7 @@ const fn refused(number: u32, answers: [i64; 2], said: &'static [&'static str]) 
     }
 }
 
-const EDITS: [Edit; 36] = [
+const EDITS: [Edit; 38] = [
     // A number in a function.
     made(1, [13, 23, 13], &["exchanged: f1"]),
     // A macro.
@@ -78,8 +80,19 @@ const EDITS: [Edit; 36] = [
             "which has 32 bytes here and 8 in the program",
         ],
     ),
-    // The type of a variable, of the same size.
+    // The type of a variable, with a sign or without.
     made(11, [4, 14, 4], &["exchanged: f11"]),
+    // A variable is a `float`, which was an `int`.
+    Edit {
+        asked: 11,
+        ..refused(
+            40,
+            [4, 4],
+            &[
+                "uses the variable `typed`, which is a floating-point number here and an integer in the program",
+            ],
+        )
+    },
     // A parameter more.
     refused(12, [3, 3], &["the signature of `more` changed"]),
     // A parameter more, with `--allow-signatures`.
@@ -98,11 +111,11 @@ const EDITS: [Edit; 36] = [
     // An inline function of a header, in C's way.
     made(15, [7, 9, 7], &["in_header", "with it: f15"]),
     // An inline function of a header, in C++'s way.
-    made(16, [7, 9, 7], &["in_class_header", "with it: f16"]),
+    made(16, [7, 9, 7], &["exchanged: in_class_header"]),
     // A template with another type.
     made(17, [6, 13, 6], &["exchanged: f17", "added: "]),
     // A method.
-    made(18, [12, 112, 12], &["area", "with it: f18"]),
+    made(18, [12, 112, 12], &["area"]),
     // A virtual function is added.
     refused(
         19,
@@ -116,7 +129,7 @@ const EDITS: [Edit; 36] = [
     // A function that uses a thread-local.
     made(22, [5, 15, 16], &["exchanged: f22"]),
     // A new thread-local.
-    refused(23, [3, 3], &["uses the variable `fresh`"]),
+    made(23, [3, 34, 3], &["exchanged: f23"]),
     // Labels whose addresses are kept (computed `goto`).
     made(24, [2, 22, 2], &["exchanged: f24"]),
     // A function with any number of arguments.
@@ -148,6 +161,8 @@ const EDITS: [Edit; 36] = [
     made(35, [3, 35, 3], &["exchanged: throws"]),
     // A local function is called with other arguments than natively, where all its calls were seen.
     made(36, [10, 99, 10], &["exchanged: f36", "choose"]),
+    // A new thread-local whose first value is computed.
+    made(37, [3, 47, 3], &["exchanged: f37"]),
 ];
 
 /// Makes one edit after the other, and goes back each time.
@@ -195,14 +210,43 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
         }
         expect(ask(&mut talk, edit.asked)?, edit.answers[1], "after it")?;
         if let Some(back) = edit.back {
-            talk.swapped(["--rollback"], &["back: "])?;
+            let went = talk.swap(["--rollback"])?.1;
+            let with = |text: &str| text.matches("with it: ").count();
+            if !went.contains("back: ") || with(&went) < with(&text) {
+                return Err(format!("edit {number}: not all went back: {went}: {text}"));
+            }
             expect(ask(&mut talk, edit.asked)?, back, "after a step back")?;
         }
     }
+    judge_threads(&mut talk, |number| {
+        let name = format!("late{number}.o");
+        object(name, "edits.cc", &format!("-DEDIT={number}"))
+    })?;
     // The loop itself, which goes on in old code, and what the program does at its end.
     let later = object("later.o".to_owned(), "edits_loop.c", "-DLATER")?;
     let said = ["exchanged: asked", "exchanged: at_end", "still in old code"];
     talk.swapped([&later], &said)?;
     talk.asked("1", "1013")?;
     talk.asked("99", "new end")
+}
+
+/// Thread-locals of one version after the other.
+fn judge_threads(
+    talk: &mut Talk<'_>,
+    version: impl Fn(u32) -> Result<PathBuf, String>,
+) -> Result<(), String> {
+    // One that came with an exchange is the next one's, too.
+    for (number, answer) in [(23, "35"), (38, "136")] {
+        talk.swapped([&version(number)?], &["exchanged: f23"])?;
+        talk.asked("23", answer)?;
+    }
+    talk.swapped(["--rollback"], &["back: f23"])?;
+    talk.swapped(["--rollback"], &["back: f23"])?;
+    // Threads have made those of the file, and make no further ones.
+    talk.swapped([&version(37)?], &["exchanged: f37"])?;
+    let (done, text) = talk.swap([&version(39)?])?;
+    if done || !text.contains("initializes the new variable `later`") {
+        return Err(format!("a thread-local that comes late: {text}"));
+    }
+    talk.swapped(["--rollback"], &["back: f37"])
 }

@@ -9,17 +9,20 @@ use crate::trial::Bench;
 const REFUSED: [(&str, &str); 4] = [
     (
         "-DGROWN",
-        "uses the variable `state`, which has 72 bytes here and 8 in the program",
+        "`stated` uses the variable `state`, which has 72 bytes here and 8 in the program",
     ),
     (
         "-DLONGER",
-        "uses the variable `counted`, which has 32 bytes here and 8 in the program",
+        "`count` uses the variable `counted`, which has 32 bytes here and 8 in the program",
     ),
     (
         "-DSTARTS",
         "`start` initializes the new variable `started`, and would not run any more",
     ),
-    ("-DWRITES", "uses the variable `red`, which was a constant"),
+    (
+        "-DWRITES",
+        "`colored` uses the variable `red`, which was a constant",
+    ),
 ];
 
 /// Four numbers of an answer.
@@ -86,7 +89,39 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
         &[&source("shapes.c")],
         folder.join("program"),
     )?;
-    let talk = Talk::live(bench, &folder, &program)?;
+    let mut it = begin(bench, folder, &program)?;
+    for (number, (word, said)) in REFUSED.into_iter().enumerate() {
+        let file = it.object(&format!("refused{number}.o"), &["-O2", word])?;
+        it.refused(&file, said)?;
+        it.expect(0, 1107, said)?;
+    }
+    // Constants and variables stay what and where they are.
+    let other = it.object("other.o", &["-O2", "-DNUMBER=2"])?;
+    it.talk.swapped([&other], &["exchanged: colored"])?;
+    it.expect(0, 1207, "another number")?;
+    let begins = it.object("begins.o", &["-O2", "-DNUMBER=3", "-DBEGINS=50", "-DADDED"])?;
+    it.talk
+        .swapped([&begins], &["exchanged: colored", "exchanged: count\n"])?;
+    it.expect(100, 1307, "a new static variable, and another first value")?;
+    it.expect(101, 1307, "the new variable is kept")?;
+    let red = it.object("red.o", &["-O2", "-DNUMBER=4", "-DRED=8"])?;
+    let said = [
+        "exchanged: colored",
+        "note: the constant `red` has another value",
+    ];
+    it.talk.swapped([&red], &said)?;
+    it.expect(0, 408, "another constant")?;
+    for (colored, more) in [(1307, 102), (1207, 0), (1107, 0)] {
+        it.talk.swapped(["--rollback"], &["back: colored"])?;
+        it.expect(more, colored, "after a step back")?;
+    }
+    judge_older(&mut it, &other)?;
+    judge_layouts(bench)
+}
+
+/// The program, live.
+fn begin<'b>(bench: &'b Bench, folder: PathBuf, program: &Path) -> Result<Shapes<'b>, String> {
+    let talk = Talk::live(bench, &folder, program)?;
     let mut it = Shapes {
         bench,
         folder,
@@ -97,32 +132,39 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
     let [counted, stated, ..] = it.answer()?;
     (it.counted, it.stated) = (counted, stated);
     it.expect(0, 1107, "before")?;
-    for (number, (word, said)) in REFUSED.into_iter().enumerate() {
-        let file = it.object(&format!("refused{number}.o"), &["-O2", word])?;
+    Ok(it)
+}
+
+/// Members of structures in places where the program has others, which debug information tells.
+fn judge_layouts(bench: &Bench) -> Result<(), String> {
+    let folder = fresh(bench, "live-layouts")?;
+    let words = ["-O2", "-g"];
+    let program = make(
+        driver(bench),
+        &words,
+        &[&source("shapes.c")],
+        folder.join("program"),
+    )?;
+    let mut it = begin(bench, folder, &program)?;
+    for (word, said) in [
+        (
+            "-DSWAPPED",
+            "`paired` uses the variable `pair`, whose `high` is at byte 0 here and at byte 4 in the program",
+        ),
+        (
+            "-DREAL",
+            "`paired` uses the variable `pair`, whose `high` is a floating-point number here and an integer",
+        ),
+    ] {
+        let file = it.object("refused.o", &[&words[..], &[word]].concat())?;
         it.refused(&file, said)?;
         it.expect(0, 1107, said)?;
     }
-    // Constants and variables stay what and where they are.
-    let other = it.object("other.o", &["-O2", "-DNUMBER=2"])?;
-    it.talk.swapped([&other], &["exchanged: colored\n"])?;
-    it.expect(0, 1207, "another number")?;
-    let begins = it.object("begins.o", &["-O2", "-DNUMBER=3", "-DBEGINS=50", "-DADDED"])?;
-    it.talk
-        .swapped([&begins], &["exchanged: colored\n", "exchanged: count\n"])?;
-    it.expect(100, 1307, "a new static variable, and another first value")?;
-    it.expect(101, 1307, "the new variable is kept")?;
-    let red = it.object("red.o", &["-O2", "-DNUMBER=4", "-DRED=8"])?;
-    let said = [
-        "exchanged: colored\n",
-        "note: the constant `red` has another value",
-    ];
-    it.talk.swapped([&red], &said)?;
-    it.expect(0, 408, "another constant")?;
-    for (colored, more) in [(1307, 102), (1207, 0), (1107, 0)] {
-        it.talk.swapped(["--rollback"], &["back: colored"])?;
-        it.expect(more, colored, "after a step back")?;
-    }
-    judge_older(&mut it, &other)
+    let file = it.object("node.o", &["-O2", "-g", "-DNODE"])?;
+    let said = ["exchanged: noded", "note: the structure `node`, whose `"];
+    it.talk.swapped([&file], &said)?;
+    it.talk.swapped(["--rollback"], &["back: noded"])?;
+    it.expect(0, 1107, "after a step back")
 }
 
 /// Exchanges beyond the last eight stay, which is said, and the way back.

@@ -332,10 +332,10 @@ pub unsafe extern "C" fn uruk_jit_rollback(
 ) -> *mut uruk_error {
     guarded(|| {
         // SAFETY: the caller's promise of the handle.
-        let functions = unsafe { session(jit)? }.rollback()?;
+        let back = unsafe { session(jit)? }.rollback()?;
         // SAFETY: the caller's promise of the pointer.
         if let Some(names) = unsafe { names.as_mut() } {
-            *names = give(uruk_names::of(functions));
+            *names = give(uruk_names::of(back.functions));
         }
         Ok(())
     })

@@ -3,7 +3,11 @@
 //! Threads may be in native code for as long as they like: a `main` that loops is never left. What it
 //! calls is redirected at its entry, and reaches new code at once. That is right unless the compiler
 //! made the caller for the body that the callee had ([`uruk::rebound::outdated`]): then the exchange
-//! waits until no thread is in native code that is concerned, or is refused.
+//! waits until no thread is in native code that is concerned, or is refused. Such callers are exchanged
+//! along, and stay compiled for as long as the new body stays.
+//!
+//! A quiescent exchange waits for native code that may *hold* a body anyway. Callers that may only rely on
+//! it (`reach`) are looked at for both.
 //!
 //! Where the new bodies only have instructions added that change nothing for callers
 //! ([`uruk::rebound::only_added`]), one question remains: whether calls may be missing natively, as the
@@ -17,11 +21,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use uruk::rebound::{Additions, Outdated};
+use uruk::rebound::{Additions, NativeCallers, Outdated};
 use uruk::{Activation, Error, Level, ReplaceError};
 
 use crate::acting::Acting;
-use crate::choose::stem;
+use crate::choose::{Fate, stem};
+use crate::function::{Function, Led};
 use crate::meaning::Versions;
 use crate::program::loaded;
 use crate::session::Live;
@@ -31,17 +36,23 @@ use crate::swap::{Exchange, SwapError};
 const WAIT: Duration = Duration::from_millis(100);
 
 /// Native callers that are not right for an exchange.
+#[derive(Default)]
 pub(crate) struct Unfit {
     callers: Vec<String>,
+    /// The callers, or all that may be.
+    functions: Vec<Arc<Function>>,
     too_large: bool,
 }
 
 impl Unfit {
+    fn is_none(&self) -> bool {
+        self.callers.is_empty() && !self.too_large
+    }
+
     /// How the exchange is made, so that no thread is in one of them.
     pub(crate) fn exchange(&self, asked: Exchange) -> Exchange {
-        let all_fit = self.callers.is_empty() && !self.too_large;
         match asked.level {
-            Level::Immediate if !all_fit => Exchange {
+            Level::Immediate if !self.is_none() => Exchange {
                 level: Level::Quiescent { wait: WAIT },
                 at_loops: false,
                 ..asked
@@ -50,30 +61,33 @@ impl Unfit {
         }
     }
 
-    /// The error of an exchange that was asked to take place at once, and had to wait.
+    /// The error of an exchange that had to wait for them, or for other code.
     pub(crate) fn explain(&self, asked: Exchange, cause: Error) -> SwapError {
-        let running = match &cause {
+        let activations = match &cause {
             Error::Replace(inner) => match &**inner {
-                ReplaceError::StillRunning { activations } => activations.iter().map(told),
+                ReplaceError::StillRunning { activations } => activations,
                 _ => return SwapError::Session(cause),
             },
             _ => return SwapError::Session(cause),
         };
-        let running = running.collect::<Vec<_>>().join("; ");
-        if self.exchange(asked) == asked {
+        let is_one = |name: &String| self.functions.iter().any(|it| it.chosen.name == *name);
+        let mut names = activations.iter().flat_map(|it| &it.functions);
+        let waited = asked.level == Level::Immediate || names.any(is_one);
+        if self.is_none() || !waited {
             return SwapError::Session(cause);
         }
-        let named = self.callers.iter().map(|name| format!("`{name}`"));
-        let callers = match self.too_large {
-            true => {
-                "more than counters and lines is new, the file is too large to tell whether native callers fit the new bodies".into()
-            }
-            false => {
-                let all = named.collect::<Vec<_>>().join(", ");
-                format!("native code of {all} was made for the old bodies of what it calls")
-            }
-        };
+        let running = activations.iter().map(told).collect::<Vec<_>>().join("; ");
+        let callers = self.told();
         SwapError::Callers { callers, running }
+    }
+
+    fn told(&self) -> String {
+        if self.too_large {
+            return "more than counters and lines is new, the file is too large to tell whether native callers fit the new bodies".into();
+        }
+        let named = self.callers.iter().map(|name| format!("`{name}`"));
+        let all = named.collect::<Vec<_>>().join(", ");
+        format!("native code of {all} was made for the old bodies of what it calls")
     }
 }
 
@@ -95,13 +109,12 @@ impl Live {
         number: usize,
         new: Vec<u8>,
         versions: &Versions,
+        members: &[Arc<Function>],
         exchange: Exchange,
     ) -> Result<Unfit, Error> {
-        let mut unfit = Unfit {
-            callers: Vec::new(),
-            too_large: false,
-        };
-        if exchange.level != Level::Immediate {
+        let mut unfit = Unfit::default();
+        let relying = self.relying(number, members);
+        if exchange.level != Level::Immediate && relying.is_empty() {
             return Ok(unfit);
         }
         let called = self.called(number);
@@ -113,19 +126,103 @@ impl Live {
         }
         if self.large.with(|large| large.contains(&number)) {
             unfit.too_large = true;
+            unfit.functions = relying;
             return Ok(unfit);
         }
+        let Some(callers) = self.native_callers(name, number, &called)? else {
+            self.large.with(|large| large.insert(number));
+            unfit.too_large = true;
+            unfit.functions = relying;
+            return Ok(unfit);
+        };
         let native = self.modules[number].clone();
-        match self.jit.outdated(name, native, new, called)? {
-            Outdated::Callers(callers) => unfit.callers = callers,
-            Outdated::TooLarge { native } => {
+        match self.jit.outdated(name, callers, native, new, called)? {
+            Outdated::Callers(callers) => {
+                unfit.functions = self.functions();
+                let is_one = |it: &Arc<Function>| {
+                    let name = stem(&it.chosen.name);
+                    it.module == number && callers.iter().any(|caller| stem(caller) == name)
+                };
+                unfit.functions.retain(is_one);
+                unfit.callers = callers;
+            }
+            Outdated::TooLarge => {
                 unfit.too_large = true;
-                if native {
-                    self.large.with(|large| large.insert(number));
-                }
+                unfit.functions = relying;
             }
         }
         Ok(unfit)
+    }
+
+    /// Knowledge of a module's native code. That of the latest exchange is kept: the next one of the same
+    /// functions takes half the time.
+    fn native_callers(
+        &self,
+        name: &str,
+        number: usize,
+        called: &HashSet<String>,
+    ) -> Result<Option<Arc<NativeCallers>>, Error> {
+        let known = self.callers.with(|all| {
+            let (known, callers) = all.get(&number)?;
+            (known == called).then(|| Arc::clone(callers))
+        });
+        if known.is_some() {
+            return Ok(known);
+        }
+        let native = self.modules[number].clone();
+        let found = self.jit.native_callers(name, native, called.clone())?;
+        let found = found.map(Arc::new);
+        if let Some(found) = &found {
+            let kept = (called.clone(), Arc::clone(found));
+            self.callers.with(|all| all.insert(number, kept));
+        }
+        Ok(found)
+    }
+
+    /// Functions of a module whose native code may rely on a body of `members`, and does not hold it.
+    fn relying(&self, number: usize, members: &[Arc<Function>]) -> Vec<Arc<Function>> {
+        let members: HashSet<&str> = members.iter().map(|it| it.chosen.name.as_str()).collect();
+        let mut functions = self.functions();
+        functions.retain(|it| {
+            let mut relies = it.chosen.relies.iter();
+            it.module == number && relies.any(|name| members.contains(name.as_str()))
+        });
+        functions
+    }
+
+    /// Has calls of native callers that are not right come through stubs as well, and has these callers,
+    /// and what holds them, exchanged along; all that is led away, and what is outdated.
+    pub(crate) fn lead_from_callers(
+        &self,
+        led: Led,
+        unfit: &Unfit,
+    ) -> Result<(Led, Led), SwapError> {
+        let names: HashSet<&str> = unfit.functions.iter().map(|f| &*f.chosen.name).collect();
+        if names.is_empty() {
+            return Ok((led, Led::outdated(Vec::new())));
+        }
+        let mut outdated = self.functions();
+        outdated.retain(|it| {
+            let mut held = it.chosen.holds.iter();
+            names.contains(&*it.chosen.name) || held.any(|name| names.contains(&**name))
+        });
+        for function in &outdated {
+            if let Fate::Refused(reason) = &function.chosen.fate {
+                return Err(SwapError::Relies {
+                    callers: unfit.told(),
+                    holder: stem(&function.chosen.name).to_owned(),
+                    why: reason.to_string(),
+                });
+            }
+        }
+        outdated.retain(|it| it.native().is_some());
+        let more = self.lead_all(outdated.clone())?;
+        let led = led.and(more.functions());
+        let outdated = Led::outdated(outdated);
+        for function in outdated.functions() {
+            self.set_relies(function, true);
+        }
+        Ok((led, outdated))
     }
 
     /// Whether functions of a new file have only instructions added of which their native callers need

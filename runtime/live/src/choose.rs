@@ -34,6 +34,7 @@ use uruk::Beside;
 use uruk::rebound::{Choices, FunctionChoice, FunctionInfo, Keep, Plain, Survey};
 
 use crate::program::symbols::{Place, PlaceKind};
+use crate::reach::{is_apart, reach};
 pub use crate::reason::Reason;
 use crate::variables::{self, Refused};
 
@@ -89,8 +90,10 @@ pub struct Chosen {
     /// Natively the compiler saw all its calls, and may have used what their arguments are: only code
     /// that passes the same may call its native code.
     pub narrow: bool,
-    /// Functions whose bodies, or facts of them, may be in its native code.
+    /// Functions whose bodies may be in its native code.
     pub holds: Vec<String>,
+    /// Others of which facts may be in its native code, as the optimizer saw their bodies.
+    pub relies: Vec<String>,
 }
 
 /// What was chosen of a module.
@@ -143,6 +146,9 @@ pub trait Known {
     fn takes(&self, place: Place, plain: Plain) -> bool;
     /// Whether the module's object file, and so its local names, are known.
     fn has_object(&self) -> bool;
+    /// Whether native code may have a copy of a function of the module besides its own code and where it
+    /// is inlined.
+    fn may_be_copied(&self, name: &str) -> bool;
     /// Whether there is room in front of an entry.
     fn has_room(&self, entry: u64) -> bool;
     /// Whether somebody has code of that name: the program, its libraries, or an earlier module.
@@ -233,12 +239,13 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
             },
             (None, None) => Fate::WithCallers,
         };
-        let holds = reachable(survey, number)
-            .map(|callee| {
-                let info = &survey.functions[callee];
-                known.name(&info.name, info.local)
-            })
-            .collect();
+        let reach = reach(survey, number, |callee| {
+            is_apart(survey, &natives, known, callee)
+        });
+        let named = |numbers: Vec<usize>| {
+            let infos = numbers.into_iter().map(|it| &survey.functions[it]);
+            infos.map(|it| known.name(&it.name, it.local)).collect()
+        };
         let rests = match fate {
             Fate::Adopted { .. } => Some(needed(survey, &natives, &refused, number))
                 .filter(|count| *count > MOST_NEEDED)
@@ -250,7 +257,8 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
             fate,
             rests,
             narrow: place.is_some_and(|place| info.local && !known.mentions(place.address)),
-            holds,
+            holds: named(reach.holds),
+            relies: named(reach.relies),
         });
     }
     give_samples(survey, known, &mut outcome);
@@ -401,26 +409,6 @@ fn spread(survey: &Survey, natives: &[Option<Place>], refused: &mut [Option<Reas
             }
         }
     }
-}
-
-/// The functions with bodies that may be in the code of one: those it calls or looks at, and those
-/// they do. What is only given to somebody else is not.
-fn reachable(survey: &Survey, from: usize) -> impl Iterator<Item = usize> {
-    let mut seen = HashSet::from([from]);
-    let mut queue = VecDeque::from([from]);
-    let mut found = Vec::new();
-    while let Some(function) = queue.pop_front() {
-        let info = &survey.functions[function];
-        let held = info.functions.iter();
-        for &callee in held.filter(|callee| !info.given.contains(callee)) {
-            let callee = callee as usize;
-            if survey.functions[callee].defined && seen.insert(callee) {
-                found.push(callee);
-                queue.push_back(callee);
-            }
-        }
-    }
-    found.into_iter()
 }
 
 /// Gives samples in functions that are compiled with their callers only to the nearest of those.

@@ -365,7 +365,7 @@ fn carry_out(
             }
         }
         "rollback" => match live.roll_back() {
-            Ok(names) => Ok(lines("back", &names)),
+            Ok(back) => Ok(lines("back", &back.functions) + &lines("with it", &back.dependents)),
             Err(cause) => Err(chain(&cause)),
         },
         "swap" => {

@@ -3,12 +3,11 @@
 //! Exchanges that can be rolled back are kept one by one, as many as the session keeps ([`KEPT`]).
 //! Those before are added up: a program that is exchanged for months keeps one body of each function.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
 
 use uruk::rebound::{Body, Contents, Shape};
 
-use crate::function::{Function, Led};
+use crate::function::Led;
 
 /// Exchanges that the session can roll back.
 const KEPT: usize = 8;
@@ -22,6 +21,10 @@ pub(crate) struct Exchanged {
     /// The file's variables.
     pub(crate) variables: HashMap<String, Shape>,
     pub(crate) led: Led,
+    /// Native callers that do not fit its bodies.
+    pub(crate) outdated: Led,
+    /// Functions whose code had copies of old bodies.
+    pub(crate) dependents: Vec<String>,
 }
 
 /// Exchanges that were not rolled back.
@@ -32,7 +35,9 @@ pub(crate) struct Exchanges {
     /// By module: what those before have left.
     settled: HashMap<usize, Settled>,
     /// Functions that stay led away for those.
-    led: Vec<Led>,
+    led: Option<Led>,
+    /// Native callers that stay outdated for those.
+    outdated: Option<Led>,
 }
 
 #[derive(Default)]
@@ -82,19 +87,16 @@ impl Exchanges {
         let settled = self.settled.entry(oldest.module).or_default();
         add(&mut settled.bodies, &oldest.bodies);
         add_new(&mut settled.variables, &oldest.variables);
-        let known: HashSet<*const Function> = self
-            .led
-            .iter()
-            .flat_map(|led| led.functions())
-            .map(Arc::as_ptr)
-            .collect();
-        let functions = oldest.led.functions().iter();
-        let new = functions.filter(|it| !known.contains(&Arc::as_ptr(it)));
-        let new: Vec<_> = new.cloned().collect();
-        if !new.is_empty() {
-            self.led.push(Led::new(new));
-        }
+        keep(&mut self.led, oldest.led);
+        keep(&mut self.outdated, oldest.outdated);
     }
+}
+
+fn keep(all: &mut Option<Led>, more: Led) {
+    *all = Some(match all.take() {
+        Some(before) => before.and(more.functions()),
+        None => more,
+    });
 }
 
 fn add(to: &mut HashMap<String, Body>, from: &HashMap<String, Body>) {
@@ -103,6 +105,6 @@ fn add(to: &mut HashMap<String, Body>, from: &HashMap<String, Body>) {
 
 fn add_new(to: &mut HashMap<String, Shape>, from: &HashMap<String, Shape>) {
     for (name, shape) in from {
-        to.entry(name.clone()).or_insert(*shape);
+        to.entry(name.clone()).or_insert_with(|| shape.clone());
     }
 }

@@ -33,6 +33,10 @@ pub struct Function {
     /// Exchanges of it, or of what its native code may hold, of which nobody went back: as long as there
     /// is one, native callers come through the stub, whatever was said to be published before.
     led: AtomicU32,
+    /// Exchanges for whose bodies its native code was not made, and of which nobody went back.
+    outdated: AtomicU32,
+    /// The session has its native code depend on all that it relies on.
+    pub(crate) relies: AtomicBool,
     /// Why it could not be compiled, or redirected.
     pub failure: Locked<Option<String>>,
 }
@@ -48,6 +52,8 @@ impl Function {
             published: AtomicU64::new(0),
             taken_back: AtomicU64::new(0),
             led: AtomicU32::new(0),
+            outdated: AtomicU32::new(0),
+            relies: AtomicBool::new(false),
             tier: AtomicU64::new(0),
             failure: Locked::default(),
         })
@@ -70,7 +76,7 @@ impl Function {
                     entry: self.program.entries.behind(*entry),
                     code: code.clone(),
                     beside: beside.clone(),
-                    holds: self.chosen.holds.clone(),
+                    holds: self.depends(),
                 },
             )),
             _ => None,
@@ -87,28 +93,65 @@ impl Function {
     pub(crate) fn is_led(&self) -> bool {
         self.led.load(Ordering::Acquire) > 0
     }
+
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.outdated.load(Ordering::Acquire) > 0
+    }
+
+    /// Functions with whose bodies its native code goes.
+    pub(crate) fn depends(&self) -> Vec<String> {
+        let relies = match self.relies.load(Ordering::Acquire) {
+            true => self.chosen.relies.as_slice(),
+            false => &[],
+        };
+        [&self.chosen.holds, relies].concat()
+    }
 }
 
-/// Functions that are led away from their native code, until this is dropped.
-pub(crate) struct Led(Vec<Arc<Function>>);
+/// Functions that are led away from their native code, or whose native code is outdated, until this is
+/// dropped.
+pub(crate) struct Led {
+    functions: Vec<Arc<Function>>,
+    count: fn(&Function) -> &AtomicU32,
+}
 
 impl Led {
     pub(crate) fn new(functions: Vec<Arc<Function>>) -> Led {
+        Led::counted(functions, |function| &function.led)
+    }
+
+    /// With native code that is outdated.
+    pub(crate) fn outdated(functions: Vec<Arc<Function>>) -> Led {
+        Led::counted(functions, |function| &function.outdated)
+    }
+
+    fn counted(functions: Vec<Arc<Function>>, count: fn(&Function) -> &AtomicU32) -> Led {
         for function in &functions {
-            function.led.fetch_add(1, Ordering::AcqRel);
+            count(function).fetch_add(1, Ordering::AcqRel);
         }
-        Led(functions)
+        Led { functions, count }
     }
 
     pub(crate) fn functions(&self) -> &[Arc<Function>] {
-        &self.0
+        &self.functions
+    }
+
+    /// With more functions, each once.
+    pub(crate) fn and(&self, more: &[Arc<Function>]) -> Led {
+        let mut functions = self.functions.clone();
+        for function in more {
+            if !functions.iter().any(|known| Arc::ptr_eq(known, function)) {
+                functions.push(Arc::clone(function));
+            }
+        }
+        Led::counted(functions, self.count)
     }
 }
 
 impl Drop for Led {
     fn drop(&mut self) {
-        for function in &self.0 {
-            function.led.fetch_sub(1, Ordering::AcqRel);
+        for function in &self.functions {
+            (self.count)(function).fetch_sub(1, Ordering::AcqRel);
         }
     }
 }

@@ -352,6 +352,11 @@ impl Known for Module {
         self.object.is_some()
     }
 
+    fn may_be_copied(&self, name: &str) -> bool {
+        let symbols = &self.program.image.symbols;
+        self.object.is_none_or(|file| symbols.is_copied(file, name))
+    }
+
     fn has_room(&self, entry: u64) -> bool {
         let is_listed = ROOMS
             .iter()

@@ -7,8 +7,8 @@
 //! stub. Nothing is changed before that, and everything can be taken back.
 //!
 //! Reading order: [`settings`], [`program`] (what the process consists of), [`choose`] (what may be
-//! compiled again, as pure decisions), `variables` (what these refer to), `reason` (why some are not) and [`known`] (what they are made of), `arguments` (which of them native code takes), `allocation` (programs that stay native), [`entries`] (text that is
-//! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`], `meaning` (what names of new code mean), `callers` (native callers that new bodies do not fit), `exchanges` (what was exchanged so far) [`control`] and `question` (`uruk swap`), `force` (tests), [`tunables`] (what the allocator is told), `stage` (how far that is), [`start`] (how it begins in
+//! compiled again, as pure decisions), `variables` (what these refer to), `reach` (whose bodies are in whose native code), `reason` (why some are not) and [`known`] (what they are made of), `arguments` (which of them native code takes), `allocation` (programs that stay native), [`entries`] (text that is
+//! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`], `meaning` (what names of new code mean), `callers` (native callers that new bodies do not fit), `refused` (why an exchange is not made), `exchanges` (what was exchanged so far), [`control`] and `question` (`uruk swap`), `force` (tests), [`tunables`] (what the allocator is told), `stage` (how far that is), [`start`] (how it begins in
 //! the process of the program).
 //!
 //! # Why
@@ -36,7 +36,9 @@ pub mod locked;
 mod meaning;
 pub mod program;
 mod question;
+mod reach;
 mod reason;
+mod refused;
 pub mod session;
 pub mod settings;
 mod stage;

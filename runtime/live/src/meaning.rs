@@ -3,7 +3,7 @@
 //! | the file's | the program's | what new code uses |
 //! |---|---|---|
 //! | variable | the same, as large | the program's, with its contents; another initial value is noted |
-//! | variable | the same, of another size | refused |
+//! | variable | the same, of another size or layout | refused |
 //! | constant | the same, of the same value | the program's: its address stays what it was |
 //! | constant | the same, of another value | the file's, which is noted: pointers that are kept lead to the old one |
 //! | table of virtual functions | the same, of another size | refused: objects keep their tables |
@@ -11,12 +11,14 @@
 //! | the same | none | the file's, which stays |
 //! | thread-local | the same, as large, at a known place | the program's |
 //! | variable, constant | none | the file's, made once |
+//! | thread-local | none | the file's: the session keeps each thread's own |
 //! | constructor | none, or another one that makes a new variable | refused: it would not run |
 //!
 //! Names that only unchanged functions mention are not looked at. Sizes and values are compared
 //! between the two files: the optimizer may have made something else of a variable natively.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use uruk::rebound::{
@@ -45,6 +47,8 @@ pub(crate) struct Meant {
     pub(crate) addresses: Vec<(String, u64)>,
     pub(crate) refused: Option<SwapError>,
     pub(crate) notes: Vec<String>,
+    /// The function by which the variable is used that is being looked at.
+    user: String,
 }
 
 /// A module as it runs, and as the file has it; by names without what made them unique.
@@ -54,16 +58,20 @@ pub(crate) struct Versions {
     pub(crate) new: Contents,
     /// The file's functions whose bodies are new.
     pub(crate) changed: HashSet<String>,
+    /// Variables of the old one that came with exchanges.
+    pub(crate) added: HashSet<String>,
 }
 
 impl Versions {
-    pub(crate) fn of(old: Contents, new: Contents) -> Versions {
+    /// `added` came with exchanges.
+    pub(crate) fn of(old: Contents, added: HashSet<String>, new: Contents) -> Versions {
         let bodies = new.functions.iter();
         let changed = bodies.filter(|(name, body)| old.functions.get(*name) != Some(body));
         Versions {
             changed: changed.map(|(name, _)| name.clone()).collect(),
             old,
             new,
+            added,
         }
     }
 
@@ -83,6 +91,7 @@ impl Meant {
 
     fn refuse_variable(&mut self, info: &VariableInfo, why: impl Into<String>) -> VariableChoice {
         self.refuse(SwapError::Variable {
+            user: self.user.clone(),
             name: stem(&info.name).to_owned(),
             why: why.into(),
         });
@@ -121,7 +130,7 @@ pub(crate) fn mean(
     let module = known.number;
     let changed = &versions.changed;
     let mut meant = Meant::default();
-    let mut used: HashSet<u32> = HashSet::new();
+    let mut used = Used::default();
     let global: HashMap<&str, &Arc<Function>> = functions
         .iter()
         .map(|function| (function.chosen.name.as_str(), function))
@@ -147,7 +156,9 @@ pub(crate) fn mean(
         let adopted = own.is_some_and(|own| matches!(own.chosen.fate, Fate::Adopted { .. }));
         let counts = counting[number];
         if counts {
-            used.extend(info.variables.iter().copied());
+            for &variable in &info.variables {
+                used.entry(variable).or_insert(&info.name);
+            }
         }
         match (counts, own) {
             (true, Some(own)) => meant.members.push(Arc::clone(own)),
@@ -166,20 +177,26 @@ pub(crate) fn mean(
     mention(survey, &mut used);
     variables(survey, &used, known, versions, &mut meant);
     constructors(survey, versions, &mut meant);
+    types(versions, &mut meant);
     meant
 }
+
+/// Variables by number, with a function that uses each.
+type Used<'s> = BTreeMap<u32, &'s str>;
 
 /// The meaning of each variable of the file. Those that are not `used` by changed functions refuse
 /// nothing.
 fn variables(
     survey: &Survey,
-    used: &HashSet<u32>,
+    used: &Used<'_>,
     known: &Module,
     versions: &Versions,
     meant: &mut Meant,
 ) {
     for (number, info) in survey.variables.iter().enumerate() {
-        let is_used = used.contains(&(number as u32));
+        let user = used.get(&(number as u32));
+        let is_used = user.is_some();
+        meant.user = user.map_or_else(String::new, |user| stem(user).to_owned());
         let is_bad = info.thread_local || known.program.is_missing(known.number, &info.name);
         let choice = match (is_used, is_bad) {
             (true, _) => match string(info, known, meant) {
@@ -227,11 +244,15 @@ fn counting(
 }
 
 /// With what variables' first values mention.
-fn mention(survey: &Survey, used: &mut HashSet<u32>) {
-    let mut rest: Vec<u32> = used.iter().copied().collect();
-    while let Some(number) = rest.pop() {
-        let mentioned = survey.variables[number as usize].variables.iter();
-        rest.extend(mentioned.copied().filter(|&it| used.insert(it)));
+fn mention<'s>(survey: &'s Survey, used: &mut Used<'s>) {
+    let mut rest: Vec<(u32, &str)> = used.iter().map(|(&number, user)| (number, *user)).collect();
+    while let Some((number, user)) = rest.pop() {
+        for &mentioned in &survey.variables[number as usize].variables {
+            if let Entry::Vacant(first) = used.entry(mentioned) {
+                first.insert(user);
+                rest.push((mentioned, user));
+            }
+        }
     }
 }
 
@@ -282,7 +303,17 @@ fn variable(
             return meant.refuse_variable(info, why);
         }
     }
+    let now = versions.new.variables.get(stem(&info.name));
+    let difference = before.zip(now).and_then(|(old, new)| old.difference(new));
+    if let Some(why) = difference.filter(|_| info.defined && !info.constant) {
+        return meant.refuse_variable(info, why);
+    }
     if info.thread_local {
+        // The session has each thread's of one that files of new code brought along.
+        let is_new = before.is_none() || versions.added.contains(stem(&info.name));
+        if info.defined && place.is_none() && is_new {
+            return VariableChoice::Own;
+        }
         let place = place.filter(|place| place.size == info.size || !info.defined);
         let distance = place.and_then(|place| known.distance(place));
         return match distance {
@@ -311,9 +342,10 @@ fn variable(
 /// for ever.
 fn is_constant_for_good(info: &VariableInfo, versions: &Versions) -> bool {
     let stem = stem(&info.name);
-    let of = |contents: &Contents| contents.variables.get(stem).copied();
-    let same = of(&versions.old).filter(|before| Some(*before) == of(&versions.new));
-    info.local && info.defined && same.is_some_and(|it| it.only_read)
+    let (old, new) = (&versions.old.variables, &versions.new.variables);
+    let both = old.get(stem).zip(new.get(stem));
+    let same = both.is_some_and(|(before, now)| before.only_read && before.is_same(now));
+    info.local && info.defined && same
 }
 
 /// A variable or constant that the program has at a place.
@@ -327,7 +359,9 @@ fn existing(
     let stem = stem(&info.name);
     let before = versions.old.variables.get(stem);
     let now = versions.new.variables.get(stem);
-    let is_same = before.zip(now).is_some_and(|(before, now)| before == now);
+    let is_same = before
+        .zip(now)
+        .is_some_and(|(before, now)| before.is_same(now));
     if info.defined && info.constant && !is_same {
         meant.notes.push(format!(
             "the constant `{stem}` has another value, at another address: pointers that are kept lead to the old one"
@@ -347,13 +381,38 @@ fn existing(
     VariableChoice::Named(name)
 }
 
+/// Notes structures that are laid out otherwise: those of which there is a variable are refused, and of
+/// others there may be some in memory that the program allocated.
+fn types(versions: &Versions, meant: &mut Meant) {
+    let mut notes: Vec<String> = Vec::new();
+    for (name, new) in &versions.new.types {
+        let old = versions.old.types.get(name);
+        if let Some(why) = old.and_then(|old| old.difference(new)) {
+            let shown = match name.strip_prefix("_ZTS") {
+                Some(class) => format!("_Z{class}"),
+                None => name.clone(),
+            };
+            notes.push(format!(
+                "the structure `{shown}`, {why}: what the program has in memory is as it was"
+            ));
+        }
+    }
+    notes.sort();
+    meant.notes.append(&mut notes);
+}
+
 /// How compilers of C++ name functions that make one variable.
 const INITIALIZER: &str = "__cxx_global_var_init";
+
+/// The function by which a thread makes the thread-locals of a file.
+const THREAD_INITIALIZER: &str = "__tls_init";
 
 /// Refuses functions that would have to run before `main`: those that are new, and those that make
 /// variables which the program does not have.
 fn constructors(survey: &Survey, versions: &Versions, meant: &mut Meant) {
-    let Versions { old, new, changed } = versions;
+    let Versions {
+        old, new, changed, ..
+    } = versions;
     let is_constructor =
         |name: &str| new.constructors.iter().any(|it| it == name) || name.starts_with(INITIALIZER);
     for info in survey.functions.iter().filter(|info| info.defined) {
@@ -365,7 +424,11 @@ fn constructors(survey: &Survey, versions: &Versions, meant: &mut Meant) {
             .variables
             .iter()
             .map(|&it| &survey.variables[it as usize]);
-        let mut made = made.filter(|it| it.defined && !it.constant && !it.of_compiler);
+        let made = made.filter(|it| it.defined && !it.constant && !it.of_compiler);
+        // Each thread makes all thread-locals of a file at once: that one which has made the old ones
+        // makes no new ones.
+        let is_late = !old.functions.contains_key(THREAD_INITIALIZER);
+        let mut made = made.filter(|it| !(it.thread_local && is_late));
         let made = made.find(|it| !old.variables.contains_key(stem(&it.name)));
         let function = name.to_owned();
         if let Some(made) = made {

@@ -13,10 +13,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use uruk::rebound::Contents;
+use uruk::rebound::{Contents, NativeCallers};
 use uruk::{Dylib, Error, Event, Jit, SamplingSettings, Tier, ToolSettings};
 
 use crate::allocation::CPP_ALLOCATION;
@@ -91,6 +92,8 @@ pub struct Live {
     pub(crate) contents: Locked<HashMap<usize, Arc<Contents>>>,
     /// Modules that are too large to be optimized for a comparison.
     pub(crate) large: Locked<HashSet<usize>>,
+    /// What is known of native callers of some functions of a module.
+    pub(crate) callers: Locked<HashMap<usize, CallersOf>>,
     /// Exchanges that were not rolled back.
     pub(crate) exchanges: Locked<Exchanges>,
     /// Taken by a thread that exchanges functions, or goes back.
@@ -98,6 +101,9 @@ pub struct Live {
     /// Names that are addresses.
     defined: Locked<HashSet<String>>,
 }
+
+/// Functions that are called, and what is known of their native callers.
+type CallersOf = (HashSet<String>, Arc<NativeCallers>);
 
 impl Live {
     /// Reads the program, and the libraries of it that carry bitcode, and has their functions
@@ -155,7 +161,8 @@ impl Live {
     /// Compiles what a function's new code may call and that has no code yet, so that no caller
     /// waits for it.
     pub fn compile_inner(&self, function: &Function) {
-        for name in &function.chosen.holds {
+        let inner = function.chosen.holds.iter().chain(&function.chosen.relies);
+        for name in inner {
             let inner = self
                 .function(name)
                 .filter(|found| found.chosen.fate == Fate::WithCallers);
@@ -230,6 +237,7 @@ impl Live {
             known: Vec::new(),
             contents: Locked::default(),
             large: Locked::default(),
+            callers: Locked::default(),
             exchanges: Locked::default(),
             exchanging: Turn::default(),
             defined: Locked::default(),
@@ -379,11 +387,25 @@ impl Live {
         self.rest(&all);
     }
 
-    /// Has those of the functions stay native that are to, if nothing leads away from them.
+    /// Has those of the functions stay native that are to, if nothing leads away from them, and depend on
+    /// what they hold only where no new body outdates them.
     pub(crate) fn rest(&self, functions: &[Arc<Function>]) {
+        for function in functions.iter().filter(|it| !it.is_outdated()) {
+            self.set_relies(function, false);
+        }
         for function in functions.iter().filter(|it| it.rests()) {
             // One that has no version yet is in the table.
             let _ = self.dylib.pin(&function.chosen.name, Some(Tier::Native));
+        }
+    }
+
+    /// Has a function's native code depend on all that it relies on, or on what it holds only.
+    pub(crate) fn set_relies(&self, function: &Function, relies: bool) {
+        if function.relies.swap(relies, Ordering::AcqRel) != relies {
+            // One that has no version yet is adopted with them.
+            let _ = self
+                .dylib
+                .set_holds(&function.chosen.name, &function.depends());
         }
     }
 

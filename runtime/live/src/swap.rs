@@ -23,13 +23,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use object::read::elf::{FileHeader, SectionHeader};
 use object::{Endianness, elf::FileHeader64};
 use uruk::rebound::{Contents, Survey};
-use uruk::{Activation, Error, Level, LoopStays, OldLoop, Replaced, Replacement};
+use uruk::{Activation, Error, Level, LoopStays, OldLoop, Replaced, Replacement, RolledBack};
 
 use crate::choose::{Fate, stem};
 use crate::exchanges::{Exchanged, Exchanges};
@@ -37,105 +37,8 @@ use crate::function::{Function, Led};
 use crate::meaning::{Meant, Versions, home, mean};
 use crate::program::image::BITCODE;
 use crate::program::stream;
+pub use crate::refused::SwapError;
 use crate::session::Live;
-
-/// Nothing was exchanged.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SwapError {
-    /// The file cannot be read.
-    #[error("{}: {cause}", .file.display())]
-    File {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        #[source]
-        cause: std::io::Error,
-    },
-    /// The file has not one module of bitcode.
-    #[error("{}: neither bitcode nor an object of `uruk cc` with the bitcode of one source", .file.display())]
-    NoModule {
-        /// The file.
-        file: PathBuf,
-    },
-    /// None of the file's functions is the program's.
-    #[error("{}: defines no function that the program has", .file.display())]
-    Unknown {
-        /// The file.
-        file: PathBuf,
-    },
-    /// All of the file's functions have the bodies that the program has.
-    #[error("{}: all its functions are as the program has them", .file.display())]
-    Same {
-        /// The file.
-        file: PathBuf,
-    },
-    /// Native code that cannot be redirected may have a copy of a function.
-    #[error("`{function}` may be inlined in `{holder}`, which {why}")]
-    Held {
-        /// The function.
-        function: String,
-        /// Who may have a copy.
-        holder: String,
-        /// Why it cannot be led away from.
-        why: String,
-    },
-    /// Native code that cannot be redirected is the function itself.
-    #[error("`{function}` {why}: it stays as it is")]
-    Stays {
-        /// The function.
-        function: String,
-        /// Why it cannot be led away from.
-        why: String,
-    },
-    /// A variable that the optimizer removed, one that does not fit the program's memory, or a new one
-    /// that each thread would have.
-    #[error("uses the variable `{name}`, {why}")]
-    Variable {
-        /// Its name.
-        name: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A class whose objects have tables of virtual functions that new code cannot use.
-    #[error(
-        "the class `{class}` has other virtual functions than the program's: its objects keep their tables"
-    )]
-    Virtual {
-        /// Its name, as linkers have it.
-        class: String,
-    },
-    /// A function that would have to run before the program's `main`.
-    #[error("`{function}` initializes {what}, and would not run any more")]
-    Constructor {
-        /// Its name.
-        function: String,
-        /// The variable or file that it is for.
-        what: String,
-    },
-    /// Native code that the new version does not fit is running.
-    #[error(
-        "{callers}, and {running}\n  tip: `--quiescent MS` waits longer until no thread is in such code"
-    )]
-    Callers {
-        /// The functions.
-        callers: String,
-        /// The threads that are in such code.
-        running: String,
-    },
-    /// The exchanges that are left are too old to be rolled back.
-    #[error(
-        "the exchanges that can be rolled back are; older ones stay, of {}\n  tip: an object of the source that the program was built from exchanges them back",
-        .functions.join(", ")
-    )]
-    Older {
-        /// The functions that have bodies of these.
-        functions: Vec<String>,
-    },
-    /// The session's answer.
-    #[error(transparent)]
-    Session(#[from] Error),
-}
 
 /// How functions are exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -247,7 +150,13 @@ impl Live {
             versions,
         } = self.renewed(file, bytes.clone(), number)?;
         let led = self.lead_away(&meant.members)?;
-        let unfit = self.unfit(&name, number, bytes, &versions, exchange)?;
+        let functions = led.functions().to_vec();
+        let unfit = self.unfit(&name, number, bytes, &versions, &meant.members, exchange);
+        let fit = unfit.map_err(SwapError::from).and_then(|unfit| {
+            let (led, outdated) = self.lead_from_callers(led, &unfit)?;
+            Ok((unfit, led, outdated))
+        });
+        let (unfit, led, outdated) = fit.inspect_err(|_| self.rest(&functions))?;
         let asked = exchange;
         exchange = unfit.exchange(asked);
         self.define(meant.addresses, meant.wanted);
@@ -260,7 +169,7 @@ impl Live {
             Ok(replaced) => replaced,
             Err(cause) => {
                 let functions = led.functions().to_vec();
-                drop(led);
+                drop((led, outdated));
                 self.rest(&functions);
                 return Err(unfit.explain(asked, cause));
             }
@@ -271,6 +180,8 @@ impl Live {
                 bodies: versions.changed_bodies(),
                 variables: versions.new.variables,
                 led,
+                outdated,
+                dependents: replaced.dependents.clone(),
             });
         });
         Ok(Swapped::of(&replaced, exchange.at_loops, meant.notes))
@@ -280,12 +191,12 @@ impl Live {
     /// program. It is read once.
     fn renewed(&self, file: &Path, bytes: Vec<u8>, number: usize) -> Result<Renewed, SwapError> {
         let name = file.display().to_string();
-        let old = self.contents_of(number)?;
+        let (old, added) = self.contents_of(number)?;
         let told: Arc<Mutex<Renewed>> = Arc::default();
         let (compared, tell) = (Arc::clone(&told), Arc::clone(&told));
         let (known, functions) = (self.known[number].clone(), self.functions());
         let compare = move |new: Contents| {
-            let versions = Versions::of(old, by_stem(new));
+            let versions = Versions::of(old, added, by_stem(new));
             let differ = !versions.changed.is_empty();
             lock(&compared).versions = versions;
             differ
@@ -309,25 +220,35 @@ impl Live {
         }
     }
 
-    /// Goes back to before the latest exchange; the functions that were exchanged.
+    /// Goes back to before the latest exchange.
     ///
     /// # Errors
     /// [`SwapError::Older`], and the session's.
-    pub fn roll_back(&self) -> Result<Vec<String>, SwapError> {
+    pub fn roll_back(&self) -> Result<RolledBack, SwapError> {
         let _turn = self.exchanging.take();
         // What goes back to native code is to have its entry back.
         let latest = self.exchanges.with(Exchanges::pop).map(|mut it| {
             let functions = it.led.functions().to_vec();
+            let outdated = it.outdated.functions().to_vec();
             it.led = Led::new(Vec::new());
-            (it, functions)
+            it.outdated = Led::outdated(Vec::new());
+            (it, functions, outdated)
         });
-        let names = self.jit.rollback();
-        match (&names, latest) {
-            (Err(_), Some((mut latest, functions))) => {
+        let mut back = self.jit.rollback();
+        match (&mut back, latest) {
+            (Err(_), Some((mut latest, functions, outdated))) => {
                 latest.led = Led::new(functions);
+                latest.outdated = Led::outdated(outdated);
                 self.exchanges.with(|all| all.push(latest));
             }
-            (Ok(_), Some((_, functions))) => self.rest(&functions),
+            (Ok(back), Some((latest, functions, _))) => {
+                self.rest(&functions);
+                // Compiled code calls what native code had a copy of.
+                let with_it = latest.dependents.into_iter();
+                let is_new = |it: &String| !back.dependents.contains(it);
+                let with_it: Vec<String> = with_it.filter(is_new).collect();
+                back.dependents.extend(with_it);
+            }
             (Err(_), None) => {
                 let functions = self.exchanges.with(|all| all.settled());
                 if !functions.is_empty() {
@@ -336,12 +257,12 @@ impl Live {
             }
             (Ok(_), None) => {}
         }
-        Ok(names?)
+        Ok(back?)
     }
 
     /// The bodies that a module's functions have now, and the variables that the program has of it:
-    /// its own first, as their memory stays.
-    fn contents_of(&self, number: usize) -> Result<Contents, Error> {
+    /// its own first, as their memory stays. And those that came with exchanges.
+    fn contents_of(&self, number: usize) -> Result<(Contents, HashSet<String>), Error> {
         let (name, bytes) = (&self.sources[number], &self.modules[number]);
         let first = self.contents.with(|all| all.get(&number).cloned());
         let first = match first {
@@ -355,7 +276,10 @@ impl Live {
         };
         let mut contents = (*first).clone();
         self.exchanges.with(|all| all.apply(number, &mut contents));
-        Ok(contents)
+        let added = contents.variables.keys();
+        let added = added.filter(|name| !first.variables.contains_key(*name));
+        let added = added.cloned().collect();
+        Ok((contents, added))
     }
 
     /// Has every call of members, and of native code that may hold copies of them, come through
@@ -394,7 +318,12 @@ impl Live {
                 }
             }
         }
-        let led = Led::new(led);
+        self.lead_all(led)
+    }
+
+    /// Has every call of functions come through stubs, as long as what is returned is kept.
+    pub(crate) fn lead_all(&self, functions: Vec<Arc<Function>>) -> Result<Led, SwapError> {
+        let led = Led::new(functions);
         for function in led.functions() {
             if function.chosen.rests.is_some() {
                 self.dylib.pin(&function.chosen.name, None)?;
@@ -429,6 +358,7 @@ fn by_stem(contents: Contents) -> Contents {
     }
     let constructors = contents.constructors.iter();
     Contents {
+        types: contents.types,
         functions: stems(contents.functions),
         variables: stems(contents.variables),
         constructors: constructors.map(|name| stem(name).to_owned()).collect(),

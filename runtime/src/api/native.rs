@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use uruk_base::VersionId;
-use uruk_codegen::native::{Additions, Choices, Contents, Outdated, Survey, Versions};
+use uruk_codegen::native::{
+    Additions, Choices, Contents, NativeCallers, Outdated, Survey, Versions,
+};
 
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
@@ -91,6 +93,20 @@ impl Dylib {
             core.tiers.sampling.add_shared(code, whose, id, version);
         }
         Ok(version)
+    }
+
+    /// Has adopted code depend on other functions than [`NativeCode::holds`] said: it is compiled anew
+    /// with these when they are replaced, and a [`Level::Quiescent`](crate::Level::Quiescent)
+    /// replacement waits until it is left.
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`], of `name`.
+    pub fn set_holds(&self, name: &str, holds: &[String]) -> Result<(), Error> {
+        let id = self.id_of(name)?;
+        let _pass = gate::enter();
+        let holds = holds.iter().filter_map(|name| self.id_of(name).ok());
+        self.jit.core().set_native_depends(id, &holds.collect());
+        Ok(())
     }
 }
 
@@ -212,6 +228,25 @@ impl crate::Jit {
         })
     }
 
+    /// Looks at native code of a file, of which `called` functions may get other bodies; `None` if the file
+    /// is too large for that.
+    ///
+    /// # Errors
+    /// Bitcode that is damaged, or that LLVM does not read.
+    pub fn native_callers(
+        &self,
+        name: &str,
+        native: Vec<u8>,
+        called: HashSet<String>,
+    ) -> Result<Option<NativeCallers>, Error> {
+        let what = format!("{name}, whose native callers are looked at");
+        let name = name.to_owned();
+        self.core().on_compile_thread(what, move |_| {
+            let callers = uruk_codegen::native::native_callers(&name, &native, &called)?;
+            Ok(callers)
+        })
+    }
+
     /// Native callers of functions of a file that are not right for its new version.
     ///
     /// # Errors
@@ -219,6 +254,7 @@ impl crate::Jit {
     pub fn outdated(
         &self,
         name: &str,
+        callers: Arc<NativeCallers>,
         native: Vec<u8>,
         new: Vec<u8>,
         called: HashSet<String>,
@@ -231,7 +267,7 @@ impl crate::Jit {
                 new: &new,
                 called: &called,
             };
-            Ok(uruk_codegen::native::outdated(&name, versions)?)
+            Ok(uruk_codegen::native::outdated(&name, &callers, versions)?)
         })
     }
 

@@ -78,7 +78,9 @@ pub(crate) use self::first::FirstBody;
 pub use self::loops::{LoopStays, OldLoop};
 pub(crate) use self::plan::Locals;
 pub use self::quiet::Activation;
+
 pub(crate) use self::quiet::scrubbed;
+pub use self::rollback::RolledBack;
 pub(crate) use self::state::Replacing;
 
 /// When a set of functions is exchanged.
@@ -307,7 +309,7 @@ impl Replaced {
     ///
     /// # Errors
     /// [`ReplaceError::NotLatest`], also if it was rolled back already.
-    pub fn rollback(&self) -> Result<Vec<String>, Error> {
+    pub fn rollback(&self) -> Result<RolledBack, Error> {
         self.jit.core().roll_back(Some(self.number))
     }
 

@@ -16,29 +16,39 @@ use super::commit::{Change, Way, What};
 use super::error::ReplaceError;
 use super::{Level, quiet, state};
 
+/// What a rollback did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RolledBack {
+    /// Functions that run the code which they ran before the replacement.
+    pub functions: Vec<String>,
+    /// Functions that were compiled again, because their code held, or relied on, a body of the
+    /// replacement.
+    pub dependents: Vec<String>,
+}
+
 impl Jit {
-    /// Goes back to what ran before the latest replacement; the functions whose code was
-    /// exchanged. Variables keep their contents, what was new stays, and functions that were
+    /// Goes back to what ran before the latest replacement. Variables keep their contents, what was new stays, and functions that were
     /// removed meanwhile are left out. The last 8 can be rolled back, one after the other; see [`JitBuilder::replacements_kept`].
     ///
     /// # Errors
     /// [`ReplaceError::NothingToRollBack`], and whatever compiling dependents reports.
     ///
     /// [`JitBuilder::replacements_kept`]: crate::JitBuilder::replacements_kept
-    pub fn rollback(&self) -> Result<Vec<String>, Error> {
+    pub fn rollback(&self) -> Result<RolledBack, Error> {
         self.core().roll_back(None)
     }
 }
 
 impl Core {
-    pub(super) fn roll_back(self: &Arc<Self>, number: Option<u64>) -> Result<Vec<String>, Error> {
-        let names = self.roll_back_in_turn(number);
+    pub(super) fn roll_back(self: &Arc<Self>, number: Option<u64>) -> Result<RolledBack, Error> {
+        let back = self.roll_back_in_turn(number);
         quiet::scrub_stack();
-        names
+        back
     }
 
     #[inline(never)]
-    fn roll_back_in_turn(self: &Arc<Self>, number: Option<u64>) -> Result<Vec<String>, Error> {
+    fn roll_back_in_turn(self: &Arc<Self>, number: Option<u64>) -> Result<RolledBack, Error> {
         let _turn = self.replacing.turn()?;
         let begun = self.events.now();
         let taken = loop {
@@ -58,7 +68,7 @@ impl Core {
             // All of its functions were removed.
             match number {
                 None => drop(taken),
-                Some(_) => return Ok(Vec::new()),
+                Some(_) => return Ok(RolledBack::default()),
             }
         };
         let state::Set {

@@ -11,7 +11,7 @@ use crate::told::event::Event;
 
 use super::commit::Done;
 use super::prepare::Names;
-use super::{Level, OldLoop, Replaced, Replacement};
+use super::{Level, OldLoop, Replaced, Replacement, RolledBack};
 
 impl Dylib {
     /// Files what was done, and tells of it. `begun` is when its turn came.
@@ -59,19 +59,22 @@ impl Dylib {
 }
 
 impl Core {
-    /// Tells that the replacement of this number was taken back; the functions whose code was
-    /// exchanged.
-    pub(super) fn tell_back(&self, number: u64, done: &Done, begun: Duration) -> Vec<String> {
+    /// Tells that the replacement of this number was taken back.
+    pub(super) fn tell_back(&self, number: u64, done: &Done, begun: Duration) -> RolledBack {
         let functions = self.names_of(done.set.before.iter().map(|before| before.id));
+        let dependents = self.names_of(done.dependents.iter().copied());
         self.events.tell(|| Event::RolledBack {
             number,
             functions: functions.clone(),
-            dependents: self.names_of(done.dependents.iter().copied()),
+            dependents: dependents.clone(),
             took: done.at.saturating_sub(begun),
             closed: done.closed,
             at: done.at,
         });
-        functions
+        RolledBack {
+            functions,
+            dependents,
+        }
     }
 
     fn names_of(&self, ids: impl IntoIterator<Item = FunctionId>) -> Vec<String> {

@@ -209,6 +209,19 @@ impl Core {
         }
     }
 
+    /// Has the native code of a function depend on other functions than it was adopted with.
+    pub(crate) fn set_native_depends(&self, id: FunctionId, depends: &Arc<[FunctionId]>) {
+        if let Some(native) = self.tiers.versions.natives().get_mut(&id.index()) {
+            native.depends = Arc::clone(depends);
+        }
+        let mut records = self.tiers.versions.lock();
+        let record = records.get_mut(&id.index());
+        let built = record.into_iter().flat_map(|record| &mut record.built);
+        for version in built.filter(|version| version.tier == Tier::Native) {
+            version.depends = Arc::clone(depends);
+        }
+    }
+
     /// The native code of functions that `wanted` says of, by whose bodies may be in it.
     pub(crate) fn native_code(
         &self,

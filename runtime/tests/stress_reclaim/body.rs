@@ -249,7 +249,7 @@ impl Scene {
                 return self.wide.roll_back(&self.jit, before);
             };
             set.changes.fetch_add(1, Ordering::SeqCst);
-            let functions = self.jit.rollback()?;
+            let functions = self.jit.rollback()?.functions;
             set.generation.store(before, Ordering::SeqCst);
             set.changes.fetch_add(1, Ordering::SeqCst);
             done.rolled_back += 1;

@@ -76,7 +76,7 @@ impl Wide {
 
     /// Goes back to the generation before, which was `generation`.
     pub fn roll_back(&self, jit: &Jit, generation: u64) -> Result<(), Error> {
-        self.exchange(generation, || jit.rollback())
+        self.exchange(generation, || Ok(jit.rollback()?.functions))
     }
 
     fn exchange(

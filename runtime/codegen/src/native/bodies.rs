@@ -19,12 +19,14 @@
 //! an exchange that was not needed.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use inkwell::llvm_sys::core::LLVMGlobalGetValueType;
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 
 use rustc_hash::FxHashMap;
 
+use super::layouts::{self, Layout, Layouts};
 use super::uses::{self, Uses};
 use crate::context::{LlvmContext, OwnedModule};
 use crate::error::CodegenError;
@@ -42,10 +44,12 @@ pub struct Contents {
     pub variables: HashMap<String, Shape>,
     /// Functions that run before `main`, in no order.
     pub constructors: Vec<String>,
+    /// Layouts of its structures, by name, where debug information tells them.
+    pub types: HashMap<String, Arc<Layout>>,
 }
 
 /// Properties of a variable on which old and new code have to agree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes.
     pub size: u64,
@@ -55,6 +59,24 @@ pub struct Shape {
     pub only_read: bool,
     /// The value that it begins with.
     pub value: Body,
+    /// Its layout by debug information, and by its type in the IR, unless it is a constant.
+    told: Option<Arc<Layout>>,
+    plain: Option<Arc<Layout>>,
+}
+
+impl Shape {
+    /// Whether all is the same but names of members.
+    pub fn is_same(&self, new: &Shape) -> bool {
+        let of = |it: &Shape| (it.size, it.constant, it.only_read, it.value);
+        of(self) == of(new)
+    }
+
+    /// As [`Layout::difference`], by what is known of both.
+    pub fn difference(&self, new: &Shape) -> Option<String> {
+        let told = self.told.as_ref().zip(new.told.as_ref());
+        let both = told.or_else(|| self.plain.as_ref().zip(new.plain.as_ref()));
+        both.and_then(|(old, new)| old.difference(new))
+    }
 }
 
 /// All that a module is compared by. Under a [`guard`](crate::fatal::guard).
@@ -63,11 +85,12 @@ pub struct Shape {
 /// Bitcode that is damaged, or that LLVM does not read.
 pub fn contents(name: &str, bytes: &[u8]) -> Result<Contents, CodegenError> {
     let context = LlvmContext::new()?;
-    Ok(contents_of(&super::read(&context, name, bytes)?))
+    let (module, layouts) = super::read_with_layouts(&context, name, bytes)?;
+    Ok(contents_of(&module, layouts))
 }
 
 /// All that a module is compared by.
-pub(super) fn contents_of(module: &OwnedModule) -> Contents {
+pub(super) fn contents_of(module: &OwnedModule, told: Layouts) -> Contents {
     let text = module.text();
     let Text {
         functions,
@@ -85,6 +108,11 @@ pub(super) fn contents_of(module: &OwnedModule) -> Contents {
             constant: variable.is_constant(),
             only_read: uses::uses(variable, layout) == Uses::Read,
             value: *values.get(&name)?,
+            told: told.variables.get(&name).cloned(),
+            plain: match variable.is_constant() {
+                true => None,
+                false => layouts::of_type(module, variable).map(Arc::new),
+            },
         };
         Some((name, shape))
     });
@@ -92,6 +120,7 @@ pub(super) fn contents_of(module: &OwnedModule) -> Contents {
         functions,
         variables: variables.collect(),
         constructors,
+        types: told.types,
     }
 }
 

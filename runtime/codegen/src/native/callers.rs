@@ -25,6 +25,7 @@
 //! most of it no caller makes use of.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 
 use inkwell::llvm_sys::core::{
     LLVMCountParams, LLVMGetEnumAttributeAtIndex, LLVMGetEnumAttributeKindForName,
@@ -59,11 +60,8 @@ pub struct Versions<'b> {
 pub enum Outdated {
     /// These, by their names in the native bitcode.
     Callers(Vec<String>),
-    /// The file has more instructions than are optimized for this.
-    TooLarge {
-        /// The native one has, whatever the new one has.
-        native: bool,
-    },
+    /// The new file has more instructions than are optimized for this.
+    TooLarge,
 }
 
 /// Instructions of a file that is optimized: a second for as many, on one core.
@@ -157,69 +155,116 @@ enum Way {
     Writing,
 }
 
+/// Knowledge of a file's native code, for a set of called functions: it is the same for all new versions.
+#[derive(Debug)]
+pub struct NativeCallers {
+    before: HashMap<String, Body>,
+    /// Functions whose code makes use of what the bodies of called ones do.
+    relying: Vec<String>,
+    /// The code where writers of the C library are known; none if it was not optimized.
+    writing: OnceLock<HashMap<String, Body>>,
+    told: HashMap<String, Told>,
+}
+
+/// Looks at native code of a file; `None` if the file is too large. Under a
+/// [`guard`](crate::fatal::guard).
+///
+/// # Errors
+/// Bitcode that LLVM does not read, and no target.
+pub fn native_callers(
+    name: &str,
+    native: &[u8],
+    called: &HashSet<String>,
+) -> Result<Option<NativeCallers>, CodegenError> {
+    let optimized = |way| optimized(name, native, called, way);
+    let Some(before) = optimized(Way::Exact)? else {
+        return Ok(None);
+    };
+    let Some(unknown) = optimized(Way::Weak)? else {
+        return Ok(None);
+    };
+    let mut relying: Vec<String> = before.keys().cloned().collect();
+    keep_different(&mut relying, &before, &unknown);
+    let context = LlvmContext::new()?;
+    let module = super::read(&context, name, native)?;
+    Ok(Some(NativeCallers {
+        before,
+        relying,
+        writing: OnceLock::new(),
+        told: told(&module, called).collect(),
+    }))
+}
+
 /// Callers of `called` functions whose native code is not right for their new bodies. Under a
 /// [`guard`](crate::fatal::guard).
 ///
 /// # Errors
 /// Bitcode that LLVM does not read, and no target.
-pub fn outdated(name: &str, versions: Versions<'_>) -> Result<Outdated, CodegenError> {
+pub fn outdated(
+    name: &str,
+    callers: &NativeCallers,
+    versions: Versions<'_>,
+) -> Result<Outdated, CodegenError> {
     let Versions {
         native,
         new,
         called,
     } = versions;
     let optimized = |bytes, way| optimized(name, bytes, called, way);
-    let too_large = Ok(Outdated::TooLarge { native: true });
-    let Some(before) = optimized(native, Way::Exact)? else {
-        return too_large;
-    };
-    let Some(unknown) = optimized(native, Way::Weak)? else {
-        return too_large;
-    };
-    let mut callers: Vec<String> = before.keys().cloned().collect();
-    keep_different(&mut callers, &before, &unknown);
-    if !callers.is_empty() {
+    let mut unfit = callers.relying.clone();
+    if !unfit.is_empty() {
         let Some(after) = optimized(new, Way::Exact)? else {
-            return Ok(Outdated::TooLarge { native: false });
+            return Ok(Outdated::TooLarge);
         };
-        keep_different(&mut callers, &before, &after);
+        keep_different(&mut unfit, &callers.before, &after);
     }
-    if !callers.is_empty()
-        && let (Some(before), Some(after)) = (
-            optimized(native, Way::Writing)?,
-            optimized(new, Way::Writing)?,
-        )
-    {
-        keep_different(&mut callers, &before, &after);
+    if !unfit.is_empty() {
+        if callers.writing.get().is_none()
+            && let Some(before) = optimized(native, Way::Writing)?
+        {
+            // Another thread may have found the same.
+            let _ = callers.writing.set(before);
+        }
+        if let (Some(before), Some(after)) = (callers.writing.get(), optimized(new, Way::Writing)?)
+        {
+            keep_different(&mut unfit, before, &after);
+        }
     }
-    callers.extend(told_otherwise(name, versions)?);
-    callers.sort();
-    callers.dedup();
-    Ok(Outdated::Callers(callers))
+    unfit.extend(told_otherwise(name, &callers.told, versions)?);
+    unfit.sort();
+    unfit.dedup();
+    Ok(Outdated::Callers(unfit))
 }
 
 /// Direct callers of functions of which the compiler's front end told something that it does not tell
 /// any more. It makes use of that itself: clang calls a function that it has seen not to throw
 /// without a cleanup, which no later pass could add.
-fn told_otherwise(name: &str, versions: Versions<'_>) -> Result<Vec<String>, CodegenError> {
+fn told_otherwise(
+    name: &str,
+    native: &HashMap<String, Told>,
+    versions: Versions<'_>,
+) -> Result<Vec<String>, CodegenError> {
+    if native.values().all(|before| before.facts.is_empty()) {
+        return Ok(Vec::new());
+    }
     let context = LlvmContext::new()?;
-    let native = super::read(&context, name, versions.native)?;
     let new = super::read(&context, name, versions.new)?;
     let after: HashMap<String, _> = told(&new, versions.called).collect();
     let mut callers = Vec::new();
-    for (name, before) in told(&native, versions.called) {
-        let kept = after.get(&name).is_some_and(|after| {
+    for (name, before) in native {
+        let kept = after.get(name).is_some_and(|after| {
             let mut facts = before.facts.iter();
             facts.all(|fact| after.facts.contains(fact))
         });
         if !kept {
-            callers.extend(before.callers);
+            callers.extend(before.callers.iter().cloned());
         }
     }
     Ok(callers)
 }
 
 /// Facts that a front end tells of a function, and its callers.
+#[derive(Debug)]
 struct Told {
     /// Of the function, its result and its arguments: the place, the attribute, its value.
     facts: Vec<(u32, u32, u64)>,

@@ -30,6 +30,7 @@ mod added;
 mod bodies;
 mod callers;
 mod edit;
+mod layouts;
 mod survey;
 mod uses;
 
@@ -45,8 +46,11 @@ use crate::structure::Structure;
 use uruk_bitcode::stream::Malformed;
 
 pub use added::{Additions, only_added};
+use layouts::Layouts;
+
 pub use bodies::{Body, Contents, Shape, contents};
-pub use callers::{Outdated, Versions, outdated};
+pub use callers::{NativeCallers, Outdated, Versions, native_callers, outdated};
+pub use layouts::Layout;
 pub use survey::{FunctionInfo, Plain, Survey, VariableInfo};
 pub use uses::{Access, Uses};
 
@@ -136,8 +140,8 @@ pub fn renew(
     choose: impl FnOnce(&Survey) -> Choices,
 ) -> Result<Vec<u8>, CodegenError> {
     let context = LlvmContext::new()?;
-    let module = read(&context, name, bytes)?;
-    match compare(bodies::contents_of(&module)) {
+    let (module, layouts) = read_with_layouts(&context, name, bytes)?;
+    match compare(bodies::contents_of(&module, layouts)) {
         true => rebound(&context, &module, name, choose),
         false => Ok(Vec::new()),
     }
@@ -257,6 +261,26 @@ fn unreadable(name: &str, message: String) -> CodegenError {
 /// Reads all of a module, without what it says for debuggers: lines of functions that are compiled
 /// again are those of the program's own debug information, which is not linked here.
 fn read(context: &LlvmContext, name: &str, bytes: &[u8]) -> Result<OwnedModule, CodegenError> {
+    let module = parse(context, name, bytes)?;
+    // SAFETY: a live module, which is ours.
+    unsafe { LLVMStripModuleDebugInfo(module.raw()) };
+    Ok(module)
+}
+
+/// Like [`read`], with the layouts that the module tells debuggers.
+fn read_with_layouts(
+    context: &LlvmContext,
+    name: &str,
+    bytes: &[u8],
+) -> Result<(OwnedModule, Layouts), CodegenError> {
+    let module = parse(context, name, bytes)?;
+    let layouts = layouts::of_debug_information(context, &module);
+    // SAFETY: a live module, which is ours.
+    unsafe { LLVMStripModuleDebugInfo(module.raw()) };
+    Ok((module, layouts))
+}
+
+fn parse(context: &LlvmContext, name: &str, bytes: &[u8]) -> Result<OwnedModule, CodegenError> {
     check(name, bytes)?;
     let mut raw = std::ptr::null_mut();
     // SAFETY: the buffer lives until the module was read whole; `raw` is written on success.
@@ -270,8 +294,5 @@ fn read(context: &LlvmContext, name: &str, bytes: &[u8]) -> Result<OwnedModule, 
         return Err(unreadable(name, message));
     }
     // SAFETY: a live module, which is ours.
-    let module = unsafe { OwnedModule::new(raw) };
-    // SAFETY: as above.
-    unsafe { LLVMStripModuleDebugInfo(module.raw()) };
-    Ok(module)
+    Ok(unsafe { OwnedModule::new(raw) })
 }

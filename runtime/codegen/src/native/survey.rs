@@ -28,6 +28,8 @@ pub struct FunctionInfo {
     pub copy: bool,
     /// It is inlined wherever it is called.
     pub always_inlined: bool,
+    /// It is inlined nowhere (`noinline`, which `optnone` functions have, too).
+    pub never_inlined: bool,
     /// It is undefined if nobody defines it.
     pub optional: bool,
     /// Other files do not see it.
@@ -379,6 +381,7 @@ fn function(
         defined: !function.is_declaration() && !copy,
         copy: !function.is_declaration() && copy,
         always_inlined: has(function, "alwaysinline"),
+        never_inlined: has(function, "noinline"),
         optional: linkage == LLVMLinkage::LLVMExternalWeakLinkage,
         local: is_local(linkage),
         weak: is_weak(linkage),

@@ -7,7 +7,11 @@
 //! Names that no other *program* sees (`visibility("hidden")`) a linker makes local, too, behind a
 //! source without a name: files see them as they see global ones.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+/// Stands between the name of a function and the number of a copy that LLVM's function specialization
+/// made of it. It copies functions that are never inlined, too.
+const SPECIALIZED: &str = ".specialized.";
 
 /// What is behind a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +56,8 @@ pub struct Symbols {
     global: HashMap<String, Place>,
     /// Local ones, by object file.
     files: Vec<(String, HashMap<String, Place>)>,
+    /// Functions of which the optimizer made a copy for some values of their arguments, by object file.
+    copied: HashSet<(usize, String)>,
     /// Every place that has a name, by address.
     starts: Vec<u64>,
 }
@@ -65,6 +71,10 @@ impl Symbols {
                 Listed::File(name) => symbols.files.push((name, HashMap::new())),
                 Listed::Local(name, place) => {
                     symbols.starts.push(place.address);
+                    let file = symbols.files.len().wrapping_sub(1);
+                    if let Some((function, _)) = name.split_once(SPECIALIZED) {
+                        symbols.copied.insert((file, function.to_owned()));
+                    }
                     if let Some((file, locals)) = symbols.files.last_mut() {
                         if file.is_empty() {
                             // Which binding it had is not told any more.
@@ -105,6 +115,11 @@ impl Symbols {
     /// The local symbol of that name in an object file.
     pub fn local(&self, file: usize, name: &str) -> Option<Place> {
         self.files.get(file)?.1.get(name).copied()
+    }
+
+    /// Whether an object file has a copy of its function of that name, for some values of its arguments.
+    pub fn is_copied(&self, file: usize, name: &str) -> bool {
+        self.copied.contains(&(file, name.to_owned()))
     }
 
     /// Whether some symbol's place begins at the address.
@@ -160,6 +175,7 @@ mod tests {
             local("counter", 10),
             Listed::File("util.c".to_owned()),
             local("counter", 20),
+            local("sum.specialized.1", 60),
             Listed::File("odd.c".to_owned()),
             Listed::File("odd.c".to_owned()),
             Listed::File(String::new()),
@@ -178,6 +194,13 @@ mod tests {
         assert_eq!(symbols.local(1, "counter"), Some(place(10)));
         assert_eq!(symbols.local(2, "counter"), Some(place(20)));
         assert_eq!(symbols.local(2, "main"), None);
+    }
+
+    #[test]
+    fn copies_for_some_arguments_are_seen_in_their_file() {
+        let symbols = table();
+        assert!(symbols.is_copied(2, "sum"));
+        assert!(!symbols.is_copied(1, "sum") && !symbols.is_copied(2, "counter"));
     }
 
     #[test]

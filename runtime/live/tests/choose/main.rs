@@ -359,3 +359,47 @@ fn samples_are_those_of_all_nearest_callers() {
     });
     assert_eq!(beside, [1, 1, 0]);
 }
+
+#[test]
+fn functions_that_are_never_inlined_are_relied_on_by_callers_and_not_held() {
+    let program = || {
+        Program::default()
+            .with("main", PlaceKind::Function, 64)
+            .with("apart", PlaceKind::Function, 96)
+            .with("inner", PlaceKind::Function, 128)
+    };
+    let never = FunctionInfo {
+        never_inlined: true,
+        functions: vec![2],
+        ..function("apart")
+    };
+    let main = FunctionInfo {
+        functions: vec![1],
+        ..function("main")
+    };
+    let held = |program: &Program| {
+        let functions = vec![main.clone(), never.clone(), function("inner")];
+        let outcome = chosen(functions, Vec::new(), program);
+        let main = outcome.functions[0].clone();
+        assert_eq!(outcome.functions[1].holds, ["inner"]);
+        (main.holds, main.relies)
+    };
+    let both = || vec!["apart".to_owned(), "inner".to_owned()];
+    assert_eq!(held(&program()), (Vec::new(), both()));
+    // The optimizer made a copy for some arguments; the symbols do not tell; it is called as it is.
+    let copied = Program {
+        copied: ["apart"].into(),
+        ..program()
+    };
+    let unknown = Program {
+        without_object: true,
+        ..program()
+    };
+    let stays = Program {
+        without_room: [96].into(),
+        ..program()
+    };
+    for program in [copied, unknown, stays] {
+        assert_eq!(held(&program), (both(), Vec::new()));
+    }
+}

@@ -18,6 +18,7 @@ pub(crate) struct Program {
     pub(crate) unmentioned: HashSet<u64>,
     pub(crate) taking: HashSet<u64>,
     pub(crate) without_object: bool,
+    pub(crate) copied: HashSet<&'static str>,
     pub(crate) elsewhere: HashMap<&'static str, u64>,
     /// Places of the string that is there twice, by the functions that mention them.
     pub(crate) mentioning: HashMap<u64, Vec<u64>>,
@@ -91,6 +92,10 @@ impl Known for Program {
 
     fn has_object(&self) -> bool {
         !self.without_object
+    }
+
+    fn may_be_copied(&self, name: &str) -> bool {
+        self.without_object || self.copied.contains(name)
     }
 
     fn has_room(&self, entry: u64) -> bool {

@@ -1,0 +1,115 @@
+//! Reasons for which an exchange is refused, with names.
+
+use std::path::PathBuf;
+
+use uruk::Error;
+
+/// Nothing was exchanged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SwapError {
+    /// The file cannot be read.
+    #[error("{}: {cause}", .file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// The file has not one module of bitcode.
+    #[error("{}: neither bitcode nor an object of `uruk cc` with the bitcode of one source", .file.display())]
+    NoModule {
+        /// The file.
+        file: PathBuf,
+    },
+    /// None of the file's functions is the program's.
+    #[error("{}: defines no function that the program has", .file.display())]
+    Unknown {
+        /// The file.
+        file: PathBuf,
+    },
+    /// All of the file's functions have the bodies that the program has.
+    #[error("{}: all its functions are as the program has them", .file.display())]
+    Same {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Native code that cannot be redirected may have a copy of a function.
+    #[error("`{function}` may be inlined in `{holder}`, which {why}")]
+    Held {
+        /// The function.
+        function: String,
+        /// Who may have a copy.
+        holder: String,
+        /// Why it cannot be led away from.
+        why: String,
+    },
+    /// Native code that cannot be redirected was made for the old body of what it calls.
+    #[error("{callers}: one of it, `{holder}`, {why}")]
+    Relies {
+        /// The functions whose native code does not fit.
+        callers: String,
+        /// The one that cannot be led away from.
+        holder: String,
+        /// Why.
+        why: String,
+    },
+    /// Native code that cannot be redirected is the function itself.
+    #[error("`{function}` {why}: it stays as it is")]
+    Stays {
+        /// The function.
+        function: String,
+        /// Why it cannot be led away from.
+        why: String,
+    },
+    /// A variable that the optimizer removed, one that does not fit the program's memory, or a new one
+    /// that each thread would have.
+    #[error("`{user}` uses the variable `{name}`, {why}")]
+    Variable {
+        /// The function that uses it.
+        user: String,
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A class whose objects have tables of virtual functions that new code cannot use.
+    #[error(
+        "the class `{class}` has other virtual functions than the program's: its objects keep their tables"
+    )]
+    Virtual {
+        /// Its name, as linkers have it.
+        class: String,
+    },
+    /// A function that would have to run before the program's `main`.
+    #[error("`{function}` initializes {what}, and would not run any more")]
+    Constructor {
+        /// Its name.
+        function: String,
+        /// The variable or file that it is for.
+        what: String,
+    },
+    /// Native code that the new version does not fit is running.
+    #[error(
+        "{callers}, and {running}\n  tip: `--quiescent MS` waits longer until no thread is in such code"
+    )]
+    Callers {
+        /// The functions.
+        callers: String,
+        /// The threads that are in such code.
+        running: String,
+    },
+    /// The exchanges that are left are too old to be rolled back.
+    #[error(
+        "the exchanges that can be rolled back are; older ones stay, of {}\n  tip: an object of the source that the program was built from exchanges them back",
+        .functions.join(", ")
+    )]
+    Older {
+        /// The functions that have bodies of these.
+        functions: Vec<String>,
+    },
+    /// The session's answer.
+    #[error(transparent)]
+    Session(#[from] Error),
+}
