@@ -6,10 +6,12 @@
 //! of itself is read from the JSON that `--stats=json` prints as its last line on
 //! standard error.
 //!
-//! `cargo xtask demo live` is another one: a native server under `uruk live` ([`live`]).
+//! `cargo xtask demo live` is another one: a native server under `uruk live` ([`live`]), and
+//! `cargo xtask demo live-soak` exchanges functions of running programs for an hour ([`soak`]).
 
 mod live;
 mod measure;
+mod soak;
 mod table;
 
 use std::io::{IsTerminal, Write, stderr};
@@ -44,6 +46,8 @@ struct Arguments {
 enum Other {
     /// A native server under load gets faster, then gets a fix, then has it taken back
     Live(live::Arguments),
+    /// A server and SQLite are exchanged thousands of times while they work, and checked
+    LiveSoak(soak::Arguments),
 }
 
 /// What the demo runs.
@@ -65,8 +69,10 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     let uruk = find_uruk(arguments.uruk)?;
     execute::forbid_core_files();
-    if let Some(Other::Live(arguments)) = &arguments.other {
-        return live::run(&uruk, arguments);
+    match &arguments.other {
+        Some(Other::Live(arguments)) => return live::run(&uruk, arguments),
+        Some(Other::LiveSoak(arguments)) => return soak::run(&uruk, arguments),
+        None => {}
     }
     let tools = Toolchain::find()?;
     let cache = Cache::in_target();

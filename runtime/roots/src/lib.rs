@@ -66,7 +66,7 @@
 //! `report`: question and answer. `hits`: the words found. `scratch`: where stacks are copied to. `maps`: where stacks end.
 //! `walk`: one thread's stacks. `words`: the loop over words. `task`: what `/proc` says. `look`: a sleeping thread.
 //! `slot`: request and answer. `shadow`: which signal, and whose. `asking`: whether it is welcome. `handler`, `rewind`: the signal. `settle`: running
-//! threads. `stacks`, `contexts`, `unsearched`, `exempt`, `entries`, `turn`: tables. `memory`, `resumable`: stacks that were not registered. `roots`: the whole scan. `barrier`:
+//! threads. `stacks`, `contexts`, `unsearched`, `exempt`, `entries`, `turn`: tables. `memory`, `resumable`: stacks that were not registered. `roots`, `caller`: the whole scan. `barrier`:
 //! `membarrier`. `sharers`: processes on this memory.
 
 #![deny(missing_docs)]
@@ -76,6 +76,8 @@
 mod asking;
 #[cfg(not(loom))]
 mod barrier;
+#[cfg(not(loom))]
+mod caller;
 #[cfg(not(loom))]
 mod contexts;
 mod entries;

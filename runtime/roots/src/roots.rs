@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use crate::asking;
+use crate::caller::{caller_registers, scan_caller};
 use crate::contexts::{CONTEXTS, elsewhere};
 use crate::entries;
 use crate::error::RootsError;
 use crate::exempt::{Exempt, Exemption};
 use crate::handler::{self, INTERRUPTED, REPEATED, REQUESTS};
 use crate::hits::Hits;
-use crate::look::{Look, Looker, why};
+use crate::look::{Look, Looker};
 use crate::maps::note_fork;
 use crate::memory::{Search, Stop};
 use crate::report::{How, Report, ScanTrouble, StackReport, ThreadReport, Wanted};
@@ -27,7 +28,6 @@ use crate::sys;
 use crate::task;
 use crate::turn::TURN;
 use crate::unsearched;
-use crate::walk::{RED_ZONE, Trouble};
 
 /// Settings of a scanner.
 #[derive(Clone, Debug)]
@@ -166,11 +166,25 @@ impl Roots {
     pub fn scan(&self, wanted: &Wanted, within: Duration) -> Report {
         // Before anything here has an address of a wanted range on the stack.
         let caller = caller_registers();
-        self.scan_below(&caller, wanted, within)
+        self.scan_below(&caller, wanted, None, within)
+    }
+
+    /// Like [`scan`](Self::scan), of these threads only. The report is never complete: it tells
+    /// what they hold, and nothing of what others do.
+    #[inline(never)]
+    pub fn scan_threads(&self, tids: &[i32], wanted: &Wanted, within: Duration) -> Report {
+        let caller = caller_registers();
+        self.scan_below(&caller, wanted, Some(tids), within)
     }
 
     #[inline(never)]
-    fn scan_below(&self, caller: &[u64; 7], wanted: &Wanted, within: Duration) -> Report {
+    fn scan_below(
+        &self,
+        caller: &[u64; 7],
+        wanted: &Wanted,
+        only: Option<&[i32]>,
+        within: Duration,
+    ) -> Report {
         let _turn = TURN.take();
         let began = Instant::now();
         let counts = || {
@@ -187,6 +201,7 @@ impl Roots {
             roots: self,
             caller,
             wanted,
+            only,
             deadline: began + within,
             report: Report {
                 kept: vec![false; wanted.ranges().len()],
@@ -206,7 +221,7 @@ impl Roots {
             Place::Unsure => drop(report.trouble.get_or_insert(ScanTrouble::Unsettled)),
         }
         let answered = report.threads.iter().all(|thread| thread.how.answered());
-        report.complete = answered && report.trouble.is_none();
+        report.complete = answered && report.trouble.is_none() && only.is_none();
         if !report.complete {
             report.kept.fill(true);
         }
@@ -223,6 +238,8 @@ struct Scan<'a> {
     roots: &'a Roots,
     caller: &'a [u64; 7],
     wanted: &'a Wanted,
+    /// These threads, and nothing else.
+    only: Option<&'a [i32]>,
     deadline: Instant,
     report: Report,
 }
@@ -238,9 +255,13 @@ impl Scan<'_> {
         let mut looker =
             Looker::new(range, limit, &roots.stacks).map_err(|error| no_proc(&error))?;
         looker.timed = roots.config.time_work;
+        let exempt: HashSet<i32> = roots.exempt.all().into_iter().collect();
+        if let Some(tids) = self.only {
+            self.threads(&mut looker, tids, &exempt);
+            return Ok(());
+        }
         self.registered(&mut looker)?;
         self.contexts(&mut looker)?;
-        let exempt: HashSet<i32> = roots.exempt.all().into_iter().collect();
         let mut seen = HashSet::new();
         let mut last = Vec::new();
         loop {
@@ -453,45 +474,4 @@ impl Scan<'_> {
             keeps,
         });
     }
-}
-
-/// Callee-saved registers and the stack pointer.
-#[inline(always)]
-fn caller_registers() -> [u64; 7] {
-    let mut registers = [0u64; 7];
-    // SAFETY: writes the seven words.
-    unsafe {
-        core::arch::asm!(
-            "mov [{to}], rbx",
-            "mov [{to} + 8], rbp",
-            "mov [{to} + 16], r12",
-            "mov [{to} + 24], r13",
-            "mov [{to} + 32], r14",
-            "mov [{to} + 40], r15",
-            "mov [{to} + 48], rsp",
-            to = in(reg) registers.as_mut_ptr(),
-            options(nostack, preserves_flags),
-        );
-    }
-    registers
-}
-
-/// The calling thread from where `registers` were taken upwards. There is no red zone:
-/// below are the scan's own frames.
-fn scan_caller(looker: &mut Looker<'_>, registers: &[u64; 7]) -> How {
-    let tcb = sys::robust_list(0);
-    let mut trouble = Trouble::Stale(0);
-    for _ in 0..4 {
-        let range = looker.range().clone();
-        looker.hits.reset(&range);
-        registers.iter().for_each(|&word| looker.hits.note(word));
-        match looker.walk(sys::gettid(), tcb, registers[6] + RED_ZONE) {
-            Ok(scanned) => return How::Caller { scanned },
-            Err(found) => trouble = found,
-        }
-        if let Err(why) = looker.cure(trouble) {
-            return How::Unanswered { why };
-        }
-    }
-    How::Unanswered { why: why(trouble) }
 }

@@ -11,6 +11,11 @@
 //! | elsewhere, holds old code | waited for |
 //! | not answering | waited for: nothing is known of it |
 //!
+//! Between two rounds, threads that come to the gate are looked at as soon as they do ([`Core::attend`]).
+//! The way out of old code leads through the gate as often as that calls members, and a signal handler
+//! that calls some comes on top: were each call to wait for the next round, a timer's signals would come
+//! faster than their handlers end, and the code below would never go on.
+//!
 //! When a complete scan finds no old code, no thread can get any: the gate is closed, and
 //! no slot or table leads there. The scan is conservative, so a number on a stack that
 //! looks like old code delays the commit, which then fails at its deadline.
@@ -52,6 +57,8 @@ use super::error::ReplaceError;
 pub(super) const SCAN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// Between two scans: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(5));
+/// Between two looks at the gate meanwhile.
+const LOOK: Duration = Duration::from_micros(100);
 
 /// Functions whose code was seen on stacks.
 #[derive(Debug, Default)]
@@ -102,6 +109,20 @@ impl OldCode {
 }
 
 impl OldCode {
+    /// Native code, and what was compiled.
+    fn apart(&self) -> (OldCode, OldCode) {
+        let ranges = self.ranges.iter().cloned();
+        let (native, compiled) = ranges.partition(|(.., block)| block.is_none());
+        (OldCode { ranges: native }, OldCode { ranges: compiled })
+    }
+
+    /// From the first range's start to the last one's end; none if there is no code.
+    fn hull(&self) -> Option<Range<u64>> {
+        let (first, ..) = self.ranges.first()?;
+        let (last, ..) = self.ranges.last()?;
+        Some(first.start..last.end)
+    }
+
     /// The same, and more that is apart from it or the same.
     pub(super) fn with(&self, more: Vec<(Range<u64>, FunctionId, BlockId)>) -> OldCode {
         let mut ranges = self.ranges.clone();
@@ -284,13 +305,9 @@ impl Core {
         if code.ranges.is_empty() {
             return Ok(Vec::new());
         }
-        let (native, compiled): (Vec<_>, Vec<_>) = code
-            .ranges
-            .iter()
-            .cloned()
-            .partition(|(.., block)| block.is_none());
-        let mut found = self.native_activations(OldCode { ranges: native }, within)?;
-        let code = &OldCode { ranges: compiled };
+        let (native, compiled) = code.apart();
+        let mut found = self.native_activations(native, within)?;
+        let code = &compiled;
         if code.ranges.is_empty() {
             return Ok(found);
         }
@@ -310,13 +327,48 @@ impl Core {
         code: OldCode,
         within: Duration,
     ) -> Result<Vec<Activation>, Error> {
-        let (Some((first, ..)), Some((last, ..))) = (code.ranges.first(), code.ranges.last())
-        else {
+        let Some(hull) = code.hull() else {
             return Ok(Vec::new());
         };
-        let roots = self.roots_of(first.start..last.end).map_err(Arc::new)?;
+        let roots = self.roots_of(hull).map_err(Arc::new)?;
         let report = roots.scan(&code.wanted()?, within);
         Ok(self.activations_in(&report, &code))
+    }
+
+    /// What these threads hold of `code`; nothing is learnt of others.
+    fn activations_of(&self, code: &OldCode, tids: &[i32]) -> Result<Vec<Activation>, Error> {
+        let (native, compiled) = self.still_there(code).apart();
+        let mut found = Vec::new();
+        if let Some(hull) = native.hull() {
+            let roots = self.roots_of(hull).map_err(Arc::new)?;
+            let report = roots.scan_threads(tids, &native.wanted()?, SCAN.0);
+            found = self.activations_in(&report, &native);
+        }
+        if compiled.hull().is_some() {
+            let roots = self.roots().map_err(Arc::new)?;
+            let report = roots.scan_threads(tids, &compiled.wanted()?, SCAN.0);
+            found.extend(self.activations_in(&report, &compiled));
+        }
+        Ok(found)
+    }
+
+    /// Until then, lets those through who come to the gate and hold old code.
+    fn attend(&self, gate: &Gate, code: &OldCode, until: Instant) -> Result<(), Error> {
+        let mut known = Vec::new();
+        loop {
+            let parked = gate.parked();
+            let new = parked.iter().filter(|it| !known.contains(*it));
+            let new: Vec<i32> = new.map(|it| it.tid()).collect();
+            known = parked;
+            if !new.is_empty() {
+                gate.round(|| self.activations_of(code, &new), is_held)?;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK.min(left));
+        }
     }
 
     fn activations_in(&self, report: &Report, code: &OldCode) -> Vec<Activation> {
@@ -375,12 +427,8 @@ impl Core {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let within = left.clamp(SCAN.0, SCAN.1);
-            let scan = || self.activations(&self.old_code(members), within);
-            let is_held = |held: &Vec<Activation>, tid| {
-                let mut held = held.iter().filter(|held| !held.functions.is_empty());
-                held.any(|held| held.tid == tid)
-            };
-            let held = gate.round(scan, is_held)?;
+            let code = self.old_code(members);
+            let held = gate.round(|| self.activations(&code, within), is_held)?;
             if held.is_empty() {
                 return Ok(true);
             }
@@ -397,10 +445,16 @@ impl Core {
             if self.replacing.is_turn_wanted() || is_short() {
                 return Ok(false);
             }
-            std::thread::sleep(pause.min(deadline - now));
+            self.attend(gate, &code, now + pause.min(deadline - now))?;
             pause = (pause * 2).min(PAUSE.1);
         }
     }
+}
+
+/// Whether a thread was seen to hold old code.
+fn is_held(held: &Vec<Activation>, tid: i32) -> bool {
+    let mut held = held.iter().filter(|held| !held.functions.is_empty());
+    held.any(|held| held.tid == tid)
 }
 
 /// Tells whether a replacement is not wanted any more.
