@@ -13,6 +13,8 @@
 //! | [`unit`], [`generator`] | definitions of an embedder's own making |
 //! | [`improve`] | better code for them |
 //! | [`func`] | a function that is called with types |
+//! | [`settings`] | settings of a session that are another room's |
+//! | [`running`] | a session while its code runs: tuning, samples, rollback |
 //! | [`native`] | machine code that is there already |
 //! | [`sandbox`] | the end of all threads, before system calls are given up |
 //! | [`seeing`] | what a session shows of itself |
@@ -28,8 +30,10 @@ pub(crate) mod jit;
 pub(crate) mod layers;
 pub(crate) mod lookup;
 pub(crate) mod native;
+mod running;
 pub(crate) mod sandbox;
 pub(crate) mod seeing;
+mod settings;
 pub(crate) mod symbols;
 pub(crate) mod tracker;
 pub(crate) mod unit;

@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use uruk_base::locks::Mutex;
 
 use super::trap::Access;
-use crate::api::builder::JitBuilder;
 use crate::api::error::Error;
 
 /// A memory fault, for a handler.
@@ -42,59 +41,6 @@ pub enum FaultAnswer {
 
 /// Is asked of memory faults ([`JitBuilder::on_fault`](crate::JitBuilder::on_fault)).
 pub type FaultHandler = fn(&MemoryFault) -> FaultAnswer;
-
-impl JitBuilder {
-    /// Has memory faults be told to `handler` first: those of a collector, whose pages are closed for
-    /// its barriers, in its own code, in JIT'd code and in what that calls. It is asked of each memory
-    /// fault (`SIGSEGV`, `SIGBUS`) that the processor raises on any thread of the process, before the
-    /// guarded call that it would end and before handlers that the process had when the first such
-    /// session was made; a handler that is set later gets the signal instead, and can call the one that
-    /// was there.
-    ///
-    /// It runs in the signal's handler on the thread that faults, maybe on an alternate stack, with all
-    /// signals blocked but those of faults, and must do only what is async-signal-safe and cannot fault
-    /// itself; `errno` stays what it was. It must not panic or unwind. It is asked as long as the
-    /// session lives; sessions may share one, and a process has at most 16 different ones.
-    ///
-    /// ```
-    /// use std::sync::atomic::{AtomicU64, Ordering};
-    /// use uruk::{FaultAnswer, Jit, MemoryFault};
-    ///
-    /// static PAGE: AtomicU64 = AtomicU64::new(0);
-    ///
-    /// /// Opens the page that is closed.
-    /// fn open(fault: &MemoryFault) -> FaultAnswer {
-    ///     let page = PAGE.load(Ordering::Relaxed);
-    ///     if fault.address & !0xfff != page {
-    ///         return FaultAnswer::NotMine;
-    ///     }
-    ///     // SAFETY: the page below, which nothing else uses.
-    ///     let opened = unsafe { libc::mprotect(page as *mut _, 4096, libc::PROT_READ | libc::PROT_WRITE) };
-    ///     match opened {
-    ///         0 => FaultAnswer::Again,
-    ///         _ => FaultAnswer::NotMine,
-    ///     }
-    /// }
-    ///
-    /// let (kind, flags) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    /// // SAFETY: new memory.
-    /// let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, kind, flags, -1, 0) };
-    /// PAGE.store(page as u64, Ordering::Relaxed);
-    /// let jit = Jit::builder().on_fault(open).build()?;
-    /// jit.add_ir("m", "define void @set(ptr %p) { store i32 7, ptr %p ret void }")?;
-    /// // SAFETY: the function above.
-    /// let set = unsafe { jit.function::<extern "C" fn(*mut i32)>("set")? };
-    /// set.call_guarded(page.cast()).expect("no trap");
-    /// // SAFETY: it is open, and was written.
-    /// assert_eq!(unsafe { *page.cast::<i32>() }, 7);
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    #[must_use]
-    pub fn on_fault(mut self, handler: FaultHandler) -> JitBuilder {
-        self.on_fault = Some(handler);
-        self
-    }
-}
 
 /// Functions that sessions of a process may ask for at a time.
 const MOST: usize = 16;

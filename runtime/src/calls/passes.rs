@@ -36,8 +36,6 @@ use super::guard::{self, Guard};
 use super::interrupt;
 use super::trap::TrapKind;
 use super::word;
-use crate::api::builder::JitBuilder;
-use crate::api::error::Error;
 
 /// Passes of a slice: some 20 us of a loop of few instructions.
 const SLICE: u64 = 1 << 14;
@@ -66,7 +64,7 @@ impl Limits {
 }
 
 /// What code of this process looks at; `None` if threads have their words elsewhere.
-fn look() -> Option<Look> {
+pub(crate) fn look() -> Option<Look> {
     word::distance().map(|distance| Look {
         distance,
         ask: ask as *const () as u64,
@@ -143,56 +141,4 @@ fn why_over(guard: &Guard, made: u64) -> Option<TrapKind> {
     chain::from(guard)
         .any(is_used)
         .then_some(TrapKind::Interrupted)
-}
-
-impl JitBuilder {
-    /// Has the code of IR functions count its passes, at every tier: entries of functions that call
-    /// others, and ends of loops' bodies. Off by default. Code of object files, of units and of shared
-    /// libraries counts none, also where it is called by code that does.
-    ///
-    /// Guarded calls can have a limit of passes then
-    /// ([`Func::with_fuel`](crate::Func::with_fuel)), which ends the same call at the same place each
-    /// time; and [`Jit::interrupt`](crate::Jit::interrupt) and deadlines end them without a signal,
-    /// a slice of 16,384 passes later. (If the thread is in code that does not count by then, of an
-    /// object file or a unit, the signal comes 20 ms after.) `cargo xtask bench --only "counted
-    /// passes"` prints what it costs.
-    ///
-    /// Code is changed when it is added, which takes LLVM the time to read and write it once.
-    ///
-    /// ```
-    /// use uruk::{GuestThread, Jit, TrapKind};
-    ///
-    /// let jit = Jit::builder().count_passes(true)?.build()?;
-    /// jit.add_ir("m", "define i64 @sum(i64 %n) {
-    ///   br label %l
-    /// l:
-    ///   %i = phi i64 [ 0, %0 ], [ %j, %l ]
-    ///   %s = phi i64 [ 0, %0 ], [ %t, %l ]
-    ///   %t = add i64 %s, %i
-    ///   %j = add i64 %i, 1
-    ///   %more = icmp ult i64 %j, %n
-    ///   br i1 %more, label %l, label %e
-    /// e:
-    ///   ret i64 %t
-    /// }")?;
-    /// // SAFETY: the function above.
-    /// let sum = unsafe { jit.function::<extern "C" fn(u64) -> u64>("sum")? };
-    /// let before = GuestThread::passes();
-    /// assert_eq!(sum.with_fuel(1000).call_guarded(1000).ok(), Some(499_500));
-    /// assert_eq!(GuestThread::passes() - before, 1000);
-    /// let trap = sum.with_fuel(999).call_guarded(1000).unwrap_err();
-    /// assert!(matches!(trap.kind, TrapKind::OutOfFuel));
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::PassesUncounted`]: this library was opened by a running process (`dlopen`), which had made
-    /// 32 keys of `pthread_key_create` before, so that threads have their words at different places.
-    pub fn count_passes(mut self, count: bool) -> Result<JitBuilder, Error> {
-        self.layers.look = match count {
-            true => Some(look().ok_or(Error::PassesUncounted)?),
-            false => None,
-        };
-        Ok(self)
-    }
 }

@@ -22,10 +22,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use uruk_files::OwnFile;
-use uruk_heap::{Place, Room};
+use uruk_heap::Room;
 use uruk_link::Object;
 
-use crate::api::builder::JitBuilder;
 use crate::api::error::{Error, limits};
 use crate::fork::thread::{self, SMALLEST_STACK, STACK};
 use crate::guest::llvm;
@@ -97,51 +96,6 @@ fn share(left: Option<usize>, jobs: usize) -> (usize, usize) {
     };
     let stack = (left / 16 / MIB * MIB).clamp(SMALLEST_STACK, LIMITED);
     (stack, (left / 4 / stack).clamp(1, jobs))
-}
-
-impl JitBuilder {
-    /// Makes room for that many bytes of variables, up to 1.8 GiB with the largest
-    /// reservation; there is room for 0.9 GiB in any case ([`HeapConfig::data`]). A module
-    /// whose data does not fit fails to load, with an error that tells how much
-    /// [would do](Error::wants_static_data).
-    ///
-    /// [`HeapConfig::data`]: uruk_heap::HeapConfig
-    #[must_use]
-    pub fn static_data(mut self, bytes: usize) -> JitBuilder {
-        self.heap.data = bytes;
-        self
-    }
-
-    /// Places code and data below 2 GiB, as objects of the small non-PIC model need, and
-    /// inline assembly that takes addresses for numbers of 32 bits; at most 1.5 GiB
-    /// (`HeapConfig::place`). Without it they fail to link, with an error that
-    /// [says so](Error::wants_low_addresses). By default memory is placed at random
-    /// anywhere. See [`needs_low_addresses`].
-    #[must_use]
-    pub fn low_addresses(mut self, low: bool) -> JitBuilder {
-        self.heap.place = match low {
-            true => Place::Low,
-            false => Place::Random,
-        };
-        self
-    }
-}
-
-impl JitBuilder {
-    /// Places code and data within 2 GiB of the process's libraries (`HeapConfig::place`), at most
-    /// 1.25 GiB. Objects that were compiled for an executable (without `-fPIC`) then reach
-    /// variables of these libraries, as they do where a static linker copies the variables into
-    /// the executable. Below 2 GiB ([`low_addresses`](JitBuilder::low_addresses)) and elsewhere
-    /// only a [`Program`](crate::Program) can have such copies. See
-    /// [`needs_near_libraries`].
-    #[must_use]
-    pub fn near_libraries(mut self, near: bool) -> JitBuilder {
-        self.heap.place = match near {
-            true => Place::Near,
-            false => Place::Random,
-        };
-        self
-    }
 }
 
 /// Whether a file is an object or an archive, whose code may reach variables of the process's

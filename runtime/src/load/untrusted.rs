@@ -2,7 +2,7 @@
 //!
 //! LLVM's reader trusts what it reads in places. Damaged bitcode makes it follow wild
 //! pointers, allocate without end or loop, and no check before it finds all of that. So a
-//! session with [`JitBuilder::untrusted`] forks a child for each input of bitcode or IR.
+//! session with [`JitBuilder::untrusted`](crate::JitBuilder::untrusted) forks a child for each input of bitcode or IR.
 //! The child reads all of it, verifies it and compiles it once at the first tier, within a
 //! limit of time and of memory, and says through a pipe what it found. Only what it came to
 //! the end of is read here. It forks again for the next input, so nothing an input does to
@@ -27,7 +27,6 @@ use std::time::{Duration, Instant};
 use uruk_codegen::{Bitcode, CodegenError, fatal};
 use uruk_files::OwnFile;
 
-use crate::api::builder::JitBuilder;
 use crate::api::error::Error;
 use crate::core::Core;
 use crate::fork;
@@ -97,27 +96,6 @@ impl fmt::Display for Rejection {
             Rejection::Silent => f.write_str("the process that read it ended without a word"),
             Rejection::Unreadable(cause) => write!(f, "no process to read it in: {cause}"),
         }
-    }
-}
-
-impl JitBuilder {
-    /// Bitcode and IR that are added, run or replaced with were written by strangers: a
-    /// child process reads each of them first, within these limits, and what LLVM crashes
-    /// or hangs on is [`Error::Untrusted`]. An `add` takes a fork, and as long again as
-    /// compiling all of the module at the first tier. The embedder sees a `SIGCHLD`.
-    ///
-    /// ```
-    /// use uruk::{Jit, Untrusted};
-    ///
-    /// let jit = Jit::builder().untrusted(Untrusted::default()).build()?;
-    /// jit.add_ir("m", "define i32 @one() { ret i32 1 }")?;
-    /// assert!(jit.add_bitcode("bad", b"BC\xC0\xDE and so on".as_slice()).is_err());
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    #[must_use]
-    pub fn untrusted(mut self, limits: Untrusted) -> JitBuilder {
-        self.untrusted = Some(limits);
-        self
     }
 }
 

@@ -50,7 +50,7 @@ mod rollback;
 mod state;
 mod telling;
 mod turns;
-mod watch;
+pub(crate) mod watch;
 
 use std::fmt;
 use std::path::Path;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use uruk_base::FunctionId;
 
 use crate::api::error::Error;
-use crate::api::jit::Jit;
 use crate::core::Core;
 use crate::fork::gate;
 
@@ -27,21 +26,8 @@ pub struct RolledBack {
     pub dependents: Vec<String>,
 }
 
-impl Jit {
-    /// Goes back to what ran before the latest replacement. Variables keep their contents, what was new stays, and functions that were
-    /// removed meanwhile are left out. The last 8 can be rolled back, one after the other; see [`JitBuilder::replacements_kept`].
-    ///
-    /// # Errors
-    /// [`ReplaceError::NothingToRollBack`], and whatever compiling dependents reports.
-    ///
-    /// [`JitBuilder::replacements_kept`]: crate::JitBuilder::replacements_kept
-    pub fn rollback(&self) -> Result<RolledBack, Error> {
-        self.core().roll_back(None)
-    }
-}
-
 impl Core {
-    pub(super) fn roll_back(self: &Arc<Self>, number: Option<u64>) -> Result<RolledBack, Error> {
+    pub(crate) fn roll_back(self: &Arc<Self>, number: Option<u64>) -> Result<RolledBack, Error> {
         let back = self.roll_back_in_turn(number);
         quiet::scrub_stack();
         back

@@ -57,39 +57,34 @@ impl Watched {
     }
 }
 
-impl Jit {
-    /// Replaces functions of [`Jit::main`] by those of `files` (bitcode, IR text or objects)
-    /// whenever one of them changes, and prints a line on standard error that says what
-    /// was replaced, or why not. Who is in a loop goes on in the new body where it can
-    /// ([`Replacement::at_loops`]): a program's main loop is in a function that is never called
-    /// again. For the rest of the process.
-    ///
-    /// # Errors
-    /// No thread.
-    pub fn watch(&self, files: &[PathBuf]) -> Result<(), Error> {
-        let watched: Vec<Watched> = files.iter().map(|file| Watched::new(file)).collect();
-        let jit = self.clone();
-        let watched = RefCell::new(watched);
-        crate::fork::thread::spawn(String::from("uruk-watch"), move || {
-            while !sandbox::is_ending() {
-                std::thread::sleep(INTERVAL);
-                for file in &mut *watched.borrow_mut() {
-                    if file.has_changed(identity(&file.path)) {
-                        let outcome = Replacement::file(&file.path)
-                            .and_then(|new| jit.main().replace(new.at_loops(true)));
-                        let _pass = gate::enter();
-                        uruk_files::say!("uruk: {}", line(&file.path, &outcome));
-                    }
-                }
-            }
-        })
-    }
-}
-
 fn identity(path: &Path) -> Option<Identity> {
     let data = std::fs::metadata(path).ok()?;
     let (seconds, nanos) = (data.mtime(), data.mtime_nsec());
     Some((data.dev(), data.ino(), data.size(), seconds, nanos))
+}
+
+/// Replaces functions of the main dylib by those of files that change, on a thread of its own, for
+/// the rest of the process.
+///
+/// # Errors
+/// No thread.
+pub(crate) fn watch(jit: &Jit, files: &[PathBuf]) -> Result<(), Error> {
+    let watched: Vec<Watched> = files.iter().map(|file| Watched::new(file)).collect();
+    let jit = jit.clone();
+    let watched = RefCell::new(watched);
+    crate::fork::thread::spawn(String::from("uruk-watch"), move || {
+        while !sandbox::is_ending() {
+            std::thread::sleep(INTERVAL);
+            for file in &mut *watched.borrow_mut() {
+                if file.has_changed(identity(&file.path)) {
+                    let outcome = Replacement::file(&file.path)
+                        .and_then(|new| jit.main().replace(new.at_loops(true)));
+                    let _pass = gate::enter();
+                    uruk_files::say!("uruk: {}", line(&file.path, &outcome));
+                }
+            }
+        }
+    })
 }
 
 fn line(path: &Path, outcome: &Result<Replaced, Error>) -> String {

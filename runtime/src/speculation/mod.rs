@@ -31,7 +31,7 @@
 //! - Callees are what names mean where that can be known without asking an embedder: names of the
 //!   module itself, and such as are ready. Linking what was compiled looks names up as
 //!   any compile does, and so may have units of an embedder's materialized: that is why a session
-//!   guesses only if it is told to ([`JitBuilder::speculate`]).
+//!   guesses only if it is told to ([`JitBuilder::speculate`](crate::JitBuilder::speculate)).
 //!
 //! # Why
 //! - A worker does not compile at a lower priority: whoever wants a lock that it holds would wait
@@ -65,7 +65,6 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_codegen::{Cancellation, ModulePlan, Sketch};
 use uruk_tiering::foresight::Foresight;
 
-use crate::api::builder::JitBuilder;
 use crate::core::Module;
 use processor::Watch;
 
@@ -141,7 +140,7 @@ struct Mind {
     called: u64,
 }
 
-/// What was compiled before it was called; see [`JitBuilder::speculate`].
+/// What was compiled before it was called; see [`JitBuilder::speculate`](crate::JitBuilder::speculate).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AheadStats {
@@ -403,19 +402,5 @@ impl Speculation {
             called,
             ..Mind::default()
         };
-    }
-}
-
-impl JitBuilder {
-    /// Has idle processors compile functions that are likely to be called soon: see
-    /// [`Stats::ahead`](crate::Stats::ahead). Their first calls find them ready, or wait for
-    /// less. Nothing that JIT'd code can observe changes; units and generators of the embedder
-    /// may be asked for what a function needs that is never called. On a single processor, or
-    /// with one [job](JitBuilder::jobs), it does nothing; nor does it in the child of a fork, or
-    /// under [`Tiers::Churn`](crate::Tiers). Off by default.
-    #[must_use]
-    pub fn speculate(mut self, speculate: bool) -> JitBuilder {
-        self.tiers.speculate = speculate;
-        self
     }
 }

@@ -11,7 +11,6 @@ use uruk_files::OutputPath;
 use uruk_session::Dylib as Table;
 
 use crate::api::dylib::Dylib;
-use crate::api::jit::Jit;
 use crate::core::Core;
 use crate::fork::gate;
 use crate::load::names::Definition;
@@ -30,7 +29,7 @@ impl Core {
 
     /// The link names of functions called so far, in the order of their first calls as far as
     /// that was seen.
-    fn first_calls(&self) -> Vec<String> {
+    pub(crate) fn first_calls(&self) -> Vec<String> {
         self.learn_first_calls();
         self.speculation.wake();
         let name = |id: &FunctionId| {
@@ -54,23 +53,6 @@ impl Core {
         let mut text = self.first_calls().join("\n");
         text.push('\n');
         file.write(text.as_bytes())
-    }
-}
-
-impl Jit {
-    /// As [`Dylib::expect`], of [main](Jit::main).
-    pub fn expect(&self, functions: &[&str]) {
-        self.main().expect(functions);
-    }
-
-    /// The functions that were called so far, by the names they are linked by, in the order of
-    /// their first calls: what another session of the same program may [expect](Jit::expect).
-    /// Empty unless the session [speculates](crate::JitBuilder::speculate). Several that were
-    /// compiled ahead and called within the time of a compile are in the order in which they
-    /// were expected.
-    pub fn first_calls(&self) -> Vec<String> {
-        let _pass = gate::enter();
-        self.core().first_calls()
     }
 }
 

@@ -33,8 +33,6 @@ use heap::Heap;
 use maps::{Maps, untag};
 use shared::Shared;
 
-use crate::api::builder::JitBuilder;
-use crate::api::jit::Jit;
 use crate::core::Core;
 use crate::fork::{self, gate};
 use crate::tiers::background::thread_time;
@@ -249,48 +247,21 @@ impl State {
     }
 }
 
-impl JitBuilder {
-    /// Rates of sampling and the shares of processor time it may take.
-    #[must_use]
-    pub fn sampling_settings(mut self, settings: Settings) -> JitBuilder {
-        self.tiers.rates = settings;
-        self
-    }
-}
-
-impl Jit {
-    /// Takes no samples until [`Jit::resume_sampling`]: no thread is interrupted
-    /// for it. What was taken before still counts; functions are ranked by counters alone
-    /// meanwhile. Nothing is opened in a session that has not
-    /// begun to sample. The child of a fork is as paused as its parent.
-    ///
-    /// ```
-    /// let jit = uruk::Jit::new()?;
-    /// jit.pause_sampling();
-    /// // What must not be disturbed.
-    /// jit.resume_sampling();
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    pub fn pause_sampling(&self) {
-        let _busy = gate::enter();
-        let core = self.core();
-        let mut state = core.tiers.sampling.lock();
-        state.pause(core.events.now());
-        // Under the lock, as drains tell it.
-        core.tiers.on_sampling(None);
-    }
-
-    /// Ends [`Jit::pause_sampling`], at the rate of before: a pause is not taken for
-    /// idleness, and a burst that it broke off goes on.
-    pub fn resume_sampling(&self) {
-        let _busy = gate::enter();
-        let core = self.core();
-        let mut state = core.tiers.sampling.lock();
-        state.resume(core.events.now());
-    }
-}
-
 impl Core {
+    /// Takes no samples from now on. Under a pass.
+    pub(crate) fn pause_sampling(&self) {
+        let mut state = self.tiers.sampling.lock();
+        state.pause(self.events.now());
+        // Under the lock, as drains tell it.
+        self.tiers.on_sampling(None);
+    }
+
+    /// Ends [`Core::pause_sampling`]. Under a pass.
+    pub(crate) fn resume_sampling(&self) {
+        let mut state = self.tiers.sampling.lock();
+        state.resume(self.events.now());
+    }
+
     /// Drains all samples there are.
     pub(crate) fn drain_all_samples(&self) {
         self.tiers.sampling.lock().clock.hurry();

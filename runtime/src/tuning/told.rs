@@ -2,27 +2,22 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use uruk_base::{Nanos, Tier, Variant};
 use uruk_files::OutputPath;
-use uruk_tiering::tuning::{Advice, Budget, Interval, Memory, Verdict};
+use uruk_tiering::tuning::{Advice, Interval, Memory, Verdict};
 
 use super::State;
 use super::region::{Phase, Region};
-use crate::api::builder::JitBuilder;
-use crate::api::jit::Jit;
 use crate::core::Core;
-use crate::fork::gate;
-use crate::tiers::nanos;
 
 /// What the program's time is divided by where two codes are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TuningUnit {
     /// Entries of the function.
     Entries,
-    /// What the embedder [tells](Jit::work_done).
+    /// What the embedder [tells](crate::Jit::work_done).
     Work,
 }
 
@@ -94,154 +89,27 @@ pub struct TuningStats {
     pub before: Option<String>,
 }
 
-impl JitBuilder {
-    /// Has hot functions compiled in several ways above tier 1, and the fastest stay: see
-    /// [`Jit::tuning`]. Off by default.
-    ///
-    /// Trials that win nothing take at most 2 % of the program's processor time, after a first
-    /// quarter of a second that a session has which [knows](JitBuilder::tuned_before) of no function;
-    /// [`tuning_budget`](JitBuilder::tuning_budget) sets both. Code above tier 1 counts its entries, unless they are less than 25 ns apart.
-    #[must_use]
-    pub fn tune(mut self, tune: bool) -> JitBuilder {
-        self.tiers.tuning.on = tune;
-        self
-    }
-
-    /// For tests of the tuner: each candidate is compiled as what it is compared with.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn tune_same(mut self, same: bool) -> JitBuilder {
-        self.tiers.tuning.same = same;
-        self
-    }
-
-    /// How all functions are compiled above tier 1; where the session is
-    /// [tuned](JitBuilder::tune), what it begins with.
-    ///
-    /// ```
-    /// use uruk::{Jit, Tier, Tiers, Variant};
-    ///
-    /// let variant: Variant = "inline=none no-unroll vectors=none".parse()?;
-    /// let jit = Jit::builder().tiers(Tiers::Fixed(Tier::Optimized)).variant(variant).build()?;
-    /// jit.add_ir("m", "define i32 @one() { ret i32 1 }")?;
-    /// // SAFETY: `one` is the function above.
-    /// let one = unsafe { jit.function::<extern "C" fn() -> i32>("one")? };
-    /// assert_eq!(one.call(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn variant(mut self, variant: Variant) -> JitBuilder {
-        self.tiers.variant = variant;
-        self
-    }
-
-    /// What trials may cost: a part of the program's processor time, and how much in advance.
-    #[must_use]
-    pub fn tuning_budget(mut self, share: f64, credit: Duration) -> JitBuilder {
-        self.tiers.tuning.budget = Some(Budget {
-            share: share.clamp(0.0, 1e3),
-            credit: nanos(credit),
-        });
-        self
-    }
-
-    /// Starts from what an earlier run had [learned](Jit::tuning_text); of use only where the
-    /// session is [tuned](JitBuilder::tune). Text that is damaged, of another version or of another
-    /// processor does no harm: [`TuningStats::before`] says what became of it.
-    ///
-    /// ```
-    /// let jit = uruk::Jit::builder().tune(true).tuned_before("nonsense".into()).build()?;
-    /// let before = jit.stats().tuning.before.expect("there was a text");
-    /// assert!(before.starts_with("not used"), "{before}");
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    #[must_use]
-    pub fn tuned_before(mut self, text: String) -> JitBuilder {
-        self.tiers.tuning.before = Some(text);
-        self
-    }
-}
-
-impl Jit {
-    /// What the tuner found out so far, the functions with the most trials first; empty where
-    /// the session is not [tuned](JitBuilder::tune).
-    ///
-    /// ```
-    /// let jit = uruk::Jit::builder().tune(true).build()?;
-    /// assert!(jit.tuning().is_empty(), "nothing ran yet");
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    pub fn tuning(&self) -> Vec<TuningView> {
-        let _pass = gate::enter();
-        let core = self.core();
+impl Core {
+    /// What the tuner found out of each function, those with the most trials first. Under a pass.
+    pub(crate) fn tuning_views(&self) -> Vec<TuningView> {
         let mut views: Vec<_> = {
-            let state = core.tuning.state();
+            let state = self.tuning.state();
             let all = state.regions.iter();
             all.map(|(&index, region)| (index, region.view())).collect()
         };
         views.sort_by_key(|(index, view)| (std::cmp::Reverse(view.trials.len()), *index));
+        let name = |index| {
+            let function = self.stubs.function(index);
+            function.map_or_else(String::new, |id| self.name_of(id).to_owned())
+        };
         let named = views.into_iter().map(|(index, view)| TuningView {
-            function: core
-                .stubs
-                .function(index)
-                .map_or_else(String::new, |id| core.name_of(id).to_owned()),
+            function: name(index),
             ..view
         });
         named.collect()
     }
 
-    /// What the tuner found out, for [`JitBuilder::tuned_before`] of another run on this machine:
-    /// the best variant of each function that was tried, and what helped functions like it.
-    ///
-    /// ```
-    /// use uruk::Jit;
-    ///
-    /// let jit = Jit::builder().tune(true).build()?;
-    /// let text = jit.tuning_text();
-    /// let next = Jit::builder().tune(true).tuned_before(text).build()?;
-    /// assert_eq!(next.stats().tuning.before.as_deref(), Some("0 functions known"));
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    pub fn tuning_text(&self) -> String {
-        let _pass = gate::enter();
-        self.core().tuning_text()
-    }
-
-    /// Writes [`tuning_text`](Jit::tuning_text) to a file: all of it, or what is there stays.
-    ///
-    /// ```
-    /// let jit = uruk::Jit::builder().tune(true).build()?;
-    /// let file = std::env::temp_dir().join(format!("uruk-tuning-{}", std::process::id()));
-    /// jit.keep_tuning(&file).expect("there is room");
-    /// assert_eq!(std::fs::read_to_string(&file).expect("it is there"), jit.tuning_text());
-    /// # std::fs::remove_file(&file).expect("ours");
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn keep_tuning(&self, file: &Path) -> io::Result<()> {
-        let file = OutputPath::new(file)?;
-        let _pass = gate::enter();
-        self.core().keep_tuning(&file)
-    }
-
-    /// Says that `units` of work were done: requests answered, frames drawn. From the first call
-    /// on functions are [tuned](JitBuilder::tune) for processor time per unit instead of per
-    /// entry of theirs. One atomic addition.
-    ///
-    /// ```
-    /// let jit = uruk::Jit::builder().tune(true).build()?;
-    /// jit.work_done(1);
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    pub fn work_done(&self, units: u64) {
-        self.core().tuning.work_done(units);
-    }
-}
-
-impl Core {
-    fn tuning_text(&self) -> String {
+    pub(crate) fn tuning_text(&self) -> String {
         self.note_tiers();
         self.note_progress();
         let state = self.tuning.state();

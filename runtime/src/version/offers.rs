@@ -38,7 +38,6 @@ use uruk_codegen::{Cancellation, Compile, ModulePlan, Offer, Parcel, SymbolId, T
 use uruk_session::Dylib;
 
 use super::plan::BodyOf;
-use crate::api::builder::JitBuilder;
 use crate::api::error::Error;
 use crate::core::{Core, Function, Module};
 use crate::load::labels::Labels;
@@ -162,15 +161,6 @@ impl Crossing {
         depends.sort_unstable_by_key(|id| id.index());
         depends.dedup();
         depends
-    }
-}
-
-impl JitBuilder {
-    /// Inlines no function of one module into another. Off by default.
-    #[must_use]
-    pub fn modules_apart(mut self, apart: bool) -> JitBuilder {
-        self.tiers.apart = apart;
-        self
     }
 }
 

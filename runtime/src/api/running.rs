@@ -1,0 +1,159 @@
+//! A session while its code runs: tuning, samples, orders of first calls, replacements.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use uruk_files::OutputPath;
+
+use super::error::Error;
+use super::jit::Jit;
+use crate::fork::gate;
+use crate::replace::{RolledBack, watch};
+use crate::tuning::TuningView;
+
+impl Jit {
+    /// What the tuner found out so far, the functions with the most trials first; empty where
+    /// the session is not [tuned](crate::JitBuilder::tune).
+    ///
+    /// ```
+    /// let jit = uruk::Jit::builder().tune(true).build()?;
+    /// assert!(jit.tuning().is_empty(), "nothing ran yet");
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    pub fn tuning(&self) -> Vec<TuningView> {
+        let _pass = gate::enter();
+        self.core().tuning_views()
+    }
+
+    /// What the tuner found out, for [`JitBuilder::tuned_before`](crate::JitBuilder::tuned_before) of another run on this machine:
+    /// the best variant of each function that was tried, and what helped functions like it.
+    ///
+    /// ```
+    /// use uruk::Jit;
+    ///
+    /// let jit = Jit::builder().tune(true).build()?;
+    /// let text = jit.tuning_text();
+    /// let next = Jit::builder().tune(true).tuned_before(text).build()?;
+    /// assert_eq!(next.stats().tuning.before.as_deref(), Some("0 functions known"));
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    pub fn tuning_text(&self) -> String {
+        let _pass = gate::enter();
+        self.core().tuning_text()
+    }
+
+    /// Writes [`tuning_text`](Jit::tuning_text) to a file: all of it, or what is there stays.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::builder().tune(true).build()?;
+    /// let file = std::env::temp_dir().join(format!("uruk-tuning-{}", std::process::id()));
+    /// jit.keep_tuning(&file).expect("there is room");
+    /// assert_eq!(std::fs::read_to_string(&file).expect("it is there"), jit.tuning_text());
+    /// # std::fs::remove_file(&file).expect("ours");
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn keep_tuning(&self, file: &Path) -> io::Result<()> {
+        let file = OutputPath::new(file)?;
+        let _pass = gate::enter();
+        self.core().keep_tuning(&file)
+    }
+
+    /// Says that `units` of work were done: requests answered, frames drawn. From the first call
+    /// on functions are [tuned](crate::JitBuilder::tune) for processor time per unit instead of per
+    /// entry of theirs. One atomic addition.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::builder().tune(true).build()?;
+    /// jit.work_done(1);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    pub fn work_done(&self, units: u64) {
+        self.core().tuning.work_done(units);
+    }
+
+    /// Takes no samples until [`Jit::resume_sampling`]: no thread is interrupted
+    /// for it. What was taken before still counts; functions are ranked by counters alone
+    /// meanwhile. Nothing is opened in a session that has not
+    /// begun to sample. The child of a fork is as paused as its parent.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.pause_sampling();
+    /// // What must not be disturbed.
+    /// jit.resume_sampling();
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    pub fn pause_sampling(&self) {
+        let _busy = gate::enter();
+        self.core().pause_sampling();
+    }
+
+    /// Ends [`Jit::pause_sampling`], at the rate of before: a pause is not taken for
+    /// idleness, and a burst that it broke off goes on.
+    pub fn resume_sampling(&self) {
+        let _busy = gate::enter();
+        self.core().resume_sampling();
+    }
+
+    /// Writes what the tiering policy is told from now on to `out`, as text of
+    /// `uruk_tiering::stream`, 256 MiB at most: the package's example `simulate` replays it
+    /// under other settings. It costs a line for every function that was called, at every
+    /// look at the counters. What is recorded already ends there.
+    ///
+    /// # Errors
+    /// Those of `out`, or at the end of the recording before.
+    pub fn record_policy(&self, out: impl Write + Send + 'static) -> io::Result<()> {
+        let _busy = gate::enter();
+        self.core().record_policy(Box::new(out))
+    }
+
+    /// Ends [`Jit::record_policy`]; so does the end of a program of `uruk run`, and the last
+    /// handle that is dropped.
+    ///
+    /// # Errors
+    /// The first that `out` has returned.
+    pub fn end_policy_record(&self) -> io::Result<()> {
+        self.core().end_policy_record()
+    }
+
+    /// As [`Dylib::expect`](crate::Dylib::expect), of [main](Jit::main).
+    pub fn expect(&self, functions: &[&str]) {
+        self.main().expect(functions);
+    }
+
+    /// The functions that were called so far, by the names they are linked by, in the order of
+    /// their first calls: what another session of the same program may [expect](Jit::expect).
+    /// Empty unless the session [speculates](crate::JitBuilder::speculate). Several that were
+    /// compiled ahead and called within the time of a compile are in the order in which they
+    /// were expected.
+    pub fn first_calls(&self) -> Vec<String> {
+        let _pass = gate::enter();
+        self.core().first_calls()
+    }
+
+    /// Goes back to what ran before the latest replacement. Variables keep their contents, what was new stays, and functions that were
+    /// removed meanwhile are left out. The last 8 can be rolled back, one after the other; see [`JitBuilder::replacements_kept`](crate::JitBuilder::replacements_kept).
+    ///
+    /// # Errors
+    /// [`ReplaceError::NothingToRollBack`](crate::ReplaceError::NothingToRollBack), and whatever compiling dependents reports.
+    ///
+    /// [`JitBuilder::replacements_kept`]: crate::JitBuilder::replacements_kept
+    pub fn rollback(&self) -> Result<RolledBack, Error> {
+        self.core().roll_back(None)
+    }
+
+    /// Replaces functions of [`Jit::main`] by those of `files` (bitcode, IR text or objects)
+    /// whenever one of them changes, and prints a line on standard error that says what
+    /// was replaced, or why not. Who is in a loop goes on in the new body where it can
+    /// ([`Replacement::at_loops`](crate::Replacement::at_loops)): a program's main loop is in a function that is never called
+    /// again. For the rest of the process.
+    ///
+    /// # Errors
+    /// No thread.
+    pub fn watch(&self, files: &[PathBuf]) -> Result<(), Error> {
+        watch::watch(self, files)
+    }
+}
