@@ -12,6 +12,7 @@
 //! | [`layers`] | what is done to code on its way |
 //! | [`unit`], [`generator`] | definitions of an embedder's own making |
 //! | [`improve`] | better code for them |
+//! | [`functions`] | functions of the host, lazy ones, those that are called with values |
 //! | [`func`] | a function that is called with types |
 //! | [`settings`] | settings of a session that are another room's |
 //! | [`running`] | a session while its code runs: tuning, samples, rollback |
@@ -24,6 +25,7 @@ pub(crate) mod builder;
 pub(crate) mod dylib;
 pub(crate) mod error;
 pub(crate) mod func;
+mod functions;
 pub(crate) mod generator;
 pub(crate) mod improve;
 pub(crate) mod jit;

@@ -14,12 +14,11 @@ use uruk_base::FunctionId;
 use uruk_base::locks::Mutex;
 
 use super::declared::{HostTypes, Typed};
-use super::host::{Code, HostFn, HostFunction, forwarding};
+use super::host::{Code, HostFunction, forwarding};
 use super::lazy::Lazy;
 use super::types::FunctionType;
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
-use crate::api::jit::Jit;
 use crate::api::tracker::Tracker;
 use crate::fork::gate;
 use crate::load::names::{Definition, Name};
@@ -62,7 +61,7 @@ impl HostFunctions {
         &self.types
     }
 
-    pub(super) fn keep(&self, state: State) {
+    pub(crate) fn keep(&self, state: State) {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         states.push(state);
     }
@@ -133,264 +132,119 @@ impl HostFunctions {
     }
 }
 
-impl Dylib {
-    /// Gives a name to a function or closure of the host. Its type is compared with the
-    /// declarations of modules that call it.
-    ///
-    /// A function, and a closure that captures nothing, is called directly. Others are called with
-    /// their state, which is dropped when the function was removed and no code can call it any more, or
-    /// with the session. Functions that return `Result` can end the
-    /// call that JIT'd code was called by ([`HostResult`](crate::HostResult)). A panic unwinds JIT'd
-    /// code as a C++ exception does.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use std::sync::atomic::{AtomicI64, Ordering};
-    ///
-    /// let total = Arc::new(AtomicI64::new(0));
-    /// let of_host = Arc::clone(&total);
-    /// let jit = uruk::Jit::new()?;
-    /// jit.define_fn("half", |x: f64| x / 2.0)?;
-    /// jit.define_fn("add", move |x: i64| of_host.fetch_add(x, Ordering::Relaxed))?;
-    /// jit.add_ir("m", "declare double @half(double)
-    ///   declare i64 @add(i64)
-    ///   define double @f(double %x) {
-    ///     %n = call i64 @add(i64 42)
-    ///     %y = call double @half(double %x)
-    ///     ret double %y
-    ///   }")?;
-    /// // SAFETY: the function above.
-    /// let f = unsafe { jit.function::<extern "C" fn(f64) -> f64>("f")? };
-    /// assert_eq!((f.call(3.0), total.load(Ordering::Relaxed)), (1.5, 42));
-    ///
-    /// let wrong = jit.add_ir("w", "declare i64 @half(i64)
-    ///   define i64 @g() { %x = call i64 @half(i64 2) ret i64 %x }");
-    /// assert_eq!(
-    ///     wrong.unwrap_err().to_string(),
-    ///     "w: `half` is declared as i64 (i64), and the host's is double (double)",
-    /// );
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The name is defined already, or a module that waits for it declares another type
-    /// ([`Error::HostSignature`]).
-    pub fn define_fn<M>(&self, name: &str, f: impl HostFn<M>) -> Result<(), Error> {
-        self.define_fns([(name, f.into_host())])
-    }
-
-    /// [`Dylib::define_fn`] of each, all or none.
-    ///
-    /// ```
-    /// use uruk::HostFunction;
-    ///
-    /// fn sign(x: i64) -> i64 {
-    ///     x.signum()
-    /// }
-    /// let jit = uruk::Jit::new()?;
-    /// jit.define_fns([
-    ///     ("sign", HostFunction::new(sign)),
-    ///     ("max", HostFunction::new(|a: i64, b: i64| a.max(b))),
-    /// ])?;
-    /// jit.add_ir("m", "declare i64 @sign(i64)
-    ///   declare i64 @max(i64, i64)
-    ///   define i64 @f(i64 %x) {
-    ///     %s = call i64 @sign(i64 %x)
-    ///     %m = call i64 @max(i64 %s, i64 0)
-    ///     ret i64 %m
-    ///   }")?;
-    /// // SAFETY: the function above.
-    /// let f = unsafe { jit.function::<extern "C" fn(i64) -> i64>("f")? };
-    /// assert_eq!((f.call(-7), f.call(7)), (0, 1));
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn define_fns<'n>(
-        &self,
-        functions: impl IntoIterator<Item = (&'n str, HostFunction)>,
-    ) -> Result<(), Error> {
-        self.define_fns_under(functions.into_iter().collect(), None)
-    }
-
-    /// Under the default tracker without another one.
-    fn define_fns_under(
-        &self,
-        functions: Vec<(&str, HostFunction)>,
-        under: Option<&Tracker>,
-    ) -> Result<(), Error> {
-        let core = self.jit.core();
-        self.check_new(&functions)?;
-        let mut direct = Vec::new();
-        let mut ir = String::new();
-        let mut with_state: Vec<(&str, FunctionType, Arc<dyn Any + Send + Sync>)> = Vec::new();
-        for (name, HostFunction { ty, code }) in functions {
-            match code {
-                Code::At(address) => direct.push((name, ty, address)),
-                Code::With { address, state, at } => {
-                    ir += &forwarding(name, &ty, address, at);
-                    with_state.push((name, ty, state));
-                }
-                Code::Receiving(receiver) => {
-                    ir += &receiver.forwarding(name, &ty);
-                    with_state.push((name, ty, receiver));
-                }
+/// Gives names to functions of the host, all or none; under the default tracker without another one.
+pub(crate) fn define_fns_under(
+    dylib: &Dylib,
+    functions: Vec<(&str, HostFunction)>,
+    under: Option<&Tracker>,
+) -> Result<(), Error> {
+    let core = dylib.jit.core();
+    check_new(dylib, &functions)?;
+    let mut direct = Vec::new();
+    let mut ir = String::new();
+    let mut with_state: Vec<(&str, FunctionType, Arc<dyn Any + Send + Sync>)> = Vec::new();
+    for (name, HostFunction { ty, code }) in functions {
+        match code {
+            Code::At(address) => direct.push((name, ty, address)),
+            Code::With { address, state, at } => {
+                ir += &forwarding(name, &ty, address, at);
+                with_state.push((name, ty, state));
+            }
+            Code::Receiving(receiver) => {
+                ir += &receiver.forwarding(name, &ty);
+                with_state.push((name, ty, receiver));
             }
         }
-        self.define_with_state(&ir, with_state, under)?;
-        let define = |tracker: &uruk_session::Tracker| {
-            let names = direct
+    }
+    define_with_state(dylib, &ir, with_state, under)?;
+    let define = |tracker: &uruk_session::Tracker| {
+        let names = direct
+            .iter()
+            .map(|&(name, _, address)| Name::strong(name, Definition::Address(address)));
+        let names: Vec<Name> = names.collect();
+        core.change_names(|| {
+            // Before the name is found: a declaration is compared with it from then on.
+            direct
                 .iter()
-                .map(|&(name, _, address)| Name::strong(name, Definition::Address(address)));
-            let names: Vec<Name> = names.collect();
-            core.change_names(|| {
-                // Before the name is found: a declaration is compared with it from then on.
-                direct
-                    .iter()
-                    .for_each(|(name, ty, address)| self.note(name, *address, ty));
-                core.names.define(tracker, names)
-            })
-        };
-        match under {
-            None => self.in_default_tracker(define),
-            Some(tracker) => define(&tracker.tracker),
-        }
-    }
-
-    /// Whether functions may be defined under these names.
-    fn check_new(&self, functions: &[(&str, HostFunction)]) -> Result<(), Error> {
-        let core = self.jit.core();
-        let _pass = gate::enter();
-        for (index, (name, function)) in functions.iter().enumerate() {
-            let twice = functions[..index].iter().any(|(before, _)| before == name);
-            if twice || core.names.is_own(&self.dylib, name) {
-                return Err(Error::DuplicateSymbol {
-                    symbol: (*name).to_owned(),
-                    first: match twice {
-                        true => String::from("the host"),
-                        false => format!("dylib {}", self.name()),
-                    },
-                    second: String::from("the host"),
-                });
-            }
-            core.check_waiting_types(&self.dylib, name, &function.ty)?;
-        }
-        Ok(())
-    }
-
-    /// Defines functions that `ir` defines, which refer to their states.
-    fn define_with_state(
-        &self,
-        ir: &str,
-        functions: Vec<(&str, FunctionType, Arc<dyn Any + Send + Sync>)>,
-        under: Option<&Tracker>,
-    ) -> Result<(), Error> {
-        if functions.is_empty() {
-            return Ok(());
-        }
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        // Relaxed: only to be told apart.
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let core = self.jit.core();
-        let names: Vec<&str> = functions.iter().map(|(name, ..)| *name).collect();
-        let file: Arc<str> =
-            format!("functions of the host: {} ({number})", names.join(", ")).into();
-        let states = functions.iter().map(|(.., state)| Arc::clone(state));
-        let parting = Parting {
-            states: states.collect(),
-            hands: Arc::downgrade(&core.hands),
-        };
-        {
-            let _pass = gate::enter();
-            core.host.announce(&file, Arc::new(parting));
-        }
-        let added = match under {
-            None => self.add_ir(&file, ir),
-            Some(tracker) => tracker.add_ir(&file, ir),
-        };
-        {
-            let _pass = gate::enter();
-            core.host.came(&file, added.is_ok());
-        }
-        added?;
-        for (name, ty, _) in &functions {
-            let address = self.lookup(name)?;
-            self.note(name, address, ty);
-        }
-        Ok(())
-    }
-
-    fn note(&self, name: &str, address: u64, ty: &FunctionType) {
-        let typed = Typed {
-            dylib: self.dylib.clone(),
-            address,
-            ty: ty.clone(),
-        };
-        let core = self.jit.core();
-        let _pass = gate::enter();
-        core.host.types().note(name, typed, &core.names);
+                .for_each(|(name, ty, address)| note(dylib, name, *address, ty));
+            core.names.define(tracker, names)
+        })
+    };
+    match under {
+        None => dylib.in_default_tracker(define),
+        Some(tracker) => define(&tracker.tracker),
     }
 }
 
-impl Tracker {
-    /// Like [`Dylib::define_fn`], under this tracker: the name goes when it is removed. What the
-    /// function needs is dropped once no code can call it any more.
-    ///
-    /// ```
-    /// let jit = uruk::Jit::new()?;
-    /// let tracker = jit.main().create_tracker()?;
-    /// tracker.define_fn("half", |x: f64| x / 2.0)?;
-    /// assert!(jit.lookup("half").is_ok());
-    /// // SAFETY: no code was linked against the function.
-    /// unsafe { tracker.remove()? };
-    /// assert!(jit.lookup("half").is_err());
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Dylib::define_fn`]; the tracker is defunct.
-    pub fn define_fn<M>(&self, name: &str, f: impl HostFn<M>) -> Result<(), Error> {
-        self.define_fns([(name, f.into_host())])
+/// Whether functions may be defined under these names.
+fn check_new(dylib: &Dylib, functions: &[(&str, HostFunction)]) -> Result<(), Error> {
+    let core = dylib.jit.core();
+    let _pass = gate::enter();
+    for (index, (name, function)) in functions.iter().enumerate() {
+        let twice = functions[..index].iter().any(|(before, _)| before == name);
+        if twice || core.names.is_own(&dylib.dylib, name) {
+            return Err(Error::DuplicateSymbol {
+                symbol: (*name).to_owned(),
+                first: match twice {
+                    true => String::from("the host"),
+                    false => format!("dylib {}", dylib.name()),
+                },
+                second: String::from("the host"),
+            });
+        }
+        core.check_waiting_types(&dylib.dylib, name, &function.ty)?;
     }
-
-    /// [`Tracker::define_fn`] of each, all or none.
-    ///
-    /// # Errors
-    /// Those of [`Tracker::define_fn`].
-    pub fn define_fns<'n>(
-        &self,
-        functions: impl IntoIterator<Item = (&'n str, HostFunction)>,
-    ) -> Result<(), Error> {
-        self.dylib()
-            .define_fns_under(functions.into_iter().collect(), Some(self))
-    }
+    Ok(())
 }
 
-impl Jit {
-    /// Keeps a value as long as the session: it is dropped when the session's code can not be
-    /// called any more.
-    pub fn keep(&self, value: Arc<dyn Any + Send + Sync>) {
+/// Defines functions that `ir` defines, which refer to their states.
+fn define_with_state(
+    dylib: &Dylib,
+    ir: &str,
+    functions: Vec<(&str, FunctionType, Arc<dyn Any + Send + Sync>)>,
+    under: Option<&Tracker>,
+) -> Result<(), Error> {
+    if functions.is_empty() {
+        return Ok(());
+    }
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // Relaxed: only to be told apart.
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let core = dylib.jit.core();
+    let names: Vec<&str> = functions.iter().map(|(name, ..)| *name).collect();
+    let file: Arc<str> = format!("functions of the host: {} ({number})", names.join(", ")).into();
+    let states = functions.iter().map(|(.., state)| Arc::clone(state));
+    let parting = Parting {
+        states: states.collect(),
+        hands: Arc::downgrade(&core.hands),
+    };
+    {
         let _pass = gate::enter();
-        self.core().host.keep(value);
+        core.host.announce(&file, Arc::new(parting));
     }
+    let added = match under {
+        None => dylib.add_ir(&file, ir),
+        Some(tracker) => tracker.add_ir(&file, ir),
+    };
+    {
+        let _pass = gate::enter();
+        core.host.came(&file, added.is_ok());
+    }
+    added?;
+    for (name, ty, _) in &functions {
+        let address = dylib.lookup(name)?;
+        note(dylib, name, address, ty);
+    }
+    Ok(())
+}
 
-    /// [`Dylib::define_fn`] of [`Jit::main`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn define_fn<M>(&self, name: &str, f: impl HostFn<M>) -> Result<(), Error> {
-        self.main().define_fn(name, f)
-    }
-
-    /// [`Dylib::define_fns`] of [`Jit::main`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn define_fns<'n>(
-        &self,
-        functions: impl IntoIterator<Item = (&'n str, HostFunction)>,
-    ) -> Result<(), Error> {
-        self.main().define_fns(functions)
-    }
+fn note(dylib: &Dylib, name: &str, address: u64, ty: &FunctionType) {
+    let typed = Typed {
+        dylib: dylib.dylib.clone(),
+        address,
+        ty: ty.clone(),
+    };
+    let core = dylib.jit.core();
+    let _pass = gate::enter();
+    core.host.types().note(name, typed, &core.names);
 }

@@ -18,7 +18,6 @@ use super::types::{Extend, FunctionType, extended, list, split};
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::api::func::Func;
-use crate::api::jit::Jit;
 
 /// A value that a [`DynFunc`] is called with, or returns.
 #[derive(Debug, Clone, PartialEq)]
@@ -213,7 +212,7 @@ impl std::fmt::Debug for DynFunc {
 }
 
 impl DynFunc {
-    fn new(function: Func<()>, name: &str, text: &str) -> Result<DynFunc, Error> {
+    pub(crate) fn new(function: Func<()>, name: &str, text: &str) -> Result<DynFunc, Error> {
         let refuse = |why: &str| Error::Arguments {
             function: name.to_owned(),
             ty: text.to_owned(),
@@ -380,107 +379,19 @@ impl DynFunc {
     }
 }
 
-impl Dylib {
-    /// A function that is called with values whose types are compared with its own at each call.
-    ///
-    /// ```
-    /// use uruk::Val;
-    ///
-    /// let jit = uruk::Jit::new()?;
-    /// jit.add_ir("m", "define double @scale(i32 %n, double %x) {
-    ///   %f = sitofp i32 %n to double
-    ///   %y = fmul double %f, %x
-    ///   ret double %y
-    /// }")?;
-    /// // SAFETY: the function above.
-    /// let scale = unsafe { jit.main().dynamic_function("scale")? };
-    /// assert_eq!(scale.ty(), "double (i32, double)");
-    /// assert_eq!(scale.call(&[Val::I32(2), Val::F64(1.5)])?, Val::F64(3.0));
-    /// assert_eq!(
-    ///     scale.call(&[Val::I64(2), Val::F64(1.5)]).unwrap_err().to_string(),
-    ///     "`scale` is double (i32, double): value 0 is I64(2)",
-    /// );
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    ///
-    /// # Safety
-    /// As [`Dylib::function`].
-    ///
-    /// # Errors
-    /// As there; [`Error::Arguments`] for types that cannot be passed so, and for functions without
-    /// a type of their own.
-    pub unsafe fn dynamic_function(&self, name: &str) -> Result<DynFunc, Error> {
-        let leased = self.leased(name)?;
-        let text = self.jit.core().function_type(leased.0)?.unwrap_or_default();
-        DynFunc::new(Func::new(self.jit.clone(), leased), name, &text)
-    }
-
-    /// As [`Dylib::dynamic_function`], of one that has no type of its own: of an object file, or of
-    /// a unit. `ty` is what LLVM would write. The type of a function of IR is known, and compared
-    /// with `ty`.
-    ///
-    /// ```
-    /// let jit = uruk::Jit::new()?;
-    /// jit.add_ir("m", "define i64 @f(ptr %p) { %v = ptrtoint ptr %p to i64 ret i64 %v }")?;
-    /// // SAFETY: the call asks for another type, which is refused.
-    /// let wrong = unsafe { jit.main().dynamic_function_as("f", "i64 (double)") };
-    /// assert_eq!(wrong.unwrap_err().to_string(), "function `f` is i64 (ptr), not i64 (double)");
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    ///
-    /// # Safety
-    /// As [`Dylib::function`]; a function without a type of its own is of this type.
-    ///
-    /// # Errors
-    /// As there; [`Error::Signature`] if the function is of another type; [`Error::Arguments`] for
-    /// types that cannot be passed so.
-    pub unsafe fn dynamic_function_as(&self, name: &str, ty: &str) -> Result<DynFunc, Error> {
-        let actual = self.compared(name, ty)?;
-        let leased = self.leased(name)?;
-        let ty = actual.as_deref().unwrap_or(ty);
-        DynFunc::new(Func::new(self.jit.clone(), leased), name, ty)
-    }
-
-    /// The address of a function, after its type was compared with `ty`, which is what LLVM would
-    /// write. Marks of how small integers are extended need not be in `ty`. A function of an object
-    /// file or of a unit has no type to be compared with.
-    ///
-    /// # Errors
-    /// As [`Dylib::lookup`]; [`Error::Signature`] if the function is of another type,
-    /// [`Error::NotAFunction`] for a variable.
-    pub fn lookup_as(&self, name: &str, ty: &str) -> Result<u64, Error> {
-        self.compared(name, ty)?;
-        self.lookup(name)
-    }
-
-    /// The type of a function of IR, if `ty` is the same.
-    fn compared(&self, name: &str, ty: &str) -> Result<Option<String>, Error> {
-        let actual = self.type_of(name)?;
-        let wanted = FunctionType::parse(ty);
-        match actual {
-            Some(actual) if !wanted.is_some_and(|wanted| wanted.agrees(&actual)) => {
-                Err(Error::Signature {
-                    function: name.to_owned(),
-                    wanted: ty.to_owned(),
-                    actual,
-                    why: None,
-                })
-            }
-            actual => Ok(actual),
+/// The type of a function of IR, if `ty` is the same.
+pub(crate) fn compared(dylib: &Dylib, name: &str, ty: &str) -> Result<Option<String>, Error> {
+    let actual = dylib.type_of(name)?;
+    let wanted = FunctionType::parse(ty);
+    match actual {
+        Some(actual) if !wanted.is_some_and(|wanted| wanted.agrees(&actual)) => {
+            Err(Error::Signature {
+                function: name.to_owned(),
+                wanted: ty.to_owned(),
+                actual,
+                why: None,
+            })
         }
-    }
-}
-
-impl Jit {
-    /// [`Dylib::dynamic_function`] of [`Jit::main`].
-    ///
-    /// # Safety
-    /// As there.
-    ///
-    /// # Errors
-    /// As there.
-    pub unsafe fn dynamic_function(&self, name: &str) -> Result<DynFunc, Error> {
-        // SAFETY: by the caller's promise.
-        unsafe { self.main().dynamic_function(name) }
+        actual => Ok(actual),
     }
 }

@@ -39,12 +39,12 @@ use inkwell::values::FunctionValue;
 use uruk_session::SessionError;
 
 use super::host::{Code, HostFn, placeholder};
+use super::lapsing::note_lazy;
 use super::production::{Entered, Production, Work};
 use super::types::{FunctionType, Piece, split};
-use super::value::Signature;
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
-use crate::api::jit::{Jit, WeakJit};
+use crate::api::jit::WeakJit;
 use crate::api::tracker::Tracker;
 use crate::core::Module as CodeModule;
 use crate::fork::gate;
@@ -52,7 +52,7 @@ use crate::load::names::Definition;
 use crate::replace::{FirstBody, ReplaceError, Replacement};
 
 /// What a closure that produces IR may fail with.
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a function could not be produced.
 #[derive(Debug, Clone)]
@@ -313,171 +313,75 @@ fn text_of(function: FunctionValue<'_>, wanted: &FunctionType) -> String {
     format!("{result} ({})", each.collect::<Vec<_>>().join(", "))
 }
 
-impl Dylib {
-    /// Defines a function of type `F` whose IR `generate` writes into a module, when the function is
-    /// first called, on the calling thread. The module defines the function under its name, and
-    /// whatever it needs of its own. To define the name again is to redefine it: the next call asks
-    /// the new closure, who is inside goes on in the old body.
-    ///
-    /// Other calls wait meanwhile. If `generate` fails the call does, as by an error of a function of
-    /// the host ([`HostResult`](crate::HostResult)): with a [`Trap`](crate::Trap) where it is
-    /// guarded, else by a panic; and so do later ones, until the function is redefined. So does a call
-    /// of the function by its own closure. Closures of two functions that call each other on two
-    /// threads wait for each other.
-    ///
-    /// A function that is redefined, replaced or removed while its first body is produced is what it
-    /// has become: the body is dropped, and calls that waited for it go on in the new one. A first
-    /// body is no replacement: it cannot be rolled back.
-    ///
-    /// ```
-    /// use uruk::Jit;
-    ///
-    /// let jit = Jit::new()?;
-    /// let define = |factor: u64| {
-    ///     jit.main().define_lazy::<extern "C" fn(i64) -> i64>("scale", move |module| {
-    ///         let context = module.get_context();
-    ///         let word = context.i64_type();
-    ///         let ty = word.fn_type(&[word.into()], false);
-    ///         let function = module.add_function("scale", ty, None);
-    ///         let builder = context.create_builder();
-    ///         builder.position_at_end(context.append_basic_block(function, ""));
-    ///         let x = function.get_nth_param(0).expect("it has one").into_int_value();
-    ///         let y = builder.build_int_mul(x, word.const_int(factor, false), "")?;
-    ///         builder.build_return(Some(&y))?;
-    ///         Ok(())
-    ///     })
-    /// };
-    /// define(2)?;
-    /// // SAFETY: the function above.
-    /// let scale = unsafe { jit.function::<extern "C" fn(i64) -> i64>("scale")? };
-    /// assert_eq!(scale.call(21), 42);
-    /// define(10)?;
-    /// assert_eq!(scale.call(21), 210);
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The name is defined as something else, or as a function of another type.
-    pub fn define_lazy<F: Signature>(
-        &self,
-        name: &str,
-        generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
-    ) -> Result<(), Error> {
-        self.define_lazy_as(name, F::function_type(), generate)
+/// Defines a function whose IR `generate` writes at its first call; under the default tracker without
+/// another one.
+pub(crate) fn define_lazy_under(
+    dylib: &Dylib,
+    name: &str,
+    ty: FunctionType,
+    generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
+    under: Option<&Tracker>,
+) -> Result<(), Error> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // Relaxed: only to be told apart.
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let file: Arc<str> = format!("{name}{FILE_MARK}{number})").into();
+    let producer = Producer {
+        jit: dylib.jit.downgrade(),
+        dylib: dylib.name().into(),
+        name: name.into(),
+        file: Arc::clone(&file),
+        ty: ty.clone(),
+        generate: ArcSwapOption::from_pointee(generate),
+        production: Production::default(),
+        failure: OnceLock::new(),
+    };
+    let producer = Arc::new(producer);
+    let asked = Arc::clone(&producer);
+    let host = (move || asked.produce()).into_host();
+    let Code::With { address, state, at } = host.code else {
+        unreachable!("the closure has state");
+    };
+    let core = dylib.jit.core();
+    {
+        let _pass = gate::enter();
+        core.host.announce(&file, state);
     }
-
-    /// As [`Dylib::define_lazy`], of a type that is known when the program runs.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn define_lazy_as(
-        &self,
-        name: &str,
-        ty: FunctionType,
-        generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
-    ) -> Result<(), Error> {
-        self.define_lazy_under(name, ty, generate, None)
-    }
-
-    /// Under the default tracker without another one.
-    fn define_lazy_under(
-        &self,
-        name: &str,
-        ty: FunctionType,
-        generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
-        under: Option<&Tracker>,
-    ) -> Result<(), Error> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        // Relaxed: only to be told apart.
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let file: Arc<str> = format!("{name}{FILE_MARK}{number})").into();
-        let producer = Producer {
-            jit: self.jit.downgrade(),
-            dylib: self.name().into(),
-            name: name.into(),
-            file: Arc::clone(&file),
-            ty: ty.clone(),
-            generate: ArcSwapOption::from_pointee(generate),
-            production: Production::default(),
-            failure: OnceLock::new(),
-        };
-        let producer = Arc::new(producer);
-        let asked = Arc::clone(&producer);
-        let host = (move || asked.produce()).into_host();
-        let Code::With { address, state, at } = host.code else {
-            unreachable!("the closure has state");
-        };
-        let core = self.jit.core();
-        {
-            let _pass = gate::enter();
-            core.host.announce(&file, state);
+    let ir = placeholder(name, &ty, address, at);
+    let is_function = || {
+        let _pass = gate::enter();
+        let known = core.names.find_own(&dylib.dylib, name);
+        matches!(known, Some(Definition::Function { .. }))
+    };
+    // As something else than a function.
+    let is_other = || {
+        let _pass = gate::enter();
+        let known = core.names.find_own(&dylib.dylib, name);
+        known.is_some_and(|it| !matches!(it, Definition::Function { .. }))
+    };
+    let replaced = || dylib.replace(Replacement::ir(&file, &ir)).map(drop);
+    let add = || match under {
+        None => dylib.add_ir(&file, &ir),
+        Some(tracker) => tracker.add_ir(&file, &ir),
+    };
+    // Another thread may define it meanwhile, which the later one redefines, or remove it.
+    let added = loop {
+        match is_function() {
+            true => match replaced() {
+                Err(cause) if is_nothing(&cause) => {}
+                done => break done,
+            },
+            false => match add() {
+                Err(cause) if is_duplicate(&cause) && !is_other() => {}
+                added => break added,
+            },
         }
-        let ir = placeholder(name, &ty, address, at);
-        let is_function = || {
-            let _pass = gate::enter();
-            let known = core.names.find_own(&self.dylib, name);
-            matches!(known, Some(Definition::Function { .. }))
-        };
-        // As something else than a function.
-        let is_other = || {
-            let _pass = gate::enter();
-            let known = core.names.find_own(&self.dylib, name);
-            known.is_some_and(|it| !matches!(it, Definition::Function { .. }))
-        };
-        let replaced = || self.replace(Replacement::ir(&file, &ir)).map(drop);
-        let add = || match under {
-            None => self.add_ir(&file, &ir),
-            Some(tracker) => tracker.add_ir(&file, &ir),
-        };
-        // Another thread may define it meanwhile, which the later one redefines, or remove it.
-        let added = loop {
-            match is_function() {
-                true => match replaced() {
-                    Err(cause) if is_nothing(&cause) => {}
-                    done => break done,
-                },
-                false => match add() {
-                    Err(cause) if is_duplicate(&cause) && !is_other() => {}
-                    added => break added,
-                },
-            }
-        };
-        {
-            let _pass = gate::enter();
-            core.host.came(&file, added.is_ok());
-        }
-        added?;
-        self.note_lazy(name, producer);
-        Ok(())
+    };
+    {
+        let _pass = gate::enter();
+        core.host.came(&file, added.is_ok());
     }
-}
-
-impl Tracker {
-    /// Like [`Dylib::define_lazy`], under this tracker. A function that is defined already is
-    /// redefined, and stays under the tracker that it has.
-    ///
-    /// # Errors
-    /// Those of [`Dylib::define_lazy`]; the tracker is defunct.
-    pub fn define_lazy<F: Signature>(
-        &self,
-        name: &str,
-        generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
-    ) -> Result<(), Error> {
-        self.dylib()
-            .define_lazy_under(name, F::function_type(), generate, Some(self))
-    }
-}
-
-impl Jit {
-    /// [`Dylib::define_lazy`] of [`Jit::main`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn define_lazy<F: Signature>(
-        &self,
-        name: &str,
-        generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
-    ) -> Result<(), Error> {
-        self.main().define_lazy::<F>(name, generate)
-    }
+    added?;
+    note_lazy(dylib, name, producer);
+    Ok(())
 }

@@ -1,0 +1,373 @@
+//! Functions by type: of the host, of IR that is written when they are first called, and those that are
+//! called with values; and loops of functions that are left.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use inkwell::module::Module;
+
+use super::dylib::Dylib;
+use super::error::Error;
+use super::func::Func;
+use super::jit::Jit;
+use super::tracker::Tracker;
+use crate::calls::bound::define_fns_under;
+use crate::calls::dynamic::{DynFunc, compared};
+use crate::calls::host::{HostFn, HostFunction};
+use crate::calls::lazy::{Failure, define_lazy_under};
+use crate::calls::types::FunctionType;
+use crate::calls::value::Signature;
+use crate::fork::gate;
+
+impl Dylib {
+    /// Gives a name to a function or closure of the host. Its type is compared with the
+    /// declarations of modules that call it.
+    ///
+    /// A function, and a closure that captures nothing, is called directly. Others are called with
+    /// their state, which is dropped when the function was removed and no code can call it any more, or
+    /// with the session. Functions that return `Result` can end the
+    /// call that JIT'd code was called by ([`HostResult`](crate::HostResult)). A panic unwinds JIT'd
+    /// code as a C++ exception does.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicI64, Ordering};
+    ///
+    /// let total = Arc::new(AtomicI64::new(0));
+    /// let of_host = Arc::clone(&total);
+    /// let jit = uruk::Jit::new()?;
+    /// jit.define_fn("half", |x: f64| x / 2.0)?;
+    /// jit.define_fn("add", move |x: i64| of_host.fetch_add(x, Ordering::Relaxed))?;
+    /// jit.add_ir("m", "declare double @half(double)
+    ///   declare i64 @add(i64)
+    ///   define double @f(double %x) {
+    ///     %n = call i64 @add(i64 42)
+    ///     %y = call double @half(double %x)
+    ///     ret double %y
+    ///   }")?;
+    /// // SAFETY: the function above.
+    /// let f = unsafe { jit.function::<extern "C" fn(f64) -> f64>("f")? };
+    /// assert_eq!((f.call(3.0), total.load(Ordering::Relaxed)), (1.5, 42));
+    ///
+    /// let wrong = jit.add_ir("w", "declare i64 @half(i64)
+    ///   define i64 @g() { %x = call i64 @half(i64 2) ret i64 %x }");
+    /// assert_eq!(
+    ///     wrong.unwrap_err().to_string(),
+    ///     "w: `half` is declared as i64 (i64), and the host's is double (double)",
+    /// );
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The name is defined already, or a module that waits for it declares another type
+    /// ([`Error::HostSignature`]).
+    pub fn define_fn<M>(&self, name: &str, f: impl HostFn<M>) -> Result<(), Error> {
+        self.define_fns([(name, f.into_host())])
+    }
+
+    /// [`Dylib::define_fn`] of each, all or none.
+    ///
+    /// ```
+    /// use uruk::HostFunction;
+    ///
+    /// fn sign(x: i64) -> i64 {
+    ///     x.signum()
+    /// }
+    /// let jit = uruk::Jit::new()?;
+    /// jit.define_fns([
+    ///     ("sign", HostFunction::new(sign)),
+    ///     ("max", HostFunction::new(|a: i64, b: i64| a.max(b))),
+    /// ])?;
+    /// jit.add_ir("m", "declare i64 @sign(i64)
+    ///   declare i64 @max(i64, i64)
+    ///   define i64 @f(i64 %x) {
+    ///     %s = call i64 @sign(i64 %x)
+    ///     %m = call i64 @max(i64 %s, i64 0)
+    ///     ret i64 %m
+    ///   }")?;
+    /// // SAFETY: the function above.
+    /// let f = unsafe { jit.function::<extern "C" fn(i64) -> i64>("f")? };
+    /// assert_eq!((f.call(-7), f.call(7)), (0, 1));
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn define_fns<'n>(
+        &self,
+        functions: impl IntoIterator<Item = (&'n str, HostFunction)>,
+    ) -> Result<(), Error> {
+        define_fns_under(self, functions.into_iter().collect(), None)
+    }
+
+    /// Defines a function of type `F` whose IR `generate` writes into a module, when the function is
+    /// first called, on the calling thread. The module defines the function under its name, and
+    /// whatever it needs of its own. To define the name again is to redefine it: the next call asks
+    /// the new closure, who is inside goes on in the old body.
+    ///
+    /// Other calls wait meanwhile. If `generate` fails the call does, as by an error of a function of
+    /// the host ([`HostResult`](crate::HostResult)): with a [`Trap`](crate::Trap) where it is
+    /// guarded, else by a panic; and so do later ones, until the function is redefined. So does a call
+    /// of the function by its own closure. Closures of two functions that call each other on two
+    /// threads wait for each other.
+    ///
+    /// A function that is redefined, replaced or removed while its first body is produced is what it
+    /// has become: the body is dropped, and calls that waited for it go on in the new one. A first
+    /// body is no replacement: it cannot be rolled back.
+    ///
+    /// ```
+    /// use uruk::Jit;
+    ///
+    /// let jit = Jit::new()?;
+    /// let define = |factor: u64| {
+    ///     jit.main().define_lazy::<extern "C" fn(i64) -> i64>("scale", move |module| {
+    ///         let context = module.get_context();
+    ///         let word = context.i64_type();
+    ///         let ty = word.fn_type(&[word.into()], false);
+    ///         let function = module.add_function("scale", ty, None);
+    ///         let builder = context.create_builder();
+    ///         builder.position_at_end(context.append_basic_block(function, ""));
+    ///         let x = function.get_nth_param(0).expect("it has one").into_int_value();
+    ///         let y = builder.build_int_mul(x, word.const_int(factor, false), "")?;
+    ///         builder.build_return(Some(&y))?;
+    ///         Ok(())
+    ///     })
+    /// };
+    /// define(2)?;
+    /// // SAFETY: the function above.
+    /// let scale = unsafe { jit.function::<extern "C" fn(i64) -> i64>("scale")? };
+    /// assert_eq!(scale.call(21), 42);
+    /// define(10)?;
+    /// assert_eq!(scale.call(21), 210);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The name is defined as something else, or as a function of another type.
+    pub fn define_lazy<F: Signature>(
+        &self,
+        name: &str,
+        generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.define_lazy_as(name, F::function_type(), generate)
+    }
+
+    /// As [`Dylib::define_lazy`], of a type that is known when the program runs.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn define_lazy_as(
+        &self,
+        name: &str,
+        ty: FunctionType,
+        generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        define_lazy_under(self, name, ty, generate, None)
+    }
+
+    /// A function that is called with values whose types are compared with its own at each call.
+    ///
+    /// ```
+    /// use uruk::Val;
+    ///
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define double @scale(i32 %n, double %x) {
+    ///   %f = sitofp i32 %n to double
+    ///   %y = fmul double %f, %x
+    ///   ret double %y
+    /// }")?;
+    /// // SAFETY: the function above.
+    /// let scale = unsafe { jit.main().dynamic_function("scale")? };
+    /// assert_eq!(scale.ty(), "double (i32, double)");
+    /// assert_eq!(scale.call(&[Val::I32(2), Val::F64(1.5)])?, Val::F64(3.0));
+    /// assert_eq!(
+    ///     scale.call(&[Val::I64(2), Val::F64(1.5)]).unwrap_err().to_string(),
+    ///     "`scale` is double (i32, double): value 0 is I64(2)",
+    /// );
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// As [`Dylib::function`].
+    ///
+    /// # Errors
+    /// As there; [`Error::Arguments`] for types that cannot be passed so, and for functions without
+    /// a type of their own.
+    pub unsafe fn dynamic_function(&self, name: &str) -> Result<DynFunc, Error> {
+        let leased = self.leased(name)?;
+        let text = self.jit.core().function_type(leased.0)?.unwrap_or_default();
+        DynFunc::new(Func::new(self.jit.clone(), leased), name, &text)
+    }
+
+    /// As [`Dylib::dynamic_function`], of one that has no type of its own: of an object file, or of
+    /// a unit. `ty` is what LLVM would write. The type of a function of IR is known, and compared
+    /// with `ty`.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// jit.add_ir("m", "define i64 @f(ptr %p) { %v = ptrtoint ptr %p to i64 ret i64 %v }")?;
+    /// // SAFETY: the call asks for another type, which is refused.
+    /// let wrong = unsafe { jit.main().dynamic_function_as("f", "i64 (double)") };
+    /// assert_eq!(wrong.unwrap_err().to_string(), "function `f` is i64 (ptr), not i64 (double)");
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// As [`Dylib::function`]; a function without a type of its own is of this type.
+    ///
+    /// # Errors
+    /// As there; [`Error::Signature`] if the function is of another type; [`Error::Arguments`] for
+    /// types that cannot be passed so.
+    pub unsafe fn dynamic_function_as(&self, name: &str, ty: &str) -> Result<DynFunc, Error> {
+        let actual = compared(self, name, ty)?;
+        let leased = self.leased(name)?;
+        let ty = actual.as_deref().unwrap_or(ty);
+        DynFunc::new(Func::new(self.jit.clone(), leased), name, ty)
+    }
+
+    /// The address of a function, after its type was compared with `ty`, which is what LLVM would
+    /// write. Marks of how small integers are extended need not be in `ty`. A function of an object
+    /// file or of a unit has no type to be compared with.
+    ///
+    /// # Errors
+    /// As [`Dylib::lookup`]; [`Error::Signature`] if the function is of another type,
+    /// [`Error::NotAFunction`] for a variable.
+    pub fn lookup_as(&self, name: &str, ty: &str) -> Result<u64, Error> {
+        compared(self, name, ty)?;
+        self.lookup(name)
+    }
+
+    /// Compiles continuations, at tier 2, for the loops of a function's versions of tier 1, and
+    /// offers them: whoever runs one of the loops goes on in better code at its next pass. How
+    /// many are offered; none where no version of tier 1 is there that can be left
+    /// ([`ContinuationStats::refused`] counts why), or where it is forbidden.
+    ///
+    /// Under [`Tiers::Auto`](crate::Tiers::Auto) that is done without asking, for loops that are
+    /// worth it.
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`]; whatever a compile reports, after which
+    /// what was offered before stays so.
+    ///
+    /// [`ContinuationStats::refused`]: crate::ContinuationStats::refused
+    pub fn leave_loops(&self, name: &str) -> Result<usize, Error> {
+        let id = self.id_of(name)?;
+        self.jit.core().leave_loops(id)
+    }
+
+    /// Forbids that loops of a function are left for continuations, or allows it again. What is
+    /// offered is taken back; who has left a loop does not come back.
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
+    pub fn forbid_continuations(&self, name: &str, forbidden: bool) -> Result<(), Error> {
+        let id = self.id_of(name)?;
+        let _busy = gate::enter();
+        self.jit.core().forbid_continuations(id, forbidden);
+        Ok(())
+    }
+}
+
+impl Tracker {
+    /// Like [`Dylib::define_fn`], under this tracker: the name goes when it is removed. What the
+    /// function needs is dropped once no code can call it any more.
+    ///
+    /// ```
+    /// let jit = uruk::Jit::new()?;
+    /// let tracker = jit.main().create_tracker()?;
+    /// tracker.define_fn("half", |x: f64| x / 2.0)?;
+    /// assert!(jit.lookup("half").is_ok());
+    /// // SAFETY: no code was linked against the function.
+    /// unsafe { tracker.remove()? };
+    /// assert!(jit.lookup("half").is_err());
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Dylib::define_fn`]; the tracker is defunct.
+    pub fn define_fn<M>(&self, name: &str, f: impl HostFn<M>) -> Result<(), Error> {
+        self.define_fns([(name, f.into_host())])
+    }
+
+    /// [`Tracker::define_fn`] of each, all or none.
+    ///
+    /// # Errors
+    /// Those of [`Tracker::define_fn`].
+    pub fn define_fns<'n>(
+        &self,
+        functions: impl IntoIterator<Item = (&'n str, HostFunction)>,
+    ) -> Result<(), Error> {
+        define_fns_under(&self.dylib(), functions.into_iter().collect(), Some(self))
+    }
+
+    /// Like [`Dylib::define_lazy`], under this tracker. A function that is defined already is
+    /// redefined, and stays under the tracker that it has.
+    ///
+    /// # Errors
+    /// Those of [`Dylib::define_lazy`]; the tracker is defunct.
+    pub fn define_lazy<F: Signature>(
+        &self,
+        name: &str,
+        generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        define_lazy_under(
+            &self.dylib(),
+            name,
+            F::function_type(),
+            generate,
+            Some(self),
+        )
+    }
+}
+
+impl Jit {
+    /// Keeps a value as long as the session: it is dropped when the session's code can not be
+    /// called any more.
+    pub fn keep(&self, value: Arc<dyn Any + Send + Sync>) {
+        let _pass = gate::enter();
+        self.core().host.keep(value);
+    }
+
+    /// [`Dylib::define_fn`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn define_fn<M>(&self, name: &str, f: impl HostFn<M>) -> Result<(), Error> {
+        self.main().define_fn(name, f)
+    }
+
+    /// [`Dylib::define_fns`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn define_fns<'n>(
+        &self,
+        functions: impl IntoIterator<Item = (&'n str, HostFunction)>,
+    ) -> Result<(), Error> {
+        self.main().define_fns(functions)
+    }
+
+    /// [`Dylib::define_lazy`] of [`Jit::main`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn define_lazy<F: Signature>(
+        &self,
+        name: &str,
+        generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.main().define_lazy::<F>(name, generate)
+    }
+
+    /// [`Dylib::dynamic_function`] of [`Jit::main`].
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Errors
+    /// As there.
+    pub unsafe fn dynamic_function(&self, name: &str) -> Result<DynFunc, Error> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.main().dynamic_function(name) }
+    }
+}
