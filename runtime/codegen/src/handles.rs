@@ -25,11 +25,11 @@ use inkwell::llvm_sys::core::{
     LLVMAddAttributeAtIndex, LLVMAliasGetAliasee, LLVMBasicBlockAsValue, LLVMCreateEnumAttribute,
     LLVMCreateStringAttribute, LLVMGetBasicBlockParent, LLVMGetBasicBlockTerminator,
     LLVMGetCalledValue, LLVMGetEnumAttributeAtIndex, LLVMGetFirstBasicBlock,
-    LLVMGetFirstInstruction, LLVMGetFirstUse, LLVMGetGlobalParent, LLVMGetInitializer,
-    LLVMGetInstructionOpcode, LLVMGetInstructionParent, LLVMGetIntrinsicID, LLVMGetModuleContext,
-    LLVMGetNextBasicBlock, LLVMGetNextInstruction, LLVMGetNextUse, LLVMGetNumOperands,
-    LLVMGetOperand, LLVMGetStringAttributeAtIndex, LLVMGetStringAttributeValue, LLVMGetUser,
-    LLVMGetValueKind, LLVMGetValueName2, LLVMGlobalGetValueType, LLVMIsAFunction,
+    LLVMGetFirstInstruction, LLVMGetFirstUse, LLVMGetGlobalIFuncResolver, LLVMGetGlobalParent,
+    LLVMGetInitializer, LLVMGetInstructionOpcode, LLVMGetInstructionParent, LLVMGetIntrinsicID,
+    LLVMGetModuleContext, LLVMGetNextBasicBlock, LLVMGetNextInstruction, LLVMGetNextUse,
+    LLVMGetNumOperands, LLVMGetOperand, LLVMGetStringAttributeAtIndex, LLVMGetStringAttributeValue,
+    LLVMGetUser, LLVMGetValueKind, LLVMGetValueName2, LLVMGlobalGetValueType, LLVMIsAFunction,
     LLVMIsAGlobalVariable, LLVMIsAInstruction, LLVMIsConstant, LLVMIsDeclaration,
     LLVMIsGlobalConstant, LLVMRemoveEnumAttributeAtIndex, LLVMRemoveStringAttributeAtIndex,
 };
@@ -155,6 +155,13 @@ impl<'m> ValueRef<'m> {
         let is_alias = self.kind() == LLVMValueKind::LLVMGlobalAliasValueKind;
         // SAFETY: a live alias, whose aliasee lives as it does.
         is_alias.then(|| unsafe { ValueRef::of(LLVMAliasGetAliasee(self.raw)) })
+    }
+
+    /// The function that chooses what it stands for, where it is an ifunc.
+    pub(crate) fn resolver(self) -> Option<ValueRef<'m>> {
+        let is_ifunc = self.kind() == LLVMValueKind::LLVMGlobalIFuncValueKind;
+        // SAFETY: a live ifunc, whose resolver lives as it does.
+        is_ifunc.then(|| unsafe { ValueRef::of(LLVMGetGlobalIFuncResolver(self.raw)) })
     }
 
     /// True if it is a function, a variable, an alias or an ifunc.

@@ -314,6 +314,32 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Reads a regular file that is no larger than `most` bytes; memory that is not there is an error.
+///
+/// # Errors
+///
+/// As [`read`]; `path` is no regular file, or a larger one.
+pub fn read_at_most(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
+    let path = path.as_ref();
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() {
+        let message = "not a regular file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let mut file = OwnFile::open(path)?;
+    let size = about.len();
+    if size > most {
+        let message = format!("{size} bytes, of which at most {most} are read");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    let mut bytes = Vec::new();
+    // It may have grown since, which is left out.
+    bytes.try_reserve_exact(size as usize)?;
+    Read::by_ref(&mut file).take(size).read_to_end(&mut bytes)?;
+    file.checked()?;
+    Ok(bytes)
+}
+
 /// Reads what an earlier run has left in an output. Only a regular file has such text: to read a
 /// FIFO would be to wait for a writer.
 ///

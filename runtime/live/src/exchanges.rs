@@ -20,6 +20,8 @@ pub(crate) struct Exchanged {
     pub(crate) bodies: HashMap<String, Body>,
     /// The file's variables.
     pub(crate) variables: HashMap<String, Shape>,
+    /// The file's functions that compilers number.
+    pub(crate) code: HashMap<String, Body>,
     pub(crate) led: Led,
     /// Native callers that do not fit its bodies.
     pub(crate) outdated: Led,
@@ -44,6 +46,7 @@ pub(crate) struct Exchanges {
 struct Settled {
     bodies: HashMap<String, Body>,
     variables: HashMap<String, Shape>,
+    code: HashMap<String, Body>,
 }
 
 impl Exchanges {
@@ -66,12 +69,13 @@ impl Exchanges {
     /// their memory stays.
     pub(crate) fn apply(&self, module: usize, contents: &mut Contents) {
         let settled = self.settled.get(&module);
-        let settled = settled.map(|it| (&it.bodies, &it.variables));
+        let settled = settled.map(|it| (&it.bodies, &it.variables, &it.code));
         let kept = self.kept.iter().filter(|it| it.module == module);
-        let kept = kept.map(|it| (&it.bodies, &it.variables));
-        for (bodies, variables) in settled.into_iter().chain(kept) {
+        let kept = kept.map(|it| (&it.bodies, &it.variables, &it.code));
+        for (bodies, variables, code) in settled.into_iter().chain(kept) {
             add(&mut contents.functions, bodies);
             add_new(&mut contents.variables, variables);
+            add(&mut contents.code, code);
         }
     }
 
@@ -87,6 +91,7 @@ impl Exchanges {
         let settled = self.settled.entry(oldest.module).or_default();
         add(&mut settled.bodies, &oldest.bodies);
         add_new(&mut settled.variables, &oldest.variables);
+        add(&mut settled.code, &oldest.code);
         keep(&mut self.led, oldest.led);
         keep(&mut self.outdated, oldest.outdated);
     }

@@ -257,6 +257,12 @@ impl Module {
         unsafe { std::slice::from_raw_parts(place.address as *const u8, size) }
     }
 
+    /// Whether the program has code by a name that all its files see.
+    pub(crate) fn has_function(&self, name: &str) -> bool {
+        let place = self.place(name, false);
+        place.is_some_and(|place| place.kind == PlaceKind::Function)
+    }
+
     /// A name that only the modules of this one's file use in the session.
     fn own_name(&self, name: &str) -> String {
         format!("{name}{OF}file{}", self.program.number)

@@ -34,6 +34,7 @@ pub mod function;
 pub mod known;
 pub mod locked;
 mod meaning;
+mod misfits;
 pub mod program;
 mod question;
 mod reach;

@@ -29,6 +29,7 @@ use uruk::rebound::{
 use crate::choose::{ADDRESS, Fate, Known, stem};
 use crate::function::Function;
 use crate::known::{Module, TEXT_ALIGN};
+use crate::misfits;
 use crate::program::symbols::{Place, PlaceKind};
 use crate::swap::SwapError;
 use crate::variables::text;
@@ -140,12 +141,17 @@ pub(crate) fn mean(
         .filter(|function| function.module == module)
         .map(|function| (stem(&function.chosen.name), function))
         .collect();
-    let owns = survey.functions.iter().map(|info| match info.local {
-        true => local.get(stem(&info.name)).copied(),
-        false => global.get(known.name(&info.name, false).as_str()).copied(),
+    // A function may have been local before, or be so now.
+    let owns = survey.functions.iter().map(|info| {
+        let of_module = || local.get(stem(&info.name)).copied();
+        let of_program = || global.get(known.name(&info.name, false).as_str()).copied();
+        match info.local {
+            true => of_module(),
+            false => of_program().or_else(|| of_module().filter(|_| info.defined)),
+        }
     });
     let owns: Vec<Option<&Arc<Function>>> = owns.collect();
-    let counting = counting(survey, &owns, changed);
+    let counting = counting(survey, &owns, changed, known);
     for (number, info) in survey.functions.iter().enumerate() {
         let own = owns[number];
         let new = || match info.local {
@@ -177,6 +183,9 @@ pub(crate) fn mean(
     mention(survey, &mut used);
     variables(survey, &used, known, versions, &mut meant);
     constructors(survey, versions, &mut meant);
+    if let Err(refused) = misfits::entries(survey, versions) {
+        meant.refuse(refused);
+    }
     types(versions, &mut meant);
     meant
 }
@@ -218,15 +227,19 @@ fn variables(
 }
 
 /// Functions of which the file's bodies count: those that are new or changed, and those they call whose
-/// native code may rely on what it was called with.
+/// native code may rely on what it was called with, or that are nowhere else.
 fn counting(
     survey: &Survey,
     owns: &[Option<&Arc<Function>>],
     changed: &HashSet<String>,
+    known: &Module,
 ) -> Vec<bool> {
     let functions = survey.functions.iter().zip(owns);
     let first = |(info, own): (&FunctionInfo, &Option<&Arc<Function>>)| {
-        info.defined && (own.is_none() || changed.contains(stem(&info.name)))
+        // The linker took another file's in the place of a weak one.
+        let is_taken = info.weak && !info.same && own.is_none_or(|own| own.module != known.number);
+        let is_taken = is_taken && (own.is_some() || known.has_function(&info.name));
+        info.defined && !is_taken && (own.is_none() || changed.contains(stem(&info.name)))
     };
     let mut counting: Vec<bool> = functions.map(first).collect();
     let mut left: Vec<usize> = (0..counting.len()).filter(|&it| counting[it]).collect();
@@ -234,7 +247,12 @@ fn counting(
         for &callee in &survey.functions[number].functions {
             let callee = callee as usize;
             let narrow = owns[callee].is_some_and(|own| own.chosen.narrow);
-            if narrow && survey.functions[callee].defined && !counting[callee] {
+            let info = &survey.functions[callee];
+            // It is inlined wherever it is called, so that no file may have it; code that is not
+            // optimized calls it.
+            let copied = info.copy && info.always_inlined && owns[callee].is_none();
+            let copied = copied && !known.has_function(&info.name);
+            if (copied || narrow && info.defined) && !counting[callee] {
                 counting[callee] = true;
                 left.push(callee);
             }

@@ -76,11 +76,35 @@ pub enum SwapError {
     },
     /// A class whose objects have tables of virtual functions that new code cannot use.
     #[error(
-        "the class `{class}` has other virtual functions than the program's: its objects keep their tables"
+        "the class `{class}` has other virtual functions or bases than the program's: its objects keep their tables and layout"
     )]
     Virtual {
         /// Its name, as linkers have it.
         class: String,
+    },
+    /// A name that compilers number by the order of the source, which is another one.
+    #[error(
+        "`{name}` is numbered by its order in the source, and the order changed: addresses and contents that the program keeps are those of the old order\n  tip: put new ones behind the old ones, or give them names"
+    )]
+    Numbered {
+        /// The name.
+        name: String,
+    },
+    /// A name for another function than before.
+    #[error("`{name}` stands for something else than in the program, where it was bound at start")]
+    Alias {
+        /// The alias or ifunc.
+        name: String,
+    },
+    /// An entry of a table that the linker made of a section.
+    #[error(
+        "`{name}` is new in the section `{section}`: the program's linker made a table of it, without this one"
+    )]
+    Section {
+        /// The variable.
+        name: String,
+        /// The section.
+        section: String,
     },
     /// A function that would have to run before the program's `main`.
     #[error("`{function}` initializes {what}, and would not run any more")]

@@ -35,6 +35,7 @@ use crate::choose::{Fate, stem};
 use crate::exchanges::{Exchanged, Exchanges};
 use crate::function::{Function, Led};
 use crate::meaning::{Meant, Versions, home, mean};
+use crate::misfits;
 use crate::program::image::BITCODE;
 use crate::program::stream;
 pub use crate::refused::SwapError;
@@ -179,6 +180,7 @@ impl Live {
                 module: number,
                 bodies: versions.changed_bodies(),
                 variables: versions.new.variables,
+                code: versions.new.code,
                 led,
                 outdated,
                 dependents: replaced.dependents.clone(),
@@ -208,6 +210,7 @@ impl Live {
         };
         let bitcode = self.jit.renew(&name, bytes, compare, choose);
         let mut renewed = std::mem::take(&mut *lock(&told));
+        misfits::check(&renewed.versions)?;
         if let Some(refused) = renewed.meant.refused.take() {
             return Err(refused);
         }
@@ -359,15 +362,21 @@ fn by_stem(contents: Contents) -> Contents {
     let constructors = contents.constructors.iter();
     Contents {
         types: contents.types,
+        code: stems(contents.code),
+        aliases: stems(contents.aliases),
+        tables: stems(contents.tables),
         functions: stems(contents.functions),
         variables: stems(contents.variables),
         constructors: constructors.map(|name| stem(name).to_owned()).collect(),
     }
 }
 
+/// Bytes of the largest file: bitcode of programs of millions of lines is smaller.
+const LARGEST: u64 = 256 << 20;
+
 /// The bitcode of a file: its own, or that of an object's section.
 fn module_of(file: &Path) -> Result<Vec<u8>, SwapError> {
-    let bytes = uruk_files::read_left(file).map_err(|cause| SwapError::File {
+    let bytes = uruk_files::read_at_most(file, LARGEST).map_err(|cause| SwapError::File {
         file: file.to_owned(),
         cause,
     })?;

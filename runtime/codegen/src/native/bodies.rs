@@ -27,6 +27,7 @@ use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 use rustc_hash::FxHashMap;
 
 use super::layouts::{self, Layout, Layouts};
+use super::ordinals::is_numbered;
 use super::uses::{self, Uses};
 use crate::context::{LlvmContext, OwnedModule};
 use crate::error::CodegenError;
@@ -46,6 +47,22 @@ pub struct Contents {
     pub constructors: Vec<String>,
     /// Layouts of its structures, by name, where debug information tells them.
     pub types: HashMap<String, Arc<Layout>>,
+    /// The bodies of functions whose names have a [number](super::is_numbered), by name: without what
+    /// they are called.
+    pub code: HashMap<String, Body>,
+    /// Its aliases and ifuncs, by name.
+    pub aliases: HashMap<String, Alias>,
+    /// Functions and variables that its tables of virtual functions mention, by the table's name.
+    pub tables: HashMap<String, Vec<String>>,
+}
+
+/// Another name of a definition, or the name of one that is chosen at start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alias {
+    /// Its definition.
+    pub value: Body,
+    /// The function that chooses, if it is chosen at start.
+    pub resolver: Option<String>,
 }
 
 /// Properties of a variable on which old and new code have to agree.
@@ -96,6 +113,9 @@ pub(super) fn contents_of(module: &OwnedModule, told: Layouts) -> Contents {
         functions,
         values,
         constructors,
+        code,
+        aliases,
+        tables,
     } = of_text(&text);
     // SAFETY: a live module.
     let layout = unsafe { LLVMGetModuleDataLayout(module.raw()) };
@@ -121,6 +141,9 @@ pub(super) fn contents_of(module: &OwnedModule, told: Layouts) -> Contents {
         variables: variables.collect(),
         constructors,
         types: told.types,
+        code,
+        aliases,
+        tables,
     }
 }
 
@@ -130,6 +153,9 @@ struct Text {
     /// First values of variables, by name.
     values: HashMap<String, Body>,
     constructors: Vec<String>,
+    code: HashMap<String, Body>,
+    aliases: HashMap<String, Alias>,
+    tables: HashMap<String, Vec<String>>,
 }
 
 /// What a module's text defines outside of functions, by what it is mentioned as.
@@ -164,16 +190,42 @@ fn of_text(text: &str) -> Text {
     let variables = std::mem::take(&mut module.variables);
     let mut constructors = std::mem::take(&mut module.constructors);
     let mut bodies = HashMap::new();
+    let mut code = HashMap::new();
     for function in functions {
         let Some(name) = mentions(function).find(|word| word.starts_with('@')) else {
             continue;
         };
-        bodies.insert(plain(name), module.mentioned(function));
+        let name = plain(name);
+        if is_numbered(stem(&name))
+            && let Some((_, text)) = function.split_once('\n')
+        {
+            code.insert(name.clone(), module.mentioned(text));
+        }
+        bodies.insert(name, module.mentioned(function));
     }
     // Of the third part of an entry, what it goes with, some are variables.
     constructors.retain(|name| bodies.contains_key(name));
+    let named = |value| mentions(value).filter(|it| it.starts_with('@')).map(plain);
+    let tables = variables
+        .iter()
+        .filter(|(name, _)| name.starts_with("@_ZTV"));
+    let tables = tables.map(|(name, value)| (plain(name), named(value).collect()));
+    let tables = tables.collect();
+    let aliases = variables.iter().filter_map(|(name, value)| {
+        let resolver = match kind(value)? {
+            "alias" => None,
+            "ifunc" => named(value).next(),
+            _ => return None,
+        };
+        let value = module.value(name, value);
+        Some((plain(name), Alias { value, resolver }))
+    });
+    let aliases = aliases.collect();
     let variables = variables.into_iter();
     Text {
+        code,
+        aliases,
+        tables,
         values: variables
             .map(|(name, value)| (plain(name), module.value(name, value)))
             .collect(),
@@ -182,12 +234,16 @@ fn of_text(text: &str) -> Text {
     }
 }
 
+/// The word that says what is defined.
+fn kind(definition: &str) -> Option<&str> {
+    let mut words = definition.split(' ');
+    words.find(|word| matches!(*word, "constant" | "global" | "alias" | "ifunc"))
+}
+
 /// Whether a definition is one of a constant with a value.
 fn is_constant(definition: &str) -> bool {
-    let mut words = definition.split(' ');
-    let kind = words.find(|word| matches!(*word, "constant" | "global" | "alias" | "ifunc"));
     let is_declared = definition.starts_with("external ");
-    kind == Some("constant") && !is_declared
+    kind(definition) == Some("constant") && !is_declared
 }
 
 /// The name that is mentioned as `@name` or `@"name"`.

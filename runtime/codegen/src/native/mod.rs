@@ -31,6 +31,7 @@ mod bodies;
 mod callers;
 mod edit;
 mod layouts;
+mod ordinals;
 mod survey;
 mod uses;
 
@@ -48,9 +49,10 @@ use uruk_bitcode::stream::Malformed;
 pub use added::{Additions, only_added};
 use layouts::Layouts;
 
-pub use bodies::{Body, Contents, Shape, contents};
+pub use bodies::{Alias, Body, Contents, Shape, contents};
 pub use callers::{NativeCallers, Outdated, Versions, native_callers, outdated};
 pub use layouts::Layout;
+pub use ordinals::{is_numbered, without_ordinals};
 pub use survey::{FunctionInfo, Plain, Survey, VariableInfo};
 pub use uses::{Access, Uses};
 

@@ -1,13 +1,14 @@
 //! The first walk: what a module has, and who uses what.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::CStr;
 
 use inkwell::llvm_sys::core::{
     LLVMCountParamTypes, LLVMGetAlignment, LLVMGetArrayLength2, LLVMGetAsString,
     LLVMGetElementType, LLVMGetEnumAttributeKindForName, LLVMGetInlineAsmAsmString,
-    LLVMGetIntTypeWidth, LLVMGetLinkage, LLVMGetParamTypes, LLVMGetTypeKind, LLVMGetUnnamedAddress,
-    LLVMGlobalGetValueType, LLVMIsConstantString, LLVMIsFunctionVarArg, LLVMIsNull,
-    LLVMIsThreadLocal, LLVMTypeOf,
+    LLVMGetIntTypeWidth, LLVMGetLinkage, LLVMGetParamTypes, LLVMGetSection, LLVMGetTypeKind,
+    LLVMGetUnnamedAddress, LLVMGlobalGetValueType, LLVMIsConstantString, LLVMIsFunctionVarArg,
+    LLVMIsNull, LLVMIsThreadLocal, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout, LLVMTargetDataRef};
@@ -108,6 +109,8 @@ pub struct VariableInfo {
     pub variables: Vec<u32>,
     /// The functions that its first value mentions, by number in the survey.
     pub functions: Vec<u32>,
+    /// The section that it is in, if that has a name.
+    pub section: String,
     /// Its bytes, where they are a string.
     pub bytes: Option<Vec<u8>>,
     /// Its address may be compared with others: it is returned, or it is the value of another variable,
@@ -175,7 +178,8 @@ impl Walk {
             found.variables.push(number);
         } else if value.kind() == LLVMValueKind::LLVMBlockAddressValueKind {
             found.labels.push(value.raw());
-        } else if let Some(aliasee) = value.aliasee() {
+        } else if let Some(aliasee) = value.aliasee().or_else(|| value.resolver()) {
+            // Optimizers may choose for an ifunc, and inline what is chosen.
             self.mention(aliasee, found);
         } else {
             for part in value.parts() {
@@ -288,9 +292,21 @@ fn variable(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> VariableInf
             false => Uses::Any,
         },
         of_compiler: name.starts_with("llvm."),
+        section: section(variable),
         bytes: initializer.and_then(string),
         name,
         ..VariableInfo::default()
+    }
+}
+
+fn section(variable: VariableRef<'_>) -> String {
+    // SAFETY: a live variable; the name is null or a C string.
+    unsafe {
+        let name = LLVMGetSection(variable.raw());
+        match name.is_null() {
+            true => String::new(),
+            false => CStr::from_ptr(name).to_string_lossy().into_owned(),
+        }
     }
 }
 

@@ -1,0 +1,237 @@
+//! Differences of two versions of a source that no exchange can bridge, found by what both define.
+//!
+//! | of the source | another | is |
+//! |---|---|---|
+//! | order of lambdas, blocks or static variables that compilers number | order | refused: kept addresses and contents are by number |
+//! | alias, ifunc | definition | refused: native code reached what it stood for |
+//! | table of virtual functions | order or number of functions | refused: objects keep their tables |
+//! | class | bases | refused: objects keep their layout |
+//! | variable in a section that linkers put together as a table | one more | refused: the program's table is made |
+
+use std::collections::{BTreeMap, HashMap};
+
+use uruk::rebound::{Body, Contents, Survey, is_numbered, without_ordinals};
+
+use crate::choose::stem;
+use crate::meaning::Versions;
+use crate::refused::SwapError;
+
+/// The first difference, in the order of names.
+///
+/// # Errors
+/// It.
+pub(crate) fn check(versions: &Versions) -> Result<(), SwapError> {
+    let Versions { old, new, .. } = versions;
+    numbered(old, new)?;
+    aliases(old, new)?;
+    classes(old, new)
+}
+
+/// Names by what they are without their numbers.
+fn groups<'n>(names: impl Iterator<Item = &'n String>) -> BTreeMap<String, Vec<&'n str>> {
+    let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for name in names {
+        groups.entry(without_ordinals(name)).or_default().push(name);
+    }
+    groups.values_mut().for_each(|group| group.sort_unstable());
+    groups
+}
+
+/// The first name that stands for something else's body or value in the other version.
+fn shifted<'n>(
+    old: &[&str],
+    new: &[&'n str],
+    is_same: impl Fn(&str, &str) -> bool,
+) -> Option<&'n str> {
+    let is_other = |name: &str| !is_same(name, name) && old.iter().any(|it| is_same(it, name));
+    let mut moved = new.iter().filter(|name| old.contains(name));
+    moved.find(|name| is_other(name)).copied()
+}
+
+fn numbered(old: &Contents, new: &Contents) -> Result<(), SwapError> {
+    let refused = |name: &str| {
+        Err(SwapError::Numbered {
+            name: name.to_owned(),
+        })
+    };
+    let (before, now) = (groups(old.code.keys()), groups(new.code.keys()));
+    for (group, names) in &now {
+        let Some(known) = before.get(group) else {
+            continue;
+        };
+        let is_same = |old_name: &str, name: &str| old.code.get(old_name) == new.code.get(name);
+        if let Some(name) = shifted(known, names, is_same) {
+            return refused(name);
+        }
+    }
+    let variables = |contents: &'_ Contents| -> Vec<String> {
+        let all = contents
+            .variables
+            .iter()
+            .filter(|(_, shape)| !shape.constant);
+        all.map(|(name, _)| name.clone()).collect()
+    };
+    let (before, now) = (variables(old), variables(new));
+    let (before, now) = (groups(before.iter()), groups(now.iter()));
+    for (group, names) in &now {
+        let Some(known) = before.get(group) else {
+            continue;
+        };
+        if !known.iter().chain(names).any(|name| is_numbered(name)) {
+            continue;
+        }
+        let is_same = |old_name: &str, name: &str| {
+            let both = old.variables.get(old_name).zip(new.variables.get(name));
+            both.is_some_and(|(old, new)| (old.size, old.value) == (new.size, new.value))
+        };
+        let first = names.first().copied().unwrap_or(group);
+        match shifted(known, names, is_same) {
+            Some(name) => return refused(name),
+            None if known.len() != names.len() => return refused(first),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn aliases(old: &Contents, new: &Contents) -> Result<(), SwapError> {
+    let names: BTreeMap<_, _> = new.aliases.iter().collect();
+    for (name, now) in names {
+        let Some(before) = old.aliases.get(name) else {
+            continue;
+        };
+        let body = |contents: &Contents, name: &Option<String>| -> Option<Body> {
+            contents.functions.get(stem(name.as_deref()?)).copied()
+        };
+        let chosen = body(old, &before.resolver) != body(new, &now.resolver);
+        if before != now || chosen {
+            return Err(SwapError::Alias { name: name.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Tables of virtual functions and descriptions of classes, by the class's name.
+fn classes(old: &Contents, new: &Contents) -> Result<(), SwapError> {
+    let refused = |class: &str| {
+        let class = format!("_Z{class}");
+        Err(SwapError::Virtual { class })
+    };
+    let names: BTreeMap<_, _> = new.variables.iter().collect();
+    for (name, now) in names {
+        let Some(before) = old.variables.get(name) else {
+            continue;
+        };
+        if let Some(class) = name.strip_prefix("_ZTI")
+            && (before.size, before.value) != (now.size, now.value)
+        {
+            return refused(class);
+        }
+        let Some(class) = name.strip_prefix("_ZTV") else {
+            continue;
+        };
+        let places = |contents: &Contents| contents.tables.get(name).map(|it| places(it));
+        let both = places(old).zip(places(new));
+        let moved = both.is_some_and(|(old, new)| {
+            let mut known = new
+                .iter()
+                .filter_map(|(name, at)| Some((old.get(name)?, at)));
+            known.any(|(old, new)| old.is_some() && new.is_some() && old != new)
+        });
+        if before.size != now.size || moved {
+            return refused(class);
+        }
+    }
+    Ok(())
+}
+
+/// The places of what a table mentions; none for what it mentions twice.
+fn places(table: &[String]) -> HashMap<String, Option<usize>> {
+    let mut places = HashMap::new();
+    for (at, name) in table.iter().enumerate() {
+        let entry = places.entry(name.clone());
+        entry.and_modify(|place| *place = None).or_insert(Some(at));
+    }
+    places
+}
+
+/// Whether linkers make tables of what lies in a section: functions that run at start or end, and
+/// sections whose names are identifiers, which code finds by `__start_NAME`.
+fn is_table(section: &str) -> bool {
+    const RUN: [&str; 5] = [
+        ".preinit_array",
+        ".init_array",
+        ".fini_array",
+        ".ctors",
+        ".dtors",
+    ];
+    let is_identifier = |name: &str| {
+        let mut letters = name.chars();
+        letters
+            .next()
+            .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+            && letters.all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    is_identifier(section) || RUN.iter().any(|name| section.starts_with(name))
+}
+
+/// Refuses variables of tables that the program's linker made: those that are new.
+///
+/// # Errors
+/// The first.
+pub(crate) fn entries(survey: &Survey, versions: &Versions) -> Result<(), SwapError> {
+    let mut new = survey.variables.iter().filter(|info| {
+        let is_known = versions.old.variables.contains_key(stem(&info.name));
+        info.defined && !is_known && is_table(&info.section)
+    });
+    match new.next() {
+        None => Ok(()),
+        Some(info) => Err(SwapError::Section {
+            name: stem(&info.name).to_owned(),
+            section: info.section.clone(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{groups, is_table, places, shifted};
+
+    #[test]
+    fn sections_that_are_tables() {
+        for name in [
+            "tabl",
+            "__tracepoints",
+            ".init_array",
+            ".init_array.5",
+            ".ctors",
+        ] {
+            assert!(is_table(name), "{name}");
+        }
+        for name in ["", ".data", ".rodata.x", ".bss.y", "a.b"] {
+            assert!(!is_table(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn orders_are_compared_by_contents() {
+        let names = ["f.n", "f.n.1", "g"].map(str::to_owned);
+        let groups = groups(names.iter());
+        assert_eq!(groups["f.n"], ["f.n", "f.n.1"]);
+        let all = ["a", "b", "c"];
+        let of = |values: [u8; 3]| {
+            let is_same = move |old: &str, new: &str| {
+                let at = |name: &str| all.iter().position(|it| *it == name);
+                at(old).map(|at| [1, 2, 3][at]) == at(new).map(|at| values[at])
+            };
+            shifted(&all, &all, is_same)
+        };
+        assert_eq!(of([1, 2, 3]), None);
+        assert_eq!(of([1, 5, 3]), None);
+        assert_eq!(of([9, 1, 2]), Some("b"));
+        assert_eq!(of([2, 1, 3]), Some("a"));
+        let table = ["x", "y", "x"].map(str::to_owned);
+        assert_eq!(places(&table)["y"], Some(1));
+        assert_eq!(places(&table)["x"], None);
+    }
+}
