@@ -11,6 +11,7 @@
        -DVARIABLE   `touch` changes a variable that its callers have in registers
        -DFITS=N     `touch` adds N: callers know nothing that is not so any more
        -DLINE       `touch` writes a line first
+       -DBUMP=N     `bump`, which no other file sees, adds N
        -DELSEWHERE  the loop is in another file, which is this one with
        -DLOOP       and nothing else
        -DAPART      the loop is in the same file, but calls them by one that is left each time */
@@ -107,9 +108,15 @@ LEFT_ALONE void touch(void) {
   touched += FITS;
 }
 
+#ifndef BUMP
+#define BUMP 0
+#endif
+static LEFT_ALONE void bump(int x) { touched += x + BUMP; }
+
 /* A line of what all of them come to. */
 static inline __attribute__((always_inline)) void step(int x) {
   int local = x, other = x;
+  bump(x);
   rounds++;
   touch();
   rounds++;

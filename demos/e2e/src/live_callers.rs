@@ -28,7 +28,7 @@ const fn edit(word: &'static str, numbers: [i64; 7]) -> Edit {
     }
 }
 
-const EDITS: [Edit; 10] = [
+const EDITS: [Edit; 11] = [
     edit("-DIGNORED", [136, 7, 0, 0, 200, 0, 0]),
     edit("-DCONSTANT", [3, 8, 0, 0, 200, 0, 0]),
     edit("-DRANGE", [3, 7, 1, 0, 200, 0, 0]),
@@ -46,6 +46,10 @@ const EDITS: [Edit; 10] = [
     Edit {
         fits: true,
         ..edit("-DLINE", BEFORE)
+    },
+    Edit {
+        fits: true,
+        ..edit("-DBUMP=3", BEFORE)
     },
     // The last: it leaves a pointer behind.
     edit("-DKEEPS", [3, 7, 0, 0, 170, 0, 0]),

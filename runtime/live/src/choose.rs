@@ -9,7 +9,9 @@
 //!
 //! A *function* has a native version if a symbol says where it is, the linker left room in front
 //! of it, and callers keep to its type: a local function whose address nobody takes *natively* may have
-//! lost arguments, or its result. Of a weak one that may differ from others nobody knows whose it is. Such a one is compiled again with its callers only, which
+//! lost arguments, or its result. One whose code takes all arguments, all of them numbers, has lost none,
+//! and only callers that know of a lost result reach its native code ([`Chosen::narrow`]); that is looked at
+//! where a local function stays one, as its address is taken or it is never inlined. Of a weak one that may differ from others nobody knows whose it is. Such a one is compiled again with its callers only, which
 //! call the new body; samples in it are theirs.
 //!
 //! | a function | is | reason |
@@ -269,10 +271,10 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
 fn native(info: &FunctionInfo, known: &dyn Known) -> Option<Place> {
     let place = known.place(&info.name, info.local)?;
     // The bitcode may do with its address what natively was seen through and is gone.
+    let takes_all = || info.plain.is_some_and(|plain| known.takes(place, plain));
     let keeps_type = !info.local
-        || (info.address_taken
-            && (known.mentions(place.address)
-                || info.plain.is_some_and(|plain| known.takes(place, plain))));
+        || (info.address_taken && (known.mentions(place.address) || takes_all()))
+        || (info.never_inlined && takes_all());
     let fits = place.kind == PlaceKind::Function && keeps_type && known.has_room(place.address);
     fits.then_some(place)
 }

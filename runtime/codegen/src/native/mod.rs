@@ -37,7 +37,7 @@ mod uses;
 
 use inkwell::llvm_sys::bit_reader::{LLVMGetBitcodeModuleInContext2, LLVMParseBitcodeInContext2};
 use inkwell::llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
-use inkwell::llvm_sys::core::LLVMGetSourceFileName;
+use inkwell::llvm_sys::core::{LLVMGetNamedMetadata, LLVMGetSourceFileName};
 use inkwell::llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
 
 use crate::context::{Buffer, LlvmContext, OwnedModule};
@@ -264,8 +264,7 @@ fn unreadable(name: &str, message: String) -> CodegenError {
 /// again are those of the program's own debug information, which is not linked here.
 fn read(context: &LlvmContext, name: &str, bytes: &[u8]) -> Result<OwnedModule, CodegenError> {
     let module = parse(context, name, bytes)?;
-    // SAFETY: a live module, which is ours.
-    unsafe { LLVMStripModuleDebugInfo(module.raw()) };
+    strip(&module);
     Ok(module)
 }
 
@@ -277,9 +276,21 @@ fn read_with_layouts(
 ) -> Result<(OwnedModule, Layouts), CodegenError> {
     let module = parse(context, name, bytes)?;
     let layouts = layouts::of_debug_information(context, &module);
-    // SAFETY: a live module, which is ours.
-    unsafe { LLVMStripModuleDebugInfo(module.raw()) };
+    strip(&module);
     Ok((module, layouts))
+}
+
+/// Takes from a module what it says for debuggers. To look for that in all instructions takes 30 ms for
+/// sqlite, which a module without a unit of it need not.
+fn strip(module: &OwnedModule) {
+    let units = c"llvm.dbg.cu";
+    // SAFETY: a live module, which is ours; pointer and length describe the name.
+    unsafe {
+        let name = units.to_bytes();
+        if !LLVMGetNamedMetadata(module.raw(), units.as_ptr(), name.len()).is_null() {
+            LLVMStripModuleDebugInfo(module.raw());
+        }
+    }
 }
 
 fn parse(context: &LlvmContext, name: &str, bytes: &[u8]) -> Result<OwnedModule, CodegenError> {

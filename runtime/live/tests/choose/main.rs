@@ -361,6 +361,38 @@ fn samples_are_those_of_all_nearest_callers() {
 }
 
 #[test]
+fn local_functions_that_are_never_inlined_and_take_all_arguments_have_native_code() {
+    let never = FunctionInfo {
+        local: true,
+        never_inlined: true,
+        plain: Some(Plain::default()),
+        ..function("apart")
+    };
+    let program = |taking: bool| Program {
+        taking: taking.then_some(96).into_iter().collect(),
+        unmentioned: [96].into(),
+        ..Program::default().with("apart", PlaceKind::Function, 96)
+    };
+    let found = |info: &FunctionInfo, taking| {
+        let outcome = chosen(vec![info.clone()], Vec::new(), &program(taking));
+        let chosen = &outcome.functions[0];
+        (matches!(chosen.fate, Fate::Adopted { .. }), chosen.narrow)
+    };
+    assert_eq!(found(&never, true), (true, true));
+    assert!(!found(&never, false).0);
+    let pointer = FunctionInfo {
+        plain: None,
+        ..never.clone()
+    };
+    assert!(!found(&pointer, true).0);
+    let inlined = FunctionInfo {
+        never_inlined: false,
+        ..never
+    };
+    assert!(!found(&inlined, true).0);
+}
+
+#[test]
 fn functions_that_are_never_inlined_are_relied_on_by_callers_and_not_held() {
     let program = || {
         Program::default()
