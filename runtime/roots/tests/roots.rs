@@ -239,6 +239,35 @@ fn nested_handlers() {
     interrupted_by(&[first, (libc::SIGALRM, sleep_in_handler)], 7);
 }
 
+/// Holds what is left of a signal's frame, of which the stack pointer was overwritten.
+#[inline(never)]
+fn sleep_holding_a_rest(elsewhere: u64) {
+    let mut words = [0_u64; 40];
+    // The stack pointer, flags, and the mark; no vector registers behind them.
+    (words[20], words[22], words[23]) = (elsewhere, 0x246, 0x002b_0000_0000_0033);
+    black_box(&mut words);
+    // SAFETY: no memory is involved.
+    unsafe { libc::pause() };
+    black_box(&mut words);
+}
+
+#[test]
+fn a_rest_of_a_frame_leads_nowhere() {
+    let _alone = alone();
+    // Longer than stacks may be.
+    let elsewhere = map(128 << 20);
+    let holder = Holder::start(move |stop| {
+        stop.ready();
+        sleep_holding_a_rest(elsewhere as u64 + 4096);
+    });
+    holder.wait_asleep();
+    let how = of(&scan(), holder.tid).how;
+    assert!(matches!(how, How::Blocked { .. }), "{how:?}");
+    holder.wake_and_stop();
+    // SAFETY: ours.
+    unsafe { libc::munmap(elsewhere as *mut _, 128 << 20) };
+}
+
 #[test]
 fn registered_fiber() {
     let _alone = alone();
