@@ -20,7 +20,7 @@
 //! memory is gone. Part of a stale frame may be overwritten, and what is in the place of the stack
 //! pointer lead anywhere, as to a heap that is longer than any stack: the thread would never be
 //! answered for while the word is there. Flags and the address of the vector registers tell a frame
-//! from such a rest ([`is_frame`]).
+//! from such a rest ([`is_frame`]), and no stack lies in code, where return addresses lead.
 //!
 //! A thread may also have left its own stack by `swapcontext`, or in a way that leaves no
 //! usable stack pointer (a handler of an overflow). If nothing that was scanned reaches
@@ -227,6 +227,7 @@ fn scan_span(
             if frame >= start
                 && is_frame(memory, at.wrapping_sub(8))
                 && let Some(sp) = memory.word(at.wrapping_sub(32))
+                && ground.maps.may_be_stack(sp)
             {
                 add(memory, ground, spans, sp)?;
             }
