@@ -93,7 +93,7 @@ fn handlers_that_call_members_do_not_keep_a_thread_in_old_code() {
     jit.add_ir("m", &text(0)).expect("valid IR");
     let (busy, part) = (answer(&jit, "busy"), answer(&jit, "part"));
     let whole = jit.lookup("whole").expect("defined");
-    WHOLE.store(whole as u64, Ordering::SeqCst);
+    WHOLE.store(whole, Ordering::SeqCst);
     // SAFETY: plain data; the handler does what handlers may.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

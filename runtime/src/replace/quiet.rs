@@ -365,7 +365,8 @@ impl Core {
             let new: Vec<i32> = new.map(|it| it.tid()).collect();
             known = parked;
             if !new.is_empty() {
-                gate.round(|| self.activations_of(code, &new), is_held)?;
+                let scan = || self.activations_of(code, &new);
+                gate.round(scan, |held, tid| is_held(held, tid))?;
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -438,7 +439,10 @@ impl Core {
             let left = deadline.saturating_duration_since(Instant::now());
             let within = left.clamp(SCAN.0, SCAN.1);
             let code = self.old_code(members);
-            let held = gate.round(|| self.activations(&code, within), is_held)?;
+            let held = gate.round(
+                || self.activations(&code, within),
+                |held, tid| is_held(held, tid),
+            )?;
             if held.is_empty() {
                 return Ok(true);
             }
@@ -462,7 +466,7 @@ impl Core {
 }
 
 /// Whether a thread was seen to hold old code.
-fn is_held(held: &Vec<Activation>, tid: i32) -> bool {
+fn is_held(held: &[Activation], tid: i32) -> bool {
     let mut held = held.iter().filter(|held| !held.functions.is_empty());
     held.any(|held| held.tid == tid)
 }
