@@ -165,12 +165,14 @@ pub fn quantile(times: &[f64], part: f64) -> Option<f64> {
 
 /// The mean; 0 of none.
 pub fn mean(times: &[f64]) -> f64 {
-    times.iter().sum::<f64>() / times.len().max(1) as f64
+    times.iter().fold(0.0, |sum, it| sum + it) / times.len().max(1) as f64
 }
 
-/// The first line of a refusal, without what differs from one to the next.
+/// The first line of a refusal, with the first of the threads that it lists, and without what differs
+/// from one to the next.
 fn reason(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
+    let line = line.split_once("; thread ").map_or(line, |it| it.0);
     let line = line.strip_prefix("uruk swap: ").unwrap_or(line);
     let line = line.split_once(": ").map_or(line, |it| it.1);
     let words = line.split(' ').map(|word| match word.starts_with('/') {
@@ -186,7 +188,8 @@ mod tests {
 
     #[test]
     fn reasons_are_those_of_all_programs_and_threads() {
-        let text = "uruk swap: 12: old code is still running: thread 345 is in f\n  more\n";
+        let text =
+            "uruk swap: 12: old code is still running: thread 345 is in f; thread 6 is in g\n";
         assert_eq!(
             reason(text),
             "old code is still running: thread ### is in f"

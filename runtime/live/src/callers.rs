@@ -95,9 +95,10 @@ impl Unfit {
 fn told(activation: &Activation) -> String {
     let functions = activation.functions.iter().map(|name| stem(name));
     let functions = functions.collect::<Vec<_>>().join(", ");
-    match functions.is_empty() {
-        true => format!("thread {} does not answer", activation.thread),
-        false => format!("thread {} is in {functions}", activation.thread),
+    match (functions.is_empty(), &activation.why) {
+        (true, Some(why)) => format!("thread {} does not answer: {why}", activation.thread),
+        (true, None) => format!("thread {} does not answer", activation.thread),
+        (false, _) => format!("thread {} is in {functions}", activation.thread),
     }
 }
 

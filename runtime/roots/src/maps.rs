@@ -60,6 +60,8 @@ struct Area {
     /// Grows downwards, lives as long as the process.
     main_stack: bool,
     anonymous: bool,
+    /// Code, or a file's: nothing can be pushed there.
+    fixed: bool,
 }
 
 /// Where a stack ends, and how it may be read.
@@ -112,6 +114,14 @@ impl Maps {
         areas
             .take_while(move |area| area.range.start < end)
             .map(move |area| area.range.start.max(start)..area.range.end.min(end))
+    }
+
+    /// Whether a stack pointer may lead there: not to code, and not to a file's memory that cannot be
+    /// written. Usable in a signal handler.
+    pub(crate) fn may_be_stack(&self, sp: u64) -> bool {
+        let at = self.areas.partition_point(|area| area.range.end <= sp);
+        let area = self.areas.get(at);
+        area.is_none_or(|area| !area.fixed || !area.range.contains(&sp))
     }
 
     /// Where the stack that `sp` points into ends; `None` if the snapshot has no
@@ -207,12 +217,14 @@ fn parse(text: &[u8]) -> Vec<Area> {
         }
         // `[vvar]` and `[vsyscall]` are readable to their owner only, but no stack.
         let main_stack = line.path == Some(b"[stack]");
+        let can = |what: u8| line.permissions.contains(&what);
+        let fixed = !can(b'w') && (can(b'x') || !line.anonymous);
         if let Some(last) = areas
             .last_mut()
             .filter(|last| last.range.end == range.start)
         {
             let alike = last.anonymous && line.anonymous && !last.main_stack && !main_stack;
-            if alike {
+            if alike && last.fixed == fixed {
                 last.range.end = range.end;
                 continue;
             }
@@ -223,6 +235,7 @@ fn parse(text: &[u8]) -> Vec<Area> {
             guarded: guard_end == range.start,
             main_stack,
             anonymous: line.anonymous,
+            fixed,
             range,
         });
     }
@@ -296,6 +309,15 @@ mod tests {
         // A block without a guard below: not certain.
         let (end, direct, _) = extent(0x2000_3000, 0x2008_0000).expect("an extent");
         assert_eq!((end, direct), (0x2008_0000, false));
+    }
+
+    #[test]
+    fn code_and_files_are_no_stacks() {
+        let maps = maps();
+        // Code, and a file that is read only; a stack, a guard, the main stack, and nothing.
+        assert!(!maps.may_be_stack(0x40_0000) && !maps.may_be_stack(0x1010_2000));
+        let stacks = [0x1000_1000, 0x1000_0000, 0x7ffc_0000_0000, 0x3000_0000];
+        assert!(stacks.iter().all(|&sp| maps.may_be_stack(sp)));
     }
 
     #[test]

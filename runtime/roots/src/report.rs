@@ -1,5 +1,6 @@
 //! What is asked, and what a scan answers.
 
+use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -215,6 +216,24 @@ pub enum Why {
     ManyHits,
     /// The scan had no time left for it.
     NoTime,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SignalBlocked => f.write_str("its signals are blocked"),
+            Self::NoAnswer | Self::NoTime => f.write_str("in the time that there was"),
+            Self::StillScanning => f.write_str("its stack takes longer than there is time"),
+            Self::HandlerReplaced => f.write_str("the program handles every signal that may ask"),
+            Self::SmallStack => f.write_str("its alternate stack is too small for a signal"),
+            Self::VforkChild => f.write_str("it waits for a child of vfork"),
+            Self::Hidden(errno) => write!(f, "/proc hides it, error {errno}"),
+            Self::UnknownStack(at) => write!(f, "no mapping has its stack at {at:#x}"),
+            Self::LargeStack(bytes) => write!(f, "its stacks have {bytes} bytes"),
+            Self::ManyStacks => f.write_str("it has more than 16 stacks"),
+            Self::ManyHits => f.write_str("it holds too many addresses"),
+        }
+    }
 }
 
 impl How {

@@ -11,12 +11,16 @@
 //! | -16 | interrupted instruction pointer |
 //! | -24 | interrupted stack pointer |
 //! | -184 | start of the `ucontext` |
+//! | 40 | address of the saved vector registers, which the kernel puts right above |
 //!
 //! So wherever that word is met, the interrupted stack pointer is known; if it points
 //! outside of what is scanned, that stack is scanned as well. This finds the stack below
 //! an alternate signal stack, and nested handlers, whether the thread runs or sleeps.
 //! A stale frame costs a scan of memory that need not be scanned, or nothing if its
-//! memory is gone.
+//! memory is gone. Part of a stale frame may be overwritten, and what is in the place of the stack
+//! pointer lead anywhere, as to a heap that is longer than any stack: the thread would never be
+//! answered for while the word is there. Flags and the address of the vector registers tell a frame
+//! from such a rest ([`is_frame`]), and no stack lies in code, where return addresses lead.
 //!
 //! A thread may also have left its own stack by `swapcontext`, or in a way that leaves no
 //! usable stack pointer (a handler of an overflow). If nothing that was scanned reaches
@@ -221,13 +225,29 @@ fn scan_span(
             // The mark is the last word read: at - 8; the stack pointer 24 below it.
             let frame = at.wrapping_sub(192);
             if frame >= start
+                && is_frame(memory, at.wrapping_sub(8))
                 && let Some(sp) = memory.word(at.wrapping_sub(32))
+                && ground.maps.may_be_stack(sp)
             {
                 add(memory, ground, spans, sp)?;
             }
         }
     }
     Ok(())
+}
+
+/// Bytes from the mark to the saved vector registers, at most: the rest of the `ucontext`, a
+/// `siginfo`, and what aligns them to 64 bytes.
+const TO_VECTORS: u64 = 1024;
+
+/// Whether a mark is in a frame that the kernel made and nobody has written to since, as far as what
+/// is beside it tells.
+fn is_frame(memory: &mut impl Memory, mark: u64) -> bool {
+    // Bit 1 is always set; there are none from 22 on.
+    let flags = memory.word(mark.wrapping_sub(8)).unwrap_or(0);
+    let vectors = memory.word(mark.wrapping_add(40)).unwrap_or(0);
+    let above = vectors.wrapping_sub(mark);
+    flags & 2 != 0 && flags >> 22 == 0 && above <= TO_VECTORS && vectors & 63 == 0
 }
 
 /// Memory read through the kernel in chunks of the buffer.

@@ -239,6 +239,43 @@ fn nested_handlers() {
     interrupted_by(&[first, (libc::SIGALRM, sleep_in_handler)], 7);
 }
 
+/// Holds what is left of a signal's frame, of which the stack pointer was overwritten, and more unless
+/// it is `whole` otherwise.
+#[inline(never)]
+fn sleep_holding_a_rest(elsewhere: u64, whole: bool) {
+    let mut words = [0_u64; 40];
+    let vectors = (&raw const words[31] as u64) & !63;
+    // The stack pointer, flags, the mark, and where the vector registers are.
+    (words[20], words[22], words[23]) = (elsewhere, 0x246, 0x002b_0000_0000_0033);
+    words[28] = if whole { vectors } else { 0 };
+    black_box(&mut words);
+    // SAFETY: no memory is involved.
+    unsafe { libc::pause() };
+    black_box(&mut words);
+}
+
+#[test]
+fn a_rest_of_a_frame_leads_nowhere() {
+    let _alone = alone();
+    // Longer than stacks may be.
+    let (elsewhere, length) = (map(128 << 20), 128 << 20);
+    for whole in [false, true] {
+        let holder = Holder::start(move |stop| {
+            stop.ready();
+            sleep_holding_a_rest(elsewhere as u64 + 4096, whole);
+        });
+        holder.wait_asleep();
+        let how = of(&scan(), holder.tid).how;
+        assert!(matches!(how, How::Blocked { .. }), "{how:?}");
+        holder.wake_and_stop();
+        let code = libc::PROT_READ | libc::PROT_EXEC;
+        // SAFETY: ours, and nobody uses it.
+        unsafe { libc::mprotect(elsewhere as *mut _, length, code) };
+    }
+    // SAFETY: ours.
+    unsafe { libc::munmap(elsewhere as *mut _, length) };
+}
+
 #[test]
 fn registered_fiber() {
     let _alone = alone();

@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 
 use uruk_base::FunctionId;
 use uruk_reclaim::BlockId;
-use uruk_roots::{Report, Wanted};
+use uruk_roots::{How, Report, Wanted};
 use uruk_stubs::Gate;
 use uruk_stubs::StubError;
 
@@ -78,6 +78,8 @@ pub struct Activation {
     pub thread: String,
     /// The functions; none if the thread did not answer, so that nothing is known of it.
     pub functions: Vec<String>,
+    /// Why a thread did not answer.
+    pub why: Option<String>,
 }
 
 impl fmt::Display for Activation {
@@ -86,10 +88,12 @@ impl fmt::Display for Activation {
             tid,
             thread,
             functions,
+            why,
         } = self;
-        match functions.is_empty() {
-            true => write!(f, "thread {tid} ({thread}) does not answer"),
-            false => write!(f, "thread {tid} ({thread}) is in {}", functions.join(", ")),
+        match (functions.is_empty(), why) {
+            (true, Some(why)) => write!(f, "thread {tid} ({thread}) does not answer: {why}"),
+            (true, None) => write!(f, "thread {tid} ({thread}) does not answer"),
+            (false, _) => write!(f, "thread {tid} ({thread}) is in {}", functions.join(", ")),
         }
     }
 }
@@ -361,10 +365,8 @@ impl Core {
             let new: Vec<i32> = new.map(|it| it.tid()).collect();
             known = parked;
             if !new.is_empty() {
-                gate.round(
-                    || self.activations_of(code, &new),
-                    |held, tid| is_held(held, tid),
-                )?;
+                let scan = || self.activations_of(code, &new);
+                gate.round(scan, |held, tid| is_held(held, tid))?;
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -395,18 +397,24 @@ impl Core {
                 tid: thread.tid,
                 thread: thread.name.clone(),
                 functions: names(&thread.keeps),
+                why: match thread.how {
+                    How::Unanswered { why } => Some(why.to_string()),
+                    _ => None,
+                },
             })
             .collect();
         found.extend(report.stacks.iter().map(|stack| Activation {
             tid: 0,
             thread: format!("stack at {:#x}", stack.range.start),
             functions: names(&stack.keeps),
+            why: None,
         }));
         if let Some(memory) = report.memory.as_ref().filter(|m| !m.keeps.is_empty()) {
             found.push(Activation {
                 tid: 0,
                 thread: String::from("memory that may be a stack"),
                 functions: names(&memory.keeps),
+                why: None,
             });
         }
         if let Some(trouble) = &report.trouble {
@@ -485,5 +493,6 @@ fn nobody_knows(why: &str) -> Activation {
         tid: 0,
         thread: why.to_owned(),
         functions: Vec::new(),
+        why: None,
     }
 }
