@@ -1,14 +1,14 @@
 //! What others may ask of a program that is live: `uruk swap`.
 //!
-//! A socket of the machine, by the number of the process, on which one line is a question and all
-//! the rest the answer. Nothing listens on a network. The kernel tells who asks: root may, and the
+//! A socket of the machine, by the number of the process, on which one line is a question, with the
+//! bytes that it says follow, and all the rest the answer. Nothing listens on a network. The kernel tells who asks: root may, and the
 //! user that the process has always had (`may_attach`). An answer is believed of the same user.
 //!
 //! | line | does |
 //! |---|---|
-//! | `swap immediate FILE`, `swap quiescent MS FILE` | exchanges functions by those of a file |
-//! | `swap immediate+at-loops FILE` | and leads on who is in a loop of theirs |
-//! | `swap immediate+signatures FILE`, `swap quiescent+signatures MS FILE` | also where their types changed |
+//! | `swap immediate SIZE FILE`, `swap quiescent MS SIZE FILE` | exchanges functions by those of a file, of which so many bytes of bitcode follow |
+//! | `swap immediate+at-loops SIZE FILE` | also in loops that threads are in |
+//! | `swap immediate+signatures SIZE FILE`, `swap quiescent+signatures MS SIZE FILE` | also where types of functions changed |
 //! | `rollback` | goes back to before the latest exchange |
 //! | `explain`, `stats` | the tables |
 //! | `stats json` | figures, as one object |
@@ -17,7 +17,7 @@
 //! The first line of an answer is `ok` or `error`. Of a path, bytes that are no visible ASCII are written as
 //! `%XX`.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Take, Write};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -31,9 +31,10 @@ use uruk_files::OwnFile;
 use crate::choose::stem;
 use crate::explain;
 use crate::locked::Locked;
-use crate::question::exchange;
-pub use crate::question::swap_question;
+use crate::question::{exchange, swap_question};
+use crate::sent::{LARGEST, NewVersion};
 use crate::session::Live;
+use crate::swap::Exchange;
 
 /// Longest question.
 const LONGEST: u64 = 64 << 10;
@@ -105,17 +106,34 @@ fn is_believed(stream: &impl AsRawFd) -> bool {
     own == 0 || peer(stream).is_some_and(|peer| peer.uid == own)
 }
 
+/// Asks the program with the number `process` for an exchange; its answer.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_exchange(process: u32, exchange: &Exchange, version: &NewVersion) -> io::Result<String> {
+    let NewVersion { file, bitcode } = version;
+    ask_with(
+        process,
+        &swap_question(exchange, file, bitcode.len()),
+        bitcode,
+    )
+}
+
 /// Asks the program with the number `process`; its answer.
 ///
 /// # Errors
-/// Nobody is there, or somebody else than the same user; what the program says is wrong.
+/// No process of that number can be asked, or it is another user's; the program's own error.
 pub fn ask(process: u32, question: &str) -> io::Result<String> {
+    ask_with(process, question, &[])
+}
+
+fn ask_with(process: u32, question: &str, bytes: &[u8]) -> io::Result<String> {
     /// Times that a question is sent that nobody took: a program that closes all files has its
     /// socket made anew once there is a client.
     const TRIES: usize = 3;
     /// Before the next.
     const PAUSE: Duration = Duration::from_millis(20);
-    let mut asked = ask_once(process, question);
+    let mut asked = ask_once(process, question, bytes);
     for _ in 1..TRIES {
         let (reset, closed) = (io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe);
         let is_lost = |cause: &io::Error| [reset, closed].contains(&cause.kind());
@@ -123,21 +141,25 @@ pub fn ask(process: u32, question: &str) -> io::Result<String> {
             break;
         }
         std::thread::sleep(PAUSE);
-        asked = ask_once(process, question);
+        asked = ask_once(process, question, bytes);
     }
     asked
 }
 
-fn ask_once(process: u32, question: &str) -> io::Result<String> {
+fn ask_once(process: u32, question: &str, bytes: &[u8]) -> io::Result<String> {
     let mut stream = UnixStream::connect_addr(&address(process)?)?;
     if !is_believed(&stream) {
         let text = "the program runs as another user";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
-    stream.write_all(question.as_bytes())?;
-    stream.write_all(b"\n")?;
+    // A program that refuses may not read all: its answer says why.
+    let sent = [question.as_bytes(), b"\n", bytes];
+    let sent = sent.iter().try_for_each(|part| stream.write_all(part));
     let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
+    let heard = stream.read_to_string(&mut answer);
+    if answer.is_empty() {
+        sent.and(heard)?;
+    }
     match answer.split_once('\n') {
         Some(("ok", text)) => Ok(text.to_owned()),
         Some(("error", text)) => Err(io::Error::other(text.trim_end().to_owned())),
@@ -330,21 +352,39 @@ fn answer(live: Asked, stream: Arc<OwnFile>) -> io::Result<()> {
         return (&*stream).write_all(b"error\nthe program runs as it is\n");
     };
     let mut line = String::new();
-    BufReader::new((&*stream).take(LONGEST)).read_line(&mut line)?;
+    let mut asked = BufReader::new((&*stream).take(LONGEST));
+    asked.read_line(&mut line)?;
     let other = Arc::clone(&stream);
     // Of a file that the program has put in its place nothing is asked.
     let is_gone = move || other.is_ours() && is_gone(&other);
-    let text = match carry_out(live, line.trim_end(), is_gone) {
+    let text = match carry_out(live, line.trim_end(), asked, is_gone) {
         Ok(text) => format!("ok\n{text}"),
         Err(text) => format!("error\n{text}\n"),
     };
     (&*stream).write_all(text.as_bytes())
 }
 
+/// The bytes that follow a question.
+fn read_bytes(mut asked: BufReader<Take<&OwnFile>>, size: u64) -> io::Result<Vec<u8>> {
+    if size > LARGEST {
+        let message = format!("{size} bytes, of which at most {LARGEST} are read");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(size as usize)?;
+    asked.get_mut().set_limit(size);
+    asked.take(size).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 == size {
+        true => Ok(bytes),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
 /// Carries a question out; `given_up` tells whether its client is gone.
 fn carry_out(
     live: &Live,
     line: &str,
+    asked: BufReader<Take<&OwnFile>>,
     given_up: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Result<String, String> {
     let (what, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -369,8 +409,11 @@ fn carry_out(
             Err(cause) => Err(chain(&cause)),
         },
         "swap" => {
-            let (exchange, file) = exchange(rest).ok_or_else(|| format!("not a level: {rest}"))?;
-            let swapped = live.swap(&file, exchange, given_up);
+            let read = exchange(rest).ok_or_else(|| format!("not a level: {rest}"))?;
+            let (exchange, file, size) = read;
+            let bitcode = read_bytes(asked, size);
+            let bitcode = bitcode.map_err(|cause| format!("{}: {cause}", file.display()))?;
+            let swapped = live.swap(&NewVersion { file, bitcode }, exchange, given_up);
             swapped
                 .map(|swapped| swapped.to_string())
                 .map_err(|cause| chain(&cause))

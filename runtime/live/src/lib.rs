@@ -40,6 +40,7 @@ mod question;
 mod reach;
 mod reason;
 mod refused;
+mod sent;
 pub mod session;
 pub mod settings;
 mod stage;

@@ -13,8 +13,8 @@ use crate::swap::Exchange;
 const AT_LOOPS: &str = "+at-loops";
 const SIGNATURES: &str = "+signatures";
 
-/// The question for an exchange by a file, whose path is absolute.
-pub fn swap_question(exchange: &Exchange, file: &Path) -> String {
+/// The question for an exchange by a file, of which `size` bytes of bitcode follow.
+pub(crate) fn swap_question(exchange: &Exchange, file: &Path, size: usize) -> String {
     let (level, wait) = match exchange.level {
         Level::Quiescent { wait } => ("quiescent", format!(" {}", wait.as_millis())),
         _ => ("immediate", String::new()),
@@ -25,11 +25,11 @@ pub fn swap_question(exchange: &Exchange, file: &Path) -> String {
         false => "",
     };
     let file = written(file);
-    format!("swap {level}{at_loops}{signatures}{wait} {file}")
+    format!("swap {level}{at_loops}{signatures}{wait} {size} {file}")
 }
 
-/// A question: the exchange that is asked for, and its file.
-pub(crate) fn exchange(rest: &str) -> Option<(Exchange, PathBuf)> {
+/// A question: the exchange that is asked for, its file, and how many bytes follow.
+pub(crate) fn exchange(rest: &str) -> Option<(Exchange, PathBuf, u64)> {
     let (words, rest) = rest.split_once(' ')?;
     let (words, allow_signatures) = without(words, SIGNATURES);
     let (level, at_loops) = without(words, AT_LOOPS);
@@ -48,7 +48,8 @@ pub(crate) fn exchange(rest: &str) -> Option<(Exchange, PathBuf)> {
         at_loops,
         allow_signatures,
     };
-    Some((exchange, read(file)?))
+    let (size, file) = file.split_once(' ')?;
+    Some((exchange, read(file)?, size.parse().ok()?))
 }
 
 /// Words without the last, and whether it was that.
@@ -105,23 +106,28 @@ mod tests {
             ..plain
         };
         for (meant, file, words) in [
-            (plain, "/a b.o", "immediate /a b.o"),
-            (both, "/x.bc", "immediate+at-loops+signatures /x.bc"),
-            (quiescent, "/x.bc", "quiescent+signatures 20 /x.bc"),
+            (plain, "/a b.o", "immediate 7 /a b.o"),
+            (both, "/x.bc", "immediate+at-loops+signatures 7 /x.bc"),
+            (quiescent, "/x.bc", "quiescent+signatures 20 7 /x.bc"),
         ] {
-            assert_eq!(exchange(words), Some((meant, PathBuf::from(file))));
-            let question = swap_question(&meant, Path::new(file));
+            assert_eq!(exchange(words), Some((meant, PathBuf::from(file), 7)));
+            let question = swap_question(&meant, Path::new(file), 7);
             assert_eq!(question.strip_prefix("swap "), Some(words));
         }
         for bytes in [&b"/a\n%41\xff b"[..], b"/\xc3\xa4.o"] {
             let file = Path::new(OsStr::from_bytes(bytes));
-            let question = swap_question(&plain, file);
+            let question = swap_question(&plain, file, 7);
             assert!(!question.contains('\n'));
             let words = question.strip_prefix("swap ").expect("a question");
-            assert_eq!(exchange(words), Some((plain, file.to_owned())));
+            assert_eq!(exchange(words), Some((plain, file.to_owned(), 7)));
         }
-        assert_eq!(exchange("immediate /a%4"), None);
-        for words in ["quiescent x.bc", "now x.bc", "quiescent+at-loops 20 x.bc"] {
+        for words in [
+            "immediate 7 /a%4",
+            "immediate /a",
+            "quiescent 7 x.bc",
+            "now 7 x.bc",
+            "quiescent+at-loops 20 7 x.bc",
+        ] {
             assert_eq!(exchange(words), None, "{words}");
         }
     }

@@ -14,7 +14,6 @@ pub enum SwapError {
         /// The file.
         file: PathBuf,
         /// Why.
-        #[source]
         cause: std::io::Error,
     },
     /// The file has not one module of bitcode.

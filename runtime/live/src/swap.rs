@@ -26,8 +26,6 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use object::read::elf::{FileHeader, SectionHeader};
-use object::{Endianness, elf::FileHeader64};
 use uruk::rebound::{Contents, Survey};
 use uruk::{Activation, Error, Level, LoopStays, OldLoop, Replaced, Replacement, RolledBack};
 
@@ -36,9 +34,8 @@ use crate::exchanges::{Exchanged, Exchanges};
 use crate::function::{Function, Led};
 use crate::meaning::{Meant, Versions, home, mean};
 use crate::misfits;
-use crate::program::image::BITCODE;
-use crate::program::stream;
 pub use crate::refused::SwapError;
+pub use crate::sent::NewVersion;
 use crate::session::Live;
 
 /// How functions are exchanged.
@@ -126,23 +123,22 @@ impl fmt::Display for Swapped {
 }
 
 impl Live {
-    /// Exchanges functions for those of a file; see the module. A quiescent exchange gives up once
+    /// Exchanges functions for those of a new version of a source; see the module. A quiescent exchange gives up once
     /// `given_up` is true. One goes on at a time.
     ///
     /// # Errors
     /// [`SwapError`]; nothing has changed then.
     pub fn swap(
         &self,
-        file: &Path,
+        version: &NewVersion,
         mut exchange: Exchange,
         given_up: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Swapped, SwapError> {
         let _turn = self.exchanging.take();
-        let bytes = module_of(file)?;
+        let NewVersion { file, bitcode } = version;
+        let bytes = bitcode.clone();
         let name = file.display().to_string();
-        let unknown = || SwapError::Unknown {
-            file: file.to_owned(),
-        };
+        let unknown = || SwapError::Unknown { file: file.clone() };
         let defined = self.jit.defined(&name, bytes.clone())?;
         let number = home(defined.iter(), &self.functions()).ok_or_else(unknown)?;
         let Renewed {
@@ -369,37 +365,4 @@ fn by_stem(contents: Contents) -> Contents {
         variables: stems(contents.variables),
         constructors: constructors.map(|name| stem(name).to_owned()).collect(),
     }
-}
-
-/// Bytes of the largest file: bitcode of programs of millions of lines is smaller.
-const LARGEST: u64 = 256 << 20;
-
-/// The bitcode of a file: its own, or that of an object's section.
-fn module_of(file: &Path) -> Result<Vec<u8>, SwapError> {
-    let bytes = uruk_files::read_at_most(file, LARGEST).map_err(|cause| SwapError::File {
-        file: file.to_owned(),
-        cause,
-    })?;
-    let none = || SwapError::NoModule {
-        file: file.to_owned(),
-    };
-    if bytes.starts_with(b"BC\xc0\xde") {
-        return Ok(bytes);
-    }
-    let read = || -> Result<Option<Vec<u8>>, object::read::Error> {
-        let header = FileHeader64::<Endianness>::parse(&*bytes)?;
-        let endian = header.endian()?;
-        let sections = header.sections(endian, &*bytes)?;
-        let named = |name: &&str| sections.section_by_name(endian, name.as_bytes());
-        let Some((_, section)) = BITCODE.iter().find_map(named) else {
-            return Ok(None);
-        };
-        let data = section.data(endian, &*bytes)?;
-        let modules = stream::modules(data).unwrap_or_default();
-        let [only] = modules.as_slice() else {
-            return Ok(None);
-        };
-        Ok(Some(data[only.clone()].to_vec()))
-    };
-    read().ok().flatten().ok_or_else(none)
 }

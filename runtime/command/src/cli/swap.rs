@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uruk::{EXIT_FAILURE, Level};
 use uruk_live::control;
-use uruk_live::swap::Exchange;
+use uruk_live::swap::{Exchange, NewVersion};
 
 use super::mangled;
 
@@ -47,16 +47,15 @@ pub(super) struct Swap {
 }
 
 pub(super) fn main(swap: &Swap) -> i32 {
-    let question = match &swap.file {
-        None if swap.rollback => "rollback".to_owned(),
-        None if swap.stats => "stats".to_owned(),
-        None if swap.report.is_some() => "report".to_owned(),
-        None if swap.trace.is_some() => "trace".to_owned(),
-        None => "explain".to_owned(),
+    let answer = match &swap.file {
+        None if swap.rollback => control::ask(swap.pid, "rollback"),
+        None if swap.stats => control::ask(swap.pid, "stats"),
+        None if swap.report.is_some() => control::ask(swap.pid, "report"),
+        None if swap.trace.is_some() => control::ask(swap.pid, "trace"),
+        None => control::ask(swap.pid, "explain"),
         Some(file) => {
-            // The program has a folder of its own.
-            let file = match std::path::absolute(file) {
-                Ok(file) => file,
+            let version = match NewVersion::read(file) {
+                Ok(version) => version,
                 Err(cause) => return super::fail(&cause),
             };
             let level = match swap.quiescent {
@@ -70,10 +69,10 @@ pub(super) fn main(swap: &Swap) -> i32 {
                 at_loops: swap.at_loops,
                 allow_signatures: swap.allow_signatures,
             };
-            control::swap_question(&exchange, &file)
+            control::ask_exchange(swap.pid, &exchange, &version)
         }
     };
-    match control::ask(swap.pid, &question) {
+    match answer {
         Ok(text) => match swap.report.as_ref().or(swap.trace.as_ref()) {
             Some(file) => match uruk_files::write(file, text) {
                 Ok(()) => 0,
