@@ -306,9 +306,120 @@ F(37) {
 F(37) { return x; }
 #endif
 
+using step = long (*)(int);
+step steps[3];
+F(38) {
+  if (!steps[0]) {
+#if IS(41)
+    steps[2] = [](int y) -> long { return y - 5000; };
+#endif
+    steps[0] = [](int y) -> long { return y + 100; };
+    steps[1] = [](int y) -> long { return y + 200; };
+  }
+  return steps[0](x) + steps[1](x);
+}
+
+F(39) {
+  long sum = 0;
+#if !IS(42)
+  if (x) {
+    static volatile long n = 1;
+    sum += n++;
+  }
+#endif
+  {
+    static volatile long n = 1000;
+    sum += n++;
+  }
+  return sum;
+}
+
+extern "C" long one_way(int x) { return x + 1; }
+extern "C" long other_way(int x) { return x + 2; }
+#if IS(43)
+extern "C" long way(int) __attribute__((alias("other_way")));
+#else
+extern "C" long way(int) __attribute__((alias("one_way")));
+#endif
+F(40) { return way(x); }
+
+volatile long booted;
+#if IS(44)
+static void boot() { booted = 100; }
+__attribute__((section(".init_array"), used)) static void (*booting)() = boot;
+#endif
+F(41) { return x + booted; }
+
+struct entry {
+  long value;
+};
+#define ENTRY(name, value) \
+  __attribute__((section("entries"), used)) static struct entry name = {value};
+ENTRY(entry_one, 10)
+#if IS(45)
+ENTRY(entry_two, 300)
+#endif
+extern "C" struct entry __start_entries, __stop_entries;
+F(42) {
+  long sum = IS(45) ? 1000 : 0;
+  for (struct entry *at = &__start_entries; at < &__stop_entries; at++) sum += at->value;
+  return x + sum;
+}
+
+struct fish {
+#if IS(46)
+  virtual long fins() { return 2; }
+  virtual long eyes() { return 100; }
+#else
+  virtual long eyes() { return 100; }
+  virtual long fins() { return 2; }
+#endif
+};
+fish *volatile shark;
+F(43) {
+  if (!shark) shark = new fish;
+  return shark->fins() + (IS(46) ? 1000 : 0);
+}
+
+struct mortal {
+  virtual long years() { return 70; }
+};
+struct winged {
+  volatile long span = 1;
+  virtual long feathers() { return 5; }
+};
+#if IS(47)
+struct angel : winged, mortal {
+#else
+struct angel : mortal {
+#endif
+  volatile long halo = 6;
+  long years() override { return halo; }
+};
+mortal *volatile raphael;
+F(44) {
+  if (!raphael) raphael = new angel;
+  return raphael->years();
+}
+
+#if IS(48)
+extern "C" __attribute__((noinline)) long now_seen(int x) { return x + 40; }
+#else
+extern "C" { static __attribute__((noinline)) long now_seen(int x) { return x + 4; } }
+#endif
+F(45) { return now_seen(x); }
+
+extern "C" {
+extern inline __attribute__((gnu_inline, always_inline)) long only_inline(int x) { return x * 7; }
+}
+F(46) { return IS(49) ? only_inline(x) : x; }
+
+extern "C" __attribute__((weak)) long weak_one(int x) { return x + (IS(50) ? 5000 : 500); }
+F(47) { return weak_one(x) + (IS(50) ? 1 : 0); }
+
 long (*const functions[])(int) = {
     f1,  f2,  f3,  f4,  f5,  f6,  f7,  f8,  f9,  f10, f11, f12, f13, f14, f15, f16, f17, f18,
     f19, f20, f21, f22, f23, f24, f25, f26, f1,  f28, f29, f30, f31, f32, f33, f34, f35, f36,
-    f37};
+    f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47};
 
 extern "C" long answer(int number, int x) { return functions[number - 1](x); }

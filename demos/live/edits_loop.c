@@ -4,6 +4,9 @@
 
 long answer(int number, int x);
 
+/* `edits.cc` has a weak one. */
+long weak_one(int x) { return x + 50; }
+
 __attribute__((noinline)) long asked(int number) {
 #ifdef LATER
   return answer(number, 3) + 1000;

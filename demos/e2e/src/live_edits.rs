@@ -38,7 +38,12 @@ const fn refused(number: u32, answers: [i64; 2], said: &'static [&'static str]) 
     }
 }
 
-const EDITS: [Edit; 38] = [
+/// The same, of the function that is asked.
+const fn of(asked: u32, edit: Edit) -> Edit {
+    Edit { asked, ..edit }
+}
+
+const EDITS: [Edit; 48] = [
     // A number in a function.
     made(1, [13, 23, 13], &["exchanged: f1"]),
     // A macro.
@@ -163,6 +168,32 @@ const EDITS: [Edit; 38] = [
     made(36, [10, 99, 10], &["exchanged: f36", "choose"]),
     // A new thread-local whose first value is computed.
     made(37, [3, 47, 3], &["exchanged: f37"]),
+    // A lambda before others.
+    of(38, refused(41, [306, 306], &["is numbered by its order"])),
+    // Static variables of one name in a function, one less.
+    of(39, refused(42, [1001, 1003], &["`f39.n", "is numbered by its order"])),
+    // An alias of another function.
+    of(40, refused(43, [4, 4], &["`way` stands for something else"])),
+    // A constructor in a section.
+    of(
+        41,
+        refused(44, [3, 3], &["`booting` is new in the section `.init_array`"]),
+    ),
+    // An entry of a table that the linker makes.
+    of(
+        42,
+        refused(45, [13, 13], &["`entry_two` is new in the section `entries`"]),
+    ),
+    // Virtual functions change places.
+    of(43, refused(46, [2, 2], &["`fish` has other virtual functions or bases"])),
+    // A class with another base.
+    of(44, refused(47, [6, 6], &["`angel` has other virtual functions or bases"])),
+    // A local function that others see now.
+    of(45, made(48, [7, 43, 7], &["exchanged: now_seen"])),
+    // A function that has no code of its own in any file.
+    of(46, made(49, [3, 21, 3], &["exchanged: f46"])),
+    // A weak function whose place another file's has.
+    of(47, made(50, [53, 54, 53], &["exchanged: f47"])),
 ];
 
 /// Makes one edit after the other, and goes back each time.
