@@ -7,11 +7,17 @@ long answer(int number, int x);
 /* `edits.cc` has a weak one. */
 long weak_one(int x) { return x + 50; }
 
+#ifdef LATER
+__attribute__((noinline)) long once(long x) { return x + 1; }
+#else
+static __attribute__((noinline)) long once(long x) { return x; }
+#endif
+
 __attribute__((noinline)) long asked(int number) {
 #ifdef LATER
-  return answer(number, 3) + 1000;
+  return once(answer(number, 3)) + 1000;
 #else
-  return answer(number, 3);
+  return once(answer(number, 3));
 #endif
 }
 

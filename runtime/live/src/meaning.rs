@@ -100,25 +100,24 @@ impl Meant {
     }
 }
 
-/// The module of the program that defines most of what the file does.
-pub(crate) fn home<'n>(
+/// The modules of the program that define most of what the file does: several where local functions of
+/// the same names are all that it has.
+pub(crate) fn homes<'n>(
     names: impl Iterator<Item = &'n String>,
     functions: &[Arc<Function>],
-) -> Option<usize> {
-    let by_stem: HashMap<&str, usize> = functions
-        .iter()
-        .map(|function| (stem(&function.chosen.name), function.module))
-        .collect();
-    let mut votes: HashMap<usize, usize> = HashMap::new();
-    for name in names {
-        if let Some(module) = by_stem.get(stem(name)) {
-            *votes.entry(*module).or_default() += 1;
-        }
+) -> Vec<usize> {
+    let mut modules: HashMap<&str, HashSet<usize>> = HashMap::new();
+    for function in functions {
+        let name = stem(&function.chosen.name);
+        modules.entry(name).or_default().insert(function.module);
     }
-    votes
-        .into_iter()
-        .max_by_key(|(module, votes)| (*votes, usize::MAX - module))
-        .map(|(module, _)| module)
+    let mut votes: BTreeMap<usize, usize> = BTreeMap::new();
+    for module in names.filter_map(|name| modules.get(stem(name))).flatten() {
+        *votes.entry(*module).or_default() += 1;
+    }
+    let most = votes.values().max().copied();
+    let votes = votes.into_iter().filter(|(_, votes)| Some(*votes) == most);
+    votes.map(|(module, _)| module).collect()
 }
 
 /// The meaning of each name of the file. Functions that are not `changed` stay as they are.

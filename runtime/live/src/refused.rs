@@ -28,6 +28,17 @@ pub enum SwapError {
         /// The file.
         file: PathBuf,
     },
+    /// Several of the program's sources have local functions of the file's names.
+    #[error(
+        "{}: its functions are local ones of {}\n  tip: a new version with the same path of its source is told apart by that",
+        .file.display(), .sources.join(", ")
+    )]
+    Ambiguous {
+        /// The file.
+        file: PathBuf,
+        /// The sources.
+        sources: Vec<String>,
+    },
     /// All of the file's functions have the bodies that the program has.
     #[error("{}: all its functions are as the program has them", .file.display())]
     Same {

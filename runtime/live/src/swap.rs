@@ -32,7 +32,7 @@ use uruk::{Activation, Error, Level, LoopStays, OldLoop, Replaced, Replacement, 
 use crate::choose::{Fate, stem};
 use crate::exchanges::{Exchanged, Exchanges};
 use crate::function::{Function, Led};
-use crate::meaning::{Meant, Versions, home, mean};
+use crate::meaning::{Meant, Versions, homes, mean};
 use crate::misfits;
 pub use crate::refused::SwapError;
 pub use crate::sent::NewVersion;
@@ -140,7 +140,11 @@ impl Live {
         let name = file.display().to_string();
         let unknown = || SwapError::Unknown { file: file.clone() };
         let defined = self.jit.defined(&name, bytes.clone())?;
-        let number = home(defined.iter(), &self.functions()).ok_or_else(unknown)?;
+        let number = match *homes(defined.iter(), &self.functions()) {
+            [] => return Err(unknown()),
+            [only] => only,
+            ref several => self.home_by_source(several, version)?,
+        };
         let Renewed {
             meant,
             bitcode,
@@ -183,6 +187,21 @@ impl Live {
             });
         });
         Ok(Swapped::of(&replaced, exchange.at_loops, meant.notes))
+    }
+
+    /// The module that has the same source file, of several that a file may be a new version of.
+    fn home_by_source(&self, homes: &[usize], version: &NewVersion) -> Result<usize, SwapError> {
+        let NewVersion { file, bitcode } = version;
+        let own = self.jit.sources(vec![bitcode.clone()])?;
+        let is_own = |number: &&usize| own.first() == Some(&self.sources[**number]);
+        let mut same = homes.iter().filter(is_own);
+        match (same.next(), same.next()) {
+            (Some(only), None) => Ok(*only),
+            _ => Err(SwapError::Ambiguous {
+                file: file.clone(),
+                sources: homes.iter().map(|&it| self.sources[it].clone()).collect(),
+            }),
+        }
     }
 
     /// Compares a file with what runs of a module, and has its names mean what they mean in the
