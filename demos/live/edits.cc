@@ -417,6 +417,10 @@ F(46) { return IS(49) ? only_inline(x) : x; }
 extern "C" __attribute__((weak)) long weak_one(int x) { return x + (IS(50) ? 5000 : 500); }
 F(47) { return weak_one(x) + (IS(50) ? 1 : 0); }
 
+#if IS(51)
+__attribute__((destructor)) static void ends() { chosen = 0; }
+#endif
+
 long (*const functions[])(int) = {
     f1,  f2,  f3,  f4,  f5,  f6,  f7,  f8,  f9,  f10, f11, f12, f13, f14, f15, f16, f17, f18,
     f19, f20, f21, f22, f23, f24, f25, f26, f1,  f28, f29, f30, f31, f32, f33, f34, f35, f36,

@@ -43,7 +43,7 @@ const fn of(asked: u32, edit: Edit) -> Edit {
     Edit { asked, ..edit }
 }
 
-const EDITS: [Edit; 48] = [
+const EDITS: [Edit; 49] = [
     // A number in a function.
     made(1, [13, 23, 13], &["exchanged: f1"]),
     // A macro.
@@ -217,6 +217,8 @@ const EDITS: [Edit; 48] = [
     of(46, made(49, [3, 21, 3], &["exchanged: f46"])),
     // A weak function whose place another file's has.
     of(47, made(50, [53, 54, 53], &["exchanged: f47"])),
+    // A destructor.
+    of(1, refused(51, [13, 13], &["`ends", "is to run at the end"])),
 ];
 
 /// Makes one edit after the other, and goes back each time.

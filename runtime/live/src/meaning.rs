@@ -100,8 +100,8 @@ impl Meant {
     }
 }
 
-/// The modules of the program that define most of what the file does: several where local functions of
-/// the same names are all that it has.
+/// The modules of the program that define most of what the file does, and of those the ones that define
+/// the least besides: several where local functions of the same names are all that the file has.
 pub(crate) fn homes<'n>(
     names: impl Iterator<Item = &'n String>,
     functions: &[Arc<Function>],
@@ -116,8 +116,13 @@ pub(crate) fn homes<'n>(
         *votes.entry(*module).or_default() += 1;
     }
     let most = votes.values().max().copied();
-    let votes = votes.into_iter().filter(|(_, votes)| Some(*votes) == most);
-    votes.map(|(module, _)| module).collect()
+    votes.retain(|_, votes| Some(*votes) == most);
+    let size = |module: &usize| functions.iter().filter(|it| it.module == *module).count();
+    let least = votes.keys().map(size).min();
+    let homes = votes
+        .into_keys()
+        .filter(|module| Some(size(module)) == least);
+    homes.collect()
 }
 
 /// The meaning of each name of the file. Functions that are not `changed` stay as they are.

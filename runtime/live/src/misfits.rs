@@ -5,6 +5,7 @@
 //! | order of lambdas, blocks or static variables that compilers number | order | refused: kept addresses and contents are by number |
 //! | alias, ifunc | definition | refused: native code reached what it stood for |
 //! | table of virtual functions | order or number of functions | refused: objects keep their tables |
+//! | function that runs at the end | one more | refused: it would not run |
 //! | class | bases | refused: objects keep their layout |
 //! | variable in a section that linkers put together as a table | one more | refused: the program's table is made |
 
@@ -24,7 +25,14 @@ pub(crate) fn check(versions: &Versions) -> Result<(), SwapError> {
     let Versions { old, new, .. } = versions;
     numbered(old, new)?;
     aliases(old, new)?;
-    classes(old, new)
+    classes(old, new)?;
+    let mut ends = new.destructors.iter();
+    match ends.find(|name| !old.destructors.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(SwapError::Destructor {
+            function: name.clone(),
+        }),
+    }
 }
 
 /// Names by what they are without their numbers.

@@ -28,10 +28,10 @@ pub enum SwapError {
         /// The file.
         file: PathBuf,
     },
-    /// Several of the program's sources have local functions of the file's names.
+    /// As many of the file's functions are of one source of the program as of another.
     #[error(
-        "{}: its functions are local ones of {}\n  tip: a new version with the same path of its source is told apart by that",
-        .file.display(), .sources.join(", ")
+        "{}: defines functions of {} to the same extent\n  tip: a new version whose source has the path of one of them is that one's",
+        .file.display(), .sources.join(" and ")
     )]
     Ambiguous {
         /// The file.
@@ -91,6 +91,12 @@ pub enum SwapError {
     Virtual {
         /// Its name, as linkers have it.
         class: String,
+    },
+    /// A function that would have to run at the program's end, of which the program does not know.
+    #[error("`{function}` is to run at the end, and would not: the program does not know of it")]
+    Destructor {
+        /// Its name.
+        function: String,
     },
     /// A name that compilers number by the order of the source, which is another one.
     #[error(

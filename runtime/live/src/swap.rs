@@ -26,7 +26,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use uruk::rebound::{Contents, Survey};
+use uruk::rebound::{Contents, Keep, Survey};
 use uruk::{Activation, Error, Level, LoopStays, OldLoop, Replaced, Replacement, RolledBack};
 
 use crate::choose::{Fate, stem};
@@ -193,15 +193,17 @@ impl Live {
     fn home_by_source(&self, homes: &[usize], version: &NewVersion) -> Result<usize, SwapError> {
         let NewVersion { file, bitcode } = version;
         let own = self.jit.sources(vec![bitcode.clone()])?;
-        let is_own = |number: &&usize| own.first() == Some(&self.sources[**number]);
-        let mut same = homes.iter().filter(is_own);
-        match (same.next(), same.next()) {
-            (Some(only), None) => Ok(*only),
-            _ => Err(SwapError::Ambiguous {
-                file: file.clone(),
-                sources: homes.iter().map(|&it| self.sources[it].clone()).collect(),
-            }),
-        }
+        let own = Path::new(own.first().map_or("", String::as_str));
+        let source = |number: usize| Path::new(&self.sources[number]);
+        let only = |is_own: &dyn Fn(&Path) -> bool| {
+            let mut same = homes.iter().copied().filter(|&it| is_own(source(it)));
+            same.next().filter(|_| same.next().is_none())
+        };
+        let found = only(&|it| it == own).or_else(|| only(&|it| it.file_name() == own.file_name()));
+        found.ok_or_else(|| SwapError::Ambiguous {
+            file: file.clone(),
+            sources: homes.iter().map(|&it| self.sources[it].clone()).collect(),
+        })
     }
 
     /// Compares a file with what runs of a module, and has its names mean what they mean in the
@@ -230,7 +232,10 @@ impl Live {
             return Err(refused);
         }
         renewed.bitcode = bitcode?;
-        match renewed.versions.changed.is_empty() {
+        // Of weak functions in whose place the linker took others, no body counts.
+        let counts = renewed.meant.choices.functions.iter();
+        let counts = counts.filter(|choice| choice.keep == Keep::Body).count();
+        match renewed.versions.changed.is_empty() || counts == 0 {
             true => Err(SwapError::Same {
                 file: file.to_owned(),
             }),
@@ -374,7 +379,8 @@ fn by_stem(contents: Contents) -> Contents {
             .map(|(name, it)| (stem(&name).to_owned(), it))
             .collect()
     }
-    let constructors = contents.constructors.iter();
+    let [constructors, destructors] = [contents.constructors, contents.destructors]
+        .map(|names| names.iter().map(|name| stem(name).to_owned()).collect());
     Contents {
         types: contents.types,
         code: stems(contents.code),
@@ -382,6 +388,7 @@ fn by_stem(contents: Contents) -> Contents {
         tables: stems(contents.tables),
         functions: stems(contents.functions),
         variables: stems(contents.variables),
-        constructors: constructors.map(|name| stem(name).to_owned()).collect(),
+        constructors,
+        destructors,
     }
 }

@@ -45,6 +45,8 @@ pub struct Contents {
     pub variables: HashMap<String, Shape>,
     /// Functions that run before `main`, in no order.
     pub constructors: Vec<String>,
+    /// Functions that run at the end.
+    pub destructors: Vec<String>,
     /// Layouts of its structures, by name, where debug information tells them.
     pub types: HashMap<String, Arc<Layout>>,
     /// The bodies of functions whose names have a [number](super::is_numbered), by name: without what
@@ -113,6 +115,7 @@ pub(super) fn contents_of(module: &OwnedModule, told: Layouts) -> Contents {
         functions,
         values,
         constructors,
+        destructors,
         code,
         aliases,
         tables,
@@ -140,6 +143,7 @@ pub(super) fn contents_of(module: &OwnedModule, told: Layouts) -> Contents {
         functions,
         variables: variables.collect(),
         constructors,
+        destructors,
         types: told.types,
         code,
         aliases,
@@ -153,6 +157,7 @@ struct Text {
     /// First values of variables, by name.
     values: HashMap<String, Body>,
     constructors: Vec<String>,
+    destructors: Vec<String>,
     code: HashMap<String, Body>,
     aliases: HashMap<String, Alias>,
     tables: HashMap<String, Vec<String>>,
@@ -168,6 +173,7 @@ pub(super) struct Module<'t> {
     /// Definitions of variables, by how they are mentioned.
     variables: Vec<(&'t str, &'t str)>,
     constructors: Vec<String>,
+    destructors: Vec<String>,
 }
 
 /// The code of functions in a module's text, by their names without what makes them unique. What is
@@ -189,6 +195,7 @@ fn of_text(text: &str) -> Text {
     let (mut module, functions) = Module::read(text);
     let variables = std::mem::take(&mut module.variables);
     let mut constructors = std::mem::take(&mut module.constructors);
+    let mut destructors = std::mem::take(&mut module.destructors);
     let mut bodies = HashMap::new();
     let mut code = HashMap::new();
     for function in functions {
@@ -204,7 +211,9 @@ fn of_text(text: &str) -> Text {
         bodies.insert(name, module.mentioned(function));
     }
     // Of the third part of an entry, what it goes with, some are variables.
-    constructors.retain(|name| bodies.contains_key(name));
+    for names in [&mut constructors, &mut destructors] {
+        names.retain(|name| bodies.contains_key(name));
+    }
     let named = |value| mentions(value).filter(|it| it.starts_with('@')).map(plain);
     let tables = variables
         .iter()
@@ -231,6 +240,7 @@ fn of_text(text: &str) -> Text {
             .collect(),
         functions: bodies,
         constructors,
+        destructors,
     }
 }
 
@@ -321,9 +331,11 @@ impl<'t> Module<'t> {
             let line = line.trim_end_matches('\n');
             let (head, value) = line.split_once(" = ").unwrap_or(("", ""));
             let head = head.strip_prefix("attributes ").unwrap_or(head);
-            if head == "@llvm.global_ctors" {
-                let named = mentions(value).filter(|it| it.starts_with('@'));
-                module.constructors.extend(named.map(plain));
+            let named = mentions(value).filter(|it| it.starts_with('@')).map(plain);
+            match head {
+                "@llvm.global_ctors" => module.constructors.extend(named),
+                "@llvm.global_dtors" => module.destructors.extend(named),
+                _ => {}
             }
             let is_kept = match head.bytes().next() {
                 Some(b'@') => {
@@ -412,83 +424,4 @@ impl<'t> Module<'t> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::of_text;
-
-    const OLD: &str = r#"
-%struct.pair = type { i32, ptr }
-@.str = private unnamed_addr constant [3 x i8] c"a@\00", align 1
-@names = internal constant [1 x ptr] [ptr @.str], align 8
-@count = internal global i32 1, align 4
-
-; Function Attrs: nounwind
-define i32 @first(ptr %0) #0 {
-  %2 = load i32, ptr @count, align 4, !tbaa !2
-  ret i32 %2
-}
-
-define ptr @second(i64 %0) #1 {
-  %2 = getelementptr %struct.pair, ptr @names, i64 %0
-  br label %3, !llvm.loop !4
-3:
-  ret ptr %2
-}
-
-attributes #0 = { nounwind }
-attributes #1 = { noinline "x"="@names" }
-!2 = !{!3, !3, i64 0}
-!3 = !{!"int"}
-!4 = distinct !{!4, !3}
-"#;
-
-    /// What differs if `old` is written as `new`.
-    fn changed(changes: &[(&str, &str)]) -> Vec<String> {
-        let before = of_text(OLD).functions;
-        let text = changes
-            .iter()
-            .fold(OLD.to_owned(), |text, (old, new)| text.replace(old, new));
-        assert!(changes.is_empty() || text != OLD);
-        let after = of_text(&text).functions;
-        let names = before.iter().filter(|(name, body)| after[*name] != **body);
-        let mut names: Vec<String> = names.map(|(name, _)| name.clone()).collect();
-        names.sort();
-        names
-    }
-
-    #[test]
-    fn numbers_and_private_names_mean_nothing() {
-        assert!(changed(&[]).is_empty());
-        assert!(changed(&[("#1", "#7"), ("!3", "!9"), ("!4", "!11")]).is_empty());
-        assert!(changed(&[("@.str", "@.str.5")]).is_empty());
-        // A module's text ends without the end of a line.
-        assert_eq!(of_text(OLD.trim_end()).functions, of_text(OLD).functions);
-        assert!(changed(&[("internal global i32 1", "internal global i32 2")]).is_empty());
-    }
-
-    #[test]
-    fn constants_are_told_with_all_that_their_values_mention() {
-        let of = |old: &str, new: &str| of_text(&OLD.replace(old, new)).values["names"];
-        let same = of("", "");
-        assert_eq!(of("@.str", "@.str.7"), same);
-        assert_eq!(of("internal global i32 1", "internal global i32 2"), same);
-        assert_ne!(of("c\"a@", "c\"b@"), same);
-        assert_ne!(of("[ptr @.str]", "[ptr null]"), same);
-        let text = of_text(
-            "@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [{ i32, ptr, ptr } { i32 65535, ptr @f, ptr @v }]\ndefine void @f() {\n  ret void\n}\n",
-        );
-        assert_eq!(text.constructors, ["f"]);
-    }
-
-    #[test]
-    fn what_a_body_uses_is_part_of_it() {
-        assert_eq!(changed(&[("c\"a@", "c\"b@")]), ["second"]);
-        assert_eq!(changed(&[("type { i32", "type { i64")]), ["second"]);
-        assert_eq!(changed(&[("!\"int\"", "!\"any\"")]), ["first", "second"]);
-        assert_eq!(
-            changed(&[("#0 = { nounwind }", "#0 = { cold }")]),
-            ["first"]
-        );
-        assert_eq!(changed(&[("@count", "@other")]), ["first"]);
-        assert_eq!(changed(&[("ret i32 %2", "ret i32 0")]), ["first"]);
-    }
-}
+mod tests;

@@ -37,12 +37,14 @@ mod uses;
 
 use inkwell::llvm_sys::bit_reader::{LLVMGetBitcodeModuleInContext2, LLVMParseBitcodeInContext2};
 use inkwell::llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
-use inkwell::llvm_sys::core::{LLVMGetNamedMetadata, LLVMGetSourceFileName};
+use inkwell::llvm_sys::core::{
+    LLVMGetFirstGlobalIFunc, LLVMGetNamedMetadata, LLVMGetNextGlobalIFunc, LLVMGetSourceFileName,
+};
 use inkwell::llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
 
 use crate::context::{Buffer, LlvmContext, OwnedModule};
 use crate::error::CodegenError;
-use crate::handles::c_name;
+use crate::handles::{ValueRef, c_name};
 use crate::structure::Structure;
 use uruk_bitcode::stream::Malformed;
 
@@ -167,9 +169,11 @@ fn rebound(
     name: &str,
     choose: impl FnOnce(&Survey) -> Choices,
 ) -> Result<Vec<u8>, CodegenError> {
+    let resolvers = resolvers(module);
     let aliases = edit::replace_aliases(context, module.raw());
     let mut survey = survey::survey(module);
     survey.aliases = aliases;
+    mention_resolvers(&mut survey, &resolvers);
     let choices = choose(&survey);
     let fits = choices.functions.len() == survey.functions.len()
         && choices.variables.len() == survey.variables.len()
@@ -187,6 +191,41 @@ fn rebound(
     match context.take_errors() {
         Some(message) => Err(unreadable(name, message)),
         None => Ok(written.bytes().to_vec()),
+    }
+}
+
+/// The ifuncs of a module by name, with the functions that choose for them.
+fn resolvers(module: &OwnedModule) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    // SAFETY: walks the list of a live module to its null end.
+    let mut next = unsafe { LLVMGetFirstGlobalIFunc(module.raw()) };
+    while !next.is_null() {
+        // SAFETY: a live ifunc of the module.
+        let ifunc = unsafe { ValueRef::of(next) };
+        let resolver = ifunc.resolver().map(|resolver| resolver.name());
+        found.extend(resolver.map(|resolver| (ifunc.name(), resolver)));
+        // SAFETY: as above.
+        next = unsafe { LLVMGetNextGlobalIFunc(next) };
+    }
+    found
+}
+
+/// Has users of an ifunc mention the function that chooses for it: the optimizer may have chosen, and
+/// inlined the choice.
+fn mention_resolvers(survey: &mut Survey, resolvers: &[(String, String)]) {
+    for (ifunc, resolver) in resolvers {
+        let functions = survey.functions.iter();
+        let names: Vec<&str> = functions.map(|info| info.name.as_str()).collect();
+        let number = |name: &str| names.iter().position(|it| *it == name).map(|it| it as u32);
+        let (Some(ifunc), Some(resolver)) = (number(ifunc), number(resolver)) else {
+            continue;
+        };
+        let users = survey.functions.iter_mut();
+        for info in users.filter(|info| info.functions.contains(&ifunc)) {
+            info.functions.push(resolver);
+            info.functions.sort_unstable();
+            info.functions.dedup();
+        }
     }
 }
 

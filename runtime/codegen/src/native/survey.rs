@@ -178,8 +178,7 @@ impl Walk {
             found.variables.push(number);
         } else if value.kind() == LLVMValueKind::LLVMBlockAddressValueKind {
             found.labels.push(value.raw());
-        } else if let Some(aliasee) = value.aliasee().or_else(|| value.resolver()) {
-            // Optimizers may choose for an ifunc, and inline what is chosen.
+        } else if let Some(aliasee) = value.aliasee() {
             self.mention(aliasee, found);
         } else {
             for part in value.parts() {
