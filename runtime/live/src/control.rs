@@ -28,7 +28,7 @@ use std::time::Duration;
 use uruk::StatsFormat;
 use uruk_files::OwnFile;
 
-use crate::choose::stem;
+use crate::choose::{OF, stem};
 use crate::explain;
 use crate::locked::Locked;
 use crate::question::{exchange, swap_question};
@@ -147,7 +147,13 @@ fn ask_with(process: u32, question: &str, bytes: &[u8]) -> io::Result<String> {
 }
 
 fn ask_once(process: u32, question: &str, bytes: &[u8]) -> io::Result<String> {
-    let mut stream = UnixStream::connect_addr(&address(process)?)?;
+    let mut stream = UnixStream::connect_addr(&address(process)?).map_err(|cause| {
+        let text = "no program of this number can be asked: it has ended, or does not run under `uruk live`";
+        match cause.kind() {
+            io::ErrorKind::ConnectionRefused => io::Error::new(cause.kind(), text),
+            _ => cause,
+        }
+    })?;
     if !is_believed(&stream) {
         let text = "the program runs as another user";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
@@ -416,7 +422,7 @@ fn carry_out(
             let swapped = live.swap(&NewVersion { file, bitcode }, exchange, given_up);
             swapped
                 .map(|swapped| swapped.to_string())
-                .map_err(|cause| chain(&cause))
+                .map_err(|cause| without_marks(&chain(&cause)))
         }
         _ => Err(format!("not a question: {what}")),
     }
@@ -428,6 +434,16 @@ pub(crate) fn lines(what: &str, names: &[String]) -> String {
         .iter()
         .map(|name| format!("{what}: {}\n", stem(name)))
         .collect()
+}
+
+/// A message without the marks by which local names are unique in the session.
+fn without_marks(text: &str) -> String {
+    let mut parts = text.split(OF);
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        shown.push_str(part.trim_start_matches(|c: char| c.is_ascii_alphanumeric()));
+    }
+    shown
 }
 
 fn chain(cause: &dyn std::error::Error) -> String {

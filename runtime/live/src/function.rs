@@ -14,7 +14,7 @@ use crate::locked::Locked;
 /// A function of the program, as the session has it.
 #[derive(Debug)]
 pub struct Function {
-    /// What is known of it.
+    /// Knowledge about it.
     pub chosen: Chosen,
     /// Its module's source.
     pub source: String,
@@ -30,10 +30,10 @@ pub struct Function {
     pub taken_back: AtomicU64,
     /// The tier of what runs; 0 for native code.
     pub tier: AtomicU64,
-    /// Exchanges of it, or of what its native code may hold, of which nobody went back: as long as there
+    /// Exchanges of it, or of what its native code may hold, that were not rolled back: as long as there
     /// is one, native callers come through the stub, whatever was said to be published before.
     led: AtomicU32,
-    /// Exchanges for whose bodies its native code was not made, and of which nobody went back.
+    /// Exchanges for whose bodies its native code was not made, and that were not rolled back.
     outdated: AtomicU32,
     /// The session has its native code depend on all that it relies on.
     pub(crate) relies: AtomicBool,

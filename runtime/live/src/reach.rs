@@ -43,7 +43,7 @@ pub(crate) fn is_apart(
 }
 
 /// The functions with bodies that code of one may have to do with: those it calls or looks at, and those
-/// they do. One that is only given to somebody else is none of them.
+/// they do. One that is only given to a function of another file is none of them.
 pub(crate) fn reach(survey: &Survey, from: usize, is_apart: impl Fn(usize) -> bool) -> Reach {
     let holds = reachable(survey, from, |callee| !is_apart(callee));
     let held: HashSet<usize> = holds.iter().copied().collect();

@@ -50,7 +50,7 @@ pub enum SwapError {
     Held {
         /// The function.
         function: String,
-        /// Who may have a copy.
+        /// The function that may have a copy.
         holder: String,
         /// Why it cannot be led away from.
         why: String,
@@ -81,7 +81,7 @@ pub enum SwapError {
         user: String,
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// A class whose objects have tables of virtual functions that new code cannot use.

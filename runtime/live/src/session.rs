@@ -75,7 +75,7 @@ pub struct Live {
     pub jit: Jit,
     /// The dylib that has the program's functions.
     pub dylib: Dylib,
-    /// What is known of the files, of the executable first.
+    /// Knowledge about the files, the executable first.
     pub programs: Vec<Arc<Program>>,
     functions: Arc<Functions>,
     /// The files that the program began with.
@@ -86,13 +86,13 @@ pub struct Live {
     pub sources: Vec<String>,
     /// The bitcode of the modules, as it came.
     pub(crate) modules: Vec<Vec<u8>>,
-    /// What is known for each of them.
+    /// Knowledge about each of them.
     pub(crate) known: Vec<Module>,
     /// Contents by which modules that were exchanged are compared.
     pub(crate) contents: Locked<HashMap<usize, Arc<Contents>>>,
     /// Modules that are too large to be optimized for a comparison.
     pub(crate) large: Locked<HashSet<usize>>,
-    /// What is known of native callers of some functions of a module.
+    /// Knowledge about native callers of some functions of a module.
     pub(crate) callers: Locked<HashMap<usize, CallersOf>>,
     /// Exchanges that were not rolled back.
     pub(crate) exchanges: Locked<Exchanges>,
@@ -249,7 +249,7 @@ impl Live {
         Ok(live)
     }
 
-    /// What is known for each module, given how many each file has.
+    /// Knowledge about each module, given how many each file has.
     fn known(&self, counts: &[usize]) -> Vec<Module> {
         let executable = self.programs.iter().find(|it| it.image.executable);
         let mut all: Vec<Module> = Vec::new();

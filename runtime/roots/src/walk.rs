@@ -67,14 +67,14 @@ pub(crate) enum Trouble {
     Overflow,
 }
 
-/// What has been scanned, or will be.
+/// Stacks that have been scanned, or will be.
 #[derive(Debug, Default)]
 pub(crate) struct Spans {
     spans: [(u64, u64, bool, bool); MAX_SPANS],
     len: usize,
 }
 
-/// What stays the same during a walk.
+/// Properties that stay the same during a walk.
 #[derive(Debug)]
 pub(crate) struct Ground<'a> {
     pub(crate) maps: &'a Maps,
@@ -240,7 +240,7 @@ fn scan_span(
 /// `siginfo`, and what aligns them to 64 bytes.
 const TO_VECTORS: u64 = 1024;
 
-/// Whether a mark is in a frame that the kernel made and nobody has written to since, as far as what
+/// Whether a mark is in a frame that the kernel made and that was not written to since, as far as what
 /// is beside it tells.
 fn is_frame(memory: &mut impl Memory, mark: u64) -> bool {
     // Bit 1 is always set; there are none from 22 on.

@@ -238,7 +238,7 @@ impl Dylib {
     }
 
     /// Compiles continuations, at tier 2, for the loops of a function's versions of tier 1, and
-    /// offers them: whoever runs one of the loops goes on in better code at its next pass. How
+    /// offers them: a thread in one of the loops goes on in better code at its next pass. How
     /// many are offered; none where no version of tier 1 is there that can be left
     /// ([`ContinuationStats::refused`] counts why), or where it is forbidden.
     ///

@@ -12,7 +12,7 @@ use crate::replace::{RolledBack, watch};
 use crate::tuning::TuningView;
 
 impl Jit {
-    /// What the tuner found out so far, the functions with the most trials first; empty where
+    /// Results of the tuner so far, the functions with the most trials first; empty where
     /// the session is not [tuned](crate::JitBuilder::tune).
     ///
     /// ```
@@ -25,7 +25,7 @@ impl Jit {
         self.core().tuning_views()
     }
 
-    /// What the tuner found out, for [`JitBuilder::tuned_before`](crate::JitBuilder::tuned_before) of another run on this machine:
+    /// Results of the tuner, for [`JitBuilder::tuned_before`](crate::JitBuilder::tuned_before) of another run on this machine:
     /// the best variant of each function that was tried, and what helped functions like it.
     ///
     /// ```

@@ -55,7 +55,7 @@ impl JitBuilder {
         self
     }
 
-    /// What trials may cost: a part of the program's processor time, and how much in advance.
+    /// The price that trials may have: a part of the program's processor time, and how much in advance.
     #[must_use]
     pub fn tuning_budget(mut self, share: f64, credit: Duration) -> JitBuilder {
         self.tiers.tuning.budget = Some(Budget {

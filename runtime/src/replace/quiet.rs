@@ -1,4 +1,4 @@
-//! Who still runs code that is replaced, and waiting until nobody does.
+//! Threads that still run code that is replaced, and the wait until none does.
 //!
 //! The gate before the set is closed, so no call of a member begins. What is left are
 //! activations: threads whose stack or registers hold an address in *old code*, which is
@@ -256,7 +256,7 @@ impl Core {
         ranges.collect()
     }
 
-    /// What was not freed of `code`.
+    /// The part of `code` that was not freed.
     fn still_there(&self, code: &OldCode) -> OldCode {
         let _pass = gate::enter();
         let there = self.blocks();
@@ -298,7 +298,7 @@ impl Core {
         Ok(self.scan_stacks(roots, &code.wanted()?, within))
     }
 
-    /// Who may run `code`; threads that do not answer are listed without functions.
+    /// Threads that may run `code`; threads that do not answer are listed without functions.
     pub(super) fn activations(
         &self,
         code: &OldCode,
@@ -339,7 +339,7 @@ impl Core {
         Ok(self.activations_in(&report, &code))
     }
 
-    /// What these threads hold of `code`; nothing is learnt of others.
+    /// The parts of `code` that these threads hold; nothing is learnt of others.
     fn activations_of(&self, code: &OldCode, tids: &[i32]) -> Result<Vec<Activation>, Error> {
         let (native, compiled) = self.still_there(code).apart();
         let mut found = Vec::new();

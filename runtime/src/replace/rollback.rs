@@ -15,7 +15,7 @@ use super::commit::{Change, Way, What};
 use super::error::ReplaceError;
 use super::{Level, quiet, state};
 
-/// What a rollback did.
+/// The changes of a rollback.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RolledBack {

@@ -1,7 +1,7 @@
 //! Names that compilers number by the order of a source: lambdas, blocks, types without a name, static
 //! variables of one name in one function.
 //!
-//! Whoever compares two versions of a source by name compares different things where the order is
+//! A comparison of two versions of a source by name compares different things where the order is
 //! another one. Names without their numbers say which things are candidates for each other.
 
 /// A name without the numbers that stand for an order; the name itself if it has none.
