@@ -66,8 +66,6 @@ pub struct Tally {
     pub wrong: u64,
     /// Described.
     pub examples: Vec<String>,
-    /// Answers with numbers of two versions while a rollback went on.
-    pub mixed_in_rollbacks: u64,
     /// Milliseconds of the longest answer before anything was exchanged.
     pub calm: f64,
     /// Answers that took longer than [`GAP`], and the longest otherwise: milliseconds, when, and
