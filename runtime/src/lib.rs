@@ -113,7 +113,8 @@ pub use crate::load::untrusted::{Rejection, Untrusted};
 pub use crate::loops::ContinuationStats;
 pub use crate::reclaim::{RegisteredStack, note_copied_text};
 pub use crate::replace::{
-    Activation, Level, LoopStays, OldLoop, ReplaceError, Replaced, Replacement, RolledBack,
+    Activation, Level, LoopStays, OldLoop, ReplaceError, Replaced, Replacement, Rollback,
+    RolledBack,
 };
 pub use crate::speculation::AheadStats;
 pub use crate::tiers::Tiers;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use uruk::{Error, Func, Jit, Level, ReplaceError, Replacement, Tier};
+use uruk::{Error, Func, Jit, Level, ReplaceError, Replacement, Rollback, Tier};
 
 type Answer = extern "C" fn() -> i32;
 
@@ -304,10 +304,11 @@ fn who_rolls_back_does_not_hold_up_who_waits() {
     let stop = AtomicBool::new(false);
     let rolled_back = AtomicU64::new(0);
     let late: Vec<String> = std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
+        for how in [Rollback::new(), Rollback::from(Level::Immediate)] {
+            let (jit, stop, rolled_back) = (&jit, &stop, &rolled_back);
+            scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    match jit.rollback() {
+                    match jit.rollback_at(how.clone()) {
                         Ok(_) => rolled_back.fetch_add(1, Ordering::Relaxed),
                         Err(_) => 0,
                     };
@@ -325,6 +326,68 @@ fn who_rolls_back_does_not_hold_up_who_waits() {
     });
     assert!(late.is_empty(), "{} of 30: {late:#?}", late.len());
     assert!(rolled_back.load(Ordering::Relaxed) > 0);
+}
+
+/// A set that was exchanged when no thread ran its functions goes back in the same way.
+#[test]
+fn nobody_sees_one_half_rolled_back_and_the_other_not() {
+    let jit = jit(&halves(0));
+    let stop = AtomicBool::new(false);
+    let calls = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let pair = answer(&jit, "pair");
+                while !stop.load(Ordering::Relaxed) {
+                    assert_eq!(pair.call(), 0);
+                    calls.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let versions = 1..=40;
+        let failed = versions.map(|version| {
+            let replaced = jit.main().replace(quiescent(&halves(version), PATIENCE))?;
+            match version % 2 {
+                0 => jit.rollback(),
+                _ => replaced.rollback_at(Level::Quiescent { wait: PATIENCE }),
+            }
+        });
+        let failed = failed.filter_map(|back| back.err()).next();
+        stop.store(true, Ordering::Relaxed);
+        assert!(failed.is_none(), "{failed:?}");
+    });
+    assert!(calls.load(Ordering::Relaxed) > 40);
+    assert_eq!(answer(&jit, "one").call(), 0);
+}
+
+#[test]
+fn a_rollback_that_is_refused_or_withdrawn_changes_nothing() {
+    let jit = jit(SPIN);
+    let step = answer(&jit, "step");
+    assert_eq!(step.call(), 1);
+    let short = Duration::from_millis(50);
+    let new = SPIN.replace("ret i32 1", "ret i32 3");
+    let replaced = jit.main().replace(quiescent(&new, short));
+    let replaced = replaced.expect("no thread is in it");
+    while_spinning(&jit, |_| {
+        let long = Level::Quiescent { wait: PATIENCE };
+        let withdrawn = Rollback::from(long).withdraw_when(|| true);
+        // The level of the replacement is that of its rollback.
+        for refused in [jit.rollback(), replaced.rollback_at(withdrawn)] {
+            let Err(Error::Replace(cause)) = refused else {
+                panic!("{refused:?}");
+            };
+            let ReplaceError::StillRunning { activations } = &*cause else {
+                panic!("{cause}");
+            };
+            assert!(!activations.is_empty());
+            assert_eq!(step.call(), 3);
+        }
+        let back = replaced.rollback_at(Level::Immediate);
+        assert_eq!(back.expect("it does not wait").functions, ["step", "spin"]);
+        assert_eq!(step.call(), 1);
+    });
+    assert!(jit.rollback().is_err());
 }
 
 /// A member is inlined in its caller, which calls the other one: a thread that leaves the old caller

@@ -22,7 +22,7 @@ pub fn main() -> ExitCode {
 
 fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let bench = Bench::set_up(arguments)?;
-    let judges: [(&str, Judge); 15] = [
+    let judges: [(&str, Judge); 16] = [
         ("driver::as_clang", live_driver::judge),
         ("swap::bitcode", live_exchange::judge_bitcode),
         ("swap::refused", live_exchange::judge_refused),
@@ -30,6 +30,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("swap::at_loops", live_exchange::judge_loops),
         ("swap::closed_files", live_exchange::judge_closed),
         ("swap::withdrawn", live_exchange::judge_withdrawn),
+        ("swap::back", live_exchange::judge_back),
         ("swap::added", live_added::judge),
         ("swap::callers", live_callers::judge),
         ("swap::daemon", live_daemon::judge),

@@ -1,5 +1,6 @@
 //! `uruk swap`: what is exchanged, what is refused, and that what is refused changes nothing.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -231,27 +232,88 @@ pub fn judge_withdrawn(bench: &Bench) -> Result<(), String> {
     let mut it = Exchanged::start(bench, "live-exchange-withdrawn", &[])?;
     let twelve = it.object("twelve.o", &["-DNUMBER=12"])?;
     // The program is in what is exchanged as long as it runs.
-    let mut client = Command::new(bench.subject.program());
-    let words = ["swap", "--quiescent", "3600000"];
-    let process = it.talk.process().to_string();
-    let client = client.args(words).arg(process).arg(&twelve);
+    let words = [
+        "--quiescent".as_ref(),
+        "3600000".as_ref(),
+        twelve.as_os_str(),
+    ];
+    withdrawn(&mut it, &words, BEFORE)?;
+    it.talk.swapped([&twelve], &["exchanged: number\n"])?;
+    it.talk.expect("10 1203 10 21", "after another client")
+}
+
+/// Asks for what waits as long as the program runs, and ends the client.
+fn withdrawn(it: &mut Exchanged<'_>, words: &[&OsStr], answer: &str) -> Result<(), String> {
+    let mut client = Command::new(it.bench.subject.program());
+    client.arg("swap").arg(it.talk.process().to_string());
+    let client = client.args(words);
     let client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut client = client.map_err(|error| error.to_string())?;
     for _ in 0..20 {
         let (done, text) = it.talk.swap(["--stats"])?;
         if !done {
-            return Err(format!("figures while an exchange waits: {text}"));
+            return Err(format!("figures while {words:?} waits: {text}"));
         }
-        it.talk.expect(BEFORE, "while an exchange waits")?;
+        it.talk.expect(answer, "while a client waits")?;
     }
     if client.try_wait().is_ok_and(|ended| ended.is_some()) {
-        return Err("the exchange did not wait".to_owned());
+        return Err(format!("{words:?} did not wait"));
     }
     // It was alive until now.
     let _ = client.kill();
     let _ = client.wait();
+    Ok(())
+}
+
+/// An exchange that waited goes back by waiting; a rollback that is refused, or whose client ends, changes
+/// nothing; one at once goes back whatever threads are in.
+///
+/// # Errors
+/// As [`judge_bitcode`].
+pub fn judge_back(bench: &Bench) -> Result<(), String> {
+    let mut it = Exchanged::start(bench, "live-exchange-back", &[])?;
+    let changed = it.object("changed.o", &["-DCHANGED=5"])?;
+    let twelve = it.object("twelve.o", &["-DNUMBER=12"])?;
+    for back in [&["--rollback"][..], &["--rollback", "--quiescent", "60000"]] {
+        let words = [
+            "--quiescent".as_ref(),
+            "60000".as_ref(),
+            changed.as_os_str(),
+        ];
+        it.talk.swapped(words, &["exchanged: asks"])?;
+        it.talk.expect("10 1003 15 21", "after a wait")?;
+        it.talk.swapped(back, &["back: asks"])?;
+        it.talk.expect(BEFORE, "back after a wait")?;
+    }
     it.talk.swapped([&twelve], &["exchanged: number\n"])?;
-    it.talk.expect("10 1203 10 21", "after another client")
+    it.talk.again()?;
+    // The program is in what is to go back as long as it runs.
+    let after = "12 1203 10 21";
+    it.talk.expect(after, "in new code")?;
+    let table = it.talk.swap(["--explain"])?;
+    let waits = ["--rollback", "--quiescent", "50"];
+    let (done, text) = it.talk.swap(waits)?;
+    let said = [
+        "old code is still running",
+        "converse",
+        "--rollback --immediate",
+    ];
+    if done || !said.iter().all(|said| text.contains(said)) {
+        return Err(format!("not refused with {said:?}: {text}"));
+    }
+    it.talk.expect(after, "after a refusal")?;
+    let words = ["--rollback", "--quiescent", "3600000"].map(OsStr::new);
+    withdrawn(&mut it, &words, after)?;
+    it.talk.expect(after, "after a client ended")?;
+    let now = it.talk.swap(["--explain"])?;
+    if now != table {
+        return Err(format!("{}\nbefore:\n{}", now.1, table.1));
+    }
+    it.talk
+        .swapped(["--rollback", "--immediate"], &["back: number\n"])?;
+    it.talk.expect("12 1003 10 21", "back, in new code")?;
+    it.talk.again()?;
+    it.talk.expect(BEFORE, "back")
 }
 
 /// What is said of who is in a loop that cannot be left, and in one that can.

@@ -28,8 +28,8 @@ pub fn text(outcome: &Outcome) -> String {
     line(
         &mut text,
         &format!(
-            "\n{} requests, {} wrong; {forks} forks and threads, the longest {longest:.1} ms; {} signals; {} mixed in rollbacks",
-            tally.requests, tally.wrong, tally.signals, tally.mixed_in_rollbacks
+            "\n{} requests, {} wrong; {forks} forks and threads, the longest {longest:.1} ms; {} signals",
+            tally.requests, tally.wrong, tally.signals
         ),
     );
     line(&mut text, &gaps(tally));
@@ -197,7 +197,6 @@ pub fn json(outcome: &Outcome) -> Value {
         "growth": Value::Object(compared.collect()),
         "requests": tally.requests,
         "wrong": tally.wrong,
-        "mixed_in_rollbacks": tally.mixed_in_rollbacks,
         "longest_gap_ms": tally.gaps.first().map(|it| it.0),
         "calm_gap_ms": tally.calm,
         "long_gaps": tally.long,

@@ -189,7 +189,11 @@ fn question(
     random: &mut Random,
 ) -> anyhow::Result<()> {
     if random.one_in(10) {
-        return run.ask(client, Kind::Rollback, &["--rollback"]).map(drop);
+        let words: &[&str] = match random.one_in(4) {
+            true => &["--rollback", "--quiescent", WAIT],
+            false => &["--rollback"],
+        };
+        return run.ask(client, Kind::Rollback, words).map(drop);
     }
     if random.one_in(20) {
         return run.ask(client, Kind::Stats, &["--stats"]).map(drop);

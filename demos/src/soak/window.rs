@@ -6,30 +6,19 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// The possible versions of one file, in the order of time.
+/// The possible versions of one file, in the order of time: a list for each time without a change.
 #[derive(Debug)]
-pub struct Window(Mutex<Vec<Stretch>>);
-
-/// A time without a change.
-#[derive(Debug, Clone)]
-struct Stretch {
-    possible: Vec<u32>,
-    /// A rollback is going on, which does not wait for functions to be left.
-    rolling: bool,
-}
+pub struct Window(Mutex<Vec<Vec<u32>>>);
 
 impl Window {
     /// Only this version is possible.
     pub fn new(version: u32) -> Window {
-        Window(Mutex::new(vec![Stretch {
-            possible: vec![version],
-            rolling: false,
-        }]))
+        Window(Mutex::new(vec![vec![version]]))
     }
 
     /// From now on these are possible.
-    pub fn change(&self, possible: Vec<u32>, rolling: bool) {
-        self.with(|all| all.push(Stretch { possible, rolling }));
+    pub fn change(&self, possible: Vec<u32>) {
+        self.with(|all| all.push(possible));
     }
 
     /// The present moment.
@@ -41,21 +30,16 @@ impl Window {
     pub fn allows(&self, since: usize, version: u32) -> bool {
         self.with(|all| {
             let mut stretches = all[since..].iter();
-            stretches.any(|it| it.possible.contains(&version))
+            stretches.any(|it| it.contains(&version))
         })
-    }
-
-    /// Whether there was a rollback since that moment.
-    pub fn rolled(&self, since: usize) -> bool {
-        self.with(|all| all[since..].iter().any(|it| it.rolling))
     }
 
     /// The versions that are possible now.
     pub fn possible(&self) -> Vec<u32> {
-        self.with(|all| all.last().map(|it| it.possible.clone()).unwrap_or_default())
+        self.with(|all| all.last().cloned().unwrap_or_default())
     }
 
-    fn with<T>(&self, body: impl FnOnce(&mut Vec<Stretch>) -> T) -> T {
+    fn with<T>(&self, body: impl FnOnce(&mut Vec<Vec<u32>>) -> T) -> T {
         // A stretch is added whole.
         body(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -68,19 +52,19 @@ mod tests {
     #[test]
     fn versions_before_the_request_and_begun_later_are_no_answers() {
         let window = Window::new(1);
-        window.change(vec![1, 2], false);
-        window.change(vec![2], false);
+        window.change(vec![1, 2]);
+        window.change(vec![2]);
         let since = window.now();
         assert!(!window.allows(since, 1));
         assert!(window.allows(since, 2));
         assert!(!window.allows(since, 3));
-        window.change(vec![2, 3], true);
-        assert!(window.allows(since, 3) && window.rolled(since));
-        window.change(vec![2], false);
+        window.change(vec![2, 3]);
+        assert!(window.allows(since, 3));
+        window.change(vec![2]);
         // It was possible meanwhile, and is not for a request that comes later.
         assert!(window.allows(since, 3));
         let since = window.now();
-        assert!(!window.allows(since, 3) && !window.rolled(since));
+        assert!(!window.allows(since, 3));
         assert_eq!(window.possible(), [2]);
     }
 }

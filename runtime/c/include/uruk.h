@@ -2049,7 +2049,8 @@ struct uruk_names *uruk_replaced_names(const struct uruk_replaced *replaced, int
 uint64_t uruk_replaced_closed_ns(const struct uruk_replaced *replaced);
 
 /**
- * Goes back to what ran before this replacement, which must be the latest.
+ * Goes back to what ran before this replacement, which must be the latest, at its level
+ * (`uruk_jit_rollback`).
  */
 URUK_MUST_USE struct uruk_error *uruk_replaced_rollback(const struct uruk_replaced *replaced);
 
@@ -2361,12 +2362,23 @@ struct uruk_error *uruk_jit_register_stack(const struct uruk_jit *jit,
 void uruk_stack_free(struct uruk_stack *stack);
 
 /**
- * Goes back to what ran before the latest replacement; `names`, which may be null, is given the
- * functions. They are to be freed.
+ * Goes back to what ran before the latest replacement, at the level of that: after a quiescent one calls wait
+ * until no thread runs what goes, as long at most, and nothing changes if that is too short.
+ * `names`, which may be null, is given the functions. They are to be freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_jit_rollback(const struct uruk_jit *jit,
                                      struct uruk_names **names);
+
+/**
+ * As `uruk_jit_rollback`, at another level: at once, or, if `quiescent` is 1, when no thread runs what goes,
+ * for which calls wait `wait_ms` milliseconds at most.
+ */
+URUK_MUST_USE
+struct uruk_error *uruk_jit_rollback_at(const struct uruk_jit *jit,
+                                        int quiescent,
+                                        uint64_t wait_ms,
+                                        struct uruk_names **names);
 
 /**
  * Replaces functions of the main dylib by those of files whenever one of the files changes,

@@ -277,10 +277,12 @@ pub unsafe extern "C" fn uruk_replaced_closed_ns(replaced: *const uruk_replaced)
     })
 }
 
-/// Goes back to what ran before this replacement, which must be the latest.
+/// Goes back to what ran before this replacement, which must be the latest, at its level
+/// (`uruk_jit_rollback`).
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_replaced_rollback(replaced: *const uruk_replaced) -> *mut uruk_error {
+    scrub_stack();
     guarded(|| {
         // SAFETY: the caller's promise of the handle.
         unsafe { handle(replaced, "replaced")? }.0.rollback()?;

@@ -4,10 +4,10 @@ use std::ffi::{c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use uruk::{Jit, ReclaimKind, RegisteredStack, Removal};
+use uruk::{Jit, Level, ReclaimKind, RegisteredStack, Removal};
 
 use crate::boundary::{
-    Fault, array, give, guarded, handle, place, take, text, texts, unusable, value,
+    Fault, array, give, guarded, handle, place, scrub_stack, take, text, texts, unusable, value,
 };
 use crate::dylib::uruk_dylib;
 use crate::error::{give_text, uruk_error, uruk_names};
@@ -322,17 +322,47 @@ pub unsafe extern "C" fn uruk_stack_free(stack: *mut uruk_stack) {
     unsafe { take(stack) };
 }
 
-/// Goes back to what ran before the latest replacement; `names`, which may be null, is given the
-/// functions. They are to be freed.
+/// Goes back to what ran before the latest replacement, at the level of that: after a quiescent one calls wait
+/// until no thread runs what goes, as long at most, and nothing changes if that is too short.
+/// `names`, which may be null, is given the functions. They are to be freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_rollback(
     jit: *const uruk_jit,
     names: *mut *mut uruk_names,
 ) -> *mut uruk_error {
+    scrub_stack();
     guarded(|| {
         // SAFETY: the caller's promise of the handle.
         let back = unsafe { session(jit)? }.rollback()?;
+        // SAFETY: the caller's promise of the pointer.
+        if let Some(names) = unsafe { names.as_mut() } {
+            *names = give(uruk_names::of(back.functions));
+        }
+        Ok(())
+    })
+}
+
+/// As `uruk_jit_rollback`, at another level: at once, or, if `quiescent` is 1, when no thread runs what goes,
+/// for which calls wait `wait_ms` milliseconds at most.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uruk_jit_rollback_at(
+    jit: *const uruk_jit,
+    quiescent: c_int,
+    wait_ms: u64,
+    names: *mut *mut uruk_names,
+) -> *mut uruk_error {
+    scrub_stack();
+    guarded(|| {
+        let level = match quiescent {
+            0 => Level::Immediate,
+            _ => Level::Quiescent {
+                wait: Duration::from_millis(wait_ms),
+            },
+        };
+        // SAFETY: the caller's promise of the handle.
+        let back = unsafe { session(jit)? }.rollback_at(level)?;
         // SAFETY: the caller's promise of the pointer.
         if let Some(names) = unsafe { names.as_mut() } {
             *names = give(uruk_names::of(back.functions));

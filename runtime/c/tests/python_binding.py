@@ -40,6 +40,9 @@ def play():
     assert replaced.functions == ["price"] and twice(7) == 14
     replaced.rollback()
     assert twice(7) == 42
+    for quiescent_ms in (None, 60_000):
+        jit.replace("sale", "define i64 @price(i64 %n) { ret i64 %n }")
+        assert jit.rollback_at(quiescent_ms) == ["price"] and twice(7) == 42
     changed = "define i32 @price(i32 %n) { ret i32 %n }"
     refused(11, "signature of `price` changed", jit.replace, "bad", changed)
 

@@ -9,7 +9,8 @@
 //! | `swap immediate SIZE FILE`, `swap quiescent MS SIZE FILE` | exchanges functions by those of a file, of which so many bytes of bitcode follow |
 //! | `swap immediate+at-loops SIZE FILE` | also in loops that threads are in |
 //! | `swap immediate+signatures SIZE FILE`, `swap quiescent+signatures MS SIZE FILE` | also where types of functions changed |
-//! | `rollback` | goes back to before the latest exchange |
+//! | `rollback` | goes back to before the latest exchange, at the level of that |
+//! | `rollback immediate`, `rollback quiescent MS` | the same, at another level |
 //! | `explain`, `stats` | the tables |
 //! | `stats json` | figures, as one object |
 //! | `report`, `trace` | the page and the timeline of the run so far, if it is recorded |
@@ -25,13 +26,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use uruk::StatsFormat;
+use uruk::{Level, StatsFormat};
 use uruk_files::OwnFile;
 
 use crate::choose::{OF, stem};
 use crate::explain;
 use crate::locked::Locked;
-use crate::question::{exchange, swap_question};
+use crate::question::{exchange, rollback, rollback_question, swap_question};
 use crate::sent::{LARGEST, NewVersion};
 use crate::session::Live;
 use crate::swap::Exchange;
@@ -117,6 +118,15 @@ pub fn ask_exchange(process: u32, exchange: &Exchange, version: &NewVersion) -> 
         &swap_question(exchange, file, bitcode.len()),
         bitcode,
     )
+}
+
+/// Asks the program with the number `process` to go back to before its latest exchange, at the level of
+/// that unless another is asked for; its answer.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_rollback(process: u32, level: Option<Level>) -> io::Result<String> {
+    ask(process, &rollback_question(level))
 }
 
 /// Asks the program with the number `process`; its answer.
@@ -410,10 +420,11 @@ fn carry_out(
                 Err(cause) => Err(cause.to_string()),
             }
         }
-        "rollback" => match live.roll_back() {
-            Ok(back) => Ok(lines("back", &back.functions) + &lines("with it", &back.dependents)),
-            Err(cause) => Err(chain(&cause)),
-        },
+        "rollback" => {
+            let level = rollback(rest).ok_or_else(|| format!("not a level: {rest}"))?;
+            let back = live.roll_back(level, given_up).map_err(|it| chain(&it))?;
+            Ok(lines("back", &back.functions) + &lines("with it", &back.dependents))
+        }
         "swap" => {
             let read = exchange(rest).ok_or_else(|| format!("not a level: {rest}"))?;
             let (exchange, file, size) = read;

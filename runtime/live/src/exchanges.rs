@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use uruk::Level;
 use uruk::rebound::{Body, Contents, Shape};
 
 use crate::function::Led;
@@ -16,6 +17,8 @@ const KEPT: usize = 8;
 pub(crate) struct Exchanged {
     /// The module's number.
     pub(crate) module: usize,
+    /// The level that was asked for.
+    pub(crate) level: Level,
     /// The bodies that came by it.
     pub(crate) bodies: HashMap<String, Body>,
     /// The file's variables.

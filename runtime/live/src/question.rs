@@ -13,6 +13,28 @@ use crate::swap::Exchange;
 const AT_LOOPS: &str = "+at-loops";
 const SIGNATURES: &str = "+signatures";
 
+/// The question for a rollback, at the level of the exchange unless another is asked for.
+pub(crate) fn rollback_question(level: Option<Level>) -> String {
+    match level {
+        None => "rollback".to_owned(),
+        Some(Level::Quiescent { wait }) => format!("rollback quiescent {}", wait.as_millis()),
+        Some(_) => "rollback immediate".to_owned(),
+    }
+}
+
+/// A question: the level of the rollback that is asked for, if it names one.
+pub(crate) fn rollback(rest: &str) -> Option<Option<Level>> {
+    match rest.split_once(' ').unwrap_or((rest, "")) {
+        ("", "") => Some(None),
+        ("immediate", "") => Some(Some(Level::Immediate)),
+        ("quiescent", ms) => {
+            let wait = Duration::from_millis(ms.parse().ok()?);
+            Some(Some(Level::Quiescent { wait }))
+        }
+        _ => None,
+    }
+}
+
 /// The question for an exchange by a file, of which `size` bytes of bitcode follow.
 pub(crate) fn swap_question(exchange: &Exchange, file: &Path, size: usize) -> String {
     let (level, wait) = match exchange.level {
@@ -87,9 +109,26 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::time::Duration;
 
-    use super::{exchange, swap_question};
+    use super::{exchange, rollback, rollback_question, swap_question};
     use crate::swap::Exchange;
     use uruk::Level;
+
+    #[test]
+    fn rollbacks_are_read_with_their_levels() {
+        let wait = Duration::from_millis(20);
+        for (level, words) in [
+            (None, "rollback"),
+            (Some(Level::Immediate), "rollback immediate"),
+            (Some(Level::Quiescent { wait }), "rollback quiescent 20"),
+        ] {
+            assert_eq!(rollback_question(level), words);
+            let rest = words.strip_prefix("rollback").map(str::trim_start);
+            assert_eq!(rest.and_then(rollback), Some(level));
+        }
+        for words in ["quiescent", "quiescent x", "immediate 20", "now"] {
+            assert_eq!(rollback(words), None, "{words}");
+        }
+    }
 
     #[test]
     fn levels_are_read_with_their_files() {

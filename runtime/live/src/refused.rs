@@ -1,8 +1,9 @@
 //! Reasons for which an exchange is refused, with names.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use uruk::Error;
+use uruk::{Error, ReplaceError};
 
 /// Nothing was exchanged.
 #[derive(Debug, thiserror::Error)]
@@ -149,6 +150,11 @@ pub enum SwapError {
         /// The functions that have bodies of these.
         functions: Vec<String>,
     },
+    /// A rollback waited for threads that run what is to go.
+    #[error(
+        "{0}\n  tip: `--rollback --immediate` does not wait for them; they may use functions of both versions"
+    )]
+    InUse(Arc<ReplaceError>),
     /// The session's answer.
     #[error(transparent)]
     Session(#[from] Error),

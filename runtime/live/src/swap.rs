@@ -27,7 +27,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use uruk::rebound::{Contents, Keep, Survey};
-use uruk::{Activation, Error, Level, LoopStays, OldLoop, Replaced, Replacement, RolledBack};
+use uruk::{
+    Activation, Error, Level, LoopStays, OldLoop, ReplaceError, Replaced, Replacement, Rollback,
+    RolledBack,
+};
 
 use crate::choose::{Fate, stem};
 use crate::exchanges::{Exchanged, Exchanges};
@@ -178,6 +181,7 @@ impl Live {
         self.exchanges.with(|all| {
             all.push(Exchanged {
                 module: number,
+                level: asked.level,
                 bodies: versions.changed_bodies(),
                 variables: versions.new.variables,
                 code: versions.new.code,
@@ -243,13 +247,19 @@ impl Live {
         }
     }
 
-    /// Goes back to before the latest exchange.
+    /// Goes back to before the latest exchange, at the level that was asked for that unless `level` is
+    /// another. A quiescent rollback gives up once `given_up` is true.
     ///
     /// # Errors
-    /// [`SwapError::Older`], and the session's.
-    pub fn roll_back(&self) -> Result<RolledBack, SwapError> {
+    /// [`SwapError::Older`], [`SwapError::InUse`], and the session's; nothing has changed then.
+    pub fn roll_back(
+        &self,
+        level: Option<Level>,
+        given_up: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<RolledBack, SwapError> {
         let _turn = self.exchanging.take();
-        // What goes back to native code is to have its entry back.
+        // What goes back to native code is to have its entry back, at the instant of the rollback: until
+        // then native code is stale, and its entry leads away.
         let latest = self.exchanges.with(Exchanges::pop).map(|mut it| {
             let functions = it.led.functions().to_vec();
             let outdated = it.outdated.functions().to_vec();
@@ -257,7 +267,13 @@ impl Live {
             it.outdated = Led::outdated(Vec::new());
             (it, functions, outdated)
         });
-        let mut back = self.jit.rollback();
+        let latest_level = latest.as_ref().map(|(it, ..)| it.level);
+        let how = Rollback::new().withdraw_when(given_up);
+        let how = match level.or(latest_level) {
+            Some(level) => how.level(level),
+            None => how,
+        };
+        let mut back = self.jit.rollback_at(how);
         match (&mut back, latest) {
             (Err(_), Some((mut latest, functions, outdated))) => {
                 latest.led = Led::new(functions);
@@ -280,7 +296,12 @@ impl Live {
             }
             (Ok(_), None) => {}
         }
-        Ok(back?)
+        back.map_err(|cause| match cause {
+            Error::Replace(cause) if matches!(*cause, ReplaceError::StillRunning { .. }) => {
+                SwapError::InUse(cause)
+            }
+            cause => SwapError::Session(cause),
+        })
     }
 
     /// The bodies that a module's functions have now, and the variables that the program has of it:

@@ -8,7 +8,7 @@ use uruk_files::OutputPath;
 use super::error::Error;
 use super::jit::Jit;
 use crate::fork::gate;
-use crate::replace::{RolledBack, watch};
+use crate::replace::{Rollback, RolledBack, watch};
 use crate::tuning::TuningView;
 
 impl Jit {
@@ -137,12 +137,41 @@ impl Jit {
     /// Goes back to what ran before the latest replacement. Variables keep their contents, what was new stays, and functions that were
     /// removed meanwhile are left out. The last 8 can be rolled back, one after the other; see [`JitBuilder::replacements_kept`](crate::JitBuilder::replacements_kept).
     ///
-    /// # Errors
-    /// [`ReplaceError::NothingToRollBack`](crate::ReplaceError::NothingToRollBack), and whatever compiling dependents reports.
+    /// At the level of that replacement: what came in when no thread ran old code, goes when
+    /// no thread runs the new one, within the same longest wait, so that its functions are never
+    /// mixed. [`Jit::rollback_at`] takes another.
     ///
-    /// [`JitBuilder::replacements_kept`]: crate::JitBuilder::replacements_kept
+    /// # Errors
+    /// [`ReplaceError::NothingToRollBack`](crate::ReplaceError::NothingToRollBack),
+    /// [`ReplaceError::StillRunning`](crate::ReplaceError::StillRunning) after the wait, and whatever
+    /// compiling dependents reports. Nothing has changed then.
     pub fn rollback(&self) -> Result<RolledBack, Error> {
-        self.core().roll_back(None)
+        self.rollback_at(Rollback::new())
+    }
+
+    /// As [`Jit::rollback`], at a level of the caller's: at [`Level::Immediate`](crate::Level::Immediate)
+    /// what a thread is in for ever is taken back, too.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use uruk::{Jit, Level, Replacement};
+    ///
+    /// let jit = Jit::new()?;
+    /// jit.add_ir("m", "define i32 @answer() { ret i32 41 }")?;
+    /// // SAFETY: the function above.
+    /// let answer = unsafe { jit.function::<extern "C" fn() -> i32>("answer")? };
+    /// let wait = Duration::from_secs(5);
+    /// let fixed = Replacement::ir("fix", "define i32 @answer() { ret i32 42 }");
+    /// jit.main().replace(fixed)?;
+    /// jit.rollback_at(Level::Quiescent { wait })?;
+    /// assert_eq!(answer.call(), 41);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Jit::rollback`].
+    pub fn rollback_at(&self, how: impl Into<Rollback>) -> Result<RolledBack, Error> {
+        self.core().roll_back(None, how.into())
     }
 
     /// Replaces functions of [`Jit::main`] by those of `files` (bitcode, IR text or objects)

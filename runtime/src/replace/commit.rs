@@ -48,7 +48,7 @@ use super::migrate::{Move, Moved};
 use super::prepare::Code;
 use super::publish::{Barrier, Garbage, Published, Staged};
 use super::quiet::{OldCode, Withdrawal};
-use super::state::{Committing, Old, Set};
+use super::state::{Committing, Manner, Old, Set};
 
 /// Rounds of compiling dependents while others publish.
 const ROUNDS: u32 = 8;
@@ -319,7 +319,7 @@ impl Core {
             set: Set {
                 number,
                 before,
-                at_loops: false,
+                manner: Manner::default(),
                 moved: way.moves.into_iter().map(|step| step.moved).collect(),
                 _tracker: way.tracker,
             },

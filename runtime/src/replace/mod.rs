@@ -23,10 +23,10 @@
 //! A handler that calls a member parks at a closed gate, on the thread that it interrupted.
 //! That must not be the thread that opens the gate:
 //!
-//! - `Level::Immediate` and rollbacks commit on the caller's thread, under one pass from
+//! - `Level::Immediate` commits on the caller's thread, under one pass from
 //!   before the gate closes until it is open, whatever fails: no handler runs under a pass
 //!   (`fork::gate`). The gate is closed for a few stores, and for callbacks of migrations.
-//! - `Level::Quiescent` may wait for long. It commits on a thread of ours, on which no
+//! - `Level::Quiescent`, of a rollback as well, may wait for long. It commits on a thread of ours, on which no
 //!   handler ever runs; the caller waits without a pass. A handler that calls a member on the
 //!   caller's thread waits like all other callers, and is let through if its thread must go
 //!   on to leave old code.
@@ -80,7 +80,7 @@ pub(crate) use self::plan::Locals;
 pub use self::quiet::Activation;
 
 pub(crate) use self::quiet::scrubbed;
-pub use self::rollback::RolledBack;
+pub use self::rollback::{Rollback, RolledBack};
 pub(crate) use self::state::Replacing;
 
 /// When a set of functions is exchanged.
@@ -304,15 +304,6 @@ impl fmt::Debug for Replaced {
 }
 
 impl Replaced {
-    /// Goes back to what ran before this replacement, which must be the latest; see
-    /// [`Jit::rollback`].
-    ///
-    /// # Errors
-    /// [`ReplaceError::NotLatest`], also if it was rolled back already.
-    pub fn rollback(&self) -> Result<RolledBack, Error> {
-        self.jit.core().roll_back(Some(self.number))
-    }
-
     /// Which threads still run, or will return into, code that this replacement replaced.
     /// Asks every thread of the process, each for microseconds; one that does not answer is
     /// listed without functions.

@@ -23,7 +23,7 @@
 //! The thread that asks waits meanwhile, and a thread of ours replaces and scans: what is
 //! computed about code is on the stack of a thread that does not count. (Code that is new
 //! may begin where old code ends, and a return address may be the end of its code.) What an
-//! immediate replacement or a rollback computes is on the stack of its caller, who may soon
+//! immediate replacement or rollback computes is on the stack of its caller, who may soon
 //! wait for its next turn above what is left of it: that is overwritten at the end
 //! ([`scrub_stack`]). And frames have holes, which show what lay there before: who waits for a
 //! quiescent set clears its stack first, and lets no handler run from there until its frames

@@ -1,21 +1,80 @@
 //! Going back to what ran before the latest replacement.
 //!
-//! A rollback is a commit of the code that was kept; should it fail, the set is filed again. Who
-//! changed to new code while it looped changes back likewise.
+//! A rollback is a commit of the code that was kept, at the level of the replacement unless the caller
+//! asks for another; should it fail, the set is filed again. Loops that went on in new code
+//! go back likewise.
+//!
+//! # Why
+//! A set that was exchanged at [`Level::Quiescent`] is one whose functions must not be mixed: to go
+//! back at once would have a thread between two of them use one of each version.
+//!
+//! At that level all is done on a thread of ours, from the moment at which the set is taken: it holds
+//! addresses of code, which must not lie on the stack of the thread that waits (`quiet`).
 
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use uruk_base::FunctionId;
 
 use crate::api::error::Error;
 use crate::core::Core;
 use crate::fork::gate;
+use crate::fork::shield::Shield;
 
 use super::commit::{Change, Way, What};
 use super::error::ReplaceError;
-use super::{Level, quiet, state};
+use super::quiet::Withdrawal;
+use super::{Level, Replaced, quiet, state};
 
-/// The changes of a rollback.
+/// How a replacement is rolled back: [`Jit::rollback_at`](crate::Jit::rollback_at). A [`Level`] is
+/// one, too.
+#[derive(Clone, Default)]
+pub struct Rollback {
+    level: Option<Level>,
+    withdrawal: Option<Withdrawal>,
+}
+
+impl Rollback {
+    /// At the level of the replacement, with the same longest wait.
+    pub fn new() -> Rollback {
+        Rollback::default()
+    }
+
+    /// At another level.
+    #[must_use]
+    pub fn level(mut self, level: Level) -> Rollback {
+        self.level = Some(level);
+        self
+    }
+
+    /// Has the wait end before its time is over, once `given_up` is true; see
+    /// [`Replacement::withdraw_when`](crate::Replacement::withdraw_when).
+    #[must_use]
+    pub fn withdraw_when(
+        mut self,
+        given_up: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Rollback {
+        self.withdrawal = Some(Withdrawal(Arc::new(given_up)));
+        self
+    }
+}
+
+impl From<Level> for Rollback {
+    fn from(level: Level) -> Rollback {
+        Rollback::new().level(level)
+    }
+}
+
+impl fmt::Debug for Rollback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rollback")
+            .field("level", &self.level)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The functions that a rollback concerned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RolledBack {
@@ -26,18 +85,70 @@ pub struct RolledBack {
     pub dependents: Vec<String>,
 }
 
+impl Replaced {
+    /// Goes back to what ran before this replacement, which must be the latest; see
+    /// [`Jit::rollback`](crate::Jit::rollback).
+    ///
+    /// # Errors
+    /// [`ReplaceError::NotLatest`], also if it was rolled back already.
+    pub fn rollback(&self) -> Result<RolledBack, Error> {
+        self.rollback_at(Rollback::new())
+    }
+
+    /// The same, at a level of the caller's; see [`Jit::rollback_at`](crate::Jit::rollback_at).
+    ///
+    /// # Errors
+    /// As [`Replaced::rollback`].
+    pub fn rollback_at(&self, how: impl Into<Rollback>) -> Result<RolledBack, Error> {
+        let number = Some(self.number);
+        self.jit.core().roll_back(number, how.into())
+    }
+}
+
 impl Core {
-    pub(crate) fn roll_back(self: &Arc<Self>, number: Option<u64>) -> Result<RolledBack, Error> {
-        let back = self.roll_back_in_turn(number);
+    pub(crate) fn roll_back(
+        self: &Arc<Self>,
+        number: Option<u64>,
+        how: Rollback,
+    ) -> Result<RolledBack, Error> {
+        // As in a replacement: the frames of a wait lie on memory that is clear.
+        let shield = Shield::raise();
+        quiet::scrub_stack();
+        let back = self.roll_back_in_turn(number, how, shield);
         quiet::scrub_stack();
         back
     }
 
     #[inline(never)]
-    fn roll_back_in_turn(self: &Arc<Self>, number: Option<u64>) -> Result<RolledBack, Error> {
+    fn roll_back_in_turn(
+        self: &Arc<Self>,
+        number: Option<u64>,
+        how: Rollback,
+        shield: Shield,
+    ) -> Result<RolledBack, Error> {
+        drop(shield);
         let _turn = self.replacing.turn()?;
         let begun = self.events.now();
-        let taken = loop {
+        let waits = match how.level {
+            Some(level) => level != Level::Immediate,
+            // Sets before the latest count: all functions of that may be removed by now.
+            None => {
+                let _pass = gate::enter();
+                self.replacing.may_wait()
+            }
+        };
+        if !waits {
+            return self.take_back(number, how, begun);
+        }
+        let _shield = Shield::raise();
+        quiet::scrub_stack();
+        let what = String::from("a rollback");
+        self.on_compile_thread(what, move |core| core.take_back(number, how, begun))
+    }
+
+    /// The latest set that has functions; none if those of the one that is asked for were removed.
+    fn take_latest(&self, number: Option<u64>) -> Result<Option<state::Set>, ReplaceError> {
+        loop {
             let _pass = gate::enter();
             let taken = self.replacing.take(number);
             let mut taken = taken.ok_or_else(|| match number {
@@ -49,21 +160,32 @@ impl Core {
             })?;
             taken.before.retain(|before| self.body(before.id).is_some());
             if !taken.before.is_empty() {
-                break taken;
+                return Ok(Some(taken));
             }
-            // All of its functions were removed.
-            match number {
-                None => drop(taken),
-                Some(_) => return Ok(RolledBack::default()),
+            if number.is_some() {
+                return Ok(None);
             }
+        }
+    }
+
+    fn take_back(
+        self: &Arc<Self>,
+        number: Option<u64>,
+        how: Rollback,
+        begun: Duration,
+    ) -> Result<RolledBack, Error> {
+        let Some(taken) = self.take_latest(number)? else {
+            return Ok(RolledBack::default());
         };
         let state::Set {
             number,
             before,
-            at_loops,
+            manner,
             moved,
             _tracker: tracker,
         } = taken;
+        let level = how.level.unwrap_or(manner.level);
+        let at_loops = manner.at_loops && level == Level::Immediate;
         let members: Vec<FunctionId> = before.iter().map(|before| before.id).collect();
         let looping = self.looping(at_loops, &members);
         let changes = before.into_iter().map(|before| Change {
@@ -73,9 +195,10 @@ impl Core {
         });
         let way = Way {
             back: moved.clone(),
+            withdrawal: how.withdrawal,
             ..Way::default()
         };
-        let committed = self.commit_set(changes.collect(), way, Level::Immediate);
+        let committed = self.commit_set(changes.collect(), way, level);
         if let Ok(done) = &committed {
             quiet::scrub_stack();
             self.lead(at_loops, members, looping, &done.old);
@@ -95,7 +218,7 @@ impl Core {
                 self.replacing.file(state::Set {
                     number,
                     before: before.collect(),
-                    at_loops,
+                    manner,
                     moved,
                     _tracker: tracker,
                 });

@@ -33,6 +33,7 @@ use crate::api::tracker::Tracked;
 use crate::core::{Body, Core, Module};
 use crate::fork::gate;
 
+use super::Level;
 use super::error::ReplaceError;
 use super::migrate::Moved;
 use super::turns::{Lent, Turn, Turns};
@@ -102,12 +103,19 @@ impl Drop for Old {
     }
 }
 
+/// How a set was exchanged, and goes back unless another way is asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Manner {
+    pub(super) level: Level,
+    /// Threads in loops change with it.
+    pub(super) at_loops: bool,
+}
+
 /// A committed set, and the way back.
 pub(crate) struct Set {
     pub(crate) number: u64,
     pub(crate) before: Vec<Before>,
-    /// Who loops changes with it.
-    pub(super) at_loops: bool,
+    pub(super) manner: Manner,
     /// Variables that got other storage.
     pub(super) moved: Vec<Moved>,
     /// By which the data and the names that came with the set can be removed, once its
@@ -362,6 +370,13 @@ impl Replacing {
             return None;
         }
         history.sets.pop_back()
+    }
+
+    /// Whether a set is kept whose rollback waits until old code is left.
+    pub(super) fn may_wait(&self) -> bool {
+        let history = lock(&self.history);
+        let mut sets = history.sets.iter();
+        sets.any(|set| set.manner.level != Level::Immediate)
     }
 
     /// The number of the latest set that can be rolled back.

@@ -11,6 +11,7 @@ use crate::told::event::Event;
 
 use super::commit::Done;
 use super::prepare::Names;
+use super::state::Manner;
 use super::{Level, OldLoop, Replaced, Replacement, RolledBack};
 
 impl Dylib {
@@ -27,7 +28,10 @@ impl Dylib {
         let core = self.jit.core();
         let number = done.set.number;
         let _pass = gate::enter();
-        done.set.at_loops = replacement.at_loops && replacement.level == Level::Immediate;
+        done.set.manner = Manner {
+            level: replacement.level,
+            at_loops: replacement.at_loops && replacement.level == Level::Immediate,
+        };
         core.replacing.file(done.set);
         core.retry_failed();
         let dependents = core.names_of(done.dependents);

@@ -303,6 +303,11 @@ class Jit(Dylib):
         """Goes back to what ran before the latest replacement: its functions."""
         return _names(_made(_c.jit_rollback, self._session))
 
+    def rollback_at(self, quiescent_ms=None):
+        """The same at once, or when no thread runs what goes, within so many milliseconds."""
+        at = int(quiescent_ms is not None), quiescent_ms or 0
+        return _names(_made(_c.jit_rollback_at, self._session, *at))
+
     def reclaim(self, limit_ms=1000, evacuate=False):
         """Frees dead code now; whether all of it was within the limit."""
         done = _made(_c.jit_reclaim, self._session, int(evacuate), limit_ms, kind=c_int)

@@ -53,7 +53,7 @@ _DECLARED = """
     !:dylib_type:psp !:dylib_compile:psi !:dylib_pin:psi !:dylib_tier:psp !:dylib_ir:psip
     !:dylib_disassemble:psip !:dylib_add_to_link_order:pp !:dylib_allow_missing:pi
     !:dylib_create_tracker:pp !:dylib_replace:ppp p:replaced_names:pi !:replaced_rollback:p
-    !:prepare_sandbox: -:replaced_free:p p:callable_type:p -:callable_free:p !:callable_call:psnup
+    !:jit_rollback_at:piup !:prepare_sandbox: -:replaced_free:p p:callable_type:p -:callable_free:p !:callable_call:psnup
     !:callable_call_with_fuel:psnuup p:thread_current: -:thread_free:p
     !:tracker_add_ir:pss !:tracker_add_bitcode:pssn !:tracker_add_object:pssn !:tracker_add_file:ps
     !:tracker_remove:p -:tracker_free:p

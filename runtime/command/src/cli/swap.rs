@@ -17,8 +17,8 @@ pub(super) struct Swap {
     /// An object of `uruk cc`, or bitcode: a new version of one of the program's sources.
     #[arg(required_unless_present_any = ["rollback", "explain", "stats", "report", "trace"])]
     file: Option<PathBuf>,
-    /// Wait so many milliseconds at most until nobody runs old code; calls wait meanwhile.
-    #[arg(long, value_name = "MS", requires = "file")]
+    /// Wait so many milliseconds at most until no thread runs old code; calls wait meanwhile.
+    #[arg(long, value_name = "MS", conflicts_with_all = ["explain", "stats", "report", "trace"])]
     quiescent: Option<u64>,
     /// Have who is in a loop of old code go on in new code, at the next head of a loop that is in
     /// both. Native and optimized code have no way out of their loops: who is in those goes on as
@@ -29,9 +29,14 @@ pub(super) struct Swap {
     /// must not any more.
     #[arg(long, requires = "file")]
     allow_signatures: bool,
-    /// Go back to before the latest exchange.
+    /// Go back to before the latest exchange: by waiting as that did, unless `--quiescent` or
+    /// `--immediate` says otherwise.
     #[arg(long, conflicts_with = "file")]
     rollback: bool,
+    /// Go back at once, also where the exchange waited: threads may use functions of both versions
+    /// meanwhile.
+    #[arg(long, conflicts_with = "quiescent", requires = "rollback")]
+    immediate: bool,
     /// Print the table of the program's functions.
     #[arg(long, conflicts_with_all = ["file", "rollback"])]
     explain: bool,
@@ -47,8 +52,14 @@ pub(super) struct Swap {
 }
 
 pub(super) fn main(swap: &Swap) -> i32 {
+    let waiting = swap.quiescent.map(|ms| Level::Quiescent {
+        wait: Duration::from_millis(ms),
+    });
     let answer = match &swap.file {
-        None if swap.rollback => control::ask(swap.pid, "rollback"),
+        None if swap.rollback => {
+            let at_once = swap.immediate.then_some(Level::Immediate);
+            control::ask_rollback(swap.pid, waiting.or(at_once))
+        }
         None if swap.stats => control::ask(swap.pid, "stats"),
         None if swap.report.is_some() => control::ask(swap.pid, "report"),
         None if swap.trace.is_some() => control::ask(swap.pid, "trace"),
@@ -58,14 +69,8 @@ pub(super) fn main(swap: &Swap) -> i32 {
                 Ok(version) => version,
                 Err(cause) => return super::fail(&cause),
             };
-            let level = match swap.quiescent {
-                Some(ms) => Level::Quiescent {
-                    wait: Duration::from_millis(ms),
-                },
-                None => Level::Immediate,
-            };
             let exchange = Exchange {
-                level,
+                level: waiting.unwrap_or_default(),
                 at_loops: swap.at_loops,
                 allow_signatures: swap.allow_signatures,
             };
