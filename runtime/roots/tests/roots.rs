@@ -262,7 +262,7 @@ fn a_rest_of_a_frame_leads_nowhere() {
     for whole in [false, true] {
         let holder = Holder::start(move |stop| {
             stop.ready();
-            sleep_holding_a_rest(elsewhere as u64 + 4096, whole);
+            sleep_holding_a_rest(elsewhere + 4096, whole);
         });
         holder.wait_asleep();
         let how = of(&scan(), holder.tid).how;
