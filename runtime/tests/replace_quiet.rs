@@ -171,6 +171,37 @@ fn who_stays_in_old_code_is_named_and_the_old_set_goes_on() {
     );
 }
 
+/// A thread that blocks all signals is seen at the gate only. Afterwards it is not listed, as no thread is
+/// in old code then.
+#[test]
+fn no_thread_is_listed_after_a_quiescent_replacement() {
+    let jit = jit(&halves(0));
+    let stop = AtomicI32::new(0);
+    let calls = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let _guard = Stop(&stop);
+        scope.spawn(|| {
+            let pair = answer(&jit, "pair");
+            // SAFETY: a set that is filled before it is used; the mask of this thread.
+            unsafe {
+                let mut all = std::mem::zeroed();
+                libc::sigfillset(&mut all);
+                libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut());
+            }
+            while stop.load(Ordering::SeqCst) == 0 {
+                assert_eq!(pair.call(), 0);
+                calls.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        wait_until("it calls", || calls.load(Ordering::Relaxed) > 0);
+        for version in 1..=3 {
+            let new = quiescent(&halves(version), PATIENCE);
+            let replaced = jit.main().replace(new).expect("quiet at the gate");
+            assert_eq!(replaced.activations().expect("known"), []);
+        }
+    });
+}
+
 /// A thread of which can be told whether it waits.
 #[derive(Default)]
 struct Watched(AtomicI32);

@@ -8,8 +8,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::trial::{self, Bench};
 use crate::{
-    live_added, live_callers, live_daemon, live_driver, live_edits, live_exchange, live_preload,
-    live_shapes, live_strings,
+    live_added, live_callers, live_daemon, live_driver, live_edits, live_exchange, live_memory,
+    live_preload, live_shapes, live_strings,
 };
 
 /// What went wrong, if anything did.
@@ -22,7 +22,7 @@ pub fn main() -> ExitCode {
 
 fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let bench = Bench::set_up(arguments)?;
-    let judges: [(&str, Judge); 16] = [
+    let judges: [(&str, Judge); 17] = [
         ("driver::as_clang", live_driver::judge),
         ("swap::bitcode", live_exchange::judge_bitcode),
         ("swap::refused", live_exchange::judge_refused),
@@ -35,6 +35,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("swap::callers", live_callers::judge),
         ("swap::daemon", live_daemon::judge),
         ("swap::edits", live_edits::judge),
+        ("swap::memory", live_memory::judge),
         ("swap::strings", live_strings::judge),
         ("swap::shapes", live_shapes::judge),
         ("preload::by_hand", live_preload::judge),

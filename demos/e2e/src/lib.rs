@@ -43,6 +43,7 @@ pub mod live_faults;
 pub mod live_files;
 pub mod live_forced;
 pub mod live_libraries;
+pub mod live_memory;
 pub mod live_preload;
 pub mod live_server;
 pub mod live_shapes;

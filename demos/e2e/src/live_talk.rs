@@ -100,6 +100,21 @@ impl<'b> Talk<'b> {
         Self::begin(bench, folder, command)
     }
 
+    /// Under `uruk live`, with so many MiB of address space.
+    pub(crate) fn live_limited(
+        bench: &'b Bench,
+        folder: &Path,
+        program: &Path,
+        limit: u32,
+    ) -> Result<Self, String> {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -v {}; exec \"$@\"", limit * 1024);
+        command.args(["-c", &script, "sh"]);
+        command.arg(bench.subject.program());
+        command.args(["live", "--after", "0", "--"]).arg(program);
+        Self::begin(bench, folder, command)
+    }
+
     /// The number of its process.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()

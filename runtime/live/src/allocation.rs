@@ -32,6 +32,23 @@ pub(crate) fn own_allocation() -> Option<&'static CStr> {
     }
 }
 
+/// Address space below which threads share an arena.
+const SMALL: libc::rlim_t = 4 << 30;
+
+/// Where address space is limited, has all threads allocate in one arena of the C library. It reserves 64
+/// MiB for each arena, one for each thread: eight threads of a session would take 512 MiB, and leave
+/// nothing to the program. To be called before the program begins. Other allocators are left as they are.
+pub(crate) fn share_arena() {
+    // SAFETY: zeros are a valid value.
+    let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
+    // SAFETY: the record lives; the call changes a setting of the allocator, on the only thread.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_AS, &mut limit) == 0 && limit.rlim_cur < SMALL {
+            libc::mallopt(libc::M_ARENA_MAX, 1);
+        }
+    }
+}
+
 /// C++'s functions by which programs give out and take back memory of their own (C's are looked
 /// for before the library begins). The library and LLVM would use them, from threads that the
 /// program does not know of, and while such a function is itself compiled. Those that hand on to

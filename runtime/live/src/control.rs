@@ -168,13 +168,15 @@ fn ask_once(process: u32, question: &str, bytes: &[u8]) -> io::Result<String> {
         let text = "the program runs as another user";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
-    // A program that refuses may not read all: its answer says why.
+    // A program that refuses its client may answer, and close the socket, before all is read.
     let sent = [question.as_bytes(), b"\n", bytes];
     let sent = sent.iter().try_for_each(|part| stream.write_all(part));
-    let mut answer = String::new();
-    let heard = stream.read_to_string(&mut answer);
-    if answer.is_empty() {
-        sent.and(heard)?;
+    let mut answer = Vec::new();
+    let read = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer);
+    if !answer.starts_with("error\n") {
+        sent?;
+        read?;
     }
     match answer.split_once('\n') {
         Some(("ok", text)) => Ok(text.to_owned()),
@@ -183,8 +185,8 @@ fn ask_once(process: u32, question: &str, bytes: &[u8]) -> io::Result<String> {
     }
 }
 
-/// The program, once it can be asked; `None` if it runs as it is.
-pub type Asked = fn() -> Option<&'static Live>;
+/// The program, once it can be asked; if it runs as it is, the reason.
+pub type Asked = fn() -> Result<&'static Live, String>;
 
 /// Answers from now on, on a thread of its own; an error is said once.
 pub fn serve(live: Asked) {
@@ -362,14 +364,25 @@ fn limit_waiting(stream: &OwnFile) -> io::Result<()> {
     Ok(())
 }
 
-fn answer(live: Asked, stream: Arc<OwnFile>) -> io::Result<()> {
-    limit_waiting(&stream)?;
-    let Some(live) = live() else {
-        return (&*stream).write_all(b"error\nthe program runs as it is\n");
-    };
+/// Reads the question, which is done before any answer: a socket that is closed with a question unread
+/// ends the client's reading with an error.
+fn question(stream: &OwnFile) -> io::Result<(String, BufReader<Take<&OwnFile>>)> {
+    limit_waiting(stream)?;
     let mut line = String::new();
-    let mut asked = BufReader::new((&*stream).take(LONGEST));
+    let mut asked = BufReader::new(stream.take(LONGEST));
     asked.read_line(&mut line)?;
+    Ok((line, asked))
+}
+
+fn answer(live: Asked, stream: Arc<OwnFile>) -> io::Result<()> {
+    let (line, asked) = question(&stream)?;
+    let live = match live() {
+        Ok(live) => live,
+        Err(reason) => {
+            let text = format!("error\nthe program runs as it is: {reason}\n");
+            return (&*stream).write_all(text.as_bytes());
+        }
+    };
     let other = Arc::clone(&stream);
     // Of a file that the program has put in its place nothing is asked.
     let is_gone = move || other.is_ours() && is_gone(&other);

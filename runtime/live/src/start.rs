@@ -21,13 +21,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use uruk::StatsFormat;
 use uruk_files::{Messages, OutputPath, say};
 
-use crate::allocation::own_allocation;
+use crate::allocation::{self, own_allocation};
 use crate::program::image::carries_bitcode;
 use crate::program::loaded::{self, Loaded};
 use crate::session::{Live, LiveError};
@@ -101,6 +101,7 @@ pub fn begin() {
     let forced = settings.force != Force::No;
     // What is loaded now stays: later ones may be closed again.
     let _ = LOADED.set(loaded);
+    allocation::share_arena();
     uruk::enter_program();
     uruk::on_fork_in_child(in_child);
     if let Err(cause) = uruk::spawn_own("uruk-live", || run(settings)) {
@@ -116,14 +117,20 @@ pub fn begin() {
     wait_until(if forced { Stage::Ready } else { Stage::Begun });
 }
 
-/// The program, made ready to be asked at once, also if it does little. `None`
-/// if the program runs as it is.
-fn live_when_ready() -> Option<&'static Live> {
+/// The program, made ready to be asked at once, also if it does little. An error is the reason why the
+/// program runs as it is.
+fn live_when_ready() -> Result<&'static Live, String> {
     if LIVE.get().is_none() {
         stage::ask();
         wait_until(Stage::Ready);
     }
-    live()
+    match LIVE.get() {
+        Some(Ok(live)) => Ok(live),
+        Some(Err(cause)) => Err(cause.to_string()),
+        // Relaxed: written before the stage was reached.
+        None if WITHOUT_MEMORY.load(Ordering::Relaxed) => Err(NO_MEMORY.into()),
+        None => Err("it is about to end, or has no thread to compile on".into()),
+    }
 }
 
 /// In the child of a fork, before its program goes on: it can be asked, and has a session of its own if
@@ -264,7 +271,10 @@ fn run(settings: &Settings) {
         return reach(Stage::Ready);
     }
     if !has_memory() {
-        say(NO_MEMORY);
+        for text in ["uruk live: ", NO_MEMORY, "; the program runs as it is\n"] {
+            say(text.as_bytes());
+        }
+        WITHOUT_MEMORY.store(true, Ordering::Relaxed);
         return reach(Stage::Ready);
     }
     let Some(loaded) = LOADED.get() else {
@@ -286,14 +296,22 @@ fn run(settings: &Settings) {
     }
 }
 
-/// What is said where no memory is to be had.
-const NO_MEMORY: &[u8] = b"uruk live: no memory is left to compile in; the program runs as it is\n";
+/// The reason where there is too little memory.
+const NO_MEMORY: &str = "no memory is left to compile in";
+
+/// There was too little memory. Relaxed: ordered by the stage.
+static WITHOUT_MEMORY: AtomicBool = AtomicBool::new(false);
 
 /// Whether there is room to begin in. The C library ends a process whose threads have no memory
 /// for what they are to do at their end: so it is asked for first, and nothing is allocated.
+///
+/// # Why
+/// The session's reservation takes up to half of what is left (`uruk_heap::Room`), LLVM's library up to
+/// 208 MiB, and eight threads their stacks. A program that had 170 to 270 MiB left was ended by the first
+/// allocation that failed: by the loader for thread-local data, or by ours.
 fn has_memory() -> bool {
-    /// What opening LLVM takes, at least.
-    const NEEDED: usize = 128 << 20;
+    /// What a session takes, and what it leaves.
+    const NEEDED: usize = 384 << 20;
     // SAFETY: a fresh mapping, which nobody uses.
     unsafe {
         let (flags, none) = (

@@ -113,15 +113,26 @@ impl fmt::Display for Swapped {
             writeln!(f, "loop: {}: goes on in the old body: {why}", stem(name))?;
         }
         for activation in &self.activations {
-            let functions = activation.functions.iter().map(|name| stem(name));
-            let functions = functions.collect::<Vec<_>>().join(", ");
-            let (thread, tid) = (&activation.thread, activation.tid);
-            writeln!(f, "still in old code: thread {thread} ({tid}): {functions}")?;
+            writeln!(f, "{}", still_there(activation))?;
         }
         for note in &self.notes {
             writeln!(f, "note: {note}")?;
         }
         Ok(())
+    }
+}
+
+/// A thread that finishes old code, or may.
+fn still_there(activation: &Activation) -> String {
+    let functions = activation.functions.iter().map(|name| stem(name));
+    let functions = functions.collect::<Vec<_>>().join(", ");
+    let (thread, tid) = (&activation.thread, activation.tid);
+    match (functions.is_empty(), &activation.why) {
+        (true, Some(why)) => {
+            format!("may be in old code: thread {thread} ({tid}) does not answer: {why}")
+        }
+        (true, None) => format!("may be in old code: thread {thread} ({tid}) does not answer"),
+        (false, _) => format!("still in old code: thread {thread} ({tid}): {functions}"),
     }
 }
 

@@ -93,6 +93,7 @@ mod hits;
 mod look;
 #[cfg(not(loom))]
 mod maps;
+mod mask;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(all(loom, test))]

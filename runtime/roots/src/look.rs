@@ -37,6 +37,7 @@ use std::sync::Arc;
 use crate::handler::BUFFER;
 use crate::hits::Hits;
 use crate::maps::Maps;
+use crate::mask;
 use crate::report::Why;
 use crate::scratch::Scratch;
 use crate::stacks::Stacks;
@@ -78,6 +79,7 @@ pub(crate) struct Looker<'a> {
 
 impl<'a> Looker<'a> {
     pub(crate) fn new(range: Range<u64>, limit: u64, stacks: &'a Stacks) -> std::io::Result<Self> {
+        mask::scan_begins();
         Ok(Self {
             pid: sys::getpid(),
             limit,
@@ -141,6 +143,7 @@ impl<'a> Looker<'a> {
             Outside::Ended => return Err(Stop::Look(Look::Gone)),
             Outside::InCall { number, words } => (number, words),
         };
+        mask::note_call(number);
         if self.has_child_on_this_memory(number, words[0]) {
             return Err(Stop::Look(Look::Vfork));
         }

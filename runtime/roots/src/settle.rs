@@ -12,6 +12,7 @@ use crate::asking::Asking;
 use crate::handler::{ANSWERS, BUFFER, REQUESTS, Work};
 use crate::hits::Hits;
 use crate::look::{Look, Looker, why};
+use crate::mask::{self, Mask, Seen};
 use crate::report::{How, Why};
 use crate::scratch::Scratch;
 use crate::shadow;
@@ -36,6 +37,9 @@ pub(crate) struct Asked {
     interval: Duration,
     request: Option<Request>,
     why: Why,
+    seen: Seen,
+    /// When it is to be asked again, if its mask was not known.
+    ask_at: Option<Instant>,
     room: usize,
     stale: u32,
 }
@@ -61,6 +65,8 @@ impl Asked {
             } else {
                 Why::NoTime
             },
+            seen: Seen::default(),
+            ask_at: None,
             room: Hits::FIRST,
             stale: 0,
         }
@@ -101,7 +107,12 @@ impl<'b> Settling<'_, 'b> {
             if now >= self.deadline {
                 break;
             }
-            let Some(next) = asked.iter().map(|thread| thread.look_at).min() else {
+            let next = |thread: &Asked| {
+                thread
+                    .ask_at
+                    .map_or(thread.look_at, |at| at.min(thread.look_at))
+            };
+            let Some(next) = asked.iter().map(next).min() else {
                 break;
             };
             let until = next.min(self.deadline).saturating_duration_since(now);
@@ -180,13 +191,20 @@ impl<'b> Settling<'_, 'b> {
             thread.why = Why::HandlerReplaced;
             return true;
         };
+        thread.ask_at = None;
         let asking = Asking::begin(thread.tid);
-        match task::blocks(thread.tid, signal) {
-            Ok(true) => {
+        match mask::look(thread.tid, signal, &mut thread.seen) {
+            Ok(Mask::Open) => {}
+            Ok(Mask::Blocked) => {
                 thread.why = Why::SignalBlocked;
                 return true;
             }
-            Ok(false) => {}
+            // Looked at again, and asked then.
+            Ok(Mask::Unsure) => {
+                thread.why = Why::NoTime;
+                thread.ask_at = Some(Instant::now() + LOOK_AFTER);
+                return true;
+            }
             Err(task::Unread::Gone) => return false,
             Err(task::Unread::Forbidden(errno)) => {
                 thread.why = Why::Hidden(errno);

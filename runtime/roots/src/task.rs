@@ -164,15 +164,17 @@ fn context_switches(tid: i32) -> Result<u64, Unread> {
         .ok_or(Unread::Forbidden(libc::EINVAL))
 }
 
-/// Whether the thread has `signal` blocked.
-pub(crate) fn blocks(tid: i32, signal: i32) -> Result<bool, Unread> {
+/// Whether the mask in force for the thread blocks `signal`, and how often the thread has slept.
+pub(crate) fn blocks(tid: i32, signal: i32) -> Result<(bool, u64), Unread> {
     let mut buffer = [0; 4096];
     let text = read(tid, "status", &mut buffer)?;
     let mask = status_field(text, "SigBlk:")
         .and_then(|value| std::str::from_utf8(value).ok())
         .and_then(|value| u64::from_str_radix(value.trim(), 16).ok())
         .ok_or(Unread::Forbidden(libc::EINVAL))?;
-    Ok(mask >> (signal - 1) & 1 == 1)
+    let slept = status_field(text, "voluntary_ctxt_switches:");
+    let slept = slept.and_then(|value| words(value).next()).unwrap_or(0);
+    Ok((mask >> (signal - 1) & 1 == 1, slept))
 }
 
 /// The thread's name; empty if it cannot be read.
@@ -227,7 +229,7 @@ mod tests {
         let (tids, _) = super::list().expect("the threads");
         assert!(tids.contains(&tid));
         assert!(super::switches(tid).expect("a count") > 0);
-        assert_eq!(super::blocks(tid, libc::SIGUSR1), Ok(false));
+        assert!(super::blocks(tid, libc::SIGUSR1).is_ok_and(|(blocked, _)| !blocked));
         assert!(!super::name(tid).is_empty());
         assert!(super::outside(i32::MAX).is_err());
     }

@@ -1,6 +1,6 @@
 //! Why functions cannot be replaced. Whatever the reason, nothing has changed then.
 
-use super::quiet::Activation;
+use std::fmt;
 
 /// Why a replacement was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -219,4 +219,94 @@ fn list(names: &[String]) -> String {
         text += &format!(" and {} more", names.len() - SHOWN);
     }
     text
+}
+
+/// A thread that runs, or may return into, code that was replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Activation {
+    /// The kernel's id of the thread; 0 for a registered stack that no thread runs on.
+    pub tid: i32,
+    /// Its name.
+    pub thread: String,
+    /// The functions; none if the thread did not answer, so that nothing is known of it.
+    pub functions: Vec<String>,
+    /// Why a thread did not answer.
+    pub why: Option<String>,
+}
+
+impl fmt::Display for Activation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Activation {
+            tid,
+            thread,
+            functions,
+            why,
+        } = self;
+        match (functions.is_empty(), why) {
+            (true, Some(why)) => write!(f, "thread {tid} ({thread}) does not answer: {why}"),
+            (true, None) => write!(f, "thread {tid} ({thread}) does not answer"),
+            (false, _) => write!(f, "thread {tid} ({thread}) is in {}", functions.join(", ")),
+        }
+    }
+}
+
+impl Activation {
+    /// Any code may run, for this reason.
+    pub(super) fn unknown(why: &str) -> Activation {
+        Activation {
+            tid: 0,
+            thread: why.to_owned(),
+            functions: Vec::new(),
+            why: None,
+        }
+    }
+}
+
+/// The activations, each thread once. Native and compiled code are searched for in two scans, and a
+/// thread may be found in both.
+pub(super) fn merged(found: Vec<Activation>) -> Vec<Activation> {
+    let mut all: Vec<Activation> = Vec::new();
+    for one in found {
+        let same = |it: &&mut Activation| it.tid == one.tid && it.thread == one.thread;
+        let Some(first) = all.iter_mut().find(same) else {
+            all.push(one);
+            continue;
+        };
+        for function in one.functions {
+            if !first.functions.contains(&function) {
+                first.functions.push(function);
+            }
+        }
+        first.why = first.why.take().or(one.why);
+    }
+    all
+}
+
+#[cfg(test)]
+fn in_functions(tid: i32, functions: &[&str]) -> Activation {
+    Activation {
+        functions: functions.iter().map(|&it| it.to_owned()).collect(),
+        tid,
+        ..Activation::unknown("p")
+    }
+}
+
+#[test]
+fn a_thread_in_native_and_compiled_code_is_listed_once() {
+    let found = merged(vec![
+        in_functions(7, &["go", "a"]),
+        in_functions(8, &["go"]),
+        in_functions(7, &["go", "b"]),
+    ]);
+    let lines: Vec<String> = found.iter().map(Activation::to_string).collect();
+    assert_eq!(
+        lines,
+        ["thread 7 (p) is in go, a, b", "thread 8 (p) is in go"]
+    );
+    let silent = Activation {
+        why: Some("it blocks the signal".into()),
+        ..in_functions(9, &[])
+    };
+    assert_eq!(merged(vec![silent.clone(), silent.clone()]), [silent]);
 }

@@ -73,11 +73,10 @@ use self::migrate::Migration;
 use self::prepare::{Allowed, Prepared, Staging};
 use self::quiet::{OldCode, Withdrawal};
 
-pub use self::error::ReplaceError;
+pub use self::error::{Activation, ReplaceError};
 pub(crate) use self::first::FirstBody;
 pub use self::loops::{LoopStays, OldLoop};
 pub(crate) use self::plan::Locals;
-pub use self::quiet::Activation;
 
 pub(crate) use self::quiet::scrubbed;
 pub use self::rollback::{Rollback, RolledBack};

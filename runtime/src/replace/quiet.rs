@@ -50,7 +50,7 @@ use crate::fork::gate;
 use crate::fork::panics::caught;
 use crate::guest::threads;
 
-use super::error::ReplaceError;
+use super::error::{Activation, ReplaceError, merged};
 
 /// Time for one scan, at least and at most: a running thread answers when it gets a
 /// processor.
@@ -66,36 +66,6 @@ pub(super) struct OnStacks {
     pub(super) found: HashSet<FunctionId>,
     /// All threads were seen: what is not here is nowhere.
     pub(super) whole: bool,
-}
-
-/// A thread that runs, or may return into, code that was replaced.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Activation {
-    /// The kernel's id of the thread; 0 for a registered stack that no thread runs on.
-    pub tid: i32,
-    /// Its name.
-    pub thread: String,
-    /// The functions; none if the thread did not answer, so that nothing is known of it.
-    pub functions: Vec<String>,
-    /// Why a thread did not answer.
-    pub why: Option<String>,
-}
-
-impl fmt::Display for Activation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Activation {
-            tid,
-            thread,
-            functions,
-            why,
-        } = self;
-        match (functions.is_empty(), why) {
-            (true, Some(why)) => write!(f, "thread {tid} ({thread}) does not answer: {why}"),
-            (true, None) => write!(f, "thread {tid} ({thread}) does not answer"),
-            (false, _) => write!(f, "thread {tid} ({thread}) is in {}", functions.join(", ")),
-        }
-    }
 }
 
 /// Code that is, or was, replaced.
@@ -319,9 +289,9 @@ impl Core {
         let roots = self.roots().map_err(Arc::new)?;
         match self.scan_stacks(roots, &wanted, within) {
             Some(report) => found.extend(self.activations_in(&report, code)),
-            None => found.push(nobody_knows("stacks that nobody told of")),
+            None => found.push(Activation::unknown("stacks that were never registered")),
         }
-        Ok(found)
+        Ok(merged(found))
     }
 
     /// The same of native code, for which memory is not searched: pointers to functions of the
@@ -353,7 +323,7 @@ impl Core {
             let report = roots.scan_threads(tids, &compiled.wanted()?, SCAN.0);
             found.extend(self.activations_in(&report, &compiled));
         }
-        Ok(found)
+        Ok(merged(found))
     }
 
     /// Until then, lets those through who come to the gate and hold old code.
@@ -418,7 +388,7 @@ impl Core {
             });
         }
         if let Some(trouble) = &report.trouble {
-            found.push(nobody_knows(&format!("{trouble:?}")));
+            found.push(Activation::unknown(&format!("{trouble:?}")));
         }
         found
     }
@@ -484,15 +454,5 @@ impl Withdrawal {
 impl fmt::Debug for Withdrawal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Withdrawal")
-    }
-}
-
-/// Anything may run.
-fn nobody_knows(why: &str) -> Activation {
-    Activation {
-        tid: 0,
-        thread: why.to_owned(),
-        functions: Vec::new(),
-        why: None,
     }
 }

@@ -11,6 +11,7 @@ use crate::told::event::Event;
 
 use super::commit::Done;
 use super::prepare::Names;
+use super::quiet::OldCode;
 use super::state::Manner;
 use super::{Level, OldLoop, Replaced, Replacement, RolledBack};
 
@@ -56,7 +57,11 @@ impl Dylib {
             loops,
             closed: done.closed,
             number,
-            old: done.old,
+            // A quiescent set waited until no thread was in it.
+            old: match replacement.level {
+                Level::Immediate => done.old,
+                Level::Quiescent { .. } => OldCode::default(),
+            },
             jit: self.jit.clone(),
         }
     }

@@ -297,14 +297,14 @@ struct Entered {
 }
 
 /// Counts an entry at `counter` and goes on at `entry`. Only flags and r11 are changed, which no
-/// caller keeps anything in, nor passes.
+/// caller keeps anything in, nor passes. No register has the entry then: a scan for old code would find
+/// the address for as long as the program leaves r11 alone, and take the thread for one in the function.
 fn counting_code(counter: u64, entry: u64) -> Vec<u8> {
     let mut code = vec![0x49, 0xbb]; // mov r11, counter
     code.extend(counter.to_le_bytes());
     code.extend([0x41, 0xff, 0x03]); // inc dword [r11]
-    code.extend([0x49, 0xbb]); // mov r11, entry
+    code.extend([0xff, 0x25, 0, 0, 0, 0]); // jmp [rip]
     code.extend(entry.to_le_bytes());
-    code.extend([0x41, 0xff, 0xe3]); // jmp r11
     code
 }
 
@@ -331,5 +331,37 @@ fn native_made(version: VersionId, code: &Range<u64>) -> Made {
         object: None,
         words: None,
         publication: Publication::Dropped(Late::GivenUp),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::arch::naked_asm;
+
+    use uruk_heap::{Heap, HeapConfig, Pool};
+
+    use super::counting_code;
+
+    /// Gives r11 as it was at the entry.
+    #[unsafe(naked)]
+    extern "C" fn counted() -> u64 {
+        naked_asm!("mov rax, r11", "ret")
+    }
+
+    #[test]
+    fn no_register_keeps_the_entry_of_counted_code() {
+        let heap = Heap::new(HeapConfig::default()).expect("a heap");
+        let mut count = 0_u32;
+        let (counter, entry) = (&raw mut count as u64, counted as *const () as u64);
+        let code = counting_code(counter, entry);
+        let mut draft = heap.allocate(Pool::Code, code.len(), 16).expect("room");
+        draft.write(0, &code).expect("within it");
+        let sealed = draft.seal().expect("code");
+        let at = sealed.address() as *const ();
+        // SAFETY: code that counts, and goes on in a function of this type.
+        let counted = unsafe { std::mem::transmute::<*const (), extern "C" fn() -> u64>(at) };
+        assert_eq!([counted(), counted()], [counter; 2]);
+        // SAFETY: the number above, which lives.
+        assert_eq!(unsafe { (&raw const count).read_volatile() }, 2);
     }
 }
