@@ -120,7 +120,7 @@ const EDITS: [Edit; 38] = [
     refused(
         19,
         [7, 7],
-        &["has other virtual functions than the program's"],
+        &["has other virtual functions or bases than the program's"],
     ),
     // The body of a virtual function.
     made(20, [5, 11, 5], &["exchanged: "]),
