@@ -21,8 +21,6 @@
 //! | [`TAKES`] | the thread that scans, once it sees such a thread | relaxed: a hint, only ever set |
 //! | [`SCANS`] | the thread that scans | relaxed: a count |
 
-use std::time::{Duration, Instant};
-
 use crate::sync::{AtomicU32, Ordering};
 use crate::sys;
 use crate::task::{self, Outside, Unread};
@@ -59,9 +57,6 @@ const RUN: u64 = 10_000;
 
 /// Open masks in a row that count, whether the thread has slept between them or not.
 const OFTEN: u32 = 5;
-
-/// How long a thread is given to run for [`RUN`]. One without a processor is looked at again later.
-const WAIT: Duration = Duration::from_micros(100);
 
 /// The mask of a thread, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,21 +109,24 @@ pub(crate) fn look(tid: i32, signal: i32, seen: &mut Seen) -> Result<Mask, Unrea
     }
 }
 
-/// Waits until the thread has run for [`RUN`] since then; false if it does not run.
+/// Waits until the thread has run for [`RUN`] since then; false if it has no processor.
 fn runs(tid: i32, since: u64) -> bool {
-    let end = Instant::now() + WAIT;
-    while !has_run(tid, since) {
-        if Instant::now() >= end {
+    let mut before = None;
+    loop {
+        // A thread that is gone is found so by the look at its mask.
+        let Some(now) = sys::processor_ns(tid) else {
+            return true;
+        };
+        if now.saturating_sub(since) >= RUN {
+            return true;
+        }
+        // The clock of a thread with a processor goes on between any two readings.
+        if before == Some(now) {
             return false;
         }
+        before = Some(now);
         std::hint::spin_loop();
     }
-    true
-}
-
-fn has_run(tid: i32, since: u64) -> bool {
-    // A thread that is gone is found so by the look at its mask.
-    sys::processor_ns(tid).is_none_or(|now| now.saturating_sub(since) >= RUN)
 }
 
 /// The mask as the kernel shows it, with the call that the thread sleeps in, and how often it has slept.
