@@ -93,6 +93,7 @@ mod hits;
 mod look;
 #[cfg(not(loom))]
 mod maps;
+#[cfg(not(loom))]
 mod mask;
 #[cfg(not(loom))]
 mod memory;
