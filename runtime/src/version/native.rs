@@ -350,6 +350,7 @@ mod tests {
 
     #[test]
     fn no_register_keeps_the_entry_of_counted_code() {
+        let _pass = crate::fork::gate::enter();
         let heap = Heap::new(HeapConfig::default()).expect("a heap");
         let mut count = 0_u32;
         let (counter, entry) = (&raw mut count as u64, counted as *const () as u64);
