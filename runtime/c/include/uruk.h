@@ -2371,8 +2371,9 @@ struct uruk_error *uruk_jit_rollback(const struct uruk_jit *jit,
                                      struct uruk_names **names);
 
 /**
- * As `uruk_jit_rollback`, at another level: at once, or, if `quiescent` is 1, when no thread runs what goes,
- * for which calls wait `wait_ms` milliseconds at most.
+ * Goes back as `uruk_jit_rollback` does, at another level: at once, or, if `quiescent` is 1, when no thread
+ * runs the code that goes, for which calls wait `wait_ms` milliseconds at most. `names`, which may be null,
+ * is given the functions. They are to be freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_jit_rollback_at(const struct uruk_jit *jit,

@@ -343,8 +343,9 @@ pub unsafe extern "C" fn uruk_jit_rollback(
     })
 }
 
-/// As `uruk_jit_rollback`, at another level: at once, or, if `quiescent` is 1, when no thread runs what goes,
-/// for which calls wait `wait_ms` milliseconds at most.
+/// Goes back as `uruk_jit_rollback` does, at another level: at once, or, if `quiescent` is 1, when no thread
+/// runs the code that goes, for which calls wait `wait_ms` milliseconds at most. `names`, which may be null,
+/// is given the functions. They are to be freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_rollback_at(
