@@ -31,7 +31,7 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
         };
         expect(&mut talk, "401", "before the exchange")?;
         let (done, text) = talk.swap_in(parent, ["--stats"])?;
-        if done || !text.contains("refused") {
+        if done || !text.contains("it has ended") {
             return Err(format!("{name}: the process that ended says {text}"));
         }
         let (done, text) = talk.swap_in(child, [&two])?;

@@ -35,17 +35,13 @@ const COUNTED: [(Forced, &str, i32); 2] = [(Forced::Flip, "3", 1), (Forced::Guid
 /// Why a program whose allocator the compiler would have to use stays native.
 const ALLOCATOR: &str = "it has an allocator of its own";
 
-/// Why functions stay native whose labels are data.
-const LABELS: &str = "all of it uses labels whose addresses are data";
-
 /// Cases of which nothing is ever compiled, and why.
-pub const STAY: [(&str, &str); 19] = [
+pub const STAY: [(&str, &str); 17] = [
     ("asm_goto.c", "its assembly may name symbols"),
     (
         "atomics.c",
         "`main` uses a local byte, which may have become a flag",
     ),
-    ("block_addresses.c", LABELS),
     (
         "instrument_entries.c",
         "its functions tell hooks their addresses",
@@ -64,7 +60,6 @@ pub const STAY: [(&str, &str); 19] = [
     ("preempt_new.cpp", ALLOCATOR),
     ("preempt_new_throws.cpp", ALLOCATOR),
     ("preempt_not.c", ALLOCATOR),
-    ("threaded_code.c", LABELS),
 ];
 
 /// How functions are forced.

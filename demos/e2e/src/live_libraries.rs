@@ -97,7 +97,7 @@ fn follow(bench: &Bench, program: &Path, fixed: &Path) -> Result<(), String> {
         // Native code may have been faster, and be back.
         let published = line.split_whitespace().nth(1);
         let is_compiled = published.is_some_and(|count| count != "0");
-        line.contains("engine_run") && line.contains("libengine.so") && is_compiled
+        line.contains("libengine.so") && is_compiled
     };
     match is.lines().any(compiled) {
         true => Ok(()),

@@ -146,8 +146,8 @@ fn refusals(socket: &Path) -> Result<(), String> {
         .map_err(|wrong| wrong.to_string())
 }
 
-/// Quiescent exchanges wait for connections, whose threads are in a function that may hold a copy of
-/// what is exchanged, and not for `main`, which waits for connections for ever.
+/// Quiescent exchanges do not wait for connections, whose threads are in a function that calls what is
+/// exchanged and has no copy of it, nor for `main`, which waits for connections for ever.
 ///
 /// # Errors
 /// What went wrong, in words.
@@ -171,15 +171,14 @@ pub fn judge_quiescent(bench: &Bench) -> Result<(), String> {
         let text = verdict::excerpt(&done.stdout) + &verdict::excerpt(&done.stderr);
         Ok::<_, String>((done.ending == Ending::Status(0), text))
     };
-    let connected = ask(&socket, Version::Old)?;
-    let (done, text) = swap("200")?;
-    if done || !text.contains("serve") {
-        return Err(format!("not refused for who is in `serve`: {text}"));
-    }
-    drop(connected);
+    let mut connected = ask(&socket, Version::Old)?;
     let (done, text) = swap("30000")?;
     if !done || !text.contains("answer") || text.contains("main") {
         return Err(format!("not exchanged: {text}"));
+    }
+    let said = connected.score("word").map_err(|wrong| wrong.to_string())?;
+    if said != Version::New {
+        return Err(format!("a connection from before has {} code", said.name()));
     }
     let (done, text) = swap("0")?;
     if done || !text.contains("as the program has them") {
