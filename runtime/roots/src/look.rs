@@ -25,8 +25,7 @@
 //! the child is gone ([`Look::Vfork`]).
 //!
 //! A thread that sleeps in a page fault, or was stopped outside of a system call, could hold
-//! anything in registers; it is asked by a signal. So is each thread of a process that may not read
-//! the files of its own threads: one that gave up root's rights. One that was stopped in a system call is
+//! anything in registers; it is asked by a signal. One that was stopped in a system call is
 //! in it for the kernel: it is read like a sleeper. When the process is continued while a
 //! signal is on its way, the call ends for that signal or is about to be restarted; both are
 //! begun anew by the handler (`rewind`).
@@ -131,13 +130,7 @@ impl<'a> Looker<'a> {
     /// `None`: it moved meanwhile.
     fn look_once(&mut self, tid: i32) -> Result<Option<u64>, Stop> {
         let switches = task::switches(tid)?;
-        let before = match task::outside(tid) {
-            // A process that gave up root's rights may not read that of its own threads any more.
-            Err(Unread::Forbidden(libc::EACCES | libc::EPERM)) => {
-                return Err(Stop::Look(Look::Running));
-            }
-            outside => outside?,
-        };
+        let before = task::outside(tid)?;
         let (number, words) = match before {
             Outside::Running | Outside::InFault => return Err(Stop::Look(Look::Running)),
             Outside::Ended => return Err(Stop::Look(Look::Gone)),

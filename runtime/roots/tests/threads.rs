@@ -340,50 +340,6 @@ fn a_child_of_fork_scans_on_its_own() {
     assert!(scan().complete);
 }
 
-/// The files of the process's own threads are closed to it then.
-#[test]
-fn a_process_that_gave_up_its_rights() {
-    let _alone = alone();
-    let mut pipe = [0; 2];
-    // SAFETY: room for two descriptors.
-    assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
-    // SAFETY: the child has no lock of another thread; it makes a thread, scans and exits.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        ROOTS.after_fork_child();
-        let asleep = Holder::start(move |stop| {
-            let words = [address(5)];
-            black_box(&words);
-            stop.ready();
-            let mut byte = [0_u8];
-            // SAFETY: one byte of room; nothing is written, so it waits.
-            unsafe { libc::read(pipe[0], byte.as_mut_ptr().cast(), 1) };
-            black_box(&words);
-        });
-        // SAFETY: nothing is done with rights that are gone.
-        unsafe {
-            libc::setresuid(65534, 65534, 65534);
-            libc::prctl(libc::PR_SET_DUMPABLE, 0);
-        }
-        let report = settled(0, || ROOTS.scan(&wanted(), LONG));
-        let thread = report.threads.iter().find(|it| it.tid == asleep.tid);
-        let answered = thread.is_some_and(|thread| thread.how.answered());
-        let good = report.complete && report.kept[5] && answered;
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(if good { 7 } else { 1 }) };
-    }
-    let mut status = 0;
-    common::until("the child ends", || {
-        // SAFETY: our child.
-        unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) == child }
-    });
-    assert_eq!(libc::WEXITSTATUS(status), 7, "status {status:#x}");
-    for descriptor in pipe {
-        // SAFETY: ours.
-        unsafe { libc::close(descriptor) };
-    }
-}
-
 #[test]
 fn time_runs_out() {
     let _alone = alone();
