@@ -1,6 +1,6 @@
 //! Answers of `demos/live/soaked/server.c`, taken apart.
 
-/// What each version of `single.c` computes.
+/// The results of each version of `single.c`.
 fn weighted(version: u32, number: u64) -> u64 {
     let version = u64::from(version);
     let weights = [version + 1, 3, 5, 7, 11, 13, 17, version + 19];
@@ -11,7 +11,7 @@ fn weighted(version: u32, number: u64) -> u64 {
         })
 }
 
-/// What `inner` of each version of `pair.c` computes.
+/// The results of `inner` of each version of `pair.c`.
 fn inner(version: u32, number: u64) -> u64 {
     let version = u64::from(version);
     (0..100).fold(version, |sum: u64, at| {
@@ -19,7 +19,7 @@ fn inner(version: u32, number: u64) -> u64 {
     })
 }
 
-/// What `outer` computes.
+/// The results of `outer`.
 fn outer(version: u32, number: u64) -> u64 {
     let version = u64::from(version);
     (0..100).fold(version, |sum: u64, at| {

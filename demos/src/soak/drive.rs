@@ -27,7 +27,7 @@ pub struct Run<'a> {
     begun: Instant,
     stop: AtomicBool,
     tally: Mutex<Tally>,
-    /// What each client asked last.
+    /// The last question of each client.
     asked: Mutex<[String; CLIENTS]>,
 }
 

@@ -44,7 +44,7 @@ pub const FLAGS: [&str; 3] = [
     "-DSQLITE_OMIT_LOAD_EXTENSION",
 ];
 
-/// What an edited file begins with, in front of its first line, so that lines keep their numbers.
+/// The beginning of an edited file, in front of its first line, so that lines keep their numbers.
 const DECLARED: &str = "extern volatile long soak_hits; ";
 const COUNTED: &str = " soak_hits++;";
 

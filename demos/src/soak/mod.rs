@@ -42,7 +42,7 @@ pub struct Arguments {
     /// Exchanges of each program, shared out over that time.
     #[arg(long, default_value_t = 10_000)]
     swaps: usize,
-    /// What the clients ask, and in which order.
+    /// The questions of the clients, and their order.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Only this program; both, one after the other, otherwise.
@@ -65,7 +65,7 @@ pub struct Plan {
     seed: u64,
 }
 
-/// What a program needs to be built and run.
+/// The parts from which a program is built and run.
 pub struct Stage<'a> {
     uruk: &'a Path,
     cache: &'a Cache,
@@ -73,7 +73,7 @@ pub struct Stage<'a> {
     plan: Plan,
 }
 
-/// What came of a program.
+/// The outcome of a program.
 pub struct Outcome {
     name: &'static str,
     tally: Tally,

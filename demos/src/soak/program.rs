@@ -104,7 +104,7 @@ impl Program {
         self.server.spent()
     }
 
-    /// What the system tells, the least of a few looks: a client of `uruk swap` that is just
+    /// Figures of the system, the least of a few looks: a client of `uruk swap` that is just
     /// answered has a descriptor and a thread for a moment.
     ///
     /// # Errors

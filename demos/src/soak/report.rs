@@ -1,4 +1,4 @@
-//! What a run came to, for people and for programs.
+//! The result of a run, for people and for programs.
 
 use std::fmt::Write;
 
@@ -127,7 +127,7 @@ fn answers(outcome: &Outcome) -> String {
     align(&lines)
 }
 
-/// What is compared between the hundredth exchange and the end, with names.
+/// Figures that are compared between the hundredth exchange and the end, with names.
 fn compared(outcome: &Outcome) -> Vec<(&'static str, f64, f64)> {
     let tally = &outcome.tally;
     let mut rows = Vec::new();

@@ -42,7 +42,7 @@ struct Source {
     history: Mutex<Vec<u32>>,
 }
 
-/// What all threads need.
+/// State that all threads share.
 struct Soak {
     single: Source,
     pair: Source,
@@ -215,7 +215,7 @@ impl Soak {
     }
 }
 
-/// What the server counts itself.
+/// Counts of the server's own.
 #[derive(Debug)]
 struct State {
     signals: u64,

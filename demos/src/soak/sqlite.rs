@@ -42,7 +42,7 @@ pub struct Edited {
     pub cpu: f64,
 }
 
-/// What the program counts.
+/// Counts of the program.
 struct State {
     transactions: u64,
     wrong: u64,

@@ -1,4 +1,4 @@
-//! What is counted while a program is exchanged.
+//! Counts of the exchanges of a program.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ pub struct Tally {
     pub hundredth: Option<Figures>,
     /// Requests or transactions.
     pub requests: u64,
-    /// What was wrong, and the first ten of these.
+    /// Wrong answers, and the first ten of these.
     pub wrong: u64,
     /// Described.
     pub examples: Vec<String>,

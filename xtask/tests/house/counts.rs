@@ -77,8 +77,9 @@ struct Functions<'f> {
 }
 
 impl Functions<'_> {
-    fn note(&mut self, name: &Ident, span: proc_macro2::Span) {
-        let (first, last) = (span.start().line, span.end().line);
+    fn note(&mut self, signature: &syn::Signature, body: &syn::Block) {
+        let name = &signature.ident;
+        let (first, last) = (signature.span().start().line, body.span().end().line);
         let lines = last - first + 1;
         if lines > LINES {
             let file = &self.file.name;
@@ -93,24 +94,12 @@ impl Functions<'_> {
 
 impl Visit<'_> for Functions<'_> {
     fn visit_item_fn(&mut self, item: &syn::ItemFn) {
-        self.note(
-            &item.sig.ident,
-            item.sig
-                .span()
-                .join(item.block.span())
-                .unwrap_or_else(|| item.span()),
-        );
+        self.note(&item.sig, &item.block);
         visit::visit_item_fn(self, item);
     }
 
     fn visit_impl_item_fn(&mut self, item: &syn::ImplItemFn) {
-        self.note(
-            &item.sig.ident,
-            item.sig
-                .span()
-                .join(item.block.span())
-                .unwrap_or_else(|| item.span()),
-        );
+        self.note(&item.sig, &item.block);
         visit::visit_impl_item_fn(self, item);
     }
 }
