@@ -17,6 +17,7 @@ use crate::fork::gate;
 use crate::load::Source;
 use crate::load::names::{Definition, Name};
 use crate::removal::recycle::Lease;
+use crate::units::add_needed;
 use crate::version::calls;
 
 /// A named symbol table with a link order, like one dynamic library. A cheap handle
@@ -485,7 +486,7 @@ impl Dylib {
 
     pub(crate) fn add_source(&self, source: Source) -> Result<(), Error> {
         if let Source::Archive(archive) = source {
-            return self.add_needed(archive);
+            return add_needed(self, archive);
         }
         self.jit.core().show_list();
         self.jit.core().admit(&source)?;

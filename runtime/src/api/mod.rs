@@ -15,7 +15,7 @@
 //! | [`functions`] | functions of the host, lazy ones, those that are called with values |
 //! | [`func`] | a function that is called with types |
 //! | [`settings`] | settings of a session that are another room's |
-//! | [`running`] | a session while its code runs: tuning, samples, rollback |
+//! | [`running`] | a session while its code runs: tuning, samples, replacement, rollback, archives |
 //! | [`native`] | machine code that is there already |
 //! | [`sandbox`] | the end of all threads, before system calls are given up |
 //! | [`seeing`] | what a session shows of itself |

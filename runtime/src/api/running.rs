@@ -1,15 +1,20 @@
-//! A session while its code runs: tuning, samples, orders of first calls, replacements.
+//! A session while its code runs: tuning, samples, orders of first calls, replacements, archives.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use uruk_files::OutputPath;
 
+use super::dylib::Dylib;
 use super::error::Error;
+use super::generator::GeneratorId;
 use super::jit::Jit;
 use crate::fork::gate;
-use crate::replace::{Rollback, RolledBack, watch};
+use crate::load::archive::Archive;
+use crate::replace::{self, Replaced, Replacement, Rollback, RolledBack, watch};
 use crate::tuning::TuningView;
+use crate::units::{Members, Settled, add_members};
 
 impl Jit {
     /// Results of the tuner so far, the functions with the most trials first; empty where
@@ -184,5 +189,61 @@ impl Jit {
     /// No thread.
     pub fn watch(&self, files: &[PathBuf]) -> Result<(), Error> {
         watch::watch(self, files)
+    }
+}
+
+impl Dylib {
+    /// Exchanges the code of functions of this dylib while they run.
+    ///
+    /// The input may define any number of functions. Those that exist get its bodies; their
+    /// addresses stay. Those that do not exist are added, as are new variables; variables
+    /// that exist keep their address and contents. Local functions and variables are
+    /// matched by name with those of the modules that are replaced. Constructors are run on
+    /// request ([`Replacement::run_constructors`]).
+    ///
+    /// Everything is compiled and linked first, as is code elsewhere that holds, or relies
+    /// on, a body that is replaced. If anything fails, nothing has changed. Of several
+    /// replacements at a time, each waits for the one before.
+    ///
+    /// ```
+    /// use uruk::{Jit, Replacement};
+    ///
+    /// let jit = Jit::new()?;
+    /// jit.add_ir("m", "define i32 @answer() { ret i32 41 }")?;
+    /// // SAFETY: the function above.
+    /// let answer = unsafe { jit.function::<extern "C" fn() -> i32>("answer")? };
+    /// assert_eq!(answer.call(), 41);
+    /// let fixed = Replacement::ir("fix", "define i32 @answer() { ret i32 42 }");
+    /// let replaced = jit.main().replace(fixed)?;
+    /// assert_eq!(answer.call(), 42);
+    /// replaced.rollback()?;
+    /// assert_eq!(answer.call(), 41);
+    /// # Ok::<(), uruk::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Replace`] and whatever compiling and linking report.
+    pub fn replace(&self, replacement: Replacement) -> Result<Replaced, Error> {
+        replace::replace(self, replacement)
+    }
+
+    /// Says which functions will be called for the first time, in this order: a session that
+    /// [speculates](crate::JitBuilder::speculate) compiles them ahead of their calls, before
+    /// what it would guess itself. They are looked up now; what has no body, was called before,
+    /// or is not defined yet is passed over.
+    pub fn expect(&self, functions: &[&str]) {
+        let _pass = gate::enter();
+        let core = self.jit().core();
+        core.expect(&self.dylib, functions.iter().copied());
+    }
+
+    /// Adds a static archive: members of bitcode or ELF objects.
+    ///
+    /// # Errors
+    /// The file cannot be read or is no archive with an index, or the dylib was removed; with
+    /// [`Members::All`], what adding a member ended with. A member that cannot be added later is
+    /// an error of the lookup that needs it.
+    pub fn add_archive(&self, path: &Path, members: Members) -> Result<Option<GeneratorId>, Error> {
+        add_members(self, Arc::new(Archive::read(path)?), members, Settled::NONE)
     }
 }

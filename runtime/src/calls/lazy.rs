@@ -49,7 +49,7 @@ use crate::api::tracker::Tracker;
 use crate::core::Module as CodeModule;
 use crate::fork::gate;
 use crate::load::names::Definition;
-use crate::replace::{FirstBody, ReplaceError, Replacement};
+use crate::replace::{FirstBody, ReplaceError, Replacement, put_first_body};
 
 /// What a closure that produces IR may fail with.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -251,7 +251,7 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
         }
         // Front ends differ in how they mark what is the same call.
         let body = Replacement::module(&module).allow_signatures(true);
-        Ok(dylib.put_first_body(body, &self.first())?)
+        Ok(put_first_body(&dylib, body, &self.first())?)
     }
 }
 

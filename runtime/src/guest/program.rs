@@ -28,7 +28,7 @@ use crate::load::image::Image;
 use crate::load::names::Definition;
 use crate::told::recording;
 use crate::told::stats::StatsFormat;
-use crate::units::Settled;
+use crate::units::{Settled, add_helpers};
 
 /// When code is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -141,7 +141,7 @@ impl Program {
             false => Some(Settled::later()),
         };
         for (archive, settled) in archives.into_iter().zip(settled.iter().cycle()) {
-            jit.main().add_helpers(archive, settled.clone())?;
+            add_helpers(&jit.main(), archive, settled.clone())?;
         }
         let tracker = core.main.default_tracker()?;
         let (image, started) =

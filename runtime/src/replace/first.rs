@@ -15,6 +15,7 @@ use uruk_session::Dylib as Names;
 use super::Replacement;
 use super::commit::Way;
 use super::prepare::Prepared;
+use super::staged;
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::core::Core;
@@ -42,66 +43,64 @@ impl FirstBody<'_> {
     }
 }
 
-impl Dylib {
-    /// Exchanges the code of a function for its first body, unless `first` says that the function
-    /// has become another one; whether it was done. The function has no body before to go back
-    /// to: what else is replaced along can be rolled back.
-    ///
-    /// # Errors
-    /// As those of [`Dylib::replace`].
-    pub(crate) fn put_first_body(
-        &self,
-        body: Replacement,
-        first: &FirstBody<'_>,
-    ) -> Result<bool, Error> {
-        let core = self.jit.core();
-        core.admit(&body.input.clone().source(&body.name)?)?;
-        let _turn = core.replacing.turn_for_first_body()?;
-        let begun = core.events.now();
-        let Some(id) = first.function(core, &self.dylib) else {
-            return Ok(false);
-        };
-        let (staging, prepared) = self.staged(&body)?;
-        let undo = || {
-            let _pass = gate::enter();
-            staging.undo();
-        };
-        let Prepared {
-            changes,
-            names,
-            hooks,
-            moves,
-        } = prepared;
-        // Where the name was removed and defined anew it is another function's.
-        if !changes.iter().any(|change| change.id == id) {
+/// Exchanges the code of a function for its first body, unless `first` says that the function
+/// has become another one; whether it was done. The function has no body before to go back
+/// to: what else is replaced along can be rolled back.
+///
+/// # Errors
+/// As those of [`Dylib::replace`].
+pub(crate) fn put_first_body(
+    dylib: &Dylib,
+    body: Replacement,
+    first: &FirstBody<'_>,
+) -> Result<bool, Error> {
+    let core = dylib.jit().core();
+    core.admit(&body.input.clone().source(&body.name)?)?;
+    let _turn = core.replacing.turn_for_first_body()?;
+    let begun = core.events.now();
+    let Some(id) = first.function(core, &dylib.dylib) else {
+        return Ok(false);
+    };
+    let (staging, prepared) = staged(dylib, &body)?;
+    let undo = || {
+        let _pass = gate::enter();
+        staging.undo();
+    };
+    let Prepared {
+        changes,
+        names,
+        hooks,
+        moves,
+    } = prepared;
+    // Where the name was removed and defined anew it is another function's.
+    if !changes.iter().any(|change| change.id == id) {
+        drop(changes);
+        undo();
+        return Ok(false);
+    }
+    let way = Way {
+        tracker: Some(staging.tracker()),
+        moves,
+        ..Way::default()
+    };
+    let mut done = match core.commit_set(changes, way, body.level) {
+        Ok(done) => done,
+        Err((cause, changes)) => {
             drop(changes);
             undo();
-            return Ok(false);
+            return Err(cause);
         }
-        let way = Way {
-            tracker: Some(staging.tracker()),
-            moves,
-            ..Way::default()
-        };
-        let mut done = match core.commit_set(changes, way, body.level) {
-            Ok(done) => done,
-            Err((cause, changes)) => {
-                drop(changes);
-                undo();
-                return Err(cause);
-            }
-        };
-        let before = done.set.before.len();
-        done.set.before.retain(|before| before.id != id);
-        let placed = done.set.before.len() != before;
-        match done.set.before.is_empty() {
-            true => {
-                let _pass = gate::enter();
-                drop(done);
-                core.retry_failed();
-            }
-            false => drop(self.finish(done, names, &body, begun, hooks.names(), Vec::new())),
+    };
+    let before = done.set.before.len();
+    done.set.before.retain(|before| before.id != id);
+    let placed = done.set.before.len() != before;
+    match done.set.before.is_empty() {
+        true => {
+            let _pass = gate::enter();
+            drop(done);
+            core.retry_failed();
         }
-        Ok(placed)
+        false => drop(done.finish(dylib, names, &body, begun, hooks.names(), Vec::new())),
     }
+    Ok(placed)
 }

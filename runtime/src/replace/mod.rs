@@ -74,7 +74,7 @@ use self::prepare::{Allowed, Prepared, Staging};
 use self::quiet::{OldCode, Withdrawal};
 
 pub use self::error::{Activation, ReplaceError};
-pub(crate) use self::first::FirstBody;
+pub(crate) use self::first::{FirstBody, put_first_body};
 pub use self::loops::{LoopStays, OldLoop};
 pub(crate) use self::plan::Locals;
 
@@ -318,156 +318,130 @@ impl Replaced {
     }
 }
 
-impl Dylib {
-    /// Exchanges the code of functions of this dylib while they run.
-    ///
-    /// The input may define any number of functions. Those that exist get its bodies; their
-    /// addresses stay. Those that do not exist are added, as are new variables; variables
-    /// that exist keep their address and contents. Local functions and variables are
-    /// matched by name with those of the modules that are replaced. Constructors are run on
-    /// request ([`Replacement::run_constructors`]).
-    ///
-    /// Everything is compiled and linked first, as is code elsewhere that holds, or relies
-    /// on, a body that is replaced. If anything fails, nothing has changed. Of several
-    /// replacements at a time, each waits for the one before.
-    ///
-    /// ```
-    /// use uruk::{Jit, Replacement};
-    ///
-    /// let jit = Jit::new()?;
-    /// jit.add_ir("m", "define i32 @answer() { ret i32 41 }")?;
-    /// // SAFETY: the function above.
-    /// let answer = unsafe { jit.function::<extern "C" fn() -> i32>("answer")? };
-    /// assert_eq!(answer.call(), 41);
-    /// let fixed = Replacement::ir("fix", "define i32 @answer() { ret i32 42 }");
-    /// let replaced = jit.main().replace(fixed)?;
-    /// assert_eq!(answer.call(), 42);
-    /// replaced.rollback()?;
-    /// assert_eq!(answer.call(), 41);
-    /// # Ok::<(), uruk::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Replace`] and whatever compiling and linking report.
-    pub fn replace(&self, replacement: Replacement) -> Result<Replaced, Error> {
-        // What a handler left here would lie in the holes of the frame below for as long as
-        // that waits.
-        let shield = Shield::raise();
-        quiet::scrub_stack();
-        let replaced = self.replace_in_turn(replacement, shield);
-        quiet::scrub_stack();
-        replaced
-    }
+/// Exchanges the code of functions of `dylib` when its turn has come ([`Dylib::replace`]).
+pub(crate) fn replace(dylib: &Dylib, replacement: Replacement) -> Result<Replaced, Error> {
+    // What a handler left here would lie in the holes of the frame below for as long as
+    // that waits.
+    let shield = Shield::raise();
+    quiet::scrub_stack();
+    let replaced = replace_in_turn(dylib, replacement, shield);
+    quiet::scrub_stack();
+    replaced
+}
 
-    /// No handler runs until `shield` goes: the frame lies on memory that is clear.
-    #[inline(never)]
-    fn replace_in_turn(&self, replacement: Replacement, shield: Shield) -> Result<Replaced, Error> {
-        drop(shield);
-        let core = self.jit.core();
-        core.admit(&replacement.input.clone().source(&replacement.name)?)?;
-        let _turn = core.replacing.turn()?;
-        let begun = core.events.now();
-        let (staging, prepared) = self.staged(&replacement)?;
-        let undo = |cause: Error| {
-            let _pass = gate::enter();
-            staging.undo();
-            cause
-        };
-        let Prepared {
-            changes,
-            names,
-            hooks,
-            moves,
-        } = prepared;
-        let way = Way {
-            tracker: Some(staging.tracker()),
-            moves,
-            back: Vec::new(),
-            withdrawal: replacement.withdrawal.clone(),
-        };
-        let skipped = match replacement.constructors {
-            true => core.run_hooks(hooks)?,
-            false => hooks.names(),
-        };
-        let level = replacement.level;
-        let at_loops = replacement.at_loops && level == Level::Immediate;
-        let members: Vec<FunctionId> = changes.iter().map(|change| change.id).collect();
-        let looping = core.looping(at_loops, &members);
-        let done = match level {
-            Level::Immediate => core.commit_set(changes, way, level),
-            Level::Quiescent { .. } => {
-                // What is known about code, old and new, is not to be found on this stack. Nor do
-                // handlers leave any where the frames of the wait come to lie: they run from
-                // then on, below.
-                let _shield = Shield::raise();
-                quiet::scrub_stack();
-                let what = replacement.name.clone();
-                let commit = move |core: &Arc<Core>| Ok(core.commit_set(changes, way, level));
-                let done = core.on_compile_thread(what, commit);
-                done.unwrap_or_else(|cause| Err((cause, Vec::new())))
-            }
-        };
-        let done = done.map_err(|(cause, changes)| {
-            drop(changes);
-            // What constructors made may be known elsewhere by now.
-            match replacement.constructors {
-                true => cause,
-                false => undo(cause),
-            }
-        })?;
-        // Who waits here is not in a loop, whatever what was done above left on this stack.
-        quiet::scrub_stack();
-        let loops = core.lead(at_loops, members, looping, &done.old);
-        Ok(self.finish(done, names, &replacement, begun, skipped, loops))
-    }
+/// No handler runs until `shield` goes: the frame lies on memory that is clear.
+#[inline(never)]
+fn replace_in_turn(
+    dylib: &Dylib,
+    replacement: Replacement,
+    shield: Shield,
+) -> Result<Replaced, Error> {
+    drop(shield);
+    let core = dylib.jit().core();
+    core.admit(&replacement.input.clone().source(&replacement.name)?)?;
+    let _turn = core.replacing.turn()?;
+    let begun = core.events.now();
+    let (staging, prepared) = staged(dylib, &replacement)?;
+    let undo = |cause: Error| {
+        let _pass = gate::enter();
+        staging.undo();
+        cause
+    };
+    let Prepared {
+        changes,
+        names,
+        hooks,
+        moves,
+    } = prepared;
+    let way = Way {
+        tracker: Some(staging.tracker()),
+        moves,
+        back: Vec::new(),
+        withdrawal: replacement.withdrawal.clone(),
+    };
+    let skipped = match replacement.constructors {
+        true => core.run_hooks(hooks)?,
+        false => hooks.names(),
+    };
+    let level = replacement.level;
+    let at_loops = replacement.at_loops && level == Level::Immediate;
+    let members: Vec<FunctionId> = changes.iter().map(|change| change.id).collect();
+    let looping = core.looping(at_loops, &members);
+    let done = match level {
+        Level::Immediate => core.commit_set(changes, way, level),
+        Level::Quiescent { .. } => {
+            // What is known about code, old and new, is not to be found on this stack. Nor do
+            // handlers leave any where the frames of the wait come to lie: they run from
+            // then on, below.
+            let _shield = Shield::raise();
+            quiet::scrub_stack();
+            let what = replacement.name.clone();
+            let commit = move |core: &Arc<Core>| Ok(core.commit_set(changes, way, level));
+            let done = core.on_compile_thread(what, commit);
+            done.unwrap_or_else(|cause| Err((cause, Vec::new())))
+        }
+    };
+    let done = done.map_err(|(cause, changes)| {
+        drop(changes);
+        // What constructors made may be known elsewhere by now.
+        match replacement.constructors {
+            true => cause,
+            false => undo(cause),
+        }
+    })?;
+    // Who waits here is not in a loop, whatever what was done above left on this stack.
+    quiet::scrub_stack();
+    let loops = core.lead(at_loops, members, looping, &done.old);
+    let replaced = done.finish(dylib, names, &replacement, begun, skipped, loops);
+    Ok(replaced)
+}
 
-    /// Everything that can fail and changes nothing: here, if it needs no LLVM and need not be
-    /// kept from this stack, else on a thread that LLVM can take down. It begins anew if the dylib
-    /// was cleared meanwhile, and what was prepared with it.
-    fn staged(&self, replacement: &Replacement) -> Result<(Arc<Staging>, Prepared), Error> {
-        let core = self.jit.core();
-        let source = || replacement.input.clone().source(&replacement.name);
-        let mut here = source()?.may_be_spared() && matches!(replacement.level, Level::Immediate);
-        loop {
-            let staging = {
-                let _pass = gate::enter();
-                Arc::new(Staging::new(core, &self.dylib)?)
-            };
-            let ready = match here {
-                true => spared(|| {
-                    let allowed = Allowed::by(replacement);
-                    core.prepare_source(&self.dylib, source()?, &allowed, &staging)
-                }),
-                false => Some(self.prepare(replacement, &staging)),
-            };
-            let failed = match ready {
-                Some(Ok(prepared)) => return Ok((staging, prepared)),
-                Some(Err(cause)) => Some(cause),
-                None => None,
-            };
+/// Everything that can fail and changes nothing: here, if it needs no LLVM and need not be
+/// kept from this stack, else on a thread that LLVM can take down. It begins anew if the dylib
+/// was cleared meanwhile, and what was prepared with it.
+fn staged(dylib: &Dylib, replacement: &Replacement) -> Result<(Arc<Staging>, Prepared), Error> {
+    let core = dylib.jit().core();
+    let source = || replacement.input.clone().source(&replacement.name);
+    let mut here = source()?.may_be_spared() && matches!(replacement.level, Level::Immediate);
+    loop {
+        let staging = {
             let _pass = gate::enter();
-            let cleared = staging.session_tracker().is_defunct() && !self.dylib.is_defunct();
-            staging.undo();
-            match failed {
-                Some(cause) if !(cleared && cause.is_defunct_tracker()) => return Err(cause),
-                Some(_) => {}
-                None => here = false,
-            }
+            Arc::new(Staging::new(core, &dylib.dylib)?)
+        };
+        let ready = match here {
+            true => spared(|| {
+                let allowed = Allowed::by(replacement);
+                core.prepare_source(&dylib.dylib, source()?, &allowed, &staging)
+            }),
+            false => Some(prepare(dylib, replacement, &staging)),
+        };
+        let failed = match ready {
+            Some(Ok(prepared)) => return Ok((staging, prepared)),
+            Some(Err(cause)) => Some(cause),
+            None => None,
+        };
+        let _pass = gate::enter();
+        let cleared = staging.session_tracker().is_defunct() && !dylib.dylib.is_defunct();
+        staging.undo();
+        match failed {
+            Some(cause) if !(cleared && cause.is_defunct_tracker()) => return Err(cause),
+            Some(_) => {}
+            None => here = false,
         }
     }
+}
 
-    /// As [`Dylib::staged`], on a thread that LLVM can take down.
-    fn prepare(
-        &self,
-        replacement: &Replacement,
-        staging: &Arc<Staging>,
-    ) -> Result<Prepared, Error> {
-        let (staging, dylib) = (Arc::clone(staging), self.dylib.clone());
-        let Replacement { name, input, .. } = replacement.clone();
-        let allowed = Allowed::by(replacement);
-        let core = self.jit.core();
-        core.on_compile_thread(name.clone(), move |core| {
-            core.prepare_source(&dylib, input.source(&name)?, &allowed, &staging)
-        })
-    }
+/// Prepares a replacement as [`staged`] does, on a thread that LLVM can take down.
+fn prepare(
+    dylib: &Dylib,
+    replacement: &Replacement,
+    staging: &Arc<Staging>,
+) -> Result<Prepared, Error> {
+    let (staging, names) = (Arc::clone(staging), dylib.dylib.clone());
+    let Replacement { name, input, .. } = replacement.clone();
+    let allowed = Allowed::by(replacement);
+    let core = dylib.jit().core();
+    core.on_compile_thread(name.clone(), move |core| {
+        core.prepare_source(&names, input.source(&name)?, &allowed, &staging)
+    })
 }

@@ -15,36 +15,36 @@ use super::quiet::OldCode;
 use super::state::Manner;
 use super::{Level, OldLoop, Replaced, Replacement, RolledBack};
 
-impl Dylib {
+impl Done {
     /// Files what was done, and tells of it. `begun` is when its turn came.
     pub(super) fn finish(
-        &self,
-        mut done: Done,
+        mut self,
+        dylib: &Dylib,
         names: Names,
         replacement: &Replacement,
         begun: Duration,
         constructors_skipped: Vec<String>,
         loops: Vec<OldLoop>,
     ) -> Replaced {
-        let core = self.jit.core();
-        let number = done.set.number;
+        let core = dylib.jit().core();
+        let number = self.set.number;
         let _pass = gate::enter();
-        done.set.manner = Manner {
+        self.set.manner = Manner {
             level: replacement.level,
             at_loops: replacement.at_loops && replacement.level == Level::Immediate,
         };
-        core.replacing.file(done.set);
+        core.replacing.file(self.set);
         core.retry_failed();
-        let dependents = core.names_of(done.dependents);
+        let dependents = core.names_of(self.dependents);
         core.events.tell(|| Event::Replaced {
             number,
             functions: names.functions.clone(),
             added: names.added.clone(),
             dependents: dependents.clone(),
             level: replacement.level,
-            took: done.at.saturating_sub(begun),
-            closed: done.closed,
-            at: done.at,
+            took: self.at.saturating_sub(begun),
+            closed: self.closed,
+            at: self.at,
         });
         Replaced {
             functions: names.functions,
@@ -55,14 +55,14 @@ impl Dylib {
             locals_new: names.locals_new,
             constructors_skipped,
             loops,
-            closed: done.closed,
+            closed: self.closed,
             number,
             // A quiescent set waited until no thread was in it.
             old: match replacement.level {
-                Level::Immediate => done.old,
+                Level::Immediate => self.old,
                 Level::Quiescent { .. } => OldCode::default(),
             },
-            jit: self.jit.clone(),
+            jit: dylib.jit().clone(),
         }
     }
 }

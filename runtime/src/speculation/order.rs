@@ -10,14 +10,12 @@ use uruk_base::FunctionId;
 use uruk_files::OutputPath;
 use uruk_session::Dylib as Table;
 
-use crate::api::dylib::Dylib;
 use crate::core::Core;
-use crate::fork::gate;
 use crate::load::names::Definition;
 
 impl Core {
     /// First calls of functions of `dylib` and what it searches are expected in this order.
-    fn expect<'a>(&self, dylib: &Table, names: impl Iterator<Item = &'a str>) {
+    pub(crate) fn expect<'a>(&self, dylib: &Table, names: impl Iterator<Item = &'a str>) {
         let function = |name: &str| match self.names.find(dylib, name)? {
             Definition::Function { id } => Some(id),
             _ => None,
@@ -53,17 +51,5 @@ impl Core {
         let mut text = self.first_calls().join("\n");
         text.push('\n');
         file.write(text.as_bytes())
-    }
-}
-
-impl Dylib {
-    /// Says which functions will be called for the first time, in this order: a session that
-    /// [speculates](crate::JitBuilder::speculate) compiles them ahead of their calls, before
-    /// what it would guess itself. They are looked up now; what has no body, was called before,
-    /// or is not defined yet is passed over.
-    pub fn expect(&self, functions: &[&str]) {
-        let _pass = gate::enter();
-        let core = self.jit().core();
-        core.expect(&self.dylib, functions.iter().copied());
     }
 }

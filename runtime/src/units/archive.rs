@@ -5,7 +5,6 @@
 //! so comes from the archive too. Members are bitcode or objects ([`LazyObject`]).
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use uruk_base::locks::Mutex;
@@ -45,7 +44,7 @@ pub(crate) struct Settled(Option<Arc<OnceLock<HashSet<String>>>>);
 
 impl Settled {
     /// None are.
-    const NONE: Settled = Settled(None);
+    pub(crate) const NONE: Settled = Settled(None);
 
     /// Those that [`Settled::are`] is told; until then all are.
     pub(crate) fn later() -> Settled {
@@ -116,46 +115,37 @@ impl Generator for Pulling {
     }
 }
 
-impl Dylib {
-    /// Adds a static archive: members of bitcode or ELF objects.
-    ///
-    /// # Errors
-    /// The file cannot be read or is no archive with an index, or the dylib was removed; with
-    /// [`Members::All`], what adding a member ended with. A member that cannot be added later is
-    /// an error of the lookup that needs it.
-    pub fn add_archive(&self, path: &Path, members: Members) -> Result<Option<GeneratorId>, Error> {
-        self.add_members(Arc::new(Archive::read(path)?), members, Settled::NONE)
-    }
+/// Adds an archive of a program whose files are linked with what they need of it: for names
+/// that are not `settled`, those that code generation needs.
+pub(crate) fn add_helpers(
+    dylib: &Dylib,
+    archive: Arc<Archive>,
+    settled: Settled,
+) -> Result<(), Error> {
+    add_members(dylib, archive, Members::Needed, settled).map(drop)
+}
 
-    /// Adds an archive of a program whose files are linked with what they need of it: for names
-    /// that are not `settled`, those that code generation needs.
-    pub(crate) fn add_helpers(&self, archive: Arc<Archive>, settled: Settled) -> Result<(), Error> {
-        self.add_members(archive, Members::Needed, settled)
-            .map(drop)
-    }
+/// Adds an archive, of which members are pulled in when they are needed.
+pub(crate) fn add_needed(dylib: &Dylib, archive: Arc<Archive>) -> Result<(), Error> {
+    add_members(dylib, archive, Members::Needed, Settled::NONE).map(drop)
+}
 
-    /// Adds an archive, of which members are pulled in when they are needed.
-    pub(crate) fn add_needed(&self, archive: Arc<Archive>) -> Result<(), Error> {
-        self.add_members(archive, Members::Needed, Settled::NONE)
-            .map(drop)
+/// Adds `members` of an archive: all at once, or by a generator that pulls them.
+pub(crate) fn add_members(
+    dylib: &Dylib,
+    archive: Arc<Archive>,
+    members: Members,
+    settled: Settled,
+) -> Result<Option<GeneratorId>, Error> {
+    let count = archive.len();
+    let pulling = Pulling {
+        archive,
+        pulled: Mutex::default(),
+        settled,
+    };
+    if members == Members::All {
+        (0..count).try_for_each(|member| pulling.pull(dylib, member))?;
+        return Ok(None);
     }
-
-    fn add_members(
-        &self,
-        archive: Arc<Archive>,
-        members: Members,
-        settled: Settled,
-    ) -> Result<Option<GeneratorId>, Error> {
-        let count = archive.len();
-        let pulling = Pulling {
-            archive,
-            pulled: Mutex::default(),
-            settled,
-        };
-        if members == Members::All {
-            (0..count).try_for_each(|member| pulling.pull(self, member))?;
-            return Ok(None);
-        }
-        self.add_generator(pulling).map(Some)
-    }
+    dylib.add_generator(pulling).map(Some)
 }

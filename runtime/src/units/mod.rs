@@ -47,7 +47,7 @@ use crate::fork::gate;
 use crate::removal::life::Life;
 
 pub use self::archive::Members;
-pub(crate) use self::archive::Settled;
+pub(crate) use self::archive::{Settled, add_helpers, add_members, add_needed};
 pub(crate) use self::better::improve_now;
 pub(crate) use self::bodies::{BodyNames, Improving, UnitBody, shown};
 pub(crate) use self::call::compile_now;
