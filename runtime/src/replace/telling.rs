@@ -31,7 +31,7 @@ impl Done {
         let _pass = gate::enter();
         self.set.manner = Manner {
             level: replacement.level,
-            at_loops: replacement.at_loops && replacement.level == Level::Immediate,
+            osr: replacement.osr && replacement.level == Level::Immediate,
         };
         core.replacing.file(self.set);
         core.retry_failed();
