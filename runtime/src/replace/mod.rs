@@ -229,10 +229,12 @@ impl Replacement {
         self
     }
 
-    /// Has a [`Level::Quiescent`] replacement give up before its time is over, once `given_up` is
-    /// true: it fails with [`ReplaceError::StillRunning`], and nothing changes. `given_up` is asked
-    /// every few milliseconds on a thread of the session's, while calls of the set wait: it must not
-    /// call code of the session, nor the session. If it panics, the replacement fails.
+    /// Has a replacement give up once `given_up` is true: nothing changes. A
+    /// [`Level::Quiescent`] one that waits fails with [`ReplaceError::StillRunning`] before its time
+    /// is over; any other fails with [`ReplaceError::Withdrawn`]. `given_up` is asked right before the
+    /// set takes effect, and every few milliseconds of a wait, while calls of the set wait: it must not
+    /// call code of the session, nor the session. It may be asked on a thread of the session's. If it
+    /// panics, the replacement fails.
     #[must_use]
     pub fn withdraw_when(
         mut self,

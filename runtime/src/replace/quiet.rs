@@ -446,7 +446,7 @@ fn is_held(held: &[Activation], tid: i32) -> bool {
 pub(super) struct Withdrawal(pub(super) Arc<dyn Fn() -> bool + Send + Sync>);
 
 impl Withdrawal {
-    fn is_given(&self) -> bool {
+    pub(super) fn is_given(&self) -> bool {
         (self.0)()
     }
 }
