@@ -24,7 +24,7 @@ use gimli::{
 
 use crate::resumable::ends_in_call;
 use crate::sys;
-use crate::tables::{Entry, Tables};
+use crate::tables::{FrameEntry, Tables};
 
 /// Frames of a thread, at most.
 const FRAMES: usize = 100_000;
@@ -42,7 +42,7 @@ const KEPT: [Register; 6] = [
     X86_64::R15,
 ];
 
-/// What is known of registers in a frame.
+/// The registers of a frame, as far as they are known.
 #[derive(Clone, Debug)]
 struct Registers {
     pc: u64,
@@ -97,13 +97,19 @@ pub(crate) fn return_addresses(
                 // Code of ours, in which calls of guests begin, has no caller by its table either.
                 let is_start = match is_first {
                     true => at.wrapping_sub(entry_point()) < ENTRY,
-                    false => tables.are_of_one_file(at, libc::clone as *const () as u64),
+                    false => tables.are_of_one_file(at, c_library()),
                 };
                 return is_start.then_some(found);
             }
         }
     }
     None
+}
+
+/// An address in the C library, which starts threads. Its functions by which threads are made may be
+/// another library's by name.
+fn c_library() -> u64 {
+    libc::gnu_get_libc_version as *const () as u64
 }
 
 /// Where the program starts.
@@ -115,7 +121,7 @@ fn entry_point() -> u64 {
 fn step(
     tables: &Tables,
     context: &mut UnwindContext<usize>,
-    entry: &Entry,
+    entry: &FrameEntry,
     at: u64,
     registers: &Registers,
     own: &Range<u64>,

@@ -8,7 +8,6 @@
 //! The table's format: "Linux Standard Base Core Specification", section "Exception Frames".
 
 use std::collections::HashMap;
-use std::ops::Range;
 
 use crate::maps;
 use crate::sys;
@@ -21,7 +20,7 @@ pub type RowsOf = fn(u64) -> Option<u64>;
 const LARGEST: usize = 64 << 10;
 
 /// An entry and the one that it refers to, as they lie in memory.
-pub(crate) struct Entry {
+pub(crate) struct FrameEntry {
     /// The common entry, then the entry, whose distance to the common one is changed accordingly.
     pub(crate) bytes: Vec<u8>,
     /// Where the entry begins in these.
@@ -30,11 +29,14 @@ pub(crate) struct Entry {
     pub(crate) base: u64,
 }
 
-/// A file's table of entries, sorted by the code's address.
+/// A file's table of entries, sorted by the code's address. Parts of the file's image may be other mappings
+/// by now: native code that is exchanged is one.
 #[derive(Clone, Copy, Debug)]
 struct Table {
     header: u64,
     count: u64,
+    /// The end of the file's image.
+    end: u64,
 }
 
 /// Mappings of files, and their tables as far as they were asked for.
@@ -42,35 +44,19 @@ struct Table {
 pub(crate) struct Tables {
     pid: i32,
     rows: RowsOf,
-    /// Start of a file's code, with the address of the file's first byte.
-    code: Vec<(Range<u64>, u64)>,
+    /// Where files are mapped from their first byte on, in order.
+    files: Vec<u64>,
     known: HashMap<u64, Option<Table>>,
 }
 
 impl Tables {
     pub(crate) fn take(pid: i32, rows: RowsOf) -> std::io::Result<Tables> {
         let text = uruk_files::read("/proc/self/maps")?;
-        let mut code = Vec::new();
-        let mut first: Option<(Vec<u8>, u64)> = None;
-        for line in maps::lines(&text) {
-            let Some(path) = line.path.filter(|_| !line.anonymous) else {
-                continue;
-            };
-            match &first {
-                Some((name, _)) if name == path && !line.is_first => {}
-                _ if line.is_first => first = Some((path.to_vec(), line.range.start)),
-                _ => first = None,
-            }
-            if let Some((_, base)) = &first
-                && line.permissions.contains(&b'x')
-            {
-                code.push((line.range, *base));
-            }
-        }
+        let files = maps::lines(&text).filter(|line| line.is_first && !line.anonymous);
         Ok(Tables {
             pid,
             rows,
-            code,
+            files: files.map(|line| line.range.start).collect(),
             known: HashMap::new(),
         })
     }
@@ -81,23 +67,33 @@ impl Tables {
     }
 
     /// Whether two addresses are of code of the same file.
-    pub(crate) fn are_of_one_file(&self, one: u64, other: u64) -> bool {
-        let [one, other] = [one, other].map(|pc| self.file_of(pc));
+    pub(crate) fn are_of_one_file(&mut self, one: u64, other: u64) -> bool {
+        let [one, other] = [one, other].map(|pc| Some(self.table_of(pc)?.header));
         one.is_some() && one == other
     }
 
-    /// Where the file begins that has code at an address.
-    fn file_of(&self, pc: u64) -> Option<u64> {
-        let file = self.code.iter().find(|(range, _)| range.contains(&pc));
-        file.map(|&(_, base)| base)
+    /// The table of the file whose image an address is in.
+    fn table_of(&mut self, pc: u64) -> Option<Table> {
+        let before = self.files.partition_point(|&start| start <= pc);
+        (0..before).rev().find_map(|at| {
+            let base = self.files[at];
+            let known = self.known.get(&base).copied();
+            let table = known.unwrap_or_else(|| {
+                let found = self.table(base);
+                self.known.insert(base, found);
+                found
+            });
+            table.filter(|table| pc < table.end)
+        })
     }
 
     /// The entry of the code at `pc`. It may be of other code, which it says itself.
-    pub(crate) fn find(&mut self, pc: u64) -> Option<Entry> {
-        let base = self.file_of(pc);
-        // Code that is made at run time may be mapped from a file, too.
-        let entry = base.and_then(|base| self.find_in(base, pc));
-        self.read(entry.or_else(|| (self.rows)(pc))?)
+    pub(crate) fn find(&mut self, pc: u64) -> Option<FrameEntry> {
+        let entry = match self.table_of(pc) {
+            Some(table) => self.find_in(table, pc)?,
+            None => (self.rows)(pc)?,
+        };
+        self.read(entry)
     }
 
     /// Some bytes; `None` if not all can be read.
@@ -113,15 +109,7 @@ impl Tables {
         }
     }
 
-    fn find_in(&mut self, base: u64, pc: u64) -> Option<u64> {
-        let table = match self.known.get(&base) {
-            Some(known) => *known,
-            None => {
-                let found = self.table(base);
-                self.known.insert(base, found);
-                found
-            }
-        }?;
+    fn find_in(&self, table: Table, pc: u64) -> Option<u64> {
         let relative = |field: u32| table.header.wrapping_add_signed(i64::from(field as i32));
         let entry = |index: u64| -> Option<(u64, u64)> {
             let bytes = self.bytes(table.header + 12 + index * 8, 8)?;
@@ -157,17 +145,22 @@ impl Tables {
         }
         let place = u64::from_le_bytes(*head.get(32..)?.first_chunk()?);
         let headers = self.bytes(base.checked_add(place)?, usize::from(short(56)?) * 56)?;
-        let (mut lowest, mut found) = (None, None);
+        let (mut lowest, mut highest, mut found) = (None, 0, None);
         for header in headers.chunks_exact(56) {
             let kind = u32::from_le_bytes(*header.first_chunk()?);
             let address = u64::from_le_bytes(*header.get(16..)?.first_chunk()?);
             match kind {
-                LOAD => lowest = lowest.or(Some(address & !0xfff)),
+                LOAD => {
+                    let size = u64::from_le_bytes(*header.get(40..)?.first_chunk()?);
+                    lowest = lowest.or(Some(address & !0xfff));
+                    highest = highest.max(address.checked_add(size)?);
+                }
                 EH_FRAME => found = Some(address),
                 _ => {}
             }
         }
-        let header = base.wrapping_sub(lowest?).wrapping_add(found?);
+        let image = base.wrapping_sub(lowest?);
+        let header = image.wrapping_add(found?);
         let bytes = self.bytes(header, 12)?;
         // Version 1; the entries' address relative to itself, their count plain, the table relative to
         // its header: as all linkers write it.
@@ -176,11 +169,12 @@ impl Tables {
         is_usual.then_some(Table {
             header,
             count: u64::from(count),
+            end: image.wrapping_add(highest),
         })
     }
 
     /// Reads an entry with the common one.
-    fn read(&self, address: u64) -> Option<Entry> {
+    fn read(&self, address: u64) -> Option<FrameEntry> {
         let entry = self.record(address)?;
         let distance = u32::from_le_bytes(*entry.get(4..)?.first_chunk()?);
         if distance == 0 {
@@ -192,7 +186,7 @@ impl Tables {
         bytes.extend(&entry);
         let distance = u32::try_from(at + 4).ok()?.to_le_bytes();
         bytes.get_mut(at + 4..at + 8)?.copy_from_slice(&distance);
-        Some(Entry {
+        Some(FrameEntry {
             bytes,
             at,
             base: address.wrapping_sub(at as u64),

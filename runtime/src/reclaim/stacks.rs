@@ -240,7 +240,7 @@ impl StackSearch {
 }
 
 impl Core {
-    /// Whether memory is searched for stacks that nobody told of: the program switches them by itself.
+    /// Whether memory is searched for unregistered stacks: the program switches stacks by itself.
     pub(crate) fn searches_stacks(&self) -> bool {
         self.reclaim.stacks.searching.load(Ordering::Relaxed)
     }
