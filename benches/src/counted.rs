@@ -1,5 +1,5 @@
 //! What code pays that counts its passes: the programs whose loops are entered once, with every
-//! function at one tier, beside the same with `--count-passes`. Figures are processor time of whole
+//! function at one tier, beside the same with `--count-fuel`. Figures are processor time of whole
 //! runs, compiles among them; a ratio of 1.03 is 3 % more.
 
 use anyhow::Result;
@@ -33,7 +33,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
             };
             let contenders = vec![
                 Contender::new("not counted", Side::Reference, run(&[])),
-                Contender::new("counted", Side::Ours, run(&["--count-passes"])),
+                Contender::new("counted", Side::Ours, run(&["--count-fuel"])),
             ];
             let title = format!("counted passes, {}, tier {tiers}", once.name());
             let held = contest::hold_all(bench, &title, contenders)?;

@@ -6,11 +6,11 @@
 //! undefined symbols: `plus7`
 //! ```
 
-use uruk::{Ask, Jit};
+use uruk::{GeneratorRequest, Jit};
 
 pub fn main() -> Result<(), uruk::Error> {
     let jit = Jit::new()?;
-    jit.main().add_generator(|ask: &Ask| {
+    jit.main().add_generator(|ask: &GeneratorRequest| {
         for (symbol, _) in ask.missing() {
             let name = ask.jit().name_of(*symbol).to_owned();
             if let Some(Ok(factor)) = name.strip_prefix("times").map(str::parse::<i64>) {

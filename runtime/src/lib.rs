@@ -74,9 +74,9 @@ mod version;
 pub use crate::api::builder::{JitBuilder, Reporter};
 pub use crate::api::dylib::Dylib;
 pub use crate::api::error::{Error, Missing, Refusal};
-pub use crate::api::func::{Func, FuncOnlyThread, Within};
-pub use crate::api::generator::{Ask, Generator, GeneratorId, LookupKind, Need};
-pub use crate::api::improve::{Improvement, Improver};
+pub use crate::api::func::{Func, FuncOnlyThread, LimitedCall};
+pub use crate::api::generator::{Generator, GeneratorId, GeneratorRequest, LookupKind, Need};
+pub use crate::api::improve::{ReoptimizeRequest, Reoptimizer};
 pub use crate::api::jit::{Jit, WeakJit};
 pub use crate::api::layers::{
     ChoosePart, DirectoryCache, IrUnit, LinkGraph, LinkPass, ObjectCache, ObjectTransform,
@@ -87,11 +87,11 @@ pub use crate::api::lookup::{
     Visibility,
 };
 pub use crate::api::native::{
-    Beside, NativeCode, enter_program, look_at_main_thread, on_fork_in_child, own_threads_end,
+    InlinedCopy, NativeCode, enter_program, look_at_main_thread, on_fork_in_child, own_threads_end,
     spawn_own, uncopied,
 };
 pub use crate::api::sandbox::prepare_sandbox;
-pub use crate::api::seeing::Hot;
+pub use crate::api::seeing::FunctionProfile;
 pub use crate::api::symbols::Alias;
 pub use crate::api::tracker::{Removal, Tracker};
 pub use crate::api::unit::{
@@ -109,14 +109,14 @@ pub use crate::guest::exit::register_exit_handler;
 pub use crate::guest::preempt::gates::{GATE_COUNT, GATES};
 pub use crate::guest::program::{Mode, Program, ProgramOptions};
 pub use crate::load::room::{needs_low_addresses, needs_near_libraries};
-pub use crate::load::untrusted::{Rejection, Untrusted};
+pub use crate::load::untrusted::{InputLimits, Rejection};
 pub use crate::loops::ContinuationStats;
 pub use crate::reclaim::{RegisteredStack, note_copied_text};
 pub use crate::replace::{
     Activation, Level, LoopStays, OldLoop, ReplaceError, Replaced, Replacement, Rollback,
     RolledBack,
 };
-pub use crate::speculation::AheadStats;
+pub use crate::speculation::SpeculationStats;
 pub use crate::tiers::Tiers;
 pub use crate::told::baseline::BaselineStats;
 pub use crate::told::event::{Event, Hit, Listener, Tier};

@@ -4,7 +4,7 @@
 #[allow(dead_code)]
 mod unit;
 
-use uruk::{Ask, Error, Jit, Lookup, Members, SessionError, Visibility};
+use uruk::{Error, GeneratorRequest, Jit, Lookup, Members, SessionError, Visibility};
 
 fn call(jit: &Jit, name: &str) -> i64 {
     // SAFETY: functions of the tests, which take nothing and return a number.
@@ -192,7 +192,9 @@ fn one_thread_adds_while_another_keeps_asking() {
 fn a_generator_that_fails_is_told_to_who_asked() {
     let jit = Jit::new().unwrap();
     jit.main()
-        .add_generator(|_: &Ask| Err(SessionError::unit("generator", "out of order").into()))
+        .add_generator(|_: &GeneratorRequest| {
+            Err(SessionError::unit("generator", "out of order").into())
+        })
         .unwrap();
     let error = chain(&jit.lookup("x").unwrap_err());
     assert!(error.contains("generator"), "{error}");

@@ -13,7 +13,7 @@ fn a_loop_is_left_when_somebody_asks() {
     jit.pause_tiers();
     let spinning = Spinning::start(function(&jit), 5);
     assert_eq!(left(&jit), 0);
-    assert_eq!(jit.main().leave_loops("spin").expect("compiled"), 2);
+    assert_eq!(jit.main().osr_loops("spin").expect("compiled"), 2);
     wait(|| left(&jit) == 1);
     spinning.pass();
     let (result, passes) = spinning.end();
@@ -59,20 +59,14 @@ fn every_loop_can_be_left_at_any_pass() {
 fn what_is_forbidden_is_not_left() {
     let jit = session(Tiers::Auto, 3);
     jit.pause_tiers();
-    jit.main()
-        .forbid_continuations("spin", true)
-        .expect("known");
+    jit.main().forbid_osr("spin", true).expect("known");
     let spinning = Spinning::start(function(&jit), 5);
-    assert_eq!(jit.main().leave_loops("spin").expect("nothing"), 0);
-    jit.main()
-        .forbid_continuations("spin", false)
-        .expect("known");
-    assert_eq!(jit.main().leave_loops("spin").expect("compiled"), 2);
+    assert_eq!(jit.main().osr_loops("spin").expect("nothing"), 0);
+    jit.main().forbid_osr("spin", false).expect("known");
+    assert_eq!(jit.main().osr_loops("spin").expect("compiled"), 2);
     wait(|| left(&jit) == 1);
     // Who left does not come back; who comes later finds nothing.
-    jit.main()
-        .forbid_continuations("spin", true)
-        .expect("known");
+    jit.main().forbid_osr("spin", true).expect("known");
     let (result, passes) = spinning.end();
     assert_eq!(result, expected(3, 5, passes));
     let spinning = Spinning::start(function(&jit), 8);
@@ -92,12 +86,10 @@ fn what_was_forbidden_to_a_function_is_allowed_to_the_next_of_its_name() {
         let tracker = jit.main().create_tracker().expect("a tracker");
         tracker.add_ir("spin", &spin(3)).expect("added");
         let spinning = Spinning::start(function(&jit), 5);
-        assert_eq!(jit.main().leave_loops("spin").expect("compiled"), 2);
+        assert_eq!(jit.main().osr_loops("spin").expect("compiled"), 2);
         wait(|| left(&jit) == round + 1);
-        jit.main()
-            .forbid_continuations("spin", true)
-            .expect("known");
-        assert_eq!(jit.main().leave_loops("spin").expect("nothing"), 0);
+        jit.main().forbid_osr("spin", true).expect("known");
+        assert_eq!(jit.main().osr_loops("spin").expect("nothing"), 0);
         let (result, passes) = spinning.end();
         assert_eq!(result, expected(3, 5, passes));
         // SAFETY: nobody is inside, and nothing keeps an address.
@@ -113,7 +105,7 @@ fn a_replacement_takes_offers_back_and_lets_who_left_go_on() {
         Spinning::start(function(&jit), 5),
         Spinning::start(function(&jit), 6),
     );
-    jit.main().leave_loops("spin").expect("compiled");
+    jit.main().osr_loops("spin").expect("compiled");
     wait(|| left(&jit) == 2);
     let third = Spinning::start(function(&jit), 7);
     wait(|| left(&jit) == 3);
@@ -132,7 +124,7 @@ fn a_replacement_takes_offers_back_and_lets_who_left_go_on() {
     }
     assert_eq!(left(&jit), 3, "nothing is offered to the new body yet");
     let fifth = Spinning::start(function(&jit), 9);
-    assert_eq!(jit.main().leave_loops("spin").expect("compiled"), 2);
+    assert_eq!(jit.main().osr_loops("spin").expect("compiled"), 2);
     wait(|| left(&jit) == 4);
     let (result, passes) = fifth.end();
     assert_eq!(result, expected(11, 9, passes));
@@ -176,7 +168,7 @@ fn code_moves_while_its_loops_are_left() {
     let jit = session(Tiers::Auto, 3);
     jit.pause_tiers();
     let spinning = Spinning::start(function(&jit), 5);
-    jit.main().leave_loops("spin").expect("compiled");
+    jit.main().osr_loops("spin").expect("compiled");
     wait(|| left(&jit) == 1);
     for round in 0..20 {
         jit.reclaim(ReclaimKind::Evacuate, PATIENCE);

@@ -14,7 +14,7 @@ use uruk::{Error, Jit, Level, ReclaimKind, ReplaceError, Replacement, Tiers};
 fn who_left(jit: &Jit, x: i64) -> Spinning {
     let before = left(jit);
     let spinning = Spinning::start(function(jit), x);
-    jit.main().leave_loops("spin").expect("compiled");
+    jit.main().osr_loops("spin").expect("compiled");
     wait(|| left(jit) == before + 1);
     spinning.pass();
     spinning
@@ -147,7 +147,7 @@ fn what_is_allowed_again_is_left_again() {
     let spinning = who_left(&jit, 5);
     let forbid = |forbidden| {
         let main = jit.main();
-        main.forbid_continuations("spin", forbidden).expect("known");
+        main.forbid_osr("spin", forbidden).expect("known");
     };
     forbid(true);
     let other = Spinning::start(function(&jit), 6);

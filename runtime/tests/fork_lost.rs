@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use uruk::{
-    Ask, Dylib, Error, Flags, Func, Generator, Interface, Jit, Responsibility, Symbol, Unit,
+    Dylib, Error, Flags, Func, Generator, GeneratorRequest, Interface, Jit, Responsibility, Symbol,
+    Unit,
 };
 
 /// How long a child may take; beyond, it hangs.
@@ -55,7 +56,7 @@ impl Held {
     }
 }
 
-fn numbers(dylib: &Dylib, ask: &Ask) -> Result<(), Error> {
+fn numbers(dylib: &Dylib, ask: &GeneratorRequest) -> Result<(), Error> {
     let numbers = ask.missing().iter().filter_map(|(symbol, _)| {
         let number = ask.jit().name_of(*symbol).strip_prefix("number")?;
         Some((*symbol, number.parse().ok()?, Flags::EXPORTED))
@@ -70,7 +71,7 @@ fn a_generator_on_another_thread_keeps_no_lookup_in_line() {
     let dylib = jit.create_dylib("numbers").expect("a new name");
     let held = Held::new();
     let inside = held.clone();
-    let generator = move |ask: &Ask| {
+    let generator = move |ask: &GeneratorRequest| {
         let asked = ask.missing().iter();
         let mut names = asked.map(|(symbol, _)| ask.jit().name_of(*symbol));
         if names.any(|name| name == "number1") {
@@ -146,7 +147,7 @@ fn a_function_whose_compile_waits_is_whole_in_the_child() {
         let armed = Arc::new(AtomicBool::new(false));
         let (inside, once) = (held.clone(), Arc::clone(&armed));
         // It defines nothing: the process has what is asked for.
-        let generator = move |_: &Ask| {
+        let generator = move |_: &GeneratorRequest| {
             if once.swap(false, Ordering::AcqRel) {
                 inside.wait();
             }
@@ -169,7 +170,7 @@ fn a_function_whose_compile_waits_is_whole_in_the_child() {
 fn a_compile_that_is_not_in_the_child_keeps_no_call_waiting() {
     let jit = Jit::new().expect("a session");
     let armed = Arc::new(AtomicBool::new(false));
-    let asked: Arc<Mutex<Option<Ask>>> = Arc::default();
+    let asked: Arc<Mutex<Option<GeneratorRequest>>> = Arc::default();
     let generator = Keeping(Arc::clone(&armed), Arc::clone(&asked));
     jit.main().add_generator(generator).expect("a live dylib");
     let read = reading(&jit);
@@ -194,10 +195,10 @@ fn a_compile_that_is_not_in_the_child_keeps_no_call_waiting() {
 }
 
 /// Keeps the first question after it was told to.
-struct Keeping(Arc<AtomicBool>, Arc<Mutex<Option<Ask>>>);
+struct Keeping(Arc<AtomicBool>, Arc<Mutex<Option<GeneratorRequest>>>);
 
 impl Generator for Keeping {
-    fn generate(&self, ask: Ask) {
+    fn generate(&self, ask: GeneratorRequest) {
         match self.0.swap(false, Ordering::AcqRel) {
             true => *self.1.lock().expect("no panic") = Some(ask),
             false => ask.finish(Ok::<(), Error>(())),

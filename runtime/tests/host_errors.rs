@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use uruk::{
-    Ask, Error, HostError, HostFunction, Jit, SessionError, Tier, TrapKind, Val, raise_error,
+    Error, GeneratorRequest, HostError, HostFunction, Jit, SessionError, Tier, TrapKind, Val,
+    raise_error,
 };
 
 /// A module whose function `f` calls `g`, of this type.
@@ -150,7 +151,7 @@ fn code_is_not_added_to_the_dylib_of_the_process() {
 fn a_generators_error_is_that_of_the_module_that_asks() {
     let jit = Jit::new().expect("a session");
     jit.main()
-        .add_generator(|ask: &Ask| match ask.missing().is_empty() {
+        .add_generator(|ask: &GeneratorRequest| match ask.missing().is_empty() {
             true => Ok(()),
             false => Err(SessionError::unit("store", "it is closed").into()),
         })
@@ -168,7 +169,9 @@ fn a_generators_error_is_that_of_the_module_that_asks() {
     );
     // One that finds nothing is no reason for another error.
     let jit = Jit::new().expect("a session");
-    jit.main().add_generator(|_: &Ask| Ok(())).expect("alive");
+    jit.main()
+        .add_generator(|_: &GeneratorRequest| Ok(()))
+        .expect("alive");
     let missing = jit.add_ir("m", ir).expect_err("missing");
     assert!(matches!(missing, Error::MissingSymbols { .. }), "{missing}");
 }

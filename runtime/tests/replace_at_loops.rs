@@ -90,7 +90,7 @@ fn session_keeping(replacements: usize, text: &str) -> Jit {
 }
 
 fn replace(jit: &Jit, text: &str) -> Replaced {
-    let new = Replacement::ir("new", text).at_loops(true);
+    let new = Replacement::ir("new", text).osr(true);
     jit.main().replace(new).expect("replaced")
 }
 
@@ -160,7 +160,7 @@ fn it_moves_up_in_the_new_body() {
     replace(&jit, &body(1));
     comes_to(&spinning, 1);
     let before = left(&jit);
-    assert_ne!(jit.main().leave_loops("spin").expect("compiled"), 0);
+    assert_ne!(jit.main().osr_loops("spin").expect("compiled"), 0);
     wait(|| left(&jit) > before);
     comes_to(&spinning, 1);
     // Optimized code has no way out: it stays where it is, and that is said.
@@ -232,9 +232,7 @@ fn nothing_changes_unless_it_is_asked_for_or_where_it_is_forbidden() {
     assert!(replaced.expect("replaced").loops.is_empty());
     comes_to(&spinning, 0);
     jit.rollback().expect("the latest");
-    jit.main()
-        .forbid_continuations("spin", true)
-        .expect("a function");
+    jit.main().forbid_osr("spin", true).expect("a function");
     let replaced = replace(&jit, &body(1));
     assert_eq!(
         told(&replaced.loops),

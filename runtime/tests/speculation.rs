@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use uruk::{AheadStats, Event, Jit, JitBuilder, Replacement, Tier, Tiers, Transform};
+use uruk::{Event, Jit, JitBuilder, Replacement, SpeculationStats, Tier, Tiers, Transform};
 
 /// Longer than anything takes here.
 const LATE: Duration = Duration::from_secs(60);
@@ -80,7 +80,7 @@ impl Session {
         function.expect("a function").call()
     }
 
-    fn ahead(&self) -> AheadStats {
+    fn ahead(&self) -> SpeculationStats {
         self.jit.stats().ahead
     }
 
@@ -176,7 +176,9 @@ fn what_is_prepared_is_code_like_any_other() {
     let Some(_one) = begin() else { return };
     let session = Session::new(speculating(), STEPS);
     session.jit.pause_tiers();
-    session.jit.expect(&["late", "later", "nobody", "pause"]);
+    session
+        .jit
+        .compile_ahead(&["late", "later", "nobody", "pause"]);
     until("compiles ahead", || session.ahead().compiled == 2);
     assert_eq!(session.ahead().called, 0);
     session.jit.compile("late").expect("there");
@@ -206,7 +208,7 @@ fn an_expected_order_is_kept() {
     let session = Session::new(speculating(), &ir);
     let order: Vec<String> = (0..20).map(|i| format!("f{}", i * 7 % 20)).collect();
     let names: Vec<&str> = order.iter().map(String::as_str).collect();
-    session.jit.expect(&names);
+    session.jit.compile_ahead(&names);
     until("compiles ahead", || session.ahead().compiled == 20);
     let events = session.events.lock().expect("no panic");
     let compiled = events.iter().filter_map(|event| match event {
@@ -259,9 +261,9 @@ fn with_one_job_nothing_is_compiled_ahead() {
     let _one = begin();
     let quiet = |builder: JitBuilder| {
         let session = Session::new(builder, STEPS);
-        session.jit.expect(&["late", "later"]);
+        session.jit.compile_ahead(&["late", "later"]);
         assert_eq!(session.call("start"), 42);
-        assert_eq!(session.ahead(), AheadStats::default());
+        assert_eq!(session.ahead(), SpeculationStats::default());
         assert!(session.jit.first_calls().is_empty());
     };
     quiet(speculating().jobs(1));

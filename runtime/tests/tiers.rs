@@ -193,7 +193,9 @@ exit:
 }";
 
 fn dot(contract: bool, tier: Tier) -> u64 {
-    let builder = Jit::builder().tiers(Tiers::Fixed(tier)).contract(contract);
+    let builder = Jit::builder()
+        .tiers(Tiers::Fixed(tier))
+        .fp_contract(contract);
     let jit = builder.build().unwrap();
     jit.add_ir("m", DOT).unwrap();
     // SAFETY: a plain function of the module above.

@@ -9,7 +9,7 @@ mod clang;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use uruk::{Error, Jit, Rejection, Removal, Replacement, Untrusted};
+use uruk::{Error, InputLimits, Jit, Rejection, Removal, Replacement};
 
 const SOURCE: &str = r#"
 #include <stdio.h>
@@ -36,15 +36,15 @@ fn setting(name: &str, otherwise: u64) -> u64 {
     value.map_or(otherwise, |number| number.expect("a number"))
 }
 
-fn limits() -> Untrusted {
-    Untrusted {
+fn limits() -> InputLimits {
+    InputLimits {
         processor_time: Duration::from_secs(5),
         time: Duration::from_secs(60),
         memory: 1 << 30,
     }
 }
 
-fn session(limits: Untrusted) -> Jit {
+fn session(limits: InputLimits) -> Jit {
     let builder = Jit::builder().jobs(1).untrusted(limits);
     builder.build().expect("a session")
 }
@@ -149,7 +149,7 @@ fn a_crash_is_an_error_that_names_file_and_signal() {
 #[test]
 fn limits_are_named() {
     // No time at all: the clock ends it.
-    let clock = session(Untrusted {
+    let clock = session(InputLimits {
         time: Duration::ZERO,
         ..limits()
     });
@@ -166,7 +166,7 @@ fn limits_are_named() {
 
     // A string that is read as a whole, several times as large as what a thread may have
     // mapped for later.
-    let memory = session(Untrusted {
+    let memory = session(InputLimits {
         memory: 1 << 20,
         ..limits()
     });

@@ -13,8 +13,8 @@ const HANDLES: [&str; 7] = [
     "Dylib",
     "Tracker",
     "Responsibility",
-    "Improvement",
-    "Ask",
+    "ReoptimizeRequest",
+    "GeneratorRequest",
     "Lookup",
 ];
 

@@ -27,7 +27,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("swap::bitcode", live_exchange::judge_bitcode),
         ("swap::refused", live_exchange::judge_refused),
         ("swap::signatures", live_exchange::judge_signatures),
-        ("swap::at_loops", live_exchange::judge_loops),
+        ("swap::osr", live_exchange::judge_loops),
         ("swap::closed_files", live_exchange::judge_closed),
         ("swap::withdrawn", live_exchange::judge_withdrawn),
         ("swap::back", live_exchange::judge_back),

@@ -181,12 +181,12 @@ pub fn judge_refused(bench: &Bench) -> Result<(), String> {
         }
     }
     let mut job = bench.subject.job(LIMIT);
-    for word in ["swap", "1", "x.o", "--quiescent", "1", "--at-loops"] {
+    for word in ["swap", "1", "x.o", "--quiescent", "1", "--osr"] {
         job.arg(word);
     }
     let both = crate::live_talk::run(&job, &it.folder.join("usage"))?;
     if both.ending != uruk_guests::execute::Ending::Status(STATUS_USAGE) {
-        return Err(format!("--quiescent and --at-loops: {both:?}"));
+        return Err(format!("--quiescent and --osr: {both:?}"));
     }
     let good = it.object("good.o", &["-DNUMBER=20"])?;
     it.talk.swapped([&good], &["exchanged: number\n"])?;
@@ -364,7 +364,7 @@ pub fn judge_loops(bench: &Bench) -> Result<(), String> {
     for word in ["-DNUMBER=20", "-DNUMBER=30", "-DNUMBER=40"] {
         let name = format!("{}.o", objects.len());
         let object = it.object(&name, &[word])?;
-        objects.push([object.into_os_string(), "--at-loops".into()]);
+        objects.push([object.into_os_string(), "--osr".into()]);
     }
     it.talk
         .swapped(&objects[0], &["exchanged: converse\n", STAYS])?;

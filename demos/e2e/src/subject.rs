@@ -80,7 +80,7 @@ impl Mode {
             Self::Lazy => &["--lazy"],
             Self::Eager => &["--eager"],
             Self::Tiered => &["--lazy", "--tiers=churn", "--baseline=off"],
-            Self::Leaving => &["--lazy", "--leave-loops=1000", "--baseline=41"],
+            Self::Leaving => &["--lazy", "--osr-loops=1000", "--baseline=41"],
             Self::Baseline => &["--lazy", "--tiers=1", "--baseline=on"],
             Self::Moving => &MOVING,
             Self::Mixed => &MIXED,

@@ -541,11 +541,6 @@ extern "C" {
 typedef struct LLVMOpaqueModule LLVMOpaqueModule;
 
 /**
- * A lookup inside a generator.
- */
-typedef struct uruk_ask uruk_ask;
-
-/**
  * A function whose values are compared with its type at each call.
  */
 typedef struct uruk_callable uruk_callable;
@@ -566,9 +561,9 @@ typedef struct uruk_error uruk_error;
 typedef struct uruk_generator uruk_generator;
 
 /**
- * The question for better code of one function.
+ * A lookup inside a generator.
  */
-typedef struct uruk_improvement uruk_improvement;
+typedef struct uruk_generator_request uruk_generator_request;
 
 /**
  * A session. It lives until this handle and all other handles of it (dylibs, trackers and so
@@ -585,6 +580,11 @@ typedef struct uruk_names uruk_names;
  * A program that is loaded and checked, ready to run.
  */
 typedef struct uruk_program uruk_program;
+
+/**
+ * The question for better code of one function.
+ */
+typedef struct uruk_reoptimize_request uruk_reoptimize_request;
 
 /**
  * What a replacement did.
@@ -879,7 +879,7 @@ typedef struct uruk_replacement {
      * 1: who is in a loop goes on in the new body, where that has a loop with variables of the
      * same names and types; `uruk_replaced_loops` says who cannot.
      */
-    int at_loops;
+    int osr;
 } uruk_replacement;
 
 /**
@@ -949,7 +949,7 @@ typedef struct uruk_unit {
      * Makes better code of a function that is hot, now or later: it has to end the improvement.
      * Null if there is none.
      */
-    void (*improve)(void *context, struct uruk_improvement *improvement);
+    void (*improve)(void *context, struct uruk_reoptimize_request *improvement);
     /**
      * The host's own.
      */
@@ -1173,7 +1173,7 @@ typedef struct uruk_settings {
     /**
      * 1: code counts its passes at entries and loops, for calls with fuel.
      */
-    int count_passes;
+    int count_fuel;
     /**
      * 1: what happens is recorded, for `uruk_jit_report_page` and `uruk_jit_trace`.
      */
@@ -1398,7 +1398,7 @@ struct uruk_error *uruk_callable_call(const struct uruk_callable *callable,
 
 /**
  * As `uruk_callable_call`, with a limit of passes, which ends the same call at the same place each
- * time (`URUK_TRAP_OUT_OF_FUEL`), in a session that counts them (`count_passes` of its settings).
+ * time (`URUK_TRAP_OUT_OF_FUEL`), in a session that counts them (`count_fuel` of its settings).
  */
 URUK_MUST_USE
 struct uruk_error *uruk_callable_call_with_fuel(const struct uruk_callable *callable,
@@ -1411,7 +1411,7 @@ struct uruk_error *uruk_callable_call_with_fuel(const struct uruk_callable *call
 /**
  * Passes that the calling thread has made in code that counts them.
  */
-uint64_t uruk_thread_passes(void);
+uint64_t uruk_thread_fuel_used(void);
 
 /**
  * The function's type as LLVM writes it, to be freed by `uruk_string_free`.
@@ -1601,26 +1601,26 @@ struct uruk_error *uruk_dylib_evict(const struct uruk_dylib *dylib,
  * heads; `offered`, which may be null, is given how many.
  */
 URUK_MUST_USE
-struct uruk_error *uruk_dylib_leave_loops(const struct uruk_dylib *dylib,
-                                          const char *name,
-                                          size_t *offered);
+struct uruk_error *uruk_dylib_osr_loops(const struct uruk_dylib *dylib,
+                                        const char *name,
+                                        size_t *offered);
 
 /**
  * Forbids that loops of a function are left for better code (1), or allows it again (0).
  */
 URUK_MUST_USE
-struct uruk_error *uruk_dylib_forbid_continuations(const struct uruk_dylib *dylib,
-                                                   const char *name,
-                                                   int forbidden);
+struct uruk_error *uruk_dylib_forbid_osr(const struct uruk_dylib *dylib,
+                                         const char *name,
+                                         int forbidden);
 
 /**
  * Says which functions will be called first, in this order; a session that speculates compiles
  * them ahead.
  */
 URUK_MUST_USE
-struct uruk_error *uruk_dylib_expect(const struct uruk_dylib *dylib,
-                                     const char *const *functions,
-                                     size_t count);
+struct uruk_error *uruk_dylib_compile_ahead(const struct uruk_dylib *dylib,
+                                            const char *const *functions,
+                                            size_t count);
 
 /**
  * Runs the constructors of what was added to this dylib, and before that of what it links
@@ -1703,13 +1703,14 @@ void uruk_string_free(char *string);
 
 /**
  * Has what a dylib lacks be made by `generate`, after those that were added before. It defines
- * what it can in the dylib and calls `uruk_ask_finish`, now or later; not to define anything is
+ * what it can in the dylib and calls `uruk_generator_request_finish`, now or later; not to define anything is
  * no error. `drop` is called once with `context`: when it is not asked any more, or at once after an
  * error. `generator`, which may be null, is given a handle to remove it by, to be freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_add_generator(const struct uruk_dylib *dylib,
-                                            void (*generate)(void *context, struct uruk_ask *ask),
+                                            void (*generate)(void *context,
+                                                             struct uruk_generator_request *ask),
                                             void *context,
                                             void (*drop)(void *context),
                                             struct uruk_generator **generator);
@@ -1717,35 +1718,36 @@ struct uruk_error *uruk_dylib_add_generator(const struct uruk_dylib *dylib,
 /**
  * The dylib that asks, to be freed.
  */
-struct uruk_dylib *uruk_ask_dylib(const struct uruk_ask *ask);
+struct uruk_dylib *uruk_generator_request_dylib(const struct uruk_generator_request *ask);
 
 /**
  * The names that nobody defined so far, to be freed; `required` is 1 for those only that the
  * lookup fails without, 0 for all.
  */
-struct uruk_names *uruk_ask_missing(const struct uruk_ask *ask, int required);
+struct uruk_names *uruk_generator_request_missing(const struct uruk_generator_request *ask,
+                                                  int required);
 
 /**
  * Why they are looked up: one of `URUK_LOOKUP_...`.
  */
-int uruk_ask_kind(const struct uruk_ask *ask);
+int uruk_generator_request_kind(const struct uruk_generator_request *ask);
 
 /**
  * Does `work` on behalf of the question: who answers elsewhere than within `generate`, and
  * looks something up for it, does so in here.
  */
 URUK_MUST_USE
-struct uruk_error *uruk_ask_scope(const struct uruk_ask *ask,
-                                  void (*work)(void *context),
-                                  void *context);
+struct uruk_error *uruk_generator_request_scope(const struct uruk_generator_request *ask,
+                                                void (*work)(void *context),
+                                                void *context);
 
 /**
  * Ends the question: sends the lookup on its way, or fails it by an error, which may be null. What
  * was defined for it has to be in the dylib before. Frees `ask` and `error`, also after an error.
  */
 URUK_MUST_USE
-struct uruk_error *uruk_ask_finish(struct uruk_ask *ask,
-                                   struct uruk_error *error);
+struct uruk_error *uruk_generator_request_finish(struct uruk_generator_request *ask,
+                                                 struct uruk_error *error);
 
 /**
  * Gives a name to a function of the host that can fail: its error ends the guarded call that JIT'd
@@ -1776,65 +1778,66 @@ struct uruk_error *uruk_raise(struct uruk_error *error);
 /**
  * The function, as its unit knows it; to be freed by `uruk_string_free`.
  */
-char *uruk_improvement_function(const struct uruk_improvement *improvement);
+char *uruk_reoptimize_request_function(const struct uruk_reoptimize_request *improvement);
 
 /**
  * The dylib that the function is in, to be freed.
  */
-struct uruk_dylib *uruk_improvement_dylib(const struct uruk_improvement *improvement);
+struct uruk_dylib *uruk_reoptimize_request_dylib(const struct uruk_reoptimize_request *improvement);
 
 /**
  * How good the code is to be: 1, 2 or 3.
  */
-int uruk_improvement_tier(const struct uruk_improvement *improvement);
+int uruk_reoptimize_request_tier(const struct uruk_reoptimize_request *improvement);
 
 /**
  * Whether nobody wants the code any more: 1 or 0.
  */
-int uruk_improvement_is_cancelled(const struct uruk_improvement *improvement);
+int uruk_reoptimize_request_is_cancelled(const struct uruk_reoptimize_request *improvement);
 
 /**
  * Has `release` called with `context` once the version's code is not run any more. It is called
  * once, at once after an error, too.
  */
 URUK_MUST_USE
-struct uruk_error *uruk_improvement_attach(struct uruk_improvement *improvement,
-                                           void *context,
-                                           void (*release)(void *context));
+struct uruk_error *uruk_reoptimize_request_attach(struct uruk_reoptimize_request *improvement,
+                                                  void *context,
+                                                  void (*release)(void *context));
 
 /**
  * Ends the improvement: links an ELF object, which is copied and defines the function. Frees
  * `improvement`, also after an error.
  */
 URUK_MUST_USE
-struct uruk_error *uruk_improvement_link(struct uruk_improvement *improvement,
-                                         const char *name,
-                                         const void *bytes,
-                                         size_t size);
+struct uruk_error *uruk_reoptimize_request_link(struct uruk_reoptimize_request *improvement,
+                                                const char *name,
+                                                const void *bytes,
+                                                size_t size);
 
 /**
  * Ends the improvement: calls go on at an address of the host's own. Frees `improvement`, also
  * after an error.
  */
 URUK_MUST_USE
-struct uruk_error *uruk_improvement_resolve(struct uruk_improvement *improvement,
-                                            uint64_t address);
+struct uruk_error *uruk_reoptimize_request_resolve(struct uruk_reoptimize_request *improvement,
+                                                   uint64_t address);
 
 /**
  * Ends the improvement: there is no better code at this tier. Frees `improvement`.
  */
-void uruk_improvement_decline(struct uruk_improvement *improvement);
+void uruk_reoptimize_request_decline(struct uruk_reoptimize_request *improvement);
 
 /**
  * Ends the improvement: better code cannot be made, for the reason of the text. Frees
  * `improvement`.
  */
-void uruk_improvement_fail(struct uruk_improvement *improvement, const char *message);
+void uruk_reoptimize_request_fail(struct uruk_reoptimize_request *improvement,
+                                  const char *message);
 
 /**
  * Ends the improvement without a word, which is a failure, and frees it; nothing for null.
  */
-void uruk_improvement_free(struct uruk_improvement *improvement);
+void uruk_reoptimize_request_free(struct uruk_reoptimize_request *improvement);
 
 /**
  * Looks names up in one step, and waits for the answer: `addresses` has room for one of each;
@@ -2063,7 +2066,7 @@ struct uruk_error *uruk_replaced_activations(const struct uruk_replaced *replace
                                              struct uruk_names **names);
 
 /**
- * The loops that somebody was in, if they were to change (`at_loops`), and what became of each: a
+ * The loops that somebody was in, if they were to change (`osr`), and what became of each: a
  * line for each; to be freed.
  */
 URUK_MUST_USE

@@ -216,7 +216,7 @@ pub unsafe extern "C-unwind" fn uruk_callable_call(
 }
 
 /// As `uruk_callable_call`, with a limit of passes, which ends the same call at the same place each
-/// time (`URUK_TRAP_OUT_OF_FUEL`), in a session that counts them (`count_passes` of its settings).
+/// time (`URUK_TRAP_OUT_OF_FUEL`), in a session that counts them (`count_fuel` of its settings).
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn uruk_callable_call_with_fuel(
@@ -271,8 +271,8 @@ unsafe fn call(
 
 /// Passes that the calling thread has made in code that counts them.
 #[unsafe(no_mangle)]
-pub extern "C" fn uruk_thread_passes() -> u64 {
-    GuestThread::passes()
+pub extern "C" fn uruk_thread_fuel_used() -> u64 {
+    GuestThread::fuel_used()
 }
 
 /// The function's type as LLVM writes it, to be freed by `uruk_string_free`.

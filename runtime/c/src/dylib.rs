@@ -414,7 +414,7 @@ pub unsafe extern "C" fn uruk_dylib_evict(
 /// heads; `offered`, which may be null, is given how many.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_dylib_leave_loops(
+pub unsafe extern "C" fn uruk_dylib_osr_loops(
     dylib: *const uruk_dylib,
     name: *const c_char,
     offered: *mut usize,
@@ -422,7 +422,7 @@ pub unsafe extern "C" fn uruk_dylib_leave_loops(
     guarded(|| {
         // SAFETY: the caller's promises.
         let (dylib, name) = unsafe { (dylib_of(dylib)?, text(name, "name")?) };
-        let count = dylib.leave_loops(name)?;
+        let count = dylib.osr_loops(name)?;
         // SAFETY: the caller's promise of the pointer.
         if let Some(offered) = unsafe { offered.as_mut() } {
             *offered = count;
@@ -434,7 +434,7 @@ pub unsafe extern "C" fn uruk_dylib_leave_loops(
 /// Forbids that loops of a function are left for better code (1), or allows it again (0).
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_dylib_forbid_continuations(
+pub unsafe extern "C" fn uruk_dylib_forbid_osr(
     dylib: *const uruk_dylib,
     name: *const c_char,
     forbidden: c_int,
@@ -442,7 +442,7 @@ pub unsafe extern "C" fn uruk_dylib_forbid_continuations(
     guarded(|| {
         // SAFETY: the caller's promises.
         let (dylib, name) = unsafe { (dylib_of(dylib)?, text(name, "name")?) };
-        Ok(dylib.forbid_continuations(name, forbidden != 0)?)
+        Ok(dylib.forbid_osr(name, forbidden != 0)?)
     })
 }
 
@@ -450,7 +450,7 @@ pub unsafe extern "C" fn uruk_dylib_forbid_continuations(
 /// them ahead.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_dylib_expect(
+pub unsafe extern "C" fn uruk_dylib_compile_ahead(
     dylib: *const uruk_dylib,
     functions: *const *const c_char,
     count: usize,
@@ -458,7 +458,7 @@ pub unsafe extern "C" fn uruk_dylib_expect(
     guarded(|| {
         // SAFETY: the caller's promises.
         let (dylib, names) = unsafe { (dylib_of(dylib)?, texts(functions, count, "functions")?) };
-        dylib.expect(&names);
+        dylib.compile_ahead(&names);
         Ok(())
     })
 }

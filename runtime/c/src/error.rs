@@ -175,7 +175,7 @@ fn code_of(error: &Error) -> c_int {
         Error::Leaving { .. }
         | Error::Version { .. }
         | Error::DylibInUse { .. }
-        | Error::PassesUncounted
+        | Error::FuelUncounted
         | Error::MainDylib
         | Error::ProcessDylib
         | Error::ExecutableStacks { .. } => URUK_ERROR_REFUSED,

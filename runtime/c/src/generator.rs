@@ -1,11 +1,11 @@
 //! Generators: what a dylib asks for symbols that it does not have.
 //!
-//! A question is used by one thread at a time, and ends in `uruk_ask_finish`, which frees it.
+//! A question is used by one thread at a time, and ends in `uruk_generator_request_finish`, which frees it.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use uruk::{Ask, Generator, LookupKind, Need, SessionError};
+use uruk::{Generator, GeneratorRequest, LookupKind, Need, SessionError};
 
 use crate::boundary::{Fault, Owned, give, guarded, handle, unusable, value};
 use crate::dylib::{dylib_of, uruk_dylib};
@@ -14,30 +14,32 @@ use crate::lookup::{URUK_LOOKUP_DLSYM, URUK_LOOKUP_STATIC};
 use crate::names::{tell, uruk_generator};
 
 /// A lookup inside a generator.
-pub struct uruk_ask(Ask);
+pub struct uruk_generator_request(GeneratorRequest);
 
 struct HostGenerator {
-    generate: unsafe extern "C-unwind" fn(*mut c_void, *mut uruk_ask),
+    generate: unsafe extern "C-unwind" fn(*mut c_void, *mut uruk_generator_request),
     owned: Owned,
 }
 
 impl Generator for HostGenerator {
-    fn generate(&self, ask: Ask) {
-        let ask = give(uruk_ask(ask));
+    fn generate(&self, ask: GeneratorRequest) {
+        let ask = give(uruk_generator_request(ask));
         // SAFETY: the host's function for it, which takes the question.
         unsafe { (self.generate)(self.owned.get(), ask) };
     }
 }
 
 /// Has what a dylib lacks be made by `generate`, after those that were added before. It defines
-/// what it can in the dylib and calls `uruk_ask_finish`, now or later; not to define anything is
+/// what it can in the dylib and calls `uruk_generator_request_finish`, now or later; not to define anything is
 /// no error. `drop` is called once with `context`: when it is not asked any more, or at once after an
 /// error. `generator`, which may be null, is given a handle to remove it by, to be freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_add_generator(
     dylib: *const uruk_dylib,
-    generate: Option<unsafe extern "C-unwind" fn(context: *mut c_void, ask: *mut uruk_ask)>,
+    generate: Option<
+        unsafe extern "C-unwind" fn(context: *mut c_void, ask: *mut uruk_generator_request),
+    >,
     context: *mut c_void,
     drop: Option<unsafe extern "C-unwind" fn(context: *mut c_void)>,
     generator: *mut *mut uruk_generator,
@@ -56,7 +58,9 @@ pub unsafe extern "C" fn uruk_dylib_add_generator(
 
 /// The dylib that asks, to be freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_ask_dylib(ask: *const uruk_ask) -> *mut uruk_dylib {
+pub unsafe extern "C" fn uruk_generator_request_dylib(
+    ask: *const uruk_generator_request,
+) -> *mut uruk_dylib {
     value(ptr::null_mut(), || {
         // SAFETY: the caller's promise of the handle.
         let ask = unsafe { handle(ask, "ask")? };
@@ -67,8 +71,8 @@ pub unsafe extern "C" fn uruk_ask_dylib(ask: *const uruk_ask) -> *mut uruk_dylib
 /// The names that nobody defined so far, to be freed; `required` is 1 for those only that the
 /// lookup fails without, 0 for all.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_ask_missing(
-    ask: *const uruk_ask,
+pub unsafe extern "C" fn uruk_generator_request_missing(
+    ask: *const uruk_generator_request,
     required: c_int,
 ) -> *mut uruk_names {
     value(ptr::null_mut(), || {
@@ -83,7 +87,7 @@ pub unsafe extern "C" fn uruk_ask_missing(
 
 /// Why they are looked up: one of `URUK_LOOKUP_...`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_ask_kind(ask: *const uruk_ask) -> c_int {
+pub unsafe extern "C" fn uruk_generator_request_kind(ask: *const uruk_generator_request) -> c_int {
     value(URUK_LOOKUP_STATIC, || {
         // SAFETY: the caller's promise of the handle.
         Ok(match unsafe { handle(ask, "ask")? }.0.kind() {
@@ -97,8 +101,8 @@ pub unsafe extern "C" fn uruk_ask_kind(ask: *const uruk_ask) -> c_int {
 /// looks something up for it, does so in here.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_ask_scope(
-    ask: *const uruk_ask,
+pub unsafe extern "C" fn uruk_generator_request_scope(
+    ask: *const uruk_generator_request,
     work: Option<unsafe extern "C-unwind" fn(context: *mut c_void)>,
     context: *mut c_void,
 ) -> *mut uruk_error {
@@ -116,8 +120,8 @@ pub unsafe extern "C" fn uruk_ask_scope(
 /// was defined for it has to be in the dylib before. Frees `ask` and `error`, also after an error.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_ask_finish(
-    ask: *mut uruk_ask,
+pub unsafe extern "C" fn uruk_generator_request_finish(
+    ask: *mut uruk_generator_request,
     error: *mut uruk_error,
 ) -> *mut uruk_error {
     guarded(|| {

@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
-use uruk::{Improvement, SessionError};
+use uruk::{ReoptimizeRequest, SessionError};
 
 use crate::boundary::{
     Fault, Owned, array, give, guarded, handle, number, take, text, unusable, value,
@@ -15,13 +15,13 @@ use crate::dylib::uruk_dylib;
 use crate::error::{give_text, uruk_error};
 
 /// The question for better code of one function.
-pub struct uruk_improvement(pub(crate) Improvement);
+pub struct uruk_reoptimize_request(pub(crate) ReoptimizeRequest);
 
 /// The improvement of a handle that is freed.
 ///
 /// # Safety
 /// As for all handles; nobody uses it any more.
-unsafe fn ended(improvement: *mut uruk_improvement) -> Result<Improvement, Fault> {
+unsafe fn ended(improvement: *mut uruk_reoptimize_request) -> Result<ReoptimizeRequest, Fault> {
     if improvement.is_null() {
         return Err(unusable("improvement", "a null pointer"));
     }
@@ -31,8 +31,8 @@ unsafe fn ended(improvement: *mut uruk_improvement) -> Result<Improvement, Fault
 
 /// The function, as its unit knows it; to be freed by `uruk_string_free`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_improvement_function(
-    improvement: *const uruk_improvement,
+pub unsafe extern "C" fn uruk_reoptimize_request_function(
+    improvement: *const uruk_reoptimize_request,
 ) -> *mut c_char {
     value(ptr::null_mut(), || {
         // SAFETY: the caller's promise of the handle.
@@ -43,8 +43,8 @@ pub unsafe extern "C" fn uruk_improvement_function(
 
 /// The dylib that the function is in, to be freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_improvement_dylib(
-    improvement: *const uruk_improvement,
+pub unsafe extern "C" fn uruk_reoptimize_request_dylib(
+    improvement: *const uruk_reoptimize_request,
 ) -> *mut uruk_dylib {
     value(ptr::null_mut(), || {
         // SAFETY: the caller's promise of the handle.
@@ -55,7 +55,9 @@ pub unsafe extern "C" fn uruk_improvement_dylib(
 
 /// How good the code is to be: 1, 2 or 3.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_improvement_tier(improvement: *const uruk_improvement) -> c_int {
+pub unsafe extern "C" fn uruk_reoptimize_request_tier(
+    improvement: *const uruk_reoptimize_request,
+) -> c_int {
     value(0, || {
         // SAFETY: the caller's promise of the handle.
         Ok(number(Some(
@@ -66,8 +68,8 @@ pub unsafe extern "C" fn uruk_improvement_tier(improvement: *const uruk_improvem
 
 /// Whether nobody wants the code any more: 1 or 0.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_improvement_is_cancelled(
-    improvement: *const uruk_improvement,
+pub unsafe extern "C" fn uruk_reoptimize_request_is_cancelled(
+    improvement: *const uruk_reoptimize_request,
 ) -> c_int {
     value(1, || {
         // SAFETY: the caller's promise of the handle.
@@ -80,8 +82,8 @@ pub unsafe extern "C" fn uruk_improvement_is_cancelled(
 /// once, at once after an error, too.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_improvement_attach(
-    improvement: *mut uruk_improvement,
+pub unsafe extern "C" fn uruk_reoptimize_request_attach(
+    improvement: *mut uruk_reoptimize_request,
     context: *mut c_void,
     release: Option<unsafe extern "C-unwind" fn(context: *mut c_void)>,
 ) -> *mut uruk_error {
@@ -99,8 +101,8 @@ pub unsafe extern "C" fn uruk_improvement_attach(
 /// `improvement`, also after an error.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_improvement_link(
-    improvement: *mut uruk_improvement,
+pub unsafe extern "C" fn uruk_reoptimize_request_link(
+    improvement: *mut uruk_reoptimize_request,
     name: *const c_char,
     bytes: *const c_void,
     size: usize,
@@ -123,8 +125,8 @@ pub unsafe extern "C" fn uruk_improvement_link(
 /// after an error.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_improvement_resolve(
-    improvement: *mut uruk_improvement,
+pub unsafe extern "C" fn uruk_reoptimize_request_resolve(
+    improvement: *mut uruk_reoptimize_request,
     address: u64,
 ) -> *mut uruk_error {
     // SAFETY: the caller's promise of the handle.
@@ -133,7 +135,9 @@ pub unsafe extern "C" fn uruk_improvement_resolve(
 
 /// Ends the improvement: there is no better code at this tier. Frees `improvement`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_improvement_decline(improvement: *mut uruk_improvement) {
+pub unsafe extern "C" fn uruk_reoptimize_request_decline(
+    improvement: *mut uruk_reoptimize_request,
+) {
     value((), || {
         // SAFETY: the caller's promise of the handle.
         unsafe { ended(improvement)? }.decline();
@@ -144,8 +148,8 @@ pub unsafe extern "C" fn uruk_improvement_decline(improvement: *mut uruk_improve
 /// Ends the improvement: better code cannot be made, for the reason of the text. Frees
 /// `improvement`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_improvement_fail(
-    improvement: *mut uruk_improvement,
+pub unsafe extern "C" fn uruk_reoptimize_request_fail(
+    improvement: *mut uruk_reoptimize_request,
     message: *const c_char,
 ) {
     value((), || {
@@ -160,7 +164,7 @@ pub unsafe extern "C" fn uruk_improvement_fail(
 
 /// Ends the improvement without a word, which is a failure, and frees it; nothing for null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uruk_improvement_free(improvement: *mut uruk_improvement) {
+pub unsafe extern "C" fn uruk_reoptimize_request_free(improvement: *mut uruk_reoptimize_request) {
     // SAFETY: the caller's promise of the handle.
     unsafe { take(improvement) };
 }

@@ -74,7 +74,7 @@ pub struct uruk_replacement {
     pub context: *mut c_void,
     /// 1: who is in a loop goes on in the new body, where that has a loop with variables of the
     /// same names and types; `uruk_replaced_loops` says who cannot.
-    pub at_loops: c_int,
+    pub osr: c_int,
 }
 
 /// What a replacement did.
@@ -109,7 +109,7 @@ const NOTHING: uruk_replacement = uruk_replacement {
     migration_count: 0,
     migrations: ptr::null(),
     context: ptr::null_mut(),
-    at_loops: 0,
+    osr: 0,
 };
 
 /// The library's replacement.
@@ -148,7 +148,7 @@ unsafe fn replacement(asked: &uruk_replacement) -> Result<Replacement, Fault> {
         .level(level)
         .allow_signatures(asked.allow_signatures != 0)
         .allow_parts(asked.allow_parts != 0)
-        .at_loops(asked.at_loops != 0);
+        .osr(asked.osr != 0);
     let new = match asked.run_constructors {
         0 => new,
         // SAFETY: the caller's promise of the code.
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn uruk_replaced_activations(
     })
 }
 
-/// The loops that somebody was in, if they were to change (`at_loops`), and what became of each: a
+/// The loops that somebody was in, if they were to change (`osr`), and what became of each: a
 /// line for each; to be freed.
 #[must_use]
 #[unsafe(no_mangle)]

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use uruk::{
-    Baseline, DirectoryCache, JitBuilder, Partition, SamplingChoice, Tiers, ToolSettings,
-    Transform, Untrusted,
+    Baseline, DirectoryCache, InputLimits, JitBuilder, Partition, SamplingChoice, Tiers,
+    ToolSettings, Transform,
 };
 
 use crate::boundary::{Fault, Owned, owned_by, sized, text, tier, unusable, uruk_function, value};
@@ -145,7 +145,7 @@ pub struct uruk_settings {
         ) -> *mut uruk_error,
     >,
     /// 1: code counts its passes at entries and loops, for calls with fuel.
-    pub count_passes: c_int,
+    pub count_fuel: c_int,
     /// 1: what happens is recorded, for `uruk_jit_report_page` and `uruk_jit_trace`.
     pub record: usize,
     /// 1: hot functions are compiled in several ways above tier 1, which take turns and are timed, and
@@ -207,7 +207,7 @@ impl Default for uruk_settings {
             on_failed_call: None,
             transform_ir: None,
             transform_object: None,
-            count_passes: 0,
+            count_fuel: 0,
             record: 0,
             tune: 0,
             tuning_percent: 0.0,
@@ -269,7 +269,7 @@ pub(crate) unsafe fn owned_of(settings: *const uruk_settings) -> Arc<Owned> {
 
 fn with_numbers(builder: JitBuilder, settings: &uruk_settings) -> Result<JitBuilder, Fault> {
     let mut builder = builder
-        .contract(settings.contract != 0)
+        .fp_contract(settings.contract != 0)
         .speculate(settings.speculate != 0)
         .modules_apart(settings.modules_apart != 0)
         .low_addresses(settings.low_addresses != 0)
@@ -310,7 +310,7 @@ fn with_numbers(builder: JitBuilder, settings: &uruk_settings) -> Result<JitBuil
         builder = builder.code_budget(settings.code_budget);
     }
     if settings.untrusted != 0 {
-        let mut limits = Untrusted::default();
+        let mut limits = InputLimits::default();
         if settings.untrusted_ms != 0 {
             limits.time = Duration::from_millis(settings.untrusted_ms);
         }
@@ -319,7 +319,7 @@ fn with_numbers(builder: JitBuilder, settings: &uruk_settings) -> Result<JitBuil
         }
         builder = builder.untrusted(limits);
     }
-    Ok(builder.count_passes(settings.count_passes != 0)?)
+    Ok(builder.count_fuel(settings.count_fuel != 0)?)
 }
 
 /// # Safety

@@ -4,12 +4,12 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use uruk::{Dylib, Flags, Improvement, Improver, Interface, Responsibility, Symbol, Unit};
+use uruk::{Dylib, Flags, Interface, ReoptimizeRequest, Reoptimizer, Responsibility, Symbol, Unit};
 
 use crate::boundary::{Fault, Owned, give, guarded, handle, owned_by, sized, text, unusable};
 use crate::dylib::{dylib_of, uruk_dylib};
 use crate::error::{c_text, uruk_error};
-use crate::improve::uruk_improvement;
+use crate::improve::uruk_reoptimize_request;
 use crate::names::{definitions_of, uruk_definition};
 use crate::responsibility::uruk_responsibility;
 use crate::tracker::uruk_tracker;
@@ -42,7 +42,10 @@ pub struct uruk_unit {
     /// Makes better code of a function that is hot, now or later: it has to end the improvement.
     /// Null if there is none.
     pub improve: Option<
-        unsafe extern "C-unwind" fn(context: *mut c_void, improvement: *mut uruk_improvement),
+        unsafe extern "C-unwind" fn(
+            context: *mut c_void,
+            improvement: *mut uruk_reoptimize_request,
+        ),
     >,
     /// The host's own.
     pub context: *mut c_void,
@@ -78,13 +81,13 @@ pub(crate) struct HostUnit {
 unsafe impl Send for HostUnit {}
 
 struct HostImprover {
-    improve: unsafe extern "C-unwind" fn(*mut c_void, *mut uruk_improvement),
+    improve: unsafe extern "C-unwind" fn(*mut c_void, *mut uruk_reoptimize_request),
     owned: Arc<Owned>,
 }
 
-impl Improver for HostImprover {
-    fn improve(&self, improvement: Improvement) {
-        let improvement = give(uruk_improvement(improvement));
+impl Reoptimizer for HostImprover {
+    fn improve(&self, improvement: ReoptimizeRequest) {
+        let improvement = give(uruk_reoptimize_request(improvement));
         // SAFETY: the host's function for it, which takes the improvement.
         unsafe { (self.improve)(self.owned.get(), improvement) };
     }
@@ -118,7 +121,7 @@ impl Unit for HostUnit {
         }
     }
 
-    fn improver(&self) -> Option<Arc<dyn Improver>> {
+    fn improver(&self) -> Option<Arc<dyn Reoptimizer>> {
         let improver = HostImprover {
             improve: self.unit.improve?,
             owned: Arc::clone(&self.owned),

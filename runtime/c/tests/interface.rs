@@ -139,7 +139,7 @@ impl Declared {
         const OF_THE_CALLER: [&str; 4] = [
             "uruk_raise",
             "uruk_thread_current",
-            "uruk_thread_passes",
+            "uruk_thread_fuel_used",
             "uruk_callable_call_with_fuel",
         ];
         let first = self

@@ -200,7 +200,7 @@ def counting():
     """Calls with fuel end at the same pass, on each thread, though the library was opened later."""
     import threading
 
-    jit = uruk.Jit(count_passes=True)
+    jit = uruk.Jit(count_fuel=True)
     jit.add_ir("m", """
         define i64 @sum(i64 %n) {
           br label %l

@@ -149,7 +149,7 @@ struct Run {
     /// Tier 1, unless another is asked for, and every loop is left for a continuation after so
     /// many passes; a number above 50 seeds one from 1 to 50 for each.
     #[arg(long, hide = true, value_name = "PASSES")]
-    leave_loops: Option<u32>,
+    osr_loops: Option<u32>,
     /// Let a multiplication and an addition be fused at tiers 2 and 3, which changes
     /// floating-point results.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = ContractChoice::Off)]
@@ -183,7 +183,7 @@ struct Run {
     /// Have code count its passes at entries and loops, as sessions do whose calls have fuel: to
     /// see what that costs.
     #[arg(long)]
-    count_passes: bool,
+    count_fuel: bool,
     /// Print all settings with their meaning, and end.
     #[arg(long)]
     print_config: bool,

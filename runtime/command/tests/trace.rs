@@ -245,7 +245,7 @@ fn only_a_main_whose_loops_cannot_be_left_starts_at_tier_2() {
 
 #[test]
 fn the_page_shows_what_goes_on_for_a_loop() {
-    let (page, stats) = report("left", NESTED, &["--leave-loops", "3"]);
+    let (page, stats) = report("left", NESTED, &["--osr-loops", "3"]);
     assert_eq!(stats["run"]["compiled"], 1, "{stats}");
     assert!(stats["continuations"]["left"].as_u64() >= Some(1));
     // In the table of functions, with its code, and among the events.

@@ -100,7 +100,7 @@ fn replace(world: &World, index: usize, random: &mut Random, latest: &mut Option
             world.begin(index, "replacements under loops");
             let new = match random.below(3) {
                 0 => Replacement::ir("s", &texts::step(generation)),
-                1 => Replacement::ir("s", &texts::step_and_sum(generation)).at_loops(true),
+                1 => Replacement::ir("s", &texts::step_and_sum(generation)).osr(true),
                 _ => {
                     let wait = Duration::from_millis(1 + random.below(100) as u64);
                     let new = Replacement::ir("s", &texts::step(generation));

@@ -54,7 +54,7 @@ impl Unfit {
         match asked.level {
             Level::Immediate if !self.is_none() => Exchange {
                 level: Level::Quiescent { wait: WAIT },
-                at_loops: false,
+                osr: false,
                 ..asked
             },
             _ => asked,

@@ -32,7 +32,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
-use uruk::Beside;
+use uruk::InlinedCopy;
 use uruk::rebound::{Choices, FunctionChoice, FunctionInfo, Keep, Plain, Survey};
 
 use crate::program::symbols::{Place, PlaceKind};
@@ -72,7 +72,7 @@ pub enum Fate {
         /// All of its code.
         code: Range<u64>,
         /// Native code of functions that only it, and others like it, can have redirected.
-        beside: Vec<Beside>,
+        beside: Vec<InlinedCopy>,
     },
     /// It is compiled with those that call it.
     WithCallers,
@@ -447,7 +447,7 @@ fn give_samples(survey: &Survey, known: &dyn Known, outcome: &mut Outcome) {
             if let Some(Fate::Adopted { beside, .. }) =
                 at.map(|&at| &mut outcome.functions[at].fate)
             {
-                beside.push(Beside {
+                beside.push(InlinedCopy {
                     name: name.clone(),
                     code: place.address..place.address + place.size.max(1),
                 });

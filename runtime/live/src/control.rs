@@ -7,7 +7,7 @@
 //! | line | does |
 //! |---|---|
 //! | `swap immediate SIZE FILE`, `swap quiescent MS SIZE FILE` | exchanges functions by those of a file, of which so many bytes of bitcode follow |
-//! | `swap immediate+at-loops SIZE FILE` | also in loops that threads are in |
+//! | `swap immediate+osr SIZE FILE` | also in loops that threads are in |
 //! | `swap immediate+signatures SIZE FILE`, `swap quiescent+signatures MS SIZE FILE` | also where types of functions changed |
 //! | `rollback` | goes back to before the latest exchange, at the level of that |
 //! | `rollback immediate`, `rollback quiescent MS` | the same, at another level |

@@ -10,7 +10,7 @@ use uruk::Level;
 use crate::swap::Exchange;
 
 /// Behind a level: loops go on in new code; functions may change their types.
-const AT_LOOPS: &str = "+at-loops";
+const OSR: &str = "+osr";
 const SIGNATURES: &str = "+signatures";
 
 /// The question for a rollback, at the level of the exchange unless another is asked for.
@@ -41,24 +41,24 @@ pub(crate) fn swap_question(exchange: &Exchange, file: &Path, size: usize) -> St
         Level::Quiescent { wait } => ("quiescent", format!(" {}", wait.as_millis())),
         _ => ("immediate", String::new()),
     };
-    let at_loops = if exchange.at_loops { AT_LOOPS } else { "" };
+    let osr = if exchange.osr { OSR } else { "" };
     let signatures = match exchange.allow_signatures {
         true => SIGNATURES,
         false => "",
     };
     let file = written(file);
-    format!("swap {level}{at_loops}{signatures}{wait} {size} {file}")
+    format!("swap {level}{osr}{signatures}{wait} {size} {file}")
 }
 
 /// A question: the exchange that is asked for, its file, and how many bytes follow.
 pub(crate) fn exchange(rest: &str) -> Option<(Exchange, PathBuf, u64)> {
     let (words, rest) = rest.split_once(' ')?;
     let (words, allow_signatures) = without(words, SIGNATURES);
-    let (level, at_loops) = without(words, AT_LOOPS);
+    let (level, osr) = without(words, OSR);
     let (level, file) = match level {
         "immediate" => (Level::Immediate, rest),
         // It promises that no thread returns into old code, which a frame below does.
-        "quiescent" if !at_loops => {
+        "quiescent" if !osr => {
             let (ms, file) = rest.split_once(' ')?;
             let wait = Duration::from_millis(ms.parse().ok()?);
             (Level::Quiescent { wait }, file)
@@ -67,7 +67,7 @@ pub(crate) fn exchange(rest: &str) -> Option<(Exchange, PathBuf, u64)> {
     };
     let exchange = Exchange {
         level,
-        at_loops,
+        osr,
         allow_signatures,
     };
     let (size, file) = file.split_once(' ')?;
@@ -134,7 +134,7 @@ mod tests {
     fn levels_are_read_with_their_files() {
         let plain = Exchange::default();
         let both = Exchange {
-            at_loops: true,
+            osr: true,
             allow_signatures: true,
             ..plain
         };
@@ -146,7 +146,7 @@ mod tests {
         };
         for (meant, file, words) in [
             (plain, "/a b.o", "immediate 7 /a b.o"),
-            (both, "/x.bc", "immediate+at-loops+signatures 7 /x.bc"),
+            (both, "/x.bc", "immediate+osr+signatures 7 /x.bc"),
             (quiescent, "/x.bc", "quiescent+signatures 20 7 /x.bc"),
         ] {
             assert_eq!(exchange(words), Some((meant, PathBuf::from(file), 7)));
@@ -165,7 +165,7 @@ mod tests {
             "immediate /a",
             "quiescent 7 x.bc",
             "now 7 x.bc",
-            "quiescent+at-loops 20 7 x.bc",
+            "quiescent+osr 20 7 x.bc",
         ] {
             assert_eq!(exchange(words), None, "{words}");
         }

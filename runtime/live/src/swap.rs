@@ -14,7 +14,7 @@
 //! code that had a function inlined is left at the same instant.
 //!
 //! Who is in a loop of what is exchanged goes on in the new body, if that is asked for
-//! ([`Exchange::at_loops`]) and the code has ways out: native code has none, and is listed.
+//! ([`Exchange::osr`]) and the code has ways out: native code has none, and is listed.
 //!
 //! # What is refused
 //! A function that nobody can be led away from: one that is refused itself ([`SwapError::Stays`]), or
@@ -47,8 +47,8 @@ pub struct Exchange {
     /// When.
     pub level: Level,
     /// Who is in a loop goes on in new code where that can be, which is for
-    /// [`Level::Immediate`] only ([`Replacement::at_loops`]).
-    pub at_loops: bool,
+    /// [`Level::Immediate`] only ([`Replacement::osr`]).
+    pub osr: bool,
     /// Functions may have other types than before ([`Replacement::allow_signatures`]).
     pub allow_signatures: bool,
 }
@@ -74,12 +74,12 @@ pub struct Swapped {
 }
 
 impl Swapped {
-    fn of(replaced: &Replaced, at_loops: bool, notes: Vec<String>) -> Swapped {
+    fn of(replaced: &Replaced, osr: bool, notes: Vec<String>) -> Swapped {
         let activations = replaced.activations().unwrap_or_default();
         let in_old_code = |name: &&String| activations.iter().any(|it| it.functions.contains(name));
         let is_told = |name: &&String| replaced.loops.iter().any(|it| it.function == **name);
         let native = replaced.functions.iter();
-        let native = native.filter(|it| at_loops && in_old_code(it) && !is_told(it));
+        let native = native.filter(|it| osr && in_old_code(it) && !is_told(it));
         Swapped {
             native: native.cloned().collect(),
             exchanged: replaced.functions.clone(),
@@ -177,7 +177,7 @@ impl Live {
         self.define(meant.addresses, meant.wanted);
         let replacement = Replacement::bitcode(&name, bitcode)
             .level(exchange.level)
-            .at_loops(exchange.at_loops)
+            .osr(exchange.osr)
             .allow_signatures(exchange.allow_signatures)
             .withdraw_when(given_up);
         let replaced = match self.dylib.replace(replacement) {
@@ -201,7 +201,7 @@ impl Live {
                 dependents: replaced.dependents.clone(),
             });
         });
-        Ok(Swapped::of(&replaced, exchange.at_loops, meant.notes))
+        Ok(Swapped::of(&replaced, exchange.osr, meant.notes))
     }
 
     /// The module that has the same source file, of several that a file may be a new version of.

@@ -19,7 +19,7 @@ impl Reading<'_> {
         };
         self.out.counting.counters = Some(self.add_words(counters));
         match wanted.leaves {
-            Some(name) if !self.flow.back.is_empty() => self.leave_loops(name, wanted.contract),
+            Some(name) if !self.flow.back.is_empty() => self.osr_loops(name, wanted.contract),
             _ => {
                 let latches = self.flow.latches();
                 self.out.counting.latches = latches.into_iter().map(Block).collect();
@@ -37,7 +37,7 @@ impl Reading<'_> {
     }
 
     /// Says which loops are counted at their heads; the latches of the others are counted.
-    fn leave_loops(&mut self, name: &str, contract: bool) -> Covered<Heads> {
+    fn osr_loops(&mut self, name: &str, contract: bool) -> Covered<Heads> {
         let mut anatomy = std::mem::take(self.anatomy);
         tell(
             self.lowering,

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use crate::dylib::{Dylib, DylibId, DylibShared, Visibility};
 use crate::error::SessionError;
 use crate::flags::{Flags, SymbolState};
-use crate::generator::{Ask, Generator};
+use crate::generator::{Generator, GeneratorRequest};
 use crate::lookup::{Lookup, LookupResult, Need, Required};
 use crate::responsibility::{DependenceGroup, Responsibility};
 use crate::session::{Session, WeakSession};
@@ -310,7 +310,7 @@ impl ReexportGenerator {
 }
 
 impl Generator for ReexportGenerator {
-    fn generate(&self, ask: Ask) {
+    fn generate(&self, ask: GeneratorRequest) {
         let Some(session) = self.session.upgrade() else {
             return ask.finish(Err(SessionError::Ended));
         };

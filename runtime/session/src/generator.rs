@@ -2,7 +2,7 @@
 //!
 //! One lookup at a time is inside a generator; later ones stand in line and go
 //! in, in order, as it leaves. Those made on behalf of the one inside go in past the line:
-//! it waits for them. If they want what it is being asked for, they fail. An [`Ask`] is that lookup:
+//! it waits for them. If they want what it is being asked for, they fail. An [`GeneratorRequest`] is that lookup:
 //! answered at once, or kept and answered later from any thread.
 //!
 //! Lookups in two generators, each made on behalf of the one inside the other, would wait for each
@@ -27,19 +27,19 @@ pub struct GeneratorId(pub(crate) u64);
 
 /// Something that can define symbols which a lookup does not find.
 ///
-/// Not called under a lock. It defines what it can in [`Ask::dylib`] and calls
-/// [`Ask::finish`]; not defining anything is no error.
+/// Not called under a lock. It defines what it can in [`GeneratorRequest::dylib`] and calls
+/// [`GeneratorRequest::finish`]; not defining anything is no error.
 pub trait Generator: Send + Sync {
     /// Answers one lookup, now or, by keeping `ask`, later.
-    fn generate(&self, ask: Ask);
+    fn generate(&self, ask: GeneratorRequest);
 }
 
 /// A closure that answers at once.
 impl<F> Generator for F
 where
-    F: Fn(&Ask) -> Result<(), SessionError> + Send + Sync,
+    F: Fn(&GeneratorRequest) -> Result<(), SessionError> + Send + Sync,
 {
-    fn generate(&self, ask: Ask) {
+    fn generate(&self, ask: GeneratorRequest) {
         let answer = self(&ask);
         ask.finish(answer);
     }
@@ -74,7 +74,7 @@ pub(crate) enum Progress {
 
 /// A lookup inside a generator. Dropping it unanswered is an error for the
 /// lookup.
-pub struct Ask {
+pub struct GeneratorRequest {
     session: Session,
     question: Arc<Question>,
     kind: LookupKind,
@@ -83,9 +83,9 @@ pub struct Ask {
     progress: Arc<Mutex<Progress>>,
 }
 
-impl fmt::Debug for Ask {
+impl fmt::Debug for GeneratorRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ask")
+        f.debug_struct("GeneratorRequest")
             .field("dylib", &self.question.shared.name)
             .field("kind", &self.kind)
             .field("missing", &self.missing)
@@ -93,7 +93,7 @@ impl fmt::Debug for Ask {
     }
 }
 
-impl Ask {
+impl GeneratorRequest {
     pub(crate) fn new(session: &Session, asking: Asking) -> (Self, Arc<Mutex<Progress>>) {
         let progress = Arc::new(Mutex::new(Progress::Calling));
         let ask = Self {
@@ -171,7 +171,7 @@ impl Ask {
     }
 }
 
-impl Drop for Ask {
+impl Drop for GeneratorRequest {
     fn drop(&mut self) {
         let dylib = Arc::clone(&self.question.shared.name);
         self.answer(Err(SessionError::GeneratorAbandoned { dylib }));

@@ -5,7 +5,7 @@
 //! made, and lookups and units that begin on a thread belong to the question the thread
 //! works for. The thread's own call of the generator sets it; work that is started meanwhile
 //! takes it along ([`Session::spawn`](crate::Session)); whoever answers later from elsewhere
-//! says so ([`Ask::scope`](crate::Ask::scope)).
+//! says so ([`GeneratorRequest::scope`](crate::GeneratorRequest::scope)).
 //!
 //! A question also knows the thread that is about to answer it: in a child that another thread
 //! forks, it never does ([`Session::give_up_lost`](crate::Session::give_up_lost)).

@@ -62,7 +62,7 @@ pub use dump::{Dump, DylibDump, SymbolDump};
 pub use dylib::{Dylib, DylibId, Visibility};
 pub use error::{Names, SessionError};
 pub use flags::{Flags, SymbolState};
-pub use generator::{Ask, Generator, GeneratorId};
+pub use generator::{Generator, GeneratorId, GeneratorRequest};
 pub use inside::{Answering, Behalf};
 pub use lookup::{Found, Lookup, LookupFuture, LookupKind, LookupResult, Missing, Need, Required};
 pub use pool::{Pool, PoolConfig, prepare_thread};

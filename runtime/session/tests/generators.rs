@@ -8,29 +8,29 @@ use common::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use uruk_session::{
-    AbsoluteSymbols, Ask, Generator, Lookup, LookupKind, ReexportGenerator, Required, SessionError,
-    Visibility,
+    AbsoluteSymbols, Generator, GeneratorRequest, Lookup, LookupKind, ReexportGenerator, Required,
+    SessionError, Visibility,
 };
 
 /// Keeps what it is asked.
 #[derive(Clone, Default)]
-struct Keeping(Arc<Mutex<Vec<Ask>>>);
+struct Keeping(Arc<Mutex<Vec<GeneratorRequest>>>);
 
 impl Generator for Keeping {
-    fn generate(&self, ask: Ask) {
+    fn generate(&self, ask: GeneratorRequest) {
         self.0.lock().unwrap().push(ask);
     }
 }
 
 impl Keeping {
-    fn one(&self) -> Ask {
+    fn one(&self) -> GeneratorRequest {
         let mut asks = self.0.lock().unwrap();
         assert_eq!(asks.len(), 1, "one lookup at a time");
         asks.pop().unwrap()
     }
 }
 
-fn define_missing(ask: &Ask) -> Result<(), SessionError> {
+fn define_missing(ask: &GeneratorRequest) -> Result<(), SessionError> {
     let symbols = ask
         .missing()
         .iter()
@@ -46,7 +46,7 @@ fn a_synchronous_generator_is_asked_for_what_is_missing() {
     let count = Arc::clone(&asked);
     let (b, c) = (env.b, env.c);
     env.dylib
-        .add_generator(move |ask: &Ask| {
+        .add_generator(move |ask: &GeneratorRequest| {
             count.fetch_add(1, Ordering::SeqCst);
             assert_eq!(ask.kind(), LookupKind::Static);
             assert!(ask.missing().iter().all(|(s, _)| *s == b || *s == c));
@@ -87,7 +87,9 @@ fn an_asynchronous_generator() {
 #[test]
 fn a_failure_reaches_both_kinds_of_lookup() {
     let env = env(0);
-    env.dylib.add_generator(|_: &Ask| Err(oops())).unwrap();
+    env.dylib
+        .add_generator(|_: &GeneratorRequest| Err(oops()))
+        .unwrap();
     let failed = |error: SessionError| assert!(matches!(error, SessionError::Unit { .. }));
     failed(env.session.lookup(env.all().symbol(env.a)).unwrap_err());
     failed(env.session.lookup(env.all().weak(env.a)).unwrap_err());
@@ -158,7 +160,7 @@ fn a_removed_generator_is_an_error() {
     assert!(abandoned(dropped.wait().unwrap_err()));
     let other = env.session.create_dylib("other").unwrap();
     other
-        .add_generator(|_: &Ask| panic!("bad generator"))
+        .add_generator(|_: &GeneratorRequest| panic!("bad generator"))
         .unwrap();
     assert!(abandoned(other.lookup(env.a).unwrap_err()));
 }
@@ -171,7 +173,7 @@ fn reexports_with_a_filter() {
     library.define(unit).unwrap();
     library.define(env.plain(&[env.b]).0).unwrap();
     library
-        .add_generator(|ask: &Ask| define_missing(ask))
+        .add_generator(|ask: &GeneratorRequest| define_missing(ask))
         .unwrap();
     let b = env.b;
     let generator = ReexportGenerator::new(&library, Visibility::Exported, move |s| s != b);
@@ -200,7 +202,7 @@ fn generators_run_in_the_search_order() {
     // A generator of an earlier dylib is asked before a later dylib is searched,
     // also when the symbol is ready there.
     env.dylib
-        .add_generator(|ask: &Ask| {
+        .add_generator(|ask: &GeneratorRequest| {
             let symbols = ask.missing().iter().map(|(s, _)| (*s, 5, EXPORTED));
             ask.dylib().define(AbsoluteSymbols::new(symbols))
         })
@@ -223,7 +225,7 @@ fn look_into_each_other(jobs: usize, count: usize, always: bool) {
     for (at, dylib) in dylibs.iter().enumerate() {
         let other = dylibs[(at + 1) % count].clone();
         let (all, a, b) = (Arc::clone(&all), env.a, env.b);
-        let generator = move |ask: &Ask| {
+        let generator = move |ask: &GeneratorRequest| {
             if always || ask.missing()[0].0 == a {
                 all.wait();
             }

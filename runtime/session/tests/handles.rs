@@ -9,8 +9,8 @@ use common::*;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use uruk_session::{
-    AbsoluteSymbols, Ask, DependenceGroup, Dylib, Flags, Generator, Lookup, ReexportGenerator,
-    Required, SessionError, Symbol, Visibility,
+    AbsoluteSymbols, DependenceGroup, Dylib, Flags, Generator, GeneratorRequest, Lookup,
+    ReexportGenerator, Required, SessionError, Symbol, Visibility,
 };
 
 fn is_foreign(result: Result<(), SessionError>) -> bool {
@@ -151,7 +151,7 @@ fn a_lookup_that_waits_ends_with_its_dylib() {
 struct Needs(fn(Symbol, &[Symbol; 4]) -> Symbol, [Symbol; 4]);
 
 impl Generator for Needs {
-    fn generate(&self, ask: Ask) {
+    fn generate(&self, ask: GeneratorRequest) {
         let mut answer = Ok(());
         for (symbol, _) in ask.missing() {
             let next = (self.0)(*symbol, &self.1);
@@ -222,7 +222,7 @@ fn a_longer_way_back_is_found_too_and_other_symbols_are_allowed() {
 struct Later;
 
 impl Generator for Later {
-    fn generate(&self, ask: Ask) {
+    fn generate(&self, ask: GeneratorRequest) {
         std::thread::spawn(move || {
             let (symbol, _) = ask.missing()[0];
             let dylib = ask.dylib();
@@ -253,7 +253,7 @@ fn what_was_started_on_behalf_of_a_question_may_ask_again_after_it() {
             let times = Arc::new(Mutex::new(0));
             let counted = Arc::clone(&times);
             env.dylib
-                .add_generator(move |ask: &Ask| {
+                .add_generator(move |ask: &GeneratorRequest| {
                     *counted.lock().unwrap() += 1;
                     let lookup = Lookup::new([(ask.dylib(), Visibility::All)]).symbol(b);
                     // Starts the unit, and does not wait for it.
@@ -314,7 +314,10 @@ fn ready_symbols_are_found_along_the_link_order_as_it_is() {
     env.dylib.remove_from_link_order(&others[1]).unwrap();
     assert_eq!(env.dylib.ready_in_order(env.a), Some(1));
     env.dylib.add_to_link_order(&others[1], seen).unwrap();
-    let id = env.dylib.add_generator(|_: &Ask| Ok(())).unwrap();
+    let id = env
+        .dylib
+        .add_generator(|_: &GeneratorRequest| Ok(()))
+        .unwrap();
     assert_eq!(env.dylib.ready_in_order(env.a), None);
     assert!(env.dylib.remove_generator(id));
     assert_eq!(env.dylib.ready_in_order(env.a), Some(1));

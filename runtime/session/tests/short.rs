@@ -11,8 +11,8 @@ mod common;
 use common::*;
 use std::sync::Arc;
 use uruk_session::{
-    AbsoluteSymbols, Alias, Ask, DependenceGroup, Dylib, Flags, Lookup, Required, Responsibility,
-    SessionError, Symbol, Visibility,
+    AbsoluteSymbols, Alias, DependenceGroup, Dylib, Flags, GeneratorRequest, Lookup, Required,
+    Responsibility, SessionError, Symbol, Visibility,
 };
 
 /// Random numbers that are the same in each run.
@@ -190,7 +190,7 @@ impl World {
             }
             10 | 11 | 13 => format!("{:?}", dylib.add_to_link_order(&other, seen)),
             12 | 16 => {
-                let generator = move |ask: &Ask| {
+                let generator = move |ask: &GeneratorRequest| {
                     let missing = ask.missing().iter();
                     let mut wanted = missing.filter(|(symbol, _)| *symbol == name);
                     match wanted.next() {

@@ -54,7 +54,7 @@ pub struct JitBuilder {
     pub(crate) record: bool,
     reporter: Option<Reporter>,
     pub(crate) layers: Layers,
-    pub(crate) untrusted: Option<crate::load::untrusted::Untrusted>,
+    pub(crate) untrusted: Option<crate::load::untrusted::InputLimits>,
 }
 
 impl fmt::Debug for JitBuilder {
@@ -248,7 +248,7 @@ impl JitBuilder {
     /// Lets tiers 2 and 3 fuse a multiplication and an addition, where the source
     /// allowed it. Off by default: results then are the same bits in every tier.
     #[must_use]
-    pub fn contract(mut self, contract: bool) -> JitBuilder {
+    pub fn fp_contract(mut self, contract: bool) -> JitBuilder {
         self.tiers.contract = contract;
         self
     }

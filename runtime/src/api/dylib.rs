@@ -367,7 +367,7 @@ impl Dylib {
 
     /// Compiles a function at a tier now and publishes the version, over whatever runs. A
     /// unit's function is materialized before, and its unit asked for better code, on this thread
-    /// ([`Improver`](crate::Improver)).
+    /// ([`Reoptimizer`](crate::Reoptimizer)).
     /// The policy may move it on later; see [`Dylib::pin`]. Who does so faster than code
     /// can be reclaimed is held up for 2 ms each time, after the publication. [`Tier::Native`] goes
     /// back to native code, where there is any.

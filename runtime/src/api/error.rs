@@ -281,7 +281,7 @@ pub enum Error {
         "passes cannot be counted: this library was opened by a running process, which has used up \
          the words that all threads have (32 keys of pthread_key_create)"
     )]
-    PassesUncounted,
+    FuelUncounted,
     /// A guarded call did not return.
     #[error(transparent)]
     Trap(#[from] Box<Trap>),

@@ -206,8 +206,8 @@ impl<F> Func<F> {
     /// assert!(matches!(trap.kind, TrapKind::Deadline(_)));
     /// # Ok::<(), uruk::Error>(())
     /// ```
-    pub fn within(&self, limit: Duration) -> Within<'_, F> {
-        Within {
+    pub fn within(&self, limit: Duration) -> LimitedCall<'_, F> {
+        LimitedCall {
             func: self,
             limits: Limits {
                 time: Some(limit),
@@ -217,10 +217,10 @@ impl<F> Func<F> {
     }
 
     /// The function, with a limit of passes for guarded calls of it, where its session counts them
-    /// ([`JitBuilder::count_passes`](crate::JitBuilder::count_passes), which has an example); where
+    /// ([`JitBuilder::count_fuel`](crate::JitBuilder::count_fuel), which has an example); where
     /// it does not, such calls fail with [`TrapKind::NotCounted`](crate::TrapKind::NotCounted).
-    pub fn with_fuel(&self, passes: u64) -> Within<'_, F> {
-        Within {
+    pub fn with_fuel(&self, passes: u64) -> LimitedCall<'_, F> {
+        LimitedCall {
             func: self,
             limits: Limits {
                 fuel: Some(passes),
@@ -251,12 +251,12 @@ impl<F> Func<F> {
 /// A function whose guarded calls have a limit of time or passes: [`Func::within`],
 /// [`Func::with_fuel`].
 #[derive(Debug)]
-pub struct Within<'f, F> {
+pub struct LimitedCall<'f, F> {
     func: &'f Func<F>,
     limits: Limits,
 }
 
-impl<F> Within<'_, F> {
+impl<F> LimitedCall<'_, F> {
     /// With a limit of time, too ([`Func::within`]).
     #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
@@ -313,7 +313,7 @@ macro_rules! calls {
             /// The [`Trap`].
             #[allow(clippy::too_many_arguments, reason = "as many as the function has")]
             pub $($unsafe)? fn call_guarded(&self, $($name: $ty),*) -> Result<$result, Trap> {
-                let within = Within { func: self, limits: self.limits() };
+                let within = LimitedCall { func: self, limits: self.limits() };
                 within.enter(move |entry| {
                     // SAFETY: as in `call`.
                     let function = unsafe { std::mem::transmute::<u64, $as>(entry) };
@@ -322,7 +322,7 @@ macro_rules! calls {
             }
         }
 
-        impl<$result: Value, $($ty: Value),*> Within<'_, $kind> {
+        impl<$result: Value, $($ty: Value),*> LimitedCall<'_, $kind> {
             /// As the function's `call_guarded`, within the limit.
             ///
             /// # Safety

@@ -250,9 +250,9 @@ impl Dylib {
     /// what was offered before stays so.
     ///
     /// [`ContinuationStats::refused`]: crate::ContinuationStats::refused
-    pub fn leave_loops(&self, name: &str) -> Result<usize, Error> {
+    pub fn osr_loops(&self, name: &str) -> Result<usize, Error> {
         let id = self.id_of(name)?;
-        self.jit.core().leave_loops(id)
+        self.jit.core().osr_loops(id)
     }
 
     /// Forbids that loops of a function are left for continuations, or allows it again. What is
@@ -260,10 +260,10 @@ impl Dylib {
     ///
     /// # Errors
     /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
-    pub fn forbid_continuations(&self, name: &str, forbidden: bool) -> Result<(), Error> {
+    pub fn forbid_osr(&self, name: &str, forbidden: bool) -> Result<(), Error> {
         let id = self.id_of(name)?;
         let _busy = gate::enter();
-        self.jit.core().forbid_continuations(id, forbidden);
+        self.jit.core().forbid_osr(id, forbidden);
         Ok(())
     }
 }

@@ -14,19 +14,19 @@ use crate::units::hands;
 
 /// Something that can define symbols which a lookup does not find.
 ///
-/// It defines what it can in [`Ask::dylib`] and calls [`Ask::finish`]; not defining anything is no
-/// error. Closures that take `&Ask` answer at once.
+/// It defines what it can in [`GeneratorRequest::dylib`] and calls [`GeneratorRequest::finish`]; not defining anything is no
+/// error. Closures that take `&GeneratorRequest` answer at once.
 ///
 /// It runs without any lock, as a [`Unit`](crate::Unit) does. One lookup at a time is inside a
 /// generator; later ones stand in line and go in, in order. A lookup that is made inside it and
 /// needs its own answer is an error.
 ///
 /// ```
-/// use uruk::{Ask, Jit};
+/// use uruk::{GeneratorRequest, Jit};
 ///
 /// let jit = Jit::new()?;
 /// // Functions that return the number they are named after.
-/// jit.main().add_generator(|ask: &Ask| {
+/// jit.main().add_generator(|ask: &GeneratorRequest| {
 ///     for (symbol, _) in ask.missing() {
 ///         let name = ask.jit().name_of(*symbol).to_owned();
 ///         if let Some(Ok(number)) = name.strip_prefix("n").map(str::parse::<i64>) {
@@ -43,33 +43,33 @@ use crate::units::hands;
 /// ```
 pub trait Generator: Send + Sync + 'static {
     /// Answers one lookup, now or, by keeping `ask`, later.
-    fn generate(&self, ask: Ask);
+    fn generate(&self, ask: GeneratorRequest);
 }
 
 impl<F> Generator for F
 where
-    F: Fn(&Ask) -> Result<(), crate::Error> + Send + Sync + 'static,
+    F: Fn(&GeneratorRequest) -> Result<(), crate::Error> + Send + Sync + 'static,
 {
-    fn generate(&self, ask: Ask) {
+    fn generate(&self, ask: GeneratorRequest) {
         let answer = self(&ask);
         ask.finish(answer);
     }
 }
 
 /// A lookup inside a generator. To drop it unanswered is an error for the lookup.
-pub struct Ask {
+pub struct GeneratorRequest {
     /// `None` once it was answered.
-    inner: Option<uruk_session::Ask>,
+    inner: Option<uruk_session::GeneratorRequest>,
     jit: Jit,
 }
 
-impl fmt::Debug for Ask {
+impl fmt::Debug for GeneratorRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }
 }
 
-impl Drop for Ask {
+impl Drop for GeneratorRequest {
     fn drop(&mut self) {
         if self.inner.is_some() {
             let _pass = gate::enter();
@@ -78,8 +78,8 @@ impl Drop for Ask {
     }
 }
 
-impl Ask {
-    fn inner(&self) -> &uruk_session::Ask {
+impl GeneratorRequest {
+    fn inner(&self) -> &uruk_session::GeneratorRequest {
         self.inner.as_ref().expect("only the end takes it out")
     }
 
@@ -128,12 +128,12 @@ pub(crate) struct Adapter<G> {
 }
 
 impl<G: Generator> uruk_session::Generator for Adapter<G> {
-    fn generate(&self, ask: uruk_session::Ask) {
+    fn generate(&self, ask: uruk_session::GeneratorRequest) {
         let Some(jit) = self.jit.upgrade() else {
             return ask.finish(Err(SessionError::Ended));
         };
         let core = std::sync::Arc::clone(jit.core());
-        let ask = Ask {
+        let ask = GeneratorRequest {
             inner: Some(ask),
             jit,
         };

@@ -25,14 +25,14 @@ use crate::version::better::{Asked, Kept};
 /// | [`Dylib::compile_at`](crate::Dylib::compile_at) | that one, each time |
 ///
 /// Samples find a function in code that the session linked for it
-/// ([`Responsibility::link`](crate::Responsibility::link), [`Improvement::link`]), not where
+/// ([`Responsibility::link`](crate::Responsibility::link), [`ReoptimizeRequest::link`]), not where
 /// that leads: who runs an interpreter behind it counts for himself, and pins.
 ///
 /// Whatever comes of it, the code there is runs on until there is better. What cannot be made is
 /// said in an [`Event::Failed`](crate::Event::Failed), is told to who asked or else to the
 /// session's reporter ([`JitBuilder::on_error`](crate::JitBuilder::on_error)), and the policy
 /// does not ask for it again until the function is defined anew.
-pub trait Improver: Send + Sync + 'static {
+pub trait Reoptimizer: Send + Sync + 'static {
     /// Makes better code, now or, by keeping the improvement, later.
     ///
     /// Runs without any lock, on a thread of the library's with all signals blocked, or on the
@@ -40,11 +40,11 @@ pub trait Improver: Send + Sync + 'static {
     /// [`Dylib::compile`](crate::Dylib::compile). It may use the session, and call its functions.
     /// A panic is a failure. Of the policy's questions, as many as there may be jobs are
     /// under way at the same time.
-    fn improve(&self, improvement: Improvement);
+    fn improve(&self, improvement: ReoptimizeRequest);
 }
 
-impl<F: Fn(Improvement) + Send + Sync + 'static> Improver for F {
-    fn improve(&self, improvement: Improvement) {
+impl<F: Fn(ReoptimizeRequest) + Send + Sync + 'static> Reoptimizer for F {
+    fn improve(&self, improvement: ReoptimizeRequest) {
         self(improvement);
     }
 }
@@ -57,7 +57,7 @@ impl<F: Fn(Improvement) + Send + Sync + 'static> Improver for F {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use uruk::{Code, Flags, Improvement, Improver, Interface, Jit, Responsibility, Symbol, Tier, Unit};
+/// use uruk::{Code, Flags, ReoptimizeRequest, Reoptimizer, Interface, Jit, Responsibility, Symbol, Tier, Unit};
 ///
 /// /// `mov eax, NUMBER; ret`
 /// fn constant(name: &str, number: u8) -> Vec<u8> {
@@ -76,8 +76,8 @@ impl<F: Fn(Improvement) + Send + Sync + 'static> Improver for F {
 ///     fn materialize(self: Box<Self>, responsibility: Responsibility) {
 ///         let _ = responsibility.link("answer.o", constant("answer", 41));
 ///     }
-///     fn improver(&self) -> Option<Arc<dyn Improver>> {
-///         Some(Arc::new(|better: Improvement| match better.tier() {
+///     fn improver(&self) -> Option<Arc<dyn Reoptimizer>> {
+///         Some(Arc::new(|better: ReoptimizeRequest| match better.tier() {
 ///             // Who asked is told what is wrong.
 ///             Tier::Optimized => drop(better.link("better.o", constant("answer", 42))),
 ///             _ => better.decline(),
@@ -95,23 +95,23 @@ impl<F: Fn(Improvement) + Send + Sync + 'static> Improver for F {
 /// assert!(jit.compile_at("answer", Tier::Guided).is_err());
 /// # Ok::<(), uruk::Error>(())
 /// ```
-pub struct Improvement {
+pub struct ReoptimizeRequest {
     jit: Jit,
     /// `None` once it is answered.
     asked: Option<Arc<Asked>>,
     kept: Kept,
 }
 
-impl fmt::Debug for Improvement {
+impl fmt::Debug for ReoptimizeRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Improvement")
+        f.debug_struct("ReoptimizeRequest")
             .field("version", &self.version())
             .field("tier", &self.tier())
             .finish_non_exhaustive()
     }
 }
 
-impl Drop for Improvement {
+impl Drop for ReoptimizeRequest {
     fn drop(&mut self) {
         if let Some(asked) = self.asked.take() {
             asked.dropped();
@@ -119,9 +119,9 @@ impl Drop for Improvement {
     }
 }
 
-impl Improvement {
-    pub(crate) fn new(jit: Jit, asked: Arc<Asked>) -> Improvement {
-        Improvement {
+impl ReoptimizeRequest {
+    pub(crate) fn new(jit: Jit, asked: Arc<Asked>) -> ReoptimizeRequest {
+        ReoptimizeRequest {
             kept: Kept::new(jit.core()),
             jit,
             asked: Some(asked),

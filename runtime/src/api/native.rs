@@ -27,7 +27,7 @@ pub struct NativeCode {
     pub code: Range<u64>,
     /// Code beside it whose samples may count for it, too: of functions that it calls, and that are
     /// replaced with it only, or with others that have the same beside them. These are asked in turns.
-    pub beside: Vec<Beside>,
+    pub beside: Vec<InlinedCopy>,
     /// Functions of the dylib whose bodies, or facts of them, may be in the code: what depends on
     /// them is compiled anew when they are replaced. Names the dylib does not define as functions
     /// count for nothing.
@@ -36,7 +36,7 @@ pub struct NativeCode {
 
 /// Native code of a function that is replaced with its callers only.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beside {
+pub struct InlinedCopy {
     /// The function, by its name in the dylib.
     pub name: String,
     /// Its code.

@@ -119,13 +119,13 @@ impl Jit {
         self.core().end_policy_record()
     }
 
-    /// As [`Dylib::expect`](crate::Dylib::expect), of [main](Jit::main).
-    pub fn expect(&self, functions: &[&str]) {
-        self.main().expect(functions);
+    /// As [`Dylib::compile_ahead`](crate::Dylib::expect), of [main](Jit::main).
+    pub fn compile_ahead(&self, functions: &[&str]) {
+        self.main().compile_ahead(functions);
     }
 
     /// The functions that were called so far, by the names they are linked by, in the order of
-    /// their first calls: what another session of the same program may [expect](Jit::expect).
+    /// their first calls: what another session of the same program may [compile ahead](Jit::compile_ahead).
     /// Empty unless the session [speculates](crate::JitBuilder::speculate). Several that were
     /// compiled ahead and called within the time of a compile are in the order in which they
     /// were expected.
@@ -177,7 +177,7 @@ impl Jit {
     /// Replaces functions of [`Jit::main`] by those of `files` (bitcode, IR text or objects)
     /// whenever one of them changes, and prints a line on standard error that says what
     /// was replaced, or why not. Who is in a loop goes on in the new body where it can
-    /// ([`Replacement::at_loops`](crate::Replacement::at_loops)): a program's main loop is in a function that is never called
+    /// ([`Replacement::osr`](crate::Replacement::osr)): a program's main loop is in a function that is never called
     /// again. For the rest of the process.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::told::stats::StatsFormat;
 /// A function by how much it ran ([`Jit::hottest`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Hot {
+pub struct FunctionProfile {
     /// The function.
     pub function: String,
     /// The tier of the version that calls reach; `None` while there is none.
@@ -117,7 +117,7 @@ impl Jit {
     /// assert_eq!((hottest[0].function.as_str(), hottest[0].versions), ("one", 1));
     /// # Ok::<(), uruk::Error>(())
     /// ```
-    pub fn hottest(&self, count: usize) -> Vec<Hot> {
+    pub fn hottest(&self, count: usize) -> Vec<FunctionProfile> {
         let _pass = gate::enter();
         let core = self.core();
         core.tell_all_samples();
@@ -128,7 +128,7 @@ impl Jit {
                 continue;
             };
             let live = record.built.iter().map(|version| version.samples);
-            let hot = Hot {
+            let hot = FunctionProfile {
                 function: String::new(),
                 tier: record.versions.snapshot().published.map(|view| view.tier),
                 samples: record.past.samples + live.sum::<u64>(),
@@ -145,7 +145,7 @@ impl Jit {
             (std::cmp::Reverse(most), id.index())
         });
         hottest.truncate(count);
-        let named = hottest.into_iter().map(|(id, hot)| Hot {
+        let named = hottest.into_iter().map(|(id, hot)| FunctionProfile {
             function: core.name_of(id).to_owned(),
             ..hot
         });

@@ -11,7 +11,7 @@ use super::builder::JitBuilder;
 use super::error::Error;
 use crate::calls::asked::FaultHandler;
 use crate::calls::passes::look;
-use crate::load::untrusted::Untrusted;
+use crate::load::untrusted::InputLimits;
 use crate::tiers::nanos;
 
 impl JitBuilder {
@@ -123,7 +123,7 @@ impl JitBuilder {
     /// ```
     /// use uruk::{GuestThread, Jit, TrapKind};
     ///
-    /// let jit = Jit::builder().count_passes(true)?.build()?;
+    /// let jit = Jit::builder().count_fuel(true)?.build()?;
     /// jit.add_ir("m", "define i64 @sum(i64 %n) {
     ///   br label %l
     /// l:
@@ -138,20 +138,20 @@ impl JitBuilder {
     /// }")?;
     /// // SAFETY: the function above.
     /// let sum = unsafe { jit.function::<extern "C" fn(u64) -> u64>("sum")? };
-    /// let before = GuestThread::passes();
+    /// let before = GuestThread::fuel_used();
     /// assert_eq!(sum.with_fuel(1000).call_guarded(1000).ok(), Some(499_500));
-    /// assert_eq!(GuestThread::passes() - before, 1000);
+    /// assert_eq!(GuestThread::fuel_used() - before, 1000);
     /// let trap = sum.with_fuel(999).call_guarded(1000).unwrap_err();
     /// assert!(matches!(trap.kind, TrapKind::OutOfFuel));
     /// # Ok::<(), uruk::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::PassesUncounted`]: this library was opened by a running process (`dlopen`), which had made
+    /// [`Error::FuelUncounted`]: this library was opened by a running process (`dlopen`), which had made
     /// 32 keys of `pthread_key_create` before, so that threads have their words at different places.
-    pub fn count_passes(mut self, count: bool) -> Result<JitBuilder, Error> {
+    pub fn count_fuel(mut self, count: bool) -> Result<JitBuilder, Error> {
         self.layers.look = match count {
-            true => Some(look().ok_or(Error::PassesUncounted)?),
+            true => Some(look().ok_or(Error::FuelUncounted)?),
             false => None,
         };
         Ok(self)
@@ -214,15 +214,15 @@ impl JitBuilder {
     /// compiling all of the module at the first tier. The embedder sees a `SIGCHLD`.
     ///
     /// ```
-    /// use uruk::{Jit, Untrusted};
+    /// use uruk::{Jit, InputLimits};
     ///
-    /// let jit = Jit::builder().untrusted(Untrusted::default()).build()?;
+    /// let jit = Jit::builder().untrusted(InputLimits::default()).build()?;
     /// jit.add_ir("m", "define i32 @one() { ret i32 1 }")?;
     /// assert!(jit.add_bitcode("bad", b"BC\xC0\xDE and so on".as_slice()).is_err());
     /// # Ok::<(), uruk::Error>(())
     /// ```
     #[must_use]
-    pub fn untrusted(mut self, limits: Untrusted) -> JitBuilder {
+    pub fn untrusted(mut self, limits: InputLimits) -> JitBuilder {
         self.untrusted = Some(limits);
         self
     }

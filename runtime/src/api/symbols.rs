@@ -11,7 +11,7 @@ use uruk_session::{ReexportGenerator, SessionError};
 
 use crate::api::dylib::Dylib;
 use crate::api::error::{Error, Missing};
-use crate::api::generator::{Adapter, Ask, Generator, GeneratorId};
+use crate::api::generator::{Adapter, Generator, GeneratorId, GeneratorRequest};
 use crate::api::jit::Jit;
 use crate::api::lookup::{SymbolState, Visibility};
 use crate::api::tracker::{Tracked, Tracker};
@@ -244,7 +244,7 @@ impl Dylib {
         library: Library,
         allowed: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> Result<GeneratorId, Error> {
-        self.add_generator(move |ask: &Ask| {
+        self.add_generator(move |ask: &GeneratorRequest| {
             let jit = ask.jit();
             let missing = ask.missing().iter();
             let found: Vec<_> = missing

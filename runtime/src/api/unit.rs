@@ -10,7 +10,7 @@ use uruk_session::SessionError;
 
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
-use crate::api::improve::Improver;
+use crate::api::improve::Reoptimizer;
 use crate::api::jit::{Jit, WeakJit};
 use crate::api::tracker::Tracker;
 use crate::fork::gate;
@@ -84,8 +84,8 @@ pub trait Unit: Send + 'static {
     ///
     /// What [`Responsibility::link`] links for such a unit is freed when better code has taken
     /// its place, unless an address of what it has of its own can be kept; see
-    /// [`Improvement::link`](crate::Improvement::link), whose rules then hold there, too.
-    fn improver(&self) -> Option<Arc<dyn Improver>> {
+    /// [`ReoptimizeRequest::link`](crate::ReoptimizeRequest::link), whose rules then hold there, too.
+    fn improver(&self) -> Option<Arc<dyn Reoptimizer>> {
         None
     }
 }

@@ -169,9 +169,9 @@ impl GuestThread {
     }
 
     /// Passes that the calling thread has made in code that counts them
-    /// ([`JitBuilder::count_passes`](crate::JitBuilder::count_passes), which has an example). What
+    /// ([`JitBuilder::count_fuel`](crate::JitBuilder::count_fuel), which has an example). What
     /// a call made is the difference.
-    pub fn passes() -> u64 {
+    pub fn fuel_used() -> u64 {
         passes::made()
     }
 

@@ -1,6 +1,6 @@
 //! Passes of code that looks: fuel, and interrupts and deadlines that need no signal.
 //!
-//! In a session that counts passes ([`JitBuilder::count_passes`](crate::JitBuilder::count_passes))
+//! In a session that counts passes ([`JitBuilder::count_fuel`](crate::JitBuilder::count_fuel))
 //! code takes one from a word of its thread at entries and loops (`codegen::looks`). The word has a
 //! *slice*: when that is used up code asks here, and gets another one or is left. So a thread's
 //! passes are known, and somebody who waits for it to stop waits for a slice at most.

@@ -60,7 +60,7 @@ pub enum TrapKind {
     /// It made more passes than [`Func::with_fuel`](crate::Func::with_fuel) lets it.
     OutOfFuel,
     /// It was not made: it was to have fuel, and its session's code counts no passes
-    /// ([`JitBuilder::count_passes`](crate::JitBuilder::count_passes)).
+    /// ([`JitBuilder::count_fuel`](crate::JitBuilder::count_fuel)).
     NotCounted,
     /// The call took longer than [`Func::within`](crate::Func::within) lets it.
     Deadline(Duration),

@@ -44,7 +44,7 @@ use crate::load::hooks::{Destructors, Schedule};
 use crate::load::labels::Labels;
 use crate::load::names::{Definition, Name, Names};
 use crate::load::objects::{ObjectCode, Objects};
-use crate::load::untrusted::Untrusted;
+use crate::load::untrusted::InputLimits;
 use crate::load::waiting::Waiting;
 use crate::loops::Continuations;
 use crate::reclaim::Reclaim;
@@ -276,7 +276,7 @@ pub(crate) struct Core {
     /// Images are in the list of `dl_iterate_phdr`.
     pub(crate) lists: AtomicBool,
     /// Inputs are read apart first, within these limits.
-    pub(crate) untrusted: OnceLock<Untrusted>,
+    pub(crate) untrusted: OnceLock<InputLimits>,
     stopping: AtomicBool,
     pub(crate) jobs: usize,
     // Field order is drop order: rows are unregistered before their memory is unmapped,

@@ -14,8 +14,8 @@ use std::sync::{Arc, PoisonError};
 use uruk_base::FunctionId;
 use uruk_base::locks::RwLock;
 use uruk_session::{
-    AbsoluteSymbols, Ask, Dylib, Flags, Lookup, PoolConfig, Session, SessionConfig, SessionError,
-    Symbol, SymbolPool, Tracker, Visibility,
+    AbsoluteSymbols, Dylib, Flags, GeneratorRequest, Lookup, PoolConfig, Session, SessionConfig,
+    SessionError, Symbol, SymbolPool, Tracker, Visibility,
 };
 use uruk_stubs::StubTable;
 
@@ -131,7 +131,7 @@ impl Names {
         });
         let host = session.create_dylib("host")?;
         let bodies = session.create_dylib("bodies")?;
-        host.add_generator(move |ask: &Ask| define_from_process(ask, &process))?;
+        host.add_generator(move |ask: &GeneratorRequest| define_from_process(ask, &process))?;
         Ok(Names {
             session,
             stubs: Arc::clone(stubs),
@@ -382,7 +382,10 @@ fn stub_limit(stubs: &StubTable) -> usize {
 
 /// Defines what the allowed libraries have of a lookup's missing names. Thread-locals
 /// are left out: their address would be the asking thread's own.
-fn define_from_process(ask: &Ask, process: &RwLock<Process>) -> Result<(), SessionError> {
+fn define_from_process(
+    ask: &GeneratorRequest,
+    process: &RwLock<Process>,
+) -> Result<(), SessionError> {
     let _pass = gate::enter();
     let process = process.read().unwrap_or_else(PoisonError::into_inner);
     let session = ask.session();

@@ -34,7 +34,7 @@ use crate::load::Source;
 
 /// What the child that reads an untrusted input may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Untrusted {
+pub struct InputLimits {
     /// Processor time, rounded up to whole seconds. Default: 20 s.
     pub processor_time: Duration,
     /// Time of the clock; it bounds how long an `add` waits. Default: 60 s.
@@ -43,9 +43,9 @@ pub struct Untrusted {
     pub memory: u64,
 }
 
-impl Default for Untrusted {
-    fn default() -> Untrusted {
-        Untrusted {
+impl Default for InputLimits {
+    fn default() -> InputLimits {
+        InputLimits {
             processor_time: Duration::from_secs(20),
             time: Duration::from_secs(60),
             memory: 2 << 30,
@@ -101,7 +101,7 @@ impl fmt::Display for Rejection {
 
 impl Core {
     /// Has inputs read apart within `limits`, if there are any; once, at the beginning.
-    pub(crate) fn distrust(&self, limits: Option<Untrusted>) {
+    pub(crate) fn distrust(&self, limits: Option<InputLimits>) {
         if let Some(limits) = limits {
             let _ = self.untrusted.set(limits);
         }
@@ -125,7 +125,7 @@ const MESSAGE: usize = 4000;
 /// How often the parent looks whether the child is still there.
 const LOOK: c_int = 50;
 
-impl Untrusted {
+impl InputLimits {
     /// Has a child read `source`. Without a pass: the fork closes the gate.
     pub(crate) fn admit(&self, source: &Source) -> Result<(), Error> {
         match source {

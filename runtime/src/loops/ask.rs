@@ -15,7 +15,7 @@ impl Core {
     ///
     /// # Errors
     /// Those of compiles.
-    pub(crate) fn leave_loops(self: &Arc<Self>, id: FunctionId) -> Result<usize, Error> {
+    pub(crate) fn osr_loops(self: &Arc<Self>, id: FunctionId) -> Result<usize, Error> {
         let mut wanted = Vec::new();
         {
             let _busy = gate::enter();
@@ -39,7 +39,7 @@ impl Core {
     }
 
     /// Forbids that loops of a function are left, or allows it again. Under a pass.
-    pub(crate) fn forbid_continuations(&self, id: FunctionId, forbidden: bool) {
+    pub(crate) fn forbid_osr(&self, id: FunctionId, forbidden: bool) {
         let continuations = &self.continuations;
         match forbidden {
             true => continuations.forbidden().insert(id.index()),

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use uruk_codegen::Reason;
 
-/// Loops that were left for better code while they ran. See [`Dylib::leave_loops`].
+/// Loops that were left for better code while they ran. See [`Dylib::osr_loops`].
 ///
-/// [`Dylib::leave_loops`]: crate::Dylib::leave_loops
+/// [`Dylib::osr_loops`]: crate::Dylib::osr_loops
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContinuationStats {

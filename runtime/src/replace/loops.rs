@@ -44,7 +44,7 @@ use crate::version::calls;
 /// Scans until all threads have answered one, at most.
 const SCANS: u32 = 5;
 
-/// A loop of a function that was replaced by [`Replacement::at_loops`] while somebody was in it.
+/// A loop of a function that was replaced by [`Replacement::osr`] while somebody was in it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OldLoop {
@@ -66,7 +66,7 @@ pub enum LoopStays {
     NoWayOut,
     /// No loop of the new body can go on with what lives across it, in words.
     Mismatch(String),
-    /// It is forbidden ([`Dylib::forbid_continuations`](crate::Dylib::forbid_continuations)).
+    /// It is forbidden ([`Dylib::forbid_osr`](crate::Dylib::forbid_osr)).
     Forbidden,
     /// The new code is no body that is compiled: an object's, or a unit's.
     NoBody,
@@ -121,8 +121,8 @@ impl Replacement {
     ///
     /// [`Replaced::loops`]: super::Replaced::loops
     #[must_use]
-    pub fn at_loops(mut self, change: bool) -> Replacement {
-        self.at_loops = change;
+    pub fn osr(mut self, change: bool) -> Replacement {
+        self.osr = change;
         self
     }
 }

@@ -109,7 +109,7 @@ pub struct Replacement {
     allow_signatures: bool,
     allow_parts: bool,
     constructors: bool,
-    at_loops: bool,
+    osr: bool,
     migrations: Vec<Migration>,
     withdrawal: Option<Withdrawal>,
 }
@@ -252,7 +252,7 @@ impl Replacement {
             allow_signatures: false,
             allow_parts: false,
             constructors: false,
-            at_loops: false,
+            osr: false,
             migrations: Vec::new(),
             withdrawal: None,
         }
@@ -279,7 +279,7 @@ pub struct Replaced {
     /// [`Replacement::run_constructors`].
     pub constructors_skipped: Vec<String>,
     /// Loops that somebody was in, if they were to go on in new code; see
-    /// [`Replacement::at_loops`].
+    /// [`Replacement::osr`].
     pub loops: Vec<OldLoop>,
     /// How long no call of a member could begin.
     pub closed: Duration,
@@ -392,9 +392,9 @@ impl Dylib {
             false => hooks.names(),
         };
         let level = replacement.level;
-        let at_loops = replacement.at_loops && level == Level::Immediate;
+        let osr = replacement.osr && level == Level::Immediate;
         let members: Vec<FunctionId> = changes.iter().map(|change| change.id).collect();
-        let looping = core.looping(at_loops, &members);
+        let looping = core.looping(osr, &members);
         let done = match level {
             Level::Immediate => core.commit_set(changes, way, level),
             Level::Quiescent { .. } => {
@@ -419,7 +419,7 @@ impl Dylib {
         })?;
         // Who waits here is not in a loop, whatever what was done above left on this stack.
         quiet::scrub_stack();
-        let loops = core.lead(at_loops, members, looping, &done.old);
+        let loops = core.lead(osr, members, looping, &done.old);
         Ok(self.finish(done, names, &replacement, begun, skipped, loops))
     }
 

@@ -144,7 +144,7 @@ impl Allowed {
     pub(super) fn by(replacement: &Replacement) -> Allowed {
         Allowed {
             signatures: replacement.allow_signatures,
-            loops: replacement.at_loops,
+            loops: replacement.osr,
             parts: replacement.allow_parts,
             migrations: replacement.migrations.clone(),
         }
@@ -257,7 +257,7 @@ impl Core {
         self: &Arc<Self>,
         module: &Arc<Module>,
         planned: &Planned,
-        at_loops: bool,
+        osr: bool,
     ) -> Result<(Vec<Change>, HashMap<FunctionId, u64>), Error> {
         let mut changes = Vec::with_capacity(planned.members.len());
         let mut entries = HashMap::new();
@@ -275,7 +275,7 @@ impl Core {
                 plan: module.plan(),
                 crosses: false,
             };
-            let code = self.prepare_code(body, at_loops)?;
+            let code = self.prepare_code(body, osr)?;
             entries.extend(code.built.entry().map(|entry| (id, entry)));
             changes.push(Change {
                 id,
@@ -288,11 +288,11 @@ impl Core {
 
     /// Compiles and links a body for a function, at the tier it runs at (at most tier 2:
     /// what tier 3 is guided by was counted in another body), or as first code. Over native code,
-    /// which begins at tier 2, the loops of what replaces `at_loops` could never be left otherwise.
-    fn prepare_code(self: &Arc<Self>, body: BodyOf, at_loops: bool) -> Result<Code, Error> {
+    /// which begins at tier 2, the loops of what replaces `osr` could never be left otherwise.
+    fn prepare_code(self: &Arc<Self>, body: BodyOf, osr: bool) -> Result<Code, Error> {
         let versions = self.tiers.versions.seen(body.id);
         let tier = match versions.published() {
-            _ if at_loops && self.tiers.is_over_native() => self.tier_to_leave(),
+            _ if osr && self.tiers.is_over_native() => self.tier_to_leave(),
             // In place of native code there is what functions begin with besides it.
             Some(published) if published.tier == Tier::Native => self.first_in_exchange(),
             Some(published) => published.tier.min(Tier::Optimized),

@@ -185,9 +185,9 @@ impl Core {
             _tracker: tracker,
         } = taken;
         let level = how.level.unwrap_or(manner.level);
-        let at_loops = manner.at_loops && level == Level::Immediate;
+        let osr = manner.osr && level == Level::Immediate;
         let members: Vec<FunctionId> = before.iter().map(|before| before.id).collect();
-        let looping = self.looping(at_loops, &members);
+        let looping = self.looping(osr, &members);
         let changes = before.into_iter().map(|before| Change {
             id: before.id,
             body: before.body,
@@ -201,7 +201,7 @@ impl Core {
         let committed = self.commit_set(changes.collect(), way, level);
         if let Ok(done) = &committed {
             quiet::scrub_stack();
-            self.lead(at_loops, members, looping, &done.old);
+            self.lead(osr, members, looping, &done.old);
         }
         let _pass = gate::enter();
         match committed {

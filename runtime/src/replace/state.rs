@@ -108,7 +108,7 @@ impl Drop for Old {
 pub(super) struct Manner {
     pub(super) level: Level,
     /// Threads in loops change with it.
-    pub(super) at_loops: bool,
+    pub(super) osr: bool,
 }
 
 /// A committed set, and the way back.

@@ -31,7 +31,7 @@ impl Dylib {
         let _pass = gate::enter();
         done.set.manner = Manner {
             level: replacement.level,
-            at_loops: replacement.at_loops && replacement.level == Level::Immediate,
+            osr: replacement.osr && replacement.level == Level::Immediate,
         };
         core.replacing.file(done.set);
         core.retry_failed();

@@ -78,7 +78,7 @@ pub(crate) fn watch(jit: &Jit, files: &[PathBuf]) -> Result<(), Error> {
             for file in &mut *watched.borrow_mut() {
                 if file.has_changed(identity(&file.path)) {
                     let outcome = Replacement::file(&file.path)
-                        .and_then(|new| jit.main().replace(new.at_loops(true)));
+                        .and_then(|new| jit.main().replace(new.osr(true)));
                     let _pass = gate::enter();
                     uruk_files::say!("uruk: {}", line(&file.path, &outcome));
                 }

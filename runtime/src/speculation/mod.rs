@@ -4,7 +4,7 @@
 //! While a program starts, one processor compiles what it calls and the others have nothing to
 //! do. Which calls come is guessed by [`Foresight`](uruk_tiering::foresight::Foresight) from the
 //! bodies of what was compiled and from the first calls so far, or told: by the order of a former
-//! run ([`order`]), or by an embedder (`Jit::expect`).
+//! run ([`order`]), or by an embedder (`Jit::compile_ahead`).
 //!
 //! ```text
 //! compile of f ── sketch of its body ──┐
@@ -123,7 +123,7 @@ struct Front {
     helping: usize,
     /// There is something to look at, for whoever is about to wait.
     news: bool,
-    stats: AheadStats,
+    stats: SpeculationStats,
     over: bool,
 }
 
@@ -143,7 +143,7 @@ struct Mind {
 /// What was compiled before it was called; see [`JitBuilder::speculate`](crate::JitBuilder::speculate).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct AheadStats {
+pub struct SpeculationStats {
     /// Functions that were compiled before they were called.
     pub compiled: u64,
     /// Those of them that were called since.
@@ -346,10 +346,10 @@ impl Speculation {
         self.mind().order.clone()
     }
 
-    pub(crate) fn stats(&self) -> AheadStats {
+    pub(crate) fn stats(&self) -> SpeculationStats {
         let called = self.mind().called;
         let stats = self.front().stats;
-        AheadStats { called, ..stats }
+        SpeculationStats { called, ..stats }
     }
 
     /// Ends compiles under way that nobody waits for.

@@ -61,7 +61,7 @@ impl Dylib {
     /// [speculates](crate::JitBuilder::speculate) compiles them ahead of their calls, before
     /// what it would guess itself. They are looked up now; what has no body, was called before,
     /// or is not defined yet is passed over.
-    pub fn expect(&self, functions: &[&str]) {
+    pub fn compile_ahead(&self, functions: &[&str]) {
         let _pass = gate::enter();
         let core = self.jit().core();
         core.expect(&self.dylib, functions.iter().copied());

@@ -1,8 +1,8 @@
 //! What is told of compiles ahead of first calls.
 
-use crate::speculation::AheadStats;
+use crate::speculation::SpeculationStats;
 
-impl AheadStats {
+impl SpeculationStats {
     /// Compiles for nothing, so far.
     pub(crate) fn wasted(&self) -> u64 {
         self.compiled.saturating_sub(self.called)
@@ -17,7 +17,7 @@ impl AheadStats {
 
     /// Lines of the table, each with its newline.
     pub(crate) fn table(&self) -> String {
-        if *self == AheadStats::default() {
+        if *self == SpeculationStats::default() {
             return String::new();
         }
         let share = self.wasted() as f64 * 100.0 / self.compiled.max(1) as f64;

@@ -38,7 +38,7 @@ pub enum Event {
         /// By whom.
         by: CompiledBy,
         /// Whether it goes on with a loop of another function: see
-        /// [`Dylib::leave_loops`](crate::Dylib::leave_loops).
+        /// [`Dylib::osr_loops`](crate::Dylib::osr_loops).
         continues: bool,
         /// Name of the thread that did it.
         worker: String,

@@ -10,7 +10,7 @@ use uruk_report::Recording;
 
 use crate::core::Core;
 use crate::loops::ContinuationStats;
-use crate::speculation::AheadStats;
+use crate::speculation::SpeculationStats;
 use crate::tiers::background::thread_time;
 use crate::told::baseline::BaselineStats;
 use crate::told::evictions::EvictionStats;
@@ -112,7 +112,7 @@ impl Counters {
             baseline: BaselineStats::default(),
             queued: 0,
             samples: (0, 0),
-            ahead: AheadStats::default(),
+            ahead: SpeculationStats::default(),
             continuations: ContinuationStats::default(),
             staying: StayingStats::default(),
             memory: MemoryStats::default(),
@@ -162,7 +162,7 @@ pub struct Stats {
     /// Samples taken, and samples lost.
     pub samples: (u64, u64),
     /// What was compiled before it was called.
-    pub ahead: AheadStats,
+    pub ahead: SpeculationStats,
     /// Loops that were left for better code.
     pub continuations: ContinuationStats,
     /// Functions that stay at a version for ever, and why.

@@ -12,7 +12,7 @@ use uruk_base::locks::Mutex;
 
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
-use crate::api::generator::{Ask, Generator, GeneratorId, LookupKind};
+use crate::api::generator::{Generator, GeneratorId, GeneratorRequest, LookupKind};
 use crate::fork::errands::Errand;
 use crate::fork::gate;
 use crate::load::archive::Archive;
@@ -94,7 +94,7 @@ impl Pulling {
 }
 
 impl Generator for Pulling {
-    fn generate(&self, ask: Ask) {
+    fn generate(&self, ask: GeneratorRequest) {
         let _ours = Errand::Ours.begin();
         if ask.kind() == LookupKind::Dlsym {
             return ask.finish(Ok::<(), Error>(()));

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use uruk_session::{Dylib, Flags, Interface, Symbol};
 
-use crate::api::improve::{Improvement, Improver};
+use crate::api::improve::{ReoptimizeRequest, Reoptimizer};
 use crate::api::jit::{Jit, WeakJit};
 use crate::core::Core;
 use crate::fork::gate;
@@ -33,11 +33,11 @@ pub(crate) struct UnitBody {
 pub(crate) struct Improving {
     jit: WeakJit,
     /// `None` at its end.
-    improver: Option<Arc<dyn Improver>>,
+    improver: Option<Arc<dyn Reoptimizer>>,
 }
 
 impl Improving {
-    pub(super) fn new(jit: WeakJit, improver: Arc<dyn Improver>) -> Arc<Improving> {
+    pub(super) fn new(jit: WeakJit, improver: Arc<dyn Reoptimizer>) -> Arc<Improving> {
         let improver = Some(improver);
         Arc::new(Improving { jit, improver })
     }
@@ -47,7 +47,7 @@ impl Improving {
     }
 
     /// Asks; without a pass.
-    pub(crate) fn improve(&self, improvement: Improvement) {
+    pub(crate) fn improve(&self, improvement: ReoptimizeRequest) {
         if let Some(improver) = &self.improver {
             improver.improve(improvement);
         }

@@ -37,7 +37,7 @@ use super::blocks::{Rest, split};
 use super::build::{Built, Outcome};
 use super::findable::NewCode;
 use crate::api::error::{Error, Missing, Refusal};
-use crate::api::improve::Improvement;
+use crate::api::improve::ReoptimizeRequest;
 use crate::core::{Body, Core};
 use crate::fork::errands::Errand;
 use crate::fork::{gate, panics};
@@ -146,7 +146,7 @@ impl Asked {
             let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
             *asking = Some(std::thread::current().id());
             self.is_asking.store(true, Ordering::Relaxed);
-            Improvement::new(jit, Arc::clone(&self))
+            ReoptimizeRequest::new(jit, Arc::clone(&self))
         };
         let asked = panics::caught(|| {
             improver.improve(improvement);

@@ -17,7 +17,7 @@ use super::publish::Filed;
 use super::records::{Native, Version};
 use super::{Made, Request};
 use crate::api::error::{Error, Refusal};
-use crate::api::native::Beside;
+use crate::api::native::InlinedCopy;
 use crate::core::Core;
 use crate::fork::gate;
 use crate::tiers::TierState;
@@ -200,7 +200,7 @@ impl Core {
     }
 
     /// Keeps what lies beside a function's native code for part of it.
-    pub(crate) fn note_native(&self, id: FunctionId, beside: &[Beside]) {
+    pub(crate) fn note_native(&self, id: FunctionId, beside: &[InlinedCopy]) {
         let mut natives = self.tiers.versions.natives();
         if let Some(native) = natives.get_mut(&id.index()) {
             // As below: of an entry.

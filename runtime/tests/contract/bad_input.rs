@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use uruk::{
-    Alias, Ask, DependenceGroup, Dylib, Error, Flags, Generator, Interface, Jit, Lookup, Removal,
-    Required, Responsibility, SessionError, Symbol, Unit, Visibility,
+    Alias, DependenceGroup, Dylib, Error, Flags, Generator, GeneratorRequest, Interface, Jit,
+    Lookup, Removal, Required, Responsibility, SessionError, Symbol, Unit, Visibility,
 };
 
 use crate::unit::*;
@@ -221,9 +221,9 @@ fn circles_of_aliases_generators_and_link_orders_end_in_errors() {
 #[test]
 fn a_generator_that_never_answers_makes_nobody_wait_longer_than_he_wants() {
     #[derive(Clone, Default)]
-    struct Silent(Arc<Mutex<Vec<Ask>>>);
+    struct Silent(Arc<Mutex<Vec<GeneratorRequest>>>);
     impl Generator for Silent {
-        fn generate(&self, ask: Ask) {
+        fn generate(&self, ask: GeneratorRequest) {
             self.0.lock().unwrap().push(ask);
         }
     }
@@ -287,7 +287,7 @@ fn every_use_of_a_dylib_that_is_gone_is_an_error_with_its_name() {
         gone.alias([alias]),
         gone.reexport(&main, all, [alias]),
         gone.reexport_all(&main, all, |_| true).map(drop),
-        gone.add_generator(|_: &Ask| Ok(())).map(drop),
+        gone.add_generator(|_: &GeneratorRequest| Ok(())).map(drop),
         gone.create_tracker().map(drop),
         gone.default_tracker().map(drop),
         gone.set_link_order(&[]),

@@ -5,24 +5,24 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use uruk::{
-    Ask, Dylib, Error, Flags, Generator, Jit, Lookup, LookupKind, Need, Required, SessionError,
-    Visibility,
+    Dylib, Error, Flags, Generator, GeneratorRequest, Jit, Lookup, LookupKind, Need, Required,
+    SessionError, Visibility,
 };
 
 use crate::unit::*;
 
 /// Keeps what it is asked.
 #[derive(Clone, Default)]
-struct Keeping(Arc<Mutex<Vec<Ask>>>);
+struct Keeping(Arc<Mutex<Vec<GeneratorRequest>>>);
 
 impl Generator for Keeping {
-    fn generate(&self, ask: Ask) {
+    fn generate(&self, ask: GeneratorRequest) {
         self.0.lock().unwrap().push(ask);
     }
 }
 
 impl Keeping {
-    fn one(&self) -> Ask {
+    fn one(&self) -> GeneratorRequest {
         let mut asks = self.0.lock().unwrap();
         assert_eq!(asks.len(), 1, "one lookup at a time");
         asks.pop().unwrap()
@@ -30,7 +30,7 @@ impl Keeping {
 }
 
 /// Defines what is missing where [`place`] says.
-fn define_missing(ask: &Ask) -> Result<(), Error> {
+fn define_missing(ask: &GeneratorRequest) -> Result<(), Error> {
     let missing = ask.missing().iter();
     let missing = missing.map(|(symbol, _)| (*symbol, place(*symbol), Flags::EXPORTED));
     // SAFETY: nobody goes there.
@@ -44,7 +44,7 @@ fn a_generator_is_asked_for_what_is_still_missing() {
     jit.main().define(TestUnit::plain(&jit, &["a"])).unwrap();
     let log = Log::default();
     let told = log.clone();
-    let asked = move |ask: &Ask| {
+    let asked = move |ask: &GeneratorRequest| {
         for (symbol, need) in ask.missing() {
             let name = ask.jit().name_of(*symbol);
             told.push(format!("{name} {need:?} {:?}", ask.kind()));
@@ -73,7 +73,7 @@ fn later_generators_are_asked_for_what_earlier_ones_left() {
     let log = Log::default();
     for name in ["a", "b"] {
         let told = log.clone();
-        let asked = move |ask: &Ask| {
+        let asked = move |ask: &GeneratorRequest| {
             let missing = ask.missing().iter();
             let missing: Vec<_> = missing.map(|(s, _)| ask.jit().name_of(*s)).collect();
             told.push(missing.join(" "));
@@ -110,7 +110,7 @@ fn a_generator_may_answer_later_with_definitions_or_an_error() {
 #[test]
 fn a_generators_failure_reaches_lookups_of_addresses_and_of_flags() {
     let jit = Jit::new().unwrap();
-    let generator = |_: &Ask| Err(oops().into());
+    let generator = |_: &GeneratorRequest| Err(oops().into());
     jit.main().add_generator(generator).unwrap();
     let a = jit.intern("a");
     let failed = |error: SessionError| {
@@ -188,7 +188,7 @@ fn a_question_that_is_dropped_is_an_error_of_the_lookup() {
     // So does one that panics, which is reported.
     let other = jit.create_dylib("other").unwrap();
     other
-        .add_generator(|_: &Ask| panic!("a bad generator"))
+        .add_generator(|_: &GeneratorRequest| panic!("a bad generator"))
         .unwrap();
     assert!(abandoned(session(other.lookup("a").map(drop))));
     let last = reports.lock().unwrap().pop().unwrap().to_string();
@@ -212,7 +212,7 @@ fn a_generator_of_an_earlier_dylib_comes_before_what_a_later_one_has() {
     };
     assert_eq!(found(), 1);
     jit.main()
-        .add_generator(|ask: &Ask| define_missing(ask))
+        .add_generator(|ask: &GeneratorRequest| define_missing(ask))
         .unwrap();
     assert_eq!(found(), place(a));
 }
@@ -221,7 +221,7 @@ fn a_generator_of_an_earlier_dylib_comes_before_what_a_later_one_has() {
 struct Needs(fn(&str) -> Option<&'static str>);
 
 impl Generator for Needs {
-    fn generate(&self, ask: Ask) {
+    fn generate(&self, ask: GeneratorRequest) {
         let needed = ask.missing().iter();
         let needed = needed.filter_map(|(symbol, _)| (self.0)(ask.jit().name_of(*symbol)));
         let needed: Vec<_> = needed.collect();
@@ -265,7 +265,7 @@ fn a_generator_that_needs_its_own_answer_is_an_error_that_names_the_circle() {
 fn who_answers_on_another_thread_can_say_for_whom_it_looks_up() {
     struct Later;
     impl Generator for Later {
-        fn generate(&self, ask: Ask) {
+        fn generate(&self, ask: GeneratorRequest) {
             std::thread::spawn(move || {
                 let found = ask.scope(|| ask.dylib().lookup("a"));
                 ask.finish(found.map(drop));
@@ -285,7 +285,7 @@ fn functions_that_a_generator_defines_are_materialized_when_called() {
     let jit = Jit::new().unwrap();
     let log = Log::default();
     let told = log.clone();
-    let generator = move |ask: &Ask| {
+    let generator = move |ask: &GeneratorRequest| {
         let named = |name| {
             ask.missing()
                 .iter()
@@ -339,7 +339,7 @@ fn globals_of_the_host_are_asked_for_lazily_and_a_modules_weak_copy_yields_to_th
     let host = jit.create_bare_dylib("the globals").unwrap();
     let asked = Log::default();
     let log = asked.clone();
-    let table = move |ask: &Ask| {
+    let table = move |ask: &GeneratorRequest| {
         let found = ask.missing().iter().filter_map(|(symbol, _)| {
             let name = ask.jit().name_of(*symbol);
             log.push(name);
@@ -389,7 +389,7 @@ fn generators_that_look_into_each_other_on_several_threads_end_as_on_one() {
         for at in 0..count {
             let dylib = jit.create_dylib(&name(at)).unwrap();
             let (weak, all, other) = (jit.downgrade(), Arc::clone(&all), name(at + 1));
-            let generator = move |ask: &Ask| {
+            let generator = move |ask: &GeneratorRequest| {
                 // All are inside at once, each time that one looks into the next.
                 let (symbol, _) = ask.missing()[0];
                 if ask.jit().name_of(symbol) == "first" {

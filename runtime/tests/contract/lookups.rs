@@ -4,7 +4,10 @@ use std::pin::pin;
 use std::sync::{Arc, Barrier, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
-use uruk::{Ask, Flags, Jit, Lookup, LookupKind, Required, SessionError, SymbolState, Visibility};
+use uruk::{
+    Flags, GeneratorRequest, Jit, Lookup, LookupKind, Required, SessionError, SymbolState,
+    Visibility,
+};
 
 use crate::unit::*;
 
@@ -148,7 +151,7 @@ fn a_flags_lookup_asks_generators() {
     let jit = Jit::new().unwrap();
     let log = Log::default();
     let told = log.clone();
-    let generator = move |ask: &Ask| {
+    let generator = move |ask: &GeneratorRequest| {
         let (symbol, _) = ask.missing()[0];
         let name = ask.jit().name_of(symbol).to_owned();
         let unit = TestUnit::plain(ask.jit(), &[&name]).log(&told);

@@ -167,7 +167,8 @@ fn a_dump_has_all_that_is_there() {
     }))
     .unwrap();
     lib.lookup("broken").unwrap_err();
-    lib.add_generator(|_: &uruk::Ask| Ok(())).unwrap();
+    lib.add_generator(|_: &uruk::GeneratorRequest| Ok(()))
+        .unwrap();
     let address = lib.lookup("run").unwrap();
     let dump = jit.dump();
     let one = dump

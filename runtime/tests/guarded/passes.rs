@@ -159,7 +159,7 @@ const COUNTED: [(&str, i64); 4] = [
 ];
 
 fn session(tiers: Tiers) -> Jit {
-    let builder = Jit::builder().tiers(tiers).count_passes(true);
+    let builder = Jit::builder().tiers(tiers).count_fuel(true);
     let jit = builder.expect("words").build().expect("a session");
     jit.add_ir("loops", LOOPS).expect("it loads");
     jit
@@ -189,17 +189,17 @@ fn fuel_ends_the_same_call_at_the_same_place_at_every_tier() {
             let f = function::<Number>(&jit, name);
             let plain = f.call(argument);
             seen(&jit);
-            let before = GuestThread::passes();
+            let before = GuestThread::fuel_used();
             let enough = f.with_fuel(1_000_000).call_guarded(argument);
             assert_eq!(enough.ok(), Some(plain), "{name} at {tier:?}");
-            let needs = GuestThread::passes() - before;
+            let needs = GuestThread::fuel_used() - before;
             found.push((name, plain, needs, seen(&jit)));
             for fuel in (0..needs).step_by(7) {
-                let before = GuestThread::passes();
+                let before = GuestThread::fuel_used();
                 let trap = f.with_fuel(fuel).call_guarded(argument);
                 let trap = trap.expect_err("there is too little");
                 assert!(matches!(trap.kind, TrapKind::OutOfFuel), "{trap}");
-                assert_eq!(GuestThread::passes() - before, fuel + 1);
+                assert_eq!(GuestThread::fuel_used() - before, fuel + 1);
                 found.push((name, trap.backtrace.len() as i64, fuel, seen(&jit)));
             }
             let exact = f.with_fuel(needs).call_guarded(argument);
@@ -228,9 +228,9 @@ fn a_call_that_moves_up_in_the_middle_counts_the_same() {
         let jit = session(tiers);
         let nested = function::<Number>(&jit, "nested");
         // One pass of the outer loop, seven of the inner, with a call each.
-        let before = GuestThread::passes();
+        let before = GuestThread::fuel_used();
         let result = nested.call(2_000_000);
-        (result, GuestThread::passes() - before, seen(&jit))
+        (result, GuestThread::fuel_used() - before, seen(&jit))
     });
     assert!(counts.iter().all(|of| *of == counts[0]), "{counts:?}");
 }
@@ -338,10 +338,10 @@ fn a_loop_that_calls_nothing_is_vectorized() {
         assert!(ir.contains("fadd <"), "{tier:?}:\n{ir}");
         let add = function::<unsafe extern "C" fn(*mut f32, *const f32, i64)>(&jit, "add");
         let (mut a, b) = (vec![1.0; 1000], vec![2.0; 1000]);
-        let before = GuestThread::passes();
+        let before = GuestThread::fuel_used();
         // SAFETY: as many numbers as it is told.
         unsafe { add.call(a.as_mut_ptr(), b.as_ptr(), 1000) };
-        assert_eq!(GuestThread::passes() - before, 1000);
+        assert_eq!(GuestThread::fuel_used() - before, 1000);
         assert!(a.iter().all(|&x| x == 3.0));
         // SAFETY: likewise.
         let trap = unsafe {

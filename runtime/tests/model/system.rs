@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use uruk::{
-    Ask, Dylib, Error, Flags, GeneratorId, Interface, Jit, Lookup, Required, Responsibility,
-    SessionError, Symbol, Tracker, Unit, Visibility,
+    Dylib, Error, Flags, GeneratorId, GeneratorRequest, Interface, Jit, Lookup, Required,
+    Responsibility, SessionError, Symbol, Tracker, Unit, Visibility,
 };
 
 use crate::ops::SYMBOLS;
@@ -254,7 +254,7 @@ impl System {
         fails: bool,
     ) -> impl uruk::Generator + use<> {
         let (names, common) = (Arc::clone(&self.names), Arc::clone(&self.common));
-        move |ask: &Ask| {
+        move |ask: &GeneratorRequest| {
             if fails {
                 return Err(SessionError::unit("test", "no").into());
             }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-use uruk::{Improvement, Jit, Refusal, SessionError, Tier, Tiers};
+use uruk::{Jit, Refusal, ReoptimizeRequest, SessionError, Tier, Tiers};
 
 use crate::formula::{all, by_tier, counting, formula, function, refusal, told, until};
 use crate::unit::{self, PATIENCE, TestUnit};
@@ -12,12 +12,14 @@ use crate::unit::{self, PATIENCE, TestUnit};
 #[test]
 fn whoever_asks_gets_better_code() {
     let (jit, events, reports) = told(Jit::builder());
-    let unit = formula(&jit, counting("f", 1), |better: Improvement| {
-        match better.tier() {
+    let unit = formula(
+        &jit,
+        counting("f", 1),
+        |better: ReoptimizeRequest| match better.tier() {
             Tier::Guided => better.decline(),
             _ => by_tier(better),
-        }
-    });
+        },
+    );
     jit.main().define(unit).unwrap();
     assert_eq!(jit.tier("f").unwrap(), None);
     jit.compile_at("f", Tier::Optimized).unwrap();
@@ -85,7 +87,7 @@ fn what_fails_is_reported_once_and_not_asked_again() {
     let (jit, events, reports) = told(Jit::builder());
     let asked = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&asked);
-    let unit = formula(&jit, counting("f", 1), move |better: Improvement| {
+    let unit = formula(&jit, counting("f", 1), move |better: ReoptimizeRequest| {
         count.fetch_add(1, Ordering::Relaxed);
         better.fail(SessionError::unit("tiny", "too hard"));
     });
@@ -130,12 +132,14 @@ fn pins_bring_units_functions_to_their_tier() {
 fn a_fixed_tier_is_that_of_the_first_code() {
     for tier in [Tier::Optimized, Tier::Guided] {
         let (jit, events, reports) = told(Jit::builder().tiers(Tiers::Fixed(tier)));
-        let unit = formula(&jit, counting("f", 1), |better: Improvement| {
-            match better.tier() {
+        let unit = formula(
+            &jit,
+            counting("f", 1),
+            |better: ReoptimizeRequest| match better.tier() {
                 Tier::Optimized => by_tier(better),
                 _ => better.decline(),
-            }
-        });
+            },
+        );
         jit.main().define(unit).unwrap();
         let (code, wanted) = match tier {
             Tier::Optimized => (2, vec!["compiled 2", "published 2 after 0"]),
@@ -157,12 +161,12 @@ fn a_fixed_tier_is_that_of_the_first_code() {
 #[test]
 fn questions_are_answered_later_elsewhere_or_not_at_all() {
     let (jit, _, _) = told(Jit::builder());
-    let (sender, receiver) = channel::<Improvement>();
+    let (sender, receiver) = channel::<ReoptimizeRequest>();
     let sender = Mutex::new(sender);
     let unit = formula(
         &jit,
         counting("f", 1),
-        move |better: Improvement| match better.tier() {
+        move |better: ReoptimizeRequest| match better.tier() {
             Tier::Guided => drop(better),
             _ => sender.lock().unwrap().send(better).unwrap(),
         },
@@ -182,7 +186,7 @@ fn questions_are_answered_later_elsewhere_or_not_at_all() {
 #[test]
 fn improvers_call_what_has_no_code_yet() {
     let jit = Jit::builder().jobs(1).build().unwrap();
-    let unit = formula(&jit, counting("f", 1), |better: Improvement| {
+    let unit = formula(&jit, counting("f", 1), |better: ReoptimizeRequest| {
         better
             .jit()
             .add_ir("late", "define i64 @late() { ret i64 8 }")

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use uruk::{
-    Code, Error, Event, Flags, Func, Improvement, Improver, Interface, Jit, JitBuilder, Refusal,
-    Responsibility, SessionError, Symbol, Unit,
+    Code, Error, Event, Flags, Func, Interface, Jit, JitBuilder, Refusal, ReoptimizeRequest,
+    Reoptimizer, Responsibility, SessionError, Symbol, Unit,
 };
 
 use crate::unit::PATIENCE;
@@ -64,7 +64,7 @@ impl Words {
 pub struct Formula {
     symbol: Symbol,
     object: Vec<u8>,
-    improver: Arc<dyn Improver>,
+    improver: Arc<dyn Reoptimizer>,
 }
 
 impl Unit for Formula {
@@ -81,12 +81,12 @@ impl Unit for Formula {
         responsibility.link("first.o", self.object).unwrap();
     }
 
-    fn improver(&self) -> Option<Arc<dyn Improver>> {
+    fn improver(&self) -> Option<Arc<dyn Reoptimizer>> {
         Some(Arc::clone(&self.improver))
     }
 }
 
-pub fn formula(jit: &Jit, object: Vec<u8>, improver: impl Improver) -> Formula {
+pub fn formula(jit: &Jit, object: Vec<u8>, improver: impl Reoptimizer) -> Formula {
     let (symbol, improver) = (jit.intern("f"), Arc::new(improver));
     Formula {
         symbol,
@@ -101,7 +101,7 @@ pub fn function(jit: &Jit) -> F {
 }
 
 /// Links the code whose number is its tier.
-pub fn by_tier(better: Improvement) {
+pub fn by_tier(better: ReoptimizeRequest) {
     let code = counting("f", better.tier().number());
     better.link("better.o", code).unwrap();
 }

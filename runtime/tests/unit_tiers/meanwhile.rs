@@ -4,26 +4,28 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use uruk::{Code, Error, Improvement, Improver, Jit, ReclaimKind, Reference, Replacement, Tier};
+use uruk::{
+    Code, Error, Jit, ReclaimKind, Reference, ReoptimizeRequest, Reoptimizer, Replacement, Tier,
+};
 
 use crate::formula::{all, by_tier, counting, formula, function, told, until};
 use crate::unit::{self, PATIENCE, TestUnit, ask, session};
 
 /// A question that is under way, and the word to go on.
 struct Paused {
-    begun: Receiver<Improvement>,
+    begun: Receiver<ReoptimizeRequest>,
     /// What the improver's link came to.
     linked: Receiver<Result<(), Error>>,
-    go: Sender<Improvement>,
+    go: Sender<ReoptimizeRequest>,
 }
 
 /// An improver that waits in the middle.
-fn paused() -> (impl Improver, Paused) {
+fn paused() -> (impl Reoptimizer, Paused) {
     let (begin, begun) = channel();
-    let (go, going) = channel::<Improvement>();
+    let (go, going) = channel::<ReoptimizeRequest>();
     let (sender, linked) = channel();
     let ends = Mutex::new((begin, going, sender));
-    let improver = move |better: Improvement| {
+    let improver = move |better: ReoptimizeRequest| {
         let ends = ends.lock().unwrap();
         ends.0.send(better).unwrap();
         let better = ends.1.recv_timeout(PATIENCE).unwrap();
@@ -104,9 +106,9 @@ fn a_function_is_replaced_while_it_gets_better() {
 #[test]
 fn a_question_that_nobody_wants_answered_is_over() {
     let (jit, events, reports) = told(Jit::builder());
-    let (sender, receiver) = channel::<Improvement>();
+    let (sender, receiver) = channel::<ReoptimizeRequest>();
     let sender = Mutex::new(sender);
-    let improver = move |better: Improvement| sender.lock().unwrap().send(better).unwrap();
+    let improver = move |better: ReoptimizeRequest| sender.lock().unwrap().send(better).unwrap();
     let tracker = jit.main().create_tracker().unwrap();
     tracker
         .define(formula(&jit, counting("f", 1), improver))
@@ -154,7 +156,7 @@ fn better_code_is_replaced_and_comes_back() {
 #[test]
 fn a_panic_is_a_failure_with_its_text() {
     let (jit, events, reports) = told(Jit::builder());
-    let unit = formula(&jit, counting("f", 1), |better: Improvement| {
+    let unit = formula(&jit, counting("f", 1), |better: ReoptimizeRequest| {
         panic!("tier {} is too much", better.tier().number());
     });
     jit.main().define(unit).unwrap();
@@ -183,7 +185,7 @@ fn a_panic_is_a_failure_with_its_text() {
 #[test]
 fn better_code_is_published_once_what_it_needs_is_ready() {
     let jit = Jit::new().unwrap();
-    let unit = formula(&jit, counting("f", 1), |better: Improvement| {
+    let unit = formula(&jit, counting("f", 1), |better: ReoptimizeRequest| {
         let mut code = Code::new();
         // mov rax, [rip + number]; mov rax, [rax]; ret
         let bytes = [0x48, 0x8b, 0x05, 0, 0, 0, 0, 0x48, 0x8b, 0, 0xc3];
@@ -211,7 +213,7 @@ fn better_code_is_published_once_what_it_needs_is_ready() {
 #[test]
 fn better_code_is_not_published_if_what_it_needs_fails() {
     let (jit, _, reports) = told(Jit::builder());
-    let unit = formula(&jit, counting("f", 1), |better: Improvement| {
+    let unit = formula(&jit, counting("f", 1), |better: ReoptimizeRequest| {
         let mut code = Code::new();
         code.function("f", &[0x48, 0x8b, 0x05, 0, 0, 0, 0, 0xc3]);
         code.refer(3, Reference::AddressWord, "number");
@@ -309,14 +311,14 @@ fn child(work: impl FnOnce() -> bool) -> bool {
 #[test]
 fn a_child_of_a_fork_asks_anew() {
     let jit = Jit::new().unwrap();
-    let (sender, receiver) = channel::<Improvement>();
+    let (sender, receiver) = channel::<ReoptimizeRequest>();
     let sender = Mutex::new(sender);
     let later = Arc::new(AtomicBool::new(true));
     let keeps = Arc::clone(&later);
     let unit = formula(
         &jit,
         counting("f", 1),
-        move |better: Improvement| match keeps.load(Ordering::Relaxed) {
+        move |better: ReoptimizeRequest| match keeps.load(Ordering::Relaxed) {
             true => sender.lock().unwrap().send(better).unwrap(),
             false => by_tier(better),
         },

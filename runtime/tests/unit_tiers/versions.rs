@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use uruk::{Code, Improvement, Jit, ReclaimKind, Reference, Tier};
+use uruk::{Code, Jit, ReclaimKind, Reference, ReoptimizeRequest, Tier};
 
 use crate::formula::{Words, by_tier, counting, formula, function, until, waiting};
 use crate::unit::PATIENCE;
@@ -12,7 +12,7 @@ use crate::unit::PATIENCE;
 #[test]
 fn old_code_is_freed_once_nobody_is_inside() {
     let jit = Jit::new().unwrap();
-    let unit = formula(&jit, waiting("f", 1), |better: Improvement| {
+    let unit = formula(&jit, waiting("f", 1), |better: ReoptimizeRequest| {
         let code = waiting("f", better.tier().number());
         better.link("better.o", code).unwrap();
     });
@@ -66,7 +66,7 @@ fn what_a_version_keeps_goes_with_its_code() {
     let unit = formula(
         &jit,
         counting("f", 1),
-        move |mut better: Improvement| match better.tier() {
+        move |mut better: ReoptimizeRequest| match better.tier() {
             Tier::Baseline => {
                 better.attach(Dropped(Arc::clone(&flags[0])));
                 better.decline();
@@ -101,7 +101,7 @@ extern "C" fn nine(_: i64) -> i64 {
 #[test]
 fn better_code_may_be_anywhere() {
     let jit = Jit::new().unwrap();
-    let unit = formula(&jit, counting("f", 1), |better: Improvement| {
+    let unit = formula(&jit, counting("f", 1), |better: ReoptimizeRequest| {
         better.resolve(nine as *const () as u64).unwrap();
     });
     jit.main().define(unit).unwrap();
@@ -117,7 +117,7 @@ fn better_code_may_be_anywhere() {
 fn names_mean_what_they_mean_elsewhere() {
     let jit = Jit::new().unwrap();
     jit.add_ir("data", "@shared = global i64 5").unwrap();
-    let unit = formula(&jit, counting("f", 1), |better: Improvement| {
+    let unit = formula(&jit, counting("f", 1), |better: ReoptimizeRequest| {
         let mut code = Code::new();
         match better.tier() {
             // lea rax, [rip + own]; ret
@@ -160,7 +160,7 @@ fn names_mean_what_they_mean_elsewhere() {
 #[test]
 fn objects_that_are_no_version_are_refused() {
     let jit = Jit::new().unwrap();
-    let unit = formula(&jit, counting("f", 1), |better: Improvement| {
+    let unit = formula(&jit, counting("f", 1), |better: ReoptimizeRequest| {
         let wrong = match better.tier() {
             Tier::Optimized => counting("g", 2),
             _ => b"not an object".to_vec(),

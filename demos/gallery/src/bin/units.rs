@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use dynasmrt::{DynasmApi, VecAssembler, dynasm, x64::X64Relocation};
 use uruk::{
-    Code, Flags, Improvement, Improver, Interface, Jit, Reference, Responsibility, Symbol, Tier,
-    Tracker, Unit,
+    Code, Flags, Interface, Jit, Reference, ReoptimizeRequest, Reoptimizer, Responsibility, Symbol,
+    Tier, Tracker, Unit,
 };
 
 /// What a formula is made of.
@@ -273,9 +273,9 @@ impl Unit for Definition {
         }
     }
 
-    fn improver(&self) -> Option<Arc<dyn Improver>> {
+    fn improver(&self) -> Option<Arc<dyn Reoptimizer>> {
         let (name, formula) = (self.name.clone(), Arc::clone(&self.formula));
-        Some(Arc::new(move |better: Improvement| {
+        Some(Arc::new(move |better: ReoptimizeRequest| {
             let code = match better.tier() {
                 Tier::Optimized => Assembly::better(&formula),
                 _ => None,

@@ -71,7 +71,7 @@ impl Emitter<'_> {
     }
 
     /// Writes the ways out of loops.
-    pub(super) fn leave_loops(&mut self) {
+    pub(super) fn osr_loops(&mut self) {
         let function = self.function;
         let Some(loops) = function.counting.loops else {
             return;

@@ -232,7 +232,7 @@ impl<'a> Emitter<'a> {
         }
         self.enter_pads();
         self.enter_blocks();
-        self.leave_loops();
+        self.osr_loops();
         self.finish()
     }
 

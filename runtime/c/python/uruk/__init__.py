@@ -108,7 +108,7 @@ class Function:
 
     def with_fuel(self, passes):
         """The same, whose calls are an `Error` when they make more passes of entries and loops; of a
-        session with `count_passes=True`."""
+        session with `count_fuel=True`."""
         limited = copy.copy(self)
         limited._fuel = passes
         return limited
@@ -230,7 +230,7 @@ class Dylib(_Adds):
         """The code of a function; None where there is none."""
         return _string(_made(_c.dylib_disassemble, self._pointer, _text(name), tier))
 
-    def replace(self, name, new, quiescent_ms=None, allow_signatures=False, at_loops=False):
+    def replace(self, name, new, quiescent_ms=None, allow_signatures=False, osr=False):
         """Exchanges functions by those of IR, or of bitcode (bytes), while they run: all of them, or
         none."""
         is_bitcode = isinstance(new, (bytes, bytearray, memoryview))
@@ -238,7 +238,7 @@ class Dylib(_Adds):
         how = _Replacement(
             name=_text(name), data=data, data_size=len(data), input=int(is_bitcode),
             quiescent=int(quiescent_ms is not None), wait_ms=quiescent_ms or 0,
-            allow_signatures=int(allow_signatures), at_loops=int(at_loops))
+            allow_signatures=int(allow_signatures), osr=int(osr))
         return Replaced(_made(_c.dylib_replace, self._pointer, byref(how)), self)
 
     def create_tracker(self):

@@ -129,7 +129,7 @@ class _Replacement(_Struct):
         ("input", c_int), ("quiescent", c_int), ("wait_ms", c_uint64),
         ("allow_signatures", c_int), ("allow_parts", c_int), ("run_constructors", c_int),
         ("migration_count", c_int), ("migrations", c_void_p), ("context", c_void_p),
-        ("at_loops", c_int),
+        ("osr", c_int),
     ]
 
 
@@ -143,7 +143,7 @@ class _Settings(_Struct):
             (c_char_p, "jitdump cache_folder"),
             (c_void_p, "context drop_context on_event on_error on_failed_call transform_ir "
                        "transform_object"),
-            (c_int, "count_passes"), (c_size_t, "record tune"), (c_double, "tuning_percent"),
+            (c_int, "count_fuel"), (c_size_t, "record tune"), (c_double, "tuning_percent"),
             (c_uint64, "tuning_credit_ms"), (c_char_p, "tuned_before"),
             (c_size_t, "lines"), (c_void_p, "on_fault"),
         ) for name in names.split()]

@@ -31,7 +31,7 @@ static void null_pointers(void)
     uruk_string_free(NULL);
     uruk_replaced_free(NULL);
     uruk_responsibility_free(NULL);
-    uruk_improvement_free(NULL);
+    uruk_reoptimize_request_free(NULL);
     uruk_generator_free(NULL);
     uruk_stack_free(NULL);
     uruk_program_free(NULL);

@@ -265,10 +265,10 @@ static void other_sessions(uruk_jit *jit)
     uruk_jit_free(second);
 }
 
-static void fails(void *context, uruk_ask *ask)
+static void fails(void *context, uruk_generator_request *ask)
 {
     (void)context;
-    FINE(uruk_ask_finish(ask, uruk_error_new("the store of symbols is closed")));
+    FINE(uruk_generator_request_finish(ask, uruk_error_new("the store of symbols is closed")));
 }
 
 /* A generator's error is that of what asked it. */

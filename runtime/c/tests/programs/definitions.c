@@ -14,10 +14,10 @@ static void drop(void *context)
 }
 
 /* Functions that return the number they are named after. */
-static void generate(void *context, uruk_ask *ask)
+static void generate(void *context, uruk_generator_request *ask)
 {
-    uruk_dylib *dylib = uruk_ask_dylib(ask);
-    uruk_names *missing = uruk_ask_missing(ask, 0);
+    uruk_dylib *dylib = uruk_generator_request_dylib(ask);
+    uruk_names *missing = uruk_generator_request_missing(ask, 0);
     uruk_error *error = NULL;
     size_t index;
 
@@ -34,7 +34,7 @@ static void generate(void *context, uruk_ask *ask)
     }
     uruk_names_free(missing);
     uruk_dylib_free(dylib);
-    FINE(uruk_ask_finish(ask, error));
+    FINE(uruk_generator_request_finish(ask, error));
 }
 
 static void generators(uruk_jit *jit)
@@ -94,17 +94,17 @@ static void materialize(void *context, uruk_responsibility *responsibility)
     uruk_names_free(symbols);
 }
 
-static void improve(void *context, uruk_improvement *improvement)
+static void improve(void *context, uruk_reoptimize_request *improvement)
 {
-    char *name = uruk_improvement_function(improvement);
+    char *name = uruk_reoptimize_request_function(improvement);
     CHECK(context == &made);
     CHECK(strcmp(name, "answer") == 0);
     uruk_string_free(name);
     ++improved;
-    if (uruk_improvement_tier(improvement) == 2) {
-        FINE(uruk_improvement_resolve(improvement, (uint64_t)(uintptr_t)quick));
+    if (uruk_reoptimize_request_tier(improvement) == 2) {
+        FINE(uruk_reoptimize_request_resolve(improvement, (uint64_t)(uintptr_t)quick));
     } else {
-        uruk_improvement_decline(improvement);
+        uruk_reoptimize_request_decline(improvement);
     }
 }
 

@@ -212,17 +212,17 @@ static void fuel(void)
     uruk_callable *spin;
     uruk_jit *counting;
     uruk_settings settings;
-    uint64_t before = uruk_thread_passes();
+    uint64_t before = uruk_thread_fuel_used();
 
     uruk_settings_init(&settings, sizeof settings);
-    settings.count_passes = 1;
+    settings.count_fuel = 1;
     FINE(uruk_jit_new(&settings, &counting));
     dylib = uruk_jit_main(counting);
     FINE(uruk_dylib_add_ir(dylib, "m", program));
     spin = callable(dylib, "spin");
     traps(uruk_callable_call_with_fuel(spin, NULL, 0, 0, 50000, NULL), URUK_TRAP_OUT_OF_FUEL,
           "spin");
-    CHECK(uruk_thread_passes() - before == 50001);
+    CHECK(uruk_thread_fuel_used() - before == 50001);
     traps(uruk_callable_call(spin, NULL, 0, 5, NULL), URUK_TRAP_DEADLINE, "spin");
     uruk_callable_free(spin);
     uruk_jit_free(counting);

@@ -247,13 +247,13 @@ static uruk_error *nested(void *context, const uruk_value *values, size_t count,
 }
 
 /* Raised in a callback of the library, an error does not leave the library's frames. */
-static void generate(void *context, uruk_ask *ask)
+static void generate(void *context, uruk_generator_request *ask)
 {
     uruk_error *error = uruk_error_new("by a generator");
 
     CHECK(uruk_raise(error) == error);
     ++*(int *)context;
-    FINE(uruk_ask_finish(ask, error));
+    FINE(uruk_generator_request_finish(ask, error));
 }
 
 static int64_t looks(int64_t number)

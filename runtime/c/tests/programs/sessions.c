@@ -150,7 +150,7 @@ static void replacement(uruk_jit *jit)
     CHECK(quad(3) == 12);
     uruk_replaced_free(replaced);
     how.quiescent = 0;
-    how.at_loops = 1;
+    how.osr = 1;
     FINE(uruk_dylib_replace(dylib, &how, &replaced));
     /* Nobody is in a loop. */
     FINE(uruk_replaced_loops(replaced, &names));

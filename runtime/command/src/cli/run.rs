@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use uruk::{
-    Baseline, EXIT_FAILURE, Error, HeapConfig, Jit, JitBuilder, Mode, PolicyConfig, Program,
-    ProgramOptions, ReclaimConfig, StatsFormat, ToolSettings, Untrusted, needs_low_addresses,
+    Baseline, EXIT_FAILURE, Error, HeapConfig, InputLimits, Jit, JitBuilder, Mode, PolicyConfig,
+    Program, ProgramOptions, ReclaimConfig, StatsFormat, ToolSettings, needs_low_addresses,
     needs_near_libraries,
 };
 use uruk_files::say;
@@ -106,7 +106,7 @@ fn builder(
         false => builder.near_libraries(inputs().any(|file| needs_near_libraries(file))),
     };
     let mut builder = builder
-        .tiers(match (run.tiers, run.leave_loops) {
+        .tiers(match (run.tiers, run.osr_loops) {
             (TiersChoice::Auto, Some(passes)) => uruk::Tiers::Leave(passes),
             (choice, _) => choice.into(),
         })
@@ -120,7 +120,7 @@ fn builder(
         .time_parts(run.stats.is_some())
         .variant(run.variant)
         .tune(run.tune || run.tuning.is_some())
-        .contract(run.fp_contract == ContractChoice::Fast);
+        .fp_contract(run.fp_contract == ContractChoice::Fast);
     if let Some(jobs) = run.jobs {
         builder = builder.jobs(jobs as usize);
     }
@@ -140,13 +140,13 @@ fn builder(
         builder = builder.tuned_before(String::from_utf8_lossy(&tuned).into_owned());
     }
     // Where it cannot be counted nothing is: this is an executable, where it can.
-    if run.count_passes
-        && let Ok(counting) = builder.clone().count_passes(true)
+    if run.count_fuel
+        && let Ok(counting) = builder.clone().count_fuel(true)
     {
         builder = counting;
     }
     if run.untrusted {
-        builder = builder.untrusted(Untrusted::default());
+        builder = builder.untrusted(InputLimits::default());
     }
     builder
 }

@@ -24,7 +24,7 @@ pub(super) struct Swap {
     /// both. Native and optimized code have no way out of their loops: who is in those goes on as
     /// before, and is listed.
     #[arg(long, conflicts_with = "quiescent", requires = "file")]
-    at_loops: bool,
+    osr: bool,
     /// Accept functions whose arguments or results have other types: whoever calls them as before
     /// must not any more.
     #[arg(long, requires = "file")]
@@ -71,7 +71,7 @@ pub(super) fn main(swap: &Swap) -> i32 {
             };
             let exchange = Exchange {
                 level: waiting.unwrap_or_default(),
-                at_loops: swap.at_loops,
+                osr: swap.osr,
                 allow_signatures: swap.allow_signatures,
             };
             control::ask_exchange(swap.pid, &exchange, &version)

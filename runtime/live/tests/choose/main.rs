@@ -3,7 +3,7 @@
 mod program;
 mod variables;
 
-use uruk::Beside;
+use uruk::InlinedCopy;
 use uruk::rebound::{FunctionInfo, Keep, Plain, VariableChoice, VariableInfo};
 use uruk_live::choose::{Fate, Outcome, Reason};
 use uruk_live::program::symbols::PlaceKind;
@@ -84,7 +84,7 @@ fn local_functions_that_nobody_points_to_go_with_their_callers() {
         (*entry, beside.as_slice()),
         (
             64,
-            std::slice::from_ref(&Beside {
+            std::slice::from_ref(&InlinedCopy {
                 name: "inner.of.3".to_owned(),
                 code: 96..100
             })

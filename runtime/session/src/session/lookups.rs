@@ -12,7 +12,7 @@ use crate::dylib::{Dylib, DylibId, Visibility};
 use crate::effects::{Effects, Launching};
 use crate::error::SessionError;
 use crate::flags::Flags;
-use crate::generator::{Ask, Progress};
+use crate::generator::{GeneratorRequest, Progress};
 use crate::inside::{self, Question};
 use crate::job::{Job, Outcome};
 use crate::lookup::{Completion, Found, Lookup, LookupFuture, LookupResult, Need};
@@ -50,7 +50,7 @@ impl Session {
             let kept = effects.run_but_one(self, keep);
             let Step::Ask(asking) = step else { return kept };
             let generator = Arc::clone(&asking.generator);
-            let (ask, progress) = Ask::new(self, asking);
+            let (ask, progress) = GeneratorRequest::new(self, asking);
             let question = Arc::clone(ask.question());
             self.guarded(|| {
                 let _inside = inside::set(Some(Arc::clone(&question)));
