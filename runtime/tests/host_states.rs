@@ -131,3 +131,38 @@ fn a_session_drops_what_is_left_before_its_last_handle_is_gone() {
     drop(jit);
     assert_eq!(drops.load(Ordering::SeqCst), 2);
 }
+
+/// Says that its drop began, and takes its time.
+struct Slow {
+    begun: Arc<AtomicUsize>,
+    ended: Arc<AtomicUsize>,
+}
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(300));
+        self.ended.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn the_end_of_a_session_waits_for_drops_that_began_before() {
+    let (begun, ended) = (Arc::default(), Arc::default());
+    let jit = Jit::new().expect("a session");
+    let tracker = jit.main().create_tracker().expect("a tracker");
+    let slow = Slow {
+        begun: Arc::clone(&begun),
+        ended: Arc::clone(&ended),
+    };
+    let add = move |x: i64| x + slow.ended.load(Ordering::SeqCst) as i64;
+    tracker.define_fn("f", add).expect("defined");
+    assert_eq!(function(&jit, "f").call(2), 2);
+    // SAFETY: no thread runs the function, and its pointer was not kept.
+    unsafe { tracker.remove() }.expect("removed");
+    reclaim_until(&jit, "the drop begins", || {
+        begun.load(Ordering::SeqCst) == 1
+    });
+    drop((tracker, jit));
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+}

@@ -1,8 +1,9 @@
-//! A member of a set is removed while the set waits for old code to be left.
+//! Sets that end before they take effect: a member is removed while the set waits for old code to be left,
+//! or the set is withdrawn.
 
 use std::time::Duration;
 
-use uruk::{Error, Jit, ReplaceError};
+use uruk::{Error, Jit, Level, ReplaceError, Replacement, Rollback};
 
 #[path = "support/old_code.rs"]
 mod old_code;
@@ -43,4 +44,32 @@ fn it_is_named_and_nothing_changes() {
         );
     });
     assert_eq!(spin.call(), 1);
+}
+
+/// Whether the error says that it was withdrawn.
+fn is_withdrawn<T>(done: Result<T, Error>) -> bool {
+    matches!(done, Err(Error::Replace(cause)) if matches!(*cause, ReplaceError::Withdrawn))
+}
+
+#[test]
+fn a_set_that_is_withdrawn_changes_nothing_at_any_level() {
+    let jit = Jit::new().expect("a session");
+    let one = "define i32 @unused() { ret i32 1 }";
+    jit.add_ir("m", one).expect("valid IR");
+    let unused = answer(&jit, "unused");
+    let new = "define i32 @unused() { ret i32 2 }";
+    let wait = Duration::from_secs(3600);
+    for level in [Level::Immediate, Level::Quiescent { wait }] {
+        let new = Replacement::ir("new", new).level(level);
+        let withdrawn = new.clone().withdraw_when(|| true);
+        assert!(is_withdrawn(jit.main().replace(withdrawn)));
+        assert_eq!(unused.call(), 1);
+        jit.main().replace(new).expect("no thread is in it");
+        assert_eq!(unused.call(), 2);
+        let withdrawn = Rollback::from(level).withdraw_when(|| true);
+        assert!(is_withdrawn(jit.rollback_at(withdrawn)));
+        assert_eq!(unused.call(), 2);
+        jit.rollback_at(level).expect("no thread is in it");
+        assert_eq!(unused.call(), 1);
+    }
 }

@@ -238,6 +238,9 @@ pub fn judge_withdrawn(bench: &Bench) -> Result<(), String> {
         twelve.as_os_str(),
     ];
     withdrawn(&mut it, &words, BEFORE)?;
+    while_stopped(&mut it, &twelve)?;
+    it.talk
+        .expect(BEFORE, "after a client of a stopped program ended")?;
     it.talk.swapped([&twelve], &["exchanged: number\n"])?;
     it.talk.expect("10 1203 10 21", "after another client")
 }
@@ -263,6 +266,36 @@ fn withdrawn(it: &mut Exchanged<'_>, words: &[&OsStr], answer: &str) -> Result<(
     let _ = client.kill();
     let _ = client.wait();
     Ok(())
+}
+
+/// Asks a stopped program for an exchange, ends the client, and lets the program go on.
+fn while_stopped(it: &mut Exchanged<'_>, object: &Path) -> Result<(), String> {
+    /// The number of the system call that reads from a socket.
+    const RECEIVES: &str = "45 ";
+    let process = it.talk.process().to_string();
+    let signal = |name: &str| {
+        let done = Command::new("kill").args([name, &process]).status();
+        match done.is_ok_and(|status| status.success()) {
+            true => Ok(()),
+            false => Err(format!("kill {name} {process} failed")),
+        }
+    };
+    signal("-STOP")?;
+    let mut client = Command::new(it.bench.subject.program());
+    client.arg("swap").arg(&process).arg(object);
+    let client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut client = client.map_err(|error| error.to_string())?;
+    // The question is in the socket once the client waits for the answer.
+    let call = format!("/proc/{}/syscall", client.id());
+    while !std::fs::read_to_string(&call).is_ok_and(|call| call.starts_with(RECEIVES)) {
+        if client.try_wait().is_ok_and(|ended| ended.is_some()) {
+            return Err("a client of a stopped program ended".to_owned());
+        }
+        std::thread::yield_now();
+    }
+    let _ = client.kill();
+    let _ = client.wait();
+    signal("-CONT")
 }
 
 /// An exchange that waited goes back by waiting; a rollback that is refused, or whose client ends, changes

@@ -541,11 +541,6 @@ extern "C" {
 typedef struct LLVMOpaqueModule LLVMOpaqueModule;
 
 /**
- * A lookup inside a generator.
- */
-typedef struct uruk_generator_request uruk_generator_request;
-
-/**
  * A function whose values are compared with its type at each call.
  */
 typedef struct uruk_callable uruk_callable;
@@ -566,9 +561,9 @@ typedef struct uruk_error uruk_error;
 typedef struct uruk_generator uruk_generator;
 
 /**
- * The question for better code of one function.
+ * A lookup inside a generator.
  */
-typedef struct uruk_reoptimize_request uruk_reoptimize_request;
+typedef struct uruk_generator_request uruk_generator_request;
 
 /**
  * A session. It lives until this handle and all other handles of it (dylibs, trackers and so
@@ -585,6 +580,11 @@ typedef struct uruk_names uruk_names;
  * A program that is loaded and checked, ready to run.
  */
 typedef struct uruk_program uruk_program;
+
+/**
+ * The question for better code of one function.
+ */
+typedef struct uruk_reoptimize_request uruk_reoptimize_request;
 
 /**
  * What a replacement did.
@@ -1602,16 +1602,16 @@ struct uruk_error *uruk_dylib_evict(const struct uruk_dylib *dylib,
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_osr_loops(const struct uruk_dylib *dylib,
-                                          const char *name,
-                                          size_t *offered);
+                                        const char *name,
+                                        size_t *offered);
 
 /**
  * Forbids that loops of a function are left for better code (1), or allows it again (0).
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_forbid_osr(const struct uruk_dylib *dylib,
-                                                   const char *name,
-                                                   int forbidden);
+                                         const char *name,
+                                         int forbidden);
 
 /**
  * Says which functions will be called first, in this order; a session that speculates compiles
@@ -1619,8 +1619,8 @@ struct uruk_error *uruk_dylib_forbid_osr(const struct uruk_dylib *dylib,
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_compile_ahead(const struct uruk_dylib *dylib,
-                                     const char *const *functions,
-                                     size_t count);
+                                            const char *const *functions,
+                                            size_t count);
 
 /**
  * Runs the constructors of what was added to this dylib, and before that of what it links
@@ -1709,7 +1709,8 @@ void uruk_string_free(char *string);
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_add_generator(const struct uruk_dylib *dylib,
-                                            void (*generate)(void *context, struct uruk_generator_request *ask),
+                                            void (*generate)(void *context,
+                                                             struct uruk_generator_request *ask),
                                             void *context,
                                             void (*drop)(void *context),
                                             struct uruk_generator **generator);
@@ -1723,7 +1724,8 @@ struct uruk_dylib *uruk_generator_request_dylib(const struct uruk_generator_requ
  * The names that nobody defined so far, to be freed; `required` is 1 for those only that the
  * lookup fails without, 0 for all.
  */
-struct uruk_names *uruk_generator_request_missing(const struct uruk_generator_request *ask, int required);
+struct uruk_names *uruk_generator_request_missing(const struct uruk_generator_request *ask,
+                                                  int required);
 
 /**
  * Why they are looked up: one of `URUK_LOOKUP_...`.
@@ -1736,8 +1738,8 @@ int uruk_generator_request_kind(const struct uruk_generator_request *ask);
  */
 URUK_MUST_USE
 struct uruk_error *uruk_generator_request_scope(const struct uruk_generator_request *ask,
-                                  void (*work)(void *context),
-                                  void *context);
+                                                void (*work)(void *context),
+                                                void *context);
 
 /**
  * Ends the question: sends the lookup on its way, or fails it by an error, which may be null. What
@@ -1745,7 +1747,7 @@ struct uruk_error *uruk_generator_request_scope(const struct uruk_generator_requ
  */
 URUK_MUST_USE
 struct uruk_error *uruk_generator_request_finish(struct uruk_generator_request *ask,
-                                   struct uruk_error *error);
+                                                 struct uruk_error *error);
 
 /**
  * Gives a name to a function of the host that can fail: its error ends the guarded call that JIT'd
@@ -1799,8 +1801,8 @@ int uruk_reoptimize_request_is_cancelled(const struct uruk_reoptimize_request *i
  */
 URUK_MUST_USE
 struct uruk_error *uruk_reoptimize_request_attach(struct uruk_reoptimize_request *improvement,
-                                           void *context,
-                                           void (*release)(void *context));
+                                                  void *context,
+                                                  void (*release)(void *context));
 
 /**
  * Ends the improvement: links an ELF object, which is copied and defines the function. Frees
@@ -1808,9 +1810,9 @@ struct uruk_error *uruk_reoptimize_request_attach(struct uruk_reoptimize_request
  */
 URUK_MUST_USE
 struct uruk_error *uruk_reoptimize_request_link(struct uruk_reoptimize_request *improvement,
-                                         const char *name,
-                                         const void *bytes,
-                                         size_t size);
+                                                const char *name,
+                                                const void *bytes,
+                                                size_t size);
 
 /**
  * Ends the improvement: calls go on at an address of the host's own. Frees `improvement`, also
@@ -1818,7 +1820,7 @@ struct uruk_error *uruk_reoptimize_request_link(struct uruk_reoptimize_request *
  */
 URUK_MUST_USE
 struct uruk_error *uruk_reoptimize_request_resolve(struct uruk_reoptimize_request *improvement,
-                                            uint64_t address);
+                                                   uint64_t address);
 
 /**
  * Ends the improvement: there is no better code at this tier. Frees `improvement`.
@@ -1829,7 +1831,8 @@ void uruk_reoptimize_request_decline(struct uruk_reoptimize_request *improvement
  * Ends the improvement: better code cannot be made, for the reason of the text. Frees
  * `improvement`.
  */
-void uruk_reoptimize_request_fail(struct uruk_reoptimize_request *improvement, const char *message);
+void uruk_reoptimize_request_fail(struct uruk_reoptimize_request *improvement,
+                                  const char *message);
 
 /**
  * Ends the improvement without a word, which is a failure, and frees it; nothing for null.

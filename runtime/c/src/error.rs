@@ -169,7 +169,7 @@ fn code_of(error: &Error) -> c_int {
         Error::Trap(_) => URUK_ERROR_TRAP,
         Error::NotAFunction { .. } => URUK_ERROR_NOT_A_FUNCTION,
         Error::Replace(cause) => match **cause {
-            ReplaceError::Removed { .. } => URUK_ERROR_REFUSED,
+            ReplaceError::Removed { .. } | ReplaceError::Withdrawn => URUK_ERROR_REFUSED,
             _ => URUK_ERROR_REPLACE,
         },
         Error::Leaving { .. }

@@ -30,6 +30,7 @@ use std::sync::{Once, Weak};
 
 use inkwell::llvm_sys::error_handling::LLVMInstallFatalErrorHandler;
 
+use crate::cplusplus::install_bad_alloc_error_handler;
 use crate::error::CodegenError;
 use crate::ledger::Ledger;
 
@@ -144,16 +145,6 @@ pub(crate) fn borrowed(ledger: Weak<Ledger>) {
 /// Notes that this thread gave its latest reader back.
 pub(crate) fn returned() {
     BORROWED.with(|list| list.borrow_mut().pop());
-}
-
-unsafe extern "C" {
-    /// `llvm::install_bad_alloc_error_handler`: LLVM-C has no counterpart. Sizes that
-    /// damaged bitcode claims end here.
-    #[link_name = "_ZN4llvm31install_bad_alloc_error_handlerEPFvPvPKcbES0_"]
-    fn install_bad_alloc_error_handler(
-        handler: extern "C" fn(*mut c_void, *const c_char, bool),
-        user_data: *mut c_void,
-    );
 }
 
 extern "C" fn on_bad_alloc(_: *mut c_void, reason: *const c_char, _: bool) {

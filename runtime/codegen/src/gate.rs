@@ -31,8 +31,7 @@
 //! units of [`LARGE`] instructions only; smaller ones are done within milliseconds.
 //! LLVM-C has no setter: `LLVMContext::setOptPassGate` is C++. The gate is laid out by hand
 //! as the Itanium ABI has it: a pointer to the table of virtual functions, which are both
-//! destructors, `shouldRunPass` and `isEnabled`. Layout and names are those of LLVM 22.1,
-//! whose library version the symbol carries.
+//! destructors, `shouldRunPass` and `isEnabled` (`cplusplus`).
 //!
 //! Invariants:
 //! - The gate outlives its context, and is used by the thread that uses the context.
@@ -52,13 +51,9 @@ use inkwell::llvm_sys::core::{
 use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMModuleRef};
 
 use crate::cancel::Cancellation;
+use crate::cplusplus::{GateTable, set_opt_pass_gate};
 use crate::handles::FunctionRef;
 use crate::tags::{self, Kinds};
-
-unsafe extern "C" {
-    #[link_name = "_ZN4llvm11LLVMContext14setOptPassGateERNS_11OptPassGateE"]
-    fn set_opt_pass_gate(context: LLVMContextRef, gate: *const c_void);
-}
 
 /// Instructions of a unit from which on each pass is asked for.
 pub(crate) const LARGE: u32 = 400;
@@ -75,22 +70,12 @@ const MOVING: &[u8] = b"licm";
 /// How the names of loops begin.
 const LOOP: &[u8] = b"loop %";
 
-/// A virtual table from its address point on. Behind `shouldRunPass`: two strings, each
-/// passed as pointer and length in two registers.
-#[repr(C)]
-struct Table {
-    destroy: extern "C" fn(*const Gate),
-    delete: extern "C" fn(*const Gate),
-    should_run: unsafe extern "C" fn(*const Gate, *const u8, usize, *const u8, usize) -> bool,
-    is_enabled: unsafe extern "C" fn(*const Gate) -> bool,
-}
-
 /// A table with what comes before the address point.
 #[repr(C)]
 struct Whole {
     offset_to_top: isize,
     type_information: *const c_void,
-    table: Table,
+    table: GateTable<Gate>,
 }
 
 // SAFETY: constant; its one pointer is null.
@@ -99,7 +84,7 @@ unsafe impl Sync for Whole {}
 static TABLE: Whole = Whole {
     offset_to_top: 0,
     type_information: std::ptr::null(),
-    table: Table {
+    table: GateTable {
         destroy: never,
         delete: never,
         should_run,
@@ -110,7 +95,7 @@ static TABLE: Whole = Whole {
 /// `llvm::OptPassGate`, and the token it goes by.
 #[repr(C)]
 pub(crate) struct Gate {
-    table: *const Table,
+    table: *const GateTable<Gate>,
     token: RefCell<Option<Cancellation>>,
     enabled: Cell<bool>,
     /// The module code is generated for; null at other times.
@@ -201,7 +186,7 @@ unsafe fn function_of<'m>(module: LLVMModuleRef, name: &[u8]) -> Option<Function
     }
 }
 
-const _: () = assert!(std::mem::offset_of!(Gate, table) == 0 && size_of::<Table>() == 32);
+const _: () = assert!(std::mem::offset_of!(Gate, table) == 0);
 
 impl Gate {
     /// One that leaves out nothing.

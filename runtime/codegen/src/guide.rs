@@ -14,8 +14,6 @@
 
 mod hot;
 
-use std::ffi::c_char;
-
 use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{
     LLVMConstInt, LLVMCountParams, LLVMGetCallSiteEnumAttribute, LLVMGetCalledFunctionType,
@@ -31,6 +29,7 @@ use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMMetadataRef, LLVMValueRef};
 use crate::compile::Compile;
 use crate::context::LlvmContext;
 use crate::copying::Copying;
+use crate::cplusplus::{is_legal_to_promote, promote_call};
 use crate::error::CodegenError;
 use crate::foreign::offered;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
@@ -38,25 +37,6 @@ use crate::planning::Planning;
 use crate::probe;
 use crate::profile::{Count, Refused, Site, Target, weights};
 use crate::source::Source;
-
-unsafe extern "C" {
-    /// `llvm::isLegalToPromote(const CallBase &, Function *, const char **)`.
-    #[link_name = "_ZN4llvm16isLegalToPromoteERKNS_8CallBaseEPNS_8FunctionEPPKc"]
-    fn is_legal_to_promote(
-        call: LLVMValueRef,
-        callee: LLVMValueRef,
-        reason: *mut *const c_char,
-    ) -> bool;
-
-    /// `llvm::promoteCallWithIfThenElse(CallBase &, Function *, MDNode *)`; the direct
-    /// call.
-    #[link_name = "_ZN4llvm25promoteCallWithIfThenElseERNS_8CallBaseEPNS_8FunctionEPNS_6MDNodeE"]
-    fn promote_call(
-        call: LLVMValueRef,
-        callee: LLVMValueRef,
-        weights: LLVMMetadataRef,
-    ) -> LLVMValueRef;
-}
 
 impl<'r> Planning<'r> {
     /// Takes up the profile given for `old`, whose body was read, if it fits; the

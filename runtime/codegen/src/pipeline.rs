@@ -5,9 +5,7 @@
 //! can be run again: every pass prepares itself in `doInitialization`, and the
 //! streamer is reset when a module is finished. Keeping it takes one C++ function,
 //! `CodeGenTargetMachineImpl::addPassesToEmitFile`, and a stream for it to write to.
-//! The stream is LLVM's own `raw_svector_ostream` over an LLVM vector, laid out here
-//! field by field; layouts and names are those of LLVM 22.1, whose library version
-//! its symbols carry.
+//! The stream is LLVM's own `raw_svector_ostream` over an LLVM vector (`cplusplus`).
 //!
 //! Invariants:
 //! - A pipeline only ever sees modules of one context (its passes cache types).
@@ -20,47 +18,7 @@ use inkwell::llvm_sys::core::{LLVMCreatePassManager, LLVMDisposePassManager, LLV
 use inkwell::llvm_sys::prelude::{LLVMModuleRef, LLVMPassManagerRef};
 use inkwell::llvm_sys::target_machine::LLVMTargetMachineRef;
 
-unsafe extern "C" {
-    /// `llvm::CodeGenTargetMachineImpl::addPassesToEmitFile`; true if the machine
-    /// cannot emit that kind of file.
-    #[link_name = "_ZN4llvm24CodeGenTargetMachineImpl19addPassesToEmitFileERNS_6legacy15PassManagerBaseERNS_17raw_pwrite_streamEPS4_NS_15CodeGenFileTypeEbPNS_28MachineModuleInfoWrapperPassE"]
-    fn add_passes_to_emit_file(
-        machine: LLVMTargetMachineRef,
-        passes: LLVMPassManagerRef,
-        out: *mut Stream,
-        dwarf_out: *mut c_void,
-        file_type: i32,
-        disable_verify: bool,
-        module_info: *mut c_void,
-    ) -> bool;
-}
-
-/// `CodeGenFileType::ObjectFile`.
-const OBJECT_FILE: i32 = 1;
-/// `raw_ostream::OStreamKind::OK_SVecStream`.
-const VECTOR_STREAM: u32 = 2;
-
-/// `llvm::raw_svector_ostream`.
-#[repr(C)]
-struct Stream {
-    vtable: *const c_void,
-    kind: u32,
-    /// Start, end and cursor of the buffer; an unbuffered stream has none.
-    buffer: [*mut u8; 3],
-    color: bool,
-    buffer_mode: u32,
-    vector: *mut Vector,
-}
-
-/// `llvm::SmallVector<char, 0>`: while empty, `begin` points behind the struct.
-#[repr(C)]
-struct Vector {
-    begin: *mut u8,
-    size: usize,
-    capacity: usize,
-}
-
-const _: () = assert!(size_of::<Stream>() == 56 && size_of::<Vector>() == 24);
+use crate::cplusplus::{OBJECT_FILE, Stream, VECTOR_STREAM, Vector, add_passes_to_emit_file};
 
 /// The passes from IR to an object, and the memory the object is written to.
 pub(crate) struct Pipeline {

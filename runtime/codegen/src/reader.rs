@@ -10,7 +10,6 @@ use std::sync::{Arc, OnceLock};
 
 use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use inkwell::llvm_sys::error::LLVMErrorRef;
-use inkwell::llvm_sys::prelude::LLVMValueRef;
 
 use uruk_base::Tier;
 use uruk_base::parts::{self, Part};
@@ -20,6 +19,7 @@ use crate::bitcode::{self, Bitcode};
 use crate::compile::Compile;
 use crate::context::{LlvmContext, OwnedModule, take_error};
 use crate::copying::{Copying, PlainLabels, Unit};
+use crate::cplusplus;
 use crate::data::DataPlan;
 use crate::desk::Desk;
 use crate::emit::Emitter;
@@ -38,21 +38,13 @@ use crate::summary::{ModuleSummary, SymbolId};
 use crate::table::SymbolTable;
 use crate::transform::Transform;
 
-unsafe extern "C" {
-    /// `llvm::GlobalValue::materialize()`: reads one body of a lazy module. It is
-    /// a C++ member that returns `llvm::Error` by value, which the Itanium ABI
-    /// passes as a hidden first pointer argument; LLVM-C has no counterpart.
-    #[link_name = "_ZN4llvm11GlobalValue11materializeEv"]
-    fn llvm_materialize(out: *mut LLVMErrorRef, value: LLVMValueRef) -> *mut LLVMErrorRef;
-}
-
 /// Reads one body of a module that was read lazily, and is no reader's. Its bits were checked before.
 pub(crate) fn read_body(function: FunctionRef<'_>) -> Result<(), String> {
     let mut error: LLVMErrorRef = std::ptr::null_mut();
     // SAFETY: a live function of a lazy module; `error` is the place for the returned
     // `llvm::Error`, a single pointer, which is ours since the call.
     unsafe {
-        llvm_materialize(&mut error, function.raw());
+        cplusplus::materialize(&mut error, function.raw());
         take_error(error).map_or(Ok(()), Err)
     }
 }
@@ -383,7 +375,7 @@ impl Reader {
         let mut error: LLVMErrorRef = std::ptr::null_mut();
         // SAFETY: `function` is a live function of the lazy module; `error` is the
         // place for the returned `llvm::Error`, a single pointer.
-        unsafe { llvm_materialize(&mut error, function.raw()) };
+        unsafe { cplusplus::materialize(&mut error, function.raw()) };
         // SAFETY: ours since the call.
         if let Some(message) = unsafe { take_error(error) } {
             return Err(fail(message));

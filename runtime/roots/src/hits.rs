@@ -65,6 +65,11 @@ impl Hits {
         Some(grown)
     }
 
+    /// Whether no word was kept, and none dropped.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0 && !self.overflowed
+    }
+
     /// Whether something was dropped.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflowed

@@ -64,7 +64,7 @@
 //!
 //! # Map, in reading order
 //! `report`: question and answer. `hits`: the words found. `scratch`: where stacks are copied to. `maps`: where stacks end.
-//! `walk`: one thread's stacks. `words`: the loop over words. `task`: what `/proc` says. `look`: a sleeping thread.
+//! `walk`: one thread's stacks. `words`: the loop over words. `task`: what `/proc` says. `look`: a sleeping thread. `frames`, `tables`: its return addresses by unwind tables.
 //! `slot`: request and answer. `shadow`: which signal, and whose. `asking`: whether it is welcome. `handler`, `rewind`: the signal. `settle`: running
 //! threads. `stacks`, `contexts`, `unsearched`, `exempt`, `entries`, `turn`: tables. `memory`, `resumable`: stacks that were not registered. `roots`, `caller`: the whole scan. `barrier`:
 //! `membarrier`. `sharers`: processes on this memory.
@@ -85,6 +85,8 @@ mod entries;
 mod error;
 #[cfg(not(loom))]
 mod exempt;
+#[cfg(not(loom))]
+mod frames;
 #[cfg(not(loom))]
 mod handler;
 #[cfg(not(loom))]
@@ -122,6 +124,8 @@ mod sync;
 #[cfg(not(loom))]
 mod sys;
 #[cfg(not(loom))]
+mod tables;
+#[cfg(not(loom))]
 mod task;
 #[cfg(not(loom))]
 mod turn;
@@ -158,6 +162,8 @@ pub use roots::{Config, Roots};
 pub use shadow::set_action;
 #[cfg(not(loom))]
 pub use stacks::StackId;
+#[cfg(not(loom))]
+pub use tables::RowsOf;
 
 #[cfg(not(loom))]
 pub use unsearched::{leave_unsearched, search_again};

@@ -33,6 +33,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::frames::return_addresses;
 use crate::handler::BUFFER;
 use crate::hits::Hits;
 use crate::maps::Maps;
@@ -41,6 +42,7 @@ use crate::report::Why;
 use crate::scratch::Scratch;
 use crate::stacks::Stacks;
 use crate::sys;
+use crate::tables::{RowsOf, Tables};
 use crate::task::{self, Outside, Unread};
 use crate::walk::{Copied, Ground, Memory, Trouble, walk};
 
@@ -73,6 +75,9 @@ pub(crate) struct Looker<'a> {
     pub(crate) maps: Arc<Maps>,
     range: Range<u64>,
     stacks: &'a Stacks,
+    /// Only return addresses count where tables say which they are.
+    rows: Option<RowsOf>,
+    tables: Option<Tables>,
     buffer: Scratch,
 }
 
@@ -87,12 +92,20 @@ impl<'a> Looker<'a> {
             maps: Arc::new(Maps::take(stacks.ranges())?),
             range,
             stacks,
+            rows: None,
+            tables: None,
             buffer: Scratch::new(BUFFER * 4),
         })
     }
 
+    /// Has only return addresses count of sleeping threads.
+    pub(crate) fn by_frames(&mut self, rows: RowsOf) {
+        self.rows = Some(rows);
+    }
+
     /// Takes the mappings anew.
     pub(crate) fn refresh(&mut self) -> std::io::Result<()> {
+        self.tables = None;
         self.maps = Arc::new(Maps::take(self.stacks.ranges())?);
         Ok(())
     }
@@ -144,12 +157,42 @@ impl<'a> Looker<'a> {
         for word in words {
             self.hits.note(word);
         }
-        let scanned = self.walk(tid, sys::robust_list(tid), words[6]);
+        let tcb = sys::robust_list(tid);
+        let scanned = self.walk(tid, tcb, words[6]);
+        if scanned.is_ok() && !self.hits.is_empty() {
+            self.keep_return_addresses(tid, tcb, &words);
+        }
         let same = task::outside(tid)? == before && task::switches(tid)? == switches;
         match scanned {
             Ok(bytes) => Ok(same.then_some(bytes)),
             Err(_) if !same => Ok(None),
             Err(trouble) => Err(Stop::Trouble(trouble)),
+        }
+    }
+
+    /// Replaces the hits of a thread by those of its return addresses, and of the call that it is in,
+    /// if these can be told.
+    fn keep_return_addresses(&mut self, tid: i32, tcb: u64, words: &[u64; 8]) {
+        let Some(rows) = self.rows else {
+            return;
+        };
+        let (sp, pc) = (words[6], words[7]);
+        let own = self.maps.own(tcb, tid == self.pid);
+        let mut own = own.into_iter().flatten();
+        let Some((own, is_first)) = own.find(|(own, _)| own.contains(&sp)) else {
+            return;
+        };
+        if self.tables.is_none() {
+            self.tables = Tables::take(self.pid, rows).ok();
+        }
+        let Some(tables) = &mut self.tables else {
+            return;
+        };
+        let found = return_addresses(tables, (pc, sp), &own, is_first);
+        if let Some(found) = found {
+            self.hits.reset(&self.range);
+            let words = words.iter().copied();
+            words.chain(found).for_each(|word| self.hits.note(word));
         }
     }
 

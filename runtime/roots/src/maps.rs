@@ -248,6 +248,8 @@ pub(crate) struct Line<'a> {
     /// `r`, `w`, `x` and `p` or `s`; `-` for what is not there.
     pub(crate) permissions: &'a [u8],
     pub(crate) anonymous: bool,
+    /// It is the beginning of its file.
+    pub(crate) is_first: bool,
     /// The first word of it.
     pub(crate) path: Option<&'a [u8]>,
 }
@@ -264,11 +266,13 @@ fn parse_line(line: &[u8]) -> Option<Line<'_>> {
     let start = u64::from_str_radix(start, 16).ok()?;
     let end = u64::from_str_radix(end, 16).ok()?;
     let permissions = words.next()?;
-    let inode = words.nth(2)?;
+    let offset = words.next()?;
+    let inode = words.nth(1)?;
     Some(Line {
         range: start..end,
         permissions,
         anonymous: inode == b"0",
+        is_first: offset.iter().all(|&digit| digit == b'0'),
         path: words.next(),
     })
 }

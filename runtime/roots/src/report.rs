@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use crate::error::RootsError;
 use crate::memory::MemoryReport;
+use crate::tables::RowsOf;
 
 /// The ranges somebody asks about: sorted, not empty, not overlapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted(Vec<Range<u64>>);
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    ranges: Vec<Range<u64>>,
+    rows: Option<RowsOf>,
+}
 
 impl Wanted {
     /// Checks and keeps the ranges. Indices in reports count from here.
@@ -28,27 +32,48 @@ impl Wanted {
             }
             last = range.end;
         }
-        Ok(Self(ranges))
+        Ok(Self { ranges, rows: None })
+    }
+
+    /// Has only return addresses count of threads that sleep on their own stacks, where unwind tables say
+    /// which they are: words that ended calls left in the holes of frames do not keep ranges then. `rows`
+    /// gives the entry of code that is in no file. It may be called on any thread.
+    ///
+    /// To be used only where it matters which calls are under way. Who frees code or moves it asks
+    /// without: an address in a register or variable, by which it may be read, does not count with it.
+    /// Programs that switch stacks by themselves are scanned as without.
+    #[must_use]
+    pub fn by_frames(mut self, rows: RowsOf) -> Self {
+        self.rows = Some(rows);
+        self
+    }
+
+    /// See [`Wanted::by_frames`].
+    pub(crate) fn rows(&self) -> Option<RowsOf> {
+        self.rows
     }
 
     /// The ranges.
     pub fn ranges(&self) -> &[Range<u64>] {
-        &self.0
+        &self.ranges
     }
 
     /// Indices of the ranges that `address` keeps: those with
     /// `start <= address <= end`. A return address may be the end of its range, when
     /// the last instruction is a call; it may then be the start of the next one too.
     pub fn kept_by(&self, address: u64) -> Range<usize> {
-        let first = self.0.partition_point(|range| range.end < address);
-        let after = self.0.partition_point(|range| range.start <= address);
+        let first = self.ranges.partition_point(|range| range.end < address);
+        let after = self.ranges.partition_point(|range| range.start <= address);
         first..after
     }
 
     /// All addresses that keep any range, as one range.
     pub(crate) fn hull(&self) -> Range<u64> {
-        let start = self.0.first().map_or(0, |range| range.start);
-        let end = self.0.last().map_or(0, |range| range.end.saturating_add(1));
+        let start = self.ranges.first().map_or(0, |range| range.start);
+        let end = self
+            .ranges
+            .last()
+            .map_or(0, |range| range.end.saturating_add(1));
         start..end
     }
 }

@@ -40,7 +40,7 @@ impl<'c> Resumable<'c> {
 }
 
 /// `e8 rel32`, or `ff /2` with the length its second and third byte ask for.
-fn ends_in_call(code: &[u8]) -> bool {
+pub(crate) fn ends_in_call(code: &[u8]) -> bool {
     let byte = |back: usize| code.get(code.len().checked_sub(back)?).copied();
     if byte(5) == Some(0xe8) {
         return true;

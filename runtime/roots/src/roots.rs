@@ -123,6 +123,11 @@ impl Roots {
         self.stacks.unregister(id);
     }
 
+    /// Whether stacks are registered.
+    pub fn has_stacks(&self) -> bool {
+        !self.stacks.ranges().is_empty()
+    }
+
     /// Has scans that begin from now on search all memory for stacks that nobody told of,
     /// reading `limit` bytes at most (0: no search). What is found keeps its ranges. `whole`: also
     /// what threads do not use of their own stacks, where return addresses of long ago lie, and
@@ -255,6 +260,13 @@ impl Scan<'_> {
         let mut looker =
             Looker::new(range, limit, &roots.stacks).map_err(|error| no_proc(&error))?;
         looker.timed = roots.config.time_work;
+        // A stack that is not in use may lie anywhere, in a frame of another one, too.
+        let switches = !CONTEXTS.all().is_empty()
+            || !roots.stacks.ranges().is_empty()
+            || roots.search.load(Ordering::Relaxed) != 0;
+        if let Some(rows) = self.wanted.rows().filter(|_| !switches) {
+            looker.by_frames(rows);
+        }
         let exempt: HashSet<i32> = roots.exempt.all().into_iter().collect();
         if let Some(tids) = self.only {
             self.threads(&mut looker, tids, &exempt);

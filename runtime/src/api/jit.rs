@@ -17,6 +17,7 @@ use crate::api::func::Func;
 use crate::calls::interrupt::GuestThread;
 use crate::calls::value::Signature;
 use crate::core::Core;
+use crate::core::SessionEnd;
 use crate::fork::gate;
 use crate::reclaim::RegisteredStack;
 use crate::told::memory::MemoryReport;
@@ -51,6 +52,8 @@ pub struct Jit {
 
 struct Shared {
     core: Arc<Core>,
+    /// Dropped after the session.
+    _end: SessionEnd,
 }
 
 impl Drop for Shared {
@@ -94,7 +97,10 @@ impl WeakJit {
 impl Jit {
     pub(crate) fn of(core: Arc<Core>) -> Jit {
         Jit {
-            shared: Arc::new(Shared { core }),
+            shared: Arc::new(Shared {
+                _end: SessionEnd::of(&core),
+                core,
+            }),
         }
     }
 

@@ -34,7 +34,7 @@ impl Drop for Parting {
     fn drop(&mut self) {
         let states = std::mem::take(&mut self.states);
         match self.hands.upgrade() {
-            Some(hands) => hands.start_or_do(move || drop(states)),
+            Some(hands) => hands.drop_apart(states),
             None => drop(states),
         }
     }

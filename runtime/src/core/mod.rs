@@ -11,7 +11,7 @@ mod table;
 
 pub(crate) use body::{Body, Function};
 use session::EndedLast;
-pub(crate) use session::sessions;
+pub(crate) use session::{SessionEnd, sessions};
 pub(crate) use static_names::{static_bytes, static_name};
 pub(crate) use table::FunctionTable;
 
@@ -37,6 +37,7 @@ use crate::calls::asked::Asked;
 use crate::calls::bound::{HostFunctions, State};
 use crate::fork::sacrificial::sacrificial;
 use crate::fork::thread::rest;
+use crate::fork::thread::serving::Serving;
 use crate::fork::{self, gate};
 use crate::guest::process::Process;
 use crate::load::hooks::{Destructors, Schedule};
@@ -250,6 +251,8 @@ pub(crate) struct Core {
     pub(crate) waiting: Waiting,
     /// Threads for code of embedders.
     pub(crate) hands: Arc<Hands>,
+    /// Threads of this session.
+    pub(crate) serving: Arc<Serving>,
     reading_room: Arc<ReadingRoom>,
     bodies: RwLock<Bodies>,
     pub(crate) counters: Counters,
@@ -339,6 +342,7 @@ impl Core {
             on_failure: OnceLock::new(),
             asked: OnceLock::new(),
             hands: Arc::default(),
+            serving: Arc::default(),
             reading_room: ReadingRoom::new(),
             bodies: RwLock::default(),
             counters: Counters::default(),

@@ -12,12 +12,14 @@ use uruk_base::locks::Mutex;
 
 use super::Core;
 use crate::api::error::Error;
+use crate::fork::thread::serving::Serving;
 use crate::fork::{self, Member, gate};
 use crate::guest::{listed, program, threads};
 use crate::load::room;
 use crate::speculation::work;
 use crate::tiers::background;
 use crate::tuning;
+use crate::units::hands::Hands;
 use crate::version::calls;
 
 /// The sessions there are.
@@ -37,6 +39,32 @@ impl Drop for EndedLast {
     fn drop(&mut self) {
         // It fails where it was ended before.
         let _ = self.0.end();
+    }
+}
+
+/// Waits until the states of embedders are dropped, which the last thread that holds the session
+/// drops or hands over.
+pub(crate) struct SessionEnd {
+    serving: Arc<Serving>,
+    hands: Arc<Hands>,
+}
+
+impl SessionEnd {
+    pub(crate) fn of(core: &Core) -> Self {
+        Self {
+            serving: Arc::clone(&core.serving),
+            hands: Arc::clone(&core.hands),
+        }
+    }
+}
+
+impl Drop for SessionEnd {
+    fn drop(&mut self) {
+        // The last handle may have been dropped by a thread that serves the session.
+        if !threads::is_ours() {
+            self.serving.wait(fork::LAST_COMPILES);
+            self.hands.wait_for_drops(fork::LAST_COMPILES);
+        }
     }
 }
 
@@ -129,6 +157,7 @@ impl Member for Core {
         if let Err(cause) = self.heap.after_fork_child() {
             error!(%cause, "no fresh code memory after fork");
         }
+        self.serving.after_fork_child();
         self.stubs.after_fork_child();
         self.names.session().pool().after_fork_child();
         self.names.session().give_up_lost();

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 use uruk_base::locks::Cover;
 
 use super::shield::{self, Shield};
-use super::unseen;
+use super::{thread, unseen};
 use crate::guest::threads;
 
 /// How long a fork waits for compiles under way before it has them interrupted.
@@ -266,6 +266,7 @@ pub(crate) fn settle(limit: Duration) {
 /// The last a thread does that LLVM took down inside its pass: it never gives that back.
 pub(crate) fn leave_lost() {
     threads::note_lost();
+    thread::serving::leave_lost();
     if uruk_base::locks::covers() != 0 {
         GATE.leave();
     }

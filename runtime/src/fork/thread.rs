@@ -21,6 +21,7 @@
 
 pub(crate) mod leaving;
 pub(crate) mod rest;
+pub(crate) mod serving;
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_void};
@@ -172,6 +173,7 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     drop(std::thread::current());
     uruk_codegen::fatal::prepare_thread();
     uruk_session::prepare_thread();
+    serving::prepare_thread();
     NAME.with(|_| ());
     let mut pass = gate::enter();
     // SAFETY: the box that `spawn` made for this thread alone.

@@ -199,8 +199,8 @@ impl Core {
         {
             return;
         }
-        let core = Arc::clone(self);
-        let spawned = crate::fork::thread::spawn(String::from("uruk-reclaim"), move || run(&core));
+        let name = String::from("uruk-reclaim");
+        let spawned = crate::fork::thread::spawn(name, self.serving.work(self, run));
         if let Err(cause) = spawned {
             reclaim.started.store(false, Ordering::Relaxed);
             warn!(%cause, "no thread to reclaim code with: it stays");

@@ -240,6 +240,11 @@ impl StackSearch {
 }
 
 impl Core {
+    /// Whether memory is searched for unregistered stacks: the program switches stacks by itself.
+    pub(crate) fn searches_stacks(&self) -> bool {
+        self.reclaim.stacks.searching.load(Ordering::Relaxed)
+    }
+
     /// Scans for who may return into `wanted`, and in all memory if the program has stacks
     /// that nobody told of. `None`: it got such stacks meanwhile; the scan proves nothing.
     pub(crate) fn scan_stacks(

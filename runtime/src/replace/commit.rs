@@ -39,6 +39,7 @@ use crate::api::error::Error;
 use crate::api::tracker::Tracked;
 use crate::core::{Body, Core};
 use crate::fork::gate;
+use crate::fork::panics::caught;
 use crate::load::objects::ObjectCode;
 
 use super::Level;
@@ -70,7 +71,7 @@ pub(super) struct Way {
     pub(super) moves: Vec<Move>,
     /// Variables that go back to their old storage.
     pub(super) back: Vec<Moved>,
-    /// Ends the wait for old code to be left.
+    /// Ends the wait for old code to be left, and any set that is not committed yet.
     pub(super) withdrawal: Option<Withdrawal>,
 }
 
@@ -78,6 +79,14 @@ impl Way {
     /// Nothing goes with them but code.
     fn is_code(&self) -> bool {
         self.moves.is_empty() && self.back.is_empty()
+    }
+
+    /// Fails if the set is not wanted any more.
+    fn still_wanted(&self) -> Result<(), Error> {
+        match caught(|| Ok(self.withdrawal.as_ref().is_some_and(Withdrawal::is_given)))? {
+            true => Err(ReplaceError::Withdrawn.into()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -149,6 +158,10 @@ impl Core {
                 }
                 Err(cause) => return Err((told_by_name(cause, &changes), changes)),
             };
+            if let Err(cause) = way.still_wanted() {
+                self.abandon(staged);
+                return Err((cause, changes));
+            }
             round += 1;
             let committing = early.unwrap_or_else(|| self.replacing.commit());
             let dependents = self.dependents(&reach.members);

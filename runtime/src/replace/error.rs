@@ -162,6 +162,10 @@ pub enum ReplaceError {
         /// Who, and what.
         activations: Vec<Activation>,
     },
+    /// The caller withdrew the set before it took effect ([`crate::Replacement::withdraw_when`]);
+    /// nothing was changed.
+    #[error("the replacement was withdrawn")]
+    Withdrawn,
     /// A function of the set was removed while it was replaced; nothing was changed.
     #[error("`{function}` was removed meanwhile")]
     Removed {

@@ -17,8 +17,9 @@
 //! faster than their handlers end, and the code below would never go on.
 //!
 //! When a complete scan finds no old code, no thread can get any: the gate is closed, and
-//! no slot or table leads there. The scan is conservative, so a number on a stack that
-//! looks like old code delays the commit, which then fails at its deadline.
+//! no slot or table leads there. Of a thread that sleeps on its own stack, return addresses are found by
+//! unwind tables (`uruk_roots`, `Wanted::by_frames`). Every other scan is conservative: a number on a stack
+//! that looks like old code delays the commit, which then fails at its deadline.
 //!
 //! The thread that asks waits meanwhile, and a thread of ours replaces and scans: what is
 //! computed about code is on the stack of a thread that does not count. (Code that is new
@@ -80,6 +81,12 @@ impl OldCode {
         let ranges = self.ranges.iter().map(|(range, ..)| range.clone());
         Ok(Wanted::new(ranges.collect()).map_err(Arc::new)?)
     }
+}
+
+/// The frame description entry of JIT'd code.
+fn entry_of(pc: u64) -> Option<u64> {
+    let found = uruk_unwind::find(pc)?;
+    (found.fde != 0).then_some(found.fde)
 }
 
 impl OldCode {
@@ -263,9 +270,21 @@ impl Core {
         Ok(seen)
     }
 
+    /// Asks for activations: of sleeping threads only return addresses count, unless the program switches
+    /// stacks by itself.
+    fn called(&self, code: &OldCode) -> Result<Wanted, Error> {
+        let wanted = code.wanted()?;
+        let roots = self.roots().map_err(Arc::new)?;
+        let switches = self.searches_stacks() || roots.has_stacks();
+        Ok(match switches {
+            true => wanted,
+            false => wanted.by_frames(entry_of),
+        })
+    }
+
     fn scan_for(&self, code: &OldCode, within: Duration) -> Result<Option<Report>, Error> {
         let roots = self.roots().map_err(Arc::new)?;
-        Ok(self.scan_stacks(roots, &code.wanted()?, within))
+        Ok(self.scan_stacks(roots, &self.called(code)?, within))
     }
 
     /// Threads that may run `code`; threads that do not answer are listed without functions.
@@ -285,7 +304,7 @@ impl Core {
         if code.ranges.is_empty() {
             return Ok(found);
         }
-        let wanted = code.wanted()?;
+        let wanted = self.called(code)?;
         let roots = self.roots().map_err(Arc::new)?;
         match self.scan_stacks(roots, &wanted, within) {
             Some(report) => found.extend(self.activations_in(&report, code)),
@@ -305,7 +324,7 @@ impl Core {
             return Ok(Vec::new());
         };
         let roots = self.roots_of(hull).map_err(Arc::new)?;
-        let report = roots.scan(&code.wanted()?, within);
+        let report = roots.scan(&self.called(&code)?, within);
         Ok(self.activations_in(&report, &code))
     }
 
@@ -315,12 +334,12 @@ impl Core {
         let mut found = Vec::new();
         if let Some(hull) = native.hull() {
             let roots = self.roots_of(hull).map_err(Arc::new)?;
-            let report = roots.scan_threads(tids, &native.wanted()?, SCAN.0);
+            let report = roots.scan_threads(tids, &self.called(&native)?, SCAN.0);
             found = self.activations_in(&report, &native);
         }
         if compiled.hull().is_some() {
             let roots = self.roots().map_err(Arc::new)?;
-            let report = roots.scan_threads(tids, &compiled.wanted()?, SCAN.0);
+            let report = roots.scan_threads(tids, &self.called(&compiled)?, SCAN.0);
             found.extend(self.activations_in(&report, &compiled));
         }
         Ok(merged(found))
@@ -446,7 +465,7 @@ fn is_held(held: &[Activation], tid: i32) -> bool {
 pub(super) struct Withdrawal(pub(super) Arc<dyn Fn() -> bool + Send + Sync>);
 
 impl Withdrawal {
-    fn is_given(&self) -> bool {
+    pub(super) fn is_given(&self) -> bool {
         (self.0)()
     }
 }

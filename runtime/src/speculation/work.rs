@@ -69,9 +69,8 @@ fn add(core: &Arc<Core>, number: usize) {
     if !core.is_program() {
         fork::wait_at_exit();
     }
-    let served = Arc::clone(core);
     let name = format!("uruk-ahead-{number}");
-    if let Err(cause) = thread::spawn(name, move || work(&served)) {
+    if let Err(cause) = thread::spawn(name, core.serving.work(core, work)) {
         warn!(%cause, "no thread that compiles ahead");
     }
 }

@@ -22,7 +22,7 @@ use uruk_tiering::{Decision, Outcome, Publication, Purpose};
 use crate::api::error::Error;
 use crate::core::Core;
 use crate::fork::panics;
-use crate::fork::{self, gate};
+use crate::fork::{self, gate, thread};
 use crate::load::room::REST;
 use crate::tiers::guided::Step;
 use crate::tiers::jobs::{Job, Jobs};
@@ -40,8 +40,7 @@ pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
     if !core.tiers.is_auto() {
         return Ok(());
     }
-    let core = Arc::clone(core);
-    crate::fork::thread::spawn(String::from("uruk-tiers"), move || control(&core))
+    thread::spawn(String::from("uruk-tiers"), core.serving.work(core, control))
 }
 
 /// What was published in the background.
@@ -288,8 +287,7 @@ impl Core {
     }
 
     fn spawn_worker(self: &Arc<Self>, name: String) -> Result<(), Error> {
-        let core = Arc::clone(self);
-        crate::fork::thread::spawn(name, move || work(&core))
+        thread::spawn(name, self.serving.work(self, work))
     }
 
     /// Has another background worker take the place of the calling one, which ends. Under a

@@ -34,7 +34,7 @@ use maps::{Maps, untag};
 use shared::Shared;
 
 use crate::core::Core;
-use crate::fork::{self, gate};
+use crate::fork::{gate, thread};
 use crate::tiers::background::thread_time;
 use crate::tiers::{TierSettings, Tiers, nanos, process_time};
 use crate::told::event::{Event, Events, Hit};
@@ -296,14 +296,14 @@ impl Core {
             }
             state.source = Source::Opening;
         }
-        let core = Arc::clone(self);
-        let begun = fork::thread::spawn(String::from("uruk-samples"), move || {
+        let name = String::from("uruk-samples");
+        let open = self.serving.work(self, |core: &Arc<Core>| {
             let _pass = gate::enter();
             let source = core.open_sampler();
             core.tiers.sampling.lock().opened(source);
             core.tiers.spent_aside(thread_time());
         });
-        if let Err(cause) = begun {
+        if let Err(cause) = thread::spawn(name, open) {
             info!(%cause, "no samples: counters alone say what is hot");
             sampling.lock().source = Source::Nothing;
         }

@@ -83,7 +83,7 @@ use uruk_tiering::tuning::{Account, Advice, Budget, Known, KnownNative, Progress
 use self::region::Region;
 use crate::api::error::Error;
 use crate::core::Core;
-use crate::fork::{gate, panics};
+use crate::fork::{gate, panics, thread};
 
 /// Time between two looks at who is hot.
 const LOOK: Duration = Duration::from_millis(50);
@@ -258,8 +258,7 @@ pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
     if !core.tuning.on || !core.tiers.is_auto() {
         return Ok(());
     }
-    let core = Arc::clone(core);
-    crate::fork::thread::spawn(String::from("uruk-tune"), move || tune(&core))
+    thread::spawn(String::from("uruk-tune"), core.serving.work(core, tune))
 }
 
 fn tune(core: &Arc<Core>) {

@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use tracing::error;
 use uruk_base::locks::{Mutex, MutexGuard};
@@ -45,6 +46,27 @@ pub(crate) struct Hands {
     queue: Mutex<Queue>,
     /// Changes with each task.
     word: AtomicU32,
+    /// Drops of states of embedders that are queued or run.
+    drops: AtomicU32,
+}
+
+/// Counts a drop of states until it is over, or was given up.
+struct DropCount(Arc<Hands>);
+
+impl DropCount {
+    fn new(hands: &Arc<Hands>) -> Self {
+        // Relaxed: the queue's lock orders it before the task.
+        hands.drops.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(hands))
+    }
+}
+
+impl Drop for DropCount {
+    fn drop(&mut self) {
+        // Release: a thread that reads the new number sees the effects of the drop.
+        self.0.drops.fetch_sub(1, Ordering::Release);
+        futex::wake(&self.0.drops, u32::MAX);
+    }
 }
 
 impl Hands {
@@ -67,8 +89,14 @@ impl Hands {
         }
     }
 
-    /// As [`Hands::start`]; here and now if the session ends, and no thread begins anything any more.
-    pub(crate) fn start_or_do(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
+    /// Drops states of an embedder, on a thread of [`Hands::start`]; on the calling thread if the
+    /// session ends, and no thread begins anything any more.
+    pub(crate) fn drop_apart(self: &Arc<Self>, states: impl Send + 'static) {
+        let counted = DropCount::new(self);
+        let work = move || {
+            drop(states);
+            drop(counted);
+        };
         let stopping = {
             let _pass = gate::enter();
             self.queue().stopping
@@ -79,6 +107,21 @@ impl Hands {
                 let _pass = gate::enter();
                 self.start(work);
             }
+        }
+    }
+
+    /// Waits until the drops of [`Hands::drop_apart`] are over, at most for `limit`. Without a pass, and
+    /// not on a thread of [`Hands::start`], whose own task may be one of them.
+    pub(crate) fn wait_for_drops(&self, limit: Duration) {
+        let start = Instant::now();
+        loop {
+            // Acquire: see `DropCount`.
+            let left = self.drops.load(Ordering::Acquire);
+            let time = limit.saturating_sub(start.elapsed());
+            if left == 0 || time.is_zero() {
+                return;
+            }
+            futex::wait_for(&self.drops, left, time);
         }
     }
 

@@ -36,8 +36,9 @@ use crate::version::Request;
 /// Starts `count` workers, or as many of them as can be had.
 pub(crate) fn spawn(core: &Arc<Core>, count: usize) -> Result<(), Error> {
     for index in 0..count {
-        let served = Arc::clone(core);
-        match thread::spawn(format!("uruk-{index}"), move || serve(&served, index == 0)) {
+        let name = format!("uruk-{index}");
+        let work = core.serving.work(core, move |core| serve(core, index == 0));
+        match thread::spawn(name, work) {
             Err(cause) if index == 0 => return Err(cause),
             Err(cause) => {
                 warn!(asked = count, had = index, %cause, "fewer compile workers");

@@ -213,7 +213,10 @@ impl Visit<'_> for Imports<'_> {
             .iter()
             .map(|it| it.ident.to_string())
             .collect();
-        self.note(&names);
+        // A visibility, as `pub(crate)`, and a receiver import nothing.
+        if names.len() > 1 {
+            self.note(&names);
+        }
         visit::visit_path(self, path);
     }
 }

@@ -1,0 +1,178 @@
+//! The return addresses of a sleeping thread, by unwind tables: exactly those, and not what ended calls have
+//! left in the holes of frames.
+//!
+//! A frame is unwound from its stack pointer alone as far as possible: the registers that functions keep for
+//! their callers cannot be seen (`look`). They become known where a frame has saved them.
+//!
+//! # Invariants
+//! - A chain is given only if it is whole: every frame has an entry, each return address lies right below its
+//!   frame's end and behind a call, frames rise within the thread's own stack, and the last one is that of
+//!   the start of the program or of the thread. All else gives none, and all words count as before: signal
+//!   frames, code without tables, other stacks, registers that are not known.
+//! - Who asks must not need more than return addresses: the caller has the program counter and the arguments of
+//!   the system call beside it, and code is not entered by an address that is kept elsewhere.
+//!
+//! # Source
+//! DWARF 5, section 6.4; the System V ABI for x86-64, section 3.7.
+
+use std::ops::Range;
+
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameOffset, LittleEndian, Register, RegisterRule,
+    UnwindContext, UnwindSection as _, X86_64,
+};
+
+use crate::resumable::ends_in_call;
+use crate::sys;
+use crate::tables::{FrameEntry, Tables};
+
+/// Frames of a thread, at most.
+const FRAMES: usize = 100_000;
+
+/// Bytes of the code in which a program starts, at most.
+const ENTRY: u64 = 256;
+
+/// Registers that functions keep for their callers.
+const KEPT: [Register; 6] = [
+    X86_64::RBX,
+    X86_64::RBP,
+    X86_64::R12,
+    X86_64::R13,
+    X86_64::R14,
+    X86_64::R15,
+];
+
+/// The registers of a frame, as far as they are known.
+#[derive(Clone, Debug)]
+struct Registers {
+    pc: u64,
+    sp: u64,
+    kept: [Option<u64>; 6],
+}
+
+impl Registers {
+    fn get(&self, register: Register) -> Option<u64> {
+        match register {
+            X86_64::RSP => Some(self.sp),
+            register => {
+                let at = KEPT.iter().position(|it| *it == register)?;
+                self.kept[at]
+            }
+        }
+    }
+}
+
+/// A step to the caller.
+enum Step {
+    Caller(Registers),
+    /// There is none.
+    Last,
+}
+
+/// The return addresses of a thread that sleeps in a system call at `pc` with `sp`, on its own stack, of
+/// which `own` is all; `None` if that cannot be told for certain.
+pub(crate) fn return_addresses(
+    tables: &mut Tables,
+    (pc, sp): (u64, u64),
+    own: &Range<u64>,
+    is_first: bool,
+) -> Option<Vec<u64>> {
+    let mut found = Vec::new();
+    let mut context = UnwindContext::new();
+    let mut registers = Registers {
+        pc,
+        sp,
+        kept: [None; 6],
+    };
+    for depth in 0..FRAMES {
+        // A call may be the last instruction of its function.
+        let at = registers.pc.checked_sub(u64::from(depth > 0))?;
+        let entry = tables.find(at)?;
+        match step(tables, &mut context, &entry, at, &registers, own)? {
+            Step::Caller(caller) => {
+                found.push(caller.pc);
+                registers = caller;
+            }
+            Step::Last => {
+                // Code of ours, in which calls of guests begin, has no caller by its table either.
+                let is_start = match is_first {
+                    true => at.wrapping_sub(entry_point()) < ENTRY,
+                    false => tables.are_of_one_file(at, c_library()),
+                };
+                return is_start.then_some(found);
+            }
+        }
+    }
+    None
+}
+
+/// An address in the C library, which starts threads. Its functions by which threads are made may be
+/// another library's by name.
+fn c_library() -> u64 {
+    libc::gnu_get_libc_version as *const () as u64
+}
+
+/// Where the program starts.
+fn entry_point() -> u64 {
+    // SAFETY: takes a number, cannot fail.
+    unsafe { libc::getauxval(libc::AT_ENTRY) }
+}
+
+fn step(
+    tables: &Tables,
+    context: &mut UnwindContext<usize>,
+    entry: &FrameEntry,
+    at: u64,
+    registers: &Registers,
+    own: &Range<u64>,
+) -> Option<Step> {
+    let mut section = EhFrame::new(&entry.bytes, LittleEndian);
+    section.set_address_size(8);
+    let bases = BaseAddresses::default().set_eh_frame(entry.base);
+    let place = EhFrameOffset(entry.at);
+    let described = section.fde_from_offset(&bases, place, EhFrame::cie_from_offset);
+    let described = described.ok()?;
+    if !described.contains(at) || described.is_signal_trampoline() {
+        return None;
+    }
+    let row = described.unwind_info_for_address(&section, &bases, context, at);
+    let row = row.ok()?;
+    let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
+        return None;
+    };
+    let end = registers.get(register)?.checked_add_signed(offset)?;
+    let rises = end > registers.sp && end.is_multiple_of(8);
+    if !rises || end > own.end || registers.sp < own.start {
+        return None;
+    }
+    match row.register(X86_64::RA) {
+        RegisterRule::Undefined => return Some(Step::Last),
+        RegisterRule::Offset(-8) => {}
+        _ => return None,
+    }
+    let word = |at: u64| -> Option<u64> {
+        let mut word = [0];
+        let inside = own.contains(&at) && at.is_multiple_of(8);
+        (inside && sys::read_words(tables.pid(), at, &mut word) == 1).then_some(word[0])
+    };
+    let pc = word(end.checked_sub(8)?)?;
+    if !is_behind_a_call(tables, pc) {
+        return None;
+    }
+    let mut kept = registers.kept;
+    for (value, register) in kept.iter_mut().zip(KEPT) {
+        match row.register(register) {
+            // Without a rule, a register of this kind has the caller's value.
+            RegisterRule::Undefined | RegisterRule::SameValue => {}
+            RegisterRule::Offset(offset) => *value = word(end.checked_add_signed(offset)?),
+            _ => *value = None,
+        }
+    }
+    Some(Step::Caller(Registers { pc, sp: end, kept }))
+}
+
+/// Whether a call ends at an address.
+fn is_behind_a_call(tables: &Tables, pc: u64) -> bool {
+    let before = pc.checked_sub(8).and_then(|from| tables.bytes(from, 8));
+    before.is_some_and(|code| ends_in_call(&code))
+}
