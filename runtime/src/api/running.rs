@@ -124,7 +124,7 @@ impl Jit {
         self.core().end_policy_record()
     }
 
-    /// As [`Dylib::compile_ahead`](crate::Dylib::expect), of [main](Jit::main).
+    /// As [`Dylib::compile_ahead`](crate::Dylib::compile_ahead), of [main](Jit::main).
     pub fn compile_ahead(&self, functions: &[&str]) {
         self.main().compile_ahead(functions);
     }
