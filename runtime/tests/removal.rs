@@ -1,7 +1,7 @@
 //! Trackers of the library: what is removed is gone, and its memory comes back.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use uruk::{Error, FunctionId, Jit, ReclaimKind, Removal, Tier, Tiers, TrapKind};
 
@@ -213,13 +213,15 @@ fn memory_of_removed_modules_and_objects_comes_back() {
             after_ten = jit.stats().memory.held;
         }
     }
-    let held = jit.stats().memory.held;
     // A page is kept by one version that an old word of this thread's stack pins, and one
-    // is being filled.
-    assert!(
-        held <= after_ten + 16384,
-        "{held} bytes, {after_ten} after ten"
-    );
+    // is being filled. A scan beside another test's thread that does not answer keeps more, until the next.
+    let most = after_ten + 16384;
+    let start = Instant::now();
+    while jit.stats().memory.held > most && start.elapsed() < SOON {
+        jit.reclaim(ReclaimKind::Sweep, SOON);
+    }
+    let held = jit.stats().memory.held;
+    assert!(held <= most, "{held} bytes, {after_ten} after ten");
 }
 
 #[test]

@@ -188,6 +188,10 @@ fn compile_threads_are_as_many_as_was_asked_for_and_those_behind_give_way() {
     const JOBS: usize = 3;
     const ENOUGH: Duration = Duration::from_millis(500);
     const LATE: Duration = Duration::from_secs(120);
+    // SAFETY: takes numbers; an error is that of no such process.
+    let own = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    // The program begins with the priority of the test, and 19 is the lowest.
+    let lower = (own + 5).min(19);
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("busy.ll");
     std::fs::write(&file, BUSY).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_uruk"));
@@ -215,7 +219,7 @@ fn compile_threads_are_as_many_as_was_asked_for_and_those_behind_give_way() {
         }
         // A thread has its name before it has its priority.
         nice = last.or(nice);
-        let all = nice == Some(5) && first.len() == JOBS && start.elapsed() > ENOUGH;
+        let all = nice == Some(lower) && first.len() == JOBS && start.elapsed() > ENOUGH;
         if all || start.elapsed() > LATE {
             child.kill().expect("a child of ours");
         }
@@ -224,7 +228,7 @@ fn compile_threads_are_as_many_as_was_asked_for_and_those_behind_give_way() {
     assert_eq!(first.len(), JOBS, "{first:?}");
     let limit = JOBS.min(cpus.div_ceil(2));
     assert!((1..=limit).contains(&behind.len()), "{behind:?}");
-    assert_eq!(nice, Some(5));
+    assert_eq!(nice, Some(lower));
 }
 
 #[test]
