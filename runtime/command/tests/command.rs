@@ -191,7 +191,7 @@ fn compile_threads_are_as_many_as_was_asked_for_and_those_behind_give_way() {
     // SAFETY: takes numbers; an error is that of no such process.
     let own = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
     // The program begins with the priority of the test, and 19 is the lowest.
-    let lower = (own + 5).min(19);
+    let lower = i64::from(own + 5).min(19);
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("busy.ll");
     std::fs::write(&file, BUSY).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_uruk"));
