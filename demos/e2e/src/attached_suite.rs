@@ -8,8 +8,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::trial::{self, Bench};
 use crate::{
-    live_added, live_callers, live_daemon, live_driver, live_edits, live_exchange, live_memory,
-    live_preload, live_shapes, live_strings,
+    live_added, live_callers, live_daemon, live_driver, live_edits, live_exchange, live_left_out,
+    live_memory, live_preload, live_shapes, live_strings, live_suspended,
 };
 
 /// What went wrong, if anything did.
@@ -22,7 +22,7 @@ pub fn main() -> ExitCode {
 
 fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let bench = Bench::set_up(arguments)?;
-    let judges: [(&str, Judge); 17] = [
+    let judges: [(&str, Judge); 22] = [
         ("driver::as_clang", live_driver::judge),
         ("swap::bitcode", live_exchange::judge_bitcode),
         ("swap::refused", live_exchange::judge_refused),
@@ -31,6 +31,11 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("swap::closed_files", live_exchange::judge_closed),
         ("swap::withdrawn", live_exchange::judge_withdrawn),
         ("swap::back", live_exchange::judge_back),
+        ("swap::left_out", live_left_out::judge),
+        ("swap::coroutine", live_suspended::judge_coroutine),
+        ("swap::split", live_suspended::judge_split),
+        ("swap::merged", live_suspended::judge_merged),
+        ("swap::crowd", live_suspended::judge_crowd),
         ("swap::added", live_added::judge),
         ("swap::callers", live_callers::judge),
         ("swap::daemon", live_daemon::judge),

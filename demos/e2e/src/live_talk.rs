@@ -201,10 +201,62 @@ impl<'b> Talk<'b> {
         }
     }
 
+    /// Has so many clients ask at once.
+    pub(crate) fn crowd(&self, count: usize, words: &[&OsStr]) -> Result<Crowd, String> {
+        let mut crowd = Crowd(Vec::new());
+        for _ in 0..count {
+            let mut client = Command::new(self.bench.subject.program());
+            client.arg("swap").arg(self.process().to_string());
+            client
+                .args(words)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            crowd
+                .0
+                .push(client.spawn().map_err(|error| error.to_string())?);
+        }
+        Ok(crowd)
+    }
+
     /// Where memory of the program's process is, and what may be done with it.
     pub(crate) fn maps(&self) -> Result<String, String> {
         let file = format!("/proc/{}/maps", self.child.id());
         fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))
+    }
+}
+
+/// Clients of a program, which are ended with this.
+pub(crate) struct Crowd(Vec<Child>);
+
+impl Crowd {
+    /// How many are not answered yet.
+    pub(crate) fn waiting(&mut self) -> usize {
+        let clients = self.0.iter_mut();
+        clients
+            .filter_map(|it| {
+                it.try_wait()
+                    .is_ok_and(|ended| ended.is_none())
+                    .then_some(())
+            })
+            .count()
+    }
+}
+
+impl Crowd {
+    /// Whether all have ended and were told that it was done.
+    pub(crate) fn all_succeeded(&mut self) -> bool {
+        let done = |it: &mut Child| matches!(it.try_wait(), Ok(Some(status)) if status.success());
+        self.0.iter_mut().all(done)
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        for client in &mut self.0 {
+            // It may have ended.
+            let _ = client.kill();
+            let _ = client.wait();
+        }
     }
 }
 

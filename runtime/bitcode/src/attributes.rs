@@ -107,8 +107,43 @@ fn list(mut record: &[u64]) -> Result<Vec<Attribute>, Refused> {
     Ok(all)
 }
 
+/// The places of numbers of types in a record's attributes.
+pub(crate) fn types(record: &[u64]) -> Result<Vec<usize>, Refused> {
+    const TYPED: u64 = 6;
+    let unknown = || Refused::Unknown("an attribute of a form that is not known");
+    let mut places = Vec::new();
+    let mut at = 0;
+    while let Some(&form) = record.get(at) {
+        let rest = &record[at + 1..];
+        let text = |rest: &[u64]| rest.iter().position(|&it| it == 0).map(|it| it + 1);
+        let ranges = |kind_and: usize, count: u64| {
+            let bits = *rest.get(kind_and - 1)?;
+            let mut used = kind_and;
+            for _ in 0..count {
+                used += range(bits, rest.get(used..)?)?;
+            }
+            Some(used)
+        };
+        let used = match form {
+            0 | 5 => Some(1),
+            1 | TYPED => Some(2),
+            3 => text(rest),
+            4 => text(rest).and_then(|name| Some(name + text(rest.get(name..)?)?)),
+            7 => ranges(2, 1),
+            8 => rest.get(1).and_then(|&count| ranges(3, count)),
+            _ => None,
+        };
+        let used = used.filter(|&used| used <= rest.len());
+        if form == TYPED {
+            places.push(at + 2);
+        }
+        at += 1 + used.ok_or_else(unknown)?;
+    }
+    Ok(places)
+}
+
 /// Words that a range of integers takes.
-fn range(bits: u64, words: &[u64]) -> Option<usize> {
+pub(crate) fn range(bits: u64, words: &[u64]) -> Option<usize> {
     let used = match bits <= 64 {
         true => 2,
         // How many words each end has comes first.

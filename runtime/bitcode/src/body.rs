@@ -7,6 +7,7 @@ use crate::constants;
 use crate::ir::{
     AttributesId, BlockId, Body, Call, Instruction, Op, Ordering, Type, TypeId, ValueId,
 };
+use crate::marks::{Mark, Mentioned};
 use crate::module::{Refused, Source, block};
 use crate::stream::What;
 use crate::walk::{Entry, Walk};
@@ -47,6 +48,8 @@ struct Reading<'a> {
     /// Operand bundles wait for their call.
     bundles: bool,
     line: (u32, u32),
+    /// The numbers of the current record that refer to something, if they are asked for.
+    marks: Option<Vec<Mark>>,
 }
 
 /// The operands of a record that are left.
@@ -82,6 +85,19 @@ impl Source {
     /// # Errors
     /// What is not read here.
     pub fn read_body(&self, bytes: &[u8], number: usize, body: &mut Body) -> Result<(), Refused> {
+        self.read_marked(bytes, number, body, None, |_, _, _| {})
+    }
+
+    /// Like [`read_body`](Source::read_body). With a list of `marks`, calls `each` for every record of the
+    /// body: its code, its numbers, and those of them that refer to something.
+    pub(crate) fn read_marked(
+        &self,
+        bytes: &[u8],
+        number: usize,
+        body: &mut Body,
+        marks: Option<Vec<Mark>>,
+        mut each: impl FnMut(u64, &[u64], &[Mark]),
+    ) -> Result<(), Refused> {
         let &extent = self.bodies.get(number).ok_or(Refused::OutOfRange)?;
         let stream = bytes.get(self.stream.clone()).ok_or(Refused::OutOfRange)?;
         let first = (self.module.globals.len() + self.module.constants.len()) as u32;
@@ -97,6 +113,7 @@ impl Source {
             forwards: Vec::new(),
             bundles: false,
             line: (0, 0),
+            marks,
         };
         reading.parameters(self.defined[number])?;
         let mut walk = Walk::new(stream);
@@ -122,7 +139,13 @@ impl Source {
                     reading.next = first + reading.body.types.len() as u32;
                 }
                 Entry::Block(extent) => walk.pass(extent),
-                Entry::Record(code) => reading.record(code, &walk.record)?,
+                Entry::Record(code) => {
+                    reading.record(code, &walk.record)?;
+                    if let Some(marks) = &mut reading.marks {
+                        each(code, &walk.record, marks);
+                        marks.clear();
+                    }
+                }
             }
         }
         reading.finish()
@@ -278,6 +301,15 @@ impl<'a> Reading<'a> {
 
     // What operands are made of.
 
+    /// Notes that the number that was read last refers to something.
+    #[inline]
+    fn mark(&mut self, operands: &Operands<'_>, to: Mentioned) {
+        if let Some(marks) = &mut self.marks {
+            let at = operands.at - 1;
+            marks.push(Mark { at, to });
+        }
+    }
+
     fn mention(&mut self, value: ValueId) -> ValueId {
         if value != METADATA {
             self.greatest = self.greatest.max(value.0);
@@ -289,7 +321,9 @@ impl<'a> Reading<'a> {
     /// A value whose type is known from elsewhere.
     fn relative(&mut self, operands: &mut Operands<'_>) -> Result<ValueId, Refused> {
         let number = operands.number()? as u32;
-        Ok(self.mention(ValueId(self.next.wrapping_sub(number))))
+        let value = ValueId(self.next.wrapping_sub(number));
+        self.mark(operands, Mentioned::Value(value));
+        Ok(self.mention(value))
     }
 
     /// A value, and its type.
@@ -324,20 +358,29 @@ impl<'a> Reading<'a> {
 
     /// A value by its own number.
     fn absolute(&mut self, operands: &mut Operands<'_>) -> Result<ValueId, Refused> {
-        let number = operands.short()?;
-        Ok(self.mention(ValueId(number)))
+        let value = ValueId(operands.short()?);
+        self.mark(operands, Mentioned::Value(value));
+        Ok(self.mention(value))
     }
 
     fn type_of(&self, value: ValueId) -> Option<TypeId> {
         self.body.type_of(&self.source.module, value)
     }
 
-    fn type_id(&self, operands: &mut Operands<'_>) -> Result<TypeId, Refused> {
+    fn type_id(&mut self, operands: &mut Operands<'_>) -> Result<TypeId, Refused> {
         let number = operands.short()?;
+        self.mark(operands, Mentioned::Type(TypeId(number)));
         match (number as usize) < self.types.len() {
             true => Ok(TypeId(number)),
             false => Err(Refused::OutOfRange),
         }
+    }
+
+    /// The attributes of a call.
+    fn attributes(&mut self, operands: &mut Operands<'_>) -> Result<u32, Refused> {
+        let number = operands.short()?;
+        self.mark(operands, Mentioned::Attributes(AttributesId(number)));
+        Ok(number)
     }
 
     fn block(&self, operands: &mut Operands<'_>) -> Result<BlockId, Refused> {

@@ -254,6 +254,11 @@ impl<'m> FunctionRef<'m> {
         unsafe { LLVMGetIntrinsicID(self.raw) }
     }
 
+    /// Whether it has a body that was not read.
+    pub(crate) fn is_unread(self) -> bool {
+        !self.is_declaration() && self.blocks().next().is_none()
+    }
+
     /// Its blocks, of a body that was read.
     pub(crate) fn blocks(self) -> impl Iterator<Item = BlockRef<'m>> {
         // SAFETY: walks the blocks of a live function to the null end.

@@ -4,7 +4,7 @@ mod support;
 
 use support::bitcode;
 use uruk_codegen::fatal;
-use uruk_codegen::native::{Contents, contents};
+use uruk_codegen::native::{Contents, Method, contents};
 
 const TOLD: &str = r#"
 target datalayout = "e-m:e-i64:64-n8:16:32:64-S128"
@@ -34,7 +34,7 @@ target datalayout = "e-m:e-i64:64-n8:16:32:64-S128"
 
 fn of(ir: &str) -> Contents {
     let bytes = bitcode(ir);
-    fatal::guard(|_| {}, || contents("m", &bytes)).expect("it can be read")
+    fatal::guard(|_| {}, || contents("m", &bytes, Method::Records)).expect("it can be read")
 }
 
 /// The difference of `@v` between a module and one in which texts are others.

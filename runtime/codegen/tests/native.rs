@@ -29,7 +29,7 @@ fn as_it_is(survey: &Survey) -> Choices {
     }
 }
 
-fn rebound(ir: &str, choose: impl FnOnce(&Survey) -> Choices) -> String {
+fn rebound(ir: &str, choose: impl FnMut(&Survey) -> Choices) -> String {
     let bytes = bitcode(ir);
     let made = fatal::guard(|_| {}, || rebind("m", &bytes, choose));
     text(&made.expect("it can be rebound"))

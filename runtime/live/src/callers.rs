@@ -13,8 +13,9 @@
 //! ([`uruk::rebound::only_added`]), one question remains: whether calls may be missing natively, as the
 //! old body had no effect. Its native code tells that ([`acting`](crate::acting)).
 //!
-//! Only functions that native code of the file calls by their address count. The compiler knows
-//! nothing of what an indirect call reaches, and callers of other files know its type only.
+//! Functions count that native code of the file calls by their address, and those of which it may have left
+//! out all calls. The compiler knows nothing of what an indirect call reaches, and callers of other
+//! files know its type only.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -118,7 +119,8 @@ impl Live {
         if exchange.level != Level::Immediate && relying.is_empty() {
             return Ok(unfit);
         }
-        let called = self.called(number);
+        let mut called = self.called(number);
+        called.extend(self.relied_on(number));
         if called.is_empty() {
             return Ok(unfit);
         }
@@ -236,7 +238,8 @@ impl Live {
         versions: &Versions,
         called: &HashSet<String>,
     ) -> Result<bool, Error> {
-        let native = self.contents.with(|all| all.get(&number).cloned());
+        let key = (number, versions.new.method);
+        let native = self.contents.with(|all| all.get(&key).cloned());
         let Some(native) = native else {
             return Ok(false);
         };
@@ -279,6 +282,20 @@ impl Live {
         let mut writers = additions.writers.iter();
         additions.shared.iter().all(is_apart)
             && writers.all(|name| files.all(|symbols| symbols.global(name).is_none()))
+    }
+
+    /// Functions of a module that calls are led away from, and on whose bodies native code of others may
+    /// rely: where all calls of one were left out, as it had no effect, native code does not call it.
+    fn relied_on(&self, number: usize) -> HashSet<String> {
+        let functions = self.functions();
+        let own = || functions.iter().filter(|it| it.module == number);
+        let led: HashSet<&str> = own()
+            .filter(|it| it.is_led())
+            .map(|it| it.chosen.name.as_str())
+            .collect();
+        let relied = own().flat_map(|it| &it.chosen.relies);
+        let relied = relied.filter(|name| led.contains(name.as_str()));
+        relied.map(|name| stem(name).to_owned()).collect()
     }
 
     /// Functions of a module that calls are led away from, and that native code calls by address.

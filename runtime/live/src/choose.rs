@@ -35,6 +35,7 @@ use std::ops::Range;
 use uruk::InlinedCopy;
 use uruk::rebound::{Choices, FunctionChoice, FunctionInfo, Keep, Plain, Survey};
 
+use crate::merged::merged;
 use crate::program::symbols::{Place, PlaceKind};
 use crate::reach::{is_apart, reach};
 pub use crate::reason::Reason;
@@ -96,6 +97,8 @@ pub struct Chosen {
     pub holds: Vec<String>,
     /// Others of which facts may be in its native code, as the optimizer saw their bodies.
     pub relies: Vec<String>,
+    /// Another function that has the same native code.
+    pub merged: Option<String>,
 }
 
 /// What was chosen of a module.
@@ -151,6 +154,10 @@ pub trait Known {
     /// Whether native code may have a copy of a function of the module besides its own code and where it
     /// is inlined.
     fn may_be_copied(&self, name: &str) -> bool;
+    /// The target of the jump that native code of a function consists of, if it is one.
+    fn jump(&self, place: Place) -> Option<u64>;
+    /// Native code of a function that the compiler put elsewhere, as it is hardly ever run.
+    fn parts(&self, name: &str) -> Vec<Range<u64>>;
     /// Whether there is room in front of an entry.
     fn has_room(&self, entry: u64) -> bool;
     /// Whether somebody has code of that name: the program, its libraries, or an earlier module.
@@ -192,6 +199,7 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
         .map(|info| native(info, known))
         .collect();
     let refused = refuse(survey, known, &natives, &refused_variables);
+    let merged = merged(survey, known);
     for (number, info) in survey.functions.iter().enumerate() {
         let name = known.name(&info.name, info.local);
         let place = natives[number];
@@ -237,7 +245,7 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
             (None, Some(place)) => Fate::Adopted {
                 entry: place.address,
                 code: place.address..place.address + place.size.max(1),
-                beside: Vec::new(),
+                beside: parts(known, &name, &info.name),
             },
             (None, None) => Fate::WithCallers,
         };
@@ -261,6 +269,7 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
             narrow: place.is_some_and(|place| info.local && !known.mentions(place.address)),
             holds: named(reach.holds),
             relies: named(reach.relies),
+            merged: merged[number].clone(),
         });
     }
     give_samples(survey, known, &mut outcome);
@@ -413,6 +422,16 @@ fn spread(survey: &Survey, natives: &[Option<Place>], refused: &mut [Option<Reas
     }
 }
 
+/// Parts of a function, of that `name` in the session, that lie elsewhere.
+fn parts(known: &dyn Known, name: &str, own_name: &str) -> Vec<InlinedCopy> {
+    let parts = known.parts(own_name).into_iter();
+    let named = |code| InlinedCopy {
+        name: name.to_owned(),
+        code,
+    };
+    parts.map(named).collect()
+}
+
 /// Gives samples in functions that are compiled with their callers only to the nearest of those.
 fn give_samples(survey: &Survey, known: &dyn Known, outcome: &mut Outcome) {
     let mut callers: Vec<Vec<usize>> = vec![Vec::new(); survey.functions.len()];
@@ -451,6 +470,7 @@ fn give_samples(survey: &Survey, known: &dyn Known, outcome: &mut Outcome) {
                     name: name.clone(),
                     code: place.address..place.address + place.size.max(1),
                 });
+                beside.extend(parts(known, &name, &info.name));
                 nearest = distance;
                 continue;
             }

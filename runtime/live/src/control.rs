@@ -21,21 +21,20 @@
 use std::io::{self, BufRead, BufReader, Read, Take, Write};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use uruk::{Level, StatsFormat};
+use uruk::StatsFormat;
 use uruk_files::OwnFile;
 
 use crate::choose::{OF, stem};
 use crate::explain;
 use crate::locked::Locked;
-use crate::question::{exchange, rollback, rollback_question, swap_question};
+use crate::question::{exchange, rollback};
+use crate::seats::{self, Awaited, Place};
 use crate::sent::{LARGEST, NewVersion};
 use crate::session::Live;
-use crate::swap::Exchange;
 
 /// Longest question.
 const LONGEST: u64 = 64 << 10;
@@ -53,12 +52,12 @@ const REFUSED: &[u8] =
 /// What is said to whoever wants to see a run that nobody kept.
 const NOT_RECORDED: &str = "nothing is recorded\n  tip: start it by `uruk live --record`";
 
-fn address(process: u32) -> io::Result<SocketAddr> {
+pub(crate) fn address(process: u32) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("uruk-live-{process}"))
 }
 
 /// The user and group of the other side, as the kernel knows them.
-fn peer(stream: &impl AsRawFd) -> Option<libc::ucred> {
+pub(crate) fn peer(stream: &impl AsRawFd) -> Option<libc::ucred> {
     let mut peer = libc::ucred {
         pid: 0,
         uid: u32::MAX,
@@ -100,91 +99,6 @@ fn may_attach(stream: &impl AsRawFd) -> bool {
     peer.uid == 0 || got && dumpable && users == [peer.uid; 3] && groups == [peer.gid; 3]
 }
 
-/// Whether an answer of the other side is believed: it is this user's, or this is root.
-fn is_believed(stream: &impl AsRawFd) -> bool {
-    // SAFETY: takes nothing, cannot fail.
-    let own = unsafe { libc::geteuid() };
-    own == 0 || peer(stream).is_some_and(|peer| peer.uid == own)
-}
-
-/// Asks the program with the number `process` for an exchange; its answer.
-///
-/// # Errors
-/// As [`ask`].
-pub fn ask_exchange(process: u32, exchange: &Exchange, version: &NewVersion) -> io::Result<String> {
-    let NewVersion { file, bitcode } = version;
-    ask_with(
-        process,
-        &swap_question(exchange, file, bitcode.len()),
-        bitcode,
-    )
-}
-
-/// Asks the program with the number `process` to go back to before its latest exchange, at the level of
-/// that unless another is asked for; its answer.
-///
-/// # Errors
-/// As [`ask`].
-pub fn ask_rollback(process: u32, level: Option<Level>) -> io::Result<String> {
-    ask(process, &rollback_question(level))
-}
-
-/// Asks the program with the number `process`; its answer.
-///
-/// # Errors
-/// No process of that number can be asked, or it is another user's; the program's own error.
-pub fn ask(process: u32, question: &str) -> io::Result<String> {
-    ask_with(process, question, &[])
-}
-
-fn ask_with(process: u32, question: &str, bytes: &[u8]) -> io::Result<String> {
-    /// Times that a question is sent that nobody took: a program that closes all files has its
-    /// socket made anew once there is a client.
-    const TRIES: usize = 3;
-    /// Before the next.
-    const PAUSE: Duration = Duration::from_millis(20);
-    let mut asked = ask_once(process, question, bytes);
-    for _ in 1..TRIES {
-        let (reset, closed) = (io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe);
-        let is_lost = |cause: &io::Error| [reset, closed].contains(&cause.kind());
-        if !asked.as_ref().is_err_and(is_lost) {
-            break;
-        }
-        std::thread::sleep(PAUSE);
-        asked = ask_once(process, question, bytes);
-    }
-    asked
-}
-
-fn ask_once(process: u32, question: &str, bytes: &[u8]) -> io::Result<String> {
-    let mut stream = UnixStream::connect_addr(&address(process)?).map_err(|cause| {
-        let text = "no program of this number can be asked: it has ended, or does not run under `uruk live`";
-        match cause.kind() {
-            io::ErrorKind::ConnectionRefused => io::Error::new(cause.kind(), text),
-            _ => cause,
-        }
-    })?;
-    if !is_believed(&stream) {
-        let text = "the program runs as another user";
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
-    }
-    // A program that refuses its client may answer, and close the socket, before all is read.
-    let sent = [question.as_bytes(), b"\n", bytes];
-    let sent = sent.iter().try_for_each(|part| stream.write_all(part));
-    let mut answer = Vec::new();
-    let read = stream.read_to_end(&mut answer);
-    let answer = String::from_utf8_lossy(&answer);
-    if !answer.starts_with("error\n") {
-        sent?;
-        read?;
-    }
-    match answer.split_once('\n') {
-        Some(("ok", text)) => Ok(text.to_owned()),
-        Some(("error", text)) => Err(io::Error::other(text.trim_end().to_owned())),
-        _ => Err(io::Error::other("no answer")),
-    }
-}
-
 /// The program, once it can be asked; if it runs as it is, the reason.
 pub type Asked = fn() -> Result<&'static Live, String>;
 
@@ -208,7 +122,7 @@ pub(crate) fn serve_in_child(live: Asked) {
         // They have the only other handles, which are never dropped.
         std::mem::forget(socket);
     }
-    BUSY.store(0, Ordering::Relaxed);
+    seats::clear();
     // A child that cannot be asked is said of nowhere: its parent has said what it had to.
     let _ = begin(live);
 }
@@ -256,32 +170,22 @@ fn begin(live: Asked) -> Result<(), Box<dyn std::error::Error>> {
     Ok(spawned?)
 }
 
-/// Questions that are answered at a time, besides one on the thread that listens.
-const AT_ONCE: usize = 16;
-
-/// Questions that are being answered.
-static BUSY: AtomicUsize = AtomicUsize::new(0);
-
 /// Answers on a thread of its own: a question may take long to arrive, and an exchange to be made.
 fn attend(live: Asked, stream: Arc<OwnFile>) {
     // The thread is not begun anew in a child of a fork, where this is empty.
-    let stream = Arc::new(Locked::new(Some(stream)));
-    // Relaxed: a count, by which nothing is published.
-    let spawned = (BUSY.fetch_add(1, Ordering::Relaxed) < AT_ONCE).then(|| {
-        let stream = Arc::clone(&stream);
-        uruk::spawn_own("uruk-answer", move || {
-            if let Some(stream) = stream.with(Option::take) {
-                // A client that went away hears nothing.
-                let _ = answer(live, stream);
-                BUSY.fetch_sub(1, Ordering::Relaxed);
-            }
-        })
-    });
-    if !matches!(spawned, Some(Ok(()))) {
-        if let Some(stream) = stream.with(Option::take) {
+    let kept = Arc::new(Locked::new(Some(stream)));
+    let given = Arc::clone(&kept);
+    let spawned = uruk::spawn_own("uruk-answer", move || {
+        if let Some(stream) = given.with(Option::take) {
+            // A client that went away hears nothing.
             let _ = answer(live, stream);
         }
-        BUSY.fetch_sub(1, Ordering::Relaxed);
+    });
+    if let Err(cause) = spawned
+        && let Some(stream) = kept.with(Option::take)
+    {
+        let text = format!("error\nno thread can answer: {}\n", chain(&cause));
+        let _ = (&*stream).write_all(text.as_bytes());
     }
 }
 
@@ -366,11 +270,33 @@ fn limit_waiting(stream: &OwnFile) -> io::Result<()> {
 
 /// Reads the question, which is done before any answer: a socket that is closed with a question unread
 /// ends the client's reading with an error.
-fn question(stream: &OwnFile) -> io::Result<(String, BufReader<Take<&OwnFile>>)> {
+fn question(stream: &Arc<OwnFile>) -> io::Result<(String, BufReader<Take<&OwnFile>>)> {
+    let _awaited = Awaited::new(stream);
     limit_waiting(stream)?;
-    let mut line = String::new();
-    let mut asked = BufReader::new(stream.take(LONGEST));
-    asked.read_line(&mut line)?;
+    let end = Instant::now() + PATIENCE;
+    let mut line = Vec::new();
+    let mut asked = BufReader::new((&**stream).take(LONGEST));
+    // Part by part: a client that sends one byte a second has no more time than others.
+    loop {
+        let part = match asked.fill_buf() {
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => continue,
+            part => part?,
+        };
+        let (taken, is_whole) = match part.iter().position(|&it| it == b'\n') {
+            Some(at) => (at + 1, true),
+            None => (part.len(), part.is_empty()),
+        };
+        line.extend_from_slice(&part[..taken]);
+        asked.consume(taken);
+        if is_whole {
+            break;
+        }
+        if Instant::now() >= end {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+    let line = String::from_utf8(line);
+    let line = line.map_err(|cause| io::Error::new(io::ErrorKind::InvalidData, cause))?;
     Ok((line, asked))
 }
 
@@ -434,11 +360,13 @@ fn carry_out(
             }
         }
         "rollback" => {
+            let _place = Place::take()?;
             let level = rollback(rest).ok_or_else(|| format!("not a level: {rest}"))?;
             let back = live.roll_back(level, given_up).map_err(|it| chain(&it))?;
             Ok(lines("back", &back.functions) + &lines("with it", &back.dependents))
         }
         "swap" => {
+            let _place = Place::take()?;
             let read = exchange(rest).ok_or_else(|| format!("not a level: {rest}"))?;
             let (exchange, file, size) = read;
             let bitcode = read_bytes(asked, size);

@@ -3,7 +3,7 @@
 //! Exchanges that can be rolled back are kept one by one, as many as the session keeps ([`KEPT`]).
 //! Those before are added up: a program that is exchanged for months keeps one body of each function.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use uruk::Level;
 use uruk::rebound::{Body, Contents, Shape};
@@ -25,6 +25,8 @@ pub(crate) struct Exchanged {
     pub(crate) variables: HashMap<String, Shape>,
     /// The file's functions that compilers number.
     pub(crate) code: HashMap<String, Body>,
+    /// Variables of which its bodies do more than read them.
+    pub(crate) written: HashSet<String>,
     pub(crate) led: Led,
     /// Native callers that do not fit its bodies.
     pub(crate) outdated: Led,
@@ -50,6 +52,7 @@ struct Settled {
     bodies: HashMap<String, Body>,
     variables: HashMap<String, Shape>,
     code: HashMap<String, Body>,
+    written: HashSet<String>,
 }
 
 impl Exchanges {
@@ -72,13 +75,18 @@ impl Exchanges {
     /// their memory stays.
     pub(crate) fn apply(&self, module: usize, contents: &mut Contents) {
         let settled = self.settled.get(&module);
-        let settled = settled.map(|it| (&it.bodies, &it.variables, &it.code));
+        let settled = settled.map(|it| (&it.bodies, &it.variables, &it.code, &it.written));
         let kept = self.kept.iter().filter(|it| it.module == module);
-        let kept = kept.map(|it| (&it.bodies, &it.variables, &it.code));
-        for (bodies, variables, code) in settled.into_iter().chain(kept) {
+        let kept = kept.map(|it| (&it.bodies, &it.variables, &it.code, &it.written));
+        for (bodies, variables, code, written) in settled.into_iter().chain(kept) {
             add(&mut contents.functions, bodies);
             add_new(&mut contents.variables, variables);
             add(&mut contents.code, code);
+            for name in written {
+                if let Some(shape) = contents.variables.get_mut(name) {
+                    shape.only_read = false;
+                }
+            }
         }
     }
 
@@ -95,6 +103,7 @@ impl Exchanges {
         add(&mut settled.bodies, &oldest.bodies);
         add_new(&mut settled.variables, &oldest.variables);
         add(&mut settled.code, &oldest.code);
+        settled.written.extend(oldest.written);
         keep(&mut self.led, oldest.led);
         keep(&mut self.outdated, oldest.outdated);
     }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use uruk::rebound::Plain;
 
 use crate::arguments;
@@ -361,6 +362,23 @@ impl Known for Module {
     fn may_be_copied(&self, name: &str) -> bool {
         let symbols = &self.program.image.symbols;
         self.object.is_none_or(|file| symbols.is_copied(file, name))
+    }
+
+    fn jump(&self, place: Place) -> Option<u64> {
+        /// Bytes of a jump with what may stand in front of it.
+        const MOST: u64 = 32;
+        let code = self.code(place, MOST);
+        let mut decoder = Decoder::with_ip(64, code, place.address, DecoderOptions::NONE);
+        let mut instructions =
+            std::iter::from_fn(|| decoder.can_decode().then(|| decoder.decode()));
+        let passed = [Mnemonic::Endbr64, Mnemonic::Nop];
+        let first = instructions.find(|it| !passed.contains(&it.mnemonic()))?;
+        let is_jump = first.mnemonic() == Mnemonic::Jmp && first.is_jmp_short_or_near();
+        is_jump.then(|| first.near_branch_target())
+    }
+
+    fn parts(&self, name: &str) -> Vec<Range<u64>> {
+        self.program.image.symbols.parts(self.object, name)
     }
 
     fn has_room(&self, entry: u64) -> bool {

@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`settings`], [`program`] (what the process consists of), [`choose`] (what may be
 //! compiled again, as pure decisions), `variables` (what these refer to), `reach` (whose bodies are in whose native code), `reason` (why some are not) and [`known`] (what they are made of), `arguments` (which of them native code takes), `allocation` (programs that stay native), [`entries`] (text that is
-//! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`], `meaning` (what names of new code mean), `callers` (native callers that new bodies do not fit), `refused` (why an exchange is not made), `exchanges` (what was exchanged so far), [`control`] and `question` (`uruk swap`), `force` (tests), [`tunables`] (what the allocator is told), `stage` (how far that is), [`start`] (how it begins in
+//! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`], `meaning` (what names of new code mean), `callers` (native callers that new bodies do not fit), `merged` (functions with the same native code), `refused` (why an exchange is not made), `exchanges` (what was exchanged so far), [`control`], [`asking`], `seats` and `question` (`uruk swap`), `force` (tests), [`tunables`] (what the allocator is told), `stage` (how far that is), [`start`] (how it begins in
 //! the process of the program).
 //!
 //! # Why
@@ -23,6 +23,7 @@
 mod acting;
 mod allocation;
 mod arguments;
+pub mod asking;
 mod callers;
 pub mod choose;
 pub mod control;
@@ -34,12 +35,14 @@ pub mod function;
 pub mod known;
 pub mod locked;
 mod meaning;
+mod merged;
 mod misfits;
 pub mod program;
 mod question;
 mod reach;
 mod reason;
 mod refused;
+mod seats;
 mod sent;
 pub mod session;
 pub mod settings;

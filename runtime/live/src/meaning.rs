@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | variable | the same, as large | the program's, with its contents; another initial value is noted |
 //! | variable | the same, of another size or layout | refused |
+//! | variable | the same, natively a constant as nothing wrote to it | refused if new code may write to it |
 //! | constant | the same, of the same value | the program's: its address stays what it was |
 //! | constant | the same, of another value | the file's, which is noted: pointers that are kept lead to the old one |
 //! | table of virtual functions | the same, of another size | refused: objects keep their tables |
@@ -22,8 +23,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use uruk::rebound::{
-    Body, Choices, Contents, FunctionChoice, FunctionInfo, Keep, Shape, Survey, VariableChoice,
-    VariableInfo,
+    Body, Choices, Contents, FunctionChoice, FunctionInfo, Keep, Shape, Survey, Uses,
+    VariableChoice, VariableInfo,
 };
 
 use crate::choose::{ADDRESS, Fate, Known, stem};
@@ -48,6 +49,8 @@ pub(crate) struct Meant {
     pub(crate) addresses: Vec<(String, u64)>,
     pub(crate) refused: Option<SwapError>,
     pub(crate) notes: Vec<String>,
+    /// Variables of which new bodies do more than read them.
+    pub(crate) written: HashSet<String>,
     /// The function by which the variable is used that is being looked at.
     user: String,
 }
@@ -191,6 +194,11 @@ pub(crate) fn mean(
         meant.refuse(refused);
     }
     types(versions, &mut meant);
+    let written = survey
+        .variables
+        .iter()
+        .filter(|info| info.uses != Uses::Read);
+    meant.written = written.map(|info| stem(&info.name).to_owned()).collect();
     meant
 }
 
@@ -367,7 +375,8 @@ fn is_constant_for_good(info: &VariableInfo, versions: &Versions) -> bool {
     let (old, new) = (&versions.old.variables, &versions.new.variables);
     let both = old.get(stem).zip(new.get(stem));
     let same = both.is_some_and(|(before, now)| before.only_read && before.is_same(now));
-    info.local && info.defined && same
+    // Of the new one, bodies that stay what they are were not read: what they do, `only_read` says.
+    info.local && info.defined && same && info.uses == Uses::Read
 }
 
 /// A variable or constant that the program has at a place.
@@ -392,6 +401,12 @@ fn existing(
     }
     if info.defined && !info.constant && before.is_some_and(|it| it.constant) {
         return meant.refuse_variable(info, "which was a constant");
+    }
+    // Nothing wrote to it natively, so the compiler made it a constant.
+    let is_fixed = known.program.image.is_only_read(place.address);
+    if is_fixed && !info.constant && (info.uses != Uses::Read || !info.local) {
+        let why = "which natively nothing writes to: it lies in memory that is only read";
+        return meant.refuse_variable(info, why);
     }
     if info.defined && before.is_some() && !is_same {
         meant.notes.push(format!(

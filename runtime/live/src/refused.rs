@@ -74,6 +74,16 @@ pub enum SwapError {
         /// Why it cannot be led away from.
         why: String,
     },
+    /// The function has the same native code as another one.
+    #[error(
+        "`{function}` and `{other}` have the same native code: the linker or the compiler took one for both, and calls of either reach it\n  tip: link without `--icf=all`, compile without `-fmerge-functions`"
+    )]
+    Merged {
+        /// The function.
+        function: String,
+        /// The other one.
+        other: String,
+    },
     /// A variable that the optimizer removed, one that does not fit the program's memory, or a new one
     /// that each thread would have.
     #[error("`{user}` uses the variable `{name}`, {why}")]

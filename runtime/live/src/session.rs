@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use uruk::rebound::{Contents, NativeCallers};
+use uruk::rebound::{Contents, Method, NativeCallers};
 use uruk::{Dylib, Error, Event, Jit, SamplingSettings, Tier, ToolSettings};
 
 use crate::allocation::CPP_ALLOCATION;
@@ -89,7 +89,7 @@ pub struct Live {
     /// Knowledge about each of them.
     pub(crate) known: Vec<Module>,
     /// Contents by which modules that were exchanged are compared.
-    pub(crate) contents: Locked<HashMap<usize, Arc<Contents>>>,
+    pub(crate) contents: Locked<HashMap<(usize, Method), Arc<Contents>>>,
     /// Modules that are too large to be optimized for a comparison.
     pub(crate) large: Locked<HashSet<usize>>,
     /// Knowledge about native callers of some functions of a module.

@@ -26,7 +26,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use uruk::rebound::{Contents, Keep, Survey};
+use uruk::rebound::{Contents, Keep, Method, Survey};
 use uruk::{
     Activation, Error, Level, LoopStays, OldLoop, ReplaceError, Replaced, Replacement, Rollback,
     RolledBack,
@@ -163,6 +163,7 @@ impl Live {
             meant,
             bitcode,
             versions,
+            ..
         } = self.renewed(file, bytes.clone(), number)?;
         let led = self.lead_away(&meant.members)?;
         let functions = led.functions().to_vec();
@@ -196,6 +197,7 @@ impl Live {
                 bodies: versions.changed_bodies(),
                 variables: versions.new.variables,
                 code: versions.new.code,
+                written: meant.written,
                 led,
                 outdated,
                 dependents: replaced.dependents.clone(),
@@ -224,12 +226,44 @@ impl Live {
     /// Compares a file with what runs of a module, and has its names mean what they mean in the
     /// program. It is read once.
     fn renewed(&self, file: &Path, bytes: Vec<u8>, number: usize) -> Result<Renewed, SwapError> {
+        let renewed = self.renewed_by(Method::Records, file, bytes.clone(), number)?;
+        let renewed = match renewed {
+            Some(renewed) => renewed,
+            // The records of one of them are not all known.
+            None => {
+                let renewed = self.renewed_by(Method::Text, file, bytes, number)?;
+                renewed.unwrap_or_default()
+            }
+        };
+        // Of weak functions in whose place the linker took others, no body counts.
+        let counts = renewed.meant.choices.functions.iter();
+        let counts = counts.filter(|choice| choice.keep == Keep::Body).count();
+        match renewed.versions.changed.is_empty() || counts == 0 {
+            true => Err(SwapError::Same {
+                file: file.to_owned(),
+            }),
+            false => Ok(renewed),
+        }
+    }
+
+    /// As [`renewed`](Live::renewed), by hashes of a method; `None` if the file's are of another one.
+    fn renewed_by(
+        &self,
+        method: Method,
+        file: &Path,
+        bytes: Vec<u8>,
+        number: usize,
+    ) -> Result<Option<Renewed>, SwapError> {
         let name = file.display().to_string();
-        let (old, added) = self.contents_of(number)?;
+        let (old, added) = self.contents_of(number, method)?;
         let told: Arc<Mutex<Renewed>> = Arc::default();
         let (compared, tell) = (Arc::clone(&told), Arc::clone(&told));
         let (known, functions) = (self.known[number].clone(), self.functions());
         let compare = move |new: Contents| {
+            if new.method != old.method {
+                return false;
+            }
+            lock(&compared).is_comparable = true;
             let versions = Versions::of(old, added, by_stem(new));
             let differ = !versions.changed.is_empty();
             lock(&compared).versions = versions;
@@ -240,22 +274,17 @@ impl Live {
             told.meant = mean(survey, &known, &functions, &told.versions);
             told.meant.choices.clone()
         };
-        let bitcode = self.jit.renew(&name, bytes, compare, choose);
+        let bitcode = self.jit.renew(&name, bytes, method, compare, choose);
         let mut renewed = std::mem::take(&mut *lock(&told));
+        if !renewed.is_comparable {
+            return bitcode.map(|_| None).map_err(SwapError::from);
+        }
         misfits::check(&renewed.versions)?;
         if let Some(refused) = renewed.meant.refused.take() {
             return Err(refused);
         }
         renewed.bitcode = bitcode?;
-        // Of weak functions in whose place the linker took others, no body counts.
-        let counts = renewed.meant.choices.functions.iter();
-        let counts = counts.filter(|choice| choice.keep == Keep::Body).count();
-        match renewed.versions.changed.is_empty() || counts == 0 {
-            true => Err(SwapError::Same {
-                file: file.to_owned(),
-            }),
-            false => Ok(renewed),
-        }
+        Ok(Some(renewed))
     }
 
     /// Goes back to before the latest exchange, at the level that was asked for that unless `level` is
@@ -317,15 +346,20 @@ impl Live {
 
     /// The bodies that a module's functions have now, and the variables that the program has of it:
     /// its own first, as their memory stays. And those that came with exchanges.
-    fn contents_of(&self, number: usize) -> Result<(Contents, HashSet<String>), Error> {
+    fn contents_of(
+        &self,
+        number: usize,
+        method: Method,
+    ) -> Result<(Contents, HashSet<String>), Error> {
         let (name, bytes) = (&self.sources[number], &self.modules[number]);
-        let first = self.contents.with(|all| all.get(&number).cloned());
+        let key = (number, method);
+        let first = self.contents.with(|all| all.get(&key).cloned());
         let first = match first {
             Some(first) => first,
             None => {
-                let first = Arc::new(by_stem(self.jit.contents(name, bytes.clone())?));
+                let first = Arc::new(by_stem(self.jit.contents(name, bytes.clone(), method)?));
                 let kept = Arc::clone(&first);
-                self.contents.with(|all| all.insert(number, kept));
+                self.contents.with(|all| all.insert(key, kept));
                 first
             }
         };
@@ -373,7 +407,28 @@ impl Live {
                 }
             }
         }
+        self.check_apart(members)?;
         self.lead_all(led)
+    }
+
+    /// Refuses functions that share their native code with others.
+    fn check_apart(&self, members: &[Arc<Function>]) -> Result<(), SwapError> {
+        let entry = |function: &Arc<Function>| function.native().map(|(entry, _)| entry);
+        let functions = self.functions();
+        for member in members {
+            let own = entry(member);
+            let is_same =
+                |it: &&Arc<Function>| it.chosen.name != member.chosen.name && entry(it) == own;
+            let mut others = functions.iter().filter(|_| own.is_some());
+            let other = others.find(is_same).map(|it| &it.chosen.name);
+            if let Some(other) = member.chosen.merged.as_ref().or(other) {
+                return Err(SwapError::Merged {
+                    function: stem(&member.chosen.name).to_owned(),
+                    other: stem(other).to_owned(),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Has every call of functions come through stubs, as long as what is returned is kept.
@@ -395,6 +450,8 @@ impl Live {
 /// A file that was compared, whose names mean what they mean in the program.
 #[derive(Default)]
 struct Renewed {
+    /// The hashes of both versions were made by the same method.
+    is_comparable: bool,
     meant: Meant,
     bitcode: Vec<u8>,
     versions: Versions,
@@ -414,6 +471,7 @@ fn by_stem(contents: Contents) -> Contents {
     let [constructors, destructors] = [contents.constructors, contents.destructors]
         .map(|names| names.iter().map(|name| stem(name).to_owned()).collect());
     Contents {
+        method: contents.method,
         types: contents.types,
         code: stems(contents.code),
         aliases: stems(contents.aliases),

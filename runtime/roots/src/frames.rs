@@ -7,15 +7,21 @@
 //! # Invariants
 //! - A chain is given only if it is whole: every frame has an entry, each return address lies right below its
 //!   frame's end and behind a call, frames rise within the thread's own stack, and the last one is that of
-//!   the start of the program or of the thread. All else gives none, and all words count as before: signal
+//!   the start of the program or of the thread, and not of a context of `makecontext`. All else gives none, and all words count as before: signal
 //!   frames, code without tables, other stacks, registers that are not known.
 //! - Who asks must not need more than return addresses: the caller has the program counter and the arguments of
 //!   the system call beside it, and code is not entered by an address that is kept elsewhere.
+//!
+//! # Limits
+//! Tables are believed: assembly whose table says a wrong size of a frame hides its callers. So are the usual
+//! places of return addresses: one that assembly keeps in a register over a system call is not seen, neither
+//! here nor by scans of stacks.
 //!
 //! # Source
 //! DWARF 5, section 6.4; the System V ABI for x86-64, section 3.7.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameOffset, LittleEndian, Register, RegisterRule,
@@ -97,7 +103,7 @@ pub(crate) fn return_addresses(
                 // Code of ours, in which calls of guests begin, has no caller by its table either.
                 let is_start = match is_first {
                     true => at.wrapping_sub(entry_point()) < ENTRY,
-                    false => tables.are_of_one_file(at, c_library()),
+                    false => tables.are_of_one_file(at, c_library()) && !is_context(tables, &entry),
                 };
                 return is_start.then_some(found);
             }
@@ -110,6 +116,55 @@ pub(crate) fn return_addresses(
 /// another library's by name.
 fn c_library() -> u64 {
     libc::gnu_get_libc_version as *const () as u64
+}
+
+/// Whether an entry is that of the function to which the first function of a context returns, whose stack
+/// may lie in a frame of the thread's own stack.
+fn is_context(tables: &mut Tables, entry: &FrameEntry) -> bool {
+    let start = CONTEXT_START.get().copied().unwrap_or_default();
+    let other = tables.find(start);
+    start != 0 && other.is_some_and(|it| it.address() == entry.address())
+}
+
+/// The function of the C library to which the first function of a context returns; 0 if that is not known.
+static CONTEXT_START: OnceLock<u64> = OnceLock::new();
+
+/// Learns where the C library's contexts begin, by the loader. Before threads are scanned: one that waits
+/// for the end of a scan may hold the loader's lock.
+pub fn learn_contexts() {
+    CONTEXT_START.get_or_init(|| {
+        // Not linked against: a file that names it is one that switches stacks.
+        // SAFETY: a C string; the loader gives an address or null.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"makecontext".as_ptr()) };
+        match found.is_null() {
+            true => 0,
+            // SAFETY: the C library's function of that name, whose type this is.
+            false => context_start(unsafe {
+                std::mem::transmute::<*mut libc::c_void, MakeContext>(found)
+            }),
+        }
+    });
+}
+
+type MakeContext = unsafe extern "C" fn(*mut libc::ucontext_t, extern "C" fn(), libc::c_int, ...);
+
+fn context_start(make: MakeContext) -> u64 {
+    extern "C" fn nothing() {}
+    let mut stack = [0_u64; 512];
+    // SAFETY: zeros are a valid value. The context is never gone to; `makecontext` writes to it and to its
+    // stack, which live, and of which that is the size.
+    unsafe {
+        let mut context: libc::ucontext_t = std::mem::zeroed();
+        context.uc_stack.ss_sp = stack.as_mut_ptr().cast();
+        context.uc_stack.ss_size = size_of_val(&stack);
+        make(&mut context, nothing, 0);
+        let sp = context.uc_mcontext.gregs[libc::REG_RSP as usize] as u64;
+        let range = stack.as_ptr_range();
+        match (range.start as u64..range.end as u64).contains(&sp) {
+            true => std::ptr::with_exposed_provenance::<u64>(sp as usize).read_volatile(),
+            false => 0,
+        }
+    }
 }
 
 /// Where the program starts.

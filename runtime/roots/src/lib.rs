@@ -149,6 +149,8 @@ pub use error::RootsError;
 #[cfg(not(loom))]
 pub use exempt::Exemption;
 #[cfg(not(loom))]
+pub use frames::learn_contexts;
+#[cfg(not(loom))]
 pub use maps::note_fork;
 #[cfg(not(loom))]
 pub use memory::MemoryReport;

@@ -4,6 +4,7 @@
 //! A raw call returns what the kernel returned: `-4095..=-1` is an error.
 
 use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// `EINTR`, as the kernel returns it.
 pub(crate) const EINTR: i64 = -(libc::EINTR as i64);
@@ -176,8 +177,57 @@ pub(crate) fn read_words(pid: i32, from: u64, to: &mut [u64]) -> usize {
 }
 
 /// The address of the thread's list of robust mutexes, which libc keeps in the thread's
-/// control block, or 0.
+/// control block; 0 if the thread has none there. A program may put another list in its place, which lies
+/// anywhere.
 pub(crate) fn robust_list(tid: i32) -> u64 {
+    /// Of a control block: where its own address is, twice.
+    const SELF: [u64; 2] = [0, 16];
+    let list = any_robust_list(tid);
+    let Some(offset) = list_offset() else {
+        return list;
+    };
+    let block = list.wrapping_sub(offset);
+    // SAFETY: no arguments, no effects.
+    let pid = unsafe { call(libc::SYS_getpid, [0; 6]) as i32 };
+    let is_self = |offset: u64| {
+        let mut word = [0];
+        read_words(pid, block.wrapping_add(offset), &mut word) == 1 && word[0] == block
+    };
+    match list != 0 && SELF.into_iter().all(is_self) {
+        true => list,
+        false => 0,
+    }
+}
+
+/// Where a control block has the list: the same for all threads. Of a thread that has another list it
+/// cannot be told.
+fn list_offset() -> Option<u64> {
+    /// Bytes of a control block, at most.
+    const LARGEST: u64 = 8192;
+    static KNOWN: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: a number that means the same whoever found it.
+    let known = KNOWN.load(Ordering::Relaxed);
+    if known != 0 {
+        return Some(known);
+    }
+    let offset = any_robust_list(0).wrapping_sub(thread_pointer());
+    if offset == 0 || offset > LARGEST {
+        return None;
+    }
+    KNOWN.store(offset, Ordering::Relaxed);
+    Some(offset)
+}
+
+fn thread_pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: reads the word at which the thread's control block has its own address.
+    unsafe {
+        asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, pure, readonly));
+    }
+    pointer
+}
+
+fn any_robust_list(tid: i32) -> u64 {
     let mut head = 0u64;
     let mut len = 0u64;
     let args = [

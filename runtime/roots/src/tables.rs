@@ -29,6 +29,13 @@ pub(crate) struct FrameEntry {
     pub(crate) base: u64,
 }
 
+impl FrameEntry {
+    /// Where the entry lies in memory.
+    pub(crate) fn address(&self) -> u64 {
+        self.base.wrapping_add(self.at as u64)
+    }
+}
+
 /// A file's table of entries, sorted by the code's address. Parts of the file's image may be other mappings
 /// by now: native code that is exchanged is one.
 #[derive(Clone, Copy, Debug)]

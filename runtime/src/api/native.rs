@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use uruk_base::VersionId;
 use uruk_codegen::native::{
-    Additions, Choices, Contents, NativeCallers, Outdated, Survey, Versions,
+    Additions, Choices, Contents, Method, NativeCallers, Outdated, Survey, Versions,
 };
 
 use crate::api::dylib::Dylib;
@@ -176,7 +176,7 @@ impl crate::Jit {
         &self,
         name: &str,
         bytes: Vec<u8>,
-        choose: impl FnOnce(&Survey) -> Choices + Send + 'static,
+        choose: impl FnMut(&Survey) -> Choices + Send + 'static,
     ) -> Result<Vec<u8>, Error> {
         let what = format!("{name}, which is rebound");
         let name = name.to_owned();
@@ -186,7 +186,8 @@ impl crate::Jit {
     }
 
     /// Like [`Jit::rebind`](crate::Jit::rebind), of a module that is first compared with another one:
-    /// `compare` tells whether it is to go on, and there is no bitcode if not.
+    /// `compare` tells whether it is to go on, and there is no bitcode if not. `choose` may be asked several
+    /// times: the last survey says what all bodies mention that are kept.
     ///
     /// # Errors
     /// As there.
@@ -194,13 +195,16 @@ impl crate::Jit {
         &self,
         name: &str,
         bytes: Vec<u8>,
+        method: Method,
         compare: impl FnOnce(Contents) -> bool + Send + 'static,
-        choose: impl FnOnce(&Survey) -> Choices + Send + 'static,
+        choose: impl FnMut(&Survey) -> Choices + Send + 'static,
     ) -> Result<Vec<u8>, Error> {
         let what = format!("{name}, which is rebound");
         let name = name.to_owned();
         self.core().on_compile_thread(what, move |_| {
-            Ok(uruk_codegen::native::renew(&name, &bytes, compare, choose)?)
+            Ok(uruk_codegen::native::renew(
+                &name, &bytes, method, compare, choose,
+            )?)
         })
     }
 
@@ -220,11 +224,11 @@ impl crate::Jit {
     ///
     /// # Errors
     /// Bitcode that is damaged, or that LLVM does not read.
-    pub fn contents(&self, name: &str, bytes: Vec<u8>) -> Result<Contents, Error> {
+    pub fn contents(&self, name: &str, bytes: Vec<u8>, method: Method) -> Result<Contents, Error> {
         let what = format!("{name}, whose functions are compared");
         let name = name.to_owned();
         self.core().on_compile_thread(what, move |_| {
-            Ok(uruk_codegen::native::contents(&name, &bytes)?)
+            Ok(uruk_codegen::native::contents(&name, &bytes, method)?)
         })
     }
 

@@ -171,12 +171,34 @@ pub(crate) fn enter() -> Pass {
 pub(crate) fn enter_after_forks() -> Pass {
     let _shield = Shield::raise();
     if uruk_base::locks::covers() == 0 {
-        let state = GATE.lock();
-        let before = state.begun;
-        let waits = |state: &mut GateState| state.ended < before;
-        drop(GATE.left.wait_while(state, waits));
+        wait_for_forks();
     }
     enter()
+}
+
+/// Lets forks that wait now go on, also for this thread, and waits until they have ended; not while it
+/// holds a lock.
+pub(crate) fn give_way_to_forks() {
+    outside(|| {
+        let _shield = Shield::raise();
+        if uruk_base::locks::covers() == 0 {
+            wait_for_forks();
+        }
+    });
+}
+
+fn wait_for_forks() {
+    let state = GATE.lock();
+    let before = state.begun;
+    let waits = |state: &mut GateState| state.ended < before;
+    drop(GATE.left.wait_while(state, waits));
+}
+
+/// Whether a fork waits for threads inside.
+pub(crate) fn is_fork_awaited() -> bool {
+    let _shield = Shield::raise();
+    let state = GATE.lock();
+    state.begun != state.ended
 }
 
 /// How locks that embedders reach get a pass by themselves.

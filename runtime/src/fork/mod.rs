@@ -164,6 +164,7 @@ struct ForkState {
 /// The pass under which a session is made and started.
 pub(crate) fn begin() -> Pass {
     register_fork_handlers();
+    uruk_roots::learn_contexts();
     let pass = enter();
     // Installs handlers once, which a child of fork would wait for.
     fatal::guard(|_| {}, || {});

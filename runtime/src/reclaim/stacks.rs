@@ -254,33 +254,54 @@ impl Core {
         within: Duration,
     ) -> Option<Report> {
         let search = &self.reclaim.stacks;
-        let ours = |at: u64| {
-            let data = [Pool::ReadOnly, Pool::ReadWrite].map(|pool| self.heap.pool_range(pool));
-            self.heap.contains(at) && !data.iter().any(|data| data.contains(&at))
-        };
-        search.look_at_process(ours);
-        let searching = search.searching.load(Ordering::Relaxed);
-        let limit = if searching { search.limit } else { 0 };
-        roots.search_memory(limit, search.choice == Stacks::Always);
-        let report = roots.scan(wanted, within);
-        search.look_at_process(ours);
+        self.look_for_switches();
+        let searching = self.searches_stacks();
+        let report = self.scan_searching(roots, wanted, within);
         if self.reclaim.keeps_all() {
             return None;
         }
-        if let Some(sp) = report.unknown_stack {
-            match search.choice {
-                Stacks::Told => {
-                    self.keep_code(&format!(
-                        "a thread runs on a stack at {sp:#x} that nobody told of (see \
-                         `Jit::register_stack`)"
-                    ));
-                    return None;
-                }
-                _ => search.begin(|| format!("a thread is on one at {sp:#x}")),
-            }
+        if report.unknown_stack.is_some() && search.choice == Stacks::Told {
+            return None;
         }
         self.tell_of_search();
         (search.searching.load(Ordering::Relaxed) == searching).then_some(report)
+    }
+
+    /// Looks whether code of the process that came since the last look switches stacks.
+    pub(crate) fn look_for_switches(&self) {
+        self.reclaim.stacks.look_at_process(|at: u64| {
+            let data = [Pool::ReadOnly, Pool::ReadWrite].map(|pool| self.heap.pool_range(pool));
+            self.heap.contains(at) && !data.iter().any(|data| data.contains(&at))
+        });
+    }
+
+    /// Scans, with all memory if it is searched, and looks for code, and for threads on unknown stacks, that
+    /// came meanwhile: memory is searched from then on.
+    pub(crate) fn scan_searching(
+        &self,
+        roots: &Roots,
+        wanted: &Wanted,
+        within: Duration,
+    ) -> Report {
+        let search = &self.reclaim.stacks;
+        let limit = if self.searches_stacks() {
+            search.limit
+        } else {
+            0
+        };
+        roots.search_memory(limit, search.choice == Stacks::Always);
+        let report = roots.scan(wanted, within);
+        self.look_for_switches();
+        if let Some(sp) = report.unknown_stack {
+            match search.choice {
+                Stacks::Told => self.keep_code(&format!(
+                    "a thread runs on a stack at {sp:#x} that nobody told of (see \
+                     `Jit::register_stack`)"
+                )),
+                _ => search.begin(|| format!("a thread is on one at {sp:#x}")),
+            }
+        }
+        report
     }
 
     /// Says why memory is searched, once.

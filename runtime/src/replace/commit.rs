@@ -154,6 +154,7 @@ impl Core {
                 Ok(None) => {
                     drop((early, pass));
                     deadline.inspect(|&it| self.replacing.give_way(it));
+                    gate::give_way_to_forks();
                     continue;
                 }
                 Err(cause) => return Err((told_by_name(cause, &changes), changes)),
@@ -198,7 +199,7 @@ impl Core {
     }
 
     /// Step 2, without dependents that were removed since they were compiled: nothing calls them
-    /// any more. `None` if a first body needs the turn, or
+    /// any more. `None` if a first body needs the turn, a fork waits, or
     /// more functions depend on a member by now.
     fn stage_rest(
         self: &Arc<Self>,

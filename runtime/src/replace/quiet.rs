@@ -313,8 +313,7 @@ impl Core {
         Ok(merged(found))
     }
 
-    /// The same of native code, for which memory is not searched: pointers to functions of the
-    /// program lie everywhere in it.
+    /// The same of native code.
     fn native_activations(
         &self,
         code: OldCode,
@@ -324,8 +323,14 @@ impl Core {
             return Ok(Vec::new());
         };
         let roots = self.roots_of(hull).map_err(Arc::new)?;
-        let report = roots.scan(&self.called(&code)?, within);
-        Ok(self.activations_in(&report, &code))
+        self.look_for_switches();
+        let before = self.searches_stacks();
+        let report = self.scan_searching(&roots, &self.called(&code)?, within);
+        let mut found = self.activations_in(&report, &code);
+        if self.searches_stacks() != before {
+            found.push(Activation::unknown("stacks that were never registered"));
+        }
+        Ok(found)
     }
 
     /// The parts of `code` that these threads hold; nothing is learnt of others.
@@ -413,8 +418,8 @@ impl Core {
     }
 
     /// Waits until no thread runs old code of `members`; false, at once, if a first body waits for
-    /// the turn, whose thread may be one that runs old code, or if the set behind the gate `is_short`
-    /// of a function.
+    /// the turn, whose thread may be one that runs old code, if a fork waits, or if the set behind the gate
+    /// `is_short` of a function.
     pub(super) fn wait_until_quiet(
         &self,
         gate: &Gate,
@@ -445,7 +450,9 @@ impl Core {
             if let Some(gone) = members.iter().find(|id| self.body(**id).is_none()) {
                 return Err(StubError::Released(*gone).into());
             }
-            if self.replacing.is_turn_wanted() || is_short() {
+            // A fork would wait as long as this does: its child has no thread that opens the gate again.
+            let is_in_the_way = self.replacing.is_turn_wanted() || gate::is_fork_awaited();
+            if is_in_the_way || is_short() {
                 return Ok(false);
             }
             self.attend(gate, &code, now + pause.min(deadline - now))?;

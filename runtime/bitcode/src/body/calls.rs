@@ -2,6 +2,7 @@
 
 use super::{METADATA, Operands, Reading, plain_call};
 use crate::ir::{Call, Op, Type, TypeId};
+use crate::marks::Mentioned;
 use crate::module::Refused;
 
 impl Reading<'_> {
@@ -22,7 +23,7 @@ impl Reading<'_> {
         const MUST_TAIL: u32 = 1 << 14;
         const EXPLICIT: u32 = 1 << 15;
         const FAST_MATH: u32 = 1 << 17;
-        let attributes = operands.short()?;
+        let attributes = self.attributes(operands)?;
         let flags = operands.short()?;
         let fast_math = match flags & FAST_MATH {
             0 => 0,
@@ -46,7 +47,7 @@ impl Reading<'_> {
 
     fn invoke(&mut self, operands: &mut Operands<'_>) -> Result<(Op, Option<TypeId>), Refused> {
         const EXPLICIT: u32 = 1 << 13;
-        let attributes = operands.short()?;
+        let attributes = self.attributes(operands)?;
         let flags = operands.short()?;
         let to = [self.block(operands)?, self.block(operands)?];
         if flags & EXPLICIT == 0 {
@@ -73,7 +74,9 @@ impl Reading<'_> {
         for &parameter in parameters {
             match self.ty(parameter) {
                 Type::Metadata => {
-                    operands.number()?;
+                    let number = operands.number()? as u32;
+                    let to = Mentioned::Metadata(self.next.wrapping_sub(number));
+                    self.mark(operands, to);
                     self.mention(METADATA);
                 }
                 Type::Label => return Err(Refused::Unknown("a label as an argument")),

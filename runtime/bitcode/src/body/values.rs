@@ -3,6 +3,7 @@
 use super::{Operands, Reading};
 use crate::constants::{binary, cast, signed};
 use crate::ir::{BlockId, Op, Type, TypeId, ValueId};
+use crate::marks::Mentioned;
 use crate::module::Refused;
 
 impl Reading<'_> {
@@ -160,7 +161,9 @@ impl Reading<'_> {
         // A last one without a pair is flags.
         while operands.at + 1 < operands.record.len() {
             let number = signed(operands.number()?) as u32;
-            self.mention(ValueId(self.next.wrapping_sub(number)));
+            let value = ValueId(self.next.wrapping_sub(number));
+            self.mark(operands, Mentioned::Value(value));
+            self.mention(value);
             let block: BlockId = self.block(operands)?;
             from.push(block);
         }

@@ -26,6 +26,7 @@ use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 
 use rustc_hash::FxHashMap;
 
+use super::digests;
 use super::layouts::{self, Layout, Layouts};
 use super::ordinals::is_numbered;
 use super::uses::{self, Uses};
@@ -36,9 +37,27 @@ use crate::error::CodegenError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Body([u8; blake3::OUT_LEN]);
 
+impl Body {
+    pub(super) fn of(hash: [u8; blake3::OUT_LEN]) -> Body {
+        Body(hash)
+    }
+}
+
+/// How a module's definitions are hashed. Hashes of two ways are not comparable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Method {
+    /// From records of the bitcode where all of them are known, else from LLVM's text.
+    #[default]
+    Records,
+    /// From LLVM's text.
+    Text,
+}
+
 /// All that two versions of a module are compared by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents {
+    /// How its hashes were made.
+    pub method: Method,
     /// The bodies of its functions, by name.
     pub functions: HashMap<String, Body>,
     /// The variables that it defines, by name in the module.
@@ -74,7 +93,8 @@ pub struct Shape {
     pub size: u64,
     /// Nothing may write to it.
     pub constant: bool,
-    /// Nothing in its module writes to it.
+    /// Nothing in its module writes to it, or keeps its address; false if the module's bodies were not
+    /// read.
     pub only_read: bool,
     /// The value that it begins with.
     pub value: Body,
@@ -84,9 +104,9 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Whether all is the same but names of members.
+    /// Whether size and first value are the same, and whether it is a constant.
     pub fn is_same(&self, new: &Shape) -> bool {
-        let of = |it: &Shape| (it.size, it.constant, it.only_read, it.value);
+        let of = |it: &Shape| (it.size, it.constant, it.value);
         of(self) == of(new)
     }
 
@@ -102,16 +122,41 @@ impl Shape {
 ///
 /// # Errors
 /// Bitcode that is damaged, or that LLVM does not read.
-pub fn contents(name: &str, bytes: &[u8]) -> Result<Contents, CodegenError> {
+pub fn contents(name: &str, bytes: &[u8], method: Method) -> Result<Contents, CodegenError> {
     let context = LlvmContext::new()?;
     let (module, layouts) = super::read_with_layouts(&context, name, bytes)?;
-    Ok(contents_of(&module, layouts))
+    let compared = compared(bytes, method);
+    Ok(contents_of(&module, layouts, compared, Bodies::Read))
 }
 
-/// All that a module is compared by.
-pub(super) fn contents_of(module: &OwnedModule, told: Layouts) -> Contents {
-    let text = module.text();
-    let Text {
+/// What a module is compared by, from its records; `None` if not all of them are known, or the text is
+/// asked for.
+pub(super) fn compared(bytes: &[u8], method: Method) -> Option<Compared> {
+    match method {
+        Method::Records => digests::compared(bytes),
+        Method::Text => None,
+    }
+}
+
+/// Whether the bodies of a module were read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bodies {
+    Read,
+    Unread,
+}
+
+/// All that a module is compared by. Its text is written unless there are hashes of its records.
+pub(super) fn contents_of(
+    module: &OwnedModule,
+    told: Layouts,
+    of_records: Option<Compared>,
+    bodies: Bodies,
+) -> Contents {
+    let (method, compared) = match of_records {
+        Some(compared) => (Method::Records, compared),
+        None => (Method::Text, of_text(&module.text())),
+    };
+    let Compared {
         functions,
         values,
         constructors,
@@ -119,7 +164,7 @@ pub(super) fn contents_of(module: &OwnedModule, told: Layouts) -> Contents {
         code,
         aliases,
         tables,
-    } = of_text(&text);
+    } = compared;
     // SAFETY: a live module.
     let layout = unsafe { LLVMGetModuleDataLayout(module.raw()) };
     let defined = module.variables().filter(|it| it.initializer().is_some());
@@ -129,7 +174,7 @@ pub(super) fn contents_of(module: &OwnedModule, told: Layouts) -> Contents {
             // SAFETY: the live module's layout; the type is sized, as a variable has it.
             size: unsafe { LLVMABISizeOfType(layout, LLVMGlobalGetValueType(variable.raw())) },
             constant: variable.is_constant(),
-            only_read: uses::uses(variable, layout) == Uses::Read,
+            only_read: bodies == Bodies::Read && uses::uses(variable, layout) == Uses::Read,
             value: *values.get(&name)?,
             told: told.variables.get(&name).cloned(),
             plain: match variable.is_constant() {
@@ -140,6 +185,7 @@ pub(super) fn contents_of(module: &OwnedModule, told: Layouts) -> Contents {
         Some((name, shape))
     });
     Contents {
+        method,
         functions,
         variables: variables.collect(),
         constructors,
@@ -151,16 +197,17 @@ pub(super) fn contents_of(module: &OwnedModule, told: Layouts) -> Contents {
     }
 }
 
-/// Contents of a module's text.
-struct Text {
-    functions: HashMap<String, Body>,
+/// What a module is compared by, as far as its text or its records say it; see [`Contents`].
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Compared {
+    pub(super) functions: HashMap<String, Body>,
     /// First values of variables, by name.
-    values: HashMap<String, Body>,
-    constructors: Vec<String>,
-    destructors: Vec<String>,
-    code: HashMap<String, Body>,
-    aliases: HashMap<String, Alias>,
-    tables: HashMap<String, Vec<String>>,
+    pub(super) values: HashMap<String, Body>,
+    pub(super) constructors: Vec<String>,
+    pub(super) destructors: Vec<String>,
+    pub(super) code: HashMap<String, Body>,
+    pub(super) aliases: HashMap<String, Alias>,
+    pub(super) tables: HashMap<String, Vec<String>>,
 }
 
 /// What a module's text defines outside of functions, by what it is mentioned as.
@@ -191,7 +238,7 @@ pub(super) fn code_of(text: &str) -> HashMap<String, Body> {
 }
 
 /// Reads the text of a module.
-fn of_text(text: &str) -> Text {
+pub(super) fn of_text(text: &str) -> Compared {
     let (mut module, functions) = Module::read(text);
     let variables = std::mem::take(&mut module.variables);
     let mut constructors = std::mem::take(&mut module.constructors);
@@ -231,7 +278,7 @@ fn of_text(text: &str) -> Text {
     });
     let aliases = aliases.collect();
     let variables = variables.into_iter();
-    Text {
+    Compared {
         code,
         aliases,
         tables,
@@ -261,9 +308,11 @@ pub(super) fn plain(mention: &str) -> String {
     mention[1..].trim_matches('"').to_owned()
 }
 
+/// Begins what is added to names to make them unique.
+pub(super) const MARK: &[u8] = b".__uniq.";
+
 /// A name without what was added to make it unique, which depends on its source's file.
 pub(super) fn stem(mention: &str) -> &str {
-    const MARK: &[u8] = b".__uniq.";
     let mut places = mention.as_bytes().windows(MARK.len());
     let mark = places.position(|place| place == MARK);
     mark.map_or(mention, |at| &mention[..at])

@@ -18,7 +18,9 @@
 //!
 //! A caller whose code is the same in the first way and in one of the others is right for the new
 //! bodies. The last comparison is made once more with functions of the C library that only write
-//! ([`WRITERS`]) known to leave the file's variables alone, as a line for a log is what is added most.
+//! ([`WRITERS`]) known to leave the file's variables alone, as a line for a log is what is added most. To
+//! LLVM such a function does nothing, so a caller that did not call a function at all, and does so for its
+//! new body, is none of these.
 //!
 //! # Why
 //! Not by comparing what LLVM infers of the functions: the list of what it may infer is open, and
@@ -38,6 +40,7 @@ use inkwell::llvm_sys::{
 use uruk_base::Tier;
 
 use super::bodies::{Body, code_of, stem};
+use super::optimized::{Optimized, calls, keep_different, mentions};
 use crate::context::{LlvmContext, OwnedModule};
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
@@ -158,7 +161,7 @@ enum Way {
 /// Knowledge of a file's native code, for a set of called functions: it is the same for all new versions.
 #[derive(Debug)]
 pub struct NativeCallers {
-    before: HashMap<String, Body>,
+    before: Optimized,
     /// Functions whose code makes use of what the bodies of called ones do.
     relying: Vec<String>,
     /// The code where writers of the C library are known; none if it was not optimized.
@@ -183,8 +186,8 @@ pub fn native_callers(
     let Some(unknown) = optimized(Way::Weak)? else {
         return Ok(None);
     };
-    let mut relying: Vec<String> = before.keys().cloned().collect();
-    keep_different(&mut relying, &before, &unknown);
+    let mut relying: Vec<String> = before.code.keys().cloned().collect();
+    keep_different(&mut relying, &before.code, &unknown.code);
     let context = LlvmContext::new()?;
     let module = super::read(&context, name, native)?;
     Ok(Some(NativeCallers {
@@ -212,24 +215,31 @@ pub fn outdated(
     } = versions;
     let optimized = |bytes, way| optimized(name, bytes, called, way);
     let mut unfit = callers.relying.clone();
+    let mut missing = Vec::new();
     if !unfit.is_empty() {
         let Some(after) = optimized(new, Way::Exact)? else {
             return Ok(Outdated::TooLarge);
         };
-        keep_different(&mut unfit, &callers.before, &after);
+        keep_different(&mut unfit, &callers.before.code, &after.code);
+        // One whose own body is new differs whatever it calls.
+        unfit.retain(|name| callers.before.reaches_changed(&after, name, called));
+        missing.clone_from(&unfit);
+        missing.retain(|name| callers.before.misses(&after, name));
+        unfit.retain(|name| !missing.contains(name));
     }
     if !unfit.is_empty() {
         if callers.writing.get().is_none()
             && let Some(before) = optimized(native, Way::Writing)?
         {
             // Another thread may have found the same.
-            let _ = callers.writing.set(before);
+            let _ = callers.writing.set(before.code);
         }
         if let (Some(before), Some(after)) = (callers.writing.get(), optimized(new, Way::Writing)?)
         {
-            keep_different(&mut unfit, before, &after);
+            keep_different(&mut unfit, before, &after.code);
         }
     }
+    unfit.append(&mut missing);
     unfit.extend(told_otherwise(name, &callers.told, versions)?);
     unfit.sort();
     unfit.dedup();
@@ -295,35 +305,32 @@ fn told(module: &OwnedModule, called: &HashSet<String>) -> impl Iterator<Item = 
     })
 }
 
-/// Leaves names of functions whose code differs.
-fn keep_different(
-    names: &mut Vec<String>,
-    before: &HashMap<String, Body>,
-    after: &HashMap<String, Body>,
-) {
-    names.retain(|name| before.get(name) != after.get(name));
-}
-
 /// The code of a file's functions once it was optimized; `None` if the file is too large.
 fn optimized(
     name: &str,
     bytes: &[u8],
     called: &HashSet<String>,
     way: Way,
-) -> Result<Option<HashMap<String, Body>>, CodegenError> {
+) -> Result<Option<Optimized>, CodegenError> {
     let context = LlvmContext::new()?;
     let mut module = super::read(&context, name, bytes)?;
     let instructions = module.functions().flat_map(FunctionRef::instructions);
     if instructions.take(LARGEST + 1).count() > LARGEST {
         return Ok(None);
     }
+    let (mentioned, in_data) = mentions(&module);
     prepare(&module, called, way);
     let emitter = warm::emitter(Tier::Optimized)?;
     let run = emitter.run_passes(&mut module, PASSES);
     run.map_err(|message| super::unreadable(name, message))?;
     warm::keep([(Tier::Optimized, emitter)]);
     strip(&module);
-    Ok(Some(code_of(&module.text())))
+    Ok(Some(Optimized {
+        calls: calls(&module, called),
+        mentioned,
+        in_data,
+        code: code_of(&module.text()),
+    }))
 }
 
 fn kind(name: &str) -> u32 {

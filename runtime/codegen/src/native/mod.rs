@@ -29,8 +29,10 @@
 mod added;
 mod bodies;
 mod callers;
+mod digests;
 mod edit;
 mod layouts;
+mod optimized;
 mod ordinals;
 mod survey;
 mod uses;
@@ -45,13 +47,14 @@ use inkwell::llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
 use crate::context::{Buffer, LlvmContext, OwnedModule};
 use crate::error::CodegenError;
 use crate::handles::{ValueRef, c_name};
+use crate::reader::read_body;
 use crate::structure::Structure;
 use uruk_bitcode::stream::Malformed;
 
 pub use added::{Additions, only_added};
 use layouts::Layouts;
 
-pub use bodies::{Alias, Body, Contents, Shape, contents};
+pub use bodies::{Alias, Body, Contents, Method, Shape, contents};
 pub use callers::{NativeCallers, Outdated, Versions, native_callers, outdated};
 pub use layouts::Layout;
 pub use ordinals::{is_numbered, without_ordinals};
@@ -126,26 +129,45 @@ pub struct Choices {
 pub fn rebind(
     name: &str,
     bytes: &[u8],
-    choose: impl FnOnce(&Survey) -> Choices,
+    choose: impl FnMut(&Survey) -> Choices,
 ) -> Result<Vec<u8>, CodegenError> {
     let context = LlvmContext::new()?;
     let module = read(&context, name, bytes)?;
     rebound(&context, &module, name, choose)
 }
 
-/// Like [`rebind`], of a module that is first compared: `compare` tells whether it is to go on.
+/// Like [`rebind`], of a module that is first compared, by hashes of that `method`: `compare` tells
+/// whether it is to go on. `choose` may be asked several times, the last time about the survey of all
+/// bodies that are kept: of others, the survey may not say what they mention.
 ///
 /// # Errors
 /// As [`rebind`].
 pub fn renew(
     name: &str,
     bytes: &[u8],
+    method: Method,
     compare: impl FnOnce(Contents) -> bool,
-    choose: impl FnOnce(&Survey) -> Choices,
+    choose: impl FnMut(&Survey) -> Choices,
 ) -> Result<Vec<u8>, CodegenError> {
     let context = LlvmContext::new()?;
+    let compared = bodies::compared(bytes, method);
+    if compared.is_some() {
+        check(name, bytes)?;
+        let module = read_lazily(&context, name, bytes)?;
+        // Types of variables of functions are told with the bodies.
+        if !has_debug_information(&module) {
+            let layouts = Layouts::default();
+            let contents = bodies::contents_of(&module, layouts, compared, bodies::Bodies::Unread);
+            return match compare(contents) {
+                true => rebound(&context, &module, name, choose),
+                false => Ok(Vec::new()),
+            };
+        }
+    }
+    let context = LlvmContext::new()?;
     let (module, layouts) = read_with_layouts(&context, name, bytes)?;
-    match compare(bodies::contents_of(&module, layouts)) {
+    let contents = bodies::contents_of(&module, layouts, compared, bodies::Bodies::Read);
+    match compare(contents) {
         true => rebound(&context, &module, name, choose),
         false => Ok(Vec::new()),
     }
@@ -167,14 +189,19 @@ fn rebound(
     context: &LlvmContext,
     module: &OwnedModule,
     name: &str,
-    choose: impl FnOnce(&Survey) -> Choices,
+    mut choose: impl FnMut(&Survey) -> Choices,
 ) -> Result<Vec<u8>, CodegenError> {
     let resolvers = resolvers(module);
     let aliases = edit::replace_aliases(context, module.raw());
-    let mut survey = survey::survey(module);
-    survey.aliases = aliases;
-    mention_resolvers(&mut survey, &resolvers);
-    let choices = choose(&survey);
+    let (survey, choices) = loop {
+        let mut survey = survey::survey(module);
+        survey.aliases = aliases.clone();
+        mention_resolvers(&mut survey, &resolvers);
+        let choices = choose(&survey);
+        if !read_kept(module, &choices, name)? {
+            break (survey, choices);
+        }
+    };
     let fits = choices.functions.len() == survey.functions.len()
         && choices.variables.len() == survey.variables.len()
         && choices
@@ -192,6 +219,20 @@ fn rebound(
         Some(message) => Err(unreadable(name, message)),
         None => Ok(written.bytes().to_vec()),
     }
+}
+
+/// Reads bodies that are kept and were not read; whether there were any.
+fn read_kept(module: &OwnedModule, choices: &Choices, name: &str) -> Result<bool, CodegenError> {
+    let kept = survey::functions(module).zip(&choices.functions);
+    let mut unread = kept
+        .filter(|(function, choice)| choice.keep != Keep::Nothing && function.is_unread())
+        .map(|(function, _)| function)
+        .peekable();
+    let any = unread.peek().is_some();
+    for function in unread {
+        read_body(function).map_err(|message| unreadable(name, message))?;
+    }
+    Ok(any)
 }
 
 /// The ifuncs of a module by name, with the functions that choose for them.
@@ -322,14 +363,17 @@ fn read_with_layouts(
 /// Takes from a module what it says for debuggers. To look for that in all instructions takes 30 ms for
 /// sqlite, which a module without a unit of it need not.
 fn strip(module: &OwnedModule) {
-    let units = c"llvm.dbg.cu";
-    // SAFETY: a live module, which is ours; pointer and length describe the name.
-    unsafe {
-        let name = units.to_bytes();
-        if !LLVMGetNamedMetadata(module.raw(), units.as_ptr(), name.len()).is_null() {
-            LLVMStripModuleDebugInfo(module.raw());
-        }
+    if has_debug_information(module) {
+        // SAFETY: a live module, which is ours.
+        unsafe { LLVMStripModuleDebugInfo(module.raw()) };
     }
+}
+
+fn has_debug_information(module: &OwnedModule) -> bool {
+    let units = c"llvm.dbg.cu";
+    let length = units.to_bytes().len();
+    // SAFETY: a live module; pointer and length describe the name.
+    unsafe { !LLVMGetNamedMetadata(module.raw(), units.as_ptr(), length).is_null() }
 }
 
 fn parse(context: &LlvmContext, name: &str, bytes: &[u8]) -> Result<OwnedModule, CodegenError> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use uruk::{EXIT_FAILURE, Level};
-use uruk_live::control;
+use uruk_live::asking;
 use uruk_live::swap::{Exchange, NewVersion};
 
 use super::mangled;
@@ -58,12 +58,12 @@ pub(super) fn main(swap: &Swap) -> i32 {
     let answer = match &swap.file {
         None if swap.rollback => {
             let at_once = swap.immediate.then_some(Level::Immediate);
-            control::ask_rollback(swap.pid, waiting.or(at_once))
+            asking::ask_rollback(swap.pid, waiting.or(at_once))
         }
-        None if swap.stats => control::ask(swap.pid, "stats"),
-        None if swap.report.is_some() => control::ask(swap.pid, "report"),
-        None if swap.trace.is_some() => control::ask(swap.pid, "trace"),
-        None => control::ask(swap.pid, "explain"),
+        None if swap.stats => asking::ask(swap.pid, "stats"),
+        None if swap.report.is_some() => asking::ask(swap.pid, "report"),
+        None if swap.trace.is_some() => asking::ask(swap.pid, "trace"),
+        None => asking::ask(swap.pid, "explain"),
         Some(file) => {
             let version = match NewVersion::read(file) {
                 Ok(version) => version,
@@ -74,7 +74,7 @@ pub(super) fn main(swap: &Swap) -> i32 {
                 osr: swap.osr,
                 allow_signatures: swap.allow_signatures,
             };
-            control::ask_exchange(swap.pid, &exchange, &version)
+            asking::ask_exchange(swap.pid, &exchange, &version)
         }
     };
     match answer {

@@ -83,6 +83,8 @@ pub struct Image {
     pub text: Vec<Range<u64>>,
     /// What is only read.
     pub constants: Vec<Range<u64>>,
+    /// What is only read once the loader has entered addresses there.
+    pub relocated: Vec<Range<u64>>,
     /// The bitcode of its modules, in link order.
     pub modules: Vec<Vec<u8>>,
     /// How far from the thread pointer each thread's block of its thread-locals is; of a library,
@@ -142,6 +144,7 @@ impl Image {
             symbols: Symbols::default(),
             text: Vec::new(),
             constants: Vec::new(),
+            relocated: Vec::new(),
             modules: Vec::new(),
             threads: None,
             entries: Vec::new(),
@@ -245,6 +248,7 @@ impl Image {
         match segment.p_type(endian) {
             elf::PT_LOAD if flags.contains(elf::PF_X) => self.text.push(range),
             elf::PT_LOAD if !flags.contains(elf::PF_W) => self.constants.push(range),
+            elf::PT_GNU_RELRO => self.relocated.push(range),
             elf::PT_TLS if executable => {
                 let align = segment.p_align(endian).max(1);
                 let size = segment.p_memsz(endian).next_multiple_of(align);
@@ -252,6 +256,16 @@ impl Image {
             }
             _ => {}
         }
+    }
+
+    /// Whether a write to an address would end the program.
+    pub fn is_only_read(&self, address: u64) -> bool {
+        let mut all = self
+            .text
+            .iter()
+            .chain(&self.constants)
+            .chain(&self.relocated);
+        all.any(|range| range.contains(&address))
     }
 
     /// How far from the thread pointer a thread-local of the file is; of other places nothing.

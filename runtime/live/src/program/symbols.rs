@@ -8,10 +8,15 @@
 //! source without a name: files see them as they see global ones.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 /// Stands between the name of a function and the number of a copy that LLVM's function specialization
 /// made of it. It copies functions that are never inlined, too.
 const SPECIALIZED: &str = ".specialized.";
+
+/// Stand behind a function's name in names of its parts that LLVM puts elsewhere: of what is hardly ever
+/// run, of landing pads, of clusters of blocks.
+const PARTS: [&str; 3] = [".cold", ".eh", ".__part."];
 
 /// What is behind a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +63,20 @@ pub struct Symbols {
     files: Vec<(String, HashMap<String, Place>)>,
     /// Functions of which the optimizer made a copy for some values of their arguments, by object file.
     copied: HashSet<(usize, String)>,
+    /// Parts of functions, by object file and the functions' names.
+    parts: HashMap<(usize, String), Vec<Range<u64>>>,
     /// Every place that has a name, by address.
     starts: Vec<u64>,
+}
+
+/// The function of which a name says that it is a part.
+fn part_of(name: &str) -> Option<&str> {
+    PARTS.iter().find_map(|mark| {
+        let at = name.rfind(mark)?;
+        let number = &name[at + mark.len()..];
+        let is_whole = number.bytes().all(|it| it.is_ascii_digit() || it == b'.');
+        (at != 0 && is_whole).then_some(&name[..at])
+    })
 }
 
 impl Symbols {
@@ -74,6 +91,11 @@ impl Symbols {
                     let file = symbols.files.len().wrapping_sub(1);
                     if let Some((function, _)) = name.split_once(SPECIALIZED) {
                         symbols.copied.insert((file, function.to_owned()));
+                    }
+                    if let Some(function) = part_of(&name) {
+                        let parts = symbols.parts.entry((file, function.to_owned()));
+                        let range = place.address..place.address + place.size.max(1);
+                        parts.or_default().push(range);
                     }
                     if let Some((file, locals)) = symbols.files.last_mut() {
                         if file.is_empty() {
@@ -120,6 +142,16 @@ impl Symbols {
     /// Whether an object file has a copy of its function of that name, for some values of its arguments.
     pub fn is_copied(&self, file: usize, name: &str) -> bool {
         self.copied.contains(&(file, name.to_owned()))
+    }
+
+    /// Parts of a function that lie elsewhere; of all object files, if it is not known which one.
+    pub fn parts(&self, file: Option<usize>, name: &str) -> Vec<Range<u64>> {
+        let files = match file {
+            Some(file) => file..file + 1,
+            None => 0..self.files.len(),
+        };
+        let parts = files.filter_map(|file| self.parts.get(&(file, name.to_owned())));
+        parts.flatten().cloned().collect()
     }
 
     /// Whether some symbol's place begins at the address.
@@ -176,6 +208,9 @@ mod tests {
             Listed::File("util.c".to_owned()),
             local("counter", 20),
             local("sum.specialized.1", 60),
+            local("sum.cold", 70),
+            local("sum.__part.12", 80),
+            local("sum.colder", 90),
             Listed::File("odd.c".to_owned()),
             Listed::File("odd.c".to_owned()),
             Listed::File(String::new()),
@@ -201,6 +236,14 @@ mod tests {
         let symbols = table();
         assert!(symbols.is_copied(2, "sum"));
         assert!(!symbols.is_copied(1, "sum") && !symbols.is_copied(2, "counter"));
+    }
+
+    #[test]
+    fn parts_of_functions_are_told_by_their_names() {
+        let symbols = table();
+        assert_eq!(symbols.parts(Some(2), "sum"), [70..78, 80..88]);
+        assert_eq!(symbols.parts(None, "sum"), [70..78, 80..88]);
+        assert_eq!(symbols.parts(Some(1), "sum"), []);
     }
 
     #[test]

@@ -435,3 +435,28 @@ fn functions_that_are_never_inlined_are_relied_on_by_callers_and_not_held() {
         assert_eq!(held(&program), (both(), Vec::new()));
     }
 }
+
+#[test]
+fn functions_with_the_same_code_are_told() {
+    let wrapper = FunctionInfo {
+        functions: vec![0],
+        ..function("wrapper")
+    };
+    let functions = vec![
+        function("kept"),
+        function("same"),
+        function("thunk"),
+        wrapper,
+    ];
+    let place = |program: Program, name, at| program.with(name, PlaceKind::Function, at);
+    let mut program = place(Program::default(), "kept", 16);
+    program = place(program, "same", 16);
+    program = place(program, "thunk", 32);
+    program = place(program, "wrapper", 48);
+    // One of them does what its body says: it calls the other one.
+    program.jumps = [(32, 16), (48, 16)].into();
+    let outcome = chosen(functions, Vec::new(), &program);
+    let merged = outcome.functions.iter().map(|it| it.merged.as_deref());
+    let merged: Vec<_> = merged.collect();
+    assert_eq!(merged, [Some("thunk"), Some("kept"), Some("kept"), None]);
+}

@@ -1,6 +1,7 @@
 //! A program of which only names are known.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use uruk::rebound::{FunctionInfo, Plain, Survey, VariableInfo};
 use uruk_live::choose::{Known, Outcome, Text, choose, session_name};
@@ -22,6 +23,8 @@ pub(crate) struct Program {
     pub(crate) elsewhere: HashMap<&'static str, u64>,
     /// Places of the string that is there twice, by the functions that mention them.
     pub(crate) mentioning: HashMap<u64, Vec<u64>>,
+    /// Targets of functions whose code is one jump, by their addresses.
+    pub(crate) jumps: HashMap<u64, u64>,
 }
 
 impl Program {
@@ -96,6 +99,14 @@ impl Known for Program {
 
     fn may_be_copied(&self, name: &str) -> bool {
         self.without_object || self.copied.contains(name)
+    }
+
+    fn jump(&self, place: Place) -> Option<u64> {
+        self.jumps.get(&place.address).copied()
+    }
+
+    fn parts(&self, _name: &str) -> Vec<Range<u64>> {
+        Vec::new()
     }
 
     fn has_room(&self, entry: u64) -> bool {

@@ -1,0 +1,52 @@
+//! Functions that share their native code with others of another name.
+//!
+//! The linker (`--icf`) gives equal functions one address. LLVM (`-fmerge-functions`) keeps the body of one of
+//! them, has direct calls of the other reach that one, and leaves a jump where the other one was. Which of
+//! them a call means is not told any more: an exchange of one would reach calls of the other, or miss
+//! its own.
+
+use std::collections::HashMap;
+
+use uruk::rebound::Survey;
+
+use crate::choose::Known;
+use crate::program::symbols::PlaceKind;
+use crate::reach::reach;
+
+/// By function: the name of another one of the module that has the same code.
+pub(crate) fn merged(survey: &Survey, known: &dyn Known) -> Vec<Option<String>> {
+    let places = survey.functions.iter().map(|info| {
+        let place = known.place(&info.name, info.local);
+        place.filter(|place| info.defined && place.kind == PlaceKind::Function)
+    });
+    let places: Vec<_> = places.collect();
+    let mut by_entry: HashMap<u64, usize> = HashMap::new();
+    let mut merged = vec![None; places.len()];
+    let mut note = |one: usize, other: usize| {
+        for (it, same) in [(one, other), (other, one)] {
+            merged[it] = Some(survey.functions[same].name.clone());
+        }
+    };
+    for (number, place) in places.iter().enumerate() {
+        let Some(place) = place else { continue };
+        match by_entry.get(&place.address) {
+            Some(&other) => note(number, other),
+            None => drop(by_entry.insert(place.address, number)),
+        }
+    }
+    for (number, place) in places.iter().enumerate() {
+        let target = place.and_then(|place| known.jump(place));
+        let other = target.and_then(|target| by_entry.get(&target).copied());
+        let Some(other) = other.filter(|&other| other != number) else {
+            continue;
+        };
+        // A function that does nothing but call the other one is natively a jump to it as well.
+        let reached = reach(survey, number, |_| true);
+        let calls = [reached.holds, reached.relies].concat();
+        let given = &survey.functions[number].functions;
+        if !calls.contains(&other) && !given.contains(&(other as u32)) {
+            note(number, other);
+        }
+    }
+    merged
+}
