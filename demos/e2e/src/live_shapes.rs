@@ -179,7 +179,7 @@ fn judge_older(it: &mut Shapes<'_>, other: &Path) -> Result<(), String> {
     }
     it.expect(0, 1607, "after all steps back")?;
     let (done, text) = it.talk.swap(["--rollback"])?;
-    if done || !text.contains("older ones stay, of colored") {
+    if done || !text.contains("those before stay: new bodies of colored") {
         return Err(format!("older exchanges: {text}"));
     }
     let first = it.object("first.o", &["-O2"])?;

@@ -23,7 +23,7 @@
 //!
 //! | file | does |
 //! |---|---|
-//! | `tables` | the module's tables, entry by entry |
+//! | `tables`, `globals` | the module's tables, entry by entry |
 //! | `constants` | constants: which of their numbers are indices |
 //! | `metadata` | metadata, of a module or of a body |
 //! | `graph` | digests of entries that mention each other, also in circles |
@@ -35,6 +35,7 @@ use crate::module::{Refused, Source};
 
 mod bodies;
 mod constants;
+mod globals;
 mod graph;
 mod metadata;
 mod tables;

@@ -45,7 +45,7 @@ pub fn ask(process: u32, question: &str) -> io::Result<String> {
 }
 
 fn ask_with(process: u32, question: &str, bytes: &[u8]) -> io::Result<String> {
-    /// Times that a question is sent that nobody took: a program that closes all files has its
+    /// Times that a question is sent which the program did not take: a program that closes all files has its
     /// socket made anew once there is a client.
     const TRIES: usize = 3;
     /// Before the next.
@@ -88,7 +88,9 @@ fn ask_once(process: u32, question: &str, bytes: &[u8]) -> io::Result<String> {
     match answer.split_once('\n') {
         Some(("ok", text)) => Ok(text.to_owned()),
         Some(("error", text)) => Err(io::Error::other(text.trim_end().to_owned())),
-        _ => Err(io::Error::other("no answer")),
+        _ => Err(io::Error::other(
+            "no answer: the program ended, or had more clients than it attends to",
+        )),
     }
 }
 

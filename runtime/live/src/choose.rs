@@ -101,7 +101,7 @@ pub struct Chosen {
     pub merged: Option<String>,
 }
 
-/// What was chosen of a module.
+/// The choices for a module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// For the module.
@@ -128,7 +128,7 @@ pub enum Text {
     Several,
 }
 
-/// What is known of the program.
+/// Knowledge of the program.
 pub trait Known {
     /// The name that a name of the module has in the session.
     fn name(&self, name: &str, local: bool) -> String;
@@ -213,17 +213,7 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
                 .addresses
                 .push((address, at.unwrap_or(place.address)));
         }
-        let keep = match &refused[number] {
-            Some(_) if info.copy => Keep::Nothing,
-            None if info.copy => Keep::Copy,
-            _ if !info.defined => Keep::Nothing,
-            Some(_) => Keep::Nothing,
-            None if known.is_taken(&name) || is_elsewhere(info, known) => match info.same {
-                true => Keep::Copy,
-                false => Keep::Nothing,
-            },
-            None => Keep::Body,
-        };
+        let keep = keep(info, &name, known, refused[number].is_some());
         if keep != Keep::Body {
             outcome.wanted.push((name.clone(), at));
         }
@@ -274,6 +264,21 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
     }
     give_samples(survey, known, &mut outcome);
     outcome
+}
+
+/// The treatment of a function's body, of that name in the session.
+fn keep(info: &FunctionInfo, name: &str, known: &dyn Known, is_refused: bool) -> Keep {
+    match is_refused {
+        true if info.copy => Keep::Nothing,
+        false if info.copy => Keep::Copy,
+        _ if !info.defined => Keep::Nothing,
+        true => Keep::Nothing,
+        false if known.is_taken(name) || is_elsewhere(info, known) => match info.same {
+            true => Keep::Copy,
+            false => Keep::Nothing,
+        },
+        false => Keep::Body,
+    }
 }
 
 /// Where native code of a function is that calls by its type reach, and that can be redirected.

@@ -32,7 +32,7 @@ use crate::choose::{OF, stem};
 use crate::explain;
 use crate::locked::Locked;
 use crate::question::{exchange, rollback};
-use crate::seats::{self, Awaited, Place};
+use crate::seats::{self, Awaited, ExchangeSlot};
 use crate::sent::{LARGEST, NewVersion};
 use crate::session::Live;
 
@@ -360,17 +360,24 @@ fn carry_out(
             }
         }
         "rollback" => {
-            let _place = Place::take()?;
+            let _slot = ExchangeSlot::take()?;
             let level = rollback(rest).ok_or_else(|| format!("not a level: {rest}"))?;
             let back = live.roll_back(level, given_up).map_err(|it| chain(&it))?;
             Ok(lines("back", &back.functions) + &lines("with it", &back.dependents))
         }
         "swap" => {
-            let _place = Place::take()?;
+            let _slot = ExchangeSlot::take()?;
             let read = exchange(rest).ok_or_else(|| format!("not a level: {rest}"))?;
             let (exchange, file, size) = read;
             let bitcode = read_bytes(asked, size);
-            let bitcode = bitcode.map_err(|cause| format!("{}: {cause}", file.display()))?;
+            let bitcode = bitcode.map_err(|cause| match cause.kind() {
+                io::ErrorKind::WouldBlock => format!(
+                    "{}: of {size} bytes the rest did not come within {} s",
+                    file.display(),
+                    PATIENCE.as_secs()
+                ),
+                _ => format!("{}: {cause}", file.display()),
+            })?;
             let swapped = live.swap(&NewVersion { file, bitcode }, exchange, given_up);
             swapped
                 .map(|swapped| swapped.to_string())

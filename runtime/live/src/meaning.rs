@@ -135,29 +135,10 @@ pub(crate) fn mean(
     functions: &[Arc<Function>],
     versions: &Versions,
 ) -> Meant {
-    let module = known.number;
     let changed = &versions.changed;
     let mut meant = Meant::default();
     let mut used = Used::default();
-    let global: HashMap<&str, &Arc<Function>> = functions
-        .iter()
-        .map(|function| (function.chosen.name.as_str(), function))
-        .collect();
-    let local: HashMap<&str, &Arc<Function>> = functions
-        .iter()
-        .filter(|function| function.module == module)
-        .map(|function| (stem(&function.chosen.name), function))
-        .collect();
-    // A function may have been local before, or be so now.
-    let owns = survey.functions.iter().map(|info| {
-        let of_module = || local.get(stem(&info.name)).copied();
-        let of_program = || global.get(known.name(&info.name, false).as_str()).copied();
-        match info.local {
-            true => of_module(),
-            false => of_program().or_else(|| of_module().filter(|_| info.defined)),
-        }
-    });
-    let owns: Vec<Option<&Arc<Function>>> = owns.collect();
+    let owns = owns(survey, known, functions);
     let counting = counting(survey, &owns, changed, known);
     for (number, info) in survey.functions.iter().enumerate() {
         let own = owns[number];
@@ -200,6 +181,33 @@ pub(crate) fn mean(
         .filter(|info| info.uses != Uses::Read);
     meant.written = written.map(|info| stem(&info.name).to_owned()).collect();
     meant
+}
+
+/// The program's functions of the file's names.
+fn owns<'f>(
+    survey: &Survey,
+    known: &Module,
+    functions: &'f [Arc<Function>],
+) -> Vec<Option<&'f Arc<Function>>> {
+    let global: HashMap<&str, &Arc<Function>> = functions
+        .iter()
+        .map(|function| (function.chosen.name.as_str(), function))
+        .collect();
+    let local: HashMap<&str, &Arc<Function>> = functions
+        .iter()
+        .filter(|function| function.module == known.number)
+        .map(|function| (stem(&function.chosen.name), function))
+        .collect();
+    // A function may have been local before, or be so now.
+    let owns = survey.functions.iter().map(|info| {
+        let of_module = || local.get(stem(&info.name)).copied();
+        let of_program = || global.get(known.name(&info.name, false).as_str()).copied();
+        match info.local {
+            true => of_module(),
+            false => of_program().or_else(|| of_module().filter(|_| info.defined)),
+        }
+    });
+    owns.collect()
 }
 
 /// Variables by number, with a function that uses each.

@@ -153,7 +153,7 @@ pub enum SwapError {
     },
     /// The exchanges that are left are too old to be rolled back.
     #[error(
-        "the exchanges that can be rolled back are; older ones stay, of {}\n  tip: an object of the source that the program was built from exchanges them back",
+        "every exchange that was kept for that is rolled back; those before stay: new bodies of {}\n  tip: an object of the source that the program was built from exchanges them back",
         .functions.join(", ")
     )]
     Older {

@@ -58,13 +58,13 @@ impl Drop for Awaited {
 }
 
 /// A place among the exchanges that are under way.
-pub(crate) struct Place;
+pub(crate) struct ExchangeSlot;
 
-impl Place {
-    pub(crate) fn take() -> Result<Place, String> {
+impl ExchangeSlot {
+    pub(crate) fn take() -> Result<ExchangeSlot, String> {
         // Relaxed: a count, by which nothing is published.
         let before = EXCHANGING.fetch_add(1, Ordering::Relaxed);
-        let place = Place;
+        let place = ExchangeSlot;
         match before < EXCHANGES {
             true => Ok(place),
             false => Err(format!(
@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ExchangeSlot {
     fn drop(&mut self) {
         EXCHANGING.fetch_sub(1, Ordering::Relaxed);
     }

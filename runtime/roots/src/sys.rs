@@ -205,7 +205,7 @@ fn list_offset() -> Option<u64> {
     /// Bytes of a control block, at most.
     const LARGEST: u64 = 8192;
     static KNOWN: AtomicU64 = AtomicU64::new(0);
-    // Relaxed: a number that means the same whoever found it.
+    // Relaxed: a number that is the same on all threads.
     let known = KNOWN.load(Ordering::Relaxed);
     if known != 0 {
         return Some(known);

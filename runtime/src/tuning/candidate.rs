@@ -188,17 +188,15 @@ impl Core {
         // Of what has native code, guided code is compared with that.
         let guidable = !is_native && self.may_be_guided(root.id);
         let mut state = self.tuning.state();
-        let super::State {
-            advice,
-            regions,
-            known,
-            ..
-        } = &mut *state;
-        let region = regions.get_mut(&root.id.index())?;
+        let state = &mut *state;
+        let (advice, known) = (&mut state.advice, &mut state.known);
+        let region = state.regions.get_mut(&root.id.index())?;
         // What is tried on native code is of the tier that was slower.
         let contested = root.tier == Tier::Native;
         let tier = match region.lost.filter(|_| contested) {
             Some(lost) => lost.root.tier,
+            // It was replaced meanwhile, or taken back: what was slower is forgotten.
+            None if contested => return None,
             None => root.tier,
         };
         if is_native && !region.native && !contested {

@@ -28,7 +28,7 @@ pub(super) struct Bodies<'a> {
     file: Digest,
 }
 
-/// What a body has of its own.
+/// Constants, metadata and attachments of a body.
 #[derive(Default)]
 struct Own {
     /// The number of the first constant.

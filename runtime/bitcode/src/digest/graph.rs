@@ -34,7 +34,7 @@ pub(super) fn digests(
     if !nodes.iter().all(|node| node.children.iter().all(known)) {
         return Err(Refused::OutOfRange);
     }
-    let mut walk = Walk {
+    let mut walk = Components {
         below,
         first,
         nodes,
@@ -53,7 +53,7 @@ pub(super) fn digests(
     Ok(walk.digests)
 }
 
-struct Walk<'a> {
+struct Components<'a> {
     below: &'a [Digest],
     first: u32,
     nodes: &'a [Node],
@@ -68,7 +68,7 @@ struct Walk<'a> {
     is_open: Vec<bool>,
 }
 
-impl Walk<'_> {
+impl Components<'_> {
     fn from(&mut self, root: u32) {
         // Nodes, each with the place of the next child.
         let mut path = vec![(root, 0)];

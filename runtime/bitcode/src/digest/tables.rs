@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::globals::{GlobalRecord, code};
 use super::graph::{self, Node};
 use super::metadata::{self, Layer, Metadata};
 use super::{Digest, Writer, constants};
@@ -19,35 +20,16 @@ pub(super) mod blocks {
     pub(super) const SCOPES: u32 = 26;
 }
 
-/// Codes of a module's records that digests look at.
-mod code {
-    pub(super) const TRIPLE: u64 = 2;
-    pub(super) const LAYOUT: u64 = 3;
-    pub(super) const VARIABLE: u64 = 7;
-    pub(super) const FUNCTION: u64 = 8;
-    pub(super) const COMDAT: u64 = 12;
-    pub(super) const ALIAS: u64 = 14;
-    pub(super) const IFUNC: u64 = 18;
-}
-
-/// The record of a global.
-struct Global {
-    code: u64,
-    record: Box<[u64]>,
-    /// Metadata that is attached to it, by kind, without that for debuggers.
-    attached: Vec<(u64, u32)>,
-}
-
 /// The tables of a module.
 #[derive(Default)]
 pub(super) struct Tables {
     types: Vec<Digest>,
     groups: HashMap<u64, Digest>,
     attributes: Vec<Digest>,
-    comdats: Vec<Digest>,
-    globals: Vec<Global>,
+    pub(super) comdats: Vec<Digest>,
+    pub(super) globals: Vec<GlobalRecord>,
     /// Names of all globals, as far as they count.
-    names: Vec<Digest>,
+    pub(super) names: Vec<Digest>,
     /// Globals, then constants.
     pub(super) nodes: Vec<Node>,
     /// Their digests.
@@ -136,7 +118,7 @@ impl Tables {
                 self.comdats.push(writer.digest());
             }
             code::VARIABLE | code::FUNCTION | code::ALIAS | code::IFUNC => {
-                self.globals.push(Global {
+                self.globals.push(GlobalRecord {
                     code,
                     record: record.into(),
                     attached: Vec::new(),
@@ -334,69 +316,6 @@ impl Tables {
         Ok(())
     }
 
-    /// Writes the record of a global but its name, and takes out the values that it mentions.
-    fn header(
-        &self,
-        source: &Source,
-        global: usize,
-        writer: &mut Writer,
-        children: &mut Vec<u32>,
-    ) -> Result<(), Refused> {
-        let Global { code, record, .. } = &self.globals[global];
-        let fields = Fields::of(*code);
-        let module = &source.module;
-        writer.number(*code);
-        for (index, &number) in record.iter().enumerate().skip(2) {
-            // Of entries that may be missing, the number is 0.
-            let entry = usize::try_from(number).unwrap_or(usize::MAX).checked_sub(1);
-            let value = u32::try_from(number).map_err(|_| Refused::OutOfRange);
-            match (fields.kind(index), entry) {
-                (Field::Type, _) => writer.entry(self.type_of(number)?),
-                (Field::Attributes, _) => writer.entry(self.attributes_of(number)?),
-                (Field::Aliasee, _) => children.push(value?),
-                (Field::Value, Some(_)) => children.push(value? - 1),
-                (Field::Section, Some(entry)) => {
-                    let name = module.sections.get(entry).ok_or(Refused::OutOfRange)?;
-                    writer.bytes(name.as_bytes());
-                }
-                (Field::Collector, Some(entry)) => {
-                    let name = module.collectors.get(entry).ok_or(Refused::OutOfRange)?;
-                    writer.bytes(name.as_bytes());
-                }
-                (Field::Comdat, Some(entry)) => {
-                    let comdat = self.comdats.get(entry).ok_or(Refused::OutOfRange)?;
-                    writer.entry(*comdat);
-                }
-                (Field::Partition, _) => {
-                    let length = record.get(index + 1).copied().unwrap_or_default();
-                    writer.bytes(string(source, number, length)?);
-                }
-                (Field::PartitionLength, _) => {}
-                (Field::Plain, _) | (_, None) => writer.number(number),
-            }
-        }
-        Ok(())
-    }
-
-    /// The digest of a global's name and record, with the values that this mentions; of a function, without
-    /// its body.
-    pub(super) fn definition(&self, source: &Source, global: usize) -> Result<Digest, Refused> {
-        let mut writer = Writer::default();
-        let mut children = Vec::new();
-        writer.entry(self.names[global]);
-        self.header(source, global, &mut writer, &mut children)?;
-        for child in children {
-            writer.entry(self.value(child)?);
-        }
-        for &(kind, node) in &self.globals[global].attached {
-            if let Some(kind) = self.metadata.kind(kind)? {
-                writer.bytes(kind);
-                writer.entry(self.metadata.layer.digest(node)?);
-            }
-        }
-        Ok(writer.digest())
-    }
-
     /// Of variables with a value, aliases and ifuncs.
     pub(super) fn definitions(&self, source: &Source) -> Result<Vec<(u32, Digest)>, Refused> {
         let globals = source.module.globals.iter().enumerate();
@@ -428,94 +347,8 @@ impl Tables {
     }
 }
 
-/// The meaning of a field of a global's record.
-enum Field {
-    Plain,
-    Type,
-    Attributes,
-    /// A value, or 0.
-    Value,
-    Aliasee,
-    Section,
-    Collector,
-    Comdat,
-    Partition,
-    PartitionLength,
-}
-
-/// Places of fields in the record of a kind of global, behind those of its name.
-struct Fields {
-    values: &'static [usize],
-    aliasee: Option<usize>,
-    attributes: Option<usize>,
-    section: Option<usize>,
-    collector: Option<usize>,
-    comdat: Option<usize>,
-    partition: usize,
-}
-
-impl Fields {
-    fn of(code: u64) -> Fields {
-        let none = Fields {
-            values: &[],
-            aliasee: None,
-            attributes: None,
-            section: None,
-            collector: None,
-            comdat: None,
-            partition: 0,
-        };
-        match code {
-            code::VARIABLE => Fields {
-                values: &[4],
-                attributes: Some(14),
-                section: Some(7),
-                comdat: Some(13),
-                partition: 16,
-                ..none
-            },
-            code::FUNCTION => Fields {
-                values: &[12, 15, 16],
-                attributes: Some(6),
-                section: Some(8),
-                collector: Some(10),
-                comdat: Some(14),
-                partition: 19,
-                ..none
-            },
-            code::ALIAS => Fields {
-                aliasee: Some(4),
-                partition: 11,
-                ..none
-            },
-            _ => Fields {
-                aliasee: Some(4),
-                partition: 8,
-                ..none
-            },
-        }
-    }
-
-    fn kind(&self, index: usize) -> Field {
-        const TYPE: usize = 2;
-        let at = Some(index);
-        match () {
-            () if index == TYPE => Field::Type,
-            () if self.values.contains(&index) => Field::Value,
-            () if self.aliasee == at => Field::Aliasee,
-            () if self.attributes == at => Field::Attributes,
-            () if self.section == at => Field::Section,
-            () if self.collector == at => Field::Collector,
-            () if self.comdat == at => Field::Comdat,
-            () if self.partition == index => Field::Partition,
-            () if self.partition + 1 == index => Field::PartitionLength,
-            () => Field::Plain,
-        }
-    }
-}
-
 /// A part of the table of strings.
-fn string(source: &Source, from: u64, length: u64) -> Result<&[u8], Refused> {
+pub(super) fn string(source: &Source, from: u64, length: u64) -> Result<&[u8], Refused> {
     let short = |number: u64| usize::try_from(number).map_err(|_| Refused::OutOfRange);
     let (from, length) = (short(from)?, short(length)?);
     let end = from.checked_add(length).ok_or(Refused::OutOfRange)?;

@@ -129,7 +129,7 @@ pub fn contents(name: &str, bytes: &[u8], method: Method) -> Result<Contents, Co
     Ok(contents_of(&module, layouts, compared, Bodies::Read))
 }
 
-/// What a module is compared by, from its records; `None` if not all of them are known, or the text is
+/// Hashes of a module's definitions from its records; `None` if not all of them are known, or the text is
 /// asked for.
 pub(super) fn compared(bytes: &[u8], method: Method) -> Option<Compared> {
     match method {
@@ -197,7 +197,7 @@ pub(super) fn contents_of(
     }
 }
 
-/// What a module is compared by, as far as its text or its records say it; see [`Contents`].
+/// The part of [`Contents`] that a module's text, or its records, say.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Compared {
     pub(super) functions: HashMap<String, Body>,

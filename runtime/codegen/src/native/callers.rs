@@ -40,7 +40,7 @@ use inkwell::llvm_sys::{
 use uruk_base::Tier;
 
 use super::bodies::{Body, code_of, stem};
-use super::optimized::{Optimized, calls, keep_different, mentions};
+use super::optimized::{OptimizedFile, calls, keep_different, mentions};
 use crate::context::{LlvmContext, OwnedModule};
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
@@ -161,7 +161,7 @@ enum Way {
 /// Knowledge of a file's native code, for a set of called functions: it is the same for all new versions.
 #[derive(Debug)]
 pub struct NativeCallers {
-    before: Optimized,
+    before: OptimizedFile,
     /// Functions whose code makes use of what the bodies of called ones do.
     relying: Vec<String>,
     /// The code where writers of the C library are known; none if it was not optimized.
@@ -311,7 +311,7 @@ fn optimized(
     bytes: &[u8],
     called: &HashSet<String>,
     way: Way,
-) -> Result<Option<Optimized>, CodegenError> {
+) -> Result<Option<OptimizedFile>, CodegenError> {
     let context = LlvmContext::new()?;
     let mut module = super::read(&context, name, bytes)?;
     let instructions = module.functions().flat_map(FunctionRef::instructions);
@@ -325,7 +325,7 @@ fn optimized(
     run.map_err(|message| super::unreadable(name, message))?;
     warm::keep([(Tier::Optimized, emitter)]);
     strip(&module);
-    Ok(Some(Optimized {
+    Ok(Some(OptimizedFile {
         calls: calls(&module, called),
         mentioned,
         in_data,

@@ -1,4 +1,4 @@
-//! What two versions of a module are compared by, from records of the bitcode.
+//! Hashes of a module's definitions, by which two versions are compared, from records of the bitcode.
 //!
 //! It takes 20 ms for sqlite, where LLVM takes 250 ms to write the text that [`bodies`](super::bodies)
 //! reads.
@@ -14,15 +14,15 @@ use super::ordinals::is_numbered;
 pub(super) fn compared(bytes: &[u8]) -> Option<Compared> {
     let source = Source::read(bytes).ok()?;
     let digests = source.digests(bytes, stem_of).ok()?;
-    Some(Reading { source, digests }.compared())
+    Some(DigestReading { source, digests }.compared())
 }
 
-struct Reading {
+struct DigestReading {
     source: Source,
     digests: Digests,
 }
 
-impl Reading {
+impl DigestReading {
     fn compared(&self) -> Compared {
         let mut all = Compared::default();
         for one in &self.digests.functions {

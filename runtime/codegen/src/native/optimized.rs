@@ -8,7 +8,7 @@ use crate::handles::InstructionRef;
 
 /// A file's functions once it was optimized, by their names.
 #[derive(Debug)]
-pub(super) struct Optimized {
+pub(super) struct OptimizedFile {
     pub(super) code: HashMap<String, Body>,
     /// The called functions that each of them calls.
     pub(super) calls: HashMap<String, HashSet<String>>,
@@ -18,11 +18,11 @@ pub(super) struct Optimized {
     pub(super) in_data: HashSet<String>,
 }
 
-impl Optimized {
+impl OptimizedFile {
     /// Whether a function led to a called one, itself left out, whose code is another one now.
     pub(super) fn reaches_changed(
         &self,
-        after: &Optimized,
+        after: &OptimizedFile,
         name: &str,
         called: &HashSet<String>,
     ) -> bool {
@@ -49,7 +49,7 @@ impl Optimized {
     }
 
     /// Whether a function calls one in another file that it does not call here.
-    pub(super) fn misses(&self, other: &Optimized, name: &str) -> bool {
+    pub(super) fn misses(&self, other: &OptimizedFile, name: &str) -> bool {
         let Some(calls) = other.calls.get(name) else {
             return false;
         };

@@ -83,7 +83,7 @@ pub struct Image {
     pub text: Vec<Range<u64>>,
     /// What is only read.
     pub constants: Vec<Range<u64>>,
-    /// What is only read once the loader has entered addresses there.
+    /// Segments that are only read once the loader has entered addresses there.
     pub relocated: Vec<Range<u64>>,
     /// The bitcode of its modules, in link order.
     pub modules: Vec<Vec<u8>>,
@@ -157,25 +157,7 @@ impl Image {
             image.add_segment(segment, endian, executable);
         }
         for section in sections.iter() {
-            let name = sections.section_name(endian, section).map_err(broken)?;
-            if BITCODE.iter().any(|known| name == known.as_bytes()) {
-                let data = section.data(endian, bytes).map_err(broken)?;
-                let found = stream::modules(data).map_err(|cause| ImageError::Bitcode {
-                    file: file.to_owned(),
-                    cause,
-                })?;
-                image
-                    .modules
-                    .extend(found.into_iter().map(|at| data[at].to_vec()));
-            } else if !executable && section.sh_type(endian) == elf::SHT_RELA {
-                image.add_bound(section, &sections, endian, bytes);
-            } else if name.starts_with(b".got") {
-                let start = base + section.sh_addr(endian);
-                image.tables.push(start..start + section.sh_size(endian));
-            } else if name == PATCHABLE.as_bytes() {
-                let start = base + section.sh_addr(endian);
-                image.entries.push(start..start + section.sh_size(endian));
-            }
+            image.add_section(section, &sections, endian, bytes)?;
         }
         if image.modules.is_empty() {
             return Err(ImageError::NoBitcode {
@@ -203,6 +185,38 @@ impl Image {
             }),
             false => Ok(image),
         }
+    }
+
+    fn add_section(
+        &mut self,
+        section: &elf::SectionHeader64<Endianness>,
+        sections: &SectionTable<'_, Header>,
+        endian: Endianness,
+        bytes: &[u8],
+    ) -> Result<(), ImageError> {
+        let broken = |cause: object::read::Error| ImageError::NotElf {
+            file: self.file.clone(),
+            message: cause.to_string(),
+        };
+        let name = sections.section_name(endian, section).map_err(broken)?;
+        let start = self.base.wrapping_add(section.sh_addr(endian));
+        let range = start..start.wrapping_add(section.sh_size(endian));
+        if BITCODE.iter().any(|known| name == known.as_bytes()) {
+            let data = section.data(endian, bytes).map_err(broken)?;
+            let found = stream::modules(data).map_err(|cause| ImageError::Bitcode {
+                file: self.file.clone(),
+                cause,
+            })?;
+            let modules = found.into_iter().map(|at| data[at].to_vec());
+            self.modules.extend(modules);
+        } else if !self.executable && section.sh_type(endian) == elf::SHT_RELA {
+            self.add_bound(section, sections, endian, bytes);
+        } else if name.starts_with(b".got") {
+            self.tables.push(range);
+        } else if name == PATCHABLE.as_bytes() {
+            self.entries.push(range);
+        }
+        Ok(())
     }
 
     /// Adds the names that dynamic relocations of a section mention; what is damaged, mentions
