@@ -71,7 +71,7 @@ mod tuning;
 mod units;
 mod version;
 
-pub use crate::api::builder::{JitBuilder, Reporter};
+pub use crate::api::builder::JitBuilder;
 pub use crate::api::dylib::Dylib;
 pub use crate::api::error::{Error, Missing, Refusal};
 pub use crate::api::func::{Func, FuncOnlyThread, LimitedCall};
@@ -86,10 +86,7 @@ pub use crate::api::lookup::{
     DylibId, Found, Lookup, LookupFuture, LookupResult, Required, StillMissing, SymbolState,
     Visibility,
 };
-pub use crate::api::native::{
-    InlinedCopy, NativeCode, enter_program, look_at_main_thread, on_fork_in_child, own_threads_end,
-    spawn_own, uncopied,
-};
+pub use crate::api::native::{InlinedCopy, NativeCode};
 pub use crate::api::sandbox::prepare_sandbox;
 pub use crate::api::seeing::FunctionProfile;
 pub use crate::api::symbols::Alias;
@@ -119,7 +116,7 @@ pub use crate::replace::{
 pub use crate::speculation::SpeculationStats;
 pub use crate::tiers::Tiers;
 pub use crate::told::baseline::BaselineStats;
-pub use crate::told::event::{Event, Hit, Listener, Tier};
+pub use crate::told::event::{Event, Hit, Tier};
 pub use crate::told::evictions::EvictionStats;
 pub use crate::told::memory::{MemoryOwner, MemoryPurpose, MemoryReport, MemoryRow};
 pub use crate::told::parts::PartStats;
@@ -127,7 +124,7 @@ pub use crate::told::stats::{MemoryStats, Stats, StatsFormat, TierStats};
 pub use crate::told::staying::{Staying, StayingStats};
 pub use crate::told::tools::ToolSettings;
 pub use crate::tuning::{TrialView, TuningStats, TuningUnit, TuningView};
-pub use crate::units::{Code, LazyObject, Members, Reference};
+pub use crate::units::{LazyObject, Members, ObjectBuilder, Reference};
 pub use crate::version::baseline::Baseline;
 pub use crate::version::build::CompiledBy;
 pub use crate::version::coverage::{BaselineCoverage, baseline_coverage};
@@ -136,7 +133,6 @@ pub use inkwell;
 pub use uruk_base::parts::Spent;
 pub use uruk_base::{Change, FunctionId, Inlining, Part, Start, Variant, Vectors, VersionId};
 pub use uruk_codegen::Reason as LoopReason;
-pub use uruk_codegen::native as rebound;
 pub use uruk_codegen::{CodegenError, host_cpu, llvm_version};
 pub use uruk_heap::{BackingChoice, Freed, HeapConfig, HeapError, Place, Room};
 pub use uruk_link::LinkError;
@@ -164,3 +160,13 @@ pub mod interposed {
 /// Exit status of the command when a program could not be loaded, compiled or
 /// linked; a program's own status is passed on unchanged.
 pub const EXIT_FAILURE: i32 = 125;
+
+/// Support of `uruk live`, which lives in native programs. Not a part of the API: it changes with that.
+#[doc(hidden)]
+pub mod live {
+    pub use crate::api::native::{
+        NativeFiles, enter_program, look_at_main_thread, on_fork_in_child, own_threads_end,
+        spawn_own, uncopied,
+    };
+    pub use uruk_codegen::native as rebound;
+}

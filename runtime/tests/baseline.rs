@@ -61,7 +61,7 @@ type Log = Arc<Mutex<Vec<(String, Tier, CompiledBy)>>>;
 fn session(builder: JitBuilder) -> (Jit, Log) {
     let log = Log::default();
     let sink = Arc::clone(&log);
-    let builder = builder.on_event(Arc::new(move |event| {
+    let builder = builder.on_event(move |event| {
         if let Event::Compiled {
             function, tier, by, ..
         } = event
@@ -69,7 +69,7 @@ fn session(builder: JitBuilder) -> (Jit, Log) {
             let mut log = sink.lock().expect("no panic");
             log.push(((*function).to_owned(), *tier, *by));
         }
-    }));
+    });
     let jit = builder.build().expect("a session");
     jit.add_ir("program", PROGRAM).expect("added");
     (jit, log)

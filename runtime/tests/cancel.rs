@@ -165,7 +165,7 @@ impl Session {
         let (held, counting) = (Arc::clone(&hold), Arc::clone(&hold));
         let builder = Jit::builder()
             .jobs(1)
-            .on_event(Arc::new(listener))
+            .on_event(listener)
             .transform_ir(Transform::new(move |unit| {
                 held.pass(unit);
                 Ok(())

@@ -300,14 +300,14 @@ fn data_of_a_removed_module_stays_while_a_body_of_it_is_in_use() {
 #[test]
 fn a_target_in_another_module_is_promoted_and_others_still_reached() {
     static PUBLISHED: AtomicI64 = AtomicI64::new(0);
-    let jit = Jit::builder().on_event(std::sync::Arc::new(|event: &Event| {
+    let jit = Jit::builder().on_event(|event: &Event| {
         if let Event::Published {
             function: "apply", ..
         } = event
         {
             PUBLISHED.fetch_add(1, Ordering::Relaxed);
         }
-    }));
+    });
     let jit = jit.build().expect("a session");
     add(
         &jit,

@@ -277,7 +277,7 @@ fn replaced_bodies_come_back_and_so_do_those_before() {
 fn an_address_taken_before_is_called_after() {
     let events = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&events);
-    let jit = Jit::builder().on_event(Arc::new(move |event: &Event| {
+    let jit = Jit::builder().on_event(move |event: &Event| {
         if let Event::Evicted {
             function, bytes, ..
         } = event
@@ -285,7 +285,7 @@ fn an_address_taken_before_is_called_after() {
             assert!(*bytes > 0 && function.starts_with("f_"));
             told.fetch_add(1, Ordering::Relaxed);
         }
-    }));
+    });
     let jit = jit.build().unwrap();
     jit.add_ir("m", &module(3)).unwrap();
     jit.add_ir(

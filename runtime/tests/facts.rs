@@ -19,11 +19,11 @@ fn compiled(tier: Tier) -> Vec<String> {
     let sink = Arc::clone(&log);
     let jit = Jit::builder()
         .tiers(Tiers::Fixed(tier))
-        .on_event(Arc::new(move |event| {
+        .on_event(move |event| {
             if let Event::Compiled { function, .. } = event {
                 sink.lock().unwrap().push(function.to_string());
             }
-        }))
+        })
         .build()
         .unwrap();
     jit.add_ir("m", SOURCE).unwrap();

@@ -212,9 +212,9 @@ fn a_child_can_do_whatever_its_parents_threads_were_doing() {
     let listener = std::sync::Arc::clone(&told);
     let jit = Jit::builder()
         .jobs(2)
-        .on_event(std::sync::Arc::new(move |_| {
+        .on_event(move |_| {
             listener.fetch_add(1, Ordering::Relaxed);
-        }))
+        })
         .build()
         .expect("a session");
     // Not on this thread's stack: in children of other threads that is no more.

@@ -300,10 +300,7 @@ fn destructors_that_fail_are_reported_and_the_others_run() {
             let cause = cause.unwrap_or_default();
             reports.lock().unwrap().push(format!("{error}: {cause}"));
         };
-        let jit = Jit::builder()
-            .on_error(Arc::new(report))
-            .build()
-            .expect("a session");
+        let jit = Jit::builder().on_error(report).build().expect("a session");
         jit.define_fn("panics", || -> () { panic!("at the end") })
             .expect("defined");
         let refuses = || -> Result<(), std::io::Error> { Err(std::io::Error::other("refused")) };

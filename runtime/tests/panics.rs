@@ -34,7 +34,7 @@ fn panicking(
             std::panic::resume_unwind(Box::new("a fault of the listener's"));
         }
     };
-    let builder = builder.on_event(Arc::new(listener)).on_failure(on_failure);
+    let builder = builder.on_event(listener).on_failure(on_failure);
     (builder.build().expect("a session"), log)
 }
 

@@ -39,11 +39,11 @@ fn parts_are_there_and_are_no_more_than_the_whole() {
         .speculate(false)
         .baseline(Baseline::On)
         .time_parts(true)
-        .on_event(Arc::new(move |event| {
+        .on_event(move |event| {
             if let Event::Published { .. } = event {
                 *told.lock().expect("no panic") += 1;
             }
-        }))
+        })
         .build()
         .expect("a session");
     jit.add_ir("m", &program()).expect("valid IR");

@@ -126,11 +126,11 @@ fn a_host_that_makes_fibers_is_known_by_what_it_names() {
     let _alone = ALONE.lock();
     let causes: Arc<Mutex<Vec<String>>> = Arc::default();
     let told = Arc::clone(&causes);
-    let jit = builder("auto").on_event(Arc::new(move |event| {
+    let jit = builder("auto").on_event(move |event| {
         if let Event::StacksSearched { cause, .. } = event {
             told.lock().expect("no panic").push(cause.clone());
         }
-    }));
+    });
     let jit = jit.build().expect("a session");
     rest(&jit, false);
     let causes = causes.lock().expect("no panic").clone();

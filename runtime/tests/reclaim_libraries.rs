@@ -34,11 +34,11 @@ fn jit() -> (Jit, Causes) {
     let causes = Causes::default();
     let told = Arc::clone(&causes);
     let builder = Jit::builder().heap(heap).reclaim(reclaim).jobs(1);
-    let builder = builder.on_event(Arc::new(move |event| {
+    let builder = builder.on_event(move |event| {
         if let Event::StacksSearched { cause, .. } = event {
             told.lock().expect("no panic").push(cause.clone());
         }
-    }));
+    });
     let jit = builder.build().expect("a session");
     jit.pause_tiers();
     (jit, causes)

@@ -70,7 +70,7 @@ fn replaced() -> (MemoryStats, Vec<String>) {
             }
         }
     };
-    let jit = Jit::builder().jobs(1).on_event(Arc::new(listener)).build();
+    let jit = Jit::builder().jobs(1).on_event(listener).build();
     let jit = jit.expect("a session");
     jit.add_ir("m", &body(0)).expect("valid IR");
     // SAFETY: its type is as said.

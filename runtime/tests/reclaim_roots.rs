@@ -247,11 +247,11 @@ fn a_fork_while_code_moves() {
     let count = Arc::clone(&published);
     let jit = Jit::builder()
         .jobs(1)
-        .on_event(Arc::new(move |event| {
+        .on_event(move |event| {
             if matches!(event, Event::Published { .. }) {
                 count.fetch_add(1, Ordering::Relaxed);
             }
-        }))
+        })
         .build()
         .expect("a session");
     jit.add_ir(

@@ -184,11 +184,11 @@ fn code_that_switches_stacks_is_noticed() {
     ] {
         let told = Arc::new(Mutex::new(Vec::new()));
         let causes = Arc::clone(&told);
-        let jit = builder("auto").on_event(Arc::new(move |event| {
+        let jit = builder("auto").on_event(move |event| {
             if let Event::StacksSearched { cause, .. } = event {
                 causes.lock().expect("no panic").push(cause.clone());
             }
-        }));
+        });
         let jit = jit.build().expect("a session");
         jit.pause_tiers();
         jit.add_ir(name, text).expect("valid IR");

@@ -464,7 +464,7 @@ fn events_tell_what_was_published() {
     let jit = Jit::builder();
     let log = Arc::new(std::sync::Mutex::new(Vec::new()));
     let sink = Arc::clone(&log);
-    let jit = jit.on_event(Arc::new(move |event: &Event| {
+    let jit = jit.on_event(move |event: &Event| {
         if let Event::Published {
             function, replaced, ..
         } = event
@@ -473,7 +473,7 @@ fn events_tell_what_was_published() {
                 .expect("not poisoned")
                 .push((*function, replaced.is_some()));
         }
-    }));
+    });
     let jit = jit.build().expect("a session");
     jit.add_ir("m", "define i32 @f() { ret i32 1 }")
         .expect("valid");

@@ -22,7 +22,7 @@ fn session() -> (Jit, Log) {
         }
     };
     let jit = Jit::builder().jobs(2).record(true);
-    let jit = jit.on_event(Arc::new(listener)).build();
+    let jit = jit.on_event(listener).build();
     let jit = jit.expect("a session");
     jit.add_ir("m", PROGRAM).expect("valid IR");
     (jit, log)

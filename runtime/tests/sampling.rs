@@ -118,11 +118,11 @@ fn rates_are_the_embedders() {
     let rate = Arc::new(AtomicU32::new(0));
     let listener = {
         let told = rate.clone();
-        Arc::new(move |event: &Event| {
+        move |event: &Event| {
             if let Event::Samples { rate, .. } = event {
                 told.store(*rate, Ordering::Relaxed);
             }
-        })
+        }
     };
     let settings = SamplingSettings {
         burst_ns: 0,

@@ -19,11 +19,11 @@ fn a_session_paused_from_the_start_opens_nothing() {
     let opened = Arc::new(AtomicU32::new(0));
     let listener = {
         let opened = opened.clone();
-        Arc::new(move |event: &Event| {
+        move |event: &Event| {
             if let Event::Sampling { .. } = event {
                 opened.fetch_add(1, Ordering::Relaxed);
             }
-        })
+        }
     };
     let jit = Jit::builder().on_event(listener).build().unwrap();
     jit.pause_sampling();

@@ -64,9 +64,9 @@ impl Session {
     fn new(builder: JitBuilder, ir: &str) -> Session {
         let events = Arc::<Mutex<Vec<Event>>>::default();
         let told = Arc::clone(&events);
-        let builder = builder.on_event(Arc::new(move |event: &Event| {
+        let builder = builder.on_event(move |event: &Event| {
             told.lock().expect("no panic").push(event.clone());
-        }));
+        });
         let jit = builder.build().expect("a session");
         // SAFETY: a function of that type, which lives as long as the process.
         unsafe { jit.define_address("pause", pause as *const ()) }.expect("a new name");

@@ -17,7 +17,7 @@ fn logged(builder: JitBuilder) -> (Jit, Log) {
     let log = Log::default();
     let sink = Arc::clone(&log);
     let listener = move |event: &Event| sink.lock().expect("not poisoned").push(event.clone());
-    let jit = builder.on_event(Arc::new(listener)).build();
+    let jit = builder.on_event(listener).build();
     (jit.expect("a session"), log)
 }
 

@@ -241,7 +241,7 @@ fn functions_change_their_tier_while_they_are_called() {
         .jobs(2)
         .memory_limit(memory(seconds))
         .policy(policy)
-        .on_event(Arc::new(move |event| listener.note(event)))
+        .on_event(move |event| listener.note(event))
         .build()
         .expect("a session");
     jit.add_ir("m", &text()).expect("valid IR");

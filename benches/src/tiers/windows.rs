@@ -14,7 +14,7 @@
 
 use std::ffi::{CString, c_char, c_int};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -394,11 +394,11 @@ pub fn run(words: &[String]) -> Result<()> {
     let jit = Jit::builder()
         .policy(policy)
         .sampling_settings(rate.settings())
-        .on_event(Arc::new(|event| match event {
+        .on_event(|event| match event {
             Event::Sampling { source, .. } => told().0 = source.clone().unwrap_or_default(),
             Event::Samples { overhead, .. } => told().1 = overhead * 100.0,
             _ => {}
-        }))
+        })
         .build()?;
     let hook = clock_gettime as *const () as usize;
     jit.add_ir(

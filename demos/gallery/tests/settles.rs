@@ -43,7 +43,7 @@ fn the_tuner_ends_with_the_region_at_nothing_that_was_found_slower() {
         // The demo runs for as long as one likes: all trials at once.
         .tuning_budget(1.0, Duration::from_secs(3600))
         .tuned_before(nothing_else_helps())
-        .on_event(Arc::new(move |event| {
+        .on_event(move |event| {
             if let Event::Tuned {
                 function: "mandelbrot",
                 candidate,
@@ -54,7 +54,7 @@ fn the_tuner_ends_with_the_region_at_nothing_that_was_found_slower() {
             {
                 sink.lock().unwrap().push((*candidate, *verdict, *version));
             }
-        }))
+        })
         .build()
         .expect("a session");
     let before = jit.stats().tuning.before;

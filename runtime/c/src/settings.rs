@@ -379,20 +379,20 @@ fn with_listeners(
 ) -> JitBuilder {
     if let Some(told) = settings.on_event {
         let owned = Arc::clone(owned);
-        builder = builder.on_event(Arc::new(move |event| {
+        builder = builder.on_event(move |event| {
             crate::told::with_event(event, |event| {
                 // SAFETY: the host's function for it.
                 unsafe { told(owned.get(), event) };
             });
-        }));
+        });
     }
     if let Some(told) = settings.on_error {
         let owned = Arc::clone(owned);
-        builder = builder.on_error(Arc::new(move |error| {
+        builder = builder.on_error(move |error| {
             let error = uruk_error::of(&error.clone().into());
             // SAFETY: the host's function for it.
             unsafe { told(owned.get(), &raw const error) };
-        }));
+        });
     }
     if let Some(answer) = settings.on_failed_call {
         let owned = Arc::clone(owned);

@@ -9,7 +9,7 @@
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, OpAccess, Register, UsedRegister,
 };
-use uruk::rebound::Plain;
+use uruk::live::rebound::Plain;
 
 /// Where numbers are handed over, in their order.
 const WORDS: [Register; 6] = [

@@ -2,7 +2,7 @@
 //!
 //! Threads may be in native code for as long as they like: a `main` that loops is never left. What it
 //! calls is redirected at its entry, and reaches new code at once. That is right unless the compiler
-//! made the caller for the body that the callee had ([`uruk::rebound::outdated`]): then the exchange
+//! made the caller for the body that the callee had ([`uruk::live::rebound::outdated`]): then the exchange
 //! waits until no thread is in native code that is concerned, or is refused. Such callers are exchanged
 //! along, and stay compiled for as long as the new body stays.
 //!
@@ -10,7 +10,7 @@
 //! it (`reach`) are looked at for both.
 //!
 //! Where the new bodies only have instructions added that change nothing for callers
-//! ([`uruk::rebound::only_added`]), one question remains: whether calls may be missing natively, as the
+//! ([`uruk::live::rebound::only_added`]), one question remains: whether calls may be missing natively, as the
 //! old body had no effect. Its native code tells that ([`acting`](crate::acting)).
 //!
 //! Functions count that native code of the file calls by their address, and those of which it may have left
@@ -22,7 +22,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use uruk::rebound::{Additions, NativeCallers, Outdated};
+use uruk::live::NativeFiles;
+use uruk::live::rebound::{Additions, NativeCallers, Outdated};
 use uruk::{Activation, Error, Level, ReplaceError};
 
 use crate::acting::Acting;
@@ -139,7 +140,7 @@ impl Live {
             return Ok(unfit);
         };
         let native = self.modules[number].clone();
-        match self.jit.outdated(name, callers, native, new, called)? {
+        match NativeFiles::of(&self.jit).outdated(name, callers, native, new, called)? {
             Outdated::Callers(callers) => {
                 unfit.functions = self.functions();
                 let is_one = |it: &Arc<Function>| {
@@ -173,7 +174,7 @@ impl Live {
             return Ok(known);
         }
         let native = self.modules[number].clone();
-        let found = self.jit.native_callers(name, native, called.clone())?;
+        let found = NativeFiles::of(&self.jit).native_callers(name, native, called.clone())?;
         let found = found.map(Arc::new);
         if let Some(found) = &found {
             let kept = (called.clone(), Arc::clone(found));
@@ -248,7 +249,8 @@ impl Live {
         let changed = bodies.filter(|(name, body)| native.functions.get(*name) != Some(body));
         let changed: HashSet<String> = changed.map(|(name, _)| name.clone()).collect();
         let (before, new) = (Arc::from(&*self.modules[number]), Arc::from(new));
-        let Some(additions) = self.jit.only_added(name, before, new, changed)? else {
+        let Some(additions) = NativeFiles::of(&self.jit).only_added(name, before, new, changed)?
+        else {
             return Ok(false);
         };
         if !self.are_apart(number, &additions) {

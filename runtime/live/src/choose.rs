@@ -33,7 +33,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
 use uruk::InlinedCopy;
-use uruk::rebound::{Choices, FunctionChoice, FunctionInfo, Keep, Plain, Survey};
+use uruk::live::rebound::{Choices, FunctionChoice, FunctionInfo, Keep, Plain, Survey};
 
 use crate::merged::merged;
 use crate::program::symbols::{Place, PlaceKind};

@@ -142,7 +142,7 @@ fn listed(socket: OwnFile) -> Arc<OwnFile> {
 
 fn begin(live: Asked) -> Result<(), Box<dyn std::error::Error>> {
     let first = listed(listen()?);
-    let spawned = uruk::spawn_own("uruk-control", move || {
+    let spawned = uruk::live::spawn_own("uruk-control", move || {
         let mut another = None;
         loop {
             let listener = another.as_ref().unwrap_or(&first);
@@ -175,7 +175,7 @@ fn attend(live: Asked, stream: Arc<OwnFile>) {
     // The thread is not begun anew in a child of a fork, where this is empty.
     let kept = Arc::new(Locked::new(Some(stream)));
     let given = Arc::clone(&kept);
-    let spawned = uruk::spawn_own("uruk-answer", move || {
+    let spawned = uruk::live::spawn_own("uruk-answer", move || {
         if let Some(stream) = given.with(Option::take) {
             // A client that went away hears nothing.
             let _ = answer(live, stream);

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use uruk::Level;
-use uruk::rebound::{Body, Contents, Shape};
+use uruk::live::rebound::{Body, Contents, Shape};
 
 use crate::function::Led;
 

@@ -86,7 +86,7 @@ pub(crate) fn go_on(live: &Live, force: Force) {
     let adopted = live.adopted();
     loop {
         for function in &adopted {
-            if uruk::own_threads_end() {
+            if uruk::live::own_threads_end() {
                 return;
             }
             take_back(live, function);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
-use uruk::rebound::Plain;
+use uruk::live::rebound::Plain;
 
 use crate::arguments;
 use crate::choose::{Known, OF, ROOMS, Text, session_name};

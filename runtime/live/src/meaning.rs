@@ -22,7 +22,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use uruk::rebound::{
+use uruk::live::rebound::{
     Body, Choices, Contents, FunctionChoice, FunctionInfo, Keep, Shape, Survey, Uses,
     VariableChoice, VariableInfo,
 };

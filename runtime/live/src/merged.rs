@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use uruk::rebound::Survey;
+use uruk::live::rebound::Survey;
 
 use crate::choose::Known;
 use crate::program::symbols::PlaceKind;

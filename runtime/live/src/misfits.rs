@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use uruk::rebound::{Body, Contents, Survey, is_numbered, without_ordinals};
+use uruk::live::rebound::{Body, Contents, Survey, is_numbered, without_ordinals};
 
 use crate::choose::stem;
 use crate::meaning::Versions;

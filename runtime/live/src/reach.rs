@@ -18,7 +18,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use uruk::rebound::Survey;
+use uruk::live::rebound::Survey;
 
 use crate::choose::Known;
 use crate::program::symbols::Place;

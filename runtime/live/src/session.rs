@@ -17,7 +17,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use uruk::rebound::{Contents, Method, NativeCallers};
+use uruk::live::NativeFiles;
+use uruk::live::rebound::{Contents, Method, NativeCallers};
 use uruk::{Dylib, Error, Event, Jit, SamplingSettings, Tier, ToolSettings};
 
 use crate::allocation::CPP_ALLOCATION;
@@ -198,7 +199,7 @@ impl Live {
         let listener = {
             let functions = Arc::clone(&functions);
             let verbose = settings.verbose;
-            Arc::new(move |event: &Event| listen(event, &functions, verbose))
+            move |event: &Event| listen(event, &functions, verbose)
         };
         let (share, credit) = settings.tuning_percent.map_or(TRIALS, budget);
         let mut builder = Jit::builder()
@@ -220,7 +221,7 @@ impl Live {
         }
         let jit = builder.build()?;
         for text in programs.iter().flat_map(|program| &program.image.text) {
-            jit.attend(text.clone());
+            NativeFiles::of(&jit).attend(text.clone());
         }
         let dylib = jit.create_dylib("program")?;
         // Modules are added one after the other, and mention each other.
@@ -242,7 +243,7 @@ impl Live {
             exchanging: Turn::default(),
             defined: Locked::default(),
         };
-        live.sources = live.jit.sources(modules.clone())?;
+        live.sources = NativeFiles::of(&live.jit).sources(modules.clone())?;
         live.known = live.known(&counts);
         live.add(modules);
         live.adopt_all();
@@ -462,7 +463,7 @@ pub(crate) fn rebind(
 ) -> Result<(Vec<u8>, Outcome), Error> {
     let chosen: Arc<Mutex<Outcome>> = Arc::default();
     let told = Arc::clone(&chosen);
-    let bitcode = jit.rebind(name, bytes, move |survey| {
+    let bitcode = NativeFiles::of(jit).rebind(name, bytes, move |survey| {
         let outcome = choose(survey, &module);
         let choices = outcome.choices.clone();
         *told.lock().unwrap_or_else(PoisonError::into_inner) = outcome;

@@ -102,9 +102,9 @@ pub fn begin() {
     // What is loaded now stays: later ones may be closed again.
     let _ = LOADED.set(loaded);
     allocation::share_arena();
-    uruk::enter_program();
-    uruk::on_fork_in_child(in_child);
-    if let Err(cause) = uruk::spawn_own("uruk-live", || run(settings)) {
+    uruk::live::enter_program();
+    uruk::live::on_fork_in_child(in_child);
+    if let Err(cause) = uruk::live::spawn_own("uruk-live", || run(settings)) {
         say!("uruk live: {cause}; the program runs as it is");
         return;
     }
@@ -142,7 +142,7 @@ fn in_child() {
     if !stage::has_reached(Stage::Ready) {
         stage::begin_anew();
         // A process without another thread runs as it is.
-        if uruk::spawn_own("uruk-live", || run(settings)).is_err() {
+        if uruk::live::spawn_own("uruk-live", || run(settings)).is_err() {
             reach(Stage::Ready);
         }
     }
@@ -267,7 +267,7 @@ fn run(settings: &Settings) {
     if !forced {
         wait_for(settings.after);
     }
-    if uruk::own_threads_end() {
+    if uruk::live::own_threads_end() {
         return reach(Stage::Ready);
     }
     if !has_memory() {
@@ -285,7 +285,7 @@ fn run(settings: &Settings) {
         say!("uruk live: {cause}; the program runs as it is");
     }
     // No child finds it half set.
-    uruk::uncopied(|| drop(LIVE.set(started)));
+    uruk::live::uncopied(|| drop(LIVE.set(started)));
     let live = live();
     if let Some(live) = live {
         force::begin(live, settings.force);
@@ -339,11 +339,11 @@ fn wait_for(after: Duration) {
         // SAFETY: a valid out pointer; the clock always exists.
         unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
         let used = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
-        if used >= after || uruk::own_threads_end() {
+        if used >= after || uruk::live::own_threads_end() {
             return;
         }
         // It may have left before there is a session.
-        uruk::look_at_main_thread();
+        uruk::live::look_at_main_thread();
         let time = (after - used).max(Duration::from_millis(1));
         if stage::wait_asked(time) {
             return;

@@ -4,7 +4,7 @@
 //! functions are matched with the program's by name, local ones by their names without what was
 //! added to make them unique, within the module that defines most of the file's functions. What
 //! exists keeps its address; variables keep their contents. Functions whose bodies are what the
-//! program's are stay as they are ([`uruk::rebound::bodies`]): so a quiescent exchange does not wait
+//! program's are stay as they are ([`uruk::live::rebound::bodies`]): so a quiescent exchange does not wait
 //! for `main`, or for a loop that never ends, unless that is what changed, or may hold a copy of it.
 //!
 //! # When calls reach it
@@ -26,7 +26,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use uruk::rebound::{Contents, Keep, Method, Survey};
+use uruk::live::NativeFiles;
+use uruk::live::rebound::{Contents, Keep, Method, Survey};
 use uruk::{
     Activation, Error, Level, LoopStays, OldLoop, ReplaceError, Replaced, Replacement, Rollback,
     RolledBack,
@@ -153,7 +154,7 @@ impl Live {
         let bytes = bitcode.clone();
         let name = file.display().to_string();
         let unknown = || SwapError::Unknown { file: file.clone() };
-        let defined = self.jit.defined(&name, bytes.clone())?;
+        let defined = NativeFiles::of(&self.jit).defined(&name, bytes.clone())?;
         let number = match *homes(defined.iter(), &self.functions()) {
             [] => return Err(unknown()),
             [only] => only,
@@ -209,7 +210,7 @@ impl Live {
     /// The module that has the same source file, of several that a file may be a new version of.
     fn home_by_source(&self, homes: &[usize], version: &NewVersion) -> Result<usize, SwapError> {
         let NewVersion { file, bitcode } = version;
-        let own = self.jit.sources(vec![bitcode.clone()])?;
+        let own = NativeFiles::of(&self.jit).sources(vec![bitcode.clone()])?;
         let own = Path::new(own.first().map_or("", String::as_str));
         let source = |number: usize| Path::new(&self.sources[number]);
         let only = |is_own: &dyn Fn(&Path) -> bool| {
@@ -274,7 +275,7 @@ impl Live {
             told.meant = mean(survey, &known, &functions, &told.versions);
             told.meant.choices.clone()
         };
-        let bitcode = self.jit.renew(&name, bytes, method, compare, choose);
+        let bitcode = NativeFiles::of(&self.jit).renew(&name, bytes, method, compare, choose);
         let mut renewed = std::mem::take(&mut *lock(&told));
         if !renewed.is_comparable {
             return bitcode.map(|_| None).map_err(SwapError::from);
@@ -357,7 +358,11 @@ impl Live {
         let first = match first {
             Some(first) => first,
             None => {
-                let first = Arc::new(by_stem(self.jit.contents(name, bytes.clone(), method)?));
+                let first = Arc::new(by_stem(NativeFiles::of(&self.jit).contents(
+                    name,
+                    bytes.clone(),
+                    method,
+                )?));
                 let kept = Arc::clone(&first);
                 self.contents.with(|all| all.insert(key, kept));
                 first

@@ -40,7 +40,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use uruk::rebound::{Access, FunctionInfo, Part, Survey, Uses, VariableChoice, VariableInfo};
+use uruk::live::rebound::{Access, FunctionInfo, Part, Survey, Uses, VariableChoice, VariableInfo};
 
 use crate::choose::{Known, Outcome, Reason, Text};
 use crate::program::symbols::{Place, PlaceKind};

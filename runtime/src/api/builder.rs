@@ -26,14 +26,14 @@ use crate::tiers::background::thread_time;
 use crate::tiers::{TierSettings, Tiers, process_time};
 #[cfg(doc)]
 use crate::told::event::Event;
-use crate::told::event::Listener;
+use crate::told::event::{Event, Listener};
 use crate::told::recording::recorder;
 use crate::told::tools::{ToolSettings, Tools};
 use crate::version::baseline::Baseline;
 use crate::version::failed::{FailedCallHandler, FailureHandler, OnFailure};
 
-/// Who is told of errors that nobody waits for.
-pub type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
+/// Is told of errors that no caller waits for.
+pub(crate) type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
 
 /// Settings of a session; made by [`Jit::builder`].
 #[derive(Clone, Default)]
@@ -329,15 +329,18 @@ impl JitBuilder {
         self
     }
 
-    /// Who is told of errors of the session that nobody waits for: a unit that failed unasked, a
-    /// panic in a unit. By default they are logged.
+    /// Calls `report` for each error of the session that no caller waits for: a unit that failed unasked,
+    /// a panic in a unit. By default they are logged.
     #[must_use]
-    pub fn on_error(mut self, reporter: Reporter) -> JitBuilder {
-        self.reporter = Some(reporter);
+    pub fn on_error(
+        mut self,
+        report: impl Fn(&SessionError) + Send + Sync + 'static,
+    ) -> JitBuilder {
+        self.reporter = Some(Arc::new(report));
         self
     }
 
-    /// Adds someone to be told of every [`Event`].
+    /// Calls `listen` for every [`Event`], besides what was given before.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -347,11 +350,11 @@ impl JitBuilder {
     /// let compiled = Arc::new(AtomicUsize::new(0));
     /// let count = Arc::clone(&compiled);
     /// let jit = Jit::builder()
-    ///     .on_event(Arc::new(move |event| {
+    ///     .on_event(move |event| {
     ///         if let Event::Compiled { .. } = event {
     ///             count.fetch_add(1, Ordering::Relaxed);
     ///         }
-    ///     }))
+    ///     })
     ///     .build()?;
     /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
     /// jit.compile("twice")?;
@@ -359,8 +362,8 @@ impl JitBuilder {
     /// # Ok::<(), uruk::Error>(())
     /// ```
     #[must_use]
-    pub fn on_event(mut self, listener: Listener) -> JitBuilder {
-        self.listeners.push(listener);
+    pub fn on_event(mut self, listen: impl Fn(&Event) + Send + Sync + 'static) -> JitBuilder {
+        self.listeners.push(Arc::new(listen));
         self
     }
 

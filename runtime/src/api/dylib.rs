@@ -162,7 +162,7 @@ impl Dylib {
     /// through which its own code calls them, too: they can be replaced.
     ///
     /// ```
-    /// # let mut code = uruk::Code::new();
+    /// # let mut code = uruk::ObjectBuilder::new();
     /// # code.function("seven", &[0xb8, 7, 0, 0, 0, 0xc3]);
     /// # let object = code.finish()?;
     /// let jit = uruk::Jit::new()?;

@@ -57,11 +57,11 @@ impl<F: Fn(ReoptimizeRequest) + Send + Sync + 'static> Reoptimizer for F {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use uruk::{Code, Flags, ReoptimizeRequest, Reoptimizer, Interface, Jit, Responsibility, Symbol, Tier, Unit};
+/// use uruk::{Flags, ObjectBuilder, ReoptimizeRequest, Reoptimizer, Interface, Jit, Responsibility, Symbol, Tier, Unit};
 ///
 /// /// `mov eax, NUMBER; ret`
 /// fn constant(name: &str, number: u8) -> Vec<u8> {
-///     let mut code = Code::new();
+///     let mut code = ObjectBuilder::new();
 ///     code.function(name, &[0xb8, number, 0, 0, 0, 0xc3]);
 ///     code.finish().unwrap()
 /// }

@@ -11,6 +11,7 @@ use uruk_codegen::native::{
 
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
+use crate::api::jit::Jit;
 use crate::fork::{self, gate};
 use crate::guest::{processes, threads};
 
@@ -48,7 +49,7 @@ impl Dylib {
     /// later, one that takes the place of whatever runs.
     ///
     /// The number of the version is returned; events and statistics count it as tier 0. Samples
-    /// are attributed if the code lies in what [`Jit::attend`](crate::Jit::attend) was told of.
+    /// are attributed if the code lies in what a session was told to attend to.
     ///
     /// ```
     /// extern "C" fn native() -> i32 {
@@ -152,14 +153,23 @@ pub fn own_threads_end() -> bool {
     fork::confine::is_begun()
 }
 
-impl crate::Jit {
+/// Files of the program that a session lives in, by their bitcode.
+#[derive(Clone, Copy)]
+pub struct NativeFiles<'j>(&'j Jit);
+
+impl<'j> NativeFiles<'j> {
+    /// Of the program that `jit` lives in.
+    pub fn of(jit: &'j Jit) -> NativeFiles<'j> {
+        NativeFiles(jit)
+    }
+
     /// The sources that modules say they were made of, in their order.
     ///
     /// # Errors
     /// Bitcode that LLVM does not read.
     pub fn sources(&self, modules: Vec<Vec<u8>>) -> Result<Vec<String>, Error> {
         let what = String::from("a program's modules");
-        self.core().on_compile_thread(what, move |_| {
+        self.0.core().on_compile_thread(what, move |_| {
             let modules = modules.iter();
             let sources = modules.map(|bytes| uruk_codegen::native::source("a module", bytes));
             Ok(sources.collect::<Result<_, _>>()?)
@@ -180,12 +190,12 @@ impl crate::Jit {
     ) -> Result<Vec<u8>, Error> {
         let what = format!("{name}, which is rebound");
         let name = name.to_owned();
-        self.core().on_compile_thread(what, move |_| {
+        self.0.core().on_compile_thread(what, move |_| {
             Ok(uruk_codegen::native::rebind(&name, &bytes, choose)?)
         })
     }
 
-    /// Like [`Jit::rebind`](crate::Jit::rebind), of a module that is first compared with another one:
+    /// Like [`rebind`](NativeFiles::rebind), of a module that is first compared with another one:
     /// `compare` tells whether it is to go on, and there is no bitcode if not. `choose` may be asked several
     /// times: the last survey says what all bodies mention that are kept.
     ///
@@ -201,7 +211,7 @@ impl crate::Jit {
     ) -> Result<Vec<u8>, Error> {
         let what = format!("{name}, which is rebound");
         let name = name.to_owned();
-        self.core().on_compile_thread(what, move |_| {
+        self.0.core().on_compile_thread(what, move |_| {
             Ok(uruk_codegen::native::renew(
                 &name, &bytes, method, compare, choose,
             )?)
@@ -215,7 +225,7 @@ impl crate::Jit {
     pub fn defined(&self, name: &str, bytes: Vec<u8>) -> Result<Vec<String>, Error> {
         let what = format!("{name}, whose functions are listed");
         let name = name.to_owned();
-        self.core().on_compile_thread(what, move |_| {
+        self.0.core().on_compile_thread(what, move |_| {
             Ok(uruk_codegen::native::defined(&name, &bytes)?)
         })
     }
@@ -227,7 +237,7 @@ impl crate::Jit {
     pub fn contents(&self, name: &str, bytes: Vec<u8>, method: Method) -> Result<Contents, Error> {
         let what = format!("{name}, whose functions are compared");
         let name = name.to_owned();
-        self.core().on_compile_thread(what, move |_| {
+        self.0.core().on_compile_thread(what, move |_| {
             Ok(uruk_codegen::native::contents(&name, &bytes, method)?)
         })
     }
@@ -245,7 +255,7 @@ impl crate::Jit {
     ) -> Result<Option<NativeCallers>, Error> {
         let what = format!("{name}, whose native callers are looked at");
         let name = name.to_owned();
-        self.core().on_compile_thread(what, move |_| {
+        self.0.core().on_compile_thread(what, move |_| {
             let callers = uruk_codegen::native::native_callers(&name, &native, &called)?;
             Ok(callers)
         })
@@ -265,7 +275,7 @@ impl crate::Jit {
     ) -> Result<Outdated, Error> {
         let what = format!("{name}, whose native callers are looked at");
         let name = name.to_owned();
-        self.core().on_compile_thread(what, move |_| {
+        self.0.core().on_compile_thread(what, move |_| {
             let versions = Versions {
                 native: &native,
                 new: &new,
@@ -288,7 +298,7 @@ impl crate::Jit {
     ) -> Result<Option<Additions>, Error> {
         let what = format!("{name}, whose functions are compared");
         let name = name.to_owned();
-        self.core().on_compile_thread(what, move |_| {
+        self.0.core().on_compile_thread(what, move |_| {
             Ok(uruk_codegen::native::only_added(
                 &name, &native, &new, &changed,
             )?)
@@ -299,6 +309,6 @@ impl crate::Jit {
     /// there ([`Dylib::adopt`]). To be told before they are adopted.
     pub fn attend(&self, text: Range<u64>) {
         let _pass = gate::enter();
-        self.core().tiers.sampling.attend(text);
+        self.0.core().tiers.sampling.attend(text);
     }
 }

@@ -90,10 +90,10 @@ pub enum Level {
     /// begin after it run new code.
     #[default]
     Immediate,
-    /// At an instant at which nobody runs, or will return into, code of a member or code
+    /// At an instant at which no thread runs, or will return into, code of a member or code
     /// that depends on one. Until then calls of members wait, but those of threads that
     /// must go on to leave such code. If that takes longer than `wait`, nothing changes.
-    /// A `fork` waits, too.
+    /// A `fork` that comes meanwhile goes first, and the wait begins anew after it.
     Quiescent {
         /// The longest time calls are held up.
         wait: Duration,

@@ -300,7 +300,7 @@ pub struct Hit {
 /// Called with each event, on the thread it happens on; must not call into the session, nor
 /// fork, nor wait for a thread that does. Signals are held back meanwhile. If it panics, the
 /// compile that it is told of fails.
-pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
+pub(crate) type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// The listeners of a session, the recorder among them.
 pub(crate) struct Events {

@@ -44,9 +44,9 @@ impl Reference {
 /// Functions have no unwind information: no exception or panic may pass through them.
 ///
 /// ```
-/// use uruk::{Code, Jit, Reference};
+/// use uruk::{ObjectBuilder, Jit, Reference};
 ///
-/// let mut code = Code::new();
+/// let mut code = ObjectBuilder::new();
 /// code.data("base", &40_u64.to_le_bytes(), 8, false);
 /// // mov rax, [rip + base]; add rax, 2; ret
 /// code.function("answer", &[0x48, 0x8b, 0x05, 0, 0, 0, 0, 0x48, 0x83, 0xc0, 2, 0xc3]);
@@ -58,7 +58,7 @@ impl Reference {
 /// assert_eq!(answer.call(), 42);
 /// # Ok::<(), uruk::Error>(())
 /// ```
-pub struct Code {
+pub struct ObjectBuilder {
     object: Object<'static>,
     symbols: HashMap<String, SymbolId>,
     /// Section and start of what was added last.
@@ -66,25 +66,25 @@ pub struct Code {
     references: Vec<(StandardSection, u64, Reference, String)>,
 }
 
-impl Default for Code {
-    fn default() -> Code {
-        Code::new()
+impl Default for ObjectBuilder {
+    fn default() -> ObjectBuilder {
+        ObjectBuilder::new()
     }
 }
 
-impl fmt::Debug for Code {
+impl fmt::Debug for ObjectBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Code")
+        f.debug_struct("ObjectBuilder")
             .field("symbols", &self.symbols.len())
             .field("references", &self.references.len())
             .finish_non_exhaustive()
     }
 }
 
-impl Code {
+impl ObjectBuilder {
     /// Nothing yet.
-    pub fn new() -> Code {
-        Code {
+    pub fn new() -> ObjectBuilder {
+        ObjectBuilder {
             object: Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little),
             symbols: HashMap::new(),
             last: None,
@@ -93,12 +93,18 @@ impl Code {
     }
 
     /// Adds a function. Its bytes are found at a multiple of 16.
-    pub fn function(&mut self, name: &str, bytes: &[u8]) -> &mut Code {
+    pub fn function(&mut self, name: &str, bytes: &[u8]) -> &mut ObjectBuilder {
         self.add(StandardSection::Text, SymbolKind::Text, name, bytes, 16)
     }
 
     /// Adds a variable, or a constant, whose address is a multiple of `align`.
-    pub fn data(&mut self, name: &str, bytes: &[u8], align: u64, constant: bool) -> &mut Code {
+    pub fn data(
+        &mut self,
+        name: &str,
+        bytes: &[u8],
+        align: u64,
+        constant: bool,
+    ) -> &mut ObjectBuilder {
         let section = match constant {
             // Addresses in it are written before it is closed for writing.
             true => StandardSection::ReadOnlyDataWithRel,
@@ -114,7 +120,7 @@ impl Code {
         name: &str,
         bytes: &[u8],
         align: u64,
-    ) -> &mut Code {
+    ) -> &mut ObjectBuilder {
         let id = self.object.section_id(section);
         let at = self.object.append_section_data(id, bytes, align);
         let place = SymbolSection::Section(id);
@@ -146,7 +152,7 @@ impl Code {
 
     /// Says that the bytes at `offset` of what was added last refer to a symbol: of this object, or
     /// whatever is found by that name.
-    pub fn refer(&mut self, offset: u64, how: Reference, name: &str) -> &mut Code {
+    pub fn refer(&mut self, offset: u64, how: Reference, name: &str) -> &mut ObjectBuilder {
         if let Some((section, start)) = self.last {
             let reference = (section, start + offset, how, name.to_owned());
             self.references.push(reference);

@@ -51,7 +51,7 @@ pub(crate) use self::archive::{Settled, add_helpers, add_members, add_needed};
 pub(crate) use self::better::improve_now;
 pub(crate) use self::bodies::{BodyNames, Improving, UnitBody, shown};
 pub(crate) use self::call::compile_now;
-pub use self::code::{Code, Reference};
+pub use self::code::{ObjectBuilder, Reference};
 pub use self::object::LazyObject;
 
 use self::adapter::{Adapter, Stubs};

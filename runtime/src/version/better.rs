@@ -196,7 +196,7 @@ impl Asked {
         // `jmp [rip]`, and the address behind it.
         let mut bytes = vec![0xff, 0x25, 0, 0, 0, 0];
         bytes.extend(address.to_le_bytes());
-        let mut code = units::Code::new();
+        let mut code = units::ObjectBuilder::new();
         code.function(self.own_name(), &bytes);
         self.link(self.function(), &code.finish()?, kept)
     }

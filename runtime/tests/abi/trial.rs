@@ -83,7 +83,7 @@ fn session(baseline: Baseline, tier: Tier, made: &Arc<Mutex<HashSet<String>>>) -
     let jit = Jit::builder()
         .baseline(baseline)
         .tiers(Tiers::Fixed(tier))
-        .on_event(Arc::new(listen));
+        .on_event(listen);
     jit.build().expect("a session")
 }
 

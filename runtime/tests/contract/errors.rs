@@ -191,7 +191,7 @@ fn a_callback_that_panics_is_reported_and_keeps_no_other_from_being_called() {
         // What it does itself costs nothing.
         std::panic::resume_unwind(Box::new("a reporter"));
     };
-    let jit = Jit::builder().on_error(Arc::new(reporter)).build().unwrap();
+    let jit = Jit::builder().on_error(reporter).build().unwrap();
     let (unit, kept) = TestUnit::kept(&jit, &["a"]);
     let tracker = jit.main().create_tracker().unwrap();
     tracker.define(unit).unwrap();

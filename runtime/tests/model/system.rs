@@ -154,7 +154,7 @@ pub fn number(name: &str) -> Option<usize> {
 
 impl System {
     pub fn new() -> System {
-        let jit = Jit::builder().jobs(1).on_error(Arc::new(|_| ()));
+        let jit = Jit::builder().jobs(1).on_error(|_| ());
         let jit = jit.build().unwrap();
         let names = (0..SYMBOLS).map(|n| jit.intern(&format!("s{n}")));
         System {

@@ -251,9 +251,7 @@ pub fn reporting() -> (Jit, Reports) {
     let reports = Reports::default();
     let sink = Arc::clone(&reports);
     let tell = move |error: &SessionError| sink.lock().unwrap().push(error.clone());
-    let jit = Jit::builder()
-        .on_error(Arc::new(tell))
-        .on_failure(minus_one);
+    let jit = Jit::builder().on_error(tell).on_failure(minus_one);
     (jit.build().unwrap(), reports)
 }
 

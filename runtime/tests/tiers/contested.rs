@@ -110,7 +110,7 @@ fn variants_are_tried_on_native_code_that_was_faster() {
         beside: Vec::new(),
         holds: Vec::new(),
     };
-    jit.attend(native.code.clone());
+    uruk::live::NativeFiles::of(&jit).attend(native.code.clone());
     jit.add_ir("work", &work()).unwrap();
     // SAFETY: both return the same number, and the code is this program's.
     unsafe { jit.main().adopt("work", &native).unwrap() };

@@ -90,7 +90,7 @@ fn builder(before: Option<&str>, speedup: f64) -> JitBuilder {
 /// The function over its native code.
 fn adopted(builder: JitBuilder, native: &NativeCode) -> (Jit, Log, impl Fn() + use<>) {
     let (jit, log) = logged(builder);
-    jit.attend(native.code.clone());
+    uruk::live::NativeFiles::of(&jit).attend(native.code.clone());
     jit.add_ir("work", WORK).unwrap();
     // SAFETY: both return the same number, and the code is this program's.
     unsafe { jit.main().adopt("work", native).unwrap() };

@@ -14,9 +14,9 @@ pub fn logged(builder: JitBuilder) -> (Jit, Log) {
     let log = Log::default();
     let sink = Arc::clone(&log);
     let jit = builder
-        .on_event(Arc::new(move |event| {
+        .on_event(move |event| {
             sink.lock().unwrap().push(event.clone());
-        }))
+        })
         .build()
         .unwrap();
     (jit, log)

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use uruk::{
-    Code, Error, Event, Flags, Func, Interface, Jit, JitBuilder, Refusal, ReoptimizeRequest,
-    Reoptimizer, Responsibility, SessionError, Symbol, Unit,
+    Error, Event, Flags, Func, Interface, Jit, JitBuilder, ObjectBuilder, Refusal,
+    ReoptimizeRequest, Reoptimizer, Responsibility, SessionError, Symbol, Unit,
 };
 
 use crate::unit::PATIENCE;
@@ -15,7 +15,7 @@ pub type F = Func<extern "C" fn(i64) -> i64>;
 
 /// A compiler's output: takes turns in a loop, then says which code it is.
 pub fn counting(name: &str, number: u8) -> Vec<u8> {
-    let mut code = Code::new();
+    let mut code = ObjectBuilder::new();
     code.function(
         name,
         &[
@@ -32,7 +32,7 @@ pub fn counting(name: &str, number: u8) -> Vec<u8> {
 
 /// The same: says that it is inside, waits for the word to change, and says which code it is.
 pub fn waiting(name: &str, number: u8) -> Vec<u8> {
-    let mut code = Code::new();
+    let mut code = ObjectBuilder::new();
     code.function(
         name,
         &[
@@ -131,8 +131,8 @@ pub fn told(builder: JitBuilder) -> (Jit, Told, Told) {
         };
         sink.lock().unwrap().push(text);
     };
-    let builder = builder.on_error(Arc::new(report));
-    let jit = builder.on_event(Arc::new(listener)).build().unwrap();
+    let builder = builder.on_error(report);
+    let jit = builder.on_event(listener).build().unwrap();
     (jit, events, reports)
 }
 

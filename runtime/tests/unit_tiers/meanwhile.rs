@@ -5,7 +5,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use uruk::{
-    Code, Error, Jit, ReclaimKind, Reference, ReoptimizeRequest, Reoptimizer, Replacement, Tier,
+    Error, Jit, ObjectBuilder, ReclaimKind, Reference, ReoptimizeRequest, Reoptimizer, Replacement,
+    Tier,
 };
 
 use crate::formula::{all, by_tier, counting, formula, function, told, until};
@@ -186,7 +187,7 @@ fn a_panic_is_a_failure_with_its_text() {
 fn better_code_is_published_once_what_it_needs_is_ready() {
     let jit = Jit::new().unwrap();
     let unit = formula(&jit, counting("f", 1), |better: ReoptimizeRequest| {
-        let mut code = Code::new();
+        let mut code = ObjectBuilder::new();
         // mov rax, [rip + number]; mov rax, [rax]; ret
         let bytes = [0x48, 0x8b, 0x05, 0, 0, 0, 0, 0x48, 0x8b, 0, 0xc3];
         code.function("f", &bytes);
@@ -214,7 +215,7 @@ fn better_code_is_published_once_what_it_needs_is_ready() {
 fn better_code_is_not_published_if_what_it_needs_fails() {
     let (jit, _, reports) = told(Jit::builder());
     let unit = formula(&jit, counting("f", 1), |better: ReoptimizeRequest| {
-        let mut code = Code::new();
+        let mut code = ObjectBuilder::new();
         code.function("f", &[0x48, 0x8b, 0x05, 0, 0, 0, 0, 0xc3]);
         code.refer(3, Reference::AddressWord, "number");
         // It may have failed before, or fail now, or after this.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use uruk::{Code, Jit, ReclaimKind, Reference, ReoptimizeRequest, Tier};
+use uruk::{Jit, ObjectBuilder, ReclaimKind, Reference, ReoptimizeRequest, Tier};
 
 use crate::formula::{Words, by_tier, counting, formula, function, until, waiting};
 use crate::unit::PATIENCE;
@@ -118,7 +118,7 @@ fn names_mean_what_they_mean_elsewhere() {
     let jit = Jit::new().unwrap();
     jit.add_ir("data", "@shared = global i64 5").unwrap();
     let unit = formula(&jit, counting("f", 1), |better: ReoptimizeRequest| {
-        let mut code = Code::new();
+        let mut code = ObjectBuilder::new();
         match better.tier() {
             // lea rax, [rip + own]; ret
             Tier::Optimized => {

@@ -52,7 +52,7 @@ fn main() -> anyhow::Result<()> {
     let told = Arc::clone(&published);
     let began = Instant::now();
     let jit = Jit::builder()
-        .on_event(Arc::new(move |event| note(event, &told)))
+        .on_event(move |event| note(event, &told))
         .tune(true)
         .build()?;
     // SAFETY: it is declared with this type, and only notes the time.

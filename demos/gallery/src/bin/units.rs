@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use dynasmrt::{DynasmApi, VecAssembler, dynasm, x64::X64Relocation};
 use uruk::{
-    Code, Flags, Interface, Jit, Reference, ReoptimizeRequest, Reoptimizer, Responsibility, Symbol,
-    Tier, Tracker, Unit,
+    Flags, Interface, Jit, ObjectBuilder, Reference, ReoptimizeRequest, Reoptimizer,
+    Responsibility, Symbol, Tier, Tracker, Unit,
 };
 
 /// What a formula is made of.
@@ -201,7 +201,7 @@ impl Assembly {
 
     /// An object that has it as a function.
     fn into_object(self, name: &str) -> Result<Vec<u8>, uruk::Error> {
-        let mut code = Code::new();
+        let mut code = ObjectBuilder::new();
         // Nothing refers to a label that is not there.
         code.function(name, &self.ops.finalize().unwrap_or_default());
         for (at, callee) in self.calls {

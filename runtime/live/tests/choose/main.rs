@@ -4,7 +4,7 @@ mod program;
 mod variables;
 
 use uruk::InlinedCopy;
-use uruk::rebound::{FunctionInfo, Keep, Plain, VariableChoice, VariableInfo};
+use uruk::live::rebound::{FunctionInfo, Keep, Plain, VariableChoice, VariableInfo};
 use uruk_live::choose::{Fate, Outcome, Reason};
 use uruk_live::program::symbols::PlaceKind;
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use uruk::rebound::{FunctionInfo, Plain, Survey, VariableInfo};
+use uruk::live::rebound::{FunctionInfo, Plain, Survey, VariableInfo};
 use uruk_live::choose::{Known, Outcome, Text, choose, session_name};
 use uruk_live::program::symbols::{Place, PlaceKind};
 

@@ -1,6 +1,6 @@
 //! Variables that the optimizer removed or split.
 
-use uruk::rebound::{Access, Part, Survey, Uses, VariableChoice, VariableInfo};
+use uruk::live::rebound::{Access, Part, Survey, Uses, VariableChoice, VariableInfo};
 use uruk_live::choose::{Fate, Outcome, Reason, choose};
 use uruk_live::program::symbols::PlaceKind;
 
