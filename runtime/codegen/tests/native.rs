@@ -3,7 +3,9 @@
 mod support;
 
 use support::{bitcode, text};
-use uruk_codegen::native::{Choices, FunctionChoice, Keep, Survey, VariableChoice, rebind, source};
+use uruk_codegen::native::{
+    Choices, FunctionChoice, Keep, Method, Survey, VariableChoice, rebind, renew, source,
+};
 use uruk_codegen::{Bitcode, fatal};
 
 /// Everything stays, under the name it has; functions with `mark` have native addresses.
@@ -208,4 +210,66 @@ fn damage_is_an_error() {
     assert!(fatal::guard(|_| {}, || rebind("m", &whole, few)).is_err());
     // The type is of use: what is rebound is read as any other.
     let _ = Bitcode::new("m", whole);
+}
+
+/// Keeps bodies of functions, and of those that they are said to call, as far as `wanted` says.
+fn kept(survey: &Survey, wanted: &[&str]) -> Choices {
+    let mut choices = as_it_is(survey);
+    let is_called = |number: usize| {
+        let mut callers = survey.functions.iter();
+        callers.any(|it| wanted.contains(&&*it.name) && it.functions.contains(&(number as u32)))
+    };
+    for (number, info) in survey.functions.iter().enumerate() {
+        if !(wanted.contains(&&*info.name) || is_called(number)) {
+            choices.functions[number].keep = Keep::Nothing;
+        }
+    }
+    choices
+}
+
+#[test]
+fn a_renewed_module_has_the_bodies_that_are_kept_and_no_other() {
+    let ir = "@labels = internal constant [2 x ptr] [ptr blockaddress(@jumps, %a), ptr blockaddress(@jumps, %b)]
+         @counter = internal global i32 3
+         @second = alias i32 (i32), ptr @called
+         define i32 @changed(i32 %x) { %y = call i32 @second(i32 %x) ret i32 %y }
+         define i32 @called(i32 %x) { %y = load i32, ptr @counter ret i32 %y }
+         define i32 @unchanged(i32 %x) { %y = call i32 @called(i32 7) ret i32 %y }
+         define void @jumps(i32 %x) {
+           %p = getelementptr [2 x ptr], ptr @labels, i32 0, i32 %x
+           %l = load ptr, ptr %p
+           indirectbr ptr %l, [label %a, label %b]
+         a: ret void
+         b: ret void
+         }";
+    let bytes = bitcode(ir);
+    for method in [Method::Records, Method::Text] {
+        let (mut compared, mut asked) = (None, 0);
+        let renewed = fatal::guard(
+            |_| {},
+            || {
+                let compare = |contents| {
+                    compared = Some(contents);
+                    true
+                };
+                renew("m", &bytes, method, compare, |survey| {
+                    asked += 1;
+                    kept(survey, &["changed"])
+                })
+            },
+        );
+        let contents = compared.expect("it was compared");
+        assert_eq!(contents.method, method);
+        assert_eq!(contents.functions.len(), 4);
+        let out = text(&renewed.expect("it can be renewed"));
+        assert!(out.contains("define i32 @changed"), "{out}");
+        assert!(out.contains("define i32 @called"), "{out}");
+        assert!(out.contains("call i32 @called(i32 %x)"), "{out}");
+        assert!(out.contains("@its.counter = external"), "{out}");
+        assert!(!out.contains("define i32 @unchanged"), "{out}");
+        assert!(!out.contains("define void @jumps"), "{out}");
+        // Of unread bodies nothing is known: that of `called` is met once `changed` was read.
+        let most = if method == Method::Records { 3 } else { 1 };
+        assert_eq!(asked, most);
+    }
 }
