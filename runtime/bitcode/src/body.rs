@@ -243,6 +243,7 @@ impl<'a> Reading<'a> {
             10 | 11 | 12 | 15 | 31 | 39 => self.terminator(code, operands),
             13 | 34 | 47 => self.call(code, operands),
             48..=52 => Err(Refused::Unknown("funclets")),
+            57 if self.marks.is_some() => self.branching_call(operands),
             57 => Err(Refused::Unknown("callbr")),
             _ => Err(Refused::Unknown("an instruction of an old form")),
         }

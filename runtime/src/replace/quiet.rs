@@ -275,6 +275,8 @@ impl Core {
     fn called(&self, code: &OldCode) -> Result<Wanted, Error> {
         let wanted = code.wanted()?;
         let roots = self.roots().map_err(Arc::new)?;
+        // A library may have come that switches them.
+        self.look_for_switches();
         let switches = self.searches_stacks() || roots.has_stacks();
         Ok(match switches {
             true => wanted,
@@ -323,9 +325,9 @@ impl Core {
             return Ok(Vec::new());
         };
         let roots = self.roots_of(hull).map_err(Arc::new)?;
-        self.look_for_switches();
+        let wanted = self.called(&code)?;
         let before = self.searches_stacks();
-        let report = self.scan_searching(&roots, &self.called(&code)?, within);
+        let report = self.scan_searching(&roots, &wanted, within);
         let mut found = self.activations_in(&report, &code);
         if self.searches_stacks() != before {
             found.push(Activation::unknown("stacks that were never registered"));

@@ -60,6 +60,24 @@ impl Reading<'_> {
         Ok((Op::Invoke(call, to), ty))
     }
 
+    /// A call of assembly that may go on at labels, for which [`ir`](crate::ir) has no form: only what it
+    /// refers to is of use.
+    pub(super) fn branching_call(
+        &mut self,
+        operands: &mut Operands<'_>,
+    ) -> Result<(Op, Option<TypeId>), Refused> {
+        self.attributes(operands)?;
+        operands.short()?;
+        let mut to = vec![self.block(operands)?];
+        for _ in 0..operands.number()? {
+            to.push(self.block(operands)?);
+        }
+        let function = self.type_id(operands)?;
+        self.bundles = false;
+        let ty = self.callee_and_arguments(function, operands)?;
+        Ok((Op::IndirectBranch(to.into()), ty))
+    }
+
     /// The type of the result, if there is any.
     fn callee_and_arguments(
         &mut self,

@@ -101,6 +101,14 @@ define i32 @_ZZ1fvENKUlvE0_clEv() {
   ret i32 6
 }
 
+define i32 @branches(i32 %x) {
+  %o = callbr i32 asm "test $1, $1; jz ${2:l}", "=r,r,!i"(i32 %x) to label %a [label %b]
+a:
+  ret i32 %o
+b:
+  ret i32 77
+}
+
 attributes #0 = { nounwind }
 attributes #1 = { noinline "x"="@names" }
 !2 = !{!3, !3, i64 0}
@@ -157,6 +165,10 @@ const EDITS: &[(&str, &str)] = &[
     ("i64 300", "i64 301"),
     ("fastcc i64 asm", "i64 asm"),
     ("mov $1", "add $1"),
+    ("jz ${2", "jnz ${2"),
+    ("to label %a [label %b]", "to label %b [label %a]"),
+    ("ret i32 %o", "ret i32 0"),
+    ("ret i32 77", "ret i32 78"),
     ("asm sideeffect", "asm"),
     ("i64 9)", "i64 10)"),
     ("select i1 false", "select i1 true"),
@@ -276,7 +288,7 @@ fn a_change_behind_a_circle_is_seen_by_all_that_reach_it() {
 #[test]
 fn a_body_with_an_unknown_instruction_depends_on_all_of_the_file() {
     let text = format!(
-        "{OLD}define void @label(i32 %x) {{\n  callbr void asm \"\", \"r,!i\"(i32 %x) to label %a [label %b]\na:\n  ret void\nb:\n  ret void\n}}\n"
+        "{OLD}define void @label() personality ptr @__gxx_personality_v0 {{\n  invoke void @jumps(i64 0) to label %a unwind label %b\na:\n  ret void\nb:\n  %c = cleanuppad within none []\n  cleanupret from %c unwind to caller\n}}\n"
     );
     let (_, old) = both(&text);
     let (_, new) = both(&text.replace("ret i32 5", "ret i32 6"));
