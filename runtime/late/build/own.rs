@@ -11,6 +11,9 @@
 //! Words to relocate are packed (`DT_RELR`): half a millisecond less. A C library that does not
 //! know that (glibc before 2.36) says so, and does not open it.
 //!
+//! Its objects are never destroyed: `exit` runs destructors of static objects, of which some are made while
+//! a compile in the background goes on that the end of the process does not find finished.
+//!
 //! Nothing depends on it: where it cannot be made, or is not there any more, the shared library is
 //! opened.
 
@@ -40,6 +43,10 @@ const REGISTERED: [&str; 2] = [
     "_ZN4llvm19linkErlangGCPrinterEv",
 ];
 
+/// Takes the place of the C library's function by which destructors of static objects are called at the end.
+const NO_DESTRUCTORS: &str = "extern \"C\" __attribute__((visibility(\"hidden\"))) \
+    int __cxa_atexit(void (*)(void *), void *, void *) { return 0; }\n";
+
 /// Links the library of a version into `folder` from `archives`. Its functions are some of those of
 /// `shared`.
 pub fn link(
@@ -56,10 +63,13 @@ pub fn link(
     let response = folder.join("own.rsp");
     let script = folder.join("own.map");
     std::fs::write(&script, versions(&functions)).ok()?;
+    let source = folder.join("own.cc");
+    std::fs::write(&source, NO_DESTRUCTORS).ok()?;
     let mut text = format!(
         "-shared -o {new} -Wl,-soname,{name} -Wl,--version-script={script} -Wl,-Bsymbolic \
          -Wl,--gc-sections -Wl,-s -Wl,-z,nodelete -Wl,-z,noexecstack \
-         -Wl,-z,pack-relative-relocs\n",
+         -Wl,-z,pack-relative-relocs -O2 -fPIC {source}\n",
+        source = quoted(&source)?,
         new = quoted(&new)?,
         script = quoted(&script)?,
     );
@@ -116,7 +126,7 @@ fn defined(archives: &[PathBuf]) -> Option<HashSet<Vec<u8>>> {
 /// What tells a library from that of another version of this one.
 fn mark(functions: &[String], version: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (functions, version, REGISTERED).hash(&mut hasher);
+    (functions, version, REGISTERED, NO_DESTRUCTORS).hash(&mut hasher);
     hasher.finish()
 }
 
