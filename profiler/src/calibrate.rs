@@ -1,9 +1,9 @@
-//! What one sample costs the thread it interrupts, seen from that thread.
+//! The cost of one sample to the thread it interrupts, measured on that thread.
 //!
 //! The calling thread reads the clock in a tight loop while it is being sampled; an
 //! interrupt shows as a gap between two readings. The median gap includes entry, the
-//! kernel's work and return. It ignores what else interrupts now and then (ticks, other
-//! guests of a virtual machine), which a mean would not.
+//! kernel's work and return. A mean would also include other interrupts (ticks, other
+//! guests of a virtual machine).
 //!
 //! Real work loses more than the gap: for a while after it, caches, translations and
 //! predictions are the kernel's and the hypervisor's. The cost is therefore [`DISPLACED`]
@@ -14,26 +14,25 @@ use crate::threads;
 /// CPU time spent watching.
 pub(crate) const WATCH_CPU_NS: u64 = 3_000_000;
 
-/// Wall time after which a machine that is too busy is believed as it is.
+/// Wall time after which the watch ends, even on a machine too busy to give it the CPU time.
 const WATCH_WALL_NS: u64 = 300_000_000;
 
-/// Sampling interval meanwhile.
+/// Sampling interval during the watch.
 pub(crate) const WATCH_PERIOD_NS: u64 = 100_000;
 
-/// Two readings of the clock further apart were interrupted. Undisturbed ones take 20
-/// to 60 ns.
+/// Gap between two readings that counts as an interrupt. Undisturbed readings are 20 to 60 ns
+/// apart.
 const GAP_NS: u64 = 1_000;
 
-/// What a sample costs real work over what it costs the tight loop: 25 to 29 us over 13 us
-/// on a virtual machine, at 1 kHz and at 10 kHz, by windows with and without sampling
-/// (`cargo xtask bench --only overhead`).
+/// Cost of a sample to real work over its cost to the tight loop. Measured: 25 to 29 us over 13 us
+/// on a virtual machine, at 1 kHz and at 10 kHz, by windows with and without sampling (`cargo xtask
+/// bench --only overhead`).
 const DISPLACED: u64 = 2;
 
-/// What is assumed when nothing could be measured: the middle of what was seen on
-/// virtual machines.
+/// Cost assumed when none could be measured: the middle of the costs seen on virtual machines.
 pub(crate) const ASSUMED_COST_NS: u64 = 30_000;
 
-/// What the watching thread saw.
+/// The interrupts that the watching thread saw.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     gaps: Vec<u64>,
@@ -64,7 +63,7 @@ pub(crate) fn watch() -> Watch {
 }
 
 impl Watch {
-    /// Cost of one of the `samples` that were taken meanwhile, nanoseconds.
+    /// Cost of one of the `samples` taken during the watch, nanoseconds.
     pub(crate) fn cost_ns(&self, samples: u64) -> u64 {
         if samples == 0 || (self.gaps.len() as u64) < samples.div_ceil(2) {
             return ASSUMED_COST_NS;

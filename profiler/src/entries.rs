@@ -1,10 +1,10 @@
 //! The storage under [`AddressMap`](crate::AddressMap): arrays that grow in place, and
-//! entries that can be used again while readers may still stand on them.
+//! entries that can be reused while readers may still hold a link to them.
 //!
 //! A [`Link`] names an entry *and its generation*. A reader that follows a link reads
 //! the entry between two looks at its generation; if either differs from the link's,
 //! the entry was unlinked meanwhile and the reader starts over. All fields are
-//! atomics, so no read is a data race, whatever it sees.
+//! atomics, so no read is a data race.
 //!
 //! | field | written | ordering | partner |
 //! |---|---|---|---|
@@ -14,7 +14,7 @@
 //! | next | unlink of the next | release | acquire fence in `read` |
 //!
 //! A generation has 32 bits: a reader would have to sleep through 2^32 uses of one
-//! entry to be fooled.
+//! entry to mistake a later use for its own.
 
 use std::sync::OnceLock;
 
@@ -23,7 +23,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, turn};
 /// Elements of one chunk.
 const CHUNK: usize = if cfg!(loom) { 4 } else { 512 };
 
-/// An array whose chunks come into being when they are first written.
+/// An array whose chunks are allocated when they are first written.
 #[derive(Debug)]
 pub(crate) struct Chunks<T> {
     chunks: Box<[OnceLock<Box<[T]>>]>,
@@ -35,12 +35,12 @@ impl<T: Default> Chunks<T> {
         Chunks { chunks }
     }
 
-    /// The element, unless nothing of its chunk was ever written.
+    /// The element; `None` if its chunk was never written.
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
     }
 
-    /// The element, its chunk made if need be. Panics if `index` is out of range.
+    /// The element; allocates its chunk if needed. Panics if `index` is out of range.
     pub(crate) fn make(&self, index: usize) -> &T {
         let fresh = || (0..CHUNK).map(|_| T::default()).collect();
         &self.chunks[index / CHUNK].get_or_init(fresh)[index % CHUNK]
@@ -65,7 +65,7 @@ impl Link {
     }
 }
 
-/// What one entry says.
+/// The values of one entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) start: u64,
@@ -89,7 +89,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The entry as the use `link` names it, or nothing if that use is over.
+    /// The entry in the use that `link` names; `None` if that use is over.
     pub(crate) fn read(&self, link: Link) -> Option<Piece> {
         let generation = link.generation();
         turn();
@@ -104,7 +104,7 @@ impl Entry {
         (self.generation.load(Ordering::Acquire) == generation).then_some(piece)
     }
 
-    /// The entry as it is. Only the writer, of whom there is one, may rely on it.
+    /// The entry's present values. Only the one writer may rely on them.
     pub(crate) fn peek(&self) -> Piece {
         Piece {
             start: self.start.load(Ordering::Relaxed),
@@ -116,7 +116,7 @@ impl Entry {
         }
     }
 
-    /// Fills an entry no list holds; the caller publishes the link.
+    /// Fills an entry that is in no list; the caller publishes the link.
     pub(crate) fn fill(&self, index: usize, piece: Piece) -> Link {
         turn();
         self.start.store(piece.start, Ordering::Relaxed);
@@ -136,9 +136,9 @@ impl Entry {
         turn();
         self.generation
             .store(generation.wrapping_add(1), Ordering::Release);
-        // Partner: the fence in `read`. Whoever sees a field of the next use also
-        // sees that this one is over. (The release above is for readers that start
-        // over: they find the list without this entry.)
+        // Partner: the fence in `read`. A reader that sees a field of the next use also sees that
+        // this one is over. (The release above is for readers that start over: they find the list
+        // without this entry.)
         fence(Ordering::Release);
     }
 
@@ -147,7 +147,7 @@ impl Entry {
         self.death.store(time, Ordering::Relaxed);
     }
 
-    /// The place that holds the link to the next entry.
+    /// The field that holds the link to the next entry.
     pub(crate) fn next_place(&self) -> &AtomicU64 {
         &self.next
     }

@@ -1,8 +1,8 @@
-//! Threads whose samples nobody wants: compile workers, the sampler itself.
+//! Threads that are not to be sampled: compile workers, the sampler itself.
 //!
-//! A fixed array of ids, so that a thread can add itself anywhere, a fork included,
-//! and a drain looks ids up without a lock. All accesses are relaxed: an id guards no
-//! other data, and a sample more or less at the moment of the change does no harm.
+//! A fixed array of ids, so that a thread can add itself anywhere, a fork included, and a drain
+//! looks ids up without a lock. All accesses are relaxed: an id guards no other data, and one
+//! sample more or less at the moment of the change does no harm.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
@@ -12,7 +12,7 @@ pub const MAX_EXCLUDED: usize = 256;
 /// A set of thread ids.
 #[derive(Debug)]
 pub struct Excluded {
-    /// Zero: free.
+    /// Thread ids; zero marks a free place.
     tids: [AtomicI32; MAX_EXCLUDED],
     /// Places from here on were never used.
     used: AtomicUsize,
@@ -34,8 +34,8 @@ impl Excluded {
         }
     }
 
-    /// Adds a thread; false if [`MAX_EXCLUDED`] are in already. Its samples are
-    /// counted for code it runs then, which costs accuracy only.
+    /// Adds a thread; false if the set holds [`MAX_EXCLUDED`] already. The samples of a thread that
+    /// was not added are counted for the code it runs, which costs accuracy only.
     pub fn add(&self, tid: i32) -> bool {
         for (place, entry) in self.tids.iter().enumerate() {
             let free = entry.compare_exchange(0, tid, Ordering::Relaxed, Ordering::Relaxed);
@@ -47,15 +47,15 @@ impl Excluded {
         false
     }
 
-    /// Removes a thread, at the latest when it ends: ids are used again.
+    /// Removes a thread. Call it before the thread ends, because the kernel reuses ids.
     pub fn remove(&self, tid: i32) {
         for entry in &self.tids {
-            // An error says that this place holds another thread.
+            // An error means that this place holds another thread.
             let _ = entry.compare_exchange(tid, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Whether the thread is in.
+    /// Whether the thread is excluded.
     #[must_use]
     pub fn contains(&self, tid: i32) -> bool {
         let used = self.used.load(Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl Excluded {
         tids.any(|entry| entry.load(Ordering::Relaxed) == tid)
     }
 
-    /// Empties the set: in the child of a fork those threads do not exist.
+    /// Empties the set: in the child of a fork the excluded threads do not exist.
     pub fn clear(&self) {
         for entry in &self.tids {
             entry.store(0, Ordering::Relaxed);

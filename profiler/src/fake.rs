@@ -1,4 +1,4 @@
-//! A source that gives the samples it was handed, for tests of what uses sources.
+//! A source that returns samples given to it, for tests of the users of sources.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,14 +11,14 @@ use crate::source::{Coverage, Drained, Rates, Source, SourceError};
 pub struct Feed(Arc<Mutex<VecDeque<Sample>>>);
 
 impl Feed {
-    /// Adds a sample; it is drained if the source runs by then.
+    /// Adds a sample; it is drained if the source is running at the next drain.
     pub fn push(&self, sample: Sample) {
         let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         queue.push_back(sample);
     }
 }
 
-/// The source.
+/// A source of given samples, for tests.
 #[derive(Debug)]
 pub struct Fake {
     feed: Feed,
@@ -26,7 +26,7 @@ pub struct Fake {
     cost_ns: u64,
     running: bool,
     paused: bool,
-    /// Fed before the pause, not drained yet.
+    /// Samples fed before the pause and not drained yet.
     kept: VecDeque<Sample>,
     hz: u32,
 }
@@ -38,8 +38,8 @@ impl Default for Fake {
 }
 
 impl Fake {
-    /// A source whose ring holds `capacity` samples (what is fed beyond that between
-    /// two drains is lost) and whose samples are said to cost `cost_ns`.
+    /// A source whose ring holds `capacity` samples and that reports `cost_ns` for a sample.
+    /// Samples fed beyond the capacity between two drains are lost.
     #[must_use]
     pub fn new(capacity: usize, cost_ns: u64) -> (Fake, Feed) {
         let feed = Feed::default();
@@ -101,7 +101,7 @@ impl Source for Fake {
 
     fn resume(&mut self) {
         if std::mem::replace(&mut self.paused, false) {
-            // Nobody took a sample at the time.
+            // Samples fed during the pause are dropped: a paused source takes none.
             self.take_fed();
         }
     }

@@ -1,4 +1,4 @@
-//! Where a program's threads spend their time: sources of samples, the rate they run
+//! Samples of where a program's threads spend their time: sources, the rate they run
 //! at, and the map from addresses to code that changes.
 //!
 //! A [`Source`] makes [`Sample`]s of the threads of this process, those included that
@@ -11,8 +11,8 @@
 //! - The sampled program notices nothing: no signal (perf events), or one real-time
 //!   signal it does not use (timers); no system call returns `EINTR` because of us;
 //!   descriptors are close-on-exec and have high numbers.
-//! - Rings, queues, maps and the number of descriptors and timers have limits; what
-//!   does not fit is counted.
+//! - Rings, queues, maps and the number of descriptors and timers have limits; samples
+//!   and entries beyond a limit are counted.
 //! - Nothing is assumed of code that the samples point into.
 //! - Unsafe code is in `perf`, `timers` and `threads`.
 //!

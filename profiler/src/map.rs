@@ -1,15 +1,15 @@
-//! From an address and a time to the tag of the code that was there then.
+//! Maps an address and a time to the tag of the code that was there then.
 //!
 //! The map covers one region. Each 4 KiB page has a list of pieces, newest first; a
 //! range that spans pages is one piece in each of them. A range of addresses may be
-//! used again: what decides is the time of the sample against birth and death.
+//! used again: the time of the sample is compared with birth and death.
 //!
 //! # Invariants
 //! - Readers take no lock, allocate nothing and write nothing; they start over only if
 //!   a writer made progress meanwhile (`entries` has the access table). Writers take a
 //!   lock, `std`'s, one word; no thread may be inside one at a `fork`.
 //! - Of two pieces that cover the same address, the lives do not overlap: an insert
-//!   ends what it covers at its own birth.
+//!   ends covered pieces at its own birth.
 //! - Memory is bounded by the limit: ended pieces are kept for samples that are still
 //!   in a ring, until [`AddressMap::forget_before`] or until their place is needed,
 //!   oldest first.
@@ -25,10 +25,10 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, turn};
 /// lists short.
 const PAGE_SHIFT: u32 = 12;
 
-/// Death of code that still lives.
+/// Death of code that is still live.
 const NEVER: u64 = u64::MAX;
 
-/// Why a range was not taken.
+/// Error of [`AddressMap::insert`]: the range was not added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapError {
@@ -59,13 +59,13 @@ pub enum MapError {
     },
 }
 
-/// What was at an address at a time.
+/// Result of [`AddressMap::find`]: the code at an address at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The code with this tag.
     Tag(u64),
-    /// Known code covers the address, but not at that time: the sample is older than
-    /// its birth, or not older than its death. Such a sample is to be dropped.
+    /// Known code covers the address, but not at that time: the sample is older than its birth, or
+    /// not older than its death. Drop such a sample.
     Stale,
     /// No code known to the map.
     Unknown,
@@ -76,7 +76,7 @@ pub enum Found {
 pub struct MapSize {
     /// Pieces of code that lives.
     pub live: usize,
-    /// Pieces of ended code, kept for samples on their way.
+    /// Pieces of ended code, kept for samples that are not attributed yet.
     pub ended: usize,
     /// Limit of the sum.
     pub limit: usize,
@@ -92,15 +92,15 @@ pub struct AddressMap {
     writer: Mutex<Writer>,
 }
 
-/// What only the writer looks at.
+/// State that only the writer reads.
 #[derive(Debug)]
 struct Writer {
     limit: usize,
-    /// Entries never used begin here.
+    /// Index of the first entry that was never used.
     fresh: usize,
     free: Vec<usize>,
     live: usize,
-    /// In the order in which they ended.
+    /// Ended entries, in the order of their ends.
     ended: VecDeque<Ended>,
 }
 
@@ -136,8 +136,8 @@ impl AddressMap {
         }
     }
 
-    /// Says that code with `tag` is at `range` from `birth` on (`CLOCK_MONOTONIC`,
-    /// nanoseconds). What was there before ends at `birth`.
+    /// Adds code with `tag` at `range`, live from `birth` on (`CLOCK_MONOTONIC`, nanoseconds). Code
+    /// that was at these addresses before ends at `birth`.
     ///
     /// # Errors
     /// The range is outside of the region, or the map is full of live code; the map
@@ -149,7 +149,7 @@ impl AddressMap {
     /// [`AddressMap::insert`] for several ranges and their tags, under one lock.
     ///
     /// # Errors
-    /// The first there is; those behind it are not inserted.
+    /// The error of the first range that fails; ranges after it are not inserted.
     pub fn insert_all(
         &self,
         ranges: impl IntoIterator<Item = (Range<u64>, u64)>,
@@ -202,8 +202,8 @@ impl AddressMap {
         Ok(())
     }
 
-    /// Says that what overlaps `range` ended at `death`: samples of that time or later
-    /// no longer count for it. Parts of the range outside of the region are ignored.
+    /// Ends the code that overlaps a range at `death`: samples of that time or later are not
+    /// attributed to it. Parts of the range outside of the region are ignored.
     pub fn retire(&self, range: Range<u64>, death: u64) {
         self.retire_all(&[range], death);
     }
@@ -220,8 +220,8 @@ impl AddressMap {
         }
     }
 
-    /// Says that all samples older than `time` were attributed: what ended by then is
-    /// forgotten.
+    /// Forgets code that ended at or before `time`. All samples up to then must have been
+    /// attributed.
     pub fn forget_before(&self, time: u64) {
         let mut writer = self.lock();
         while writer
@@ -233,7 +233,7 @@ impl AddressMap {
         }
     }
 
-    /// What was at `pc` at `time`.
+    /// The code that was at `pc` at `time`.
     #[must_use]
     pub fn find(&self, pc: u64, time: u64) -> Found {
         if pc < self.base || pc - self.base >= self.size {
@@ -250,7 +250,8 @@ impl AddressMap {
             while let Some(index) = link.index() {
                 let entry = self.entries.get(index);
                 let Some(piece) = entry.and_then(|entry| entry.read(link)) else {
-                    // Unlinked while we stood on it: a writer went on, so may we.
+                    // The entry was unlinked while we read it: a writer made progress, so start
+                    // over.
                     continue 'again;
                 };
                 if (piece.start..piece.end).contains(&pc) {
@@ -265,7 +266,7 @@ impl AddressMap {
         }
     }
 
-    /// How full the map is.
+    /// The number of pieces in the map, and the limit.
     #[must_use]
     pub fn size(&self) -> MapSize {
         let writer = self.lock();
@@ -290,7 +291,7 @@ impl AddressMap {
     }
 
     fn lock(&self) -> MutexGuard<'_, Writer> {
-        // A panic inside leaves lists whole: each step is one store.
+        // A panic inside leaves lists valid: each step is one store.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -319,7 +320,7 @@ impl AddressMap {
         }
     }
 
-    /// An entry no list holds. The caller made sure that there is room.
+    /// An entry that is in no list. The caller made sure that there is room.
     fn take(&self, writer: &mut Writer) -> usize {
         if writer.free.is_empty() {
             if writer.fresh < writer.limit {
@@ -331,7 +332,7 @@ impl AddressMap {
         writer.free.pop().expect("live pieces are within the limit")
     }
 
-    /// Unlinks what ended first.
+    /// Unlinks the entry that ended first.
     fn forget_one(&self, writer: &mut Writer) {
         let Some(ended) = writer.ended.pop_front() else {
             return;

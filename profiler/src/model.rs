@@ -10,8 +10,8 @@ use crate::sync::turn;
 
 const BASE: u64 = 0x10000;
 
-/// Tries all interleavings with at most three preemptions, and counts that there was
-/// something to try.
+/// Tries all interleavings with at most three preemptions, and checks that there were at least
+/// `least`.
 fn explore(least: u32, body: impl Fn() + Send + Sync + 'static) {
     let tries = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
     let count = tries.clone();
@@ -27,7 +27,7 @@ fn explore(least: u32, body: impl Fn() + Send + Sync + 'static) {
 }
 
 fn map(limit: usize) -> Arc<AddressMap> {
-    // Who makes the counter of turns publishes what it did before: nothing.
+    // Initializes the counter of turns, which publishes all earlier writes: here there are none.
     turn();
     Arc::new(AddressMap::new(BASE, 2 << 12, limit))
 }
@@ -43,7 +43,7 @@ fn a_reused_range_is_never_mistaken() {
             writer.insert(BASE..BASE + 16, 2, 30).unwrap();
         });
         assert_eq!(map.find(BASE, 15), Found::Tag(1));
-        // Until the end is seen, the first use still answers for later times.
+        // Until the reader sees the end, the first use still answers for later times.
         assert_ne!(map.find(BASE, 9), Found::Tag(1));
         assert_ne!(map.find(BASE, 15), Found::Tag(2));
         change.join().unwrap();
@@ -55,7 +55,7 @@ fn a_reused_range_is_never_mistaken() {
 #[test]
 fn an_entry_moves_to_another_page_under_a_reader() {
     explore(20, || {
-        // One place only: the second insert uses the entry of the first.
+        // One free entry only: the second insert reuses the entry of the first.
         let map = map(2);
         map.insert(BASE + 32..BASE + 48, 3, 0).unwrap();
         map.insert(BASE..BASE + 16, 1, 0).unwrap();
@@ -64,8 +64,8 @@ fn an_entry_moves_to_another_page_under_a_reader() {
             writer.retire(BASE..BASE + 16, 5);
             writer.insert(BASE + 0x1000..BASE + 0x1010, 2, 5).unwrap();
         });
-        // Behind the moving entry in its list, so it is found only if a reader that
-        // stands on that entry notices that it moved.
+        // This piece is behind the moving entry in its list. A reader that stands on that entry
+        // finds it only by noticing the move.
         assert_eq!(map.find(BASE + 32, 1), Found::Tag(3));
         assert!(matches!(map.find(BASE, 1), Found::Tag(1) | Found::Unknown));
         change.join().unwrap();
@@ -74,7 +74,7 @@ fn an_entry_moves_to_another_page_under_a_reader() {
     });
 }
 
-/// What was there all the time is found behind what comes and goes before it in its list.
+/// A piece that stays is found behind pieces that are added and removed before it in its list.
 #[test]
 fn what_comes_and_goes_hides_nothing_behind_it() {
     explore(20, || {

@@ -63,7 +63,7 @@ impl Queue {
         &self.slots[position as usize & (self.slots.len() - 1)]
     }
 
-    /// Adds a sample, or counts it as lost and gives false.
+    /// Adds a sample; if the queue is full, counts it as lost and returns false.
     pub(crate) fn push(&self, sample: Sample) -> bool {
         let mut position = self.tail.load(Ordering::Relaxed);
         loop {
@@ -100,7 +100,7 @@ impl Queue {
         }
     }
 
-    /// Takes out what is there, in order, up to the capacity; stops at a slot that is
+    /// Passes all queued samples to `sink`, in order, up to the capacity; stops at a slot that is
     /// being filled.
     pub(crate) fn pop_all(&self, sink: &mut dyn FnMut(Sample)) {
         let mut position = self.head.load(Ordering::Relaxed);
@@ -136,8 +136,8 @@ impl Queue {
         self.lost.swap(0, Ordering::Relaxed)
     }
 
-    /// Empties the queue, also of slots somebody began to fill and never will. Nobody
-    /// else may use it: the child of a fork has one thread.
+    /// Empties the queue, also of slots whose producer does not exist any more. No other thread may
+    /// use the queue: the child of a fork has one thread.
     #[cfg(not(loom))]
     pub(crate) fn reset(&self) {
         for (turn, slot) in self.slots.iter().enumerate() {

@@ -1,22 +1,21 @@
-//! How often to sample, as a function of numbers.
+//! Computes the sampling rate from measured costs.
 //!
-//! With `c` the cost of a sample (seconds of the interrupted thread's CPU time,
-//! measured by the source) and `h` the rate (samples per second of a thread's CPU
-//! time), sampling slows every thread by `h * c`, however many there are. With `d`
-//! the CPU time of a drain and `w` the time between drains, draining takes
+//! Let `c` be the cost of a sample (seconds of the interrupted thread's CPU time, measured by the
+//! source). Let `h` be the rate (samples per second of a thread's CPU time). Sampling slows every
+//! thread by `h * c`, for any number of threads. With `d` the CPU time of a drain and `w` the time
+//! between drains, draining takes
 //!
 //! ```text
 //! own = d / (w * p),   p = max(1, CPU time of the process / wall time)
 //! ```
 //!
-//! of the process's CPU time. (`p` is at least 1 because a program that mostly sleeps
-//! does not run slower when a thread beside it wakes now and then.) `d` and `p` are
-//! means over the last intervals, each counting 3/4 of the one after it. The overhead
-//! is `h * c + own`.
+//! of the process's CPU time. (`p` is at least 1: a program that mostly sleeps is not slowed by a
+//! thread beside it that wakes now and then.) `d` and `p` are means over the last intervals, each
+//! counting 3/4 of the one after it. The overhead is `h * c + own`.
 //!
 //! - **Burst**: the first [`Settings::burst_ns`] at `min(burst_hz, 0.55 * burst_budget
-//!   / c)`, drained every [`BURST_WAIT_NS`], so that what is hot at once is seen at
-//!   once: 499 Hz for 200 ms gives a thread 100 samples. A loss ends the burst.
+//!   / c)`, drained every [`BURST_WAIT_NS`], to find code that is hot from the start:
+//!   499 Hz for 200 ms gives a thread 100 samples. A loss ends the burst.
 //! - **Steady**: `h = (0.8 * budget - own) / c`, at most `steady_hz`; down at once, up
 //!   by a quarter for each interval. Below 1 Hz sampling pauses.
 //! - **Slowed** ([`RateControl::slow_down`]): `steady_hz` is divided. It ends at once.
@@ -25,10 +24,10 @@
 //!   [`IDLE_WAIT_NS`]. Never so often that `own` exceeds 0.4 of the budget, unless
 //!   that would take more than [`MAX_WAIT_NS`].
 //!
-//! What it comes to is measured by `cargo xtask bench --only overhead`.
+//! The resulting overhead is measured by `cargo xtask bench --only overhead`.
 //!
-//! 97 and 499 are prime, so that sampling does not march in step with a program that
-//! does something a hundred times a second.
+//! 97 and 499 are prime, so that sampling does not stay in phase with a program that repeats
+//! something a hundred times a second.
 
 use crate::source::Rates;
 
@@ -41,16 +40,16 @@ pub const STEADY_WAIT_NS: u64 = 100_000_000;
 /// Shortest time between drains.
 pub const MIN_WAIT_NS: u64 = 5_000_000;
 
-/// Longest time between drains because nothing happens.
+/// Longest time between drains because no samples arrive.
 pub const IDLE_WAIT_NS: u64 = 1_000_000_000;
 
-/// Longest time between drains because they are expensive.
+/// Longest time between drains because drains are expensive.
 pub const MAX_WAIT_NS: u64 = 4_000_000_000;
 
-/// Weight of the past against one interval more.
+/// Weight of the past against one new interval.
 const PAST: f64 = 0.75;
 
-/// What one may set.
+/// Budgets and rates that a caller may set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// Samples per second of a thread's CPU time at the start.
@@ -77,7 +76,7 @@ impl Default for Settings {
     }
 }
 
-/// What happened between two drains.
+/// Measurements of the interval between two drains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interval {
     /// Wall time, nanoseconds.
@@ -92,7 +91,7 @@ pub struct Interval {
     pub lost: u64,
 }
 
-/// What to do next.
+/// The rate and the wait that follow from an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// Samples per second of a thread's CPU time; 0 is a pause.
@@ -105,14 +104,14 @@ pub struct Decision {
 #[derive(Clone, Debug)]
 pub struct RateControl {
     settings: Settings,
-    /// Seconds.
+    /// Cost of a sample, seconds.
     cost: f64,
-    /// What is left of the burst; 0 afterwards.
+    /// Rest of the burst, nanoseconds; 0 after it.
     burst_left_ns: u64,
     hz: f64,
-    /// The time between drains if they were free.
+    /// Time between drains, without the limit for expensive ones.
     wait_ns: u64,
-    /// What `steady_hz` is divided by.
+    /// Divisor of `steady_hz`.
     slowed: u32,
     past: Past,
 }
@@ -134,8 +133,8 @@ impl Past {
         self.own_ns = PAST * self.own_ns + interval.own_ns as f64;
     }
 
-    /// CPU time of a drain over the number of busy CPUs: what must pass between drains
-    /// is this over the share they may take.
+    /// CPU time of a drain over the number of busy CPUs. The least time between drains is this
+    /// value over the share that drains may take.
     fn drain_ns(&self) -> f64 {
         let busy = self.process_ns.max(self.wall_ns).max(1.0) / self.wall_ns.max(1.0);
         self.own_ns / self.intervals.max(1.0) / busy
@@ -166,7 +165,7 @@ impl RateControl {
         control
     }
 
-    /// The rates to start a source with.
+    /// The rates at which to start the source.
     #[must_use]
     pub fn rates(&self) -> Rates {
         Rates {
@@ -175,8 +174,7 @@ impl RateControl {
         }
     }
 
-    /// From the next step on, samples no more often than `by` times more rarely than `steady_hz`, which
-    /// says nothing of the burst.
+    /// Limits the rate to `steady_hz / by`, from the next step on. The burst is not changed.
     pub fn slow_down(&mut self, by: u32) {
         let by = by.max(1);
         if by < std::mem::replace(&mut self.slowed, by) && !self.in_burst() {
@@ -184,7 +182,7 @@ impl RateControl {
         }
     }
 
-    /// The next step after an interval.
+    /// Computes the decision that follows an interval.
     pub fn step(&mut self, interval: &Interval) -> Decision {
         self.past.add(interval);
         if self.in_burst() {
@@ -209,7 +207,7 @@ impl RateControl {
         self.hz * self.cost + self.own_share()
     }
 
-    /// Whether the burst is on.
+    /// Whether the burst is running.
     #[must_use]
     pub fn in_burst(&self) -> bool {
         self.burst_left_ns > 0
@@ -233,7 +231,7 @@ impl RateControl {
         self.past.drain_ns() / self.wait() as f64
     }
 
-    /// The steady rate the budget allows, ignoring the present one.
+    /// The steady rate that the budget allows, independent of the present one.
     fn affordable(&self) -> f64 {
         let left = 0.8 * self.settings.budget - self.own_share();
         let usual = f64::from(self.settings.steady_hz);
@@ -249,14 +247,14 @@ impl RateControl {
             return;
         }
         self.hz = self.affordable().min(1.25 * self.hz.max(1.0));
-        // A source that cannot be slowed is off for most intervals instead.
+        // A slowed source is off for most intervals, so an interval without samples is no idleness.
         let idle = match self.slowed {
             1 => interval.samples == 0,
             _ => interval.samples == 0 && interval.process_ns < interval.wall_ns / 8,
         };
         self.wait_ns = match self.wait_ns {
             wait if idle => (wait * 2).min(IDLE_WAIT_NS),
-            // Back from rare drains at once, from frequent ones step by step.
+            // After rare drains the usual wait returns at once, after frequent drains step by step.
             wait => STEADY_WAIT_NS.min(wait + wait / 4),
         };
     }
@@ -266,9 +264,8 @@ impl RateControl {
 mod tests {
     use super::*;
 
-    /// Runs a program of `threads` busy threads on a machine where a sample really
-    /// costs `cost_ns` and a drain `drain_ns` plus 1 us for each sample. Gives the
-    /// overhead of each second.
+    /// Simulates a program of `threads` busy threads on a machine where a sample costs `cost_ns`
+    /// and a drain `drain_ns` plus 1 us for each sample. Returns the overhead of each second.
     fn simulate(control: &mut RateControl, threads: u64, cost_ns: u64, drain_ns: u64) -> Vec<f64> {
         let mut decision = Decision {
             hz: control.rates().burst_hz,
@@ -409,7 +406,7 @@ mod tests {
         assert_eq!(control.step(&interval).hz, 1);
         control.slow_down(1);
         assert_eq!(control.step(&interval), full);
-        // What is not affordable is not for that.
+        // A rate that the budget keeps below that is not changed.
         let mut control = RateControl::new(settings, 400_000);
         let affordable = control.rates().steady_hz;
         assert!(affordable < 20);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Where a thread was at one moment.
+/// The position of a thread at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Address of the interrupted user instruction.
@@ -11,12 +11,12 @@ pub struct Sample {
     pub tid: i32,
     /// `CLOCK_MONOTONIC`, nanoseconds.
     pub time: u64,
-    /// CPU time this sample stands for, nanoseconds. Sums of weights may be compared
-    /// between threads and rates; counts of samples may not.
+    /// CPU time that this sample stands for, nanoseconds. Compare sums of weights between threads
+    /// and rates, not counts of samples.
     pub weight: u64,
 }
 
-/// What makes samples.
+/// The mechanism that makes samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// perf events on the CPU's cycle counter.

@@ -1,8 +1,8 @@
-//! A running source with its rate control: what a profiling thread calls in a loop.
+//! A running source with its rate control; a profiling thread calls it in a loop.
 //!
-//! [`Sampler::pause`] stops the samples and the clocks of the rate control: an interval
-//! between two steps is made of running time only, so a pause is no idleness, the burst
-//! goes on afterwards, and a share of processor time is one of the time sampled.
+//! [`Sampler::pause`] stops the samples and the clocks of the rate control. An interval between two
+//! steps consists of running time only. So a pause does not count as idle time, the burst goes on
+//! after it, and a share of CPU time is a share of the sampled time.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct Summary {
     pub kind: Kind,
     /// Present rate, samples per second of a thread's CPU time; 0 in a pause.
     pub hz: u32,
-    /// Samples given to sinks, of excluded threads, and lost.
+    /// Samples given to sinks, samples of excluded threads, and lost samples.
     pub drained: Drained,
     /// Measured CPU time of one sample, nanoseconds.
     pub cost_ns: u64,
@@ -43,7 +43,7 @@ pub struct Summary {
     pub draining_ns: u64,
     /// CPU time of the process since the start, without that in pauses, nanoseconds.
     pub process_ns: u64,
-    /// What is reached.
+    /// Threads that are sampled, and resources in use.
     pub coverage: Coverage,
 }
 
@@ -55,25 +55,25 @@ impl Summary {
     }
 }
 
-/// A started source and its control.
+/// A started source and its rate control.
 pub struct Sampler {
     source: Box<dyn Source>,
     control: RateControl,
     settings: Settings,
     hz: u32,
     clock: Clock,
-    /// What happened since the last step of the control, up to where `clock` began.
+    /// Measurements since the last step of the control, up to where `clock` began.
     interval: Interval,
-    /// CPU time of the process up to there, since the start.
+    /// CPU time of the process from the start up to where `clock` began.
     process_ns: u64,
     drained: Drained,
     draining_ns: u64,
 }
 
-/// Whether time counts.
+/// The state of the clocks: in a pause no time is counted.
 #[derive(Clone, Copy)]
 enum Clock {
-    /// Since then.
+    /// The readings from which time counts.
     Running(Readings),
     Paused,
 }
@@ -120,9 +120,8 @@ impl Sampler {
         })
     }
 
-    /// Drains into `sink`, covers new threads and adapts the rate. To be called again
-    /// after the time it returns; calls before that do no harm. In a pause it drains, and
-    /// that is all: once is enough.
+    /// Drains into `sink`, covers new threads and adapts the rate. Call it again after the time it
+    /// returns; earlier calls do no harm. In a pause it only drains, and one call is enough.
     pub fn tick(&mut self, sink: &mut dyn FnMut(Sample)) -> Duration {
         let own = own_cpu();
         let drained = self.source.drain(sink);
@@ -148,22 +147,22 @@ impl Sampler {
         Duration::from_nanos(decision.wait_ns)
     }
 
-    /// Samples `by` times more rarely than the settings say, from the next [`Sampler::tick`] on, in
-    /// which the samples are drained that were taken until then; 1 ends that.
+    /// Divides the rate of the settings by `by`, from the next [`Sampler::tick`] on; that call
+    /// drains the samples taken until then. 1 ends the slow-down.
     pub fn slow_down(&mut self, by: u32) {
         self.control.slow_down(by);
     }
 
-    /// Takes no samples until [`Sampler::resume`]; what was taken stays to be drained by
-    /// [`Sampler::tick`].
+    /// Takes no samples until [`Sampler::resume`]; [`Sampler::tick`] still drains samples taken
+    /// before.
     pub fn pause(&mut self) {
         self.source.pause();
         self.count_time();
         self.clock = Clock::Paused;
     }
 
-    /// Ends [`Sampler::pause`], for threads that began meanwhile as well. The rate is the
-    /// one of before.
+    /// Ends [`Sampler::pause`], also for threads that began during the pause. The rate is that from
+    /// before the pause.
     pub fn resume(&mut self) {
         if self.is_paused() {
             self.source.resume();
@@ -178,7 +177,7 @@ impl Sampler {
         matches!(self.clock, Clock::Paused)
     }
 
-    /// Adds the time since the last call to the interval, if it counts.
+    /// Adds the time since the last call to the interval, if the clock is running.
     fn count_time(&mut self) {
         if let Clock::Running(since) = self.clock {
             let now = Readings::take();
@@ -190,7 +189,7 @@ impl Sampler {
         }
     }
 
-    /// Numbers so far.
+    /// The numbers of the run so far.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let Drained {
@@ -218,9 +217,9 @@ impl Sampler {
         }
     }
 
-    /// In the child of a fork, on the thread that is left: starts over, with the
-    /// steady rate; paused, if the parent was. Totals begin at zero. The parent's sampler
-    /// must not have been in use at the fork.
+    /// Starts over in the child of a fork, on its only thread, at the steady rate; paused if the
+    /// parent was. Totals begin at zero. The parent's sampler must not have been in use at the
+    /// fork.
     ///
     /// # Errors
     /// The source does not start in the child.
@@ -311,8 +310,8 @@ mod tests {
             burst_ns: 100_000_000,
             ..Settings::default()
         };
-        // The burst ends by the clock on the wall: a try in which this thread was without a
-        // processor for that long while it ran says nothing.
+        // The burst ends by wall time, so an attempt says nothing if this thread was without a
+        // processor for that long.
         let attempt = |_| {
             let begin = threads::now();
             let mut sampler = Sampler::start(Box::new(Fake::default()), settings).unwrap();
@@ -332,7 +331,7 @@ mod tests {
         let tried = (0..100).find_map(attempt);
         let mut sampler = tried.expect("a processor for a moment");
         assert_eq!(sampler.summary().hz, 499, "the burst goes on");
-        // Two parts of running time, with a pause between them, end it.
+        // Two stretches of running time, with a pause between them, end the burst.
         run(60_000_000);
         sampler.pause();
         sampler.resume();

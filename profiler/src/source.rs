@@ -1,9 +1,9 @@
-//! What every source of samples does, and how one is chosen.
+//! The trait that all sources of samples implement, and the choice of one.
 //!
-//! [`open`] tries kinds in order and says of each that was passed over why. A kind
-//! that opens is not believed until it has delivered: while its cost per sample is
-//! measured on the calling thread (about 3 ms), samples must arrive. Virtual machines
-//! exist whose cycle counters count and never interrupt.
+//! [`open`] tries kinds in order and reports why each rejected kind failed. A kind that opens is
+//! accepted only after it has delivered: while its cost per sample is measured on the calling
+//! thread (about 3 ms), samples must arrive. Some virtual machines have cycle counters that count
+//! and never interrupt.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::perf::Perf;
 use crate::sample::{Kind, Sample};
 use crate::timers::Timers;
 
-/// Why a source cannot be had.
+/// The reason why a source is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
@@ -38,7 +38,7 @@ pub enum SourceError {
     /// A filter of this process answers the system call with a signal.
     #[error("a seccomp filter kills on perf_event_open (wait status {status:#x})")]
     Filtered {
-        /// How the thread that tried ended.
+        /// Wait status of the process that tried the call.
         status: i32,
     },
     /// The source opened, and no sample came.
@@ -89,7 +89,7 @@ fn message(number: i32) -> std::io::Error {
     std::io::Error::from_raw_os_error(number)
 }
 
-/// What a person asked for.
+/// The kinds of source that the user allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// Cycles, the software clock, thread timers: the first that works.
@@ -108,13 +108,13 @@ pub enum Choice {
 /// Rates of a source, in samples per second of a thread's CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
-    /// At the start.
+    /// The rate at the start.
     pub burst_hz: u32,
     /// The highest rate afterwards.
     pub steady_hz: u32,
 }
 
-/// Sizes that have limits.
+/// Limits of a source's buffers, descriptors and timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Data bytes of the perf ring of each CPU, a power of two of pages. Less is
@@ -140,14 +140,14 @@ impl Default for Sizes {
     }
 }
 
-/// What a drain found.
+/// Numbers of one drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
     /// Samples given to the sink.
     pub samples: u64,
     /// Samples of excluded threads.
     pub excluded: u64,
-    /// Samples the ring had no place for.
+    /// Samples that the ring had no place for.
     pub lost: u64,
 }
 
@@ -159,7 +159,7 @@ impl Drained {
     }
 }
 
-/// What a source reaches.
+/// Threads that a source samples, and resources it uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// Threads with events or timers of their own. Threads that inherit events are
@@ -175,61 +175,60 @@ pub struct Coverage {
 
 /// A source of samples of this process's threads.
 ///
-/// A source is used by one thread at a time, for instance behind a lock; whoever
-/// forks holds that lock meanwhile and calls [`Source::after_fork_child`] in the
-/// child. A source that is dropped stops.
+/// One thread at a time uses a source, for instance behind a lock. A thread that forks holds that
+/// lock during the fork and calls [`Source::after_fork_child`] in the child. Dropping a source
+/// stops it.
 pub trait Source: Send {
-    /// What makes the samples.
+    /// The mechanism that makes the samples.
     fn kind(&self) -> Kind;
 
     /// CPU time one sample takes from the interrupted thread, nanoseconds, as measured
     /// when the source was opened.
     fn cost_ns(&self) -> u64;
 
-    /// Samples the threads that exist, unless excluded, and those they will make, at
-    /// the burst rate. Does nothing if already started.
+    /// Samples the threads that exist, unless excluded, and the threads they will make, at the
+    /// burst rate. Does nothing if already started.
     ///
     /// # Errors
-    /// Nothing could be sampled. A part that could not shows in [`Source::coverage`].
+    /// No thread could be sampled. If only some could not, [`Source::coverage`] shows it.
     fn start(&mut self, rates: Rates) -> Result<(), SourceError>;
 
     /// Ends sampling; samples not drained are gone.
     fn stop(&mut self);
 
-    /// Changes the rate (0: pause) and gives the rate set. A source may round down to
-    /// what it can, and once below the burst rate need not return to it. Samples not
-    /// drained before may get the weights of the new rate.
+    /// Changes the rate (0: pause) and returns the rate set. A source may round it down, and once
+    /// below the burst rate need not return to it. Samples not drained before may get the weights
+    /// of the new rate.
     fn set_rate(&mut self, hz: u32) -> u32;
 
-    /// Takes no samples until [`Source::resume`]; what was taken stays to be drained. What
-    /// is left of the interval to the next sample is kept, so that pauses, however many,
-    /// change nothing about how often running threads are sampled between them. A source
-    /// that is not started will start paused. The rate may be changed meanwhile. Not for
-    /// the child of a fork before [`Source::after_fork_child`]: there it only says how the
-    /// source starts.
+    /// Takes no samples until [`Source::resume`]; samples taken before can still be drained. The
+    /// rest of the interval to the next sample is kept. So pauses do not change how often threads
+    /// are sampled between them. A source that is not started will start paused. The rate may be
+    /// changed during a pause. In the child of a fork, before [`Source::after_fork_child`], it only
+    /// sets how the source starts.
     fn pause(&mut self);
 
     /// Ends [`Source::pause`]. Threads that began meanwhile are sampled from the next
     /// [`Source::refresh`] on, at the latest.
     fn resume(&mut self);
 
-    /// Gives what was sampled since the last drain to `sink`: a thread's samples in the
-    /// order of time as long as it stayed on one processor, else in no order.
+    /// Passes the samples since the last drain to `sink`. A thread's samples are in order of time
+    /// while it stays on one processor, else in no order.
     fn drain(&mut self, sink: &mut dyn FnMut(Sample)) -> Drained;
 
-    /// Looks for threads that need something done before they are sampled. To be
-    /// called now and then; cheap when nothing changed.
+    /// Starts sampling threads that the source does not cover yet. Call it now and then; it is
+    /// cheap when nothing changed.
     fn refresh(&mut self);
 
-    /// What is reached.
+    /// Threads that are sampled, and resources in use.
     fn coverage(&self) -> Coverage;
 
-    /// In the child of a fork: forgets what belongs to the parent. The source is
-    /// stopped then and may be started; if it was paused it starts paused.
+    /// Forgets the parent's state, in the child of a fork. The source is then stopped and may be
+    /// started; if it was paused it starts paused.
     fn after_fork_child(&mut self);
 }
 
-/// An open source, and what was passed over.
+/// An open source, and the kinds that were rejected.
 pub struct Opened {
     /// The source, not started; none if sampling is off or nothing works.
     pub source: Option<Box<dyn Source>>,

@@ -1,6 +1,7 @@
 //! The threads of this process, as the kernel lists them, and their clocks.
 //!
-//! Files of `/proc` are read as `uruk_files` does: the program may close what it did not open.
+//! Files of `/proc` are read through `uruk_files`, because the program may close descriptors that
+//! it did not open.
 //!
 //! Unsafe: three system calls without pointers of lasting meaning.
 
@@ -32,14 +33,14 @@ pub(crate) fn list() -> Vec<i32> {
     tids
 }
 
-/// How many threads there are, without listing them: the links of the directory less
-/// `.` and `..`. Nothing without `/proc`.
+/// The number of threads, without listing them: the links of the directory less `.` and `..`.
+/// `None` without `/proc`.
 pub(crate) fn count() -> Option<u64> {
     let links = std::fs::metadata("/proc/self/task").ok()?.nlink();
     links.checked_sub(2)
 }
 
-/// Whether a thread blocks a signal, if it still exists and the kernel tells.
+/// Whether a thread blocks a signal; `None` if the thread ended or the kernel does not tell.
 pub(crate) fn blocks(tid: i32, signal: i32) -> Option<bool> {
     let status = uruk_files::read_to_string(format!("/proc/self/task/{tid}/status")).ok()?;
     let mask = status
@@ -55,7 +56,7 @@ pub(crate) fn cpu_clock(tid: i32) -> libc::clockid_t {
     (!tid << 3) | 6
 }
 
-/// A clock's time in nanoseconds; nothing if its thread is gone.
+/// A clock's time in nanoseconds; `None` if its thread ended.
 pub(crate) fn read_clock(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec {
         tv_sec: 0,

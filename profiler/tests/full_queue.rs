@@ -1,5 +1,5 @@
-//! The timers' queue when nobody drains it. Alone in its process, because the queue is
-//! made once, with the size that is asked for first.
+//! The timers' queue without a thread that drains it. Alone in its process, because the queue is
+//! made once, with the size of the first request.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn a_full_queue_loses_samples_and_says_so() {
             steady_hz: 97,
         })
         .unwrap();
-    // On a busy machine few ticks come while the thread is on a processor: then for longer.
+    // On a busy machine few ticks come while the thread is on a processor: then try for longer.
     let first = (0..8).find_map(|round| {
         burn(500 << round);
         let first = source.drain(&mut |_| ());

@@ -1,4 +1,4 @@
-//! Sources that are paused: nothing is sampled, what was stays, and nothing is missed
+//! Paused sources: no sample is taken in a pause, earlier samples stay, and none is missed
 //! afterwards.
 
 mod common;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier, mpsc};
 use common::{BOTH, alone, burn, burn_until, drain, in_child, of, plain, sleep, until};
 use uruk_profiler::{Choice, Rates, Sample, Source, current_tid, now};
 
-/// Without a burst: rates below the steady one may be had as well.
+/// Without a burst, so that rates below the steady one are used, too.
 const RATES: Rates = Rates {
     burst_hz: 97,
     steady_hz: 97,
@@ -21,15 +21,15 @@ const FAST: Rates = Rates {
     steady_hz: 97,
 };
 
-/// What a thread did in turns, some of them while samples are taken.
+/// The turns of a thread during which samples were taken.
 #[derive(Default)]
 struct Turns {
     running: Vec<Range<u64>>,
-    /// CPU time of those, nanoseconds.
+    /// CPU time of these turns, nanoseconds.
     cpu_ns: u64,
 }
 
-/// Has a source running and paused in turns of `ms` each, the calling thread busy.
+/// Runs and pauses a source in turns of `ms` each, while the calling thread is busy.
 fn turns(source: &mut dyn Source, count: usize, ms: u64) -> Turns {
     let mut turns = Turns::default();
     for _ in 0..count {
@@ -43,8 +43,8 @@ fn turns(source: &mut dyn Source, count: usize, ms: u64) -> Turns {
     turns
 }
 
-/// The part of `cpu_ns` that samples stand for. On a busy machine a timer's samples are few
-/// and stand for much.
+/// The part of `cpu_ns` that samples stand for. On a busy machine a timer's samples are few and
+/// have large weights.
 fn share(samples: &[Sample], cpu_ns: u64) -> f64 {
     let weight: u64 = samples.iter().map(|sample| sample.weight).sum();
     weight as f64 / cpu_ns as f64
@@ -59,7 +59,7 @@ fn what_is_left_of_an_interval_is_kept() {
         };
         source.start(RATES).unwrap();
         source.pause();
-        // Turns of half an interval: without what is left, no interval would ever end.
+        // Turns of half an interval: if a pause dropped the rest, no interval would ever end.
         let turns = turns(&mut *source, 120, 5);
         let mine = of(&drain(&mut *source), current_tid());
         let inside = |sample: &&Sample| {
@@ -72,10 +72,10 @@ fn what_is_left_of_an_interval_is_kept() {
             "{choice:?}: {} samples, {late} late, {share:.3} of the time",
             mine.len()
         );
-        // A timer's signal may be on its way when the timer is disarmed.
+        // A timer's signal may be pending when the timer is disarmed.
         assert!(late * 4 <= mine.len(), "{choice:?}: {late}");
-        // The tick that sees a timer's end may come after the turn's, with no word of the
-        // time between.
+        // The tick that detects a timer's expiry may come after the end of the turn, and does not
+        // tell the time of the expiry.
         let least = match choice {
             Choice::Timers => 0.02,
             _ => 0.7,
@@ -101,7 +101,7 @@ fn a_pause_takes_nothing_and_keeps_what_was_taken() {
             let end = now();
             burn(100);
             let before = of(&drain(&mut *source), current_tid());
-            // The one on its way may come late.
+            // A pending signal may arrive late.
             let late = before.iter().filter(|sample| sample.time > end).count();
             assert!(late <= 1, "{choice:?}: {late}");
             !before.is_empty()
@@ -109,7 +109,7 @@ fn a_pause_takes_nothing_and_keeps_what_was_taken() {
         burn(50);
         source.refresh();
         assert_eq!(drain(&mut *source).len(), 0, "{choice:?}");
-        // A rate that is set meanwhile holds afterwards, and not before.
+        // A rate set during a pause holds afterwards, and not before.
         source.set_rate(97);
         burn(50);
         assert_eq!(drain(&mut *source).len(), 0, "{choice:?}");
@@ -134,7 +134,7 @@ fn shares_of_a_rate_are_of_the_time_between_pauses() {
     for _ in 0..10 {
         let turns = turns(&mut *source, 5, 10);
         cpu_ns += turns.cpu_ns;
-        // In a pause: it is no interval of its own, or every second one would be on.
+        // Drain in a pause: a pause is no interval of its own, or every second one would be on.
         samples.extend(of(&drain(&mut *source), current_tid()));
         source.resume();
         cpu_ns += burn(10);
@@ -211,7 +211,7 @@ fn threads_that_begin_in_a_pause_are_sampled_after_it() {
         mine.extend(of(&drain(&mut *source), tid));
         let share = share(&mine, cpu_ns);
         eprintln!("{choice:?}: {} samples, {share:.3}", mine.len());
-        // Once: with two events or timers it would be twice.
+        // Counted once: with two events or timers it would be twice.
         assert!((0.5..1.5).contains(&share), "{choice:?}: {share}");
     }
 }
@@ -250,7 +250,7 @@ fn a_child_is_as_paused_as_its_parent_and_leaves_it_alone() {
         source.pause();
         drain(&mut *source);
         let status = in_child(|| {
-            // Too early: what runs is the parent's.
+            // Too early: the running events are the parent's.
             source.resume();
             source.pause();
             source.resume();
@@ -307,7 +307,7 @@ fn a_signal_the_program_took_in_a_pause_is_not_sent() {
         }
     }
     source.resume();
-    // What is left of an interval would end here.
+    // The rest of an interval would end here.
     burn(20);
     source.refresh();
     let (mine, cpu_ns) = burn_until(&mut *source, 100, 8);

@@ -1,4 +1,4 @@
-//! What programs do that a profiler must not disturb, and kernels that forbid.
+//! Operations of programs that a profiler must not disturb, and kernels that forbid sources.
 
 mod common;
 
@@ -35,8 +35,8 @@ fn handle(signal: i32, handler: extern "C" fn(i32)) {
     }
 }
 
-/// The real-time signals that have a handler which is not of these tests. (Handlers of
-/// ours stay installed.)
+/// The real-time signals whose handler is not of these tests. (The profiler's handlers stay
+/// installed.)
 fn our_signals() -> Vec<i32> {
     let theirs = on_foreign as *const () as usize;
     let ours = |&signal: &i32| ![libc::SIG_DFL, theirs].contains(&action(signal).sa_sigaction);
@@ -64,7 +64,7 @@ fn sleeping_calls_are_not_interrupted() {
                         tv_nsec: 200_000,
                     };
                     while !stop.load(Ordering::Relaxed) {
-                        // Enough for ticks to fall on the way into the calls.
+                        // Long enough for ticks to fall between the calls.
                         burn(2);
                         // SAFETY: no descriptors; a valid time; no remainder wanted.
                         let results = unsafe {
@@ -82,7 +82,7 @@ fn sleeping_calls_are_not_interrupted() {
             .collect();
         let (mut samples, mut rounds) = (Vec::new(), 0);
         let tids: Vec<i32> = told.iter().take(2).collect();
-        // On a busy machine it takes longer until they were interrupted often.
+        // On a busy machine it takes longer until both were interrupted often.
         until("samples of both", || {
             sleep(10);
             source.refresh();
@@ -183,7 +183,7 @@ fn others_signals_do_what_they_would_have_done() {
     assert!(!ours.is_empty());
     for signal in ours {
         let status = in_child(|| {
-            // SAFETY: a signal nobody else expects.
+            // SAFETY: no other code expects this signal.
             unsafe { libc::raise(signal) };
             true
         });
@@ -242,7 +242,7 @@ fn both_sides_of_a_fork_are_sampled_apart() {
         let mut tids = HashSet::new();
         burn(30);
         let status = in_child(|| {
-            // Something of the child's may be where the parent's rings were.
+            // Memory of the child may be where the parent's rings were.
             let fill: Vec<_> = (0..64).map(|_| vec![1u8; 256 << 10]).collect();
             sampler.restart_in_child().unwrap();
             let mut tids = HashSet::new();
@@ -257,7 +257,7 @@ fn both_sides_of_a_fork_are_sampled_apart() {
             tids == HashSet::from([current_tid()])
         });
         assert_eq!(status, 0, "{choice:?}");
-        // A child that does nothing about it, and one that drops it.
+        // A child that does not restart, and one that drops the sampler.
         assert_eq!(in_child(|| burn(50) > 0), 0, "{choice:?}");
         until("samples of the parent", || {
             burn(30);
@@ -299,7 +299,7 @@ fn descriptors_stay_out_of_the_way() {
         let target = std::fs::read_link(entry.path()).unwrap_or_default();
         if target.to_string_lossy().contains("perf_event") {
             let fd: i32 = entry.file_name().to_str().unwrap().parse().unwrap();
-            // SAFETY: only asks.
+            // SAFETY: only queries.
             let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
             assert!(fd >= 64 && flags & libc::FD_CLOEXEC != 0, "{fd} {flags}");
             count += 1;
@@ -336,7 +336,7 @@ fn a_program_may_close_all_descriptors() {
     assert!(mine >= 4, "sampling goes on: {mine}");
     source.stop();
     for fd in ours {
-        // SAFETY: only asks; then the program closes its own.
+        // SAFETY: only queries; then the program closes its own.
         let closed = unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 && libc::close(fd) == 0 };
         assert!(closed, "{fd} was left to the program");
     }

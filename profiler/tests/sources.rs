@@ -32,7 +32,7 @@ fn a_busy_thread_is_sampled_where_it_is() {
         source.start(RATES).unwrap();
         drain(&mut *source);
         let begin = now();
-        // Each processor has a ring, and those are drained one after the other.
+        // Each processor has a ring, and rings are drained one after the other.
         let (mine, cpu_ns) = on_one_processor(|| burn_until(&mut *source, 300, 25));
         let end = now();
         let start = burn as fn(u64) -> u64 as usize as u64;
@@ -103,7 +103,7 @@ fn threads_of_all_ages_are_sampled() {
             std::thread::spawn(move || {
                 started.wait();
                 started.wait();
-                // The thread of a thread that was there before.
+                // A thread made by a thread that existed before.
                 let (its, tells) = (refreshes.clone(), tell.clone());
                 std::thread::spawn(move || work(&its, tells));
                 work(&refreshes, tell);
@@ -129,7 +129,7 @@ fn threads_of_all_ages_are_sampled() {
         for tid in tids {
             let ns: u64 = of(&samples, tid).iter().map(|sample| sample.weight).sum();
             eprintln!("{choice:?}: {ns} ns of thread {tid}");
-            // A refresh found each before it worked.
+            // A refresh found each thread before it worked.
             assert!((50_000_000..250_000_000).contains(&ns), "{choice:?}: {ns}");
         }
     }
@@ -142,7 +142,7 @@ fn the_last_generation_is_sampled_after_the_first_ended() {
         return;
     };
     source.start(RATES).unwrap();
-    // Each generation works when the kernel has nothing left of the one that made it.
+    // Each generation works when the kernel has removed the thread that made it.
     let gone = |tid: i32| until("the thread before ended", || !exists(tid));
     let first = std::thread::spawn(move || {
         let first = current_tid();
@@ -220,7 +220,7 @@ fn stopping_and_starting_again() {
         for _ in 0..3 {
             source.start(RATES).unwrap();
             assert!(source.coverage().threads >= 1);
-            // On a busy machine a timer's samples are few and stand for much.
+            // On a busy machine a timer's samples are few and have large weights.
             let (mine, cpu_ns) = burn_until(&mut *source, 100, 4);
             let weight: u64 = mine.iter().map(|sample| sample.weight).sum();
             assert!(weight > cpu_ns / 4, "{choice:?}: {weight} of {cpu_ns} ns");
@@ -229,7 +229,7 @@ fn stopping_and_starting_again() {
             assert_eq!(source.coverage().threads, 0);
         }
     }
-    // More often than there are signals: one is used again and again.
+    // More often than there are signals: one signal is reused.
     for _ in 0..40 {
         assert!(plain(Choice::Timers).is_some());
     }
@@ -255,9 +255,8 @@ fn the_choice_is_visible() {
     assert_eq!(passed, order[..place]);
 }
 
-/// Runs `count` threads: all exist at the same time, `busy` of them burn 100 ms of
-/// CPU time in turn. Gives the ids of those, and the time it took to make all,
-/// nanoseconds.
+/// Runs `count` threads: all exist at the same time, `busy` of them burn 100 ms of CPU time in
+/// turn. Returns the ids of those, and the time it took to make all, nanoseconds.
 fn crowd(count: usize, busy: usize, meanwhile: &mut dyn FnMut()) -> (Vec<i32>, u64) {
     let (go, stop) = (
         Arc::new(AtomicUsize::new(0)),

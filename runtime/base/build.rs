@@ -13,7 +13,7 @@ fn main() {
     }
 }
 
-/// Why the project does not run on a target, if it does not.
+/// The reason why the project does not run on a target; `None` if it does.
 pub fn refusal(arch: &str, os: &str, env: &str, width: &str) -> Option<&'static str> {
     match (os, arch, env, width) {
         ("linux", "x86_64", "gnu", "64") => None,

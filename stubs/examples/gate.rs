@@ -1,16 +1,14 @@
-//! What a gate costs: `cargo run --release -p uruk-stubs --example gate`.
+//! Measures the cost of a gate: `cargo run --release -p uruk-stubs --example gate`.
 //!
-//! Prints the time from close to open for sets nobody calls, and what two callers of
-//! one function lose while it is replaced about 1,000 times a second by a gate that stays
-//! closed for some time: their own time for a call in slices with and without
-//! replacements, in turn, and how often they slept. Own time is processor time and sleep;
-//! what they were ready for while others had the processor is left out, because a machine
-//! that does other things too says nothing by the clock.
+//! Prints the time from close to open for sets without callers. Then two callers of one function
+//! run while it is replaced about 1,000 times a second by a gate that stays closed for some time.
+//! Printed are their own time for a call in slices with and without replacements, in turn, and how
+//! often they slept. Own time is processor time and sleep. Time in the run queue is left out,
+//! because wall-clock time is not meaningful on a busy machine.
 //!
-//! `same code` opens to the code that was there: what remains is the gate. With other code,
-//! each call takes half a nanosecond more for long after a change: the processor takes a
-//! jump that had two targets for one to predict by its history. A store into the slot
-//! without a gate costs the same.
+//! `same code` opens to the former code: only the cost of the gate remains. With other code, each
+//! call takes half a nanosecond more for long after a change: the processor predicts a jump that
+//! had two targets by its history. A store into the slot without a gate costs the same.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,9 +21,9 @@ use uruk_stubs::{EntryAddress, FunctionId, StubTable, Target, call_ptr};
 const SLICE: Duration = Duration::from_millis(50);
 const ROUNDS: usize = 20;
 const PERIOD: Duration = Duration::from_millis(1);
-/// How long the gate stays closed, in microseconds.
+/// Times for which the gate stays closed, in microseconds.
 const CLOSED_US: [u64; 4] = [0, 2, 10, 40];
-/// Calls between two looks at the clocks.
+/// Calls between two readings of the clocks.
 const BATCH: u64 = 50_000;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -67,18 +65,18 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What a caller has done so far.
+/// The work of a caller so far.
 #[derive(Default)]
 struct Done {
     calls: AtomicU64,
     cpu_ns: AtomicU64,
-    /// By the clock, less what it was ready without a processor.
+    /// Wall-clock time, less the time in the run queue.
     own_ns: AtomicU64,
     sleeps: AtomicU64,
 }
 
-/// Processor time of this thread, time it was ready without a processor, both in ns, and
-/// how often it slept.
+/// Processor time of this thread, its time in the run queue, both in ns, and the number of its
+/// sleeps.
 fn usage() -> (u64, u64, u64) {
     // SAFETY: zero is a value of both plain structs, which the calls fill in.
     let (cpu, sleeps) = unsafe {
@@ -94,7 +92,7 @@ fn usage() -> (u64, u64, u64) {
     (cpu, queued.unwrap_or(0), sleeps)
 }
 
-/// Calls until it is told to stop.
+/// Calls the stub until `stop` is set.
 fn call(stub: u64, stop: &AtomicBool, done: &Done) {
     let began = Instant::now();
     while !stop.load(Ordering::Relaxed) {
@@ -132,7 +130,7 @@ fn loss(table: &Arc<StubTable>, f: FunctionId, codes: [u64; 2], closed: Duration
             sum(|d| &d.sleeps),
         ]
     };
-    // Without and with: calls, times and sleeps; and replacements.
+    // Without and with replacements: calls, times and sleeps; and the number of replacements.
     let (mut totals, mut flips) = ([[0; 4]; 2], 0);
     for slice in 0..2 * ROUNDS {
         let (before, started) = (now(), Instant::now());

@@ -1,11 +1,10 @@
 //! Calls from Rust into guest code, above a frame that is the end of the stack.
 //!
-//! Each function is assembly with an undefined return address in its frame
-//! description: an unwinder that comes here sees the end of the stack. So an
-//! uncaught exception of the guest makes `_Unwind_RaiseException` return
-//! `_URC_END_OF_STACK`, upon which the C++ runtime calls `std::terminate` - as in
-//! a native program - and never unwinds through Rust frames. [`call_structor`] is that
-//! for exceptions of others only: Rust's panics pass it.
+//! Each function is assembly whose frame description has an undefined return address: an unwinder
+//! that reaches the frame sees the end of the stack. So an uncaught exception of the guest makes
+//! `_Unwind_RaiseException` return `_URC_END_OF_STACK`. Then the C++ runtime calls
+//! `std::terminate`, as in a native program, and never unwinds through Rust frames.
+//! [`call_structor`] stops only foreign exceptions: Rust's panics pass it.
 //!
 //! Guest code keeps the callee-saved registers, as every function does; the
 //! stack is aligned to 16 bytes, flags are as they were.
@@ -17,7 +16,7 @@ use std::ffi::{c_char, c_int, c_void};
 ///
 /// # Safety
 /// 1. `entry` is the address (a stub's, or code) of a function of that type.
-/// 2. The arguments are what it expects: `argc` strings, then null.
+/// 2. The arguments are those it expects: `argc` strings, then null.
 /// 3. It returns or ends the thread or process; it does not leave by `longjmp`
 ///    or an unwind to a frame outside of it.
 #[unsafe(naked)]
@@ -58,8 +57,7 @@ pub unsafe fn call_init(
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) {
-    // SAFETY: the caller's; what such a function leaves in eax is no value, and
-    // is ignored.
+    // SAFETY: the caller's; such a function returns no value, so eax is ignored.
     unsafe { call_main(entry, argc, argv, envp) };
 }
 
@@ -97,7 +95,7 @@ pub unsafe fn call_void(entry: u64) {
 /// Calls `void (void *)` at `entry`.
 ///
 /// # Safety
-/// As for [`call_main`]; `argument` is what it expects.
+/// As for [`call_main`]; `argument` is one that the function expects.
 #[unsafe(naked)]
 pub unsafe extern "C-unwind" fn call_with(entry: u64, argument: u64) {
     naked_asm!(
@@ -119,13 +117,14 @@ pub unsafe extern "C-unwind" fn call_with(entry: u64, argument: u64) {
 }
 
 /// Calls `void (int, char **, char **)` at `entry`: a constructor, or a destructor, which ignores
-/// the arguments. A panic of Rust's passes; any other exception finds the end of the stack here.
+/// the arguments. A panic of Rust's passes; for any other exception this frame is the end of the
+/// stack.
 ///
-/// The frame has a return address, as walks for backtraces go on below it, so the end is told by its
-/// personality function.
+/// The frame has a return address, because backtraces continue below it. Its personality function
+/// ends the search for a handler.
 ///
 /// # Safety
-/// As for [`call_main`], but that it may leave by a panic.
+/// As for [`call_main`], except that the function may panic.
 #[unsafe(naked)]
 pub unsafe extern "C-unwind" fn call_structor(
     entry: u64,
@@ -135,7 +134,8 @@ pub unsafe extern "C-unwind" fn call_structor(
 ) {
     naked_asm!(
         ".cfi_startproc",
-        // A signed distance of 32 bits: a symbol of the same section, as no linker has to find it.
+        // A signed 32-bit offset to a symbol of the same section, so the linker needs no relocation
+        // of its own.
         ".cfi_personality 0x1b, .Luruk_structor_personality",
         "push rbp",
         ".cfi_def_cfa_offset 16",
@@ -165,12 +165,12 @@ extern "C" fn structor_personality(
     _exception: *mut c_void,
     _context: *mut c_void,
 ) -> c_int {
-    /// `_UA_SEARCH_PHASE`: in it, an exception whose handler is not found ends at who threw it.
+    /// `_UA_SEARCH_PHASE`: an exception without a handler is reported to its thrower in this phase.
     const SEARCH: c_int = 1;
     /// `_URC_FATAL_PHASE1_ERROR` and `_URC_CONTINUE_UNWIND`.
     const NO_HANDLER: c_int = 3;
     const GO_ON: c_int = 8;
-    /// The class of Rust's panics, whose bytes lie in either order, by the version of its library.
+    /// The class of Rust's panics; its byte order depends on the version of the standard library.
     const RUST: [u8; 8] = *b"MOZ\0RUST";
     let is_panic = [class.to_le_bytes(), class.to_be_bytes()].contains(&RUST);
     match is_panic || actions & SEARCH == 0 {

@@ -1,12 +1,12 @@
-//! The cell: what is shared with machine code, 16 bytes in the slot region.
+//! The cell: 16 bytes in the slot region, shared with machine code.
 //!
 //! | field | read | written | when | ordering |
 //! |---|---|---|---|---|
-//! | `target` | stubs (plain `jmp`), GOT-like calls, guests, `entry` | whoever set *busy* | publish, bind (neither while gated), close, open | release; partner: the acquire loads in `guest` and `entry`, and for machine code x86's own order |
-//! | `target` | the same | whoever set *busy* | allocate, unpublish: the trampoline | relaxed: it leads to the state word, whatever that is |
+//! | `target` | stubs (plain `jmp`), GOT-like calls, guests, `entry` | the thread that set *busy* | publish, bind (neither while gated), close, open | release; partner: the acquire loads in `guest` and `entry`, and for machine code x86's own order |
+//! | `target` | the same | the thread that set *busy* | allocate, unpublish: the trampoline | relaxed: the trampoline reads the state word |
 //! | `state` | all | all, by `Word::step` | always | compare-exchange, acquire and release |
 //! | `next` | list owner | guest that requests | *queued* | relaxed; the list's head publishes it |
-//! | `next` | guest that binds; who asks for the entry | who prepares, or has code rest | *busy*, kind Prepared | relaxed; the state word publishes it |
+//! | `next` | the guest that binds; `entry` | `prepare`, `rest` | *busy*, kind Prepared | relaxed; the state word publishes it |
 //! | `next` | allocation | recycle | Vacant | relaxed; the free list's head publishes it |
 
 use crate::state::{Step, Word};
@@ -19,7 +19,7 @@ pub(crate) const CELL_BYTES: u64 = 16;
 #[derive(Debug)]
 #[repr(C, align(16))]
 pub(crate) struct Cell {
-    /// The slot: where the stub jumps. Code, or the trampoline.
+    /// The slot: the address that the stub jumps to. Code, or the trampoline.
     pub(crate) target: AtomicU64,
     /// A [`Word`]; the futex word of waiting guests.
     state: AtomicU32,
@@ -48,8 +48,8 @@ impl Cell {
         }
     }
 
-    /// The state now. Acquire; partner: the release of `try_step`, so that a
-    /// target stored before `Bound` is seen.
+    /// The present state. Acquire; partner: the release of `try_step`, so that a target stored
+    /// before `Bound` is seen.
     pub(crate) fn word(&self) -> Word {
         Word::from_bits(self.state.load(Ordering::Acquire))
     }
@@ -69,8 +69,8 @@ impl Cell {
             .map(|_| to)
     }
 
-    /// Takes a step as soon as no other thread is in the way; gives the state
-    /// before it. `None` if it is not legal.
+    /// Takes a step, retrying while other threads change the word; returns the state before it.
+    /// `None` if the step is not legal.
     pub(crate) fn step(&self, step: Step) -> Option<Word> {
         let mut from = self.word();
         loop {
@@ -82,10 +82,10 @@ impl Cell {
         }
     }
 
-    /// Sets *busy*, waiting for another thread's change to end; gives the state
-    /// before it. `None` for a vacant cell.
+    /// Sets *busy*, waiting for another thread's change to end; returns the state before it. `None`
+    /// for a vacant cell.
     ///
-    /// Not for guest threads: a signal handler could find its own thread busy.
+    /// Not for guest threads: a signal handler could wait for its own thread.
     pub(crate) fn acquire(&self) -> Option<Word> {
         let mut turn = 0;
         loop {
@@ -104,7 +104,7 @@ impl Cell {
 
     /// Overwrites the state, for the only thread of a process.
     pub(crate) fn reset(&self, word: Word) {
-        // Relaxed: threads that are made later see all that this one did.
+        // Relaxed: threads made later see all writes of this one.
         self.state.store(word.bits(), Ordering::Relaxed);
     }
 }
@@ -161,7 +161,7 @@ mod mapped {
             self.stubs + CELL_BYTES * u64::from(function.index())
         }
 
-        /// What an unbound slot holds.
+        /// The content of an unbound slot.
         pub(crate) fn trampoline(&self, function: FunctionId) -> u64 {
             self.stub(function) + TRAMPOLINE
         }

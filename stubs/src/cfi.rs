@@ -2,7 +2,7 @@
 //!
 //! - In a stub the stack is as at the entry of any function: CFA = rsp + 8. In
 //!   the common jump the stub's `call` has pushed a word: CFA = rsp + 16. One
-//!   entry for the whole region says so with an expression of the program
+//!   entry for the whole region encodes this with an expression of the program
 //!   counter, as linkers do for procedure linkage tables:
 //!   `CFA = rsp + 8 + 8 * ((rip & 0xfff) >= 0xff0)`.
 //! - The resolver's frame is found by rbp; the return address is the guest's
@@ -34,8 +34,7 @@ const DW_OP_LIT3: u8 = 0x33;
 const DW_OP_SHL: u8 = 0x24;
 const DW_OP_PLUS: u8 = 0x22;
 
-/// A range of code and its frame description entry: what an unwinder's index
-/// wants to know.
+/// A range of code and its frame description entry, for an unwinder's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnwindRow {
     /// First byte.
@@ -46,7 +45,7 @@ pub struct UnwindRow {
     pub fde: u64,
 }
 
-/// The section, and where its two entries are in it.
+/// The section, and the offsets of its two entries.
 #[derive(Debug)]
 pub(crate) struct EhFrame {
     /// CIE, two FDEs, a zero length.
@@ -55,7 +54,7 @@ pub(crate) struct EhFrame {
     pub(crate) resolver_fde: usize,
 }
 
-/// What is described, and where the description will be.
+/// Addresses of the described code and of the description.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places {
     pub(crate) eh_frame: u64,
@@ -64,7 +63,7 @@ pub(crate) struct Places {
     pub(crate) resolver: u64,
 }
 
-/// Bytes that [`eh_frame`] gives at most.
+/// Upper bound of the bytes that [`eh_frame`] returns.
 pub(crate) const EH_FRAME_BYTES: usize = 192;
 
 /// Encodes the section for its address.
@@ -151,7 +150,7 @@ impl Section {
         self.bytes.resize(self.bytes.len() + len - content.len(), 0);
     }
 
-    /// Appends an FDE of the CIE at offset 0; gives its offset.
+    /// Appends an FDE of the CIE at offset 0; returns its offset.
     fn fde(&mut self, start: u64, len: u32, rows: &[u8]) -> usize {
         let offset = self.bytes.len();
         let mut content = Vec::new();

@@ -1,4 +1,4 @@
-//! What can go wrong when stubs are made.
+//! Errors of the stub table.
 
 use thiserror::Error;
 use uruk_heap::HeapError;
@@ -15,7 +15,7 @@ pub enum StubError {
     /// More functions than the stub region has room for.
     #[error("out of stubs: {asked} asked, {held} of {capacity} held")]
     Full {
-        /// Stubs asked.
+        /// Stubs requested.
         asked: usize,
         /// Stubs that were handed out, quarantined ones included.
         held: usize,
@@ -28,10 +28,10 @@ pub enum StubError {
     /// A set names a function that was released, or never handed out.
     #[error("{0} is not a function of this table any more")]
     Released(FunctionId),
-    /// A gate is to open with code for a function that is not behind it.
+    /// The gate was to open with code for a function that it does not hold.
     #[error("{0} is not behind the gate")]
     NotGated(FunctionId),
-    /// There is one gate at a time, and it is closed.
+    /// Another gate is closed; only one may be at a time.
     #[error("the gate is closed for another set")]
     GateClosed,
 }

@@ -1,4 +1,4 @@
-//! Which cells are functions': runs of [`FunctionId`]s.
+//! Maps runs of [`FunctionId`]s to cells.
 //!
 //! A function's id is the index of its cell: stub `i` is at `stubs + 16 * i`,
 //! slot `i` at `slots + 16 * i`. The last cell of each page of 256 is the
@@ -14,12 +14,12 @@ pub(crate) const CELLS_PER_PAGE: u32 = 256;
 /// Functions of a page: the last cell is the common jump.
 pub(crate) const FUNCTIONS_PER_PAGE: u32 = CELLS_PER_PAGE - 1;
 
-/// The function that comes behind `ordinal` others.
+/// The function with `ordinal` others before it.
 pub(crate) fn at_ordinal(ordinal: u32) -> FunctionId {
     FunctionId(ordinal + ordinal / FUNCTIONS_PER_PAGE)
 }
 
-/// How many functions come before this one. `None` for the common cell.
+/// The number of functions before this one. `None` for the common cell.
 pub(crate) fn ordinal_of(function: FunctionId) -> Option<u32> {
     let (page, cell) = (function.0 / CELLS_PER_PAGE, function.0 % CELLS_PER_PAGE);
     (cell < FUNCTIONS_PER_PAGE).then_some(page * FUNCTIONS_PER_PAGE + cell)
@@ -36,7 +36,7 @@ impl Functions {
         Functions { ordinals }
     }
 
-    /// The `i`-th of them.
+    /// The `i`-th function of the run.
     pub fn get(&self, i: usize) -> Option<FunctionId> {
         let i = u32::try_from(i).ok()?;
         let ordinal = self.ordinals.start.checked_add(i)?;

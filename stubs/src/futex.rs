@@ -18,7 +18,7 @@ impl Futex {
         crate::sys::futex_wait(word, expected, timeout);
     }
 
-    /// As [`Futex::wait`], at one of `places`, a bit for each.
+    /// Like [`Futex::wait`], at one of `places`, one bit each.
     pub(crate) fn wait_at(
         &self,
         word: &AtomicU32,
@@ -45,7 +45,7 @@ impl Futex {
     }
 }
 
-/// The model of it: waiting compares under a lock that waking takes too.
+/// The futex under loom: waiting compares under a lock that waking takes too.
 #[cfg(loom)]
 #[derive(Debug, Default)]
 pub(crate) struct Futex {
@@ -76,7 +76,7 @@ impl Futex {
         self.wake_all(word);
     }
 
-    /// All sleep elsewhere.
+    /// No thread of a model sleeps at a place.
     pub(crate) fn wake_at(&self, _word: &AtomicU32, _places: u32) -> bool {
         false
     }

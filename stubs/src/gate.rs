@@ -1,12 +1,12 @@
 //! The gate: a set of functions gets its new code at one instant.
 //!
-//! Separate slot stores are not one step together: between two of them a caller
-//! could go through one new function into one old one. So the set goes through a
-//! state in which none of its code can be reached by a call:
+//! Separate slot stores are not atomic together: between two of them a caller could go through one
+//! new function into one old one. So the set passes through a state in which no call can reach any
+//! of its code:
 //!
 //! ```text
 //!   close    each member: kept = code, slot = trampoline, gated       callers park
-//!   meanwhile   publish, prepare, fail, unpublish: change what is kept
+//!   meanwhile   publish, prepare, fail, unpublish: change the kept word
 //!   open     each member: slot = code, kept = 0, not gated; then wake all
 //! ```
 //!
@@ -17,23 +17,24 @@
 //! # Invariants
 //! - A gated function's slot holds its trampoline. Its code is in its kept word.
 //! - One gate is closed at a time: sets may overlap, and a caller that is parked at
-//!   one may be what another waits for. The second is refused, not queued.
-//! - A call that was let through goes on into what is kept at that moment. Let through
-//!   only waits whose thread's stack holds old code, and change what is kept to new code only
-//!   when no stack does: then none of them is under way. The stack must have been looked at
-//!   during the wait: list the waits, scan, then let through. A thread that leaves old code
-//!   after the scan and parks anew has no old code below it, and must wait for the new code.
+//!   one may be the thread that another waits for. The second is refused, not queued.
+//! - A call that was let through continues at the code that is kept at that moment. Let
+//!   through only waits whose thread's stack holds old code. Change a kept word to new code
+//!   only when no stack holds old code: then no such call is under way. The stack must have
+//!   been scanned during the wait: list the waits, scan, then let through. A thread that
+//!   leaves old code after the scan and parks anew has no old code below it, and must wait
+//!   for the new code.
 //!
 //! # Waiting
-//! Who comes to a closed gate looks at it for a few microseconds before it sleeps: a set
-//! whose code is there already is behind the gate for less than a sleep and a wake take.
-//! Not on a machine with one processor, where nobody could open it meanwhile.
+//! A caller that meets a closed gate polls it for a few microseconds before it sleeps: a set whose
+//! code is ready is behind the gate for less time than a sleep and a wake. It does not poll on a
+//! machine with one processor, where no other thread could open the gate meanwhile.
 //!
 //! # Signal handlers
-//! A handler that interrupts a parked thread and calls a member parks as well, as a
-//! second entry of the same thread (the same entry for the same function); letting the
-//! thread through lets both go on, the inner one first. A handler that leaves by
-//! `longjmp` leaves an entry of a thread that is not there, until the next gate closes.
+//! A handler that interrupts a parked thread and calls a member parks as well, as a second entry of
+//! the same thread (the same entry for the same function). Letting the thread through lets both
+//! continue, the inner one first. A handler that leaves by `longjmp` leaves an entry without a
+//! waiting thread, until the next gate closes.
 
 use crate::cell::Cell;
 use crate::shared::Shared;
@@ -42,15 +43,14 @@ use crate::state::{Kind, Step};
 use crate::sync::{Ordering, turn};
 use uruk_base::FunctionId;
 
-/// What a gate opens to, for one function.
+/// The code of one function after its gate opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// New code. As for [`StubTable::publish`](crate::StubTable::publish).
     Code(u64),
-    /// What was there before, or was published behind the gate since.
+    /// The code from before, or code published behind the gate since.
     Keep,
-    /// None: the next call asks. (If somebody has asked already, the answer to that
-    /// will do.)
+    /// No code: the next call requests it. (A request that was already made is not repeated.)
     Unbound,
 }
 
@@ -71,7 +71,7 @@ impl Parked {
 }
 
 impl Shared {
-    /// Begins a gate: its number, or `None` while another is closed.
+    /// Begins a gate and returns its number; `None` while another is closed.
     pub(crate) fn claim_gate(&self) -> Option<u32> {
         let before = self.gates.fetch_add(1, Ordering::Relaxed);
         let number = before.wrapping_add(1).max(1);
@@ -79,7 +79,7 @@ impl Shared {
         self.gate
             .compare_exchange(0, number, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
-        // Whoever is there was left over by an earlier gate.
+        // Remaining entries were left by an earlier gate.
         self.spots.clear();
         Some(number)
     }
@@ -104,13 +104,13 @@ impl Shared {
             return false;
         };
         let code = match word.kind() {
-            // Relaxed: stored by who set *busy* before.
+            // Relaxed: stored by the thread that set *busy* before.
             Kind::Bound => cell.target.load(Ordering::Relaxed),
             _ => 0,
         };
         turn();
-        // Partner: the acquire loads in `guest` and `entry`, of who read the state word
-        // at an earlier gate: the code may be newer than that word.
+        // Partner: the acquire loads in `guest` and `entry`, by threads that read the state word at
+        // an earlier gate: the code may be newer than that word.
         kept.store(code, Ordering::Release);
         // Partner: the acquire load in `entry`, which finds the code in its kept word.
         cell.target
@@ -121,7 +121,7 @@ impl Shared {
         true
     }
 
-    /// Opens the gate before a function; true if somebody is to be woken.
+    /// Opens the gate before a function; true if threads are to be woken.
     pub(crate) fn open(&self, function: FunctionId, to: Target) -> bool {
         let cell = self.cells.get(function);
         let Some(word) = cell.acquire().and_then(|word| word.step(Step::Acquire)) else {
@@ -136,36 +136,36 @@ impl Shared {
             Target::Unbound => Kind::Unbound,
             Target::Keep => word.kind(),
         };
-        // A released function stays released, a request stays asked.
+        // A released function stays released, a request stays pending.
         let legal = word.step(Step::Open(wanted)).is_some();
         let kind = if legal { wanted } else { word.kind() };
-        // Relaxed: stored by who set *busy* before.
+        // Relaxed: stored by the thread that set *busy* before.
         let old = kept.load(Ordering::Relaxed);
         let code = match to {
             Target::Code(new) if legal => new,
             _ => old,
         };
         if kind == Kind::Bound {
-            // Release; partner: the acquire loads of `target`. What a caller of this
-            // code calls next is gated or new, because all was closed before.
+            // Release; partner: the acquire loads of `target`. Members that this code calls next
+            // are gated or new, because all were closed before.
             cell.target.store(code, Ordering::Release);
         }
         turn();
-        // Zero, because old code may be freed from now on as soon as no stack or register
-        // holds its address: a thread that was let through and comes late looks again.
-        // Partner: the acquire load in `entry`, which finds the code in its slot.
+        // Zero, because old code may be freed from now on as soon as no stack or register holds its
+        // address: a thread that was let through and reads zero starts over. Partner: the acquire
+        // load in `entry`, which finds the code in its slot.
         kept.store(0, Ordering::Release);
         self.end(cell, Step::Open(kind))
     }
 
-    /// Ends a change; true if somebody is to be woken.
+    /// Ends a change; true if threads are to be woken.
     fn end(&self, cell: &Cell, step: Step) -> bool {
         let before = cell.step(step);
         debug_assert!(before.is_some(), "illegal {step:?}");
         before.is_some_and(|word| word.waiters())
     }
 
-    /// Lets the call go on that waits there; false if that wait has ended.
+    /// Lets the call of a wait continue; false if that wait has ended.
     pub(crate) fn let_through(&self, wait: Wait) -> bool {
         let granted = self.spots.grant(wait);
         if granted {
@@ -178,15 +178,15 @@ impl Shared {
         granted
     }
 
-    /// One round of waiting until no stack holds old code: `scan` looks at all stacks, and waits of
-    /// threads that it saw to hold some, as `holds` says, are let through.
+    /// One round of waiting until no stack holds old code. `scan` reads all stacks; waits of
+    /// threads for which `holds` finds old code are let through.
     pub(crate) fn round<R, E>(
         &self,
         scan: impl FnOnce() -> Result<R, E>,
         holds: impl Fn(&R, u32) -> bool,
     ) -> Result<R, E> {
-        // Before the scan: of a thread that parks later, the scan may have seen what it has left
-        // since. It would be let into old code with none below it, and if it is slow to wake, the
+        // List before the scan. The scan may have seen old code on a thread that left it and parked
+        // later. Such a thread would enter old code with none below it; if it is slow to wake, the
         // next scan finds it in none.
         let parked = self.spots.list();
         let seen = scan()?;
@@ -198,13 +198,13 @@ impl Shared {
         Ok(seen)
     }
 
-    /// Opens the gate before a set whose members are given with what they open to.
+    /// Opens the gate before a set of members, each with its target.
     pub(crate) fn open_all(&self, set: impl ExactSizeIterator<Item = (FunctionId, Target)>) {
-        // Nothing is allocated between two members.
+        // No allocation between two members.
         let mut waited: Vec<FunctionId> = Vec::with_capacity(set.len());
         let opened = set.filter(|&(function, to)| self.open(function, to));
         waited.extend(opened.map(|(function, _)| function));
-        // Woken when all are open: they would park again at the next one.
+        // Wake only when all are open: callers would park again at the next member.
         for function in waited {
             self.waiting.wake_all(self.cells.get(function).futex());
         }
@@ -232,21 +232,21 @@ mod handle {
         number: u32,
     }
 
-    /// A gate that can close at once. Dropping it lets another be made ready.
+    /// A gate that is prepared and can close at once. Dropping it frees the table for another.
     #[derive(Debug)]
     #[must_use = "no other gate closes until it is closed and opened, or dropped"]
     pub struct ReadyGate {
-        /// Without members yet.
+        /// A gate without members yet.
         gate: Gate,
         /// In ascending order; each has its kept word.
         set: Vec<FunctionId>,
     }
 
     impl StubTable {
-        /// Closes a gate before all of a set: when this returns, no call of a member
-        /// starts until the gate opens; callers park. Calls that began before go on.
-        /// A member that has no code is not asked for meanwhile, but requests that were
-        /// raised before stay, and their answers change what the gate opens to.
+        /// Closes a gate before a whole set: after the return, no call of a member starts until the
+        /// gate opens; callers park. Calls that began before continue. A member without code is not
+        /// requested meanwhile, but earlier requests stay pending, and their answers change the
+        /// code that the gate opens to.
         ///
         /// # Errors
         /// [`StubError::Twice`], [`StubError::Released`], [`StubError::GateClosed`],
@@ -255,7 +255,7 @@ mod handle {
             let ready = self.ready_gate(set)?;
             let members = ready.set.clone();
             let gate = ready.close();
-            // Dropping the gate opens what was closed.
+            // Dropping the gate opens the closed members.
             let closed = |member| gate.members.binary_search(member).is_ok();
             match members.iter().find(|&member| !closed(member)) {
                 Some(&released) => Err(StubError::Released(released)),
@@ -263,7 +263,7 @@ mod handle {
             }
         }
 
-        /// Does everything for a gate before a set that can fail or takes time, so that
+        /// Prepares a gate before a set: everything that can fail or takes time, so that
         /// [`ReadyGate::close`] is a few stores for each member.
         ///
         /// # Errors
@@ -295,8 +295,8 @@ mod handle {
     }
 
     impl ReadyGate {
-        /// Closes it; see [`StubTable::close_gate`]. Functions that were released since it
-        /// was made are no members.
+        /// Closes the gate; see [`StubTable::close_gate`]. Functions released since it was prepared
+        /// are no members.
         pub fn close(self) -> Gate {
             let ReadyGate { mut gate, set } = self;
             for function in set {
@@ -314,22 +314,22 @@ mod handle {
             &self.members
         }
 
-        /// The waits at the gate that were not let through. May name threads that are
-        /// gone from there (see the module), and leaves out those that found no place in
-        /// its table of 256 ([`Gate::overflow`]).
+        /// The waits at the gate that were not let through. It may name threads that left by
+        /// `longjmp` (see the module). Waits beyond the table's 256 places are missing
+        /// ([`Gate::overflow`]).
         pub fn parked(&self) -> Vec<Parked> {
             let waits = self.table.shared().spots.list().into_iter();
             waits.map(Parked).collect()
         }
 
-        /// How many waits found no place in the table: they cannot be let through.
+        /// The number of waits that found no place in the table: they cannot be let through.
         pub fn overflow(&self) -> u32 {
             self.table.shared().spots.missed()
         }
 
-        /// Lets a parked call go on into the old code of its function; the thread's next
-        /// call of a member parks again. If there is no code the call asks for it. False
-        /// if that wait has ended.
+        /// Lets a parked call continue into the old code of its function; the thread's next call of
+        /// a member parks again. If the function has no code the call requests it. False if that
+        /// wait has ended.
         ///
         /// Only for waits during which the thread's stack was seen to hold old code of the
         /// set (see the module).
@@ -337,9 +337,9 @@ mod handle {
             self.table.shared().let_through(parked.0)
         }
 
-        /// One round of waiting until no stack holds old code of the set: lists the waits, has
-        /// `scan` look at all stacks, and lets those waits through whose threads `holds` finds,
-        /// by the kernel's ids, in what the scan saw.
+        /// One round of waiting until no stack holds old code of the set: lists the waits, runs
+        /// `scan` over all stacks, and lets through the waits of threads that `holds` finds, by the
+        /// kernel's ids, in the result of the scan.
         ///
         /// # Errors
         /// Those of the scan; no wait is let through then.
@@ -352,8 +352,8 @@ mod handle {
             shared.round(scan, |seen, tid| holds(seen, tid as i32))
         }
 
-        /// Opens the gate: first all slots, then those who wait are woken. Members that
-        /// `new` does not name are kept as they are.
+        /// Opens the gate: stores all slots, then wakes the waiting threads. Members that `new`
+        /// does not name keep their code.
         ///
         /// # Errors
         /// [`StubError::Twice`], [`StubError::NotGated`]: the gate opens to the old set.
@@ -376,7 +376,7 @@ mod handle {
         fn reopen(&mut self, new: &[(FunctionId, Target)]) {
             let members = std::mem::take(&mut self.members);
             let shared = self.table.shared();
-            // Not so in a child of `fork`, where the gate is open already.
+            // Differs in a child of `fork`, where the gate is open already.
             if shared.gate.load(Ordering::Relaxed) != self.number {
                 return;
             }

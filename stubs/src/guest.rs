@@ -1,5 +1,4 @@
-//! The guest side of a first call: from the trampoline to an address to
-//! continue at.
+//! The guest side of a first call: from the trampoline to the address to continue at.
 //!
 //! It runs on the guest's thread and stack, possibly in a signal handler that
 //! interrupted anything, on a 16 KiB stack, with hundreds of threads at once.
@@ -7,15 +6,15 @@
 //! # Invariants
 //! - No allocation, no lock that an interrupted frame can hold, no thread-local,
 //!   `errno` untouched.
-//! - Nobody else refers to this stack. A handler may leave by `longjmp` at any
-//!   instruction: what must not be left half done happens with signals blocked
-//!   (a few instructions, and at most one futex wake).
+//! - No other thread refers to this stack. A handler may leave by `longjmp` at any
+//!   instruction, so steps that must be completed run with signals blocked (a few
+//!   instructions, and at most one futex wake).
 //! - No value with a destructor lives across a wait, so a forced unwind
 //!   (`pthread_cancel`, `pthread_exit` in a handler) may pass.
 //!
-//! A first call does not spin before the futex wait: 2,000 turns of it left the answer
-//! of a service that answers at once where it was (4 to 6 us on two cores), and
-//! compiling takes a hundred times as long as any reasonable spin. A call at a gate does.
+//! A first call does not spin before the futex wait. With 2,000 turns of a spin the wait for a
+//! service that answers at once was not shorter (4 to 6 us on two cores). Compiling takes a hundred
+//! times as long as any reasonable spin. A call at a gate does spin.
 
 use crate::cell::Cell;
 use crate::shared::Shared;
@@ -37,18 +36,18 @@ impl SignalsBlocked {
     }
 }
 
-/// What a first call comes to.
+/// Result of a first call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Continue at the function's code.
     Code(u64),
-    /// There is none and will be none: ask the failure handler.
+    /// The function has no code and gets none: ask the failure handler.
     Failed,
 }
 
 impl Shared {
-    /// Gives the code of a function, asking for it and waiting as needed, and
-    /// parking at a gate under the name that `thread` gives.
+    /// Returns the code of a function, requesting it and waiting as needed. At a gate it parks
+    /// under the id that `thread` returns.
     pub(crate) fn resolve(&self, function: FunctionId, thread: impl Fn() -> u32) -> Outcome {
         let cell = self.cells.get(function);
         let mut turn = 0;
@@ -76,13 +75,13 @@ impl Shared {
             }
             match word.kind() {
                 Kind::Bound => {
-                    // Acquire; partner: the release in `publish`: the code's
-                    // bytes, for whoever reads them as data.
+                    // Acquire; partner: the release in `publish`: makes the code's bytes visible to
+                    // readers of code as data.
                     let target = cell.target.load(Ordering::Acquire);
                     if target != self.cells.trampoline(function) {
                         return Outcome::Code(target);
                     }
-                    // It is just being unpublished.
+                    // Another thread is unpublishing it.
                     if word.busy() {
                         self.wait(cell, word);
                     } else {
@@ -98,7 +97,7 @@ impl Shared {
                         return Outcome::Code(entry);
                     }
                 }
-                // No service answers any more.
+                // The service answers no more requests.
                 Kind::Unbound | Kind::Requested if sandbox::is_closed() => return Outcome::Failed,
                 Kind::Unbound if !word.busy() => self.request(function, cell, word),
                 _ => self.wait(cell, word),
@@ -106,9 +105,8 @@ impl Shared {
         }
     }
 
-    /// One turn of a wait at the gate: sleeps, unless this call was let through;
-    /// then it goes on into the code behind the gate, asking for it if there is
-    /// none.
+    /// One turn of a wait at the gate: sleeps, unless this call was let through. Then it continues
+    /// at the code behind the gate, or requests it.
     fn at_gate(
         &self,
         function: FunctionId,
@@ -129,8 +127,8 @@ impl Shared {
                 self.bind(function, cell, word);
             }
             Kind::Bound if self.spots.pass(spot) => {
-                // Acquire; partner: the release in `close` and `publish`. Zero: the
-                // gate has opened since.
+                // Acquire; partner: the release in `close` and `publish`. Zero: the gate has opened
+                // since.
                 turn();
                 let code = self.kept.word(function)?.load(Ordering::Acquire);
                 return (code != 0).then_some(Outcome::Code(code));
@@ -143,10 +141,10 @@ impl Shared {
         None
     }
 
-    /// Asks the service, if nobody was faster.
+    /// Requests code from the service, unless another thread already did.
     fn request(&self, function: FunctionId, cell: &Cell, word: Word) {
-        // From the step to the ring: a handler that waited for this function
-        // would wait for ever, one that left would leave an unlinked request.
+        // From the step to the ring: a handler that waited for this function would wait for ever; a
+        // handler that left by `longjmp` would leave an unlinked request.
         let _blocked = SignalsBlocked::new();
         if cell.try_step(word, Step::Request).is_some() {
             if !word.queued() {
@@ -156,10 +154,9 @@ impl Shared {
         }
     }
 
-    /// Stores prepared code into the slot, or behind its gate; `None` when somebody
-    /// was faster.
+    /// Stores prepared code into the slot, or behind its gate; `None` if another thread was faster.
     fn bind(&self, function: FunctionId, cell: &Cell, word: Word) -> Option<u64> {
-        // While it is busy: as in `request`.
+        // Blocked while the cell is busy, as in `request`.
         let _blocked = SignalsBlocked::new();
         cell.try_step(word, Step::Acquire)?;
         // Relaxed: published by the state word that said Prepared.
@@ -170,8 +167,8 @@ impl Shared {
         Some(entry)
     }
 
-    /// Makes sure that the service is there: not so in a child of a fork that nobody was
-    /// told of.
+    /// Makes sure that the service exists: it does not in a child of a fork that bypassed the fork
+    /// handlers.
     #[cfg(not(loom))]
     fn attend(&self) {
         // Partner: the release in `set_attendance`.
@@ -187,7 +184,7 @@ impl Shared {
 
     /// Sleeps until the state is no longer `word`; may return early.
     fn wait(&self, cell: &Cell, word: Word) {
-        // A handler that interrupted a wait may have made this process.
+        // This process may be a fork made by a handler that interrupted a wait.
         #[cfg(not(loom))]
         self.attend();
         let word = if word.waiters() {
@@ -202,8 +199,8 @@ impl Shared {
     }
 }
 
-/// Called by the resolver trampoline with the address after the `call` in the
-/// stub; gives the address to continue at.
+/// Resolves a first call. The resolver trampoline passes the address after the `call` in the stub;
+/// the result is the address to continue at.
 ///
 /// # Safety
 /// 1. `shared` is the table's, alive as long as the stubs are.
@@ -224,15 +221,15 @@ pub(crate) unsafe extern "C-unwind" fn resolve(shared: *const Shared, return_add
             let handler = std::ptr::with_exposed_provenance::<()>(handler);
             // SAFETY: only functions of this type are ever stored.
             let handler = unsafe { std::mem::transmute::<*const (), FailureHandler>(handler) };
-            // Relaxed: the handler was stored after it.
+            // Relaxed: the handler is stored after it.
             handler(function, shared.failure_context.load(Ordering::Relaxed))
         }
     }
 }
 
-/// Runs on the guest thread, on the guest's stack, instead of a function that
-/// has no code; gives the address to continue at, with the call's arguments. The number is what
-/// was given with the handler.
+/// Function that runs on the guest thread, on the guest's stack, instead of a function without
+/// code. It returns the address to continue at, with the call's arguments. The number is the
+/// context set with the handler.
 #[cfg(not(loom))]
 pub type FailureHandler = extern "C" fn(FunctionId, u64) -> u64;
 
@@ -240,8 +237,7 @@ pub type FailureHandler = extern "C" fn(FunctionId, u64) -> u64;
 #[cfg(not(loom))]
 pub const FAILURE_STATUS: i32 = 70;
 
-/// The failure handler of a table that has no other: says so and ends the
-/// process.
+/// The default failure handler: writes a message and ends the process.
 #[cfg(not(loom))]
 pub(crate) extern "C" fn default_failure_handler(function: FunctionId, _: u64) -> u64 {
     const TEXT: &[u8] = b"uruk: call of a function without code: #";

@@ -13,8 +13,7 @@
 //! cell of the page; its own slot holds the resolver's address. So every page of
 //! every table of a heap has the same bytes, and nothing but slots ever changes.
 //!
-//! The `call` is there to push an address that says which stub it was; nobody
-//! returns to it.
+//! The `call` only pushes an address that identifies the stub; it is never returned to.
 
 use dynasmrt::x64::X64Relocation;
 use dynasmrt::{DynasmApi, DynasmLabelApi, VecAssembler, dynasm};

@@ -1,17 +1,17 @@
-//! What a gate keeps: for each gated function the code that its slot held, or was
-//! to hold since.
+//! The words in which a gate keeps code: for each gated function the code that its slot held, or
+//! that was published since.
 //!
-//! One word for each function that was ever gated, in pages beside those of the
-//! stubs: a directory of one word for each stub page, made by the first gate,
-//! and a page of 256 words, made by the first gate over one of its functions. They
-//! lie in the heap and stay, because a guest may read its word late.
+//! One word for each function that was ever gated, in pages beside those of the stubs: a directory
+//! of one word for each stub page, made by the first gate, and a page of 256 words, made by the
+//! first gate over one of its functions. They lie in the heap and are never freed, because a guest
+//! may read its word late.
 //!
 //! | field | written by | when | ordering |
 //! |---|---|---|---|
-//! | `directory`, its words | who holds the table's gate | before the first `Close` of a function | release; partner: the acquire loads in `word` |
-//! | a function's word | whoever set *busy* | gated, closing or opening | release, but for zero by `unpublish`; partner: the acquire loads in `guest` and `entry` |
+//! | `directory`, its words | the holder of the table's gate | before the first `Close` of a function | release; partner: the acquire loads in `word` |
+//! | a function's word | the thread that set *busy* | gated, closing or opening | release, but for zero by `unpublish`; partner: the acquire loads in `guest` and `entry` |
 //!
-//! Zero means: there is no code (yet, or any more).
+//! Zero means: no code (yet, or any more).
 
 use std::ptr;
 
@@ -35,7 +35,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// The word of a function; `None` if no gate ever asked for it.
+    /// The word of a function; `None` if no gate ever made it.
     pub(crate) fn word(&self, function: FunctionId) -> Option<&AtomicU64> {
         // SAFETY: an array of words that `array` made, one for each page.
         let page = unsafe { at(&self.directory, function.index() / PAGE) }?;
@@ -43,8 +43,8 @@ impl Kept {
         unsafe { at(page, function.index() % PAGE) }
     }
 
-    /// Makes the word of a function, which is zero then, in a table of `pages` stub
-    /// pages. By one thread at a time, each after the one before.
+    /// Makes the word of a function, with value zero, in a table of `pages` stub pages. One thread
+    /// at a time may call it, each after the one before.
     ///
     /// # Safety
     /// 1. `allocate` gives the address of so many words, zero, aligned, used for nothing
@@ -63,7 +63,7 @@ impl Kept {
     }
 }
 
-/// Puts an array of zeroed words into its place, unless it is there.
+/// Stores an array of zeroed words into its place, unless the place has one.
 fn array<E>(place: &AtomicU64, allocate: impl FnOnce() -> Result<u64, E>) -> Result<(), E> {
     // Relaxed: stored by this thread or, before it held the gate, by another.
     if place.load(Ordering::Relaxed) == 0 {
@@ -85,8 +85,8 @@ unsafe fn at(place: &AtomicU64, i: u32) -> Option<&AtomicU64> {
     }
     let address = array as usize + i as usize * WORD;
     let word = ptr::with_exposed_provenance::<AtomicU64>(address);
-    // SAFETY: duty 1: in bounds, aligned, zeroed before it was reachable, there as long
-    // as the table is, and accessed as an atomic only.
+    // SAFETY: duty 1: in bounds, aligned, zeroed before it was reachable, alive as long as the
+    // table is, and accessed as an atomic only.
     Some(unsafe { &*word })
 }
 
@@ -108,7 +108,7 @@ mod mapped {
             let allocate = |words: usize| {
                 let mut draft = heap.allocate(Pool::ReadWrite, words * WORD, WORD)?;
                 draft.write(0, &vec![0; words * WORD])?;
-                // Dropping it leaves it allocated.
+                // Dropping the sealed draft leaves it allocated.
                 Ok(draft.seal()?.address())
             };
             // SAFETY: new zeroed memory of the heap, which the table lies in, too.
@@ -129,7 +129,8 @@ mod model {
 
     type Arrays = Vec<Box<[AtomicU64]>>;
 
-    /// What was made, to be dropped with the table. Loom reports two who make at once.
+    /// The arrays made, to be dropped with the table. Loom reports two threads that make one at
+    /// once.
     #[derive(Debug, Default)]
     pub(super) struct Made(UnsafeCell<Arrays>);
 
@@ -143,7 +144,7 @@ mod model {
                 let array: Box<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
                 let address = array.as_ptr().expose_provenance() as u64;
                 self.made.0.with_mut(|arrays| {
-                    // SAFETY: loom checks that nobody else is here.
+                    // SAFETY: loom checks that no other thread is here.
                     unsafe { (*arrays).push(array) };
                 });
                 Ok::<u64, Infallible>(address)
@@ -153,9 +154,9 @@ mod model {
             made.expect("memory for a few words");
         }
 
-        /// How many arrays were made.
+        /// The number of arrays made.
         pub(crate) fn arrays(&self) -> usize {
-            // SAFETY: loom checks that nobody makes one.
+            // SAFETY: loom checks that no thread makes one.
             self.made.0.with(|arrays| unsafe { (*arrays).len() })
         }
     }

@@ -1,10 +1,10 @@
-//! A call into guest code that can be left from wherever it is: the registers that a call keeps
-//! are noted before it, and to *land* is to load them again.
+//! A call into guest code that can be left at any instruction. The registers that a call preserves
+//! are saved before it; to *land* is to load them again.
 //!
-//! As `setjmp` and `longjmp`, but that whoever calls sees one return only, as of any call: so
-//! compilers need know nothing of it. Frames in between are gone without having been unwound. A
-//! handler of a signal lands by having its thread go on at [`landing_address`], with the place in
-//! `rdi`; so the kernel ends the handler, with its mask and its stack.
+//! Like `setjmp` and `longjmp`, but the caller sees one return only, as of any call, so compilers
+//! need no special case. Frames in between are dropped without being unwound. A signal handler
+//! lands by making its thread continue at [`landing_address`], with the landing in `rdi`; so the
+//! kernel ends the handler, with its mask and its stack.
 //!
 //! | register | kept |
 //! |---|---|
@@ -14,7 +14,7 @@
 
 use std::arch::naked_asm;
 
-/// Where a call is left to.
+/// The saved registers of a call that can be left.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Landing {
@@ -31,7 +31,7 @@ pub struct Landing {
 }
 
 impl Landing {
-    /// One that nobody has called through.
+    /// An empty landing, not used for a call yet.
     pub const fn new() -> Landing {
         Landing {
             rsp: 0,
@@ -47,7 +47,7 @@ impl Landing {
         }
     }
 
-    /// The stack below which the call's frames lie.
+    /// The stack pointer of the call; its frames lie below.
     pub fn stack(&self) -> u64 {
         self.rsp
     }
@@ -57,8 +57,8 @@ impl Landing {
 ///
 /// # Safety
 /// 1. `f` may be called with `data`.
-/// 2. `landing` is valid, and nobody else uses it meanwhile.
-/// 3. No frame between this one and one that lands has anything to be done when it ends.
+/// 2. `landing` is valid, and not used elsewhere during the call.
+/// 3. Frames between this one and the one that lands need no cleanup when they end.
 #[unsafe(naked)]
 pub unsafe extern "C-unwind" fn call_landed(
     landing: *mut Landing,
@@ -95,10 +95,10 @@ pub unsafe extern "C-unwind" fn call_landed(
     )
 }
 
-/// Leaves the innermost frames, up to those of the [`call_landed`] that `landing` is of.
+/// Leaves the innermost frames, up to the [`call_landed`] of `landing`.
 ///
 /// # Safety
-/// 1. `landing` is of a call that goes on, on this thread.
+/// 1. `landing` is of a call in progress, on this thread.
 /// 2. Duty 3 of [`call_landed`].
 #[unsafe(naked)]
 pub unsafe extern "C" fn land(landing: *const Landing) -> ! {
@@ -122,13 +122,12 @@ pub unsafe extern "C" fn land(landing: *const Landing) -> ! {
     )
 }
 
-/// Where a thread goes on that is to [`land`].
+/// The address at which a thread must continue to [`land`].
 pub fn landing_address() -> u64 {
     land as *const () as u64
 }
 
-/// What goes into registers and comes out of them by a call whose type is known only when it is
-/// made ([`call_values`]).
+/// Registers before and after a call whose type is known only at run time ([`call_values`]).
 #[repr(C)]
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Values {
@@ -136,14 +135,14 @@ pub struct Values {
     pub general: [u64; 6],
     /// The low halves of `xmm0` to `xmm7`.
     pub vector: [u64; 8],
-    /// Afterwards `rax` and `rdx`.
+    /// Result: `rax` and `rdx`.
     pub general_result: [u64; 2],
-    /// Afterwards the low halves of `xmm0` and `xmm1`.
+    /// Result: the low halves of `xmm0` and `xmm1`.
     pub vector_result: [u64; 2],
 }
 
-/// Calls what is at `entry` with these registers and with `words` words on the stack, of which
-/// `stack` is the first.
+/// Calls the function at `entry` with these registers and with `words` words on the stack, the
+/// first at `stack`.
 ///
 /// # Safety
 /// 1. `entry` is the address of a function that may be called with these values.
@@ -168,7 +167,7 @@ pub unsafe extern "C-unwind" fn call_values(
         ".cfi_offset r12, -32",
         "mov rbx, rsi",
         "mov r11, rdi",
-        // An even number of words, so that the stack stays aligned.
+        // Rounded up to an even number of words, so that the stack stays aligned.
         "lea rax, [rcx + 1]",
         "and rax, -2",
         "shl rax, 3",
@@ -196,7 +195,7 @@ pub unsafe extern "C-unwind" fn call_values(
         "mov rcx, [rbx + 24]",
         "mov r8, [rbx + 32]",
         "mov r9, [rbx + 40]",
-        // As many vector registers as a function of variable arguments may look at.
+        // The number of vector registers that a variadic function may read.
         "mov eax, 8",
         "call r11",
         "mov [rbx + 112], rax",
@@ -217,7 +216,7 @@ pub unsafe extern "C-unwind" fn call_values(
 mod tests {
     use super::*;
 
-    /// What is done in a call that can be left.
+    /// The data of a call that can be left.
     struct Work {
         landing: *const Landing,
         leave: bool,
@@ -229,7 +228,7 @@ mod tests {
         let work = unsafe { &mut *data.cast::<Work>() };
         work.done += 1;
         if work.leave {
-            // SAFETY: the test's call goes on; nothing is to be done in between.
+            // SAFETY: the test's call is in progress; no frame in between needs cleanup.
             unsafe { land(work.landing) }
         }
         work.done += 10;

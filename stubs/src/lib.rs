@@ -1,10 +1,10 @@
-//! Slots, stubs and first calls: how a function has one address for its whole
-//! life while its code comes, changes and goes.
+//! Slots, stubs and first calls: a function keeps one address for its whole life while its code is
+//! made, replaced and freed.
 //!
-//! Every function has a *stub* at a fixed address, `jmp [slot]`, and a *slot*, an
-//! 8-byte word that holds where calls go: the function's code, or - while there
-//! is none - a trampoline behind the stub, which saves the full register state
-//! and asks for the code ([`StubTable`]).
+//! Every function has a *stub* at a fixed address, `jmp [slot]`, and a *slot*, an 8-byte word with
+//! the target of calls. The target is the function's code, or, while it has none, a trampoline
+//! behind the stub. The trampoline saves the full register state and requests the code
+//! ([`StubTable`]).
 //!
 //! ```
 //! use uruk_heap::{Heap, HeapConfig, Pool};
@@ -17,14 +17,14 @@
 //!     let (heap, table) = (heap.clone(), table.clone());
 //!     move || {
 //!         // The first call asks for the function's code.
-//!         let asked = table.wait_request(None).expect("nobody wakes us but a request");
+//!         let asked = table.wait_request(None).expect("only a request wakes us");
 //!         let mut draft = heap.allocate(Pool::Code, 6, 16).expect("room for 6 bytes");
 //!         draft.write(0, &[0xb8, 42, 0, 0, 0, 0xc3]).expect("in bounds"); // mov eax, 42; ret
 //!         let code = draft.seal().expect("no fork between");
 //!         table.publish(asked, EntryAddress(code.address()));
 //!     }
 //! });
-//! // SAFETY: what will be published there is a function of that type.
+//! // SAFETY: a function of that type will be published there.
 //! assert_eq!(unsafe { call_ptr(table.stub_address(function).0) }, 42);
 //! service.join().expect("does not panic");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -40,13 +40,13 @@
 //! - No locks anywhere; see `table` for `fork`.
 //!
 //! # Map, in reading order
-//! `error`, `function`: words. `state`: the state of a function, all legal steps.
-//! `cell`: the 16 bytes shared with machine code. `requests`: from guests to the
-//! service. `shared`: the runtime's changes; `resting`: which functions are called. `guest`: the guest's side. `kept`, `spots`,
-//! `gate`: one instant for a set. `image`,
-//! `vector`, `resolver`, `cfi`: machine code and its frame descriptions. `place`:
-//! where they go. `table`: everything together. `call`, `landing`: from Rust into guest code, and out of its middle. `sync`, `futex`,
-//! `sys`: the edge to the system and to loom.
+//! `error`, `function`: words. `state`: the state of a function, all legal steps. `cell`: the 16
+//! bytes shared with machine code. `requests`: from guests to the service. `shared`: the runtime's
+//! changes; `resting`: finds which functions are called. `guest`: the guest's side. `kept`,
+//! `spots`, `gate`: one instant for a set. `image`, `vector`, `resolver`, `cfi`: machine code and
+//! its frame descriptions. `place`: their places in the heap. `table`: everything together. `call`,
+//! `landing`: from Rust into guest code, and leaving it at any instruction. `sync`, `futex`, `sys`:
+//! the edge to the system and to loom.
 //!
 //! # Seam: native functions
 //! Functions of the host program can be made replaceable the same way: their
@@ -55,8 +55,8 @@
 //! stub allocated here, and the displaced instructions become the code that is
 //! published first. That patching needs the cross-modification protocol and a
 //! proof that no thread stands in the displaced bytes; it belongs in a module of
-//! its own beside `image`. The table needs nothing new for it: to a table such a
-//! function is one whose first code was published before its first call.
+//! its own beside `image`. The table needs no change for it: such a function is one whose first
+//! code was published before its first call.
 
 #![deny(missing_docs)]
 #![cfg_attr(loom, allow(dead_code, reason = "the model needs no machine code"))]

@@ -30,9 +30,9 @@ fn table(functions: u32) -> Arc<Shared> {
     table_with(functions, 1)
 }
 
-/// Who comes to a gate looks so often before it sleeps.
+/// Makes a table whose callers poll a closed gate so often before they sleep.
 fn table_with(functions: u32, looks_at_gate: u32) -> Arc<Shared> {
-    // Who makes the counter of turns publishes what it did before: nothing.
+    // Initializes the counter of turns, which publishes all earlier writes: here there are none.
     turn();
     let shared = Shared {
         cells: Cells::new(functions),
@@ -122,7 +122,7 @@ fn slot(shared: &Shared, f: FunctionId) -> u64 {
 fn open(shared: &Shared, set: &[(FunctionId, Target)]) {
     shared.open_all(set.iter().copied());
     for &(f, _) in set {
-        // Old code may be freed now, so nobody may find it there.
+        // Old code may be freed now, so the kept word must not hold it.
         let kept = shared.kept.word(f).expect("gated");
         assert_eq!(kept.load(Ordering::Relaxed), 0);
     }
@@ -203,8 +203,8 @@ fn two_services() {
     });
 }
 
-/// Code is published over code while a caller comes: it gets one of them, and
-/// what is there at the end is the later.
+/// Code is published over code while a caller comes: the call gets one of them, and the later one
+/// stays.
 #[test]
 fn republication() {
     model(|| {
@@ -269,7 +269,7 @@ fn unpublication() {
         let shared = table(1);
         let f = function(0);
         let caller = call(&shared, f);
-        // A publication nobody asked for, as from a background compile.
+        // A publication without a request, as from a background compile.
         assert!(shared.publish(f, code(f)));
         shared.unpublish(f);
         let second = call(&shared, f);
@@ -299,7 +299,7 @@ fn release() {
     });
 }
 
-/// Stopping ends a wait that nothing else ends, whenever it began.
+/// Stopping ends a wait for which no request comes, whenever it began.
 #[test]
 fn stopping_wakes_the_service() {
     model(|| {

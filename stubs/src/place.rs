@@ -1,5 +1,5 @@
-//! Puts what a table needs into its heap: the part that guests reach into
-//! writable data, the resolver with its frame descriptions into code.
+//! Places a table in its heap: the part that guests reach goes into writable data, the resolver
+//! with its frame descriptions into code.
 
 use std::ptr::{self, NonNull};
 
@@ -48,13 +48,13 @@ pub(crate) fn shared(heap: &Heap, region: &StubRegion) -> Result<NonNull<Shared>
         heap_size: heap.size() as u64,
     };
     let place = ptr::with_exposed_provenance_mut::<Shared>(sealed.address() as usize);
-    // SAFETY: fresh writable memory of that size and alignment, ours alone;
-    // dropping `sealed` leaves it allocated until the heap goes.
+    // SAFETY: fresh writable memory of that size and alignment, used only here; dropping `sealed`
+    // leaves it allocated until the heap is dropped.
     unsafe { place.write(shared) };
     Ok(NonNull::new(place).expect("a heap is not at address zero"))
 }
 
-/// Looks of 25 ns (AMD) to 50 ns (Intel) each; about the time of a sleep and a wake.
+/// Polls of 25 ns (AMD) to 50 ns (Intel) each; in all about the time of a sleep and a wake.
 const LOOKS_AT_GATE: u32 = 400;
 
 fn looks_at_gate() -> u32 {
@@ -64,7 +64,7 @@ fn looks_at_gate() -> u32 {
     }
 }
 
-/// Where things are in the resolver's allocation.
+/// Addresses within the resolver's allocation.
 pub(crate) struct Placed {
     /// Resolver code, then its `.eh_frame`.
     pub(crate) code: Sealed,

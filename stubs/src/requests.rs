@@ -1,11 +1,11 @@
-//! Requests: what guests ask of the service, and the bell they ring.
+//! Requests for code from guests to the service, and the bell that wakes it.
 //!
 //! Guests push on an intrusive list; the service swaps the whole list, reverses
 //! it and keeps the rest as the *batch*, from which any service thread pops. So
 //! requests are served first come first served within a batch, and batches in
 //! order (when two threads drain at once, theirs may interleave).
 //!
-//! | field | who | ordering | partner |
+//! | field | by | ordering | partner |
 //! |---|---|---|---|
 //! | `head` | guest: push | release | the swap in `drain` |
 //! | `head` | service: swap | acquire | the push |
@@ -17,19 +17,18 @@
 //! | `sleepers` | service: add, SeqCst fence; sub | | the fence in `ring` |
 //! | `caller` | guest | relaxed: a hint | |
 //!
-//! Pushing needs no tag against ABA, because nothing but the whole list is ever
-//! removed. Popping from the batch carries a 32-bit tag beside the link. What several
-//! pushes, or prepends, publish one after the other is published by each of them: they
-//! are exchanges, so the releases before them reach whoever acquires the last.
+//! Pushing needs no tag against ABA, because only the whole list is ever removed. Popping from the
+//! batch carries a 32-bit tag beside the link. Pushes and prepends are exchanges. So a thread that
+//! acquires the last one also sees the writes before all earlier ones.
 //!
-//! # Who is woken
-//! A service thread that keeps to a processor ([`Requests::wait`]) says which, and sleeps at a
-//! place of its own; a guest wakes one that keeps to its own processor, else one that keeps to
-//! none, else any. Measured (two cores): waking an idle core and being woken from it takes 50 us,
+//! # Choice of the thread to wake
+//! A service thread bound to a processor ([`Requests::wait`]) names it, and sleeps at a
+//! place of its own. A guest wakes a thread bound to the guest's processor, else one that is not
+//! bound, else any. Measured (two cores): waking an idle core and being woken from it takes 50 us,
 //! a change of threads on one core 4 to 6.
 //!
-//! Neither a push nor a pop can be left half done: guests push with signals
-//! blocked, the service runs on threads that block them always.
+//! Neither a push nor a pop is ever left incomplete: guests push with signals blocked, and the
+//! service's threads block them always.
 
 use std::time::{Duration, Instant};
 
@@ -74,10 +73,10 @@ impl TaggedList {
         }
     }
 
-    /// Removes the first.
+    /// Removes the first element.
     pub(crate) fn pop(&self, cells: &Cells) -> Option<FunctionId> {
-        // Acquire, also of a head that was not the last any more; partner: the release
-        // in `prepend`. The exchange takes off the very head that was acquired.
+        // Acquire, also of a head that another thread replaced meanwhile; partner: the release in
+        // `prepend`. The exchange removes exactly the head that was acquired.
         let mut head = self.0.load(Ordering::Acquire);
         loop {
             let first = linked(head as Link)?;
@@ -112,7 +111,7 @@ pub(crate) struct Requests {
     sleepers: AtomicU32,
     /// 1 while service threads must not wait.
     stopped: AtomicU32,
-    /// The processor of whoever rang last, plus one; zero when it is not known.
+    /// The processor of the guest that rang last, plus one; zero if it is not known.
     caller: AtomicU32,
     batch: TaggedList,
     futex: Futex,
@@ -139,7 +138,7 @@ impl Requests {
         }
     }
 
-    /// Guest side: says that there is a request.
+    /// Guest side: signals that the list has a request.
     pub(crate) fn ring(&self) {
         self.bell.fetch_add(1, Ordering::Release);
         // Partner: the fence in `wait`. Either we see the sleeper, or it sees
@@ -157,7 +156,7 @@ impl Requests {
         }
     }
 
-    /// Service side: the processor of the guest that woke somebody last, if it is known.
+    /// Service side: the processor of the guest that last woke a thread, if it is known.
     pub(crate) fn caller(&self) -> Option<u32> {
         self.caller.load(Ordering::Relaxed).checked_sub(1)
     }
@@ -175,7 +174,7 @@ impl Requests {
         }
     }
 
-    /// Takes the whole list; gives the oldest and keeps the rest as batch.
+    /// Takes the whole list; returns the oldest request and keeps the rest as batch.
     fn drain(&self, cells: &Cells) -> Option<FunctionId> {
         if self.head.load(Ordering::Relaxed) == 0 {
             return None;
@@ -200,8 +199,8 @@ impl Requests {
         Some(oldest)
     }
 
-    /// Service side: waits for a request, at most `timeout`; `None` also while
-    /// stopped. `processor` is what the caller keeps to.
+    /// Service side: waits for a request, at most `timeout`; `None` also while stopped. `processor`
+    /// is the one that the calling thread is bound to.
     pub(crate) fn wait(
         &self,
         cells: &Cells,
@@ -230,11 +229,11 @@ impl Requests {
         }
     }
 
-    /// Makes every service thread return that waits, now and later.
+    /// Makes all present and later waits of service threads return.
     pub(crate) fn stop(&self) {
         self.stopped.store(1, Ordering::Relaxed);
-        // Release; partner: the acquire load in `wait`: who does not see the
-        // flag has not seen this either, and does not sleep, or is woken.
+        // Release; partner: the acquire load in `wait`. A thread that does not see the flag has not
+        // seen this bell either, so it does not sleep, or is woken.
         self.bell.fetch_add(1, Ordering::Release);
         self.futex.wake_all(&self.bell);
     }
@@ -253,10 +252,10 @@ impl Requests {
     }
 }
 
-/// The place of service threads that keep to no processor.
+/// The place of service threads that are bound to no processor.
 const ANYWHERE: u32 = 1 << 31;
 
-/// The place of those that keep to `processor`, and to others that have the same.
+/// The place of threads bound to `processor`; processors may share a place.
 fn place(processor: u32) -> u32 {
     1 << (processor % 31)
 }
@@ -267,13 +266,13 @@ fn here() -> Option<u32> {
     crate::sys::processor()
 }
 
-/// Loom has none.
+/// Under loom the processor is not known.
 #[cfg(loom)]
 fn here() -> Option<u32> {
     None
 }
 
-/// `None` when it is too far away to be a time.
+/// The end of a wait; `None` if it is too far away for the clock.
 fn deadline(timeout: Duration) -> Option<Instant> {
     Instant::now().checked_add(timeout)
 }

@@ -4,23 +4,22 @@
 //!
 //! ```text
 //! rsp + 8   return address of the call to the stub (the guest's)
-//! rsp + 0   address after the `call` in the stub: says which function
+//! rsp + 0   address after the `call` in the stub: identifies the function
 //! ```
 //!
-//! It saves all registers that a callee may receive or that some convention
-//! lets a callee preserve - rax (vector count), rcx, rdx, rsi, rdi, r8 to r11
-//! (r10 is the static chain), all vector state (`vector`) - on the guest's stack;
-//! Rust code preserves the rest (rbx, r12 to r15). It calls
-//! `resolve(shared, address)`, overwrites the lower word with the answer,
-//! restores everything and *returns* to it: so no register but the flags and rip
-//! differs, and the processor's return stack is in step again, since the `ret`
-//! takes back what the stub's `call` pushed. Stack arguments, sret pointers,
-//! tail calls and varargs need no thought, because the stack is as it was.
+//! On the guest's stack it saves all registers that a callee may receive or that some convention
+//! lets a callee preserve. These are rax (vector count), rcx, rdx, rsi, rdi, r8 to r11 (r10 is the
+//! static chain), and all vector state (`vector`). Rust code preserves the rest (rbx, r12 to r15).
+//! It calls `resolve(shared, address)`, overwrites the lower word with the answer, restores
+//! everything and *returns* to it: so no register but the flags and rip differs, and the
+//! processor's return stack is in step again, since the `ret` pops the address that the stub's
+//! `call` pushed. Stack arguments, sret pointers, tail calls and varargs need no special case,
+//! because the stack is unchanged.
 //!
-//! All it takes of the stack is cleared first, and some of what its callees take: it may wait
-//! there for long, XSAVE leaves holes, and what lay in them, return addresses into code that
-//! is being replaced, would count for who scans stacks until the wait is over. A handler that
-//! comes again and again at the same place would find its own last call there each time.
+//! All the stack that it uses is cleared first, and some of the space below for its callees. A call
+//! may wait here for long, and XSAVE leaves holes. Stale return addresses in the holes, into code
+//! that is being replaced, would hold up a scan of stacks until the wait is over. A handler that
+//! runs again and again at the same place would find its own last call there each time.
 //!
 //! Direction flag, alignment check, MXCSR and the x87 control word are never
 //! changed. Stack: 88 bytes, at most 63 of alignment, the vector area (2.4 KiB
@@ -38,17 +37,17 @@ use crate::vector::{ALIGN, Method, VectorState};
 const PUSHED: i32 = 72;
 
 /// Bytes below the frame that are cleared for the callees, whose frames have holes, too. At the
-/// gate they were seen to take 256.
+/// gate they were measured to take 256.
 const BELOW: i32 = 1024;
 
-/// The code, and where its frame changes (for `cfi`).
+/// The code, and the offsets at which its frame changes (for `cfi`).
 #[derive(Debug)]
 pub(crate) struct Resolver {
     pub(crate) code: Vec<u8>,
     pub(crate) frame: Frame,
 }
 
-/// Offsets after the instructions that change how the frame is found.
+/// Offsets after the instructions that change the frame description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     /// After `push rbp`.
@@ -83,8 +82,8 @@ pub(crate) fn assemble(vector: &VectorState, shared: u64, resolve: u64) -> Resol
         ; sub rsp, DWORD vector.size as i32
         ; and rsp, BYTE -(ALIGN as i8)
     );
-    // XRSTOR refuses a header with other bits than it knows, and XSAVE does not write all of
-    // it: cleared with the rest. String instructions go up, by the ABI.
+    // XRSTOR refuses a header with unknown bits, and XSAVE does not write all of it, so it is
+    // cleared with the rest. String instructions count up, by the ABI.
     dynasm!(ops
         ; .arch x64
         ; lea rdi, [rsp - BELOW]
@@ -168,8 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// Enters the resolver at `code` as the common jump does, with `value` in
-    /// xmm0.
+    /// Enters the resolver at `code` like the common jump, with `value` in xmm0.
     #[unsafe(naked)]
     unsafe extern "C" fn enter(code: u64, value: u64) -> u64 {
         naked_asm!(
@@ -183,7 +181,7 @@ mod tests {
         )
     }
 
-    /// The code that is continued at: gives xmm0.
+    /// The code to continue at: returns xmm0.
     #[unsafe(naked)]
     unsafe extern "C" fn first_vector() -> u64 {
         naked_asm!("movq rax, xmm0", "ret")
@@ -191,12 +189,12 @@ mod tests {
 
     extern "C" fn resolve(shared: u64, return_address: u64) -> u64 {
         assert_eq!((shared, return_address), (0x5678, 0x1234));
-        // SAFETY: says what it changes.
+        // SAFETY: the register it changes is declared.
         unsafe { std::arch::asm!("pxor xmm0, xmm0", out("xmm0") _) };
         first_vector as *const () as usize as u64
     }
 
-    /// Also the instructions that this machine would not choose.
+    /// Tries all instructions, also those that this machine would not choose.
     #[test]
     fn every_way_to_save_works() {
         let heap = Heap::new(HeapConfig::default()).unwrap();

@@ -1,11 +1,12 @@
-//! Code that rests: it is ready, but not in its slot, and the next call puts it there.
+//! Resting code: it is ready, but not in its slot, and the next call stores it there.
 //!
-//! A slot says where calls go and not whether there were any. Code that is made to rest is found in
-//! its slot again if it was called since, and only then ([`StubTable::rests`]): the bit of a clock
-//! algorithm, for code of every kind, at no cost for calls but the first one, which takes well under
-//! a microsecond. It is the state [`StubTable::prepare`] leaves a function in.
+//! A slot holds the target of calls, but not whether calls were made. Code that is made to rest is
+//! in its slot again if and only if it was called since ([`StubTable::rests`]). This is the
+//! reference bit of a clock algorithm, for code of every kind. It costs calls nothing, except the
+//! first one, which takes well under a microsecond. [`StubTable::prepare`] leaves a function in the
+//! same state.
 //!
-//! While it is being done, and then only, who asks for the entry may be told that there is none.
+//! Only while code is being made to rest, a reader of the entry may find none.
 
 use uruk_base::FunctionId;
 
@@ -17,9 +18,9 @@ use crate::table::StubTable;
 
 #[cfg(not(loom))]
 impl StubTable {
-    /// Takes the code of a function out of its slot, for the next call to put it there again.
-    /// Whether it rests now: not if it has no code, callers are kept by a gate, or its code lies
-    /// outside of the heap.
+    /// Takes the code of a function out of its slot; the next call stores it there again. Returns
+    /// whether it rests now. It does not if it has no code, is behind a closed gate, or its code
+    /// lies outside of the heap.
     ///
     /// Restrictions as for [`StubTable::publish`].
     pub fn rest(&self, function: FunctionId) -> bool {
@@ -38,12 +39,13 @@ impl Shared {
     pub(crate) fn rest(&self, function: FunctionId) -> bool {
         let trampoline = self.cells.trampoline(function);
         self.change(function, |cell, word| {
-            // Who closes a gate looks for code in the slot. While it is queued, `next` is the
+            // A closing gate takes the code from the slot. While the cell is queued, `next` is the
             // list's.
             if word.kind() != Kind::Bound || word.gated() || word.queued() {
                 return word.kind();
             }
-            // Relaxed, all three: only who set *busy* stores here, and `settle` publishes it.
+            // Relaxed, all three: only the thread that set *busy* stores here, and `settle`
+            // publishes it.
             let entry = cell.target.load(Ordering::Relaxed);
             let offset = entry.wrapping_sub(self.heap_base);
             if offset >= self.heap_size {

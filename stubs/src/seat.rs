@@ -1,30 +1,30 @@
-//! Where a service thread runs: on the processor that calls.
+//! Binds a service thread to the processor of its callers.
 //!
-//! A guest that waits for an answer leaves its processor to nobody else; the thread that answers
-//! runs there best, with the guest's data in the caches and no other processor to wake. So a
-//! service thread *sits down* where its last caller was, until nobody called for a while. While
-//! it sits it has a short slice of time, too: then the kernel lets it run as soon as it is woken,
-//! before the guest has gone to sleep, which so need not be woken, often on another processor.
+//! A guest that waits for an answer leaves its processor idle. The answering thread runs best
+//! there, with the guest's data in the caches and no other processor to wake. So a service thread
+//! *takes a seat*: it binds itself to its last caller's processor, until no call came for a while.
+//! Meanwhile it has a short time slice, too: the kernel then runs it as soon as it is woken, before
+//! the guest sleeps. So the guest need not be woken, often on another processor.
 //!
-//! Guests are never bound to a processor: they may leave a wait by `longjmp`, and what they start
-//! would be bound, too.
+//! Guests are never bound to a processor: they may leave a wait by `longjmp`, and threads they
+//! start would be bound, too.
 //!
-//! Measured on two idle cores: waking an idle one and being woken from it, 50 us; the change of
+//! Measured on two idle cores: waking an idle one and being woken from it, 50 us; a change of
 //! threads on one, 4 to 6. sqlite's trivial query, 520 first calls: 100 ms with the kernel's
-//! choice, 77 so (medians of 25, by turns).
+//! choice, 77 with this one (medians of 25, by turns).
 //!
 //! # Invariants
-//! - What a thread had is kept by the thread, and given back by [`leave`].
-//! - A processor is one that a caller ran on: the program may use it.
+//! - The thread keeps its former settings, and [`leave`] restores them.
+//! - A thread is bound only to a processor that a caller ran on: the program may use it.
 //! - Where the kernel refuses, the thread stays where it was.
 
 use std::cell::Cell;
 
-/// The slice of a thread that sits, the least there is (`sched(7)`), in nanoseconds. A kernel
-/// before 6.12 has the same for all and ignores it.
+/// Time slice of a bound thread, the least allowed (`sched(7)`), in nanoseconds. A kernel before
+/// 6.12 has the same for all threads and ignores it.
 const SLICE: u64 = 100_000;
 
-/// `struct sched_attr` of the kernel, as far as its first version goes.
+/// The kernel's `struct sched_attr`, its first version.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Attributes {
@@ -38,7 +38,7 @@ struct Attributes {
     period: u64,
 }
 
-/// Where a thread sits, or that it keeps away from there; and what it had before.
+/// The processor that a thread is bound to or avoids, and the thread's former settings.
 #[derive(Clone, Copy)]
 struct Seat {
     processor: u32,
@@ -50,15 +50,15 @@ thread_local! {
     static SEAT: Cell<Option<Seat>> = const { Cell::new(None) };
 }
 
-/// The processor that the calling thread sits on.
+/// The processor that the calling thread is bound to.
 pub fn processor() -> Option<u32> {
     let seat = SEAT.get().filter(|seat| !seat.away);
     seat.map(|seat| seat.processor)
 }
 
-/// Keeps the calling thread away from `processor`, where a caller runs, if there is another one: a
-/// thread that does something else meanwhile is woken where it ran last, or where it was woken
-/// from, and would take half of the caller's processor while another one is idle.
+/// Keeps the calling thread off `processor`, where a caller runs, if there is another one. The
+/// kernel wakes a thread that does other work where it ran last, or where its waker runs. There it
+/// would take half of the caller's processor while another one is idle.
 pub fn avoid(processor: u32) {
     let seat = SEAT.get();
     if seat.is_some_and(|seat| seat.away && seat.processor == processor)
@@ -86,7 +86,7 @@ pub fn avoid(processor: u32) {
     }));
 }
 
-/// Has the calling thread sit on `processor`, one that a caller runs on.
+/// Binds the calling thread to `processor`, which a caller runs on.
 pub fn take(processor: u32) {
     let seat = SEAT.get();
     if seat.is_some_and(|seat| !seat.away && seat.processor == processor)
@@ -117,7 +117,7 @@ pub fn take(processor: u32) {
     }));
 }
 
-/// Gives the calling thread back what it had before it sat down.
+/// Restores the settings that the calling thread had before it was bound.
 pub fn leave() {
     if let Some(seat) = SEAT.take() {
         allow(&seat.before);
@@ -127,8 +127,8 @@ pub fn leave() {
     }
 }
 
-/// The processors that the calling thread may run on; `None` where they are more than a set of
-/// the C library's holds, or only one.
+/// The processors that the calling thread may run on; `None` if there is only one, or more than a
+/// set of the C library's holds.
 fn allowed() -> Option<libc::cpu_set_t> {
     // SAFETY: a live set of the size that is given; all bytes zero is the empty set.
     unsafe {
@@ -143,8 +143,8 @@ fn allow(set: &libc::cpu_set_t) -> bool {
     unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) == 0 }
 }
 
-/// Sets the slice of the calling thread, in nanoseconds; zero is the kernel's own. Real-time
-/// threads have none.
+/// Sets the time slice of the calling thread, in nanoseconds; zero is the kernel's default.
+/// Real-time threads have none.
 fn set_slice(nanoseconds: u64) {
     const SIZE: u32 = size_of::<Attributes>() as u32;
     // SAFETY: a live place of the size that is given; all bytes zero are numbers.

@@ -1,4 +1,4 @@
-//! The service's side of first calls: what callers ask for, and waiting for it.
+//! The service's side of first calls: taking requests and waiting for them.
 
 use std::time::Duration;
 
@@ -7,9 +7,8 @@ use uruk_base::FunctionId;
 use crate::table::StubTable;
 
 impl StubTable {
-    /// The next function that callers wait for. Each first call gives one
-    /// request, however many callers race; who takes it must
-    /// [publish](StubTable::publish) or [fail](StubTable::fail) it. Any number
+    /// The next function that callers wait for. Racing first calls give one request. The thread
+    /// that takes it must [publish](StubTable::publish) or [fail](StubTable::fail) it. Any number
     /// of threads may take requests; they must have all signals blocked.
     pub fn next_request(&self) -> Option<FunctionId> {
         let shared = self.shared();
@@ -22,8 +21,8 @@ impl StubTable {
         self.wait_request_on(timeout, None)
     }
 
-    /// As [`StubTable::wait_request`], on a thread that keeps to `processor` (the kernel's number),
-    /// as whoever calls this sees to: a caller there wakes this thread before others, and no
+    /// Like [`StubTable::wait_request`], on a thread that the caller of this function has bound to
+    /// `processor` (the kernel's number). A guest there wakes this thread before others, so no
     /// other processor has to be woken.
     pub fn wait_request_on(
         &self,
@@ -34,19 +33,18 @@ impl StubTable {
         shared.requests.wait(&shared.cells, timeout, processor)
     }
 
-    /// The processor of the caller that woke a thread last, if it is known: a hint to where
-    /// the next calls come from.
+    /// The processor of the caller that last woke a thread, if it is known: a hint for later calls.
     pub fn last_caller(&self) -> Option<u32> {
         self.shared().requests.caller()
     }
 
-    /// Makes [`StubTable::wait_request`] return `None`, on all threads that are
-    /// in it or come to it, until [`StubTable::start_service`]. Requests stay.
+    /// Makes all present and later calls of [`StubTable::wait_request`] return `None`, until
+    /// [`StubTable::start_service`]. Requests stay.
     pub fn stop_service(&self) {
         self.shared().requests.stop();
     }
 
-    /// Takes back [`StubTable::stop_service`]; as a table is when it is made.
+    /// Ends [`StubTable::stop_service`]; a new table is started.
     pub fn start_service(&self) {
         self.shared().requests.start();
     }

@@ -1,8 +1,7 @@
-//! What the guest side and the runtime side share, and the runtime's steps on
-//! it.
+//! The state shared by the guest side and the runtime side, and the runtime's steps on it.
 //!
-//! It lives in the heap's writable data, not in Rust's: stubs stay executable as
-//! long as the heap is mapped, and so must everything they reach.
+//! It lives in the heap's writable data, not in Rust's: stubs stay executable as long as the heap
+//! is mapped, and everything they reach must stay, too.
 
 use crate::cell::{Cell, Cells};
 use crate::futex::Futex;
@@ -21,16 +20,16 @@ use uruk_base::FunctionId;
 pub(crate) struct Shared {
     pub(crate) cells: Cells,
     pub(crate) requests: Requests,
-    /// Where waiting guests sleep (on their function's state word).
+    /// The futex on which guests sleep (on their function's state word).
     pub(crate) waiting: Futex,
     /// The code behind the gate.
     pub(crate) kept: Kept,
-    /// Who waits at the gate.
+    /// The waits at the gate.
     pub(crate) spots: Spots,
     /// The number of the closed gate, zero for none. Acquire in `claim_gate`, release
     /// in `end_gate`.
     pub(crate) gate: AtomicU32,
-    /// How often who comes to a closed gate looks at it before it sleeps.
+    /// How often a caller polls a closed gate before it sleeps.
     pub(crate) looks_at_gate: u32,
     /// Gates closed so far. Relaxed: `gate` publishes it.
     pub(crate) gates: AtomicU32,
@@ -39,12 +38,12 @@ pub(crate) struct Shared {
     /// An `extern "C" fn(FunctionId, u64) -> u64`, never zero. Release in
     /// `set_failure_handler`, acquire in the guest.
     pub(crate) failure_handler: AtomicU64,
-    /// What it is given. Relaxed, stored before it.
+    /// The handler's second argument. Relaxed, stored before the handler.
     pub(crate) failure_context: AtomicU64,
-    /// Whom to ask, before anything is waited for, whether the service is there: an
-    /// `extern "C" fn()`, or zero. Release in `set_attendance`, acquire in the guest.
+    /// Function to call before each wait; it checks that the service exists: an `extern "C" fn()`,
+    /// or zero. Release in `set_attendance`, acquire in the guest.
     pub(crate) attendance: AtomicU64,
-    /// How long guests waited.
+    /// Counts of the times that guests waited.
     #[cfg(not(loom))]
     pub(crate) waits: Waits,
     /// First address of the heap; prepared entries are offsets from it.
@@ -54,7 +53,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Makes a vacant cell a function.
+    /// Turns a vacant cell into a function.
     pub(crate) fn allocate(&self, function: FunctionId) {
         let cell = self.cells.get(function);
         let trampoline = self.cells.trampoline(function);
@@ -77,7 +76,7 @@ impl Shared {
         }) == Kind::Bound
     }
 
-    /// Remembers where the code is; the first call stores it.
+    /// Stores the entry beside the slot; the first call moves it into the slot.
     pub(crate) fn prepare(&self, function: FunctionId, entry: u64) -> bool {
         let offset = entry.wrapping_sub(self.heap_base);
         let near = offset < self.heap_size;
@@ -116,7 +115,7 @@ impl Shared {
         }) == Kind::Unbound
     }
 
-    /// Makes the next call ask again.
+    /// Takes the code or failure back; the next call requests code again.
     pub(crate) fn unpublish(&self, function: FunctionId) -> bool {
         self.change(function, |_, word| match word.kind() {
             Kind::Bound | Kind::Prepared | Kind::Failed => {
@@ -127,7 +126,7 @@ impl Shared {
         }) == Kind::Unbound
     }
 
-    /// Removes a function for good.
+    /// Removes a function: its calls go to the failure handler.
     pub(crate) fn quarantine(&self, function: FunctionId) -> bool {
         let mut first = false;
         self.change(function, |_, word| {
@@ -148,20 +147,19 @@ impl Shared {
         vacated
     }
 
-    /// Makes a quarantined function one without code; `false` when it is not quarantined, or
-    /// behind a gate.
+    /// Turns a quarantined cell into a function without code; `false` when it is not quarantined,
+    /// or behind a gate.
     pub(crate) fn revive(&self, function: FunctionId) -> bool {
         self.cells.get(function).step(Step::Revive).is_some()
     }
 
-    /// The published code, or what was prepared; `None` while there is none. Behind a closed
-    /// gate too.
+    /// The published or prepared code; `None` while there is none. Also behind a closed gate.
     ///
-    /// It does not wait for gates: a handler may have interrupted who closes or opens one. Those
-    /// store the code where it goes before they take it away from where it was, and say
-    /// so with both stores. So who looks in both places finds it in one of them, unless
-    /// it went there and back meanwhile; who looks twice, unless a gate closed in
-    /// between, which turns the state word.
+    /// It does not wait for gates, because a handler may have interrupted the thread that closes or
+    /// opens one. A gate stores the code in its new place before it removes it from the old one,
+    /// both with release. So a reader of both places finds it in one of them, unless the code moved
+    /// there and back meanwhile. A second read then finds it, unless a gate closed in between,
+    /// which turns the state word.
     pub(crate) fn entry(&self, function: FunctionId) -> Option<u64> {
         let cell = self.cells.get(function);
         // Acquire, both; partner: the releases in `publish`, `bind`, `close` and `open`.
@@ -194,9 +192,9 @@ impl Shared {
         }
     }
 
-    /// The code of a function that is prepared, unless somebody is changing it.
+    /// The code of a function that is prepared, unless another thread is changing it.
     fn prepared(&self, cell: &Cell, word: Word) -> Option<u64> {
-        // As a guest does that binds it, but that it stays where it is.
+        // Like a guest that binds it, but the code stays in `next`.
         cell.try_step(word, Step::Acquire)?;
         // Relaxed: published by the state word that said Prepared.
         let entry = self.heap_base + u64::from(cell.next.load(Ordering::Relaxed));
@@ -204,20 +202,20 @@ impl Shared {
         Some(entry)
     }
 
-    /// Takes over a function in the child of a `fork`: no gate, nobody waits, no
-    /// change is under way. For the only thread of a process.
+    /// Takes over a function in the child of a `fork`: no gate, no waiting thread, no change under
+    /// way. For the only thread of a process.
     pub(crate) fn inherit(&self, function: FunctionId) {
         let cell = self.cells.get(function);
         let word = cell.word();
         let trampoline = self.cells.trampoline(function);
         if let (true, Some(kept)) = (word.gated(), self.kept.word(function)) {
-            // None: there is no code, or it is in the slot already.
+            // Zero: no code, or it is in the slot already.
             let code = kept.swap(0, Ordering::Relaxed);
             if code != 0 {
                 cell.target.store(code, Ordering::Relaxed);
             }
         }
-        // In the middle of `unpublish`.
+        // The fork came in the middle of `unpublish`.
         let none = word.kind() == Kind::Bound && cell.target.load(Ordering::Relaxed) == trampoline;
         let kind = if none { Kind::Unbound } else { word.kind() };
         let inherited = Word::inherited(kind);
@@ -230,8 +228,8 @@ impl Shared {
         }
     }
 
-    /// Where the code of a function goes: into its slot, or behind its gate. By who
-    /// set *busy*.
+    /// The word that holds the code of a function: its slot, or its kept word behind a gate. For
+    /// the thread that set *busy*.
     pub(crate) fn place(&self, function: FunctionId, word: Word) -> &AtomicU64 {
         match self.kept.word(function) {
             Some(kept) if word.gated() => kept,
@@ -245,13 +243,13 @@ impl Shared {
             true => 0,
             false => self.cells.trampoline(function),
         };
-        // Relaxed: there are no bytes of code to be seen with it. Who finds it looks at
-        // the state word again.
+        // Relaxed: no bytes of code are published with it. A thread that reads it reads the state
+        // word again.
         self.place(function, word).store(none, Ordering::Relaxed);
     }
 
-    /// One change of a function by the runtime: sets *busy*, lets `f` store what
-    /// it wants and say the kind, settles, wakes. Gives the kind that was set.
+    /// One change of a function by the runtime: sets *busy*, lets `f` store and choose the kind,
+    /// settles, wakes. Returns the kind that was set.
     pub(crate) fn change(&self, function: FunctionId, f: impl FnOnce(&Cell, Word) -> Kind) -> Kind {
         let cell = self.cells.get(function);
         let Some(before) = cell.acquire() else {
@@ -263,7 +261,7 @@ impl Shared {
         kind
     }
 
-    /// Ends a change and wakes who waits for it.
+    /// Ends a change and wakes the threads that wait for it.
     pub(crate) fn settle(&self, cell: &Cell, kind: Kind) {
         let before = cell.step(Step::Settle(kind));
         debug_assert!(before.is_some(), "illegal change to {kind:?}");

@@ -52,7 +52,7 @@ fn stub_page() {
     check("stub_page.txt", &text);
 }
 
-/// Every stub jumps through its own slot, whatever the distance.
+/// Every stub jumps through its own slot, at any distance.
 #[test]
 fn stubs_use_their_own_slot() {
     let stubs = 0x7f00_0000_0000_u64;

@@ -1,11 +1,11 @@
-//! Who waits at the gate: a table of spots, each one word.
+//! The waits at the gate: a table of spots, one word each.
 //!
 //! ```text
 //!   63 .. 42   41 .. 32   31        30 .. 0
 //!   thread     wait       granted   function + 1       zero: free
 //! ```
 //!
-//! | step | who | from | to |
+//! | step | by | from | to |
 //! |---|---|---|---|
 //! | take a spot | guest | zero | waiting |
 //! | take it again | guest, same thread and function | its own, granted or not | waiting |
@@ -14,14 +14,12 @@
 //! | leave | guest | its own | zero |
 //! | clear | gate, before it closes; child of a `fork` | any | zero |
 //!
-//! A thread's id has 22 bits, the kernel's limit (`PID_MAX_LIMIT`). The number of the wait goes
-//! up with each spot that is taken, so that a wait differs from the next one of the same thread
-//! for the same function.
+//! A thread's id has 22 bits, the kernel's limit (`PID_MAX_LIMIT`). The number of the wait goes up
+//! with each spot that is taken, so that two waits of the same thread for the same function differ.
 //!
-//! All accesses are relaxed, because a spot is one word and says all there is to say: the
-//! steps are exchanges, of which only one succeeds. What must be seen of a spot *with* a
-//! function's state word is published by that word: a grant comes before its `Nudge`,
-//! clearing comes before the first `Close`.
+//! All accesses are relaxed, because a spot is one word and holds all its state: the steps are
+//! exchanges, of which only one succeeds. Order between a spot and a function's state word comes
+//! from that word: a grant comes before its `Nudge`, clearing comes before the first `Close`.
 //!
 //! # Invariants
 //! - A grant is used once, and by a wait that was listed before it: a new wait of the
@@ -31,13 +29,13 @@
 //!   before: old code is a right answer to it, and grants need not be revoked.
 //! - A guest that left by `longjmp` leaves its spot, which is cleared when the next
 //!   gate closes. A handler that waits for the same function as the frame it
-//!   interrupted shares its spot; the frame finds it gone and takes another, because
-//!   whatever let the handler go on has turned the function's word.
+//!   interrupted shares its spot. The frame finds it gone and takes another, because the
+//!   step that let the handler continue has turned the function's word.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use uruk_base::FunctionId;
 
-/// Threads that can be let through; more wait all the same.
+/// Threads that can be let through; further threads wait as well.
 #[cfg(not(loom))]
 pub(crate) const SPOTS: usize = 256;
 #[cfg(loom)]
@@ -50,7 +48,7 @@ const WAIT: u64 = ((1 << 10) - 1) << 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     index: usize,
-    /// Without the grant.
+    /// The spot's word without the grant.
     word: u64,
 }
 
@@ -60,34 +58,34 @@ impl Wait {
         (self.word >> 42) as u32
     }
 
-    /// The function it waits for.
+    /// The function that the thread calls.
     pub(crate) fn function(self) -> FunctionId {
         function(self.word)
     }
 }
 
-/// A spot as its owner remembers it.
+/// A spot, as its owner remembers it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
     index: usize,
-    /// Without the grant.
+    /// The spot's word without the grant.
     word: u64,
 }
 
-/// What has become of a spot.
+/// The state of a spot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Waiting,
     Granted,
-    /// Somebody else has it.
+    /// Another wait has it, or it is free.
     Lost,
 }
 
-/// The table.
+/// The table of spots.
 #[derive(Debug)]
 pub(crate) struct Spots {
     words: [AtomicU64; SPOTS],
-    /// Spots taken. Relaxed: a source of numbers.
+    /// Number of spots taken. Relaxed: a source of numbers.
     taken: AtomicU32,
     /// Waits that found no spot since the gate closed. Relaxed: a count.
     missed: AtomicU32,
@@ -104,12 +102,12 @@ impl Default for Spots {
 }
 
 impl Spots {
-    /// Guest side: a spot for the thread; `None`, and counted, if there is none.
+    /// Guest side: takes a spot for the thread; `None`, and counted, if all are taken.
     pub(crate) fn take(&self, thread: u32, function: FunctionId) -> Option<Spot> {
         let own = u64::from(thread) << 42 | u64::from(function.index() + 1);
         let number = u64::from(self.taken.fetch_add(1, Ordering::Relaxed));
         let word = own | (number << 32 & WAIT);
-        // Its own first, then a free one.
+        // The thread's own spot first, then a free one.
         for wanted in [own, 0] {
             for (index, place) in self.words.iter().enumerate() {
                 let found = place.load(Ordering::Relaxed);
@@ -127,7 +125,7 @@ impl Spots {
         None
     }
 
-    /// Guest side: how it stands.
+    /// Guest side: the state of a spot.
     pub(crate) fn standing(&self, spot: Spot) -> Standing {
         match self.words[spot.index].load(Ordering::Relaxed) {
             word if word == spot.word => Standing::Waiting,
@@ -136,7 +134,7 @@ impl Spots {
         }
     }
 
-    /// Guest side: uses a grant up; false if a handler did, or the spot is cleared.
+    /// Guest side: uses a grant; false if a handler used it, or the spot is cleared.
     pub(crate) fn pass(&self, spot: Spot) -> bool {
         self.swap(spot.index, spot.word | GRANTED, 0)
     }
@@ -146,7 +144,7 @@ impl Spots {
         let _ = self.swap(spot.index, spot.word, 0) || self.pass(spot);
     }
 
-    /// Grants a call to a wait; false if it has ended, or has a grant.
+    /// Grants a call to a wait; false if the wait has ended, or has a grant.
     pub(crate) fn grant(&self, wait: Wait) -> bool {
         self.swap(wait.index, wait.word, wait.word | GRANTED)
     }
@@ -160,7 +158,7 @@ impl Spots {
             .collect()
     }
 
-    /// Waits without a spot.
+    /// Number of waits without a spot.
     pub(crate) fn missed(&self) -> u32 {
         self.missed.load(Ordering::Relaxed)
     }

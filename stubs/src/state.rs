@@ -1,5 +1,5 @@
-//! The state of one function: a word of a kind, four flags and a count of turns,
-//! and the one function that says which steps are legal.
+//! The state of one function: a word of a kind, four flags and a count of turns, and the one
+//! function that decides which steps are legal.
 //!
 //! ```text
 //!             Request              Settle
@@ -12,17 +12,16 @@
 //!    +-----> Quarantined: from all but Vacant, until recycled, or revived for the same name
 //! ```
 //!
-//! *gated* lies across all that: the function's slot holds its trampoline and
-//! callers park, whatever the kind; the kind is what it will be when the gate
-//! opens, and goes on changing meanwhile.
+//! *gated* is independent of the kind: the function's slot holds its trampoline and callers park.
+//! The kind is the one that the function has when the gate opens, and goes on changing meanwhile.
 //!
-//! | step | who | from | to | effect that goes with it |
+//! | step | by | from | to | effect that goes with it |
 //! |---|---|---|---|---|
 //! | `Allocate` | runtime | Vacant | Unbound | target = trampoline before it |
 //! | `Request` | guest, signals blocked | Unbound, not busy | Requested + queued | link the cell if it was not queued; ring |
 //! | `Await` | guest | Requested, busy or gated | + waiters | futex wait on the new word |
-//! | `Acquire` | whoever changes `target` | any but Vacant, not busy | + busy | none |
-//! | `Settle(kind)` | who acquired | busy | kind, - busy, - waiters | wake all if there were waiters |
+//! | `Acquire` | the thread that changes `target` | any but Vacant, not busy | + busy | none |
+//! | `Settle(kind)` | the owner of *busy* | busy | kind, - busy, - waiters | wake all if there were waiters |
 //! | `Close` | gate | busy, not gated, not Quarantined | + gated, - busy, - waiters, next turn | kept = code, target = trampoline before it; wake all |
 //! | `Open(kind)` | gate | busy, gated | kind, - gated, - busy, - waiters | target = code, kept = 0 before it; wake all |
 //! | `Nudge` | gate | gated | next turn | a grant before it; wake all |
@@ -37,34 +36,34 @@
 //! - *queued* means: the cell is linked in the request list or the batch, or a
 //!   guest with blocked signals is about to link it. So a cell is linked at most
 //!   once, and `next` belongs to the list while it is set.
-//! - *waiters* is set before anybody sleeps on the word, and every step that
+//! - *waiters* is set before any thread sleeps on the word, and every step that
 //!   ends a wait clears it and wakes. A waiter that left by `longjmp` leaves the
 //!   flag, which costs one needless wake.
-//! - *turns* only ever count up (25 bits, wrapping). One gate's words of a function
-//!   are not those of the gate before, so who looked at its spot under an earlier one
-//!   does not sleep on the word of a later; nor does who looked before a grant. All
-//!   else a sleeper waits for is in the word itself, which may well come back.
+//! - *turns* only ever count up (25 bits, wrapping). So a function's words differ from gate to
+//!   gate. A thread that read its spot under an earlier gate, or before a grant, does not sleep
+//!   on the word of a later one. All other conditions of a sleeper are in the word itself, which
+//!   may return to an earlier value.
 
 use std::fmt;
 
-/// What a function is.
+/// The kind of a function's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
-    /// Not handed out (zero: what fresh slots hold).
+    /// Vacant: not allocated (zero, as in fresh slots).
     Vacant = 0,
-    /// No code, nobody asked.
+    /// No code, not requested.
     Unbound = 1,
-    /// No code in the slot, but `next` says where it is (offset in the heap).
+    /// No code in the slot; `next` holds its offset in the heap.
     Prepared = 2,
-    /// No code, a guest asked.
+    /// No code, requested by a guest.
     Requested = 3,
     /// The slot holds code.
     Bound = 4,
     /// Could not be compiled: calls go to the failure handler.
     Failed = 5,
-    /// Removed: calls go to the failure handler, the stub is another's only if nobody can
-    /// know it, and the same name's if that is defined again.
+    /// Removed: calls go to the failure handler. The stub is reused for another function only if no
+    /// reference to it is left, and for the same name if that is defined again.
     Quarantined = 6,
 }
 
@@ -76,11 +75,11 @@ const KINDS: [Kind; 8] = [
     Kind::Bound,
     Kind::Failed,
     Kind::Quarantined,
-    // Never stored.
+    // Never stored in a word.
     Kind::Vacant,
 ];
 
-/// A step of a function's life.
+/// A step of a function's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Allocate,
@@ -96,7 +95,7 @@ pub(crate) enum Step {
     Revive,
 }
 
-/// The state word.
+/// The state word of a function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word(u32);
 
@@ -105,7 +104,7 @@ const QUEUED: u32 = 1 << 3;
 const BUSY: u32 = 1 << 4;
 const WAITERS: u32 = 1 << 5;
 const GATED: u32 = 1 << 6;
-/// One turn; the bits from here up count them.
+/// One turn; the bits from this one up count turns.
 const TURN: u32 = 1 << 7;
 const TURNS: u32 = !(TURN - 1);
 
@@ -122,32 +121,32 @@ impl Word {
         KINDS[(self.0 & KIND) as usize]
     }
 
-    /// Linked in the request list (or about to be).
+    /// The cell is in the request list (or about to be).
     pub(crate) fn queued(self) -> bool {
         self.0 & QUEUED != 0
     }
 
-    /// Somebody is changing the target.
+    /// A thread is changing the target.
     pub(crate) fn busy(self) -> bool {
         self.0 & BUSY != 0
     }
 
-    /// Somebody may sleep on the word.
+    /// A thread may sleep on the word.
     pub(crate) fn waiters(self) -> bool {
         self.0 & WAITERS != 0
     }
 
-    /// Callers park, whatever the kind.
+    /// Callers park, for every kind.
     pub(crate) fn gated(self) -> bool {
         self.0 & GATED != 0
     }
 
-    /// How many turns there were.
+    /// The count of turns.
     pub(crate) fn turns(self) -> u32 {
         self.0 & TURNS
     }
 
-    /// Another word than all that were seen before.
+    /// The word with the next turn.
     fn turned(self) -> Word {
         Word(self.0.wrapping_add(TURN))
     }
@@ -160,8 +159,8 @@ impl Word {
         Word(self.0 & !KIND | kind as u32)
     }
 
-    /// The word after a `fork`, in the child: no other thread, so nobody waits
-    /// and nobody is in the middle of a change; requests are asked again.
+    /// The word in the child of a `fork`, which has one thread: no waiters and no change in
+    /// progress; requests are queued again.
     pub(crate) fn inherited(kind: Kind) -> Word {
         Word(0).with(kind).or_queued(kind == Kind::Requested)
     }
@@ -241,7 +240,7 @@ impl fmt::Debug for Word {
 mod tests {
     use super::*;
 
-    /// Every step from every word, against the invariants of the module.
+    /// Takes every step from every word, and checks the invariants of the module.
     #[test]
     fn steps_keep_the_invariants() {
         let mut steps = vec![

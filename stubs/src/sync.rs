@@ -21,7 +21,7 @@ pub(crate) fn spin(turn: u32) {
     }
 }
 
-/// One turn of a loop that looks for another thread's change. Async-signal-safe.
+/// One turn of a loop that polls for another thread's change. Async-signal-safe.
 pub(crate) fn look_again() {
     #[cfg(loom)]
     loom::thread::yield_now();

@@ -1,10 +1,9 @@
 //! The system calls of the guest side, made directly.
 //!
-//! Not through libc or rustix: a guest thread's `errno` must stay as it is even
-//! when a signal handler leaves the wait by `longjmp`, so nothing may store it
-//! and restore it later; and rustix keeps off `errno` only as long as nobody in
-//! the build enables its `use-libc` feature. All functions are
-//! async-signal-safe, use no thread-local and no memory but their arguments.
+//! Not through libc or rustix. A guest thread's `errno` must stay as it is even when a signal
+//! handler leaves the wait by `longjmp`, so no function may store it and restore it later. And
+//! rustix keeps off `errno` only as long as no crate in the build enables its `use-libc` feature.
+//! All functions are async-signal-safe, use no thread-local and no memory but their arguments.
 
 use std::arch::asm;
 use std::arch::x86_64::__cpuid;
@@ -17,19 +16,19 @@ use uruk_base::sandbox;
 /// Bytes of the kernel's signal set.
 const SIGSET_BYTES: usize = 8;
 
-/// One system call; returns what the kernel returns (`-errno` for errors).
+/// One system call; returns the kernel's result (`-errno` for errors).
 ///
 /// # Safety
-/// 1. The arguments are what system call `number` asks for.
+/// 1. The arguments are valid for the system call `number`.
 unsafe fn syscall(number: libc::c_long, args: [usize; 4]) -> isize {
-    // SAFETY: duty 1; the kernel does not look at the others.
+    // SAFETY: duty 1; the kernel does not read the other two arguments.
     unsafe { syscall_of_six(number, args, [0; 2]) }
 }
 
-/// As [`syscall`], with two arguments more.
+/// Like [`syscall`], with two arguments more.
 ///
 /// # Safety
-/// 1. As there.
+/// 1. As for [`syscall`].
 unsafe fn syscall_of_six(number: libc::c_long, args: [usize; 4], more: [usize; 2]) -> isize {
     let result;
     // SAFETY: duty 1; the kernel clobbers rcx, r11 and the flags, preserves all
@@ -85,7 +84,7 @@ pub(crate) fn futex_wake(word: &AtomicU32, count: i32) {
     unsafe { syscall(libc::SYS_futex, args) };
 }
 
-/// As [`futex_wait`], among those at `places`, which [`futex_wake_at`] chooses from.
+/// Like [`futex_wait`], at some of the `places` that [`futex_wake_at`] chooses from.
 pub(crate) fn futex_wait_at(
     word: &AtomicU32,
     expected: u32,
@@ -93,7 +92,7 @@ pub(crate) fn futex_wait_at(
     timeout: Option<Duration>,
 ) {
     const SECOND: u64 = 1_000_000_000;
-    // This wait asks for a time of the monotonic clock and not for a span.
+    // This wait takes a time of the monotonic clock, not a duration.
     let until = timeout.map(|timeout| {
         let nanoseconds = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let at = monotonic_ns().saturating_add(nanoseconds);
@@ -110,7 +109,7 @@ pub(crate) fn futex_wait_at(
         expected as usize,
         until.expose_provenance(),
     ];
-    // SAFETY: as in `futex_wait`; the fifth is not looked at.
+    // SAFETY: as in `futex_wait`; the kernel does not read the fifth.
     unsafe { syscall_of_six(libc::SYS_futex, args, [0, places as usize]) };
 }
 
@@ -122,11 +121,11 @@ pub(crate) fn futex_wake_at(word: &AtomicU32, places: u32) -> bool {
     unsafe { syscall_of_six(libc::SYS_futex, args, [0, places as usize]) > 0 }
 }
 
-/// The processor this thread runs on, or just ran on; `None` where it cannot be told.
+/// The processor this thread runs on, or just ran on; `None` if it is not known.
 ///
-/// Without a call of the kernel, which a program's filter may forbid: Linux keeps the number, and
-/// that of the node above it, in what `rdtscp` reads. (Its own library for programs may read the
-/// limit of a segment instead, which valgrind does not know.)
+/// It makes no system call, which a program's filter may forbid: Linux keeps the number, and that
+/// of the node above it, in the register that `rdtscp` reads. (The kernel's vDSO may read the limit
+/// of a segment instead, which valgrind does not support.)
 pub(crate) fn processor() -> Option<u32> {
     const NUMBER: u32 = 0xfff;
     if !tells_processor() {
@@ -146,13 +145,13 @@ pub(crate) fn processor() -> Option<u32> {
     Some(aux & NUMBER)
 }
 
-/// Whether there is `rdtscp`. Asked once: a virtual machine takes microseconds to answer.
+/// Whether the CPU has `rdtscp`. Asked once: a virtual machine takes microseconds to answer.
 fn tells_processor() -> bool {
     const UNKNOWN: u32 = 0;
     const NO: u32 = 1;
     const YES: u32 = 2;
     static KNOWN: AtomicU32 = AtomicU32::new(UNKNOWN);
-    // Relaxed: whoever asks again is told the same.
+    // Relaxed: every query gives the same answer.
     match KNOWN.load(Ordering::Relaxed) {
         UNKNOWN => {
             const LEAF: u32 = 0x8000_0001;
@@ -178,8 +177,9 @@ pub(crate) fn thread_id() -> u32 {
     id as u32
 }
 
-/// Nanoseconds of the monotonic clock. The one function of libc's here: it reads the clock without
-/// a system call, and fails, which alone stores `errno`, for no clock that every Linux has.
+/// Nanoseconds of the monotonic clock, by libc's only function used here. It reads the clock
+/// without a system call. It stores `errno` only if it fails, which it does not for a clock that
+/// every Linux has.
 pub(crate) fn monotonic_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -205,11 +205,10 @@ pub(crate) fn exit(status: i32) -> ! {
     }
 }
 
-/// Evidence that all signals are blocked on this thread; dropping it restores
-/// the mask that was.
+/// Evidence that all signals are blocked on this thread; dropping it restores the former mask.
 ///
-/// Around steps that another waiter of the *same thread* - a signal handler -
-/// could wait for, or that a handler must not leave by `longjmp` half done.
+/// For steps that another waiter of the *same thread*, a signal handler, could wait for, or that a
+/// handler must not abandon by `longjmp`.
 ///
 /// Nothing is blocked once a sandbox is closed ([`sandbox`]): no other thread serves requests, and
 /// the call may be forbidden.

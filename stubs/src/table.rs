@@ -1,9 +1,8 @@
 //! The stub table: construction, allocation, and the runtime's interface.
 //!
-//! There is no lock: allocation is a counter and a tagged free list, changes of
-//! one function exclude each other by a bit of its state word (`state`), the
-//! request list is lock-free (`requests`). So a `fork` at any moment leaves
-//! nothing locked in the child.
+//! The table has no lock. Allocation is a counter and a tagged free list. Changes of one function
+//! exclude each other by a bit of its state word (`state`). The request list is lock-free
+//! (`requests`). So a `fork` at any moment leaves nothing locked in the child.
 //!
 //! | field | written by | ordering | partner |
 //! |---|---|---|---|
@@ -29,7 +28,7 @@ use crate::place;
 use crate::shared::Shared;
 use crate::sync::{AtomicU32, Ordering, spin};
 
-/// Stub pages that are committed at once: as many as there are, within these.
+/// Stub pages committed at once: as many as are committed already, within these limits.
 const COMMIT_PAGES: (u32, u32) = (4, 64);
 
 /// Counts of a table at one moment.
@@ -42,15 +41,15 @@ pub struct StubStats {
     pub quarantined: usize,
     /// Recycled stubs, ready for reuse.
     pub free: usize,
-    /// Functions that fit in all.
+    /// Functions that the region has room for.
     pub capacity: usize,
-    /// Stub pages that have their image.
+    /// Stub pages with their image.
     pub pages: usize,
 }
 
 type CommitHook = Box<dyn Fn(UnwindRow) + Send + Sync>;
 
-/// Slots, stubs and the resolver of one heap.
+/// The stub table of one heap: slots, stubs and the resolver.
 ///
 /// Dropping it leaves the memory to the heap. First calls after that are not answered.
 pub struct StubTable {
@@ -90,9 +89,9 @@ impl StubTable {
         StubTable::make(heap, None)
     }
 
-    /// Like [`StubTable::new`]; `hook` is told every [`UnwindRow`], those of
-    /// stubs before the first of them is handed out, each once (in a forked
-    /// child maybe once more). It runs on the thread that allocates.
+    /// Like [`StubTable::new`]; `hook` gets every [`UnwindRow`] once (in a forked child maybe once
+    /// more). It gets the row of a stub page before the first of its stubs is allocated. It runs on
+    /// the thread that allocates.
     ///
     /// # Errors
     /// As for [`StubTable::new`].
@@ -132,7 +131,7 @@ impl StubTable {
         Ok(Arc::new(table))
     }
 
-    /// A new function: unbound, with a stub that asks for code when it is called.
+    /// Allocates a function: unbound, with a stub that requests code when it is called.
     ///
     /// # Errors
     /// [`StubError::Full`], [`StubError::Heap`].
@@ -149,7 +148,7 @@ impl StubTable {
         Ok(function)
     }
 
-    /// `count` new functions with ascending ids.
+    /// Allocates `count` functions with ascending ids.
     ///
     /// # Errors
     /// As for [`StubTable::allocate`]; nothing is allocated then.
@@ -169,13 +168,13 @@ impl StubTable {
         StubAddress(self.shared().cells.stub(function))
     }
 
-    /// The address of the 8-byte word that always holds where a call of the
-    /// function goes: for `call [slot]`.
+    /// The address of the 8-byte word that holds the target of the function's calls: for `call
+    /// [slot]`.
     pub fn slot_address(&self, function: FunctionId) -> SlotAddress {
         SlotAddress(self.shared().cells.slot(function))
     }
 
-    /// The function whose stub is at an address, if it was handed out.
+    /// The allocated function whose stub is at an address.
     pub fn function_at(&self, address: u64) -> Option<FunctionId> {
         self.shared()
             .cells
@@ -183,54 +182,50 @@ impl StubTable {
             .filter(|function| self.handed_out(*function))
     }
 
-    /// The function in whose stub an address is, if it was handed out.
+    /// The allocated function whose stub contains an address.
     pub fn function_around(&self, address: u64) -> Option<FunctionId> {
         let start = address / CELL_BYTES * CELL_BYTES;
         self.function_at(start)
     }
 
-    /// The function of an [index](FunctionId::index), if it was handed out.
+    /// The allocated function of an [index](FunctionId::index).
     pub fn function(&self, index: u32) -> Option<FunctionId> {
         let function = FunctionId(index);
         self.handed_out(function).then_some(function)
     }
 
-    /// Makes `entry` the function's code: one store into the slot, seen by
-    /// callers at once; then the state, then waiting callers are woken. Over
-    /// code that is published already it replaces that. `false` when the
-    /// function was released meanwhile.
+    /// Makes `entry` the function's code: stores it into the slot, which callers see at once; then
+    /// sets the state and wakes waiting callers. It replaces code that is published already.
+    /// `false` when the function was released meanwhile.
     ///
-    /// `entry` must be the code of the function, ready to be called. (Safe,
-    /// because calling is what is unsafe: who calls a stub vouches for what is
-    /// published behind it.)
+    /// `entry` must be the code of the function, ready to be called. (Safe, because the call is the
+    /// unsafe step: the caller of a stub vouches for the code published behind it.)
     ///
-    /// Must not run on a thread that may be interrupted by a signal handler
-    /// which calls this very function.
+    /// Must not run on a thread that may be interrupted by a signal handler which calls this very
+    /// function.
     pub fn publish(&self, function: FunctionId, entry: EntryAddress) -> bool {
         self.shared().publish(function, entry.0)
     }
 
-    /// Says where code that is ready lies, without making it reachable: the
-    /// first call stores it into the slot by itself, in well under a
-    /// microsecond, with no service. Where callers wait or other code is
-    /// published already, or if `entry` lies outside of the heap, it publishes.
-    /// `false` when the function was released meanwhile.
+    /// Prepares code that is ready, without making it reachable: the first call stores it into the
+    /// slot by itself, in well under a microsecond, with no service. If callers wait, other code is
+    /// published already, or `entry` lies outside of the heap, it publishes. `false` when the
+    /// function was released meanwhile.
     ///
     /// Restrictions as for [`StubTable::publish`].
     pub fn prepare(&self, function: FunctionId, entry: EntryAddress) -> bool {
         self.shared().prepare(function, entry.0)
     }
 
-    /// Says that there will be no code for now: waiting callers and later ones
-    /// continue at what the failure handler returns, until something is
-    /// published. `false`, and no change, when the function has code or was
-    /// released.
+    /// Marks a function as failed: waiting and later callers continue at the address that the
+    /// failure handler returns, until code is published. `false`, and no change, when the function
+    /// has code or was released.
     pub fn fail(&self, function: FunctionId) -> bool {
         self.shared().fail(function)
     }
 
-    /// Takes code or a failure back: the next call asks again. `false`, and no change, when
-    /// callers wait already or it was released.
+    /// Takes code or a failure back: the next call requests code again. `false`, and no change,
+    /// when callers wait already or it was released.
     pub fn unpublish(&self, function: FunctionId) -> bool {
         self.shared().unpublish(function)
     }
@@ -245,11 +240,12 @@ impl StubTable {
         first
     }
 
-    /// Lets the stub of a released function be handed out again. `false` when it was not
-    /// released, or [`StubTable::next_request`] is still to take a request for it.
+    /// Makes the stub of a released function available for allocation. `false` when it was not
+    /// released, or a request for it is still to be taken by [`StubTable::next_request`].
     ///
     /// # Safety
-    /// 1. Nothing holds the stub's or the slot's address any more, nobody uses the id.
+    /// 1. No reference to the stub's or the slot's address is left, and the id is not used any
+    ///    more.
     pub unsafe fn recycle(&self, function: FunctionId) -> bool {
         let recycled = self.shared().recycle(function);
         if recycled {
@@ -264,8 +260,8 @@ impl StubTable {
         self.shared().retry(function)
     }
 
-    /// Makes a released function one without code, for callers that mean whatever has its name
-    /// now. `false` when it was not released, or is behind a gate.
+    /// Turns a released function into one without code, for a new definition of the same name.
+    /// `false` when it was not released, or is behind a gate.
     pub fn revive(&self, function: FunctionId) -> bool {
         let revived = self.shared().revive(function);
         if revived {
@@ -275,16 +271,16 @@ impl StubTable {
     }
 
     /// The published or prepared code; `None` while there is none. Behind a closed
-    /// [gate](StubTable::close_gate) it is what the gate keeps.
+    /// [gate](StubTable::close_gate) it is the kept code.
     pub fn entry(&self, function: FunctionId) -> Option<EntryAddress> {
         self.shared().entry(function).map(EntryAddress)
     }
 
-    /// Sets what calls of failed and released functions do. It runs on the guest
-    /// thread and stack, maybe in a signal handler, with the call's arguments
-    /// saved; control continues at the address it returns with those arguments.
-    /// The default writes a line to standard error and ends the process with
-    /// [`FAILURE_STATUS`](crate::FAILURE_STATUS). It is handed `context`, or the last one's.
+    /// Sets the handler for calls of failed and released functions. It runs on the guest thread and
+    /// stack, maybe in a signal handler, with the call's arguments saved; control continues at the
+    /// address it returns with those arguments. The default writes a line to standard error and
+    /// ends the process with [`FAILURE_STATUS`](crate::FAILURE_STATUS). It gets `context`, or the
+    /// context of an earlier call of this function.
     pub fn set_failure_handler(&self, handler: FailureHandler, context: u64) {
         let shared = self.shared();
         shared.failure_context.store(context, Ordering::Relaxed);
@@ -293,22 +289,23 @@ impl StubTable {
         shared.failure_handler.store(handler, Ordering::Release);
     }
 
-    /// Sets what a call that has to wait does first: `ask` sees to it that there is somebody to
-    /// wait for, in a child of a `fork` that nobody was told of. It runs on the guest thread
-    /// and stack, maybe in a signal handler, and may call [`StubTable::after_fork_child`].
+    /// Sets a function that a call runs before it waits: `ask` makes sure that the service exists,
+    /// in a child of a `fork` that bypassed the fork handlers. It runs on the guest thread and
+    /// stack, maybe in a signal handler, and may call [`StubTable::after_fork_child`].
     pub fn set_attendance(&self, ask: extern "C" fn()) {
         // Partner: the acquire in the guest's `attend`.
         let ask = ask as *const () as usize as u64;
         self.shared().attendance.store(ask, Ordering::Release);
     }
 
-    /// To be called in the child of a `fork` before anything else of the table,
-    /// while no other thread of the child is past [`StubTable::set_attendance`]'s function; after the heap's `after_fork_child`.
-    /// Requests whose service is gone are asked again. The parent needs nothing.
+    /// Resets the table in the child of a `fork`, before any other use of the table and after the
+    /// heap's `after_fork_child`. No other thread of the child may be past
+    /// [`StubTable::set_attendance`]'s function. Requests without a service are queued again. The
+    /// parent needs no call.
     ///
-    /// At the moment of the `fork` no thread may be taking requests (waiting for
-    /// them is fine), nor closing or opening a gate. A closed gate is fine: in the
-    /// child it is open to the old set, and nobody waits there.
+    /// At the moment of the `fork` no thread may be taking requests (waiting for them is fine), nor
+    /// closing or opening a gate. A closed gate is fine: in the child it is open to the old set,
+    /// without waiting threads.
     pub fn after_fork_child(&self) {
         let shared = self.shared();
         self.committing.store(0, Ordering::Relaxed);
@@ -320,8 +317,8 @@ impl StubTable {
         }
     }
 
-    /// What an unwinder must know so far: the resolver, and the stub pages that
-    /// are in use. More come with [allocation](StubTable::with_hook).
+    /// The rows that an unwinder needs so far: the resolver, and the stub pages in use. Further
+    /// rows come with [allocation](StubTable::with_hook).
     pub fn unwind_rows(&self) -> Vec<UnwindRow> {
         let mut rows = vec![self.resolver_row];
         // Partner: the release in `ensure_committed`.
@@ -350,7 +347,7 @@ impl StubTable {
         (self.code.address(), &bytes[..len as usize])
     }
 
-    /// Counts.
+    /// The present counts.
     pub fn stats(&self) -> StubStats {
         let next = self.next.load(Ordering::Relaxed) as usize;
         let quarantined = self.quarantined.load(Ordering::Relaxed) as usize;
@@ -393,7 +390,7 @@ impl StubTable {
         }
     }
 
-    /// Takes `count` ordinals whose pages are committed; gives the first.
+    /// Takes `count` ordinals whose pages are committed; returns the first.
     fn claim(&self, count: u32) -> Result<u32, StubError> {
         let mut first = self.next.load(Ordering::Relaxed);
         loop {
@@ -414,8 +411,8 @@ impl StubTable {
 
     fn ensure_committed(&self, pages: u32) -> Result<(), StubError> {
         let mut turn = 0;
-        // Acquire; partner: the release in `commit`, so that the common slots
-        // are set for whoever is told of the stubs.
+        // Acquire; partner: the release in `commit`, so that the common slots are set before the
+        // stubs are handed out.
         while self.committed.load(Ordering::Acquire) < pages {
             // Partner: the release below.
             let owned =
@@ -433,7 +430,7 @@ impl StubTable {
         Ok(())
     }
 
-    /// Commits at least up to `pages`; by the owner of `committing`.
+    /// Commits pages up to at least `pages`; for the owner of `committing`.
     fn commit(&self, pages: u32) -> Result<(), StubError> {
         let first = self.committed.load(Ordering::Relaxed);
         if first >= pages {

@@ -1,9 +1,9 @@
-//! Which vector state a first call must preserve, and how.
+//! The vector state that a first call must preserve, and the instruction that saves it.
 //!
-//! `mask = XCR0 & !(PKRU | AMX tile config | AMX tile data | LWP)`: everything
-//! that can carry an argument or that a custom calling convention preserves,
-//! x87 and MXCSR with it, and what future CPUs add (APX registers). Tiles are
-//! caller-saved in every convention and 8 KiB large; PKRU belongs to the thread.
+//! `mask = XCR0 & !(PKRU | AMX tile config | AMX tile data | LWP)`: all state that can carry an
+//! argument or that a custom calling convention preserves. x87, MXCSR and components of future CPUs
+//! (APX registers) are included. Tiles are caller-saved in every convention and 8 KiB large; PKRU
+//! belongs to the thread.
 //!
 //! Sizes, from CPUID leaf 0xD (Intel SDM 1, 13.4.2 and 13.4.3):
 //!
@@ -16,7 +16,7 @@
 
 use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
-/// Components that are left alone.
+/// Components that are not saved.
 const EXCLUDED: u64 = (1 << 9) | (1 << 17) | (1 << 18) | (1 << 62);
 /// Legacy area and XSAVE header.
 const HEADER_END: u32 = 576;
@@ -26,7 +26,7 @@ pub(crate) const ALIGN: u32 = 64;
 /// The instruction that saves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
-    /// Compacted; writes only what is in use.
+    /// Compacted; writes only components in use.
     Xsavec,
     /// Standard format.
     Xsave,
@@ -34,7 +34,7 @@ pub(crate) enum Method {
     Fxsave,
 }
 
-/// How vector state is saved on this machine.
+/// The way to save vector state on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VectorState {
     pub(crate) method: Method,
@@ -44,7 +44,7 @@ pub(crate) struct VectorState {
     pub(crate) size: u32,
 }
 
-/// What sub-leaf i of leaf 0xD says of a component.
+/// Size and offset of component i, from sub-leaf i of leaf 0xD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Component {
     size: u32,
@@ -53,7 +53,7 @@ struct Component {
 }
 
 impl VectorState {
-    /// Asks the CPU.
+    /// Reads the CPU's features.
     pub(crate) fn detect() -> VectorState {
         #[allow(unused_unsafe, reason = "safe in newer compilers than our oldest")]
         // SAFETY: CPUID exists on x86-64.

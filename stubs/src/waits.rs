@@ -1,4 +1,4 @@
-//! How long guests waited for code, if anybody asks.
+//! Counts how long guests waited for code, once that is switched on.
 //!
 //! Measured from the trampoline to the address to continue at, wake-up included; a call that a
 //! handler leaves by `longjmp`, or in which the thread ends, is not counted. Access, all relaxed:
@@ -19,7 +19,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// When a wait begins; zero if nobody asks.
+    /// The time at which a wait begins; zero if waits are not counted.
     pub(crate) fn begin(&self) -> u64 {
         match self.on.load(Ordering::Relaxed) {
             0 => 0,
@@ -27,7 +27,7 @@ impl Waits {
         }
     }
 
-    /// A wait that began at `begun` is over.
+    /// Counts a wait that began at `begun`.
     pub(crate) fn end(&self, begun: u64) {
         if begun != 0 {
             let waited = monotonic_ns().saturating_sub(begun);
@@ -38,13 +38,13 @@ impl Waits {
 }
 
 impl StubTable {
-    /// Counts from now on how long calls wait for code: two looks at the clock for a first call.
+    /// Switches the count of waits on; it costs two clock readings for a first call.
     pub fn time_waits(&self) {
         self.shared().waits.on.store(1, Ordering::Relaxed);
     }
 
-    /// Calls that waited for code, or at a gate, since [`StubTable::time_waits`], and for how
-    /// long, all threads together. Those that wait still are not among them.
+    /// The number and total time of waits for code, or at a gate, since [`StubTable::time_waits`],
+    /// over all threads. Waits in progress are not included.
     pub fn waits(&self) -> (u64, Duration) {
         let waits = &self.shared().waits;
         let ns = waits.ns.load(Ordering::Relaxed);

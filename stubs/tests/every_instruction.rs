@@ -1,8 +1,8 @@
-//! A first call is left by a signal handler at every single instruction of it:
-//! nothing is lost, nothing is asked twice.
+//! A signal handler leaves a first call at every single instruction: no request is lost or made
+//! twice.
 //!
-//! A child makes first calls; its parent traces it, lets it take `n`
-//! instructions of the `n`-th call and sends the signal.
+//! A child makes first calls; its parent traces it, lets it execute `n` instructions of the `n`-th
+//! call and sends the signal.
 
 #[path = "support/leaving.rs"]
 mod leaving;
@@ -27,7 +27,7 @@ enum Code {
     Prepared,
 }
 
-/// The child: calls functions until it is no longer left; gives a status.
+/// The child: makes first calls until they are no longer left; returns a status.
 fn make_first_calls(code: Code) -> i32 {
     // SAFETY: a handler of the type that SA_SIGINFO asks for.
     unsafe {
@@ -76,7 +76,7 @@ fn make_first_calls(code: Code) -> i32 {
     }
     let served = service.served.load(Ordering::Relaxed);
     let expected = if code == Code::Served { called } else { 0 };
-    // Do not drop the service: its thread is fine where it is.
+    // Do not drop the service: its thread may go on.
     std::mem::forget(service);
     if served == expected && whole == 20 {
         0
@@ -99,7 +99,7 @@ fn go_on(child: i32, how: libc::c_uint, signal: i32) {
     assert_eq!(done, 0, "{}", Error::last_os_error());
 }
 
-/// The parent: gives the calls made, and the child's status.
+/// The parent: returns the number of calls, and the child's status.
 fn trace(child: i32) -> (usize, i32) {
     let mut calls = 0;
     let mut status = wait(child);
@@ -126,8 +126,8 @@ fn trace(child: i32) -> (usize, i32) {
 }
 
 fn leave_everywhere(code: Code) {
-    // SAFETY: the child uses what works in a child of a process with threads:
-    // glibc's allocator and threads.
+    // SAFETY: the child uses only functions that work in a child of a process with threads: glibc's
+    // allocator and threads.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let status = make_first_calls(code);

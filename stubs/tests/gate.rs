@@ -1,5 +1,5 @@
-//! The gate with real threads: sets that change at one instant, calls that are let
-//! through, handlers, forks, and what is refused.
+//! The gate with real threads: sets that change at one instant, calls that are let through,
+//! handlers, forks, and refused gates.
 
 mod support;
 
@@ -15,9 +15,9 @@ use uruk_stubs::{EntryAddress, FunctionId, Gate, Parked, StubError, StubTable, T
 
 const CALLERS: usize = 4;
 const FLIPS: usize = 10_000;
-/// How long threads that must all come to the gate are waited for, in all.
+/// Longest wait, in all, for threads that must all come to the gate.
 const QUIESCENT: Duration = Duration::from_secs(3);
-/// How long to wait for what only the scheduler brings about.
+/// Longest wait for an event that only the scheduler brings about.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn call(table: &StubTable, f: FunctionId) -> u64 {
@@ -25,7 +25,7 @@ fn call(table: &StubTable, f: FunctionId) -> u64 {
     unsafe { call_ptr(table.stub_address(f).0) }
 }
 
-/// f calls g. A call of f gives both versions' numbers.
+/// f calls g. A call of f returns both versions' numbers.
 struct Pair {
     heap: Heap,
     table: Arc<StubTable>,
@@ -35,8 +35,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// With this many versions beside the first, which is published. f takes `turns`
-    /// of a loop before it calls g.
+    /// A pair with this many versions beside the first, which is published. f takes `turns` of a
+    /// loop before it calls g.
     fn new(versions: usize, turns: i32) -> Arc<Pair> {
         let (heap, table) = table();
         let [f, g] = [table.allocate().unwrap(), table.allocate().unwrap()];
@@ -81,8 +81,8 @@ impl Pair {
         [(self.f, Target::Code(f)), (self.g, Target::Code(g))]
     }
 
-    /// Threads that call f until they are told to stop, and give all they saw to
-    /// `see`: the versions of f and g.
+    /// Threads that call f until they are told to stop, and pass all results to `see`: the versions
+    /// of f and g.
     fn callers<S: Send + 'static>(
         self: &Arc<Self>,
         stop: &Arc<AtomicBool>,
@@ -106,8 +106,8 @@ impl Pair {
     }
 }
 
-/// Without regard to what runs: a new f never gets an older g, and no thread sees an
-/// older f or g than it saw before. (An f that was running may get a newer g.)
+/// Immediate replacement, with calls in progress: a new f never gets an older g, and no thread sees
+/// an older f or g than it saw before. (An f that was running may get a newer g.)
 #[test]
 fn immediate_replacement_splits_call_starts() {
     let _watchdog = watchdog();
@@ -126,7 +126,7 @@ fn immediate_replacement_splits_call_starts() {
     for flip in 1..=FLIPS {
         let gate = pair.close();
         gate.open(&pair.targets(flip)).unwrap();
-        // Some calls between the flips, now and then a lot.
+        // Some calls between the flips, and sometimes many.
         if flip % 64 == 0 {
             thread::sleep(Duration::from_micros(100));
         }
@@ -137,7 +137,8 @@ fn immediate_replacement_splits_call_starts() {
     assert_eq!(call(&pair.table, pair.f) >> 32, FLIPS as u64);
 }
 
-/// Opened only when nobody is in f: threads that are get the old g. No mixture at all.
+/// Opens the gate only when no thread is in f: threads that are in f get the old g. No mixture at
+/// all.
 #[test]
 fn quiescent_replacement_never_mixes() {
     let _watchdog = watchdog();
@@ -148,16 +149,16 @@ fn quiescent_replacement_never_mixes() {
         || (),
         |(), f, g| {
             assert_eq!(f, g, "f and g of different versions");
-            // So that the others come to the gate soon.
+            // The other threads then come to the gate soon.
             thread::yield_now();
         },
     );
     let (mut let_through, mut flips) = (0, 0);
     let started = Instant::now();
-    // Each takes as long as the scheduler needs to run all callers.
+    // Each flip takes as long as the scheduler needs to run all callers.
     let more = |flips: usize, let_through: usize| {
         let enough = flips >= FLIPS || started.elapsed() >= QUIESCENT;
-        // On a busy machine it takes until a caller loses its processor in f, and gets it again.
+        // On a busy machine this lasts until a caller loses its processor in f, and gets it again.
         let few = let_through == 0 || flips <= 20;
         !enough || (few && started.elapsed() < PATIENCE)
     };
@@ -185,7 +186,7 @@ fn quiescent_replacement_never_mixes() {
     assert!(let_through > 0, "nobody was ever between f and g");
 }
 
-/// A caller of `f` that is parked at the gate: its thread and what it gets.
+/// Parks a caller of `f` at the gate; returns its thread and its result.
 fn park(table: &Arc<StubTable>, gate: &Gate, f: FunctionId) -> (i32, JoinHandle<u64>) {
     let (tell, told) = std::sync::mpsc::channel();
     let table = Arc::clone(table);
@@ -213,7 +214,7 @@ fn answers_behind_the_gate_change_what_is_kept() {
     let gate = table.close_gate(&[k, j, i, h, g, f]).unwrap();
     assert_eq!(gate.members(), [f, g, h, i, j, k]);
     assert_eq!(table.entry(f).map(u64::from), Some(one));
-    // Published, taken back, replaced by the opening, prepared, failed, asked.
+    // Published, taken back, replaced by the opening, prepared, failed, requested.
     assert!(table.publish(f, EntryAddress(two)));
     assert_eq!(table.entry(f).map(u64::from), Some(two));
     assert!(table.unpublish(g));
@@ -232,7 +233,7 @@ fn answers_behind_the_gate_change_what_is_kept() {
     assert_eq!(ci.join().unwrap(), 1);
     assert!(table.prepare(j, EntryAddress(one)), "a failure stays one");
     assert_eq!(table.entry(k).map(u64::from), None);
-    // Unbound: the next call of what had code asks.
+    // Unbound: the next call of a function that had code makes a request.
     let gate = table.close_gate(&[f]).unwrap();
     gate.open(&[(f, Target::Unbound)]).unwrap();
     assert_eq!(table.entry(f).map(u64::from), None);
@@ -268,8 +269,8 @@ fn what_is_refused_changes_nothing() {
     drop(table.close_gate(&[]).unwrap());
 }
 
-/// A handler that interrupts a parked thread and calls a member parks too; letting the
-/// thread through lets both go on, into old code.
+/// A handler that interrupts a parked thread and calls a member parks too; letting the thread
+/// through lets both continue, into old code.
 #[test]
 fn a_handler_parks_on_top() {
     static STUBS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
@@ -291,8 +292,8 @@ fn a_handler_parks_on_top() {
     STUBS[1].store(table.stub_address(f).0, Ordering::Relaxed);
     table.publish(f, EntryAddress(returns(&heap, 1)));
     table.publish(g, EntryAddress(returns(&heap, 20)));
-    // SAFETY: a handler of the plain type; SA_RESTART, so that the interrupted wait
-    // goes on by itself.
+    // SAFETY: a handler of the plain type; SA_RESTART, so that the interrupted wait continues by
+    // itself.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as extern "C" fn(i32) as usize;
@@ -325,7 +326,7 @@ fn a_handler_parks_on_top() {
     gate.open(&[]).unwrap();
 }
 
-/// More threads than the table of the parked has places: all wait, all go on.
+/// More threads than the table of spots has places: all wait, and all continue.
 #[test]
 fn more_threads_than_places() {
     let _watchdog = watchdog();
@@ -361,7 +362,7 @@ fn fork_behind_a_closed_gate() {
     let gate = table.close_gate(&set).unwrap();
     let (_, caller) = park(table, &gate, pair.g);
     heap.before_fork();
-    // SAFETY: the child uses what a forked child may, and ends.
+    // SAFETY: the child uses only functions allowed in a forked child, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: ends the child if it hangs.
@@ -369,14 +370,14 @@ fn fork_behind_a_closed_gate() {
         heap.after_fork_child().unwrap();
         table.after_fork_child();
         let old = call(table, pair.f) == 0 && table.entry(fresh).map(u64::from).is_none();
-        // The inherited gate has no power over the child's own.
+        // The inherited gate has no effect on the child's own.
         let own = table.close_gate(&set).unwrap();
         let nobody = own.parked().is_empty();
         let opened = gate.open(&pair.targets(1)).is_ok();
         let still = table.close_gate(&[fresh]).is_err();
         let new = own.open(&pair.targets(2)).is_ok() && call(table, pair.f) == 2 << 32 | 2;
         let status = i32::from(!(old && nobody && opened && still && new));
-        // SAFETY: ends the child without running what belongs to the parent.
+        // SAFETY: ends the child without running code of the parent's.
         unsafe { libc::_exit(status) };
     }
     heap.after_fork_parent();

@@ -95,7 +95,7 @@ fn taking_back_asks_again() {
     assert_eq!(call(&table, f), 4);
 }
 
-/// Code that rests is found in its slot again by the first call, and only by a call.
+/// Resting code is in its slot again after the first call, and only after a call.
 #[test]
 fn who_rests_was_not_called() {
     let _watchdog = watchdog();
@@ -114,7 +114,7 @@ fn who_rests_was_not_called() {
         assert!(!table.rests(f));
         assert_eq!(call(&table, f), 4);
     }
-    // Other code takes its place; a gate keeps it; it is taken away.
+    // Other code replaces it; a gate keeps it; it is unpublished.
     let other = EntryAddress(returns(&heap, 5));
     assert!(table.rest(f) && table.publish(f, other));
     assert_eq!((table.rests(f), call(&table, f)), (false, 5));
@@ -128,13 +128,13 @@ fn who_rests_was_not_called() {
     gate.open(&[]).unwrap();
     assert!(table.rest(f) && table.unpublish(f));
     assert_eq!((table.rests(f), table.entry(f)), (false, None));
-    // Outside of the heap it cannot be remembered.
+    // Code outside of the heap cannot rest: the cell holds offsets only.
     assert!(table.publish(g, EntryAddress(answer as *const () as usize as u64)));
     assert!(!table.rest(g));
     assert_eq!(call(&table, g), 99);
 }
 
-/// Code outside of the heap cannot be remembered in the cell.
+/// Code outside of the heap cannot be prepared: the cell holds offsets only.
 #[test]
 fn preparing_far_code_publishes() {
     let (_heap, table) = table();
@@ -192,7 +192,7 @@ fn a_revived_function_asks_for_code_again() {
         (table.stub_address(f).0, table.slot_address(f).0)
     );
 
-    // With a request of its former life in the list, which asks for the new one.
+    // A request of its former life is in the list, and is used for the new one.
     let g = table.allocate().unwrap();
     let caller = thread::spawn({
         let table = table.clone();
@@ -223,18 +223,18 @@ fn release_quarantines_and_recycle_reuses() {
     assert_eq!((stats.used, stats.quarantined, stats.free), (1, 1, 0));
     assert_ne!(table.allocate().unwrap(), f);
 
-    // Released while a caller waits, and the request not taken yet.
+    // Released while a caller waits, before the request is taken.
     let caller = thread::spawn({
         let table = table.clone();
         move || call(&table, g)
     });
     support::eventually("g is asked", || {
-        // Prepared or not, a request shows as a cell that cannot be taken back.
+        // A pending request shows as a cell that cannot be unpublished.
         !table.unpublish(g) && table.entry(g).map(u64::from).is_none() && requested(&table, g)
     });
     assert!(table.release(g));
     assert_eq!(caller.join().unwrap(), 99);
-    // SAFETY: nobody has the address or id but this test.
+    // SAFETY: only this test has the address or id.
     unsafe {
         assert!(!table.recycle(g), "still in the list");
         assert_eq!(table.next_request(), None);
@@ -283,7 +283,7 @@ fn ids_addresses_and_the_end_of_the_region() {
         assert_eq!(table.function_at(stub), Some(f));
         assert_eq!(table.function_at(stub + 6), None);
         assert_eq!(table.function(f.index()), Some(f));
-        // The oracle: what is really there jumps through the function's slot.
+        // The oracle: the bytes at the stub are a jump through the function's slot.
         let pointer = std::ptr::with_exposed_provenance::<u8>(stub as usize);
         // SAFETY: a committed stub.
         let bytes = unsafe { std::slice::from_raw_parts(pointer, 16) };
@@ -292,7 +292,7 @@ fn ids_addresses_and_the_end_of_the_region() {
     }
     assert_eq!(table.function(255), None);
     assert_eq!(table.function_at(0), None);
-    // The hook was told the resolver and every stub page, without gaps.
+    // The hook got the resolver and every stub page, without gaps.
     let mut rows = rows.lock().unwrap().clone();
     assert_eq!(rows.remove(0), table.unwind_rows()[0]);
     for pair in rows.windows(2) {
@@ -303,11 +303,11 @@ fn ids_addresses_and_the_end_of_the_region() {
     assert_eq!(rows.last().unwrap().end, stubs.end);
 }
 
-/// In a child that ends with the status that `run` gives.
+/// Runs `run` in a child that ends with the status it returns.
 fn in_child(before: impl FnOnce(), run: impl FnOnce() -> i32) -> (i32, String) {
     let mut pipe = [0; 2];
     before();
-    // SAFETY: the child runs `run`, which uses what a forked child may, and ends.
+    // SAFETY: the child runs `run`, which uses only functions allowed in a forked child, and ends.
     unsafe {
         assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
         let child = libc::fork();
@@ -330,7 +330,7 @@ fn in_child(before: impl FnOnce(), run: impl FnOnce() -> i32) -> (i32, String) {
     }
 }
 
-/// Forks only one at a time.
+/// Allows one fork at a time.
 static FORKS: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -348,7 +348,7 @@ fn the_default_handler_says_so_and_ends() {
     );
 }
 
-/// A request whose service is on the other side of a fork is asked again.
+/// A request whose service is on the other side of a fork is made again.
 #[test]
 fn fork_asks_again() {
     let _forks = FORKS.lock().unwrap();

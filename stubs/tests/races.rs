@@ -1,4 +1,4 @@
-//! Many threads at once.
+//! Races of many threads.
 
 mod support;
 
@@ -16,7 +16,7 @@ fn racing_first_calls_give_one_request() {
     let (heap, table) = table();
     let entry = returns(&heap, 11);
     let service = serve(&table, move |table, f| {
-        // Time for the others to come.
+        // Time for the other callers to come.
         thread::sleep(Duration::from_millis(2));
         table.publish(f, EntryAddress(entry));
     });
@@ -69,8 +69,8 @@ fn requests_are_in_order() {
     }
 }
 
-/// A function asked, answered from elsewhere, taken back and asked again is
-/// still linked from the first time: it keeps its place and is given once.
+/// A function is requested, answered by another thread, unpublished and requested again. Its cell
+/// is still linked from the first request: it keeps its place and is delivered once.
 #[test]
 fn a_stale_request_keeps_its_place() {
     let _watchdog = watchdog();
@@ -106,8 +106,8 @@ fn a_stale_request_keeps_its_place() {
     }
 }
 
-/// Several services, many functions, callers in different orders, republication
-/// meanwhile: everything is answered, each function asked once.
+/// Several services, many functions, callers in different orders, republication meanwhile: every
+/// call is answered, each function requested once.
 #[test]
 fn many_functions_many_services() {
     let _watchdog = watchdog();

@@ -1,8 +1,8 @@
 //! A first call changes no register and no stack word that the callee may see.
 //!
-//! An assembly driver loads every register with a pattern, pushes stack
-//! arguments and calls; an assembly callee writes down what it finds. The same
-//! driver calling the callee directly is the oracle.
+//! An assembly driver loads every register with a pattern, pushes stack arguments and calls; an
+//! assembly callee records what it receives. The same driver calling the callee directly is the
+//! oracle.
 
 mod support;
 
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use support::{jumps_to, serve, table};
 use uruk_stubs::{EntryAddress, FunctionId};
 
-/// Everything a callee can find. Order of `general`: rax rcx rdx rbx rbp rsi rdi
+/// All state that a callee can observe. Order of `general`: rax rcx rdx rbx rbp rsi rdi
 /// r8 to r15.
 #[derive(Clone, PartialEq)]
 #[repr(C, align(64))]
@@ -44,8 +44,8 @@ const ZERO: State = State {
     control: 0,
 };
 
-/// Where the callee writes, which vectors exist (0 SSE, 1 AVX, 2 AVX-512), and
-/// what the driver calls.
+/// Buffer of the callee, the vector level (0 SSE, 1 AVX, 2 AVX-512), and the address that the
+/// driver calls.
 #[unsafe(no_mangle)]
 static mut URUK_SEEN: State = ZERO;
 #[unsafe(no_mangle)]
@@ -248,7 +248,7 @@ fn pattern() -> State {
     state
 }
 
-/// What the callee saw of a call of `target`.
+/// The state that the callee observed in a call of `target`.
 fn drive(target: u64, level: u64) -> State {
     let input = pattern();
     // SAFETY: the statics are ours (STATICS is held); the driver keeps the
@@ -287,7 +287,7 @@ fn check(direct: &State, seen: &State, level: u64) {
     assert_eq!((direct.flags ^ seen.flags) & direction_and_alignment, 0);
 }
 
-/// The oracle itself sees what was put in.
+/// The oracle itself observes the whole input.
 #[test]
 fn a_direct_call_is_seen_whole() {
     let _statics = STATICS.lock().unwrap();

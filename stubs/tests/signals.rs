@@ -1,5 +1,5 @@
-//! Handlers that make first calls while the interrupted code waits for one, or
-//! leave the wait for good.
+//! Handlers that make first calls while the interrupted code waits for one, or leave the wait by a
+//! jump.
 
 #[path = "support/leaving.rs"]
 mod leaving;
@@ -70,7 +70,7 @@ fn a_handler_calls_while_the_interrupted_code_waits() {
     until_waiting(tid);
     send(tid);
     let (one, two) = (returns(&heap, 1), returns(&heap, 2));
-    // Both are asked, f once, in order.
+    // Both are requested, f once, in order.
     let mut asked = vec![table.next_request().unwrap()];
     asked.extend(table.wait_request(Some(Duration::from_secs(300))));
     assert_eq!(asked, [f, g]);
@@ -83,7 +83,7 @@ fn a_handler_calls_while_the_interrupted_code_waits() {
     assert_eq!(table.next_request(), None);
 }
 
-/// A handler leaves the wait; the request stays, and so does the way for others.
+/// A handler leaves the wait; the request stays, and other callers are still served.
 #[test]
 fn leaving_the_wait() {
     extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
@@ -105,7 +105,7 @@ fn leaving_the_wait() {
     let tid = TID.load(Ordering::Acquire);
     until_waiting(tid);
     send(tid);
-    // It left, and came again, and waits.
+    // It left, came again, and waits.
     thread::sleep(Duration::from_millis(5));
     until_waiting(tid);
     assert_eq!(table.next_request(), Some(f));
@@ -156,7 +156,7 @@ static NESTED_NEXT: AtomicU64 = AtomicU64::new(0);
 static LEAVES: AtomicU64 = AtomicU64::new(0);
 static NESTED_WRONG: AtomicU64 = AtomicU64::new(0);
 
-/// Leaves two times of three, makes a nested first call the third.
+/// Leaves two calls of three, and makes a nested first call in the third.
 extern "C" fn harass(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     let turn = NESTED_NEXT.fetch_add(1, Ordering::Relaxed);
     if !turn.is_multiple_of(3) {
@@ -172,8 +172,8 @@ extern "C" fn harass(_: i32, _: *mut libc::siginfo_t, context: *mut libc::uconte
     }
 }
 
-/// Threads make first calls while handlers throw them out at random moments or
-/// make first calls themselves. Nothing is lost, nothing asked twice.
+/// Threads make first calls while handlers leave them at random moments or make first calls
+/// themselves. No request is lost or made twice.
 #[test]
 fn leaving_at_any_moment() {
     let _handlers = HANDLERS.lock().unwrap();

@@ -43,9 +43,9 @@ impl Stack {
         self.base.addr() as u64 + STACK as u64
     }
 
-    /// Bytes from the top to the deepest that was written.
+    /// Bytes from the top to the lowest that was written.
     fn used(&self) -> usize {
-        // SAFETY: the stack's bytes, which nobody uses now.
+        // SAFETY: the stack's bytes, which no thread uses now.
         let bytes = unsafe { std::slice::from_raw_parts(self.base, STACK) };
         STACK - bytes.iter().take_while(|byte| **byte == 0xa5).count()
     }

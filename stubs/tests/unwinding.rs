@@ -1,6 +1,6 @@
-//! Walks through stubs and resolver, and where walks end.
+//! Stack walks through stubs and resolver, and the ends of walks.
 //!
-//! libgcc is told by `__register_frame`; the facade uses Uruk's own index.
+//! libgcc is informed by `__register_frame`; the facade uses Uruk's own index.
 
 mod support;
 
@@ -30,7 +30,7 @@ unsafe extern "C-unwind" {
 
 const URC_END_OF_STACK: c_int = 5;
 
-/// Tells libgcc for as long as it lives.
+/// Registers the frames with libgcc for as long as it lives.
 struct Registered(u64);
 
 impl Registered {
@@ -109,7 +109,7 @@ fn a_walk_from_within_the_resolver() {
     table.set_failure_handler(handler, 0);
     let f = table.allocate().unwrap();
     assert!(table.fail(f));
-    // SAFETY: what the handler names is a function without arguments.
+    // SAFETY: the handler returns the address of a function without arguments.
     assert_eq!(unsafe { call_ptr(table.stub_address(f).0) }, 98);
     // SAFETY: the handler is done.
     let walk = unsafe { &*WALK.0.get() }.addresses();
@@ -154,7 +154,7 @@ static RESOLVER: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 static TRAPS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 static WRONG: AtomicU64 = AtomicU64::new(0);
 
-/// Where the last trap was.
+/// Address of the last trap.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
@@ -185,8 +185,8 @@ extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut libc::uco
     }
 }
 
-/// At every single instruction of stub, common jump and resolver, a handler
-/// that interrupts there can walk to the caller.
+/// At every single instruction of stub, common jump and resolver, a handler that interrupts there
+/// can walk to the caller.
 #[test]
 fn a_walk_from_every_instruction() {
     extern "C" fn handler(_: FunctionId, _: u64) -> u64 {
@@ -240,8 +240,8 @@ fn a_walk_from_every_instruction() {
     assert_eq!(traps[3], 0, "wrong at {wrong:#x}");
 }
 
-/// An exception that nobody catches ends at the base frame, in which case the
-/// C++ runtime terminates; here the raising function goes on.
+/// An uncaught exception ends at the base frame. The C++ runtime would then terminate; here the
+/// raising function continues.
 #[test]
 fn exceptions_end_at_the_base_frame() {
     #[repr(C, align(16))]

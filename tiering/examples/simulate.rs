@@ -1,5 +1,5 @@
-//! Tries the policy on a made-up program or on a recorded stream and prints what it
-//! decides and what that was good for.
+//! Tries the policy on a made-up program or on a recorded stream and prints its decisions and their
+//! effect.
 //!
 //! `cargo run -p uruk-tiering --example simulate -- hot-function --decisions`
 

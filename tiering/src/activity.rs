@@ -1,24 +1,24 @@
-//! What the controller keeps for each function: 72 bytes, brought up to date only when
-//! something is heard of it, so that a function that does nothing costs nothing.
+//! The controller's record of each function: 72 bytes, updated only when an input names the
+//! function, so that an idle function costs nothing.
 
 use crate::config::Config;
 use crate::ids::{Nanos, Tier, VersionId};
 use crate::policy::{Facts, Measured, RELUCTANCE_LIMIT, event_time, share};
 
-/// Where a function is on its way to better code.
+/// Progress of a function towards better code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Nowhere.
+    /// Not queued, requested or compiling.
     Idle,
-    /// A candidate.
+    /// In the queue of candidates.
     Queued,
-    /// Asked for by the embedder.
+    /// Requested by the embedder.
     Requested,
-    /// Under way.
+    /// A compile is in progress.
     Compiling,
 }
 
-/// What the embedder wants.
+/// The tier that the embedder demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// The policy decides.
@@ -27,16 +27,16 @@ pub(crate) enum Wish {
     Pinned(Tier),
 }
 
-/// A function's record.
+/// The record of a function.
 #[derive(Clone, Debug)]
 pub(crate) struct Activity {
-    /// What runs; `None` before there is code.
+    /// The running version; `None` before there is code.
     pub(crate) version: Option<(VersionId, Tier)>,
-    /// Since when.
+    /// Time of its publication.
     published: Nanos,
-    /// When `window` and `spent` were brought up to date.
+    /// Time of the last update of `window` and `spent`.
     updated: Nanos,
-    /// Instructions and loops, and calls as far as they matter.
+    /// Instructions and loops, and calls up to the number that matters.
     instructions: u32,
     loops: u16,
     calls: u8,
@@ -51,7 +51,7 @@ pub(crate) struct Activity {
     /// Entries while `sampled` was taken.
     entries: f32,
     samples: u16,
-    /// Score at which it was last found new, as its logarithm.
+    /// Logarithm of the score at which the function last counted as new.
     pub(crate) noted: i8,
     pub(crate) place: Place,
     pub(crate) wish: Wish,
@@ -64,10 +64,10 @@ pub(crate) struct Activity {
 
 const _: () = assert!(size_of::<Activity>() <= 72);
 
-/// Never noted.
+/// No score was noted yet.
 pub(crate) const UNNOTED: i8 = i8::MIN;
 
-/// Records of samples and counters are halved at this, so that they follow changes.
+/// Time in ns at which records of samples and counters are halved, so that they follow changes.
 const LONG: f32 = 10e9;
 
 impl Default for Activity {
@@ -97,7 +97,7 @@ impl Default for Activity {
 }
 
 impl Activity {
-    /// Other code runs from now on; what was measured of the old is forgotten.
+    /// Starts the record of another version; measurements of the old one are dropped.
     pub(crate) fn run(&mut self, now: Nanos, version: VersionId, tier: Tier, counters: bool) {
         self.version = Some((version, tier));
         self.counters = counters;
@@ -109,7 +109,7 @@ impl Activity {
         self.noted = UNNOTED;
     }
 
-    /// The body was replaced: nothing learned of the old one holds.
+    /// Starts the record of another body: measurements of the old one do not apply.
     pub(crate) fn replace(&mut self) {
         *self = Activity {
             place: self.place,
@@ -128,7 +128,7 @@ impl Activity {
         self.calls = u8::try_from(facts.calls).unwrap_or(u8::MAX);
     }
 
-    /// What is known of the body; whether loops nest is not kept.
+    /// The facts of the body; whether loops nest is not stored.
     pub(crate) fn facts(&self) -> Facts {
         Facts {
             instructions: self.instructions,
@@ -138,12 +138,12 @@ impl Activity {
         }
     }
 
-    /// Time that `events` stand for at tier 1, before correction.
+    /// Time of `events` at tier 1, before correction.
     pub(crate) fn event_time(&self, events: f64, config: &Config) -> f64 {
         events * event_time(&self.facts(), config)
     }
 
-    /// Accounts for `time` and `entries` since the last update, as if they had been spread evenly.
+    /// Adds `time` and `entries` since the last update, as if they had been spread evenly.
     pub(crate) fn spend(&mut self, now: Nanos, time: f64, entries: f64, config: &Config) {
         let elapsed = (now - self.updated).as_f64();
         let aged = |constant: Nanos| (-elapsed / constant.as_f64()).exp();
@@ -165,12 +165,12 @@ impl Activity {
         now - self.updated
     }
 
-    /// How long this version has been running.
+    /// The time that this version has been running.
     pub(crate) fn age(&self, now: Nanos) -> Nanos {
         now - self.published
     }
 
-    /// Both measures, over the same stretch.
+    /// Adds both measures of the same stretch of time.
     pub(crate) fn measure(&mut self, samples: u32, sampled: f64, counted: f64) {
         self.sampled += sampled as f32;
         self.counted += counted as f32;
@@ -184,13 +184,13 @@ impl Activity {
         }
     }
 
-    /// Entries of the same stretch.
+    /// Adds entries of the same stretch.
     pub(crate) fn enter(&mut self, entries: u64) {
         self.entries += entries as f32;
     }
 
-    /// Time by samples, with entries as the work: the same unit whatever the version counts
-    /// besides.
+    /// Time by samples, with entries as the work: the same unit, whether or not the version counts
+    /// loops, too.
     pub(crate) fn per_entry(&self) -> Measured {
         Measured {
             counted: f64::from(self.entries),
@@ -198,7 +198,8 @@ impl Activity {
         }
     }
 
-    /// Its own time by samples from one entry to the next, in ns; none without either.
+    /// The function's own time by samples from one entry to the next, in ns; `None` without samples
+    /// or entries.
     pub(crate) fn own_time(&self) -> Option<f64> {
         let known = self.samples > 0 && self.entries > 0.0;
         known.then(|| f64::from(self.sampled) / f64::from(self.entries))
@@ -217,13 +218,13 @@ impl Activity {
         f64::from(self.spent)
     }
 
-    /// The decayed sum as of the last update, and when that was.
+    /// The decayed sum as of the last update, and the time of that.
     pub(crate) fn window(&self) -> (f64, Nanos) {
         (f64::from(self.window), self.updated)
     }
 
-    /// Processors it occupies, as of the last update. What ran for less than a poll is
-    /// taken as a part of one: nothing shorter is known.
+    /// Processors that the function occupies, as of the last update. A run shorter than a poll is
+    /// taken as a part of one: shorter times are not measured.
     pub(crate) fn share(&self, config: &Config) -> f64 {
         self.rate(self.window, config).min(f64::from(config.cpus))
     }
@@ -233,7 +234,7 @@ impl Activity {
         self.rate(self.entered, config)
     }
 
-    /// When it was last heard of.
+    /// Time of the last update.
     pub(crate) fn updated(&self) -> Nanos {
         self.updated
     }
@@ -271,7 +272,7 @@ mod tests {
         activity
     }
 
-    /// The share of an even stream does not depend on how often one looks.
+    /// The share of an even stream does not depend on how often it is measured.
     #[test]
     fn shares_do_not_depend_on_the_interval() {
         let config = Config::default();

@@ -1,19 +1,20 @@
-//! Whose code goes when there is more than a budget allows: what was not used for longest.
+//! Chooses the code to evict when it exceeds a budget: the least recently used.
 //!
-//! Whoever holds the code *looks* now and then: it says of each function with code whether it was
-//! used since the look before, and how many bytes it has. A look is one tick of a clock; what counts
-//! is at which tick a function was last used.
+//! The holder of the code *looks* now and then: it reports for each function with code its bytes,
+//! and whether it was used since the look before. A look is one tick of a clock; the order depends
+//! on the tick at which a function was last used.
 //!
 //! | formula | with |
 //! |---|---|
-//! | next look at `held + limit / LOOKS`, at `limit * FIRST_LOOK` the earliest | looks cost as much as there are functions, so they come as code does |
+//! | next look at `held + limit / LOOKS`, at `limit * FIRST_LOOK` the earliest | the cost of a look is linear in the functions, so looks follow the growth of code |
 //! | evict if `held > limit`, until `held <= limit * ROOM` | else each new function would evict one |
 //! | order: by last use, then large ones first; protected ones last, the latest first | |
 //! | protected until `tick + PROTECTED << min(times, TIMES)`, while it is used | code that came back within `SOON` ticks of its eviction, `times` in a row |
 //!
-//! Where more is used by turns than the budget allows, age is the worst order: each member makes room
-//! for the next, and all are compiled each time. Those that came back first stay then, and the rest
-//! takes turns in what is left. It is an order and no exemption: the budget holds.
+//! If more code is used by turns than the budget allows, age is the worst order: each member makes
+//! room for the next, and all are compiled each time. With protection, those that came back first
+//! stay, and the rest share the remaining room. Protection changes the order and exempts no
+//! function: the budget holds.
 //!
 //! Pure: bytes and bits in, functions out.
 
@@ -24,26 +25,26 @@ use crate::ids::FunctionId;
 /// Looks between an empty and a full budget.
 const LOOKS: u64 = 10;
 
-/// Of the limit, in percent: below, nobody looks.
+/// Percentage of the limit below which no look is due.
 const FIRST_LOOK: u64 = 60;
 
-/// Of the limit, in percent: what is left after an eviction.
+/// Percentage of the limit that is kept by an eviction.
 const ROOM: u64 = 80;
 
-/// Ticks within which code that comes back was evicted too soon; and after which, unused, it is not
-/// protected any more.
+/// Ticks within which code that comes back was evicted too soon. Protection also ends after so many
+/// ticks without use.
 const SOON: u64 = 2 * LOOKS;
 
-/// Ticks for which it is then protected, the first time.
+/// Ticks of protection, the first time.
 const PROTECTED: u64 = LOOKS;
 
-/// Evictions in a row that make protection longer.
+/// Evictions in a row that make protection longer, at most.
 pub const TIMES: u32 = 5;
 
-/// A function with code, when it is looked at.
+/// A function with code, at a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resident {
-    /// Which.
+    /// The function.
     pub function: FunctionId,
     /// Bytes of its code.
     pub bytes: u64,
@@ -51,36 +52,36 @@ pub struct Resident {
     pub used: bool,
 }
 
-/// What is known of a function.
+/// The record of one function.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// When it was last used.
+    /// Tick of the last use.
     used: u64,
-    /// When it was last evicted; zero for never.
+    /// Tick of the last eviction; zero for never.
     evicted: u64,
-    /// Since when it is protected, and until when.
+    /// Tick at which protection began; `protected` is its end.
     since: u64,
     protected: u64,
-    /// How often it came back too soon, in a row.
+    /// Number of returns that were too soon, in a row.
     times: u32,
-    /// Whether it has code, as of the last look or since.
+    /// Whether it has code, as of the last look or later.
     here: bool,
 }
 
-/// What is known of all functions.
+/// The records of all functions, and the budget.
 #[derive(Clone, Debug, Default)]
 pub struct Cold {
     limit: Option<u64>,
     tick: u64,
-    /// What was held after the last look.
+    /// Bytes held after the last look.
     held: u64,
-    /// What came since.
+    /// Bytes added since.
     come: u64,
     functions: HashMap<FunctionId, Known>,
 }
 
 impl Cold {
-    /// With a limit in bytes, or without.
+    /// Makes an empty record, with a limit in bytes or without.
     pub fn new(limit: Option<u64>) -> Cold {
         Cold {
             limit,
@@ -94,7 +95,7 @@ impl Cold {
         self.limit
     }
 
-    /// A function got code.
+    /// Records that a function got code.
     pub fn came(&mut self, function: FunctionId, bytes: u64) {
         self.come += bytes;
         let Some(known) = self.functions.get_mut(&function) else {
@@ -114,7 +115,7 @@ impl Cold {
         }
     }
 
-    /// Whether it is time for a look.
+    /// Whether a look is due.
     pub fn is_due(&self) -> bool {
         let Some(limit) = self.limit else {
             return false;
@@ -124,8 +125,8 @@ impl Cold {
         now > limit || (now > first && self.come > limit / LOOKS)
     }
 
-    /// A look at all functions with code that can be evicted; those that are to be if no more
-    /// than `most` bytes are to be left (`None`: as the limit says), coldest first.
+    /// Takes a look at all functions with code that can be evicted. Returns the functions to evict
+    /// so that at most `most` bytes are left (`None`: as the limit demands), coldest first.
     pub fn look(&mut self, residents: &[Resident], most: Option<u64>) -> Vec<FunctionId> {
         self.tick += 1;
         self.come = 0;
@@ -143,7 +144,7 @@ impl Cold {
                 known.used = self.tick;
             }
         }
-        // Who is not here and will not be protected is as good as new.
+        // A function without code that would not be protected on its return needs no record.
         let oldest = self.tick.saturating_sub(SOON);
         self.functions
             .retain(|_, known| known.here || known.evicted > oldest);
@@ -181,7 +182,7 @@ impl Cold {
         order.iter().map_while(goes).collect()
     }
 
-    /// A function's code was evicted.
+    /// Records that a function's code was evicted.
     pub fn went(&mut self, function: FunctionId, bytes: u64) {
         self.held = self.held.saturating_sub(bytes);
         let known = self.functions.entry(function).or_default();
@@ -190,7 +191,7 @@ impl Cold {
     }
 }
 
-/// So many percent of `limit`.
+/// A percentage of `limit`.
 fn part(limit: u64, percent: u64) -> u64 {
     limit / 100 * percent + limit % 100 * percent / 100
 }
@@ -245,7 +246,7 @@ mod tests {
         let mut machine = Machine::new(1000);
         for number in 0..10_000 {
             machine.call(number);
-            // Twenty functions are used all the time.
+            // Twenty functions are in use all the time.
             machine.call(number % 20);
         }
         assert!(machine.most <= 1000, "{}", machine.most);
@@ -267,7 +268,7 @@ mod tests {
                 machine.compiles = 0;
             }
         }
-        // By age alone every call would compile: 12,000.
+        // With age alone every call would compile: 12,000.
         assert!(machine.compiles < 9_000, "{}", machine.compiles);
         assert!(machine.most <= 1000);
     }

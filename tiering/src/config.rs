@@ -1,14 +1,14 @@
-//! The settings of policy and controller, one table for all uses: the fields and their
-//! docs, defaults, ranges, the text of `--print-config` and setting one by name. What is
-//! made of the table is `uruk_base::settings`' business.
+//! The settings of policy and controller, one table for all uses: fields, docs, defaults, ranges,
+//! the text of `--print-config` and setting one by name. `uruk_base::settings` makes these from the
+//! table.
 
 pub use uruk_base::settings::SettingError;
 
 use crate::ids::{Nanos, Tier};
 
 uruk_base::settings! {
-    /// Settings of policy and controller. Values outside their range are taken as the
-    /// nearest in it. Printed as one `name = value` line each, with a comment.
+    /// Settings of policy and controller. A value outside of its range is replaced by the nearest
+    /// one inside. Printed as one `name = value` line each, with a comment.
     pub struct Config;
 
     jobs: u32 = 1, 1 => 1024, " Compiles under way at the same time.";
@@ -89,7 +89,7 @@ uruk_base::settings! {
 mod tests {
     use super::*;
 
-    /// What is printed can be read back, for defaults and for other values.
+    /// Printed settings can be read back, for defaults and for other values.
     #[test]
     fn printed_settings_are_read_back() {
         let mut config = Config {

@@ -1,7 +1,7 @@
 //! The controller: inputs in, decisions out.
 //!
-//! It has no clock, no lock and no thread; the runtime keeps it behind a mutex, tells it
-//! what happened and when, and asks [`next`](Controller::next) until it says nothing.
+//! It has no clock, no lock and no thread. The runtime keeps it behind a mutex, passes it events
+//! with their times, and calls [`next`](Controller::next) until it returns `None`.
 //!
 //! | input | cost | may lead to |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 //! # Invariants
 //! - At most `jobs` compiles are outstanding; each ends with one `finished`.
 //! - A function is in at most one [`Place`]; it is in the queue if and only if its place
-//!   says so, and at most one compile of its present body is outstanding.
+//!   is `Queued`, and at most one compile of its present body is outstanding.
 //! - The result of a compile whose function was replaced changes nothing.
 //! - Nothing here walks all functions.
 
@@ -54,39 +54,39 @@ struct Job {
     version: VersionId,
     function: FunctionId,
     tier: Tier,
-    /// Its body was replaced since.
+    /// The function's body was replaced since.
     stale: bool,
-    /// The runtime was told to end it.
+    /// The runtime was told to cancel it.
     cancelled: bool,
 }
 
-/// What the next tier promises.
+/// The expected result of a promotion to the next tier.
 #[derive(Clone, Copy, Debug)]
 struct Chance {
     tier: Tier,
     score: f64,
-    /// Its place in the queue.
+    /// The function's place in the queue.
     heat: Heat,
-    /// When it is worth it if it goes on as it does.
+    /// Time at which promotion pays off if the current event rate holds.
     worth_at: Nanos,
 }
 
-/// Scores below 2 to this are not worth looking sooner for.
+/// Logarithm of the score below which no earlier poll is worthwhile.
 const LOWEST_NOTED: f64 = -3.0;
 
-/// See the module.
+/// The controller; see the module.
 #[derive(Debug)]
 pub struct Controller {
     config: Config,
     ids: Arc<VersionIds>,
     functions: Pages,
     queue: Queue,
-    /// Waiting requests in their order; what they are is in `wanted`.
+    /// Waiting requests in their order; `wanted` has their contents.
     requests: VecDeque<FunctionId>,
     /// Requests, also those that wait for a compile of their function to end.
     wanted: HashMap<FunctionId, (Tier, Reason)>,
     outstanding: Vec<Job>,
-    /// Reverts and cancellations.
+    /// Decisions to return next: reverts and cancellations.
     orders: VecDeque<Decision>,
     trials: HashMap<FunctionId, Trial>,
     costs: Costs,
@@ -94,12 +94,12 @@ pub struct Controller {
     calibration: Calibration,
     leaders: Leaders,
     load: Load,
-    /// Processor time is told, so far until `load_at`.
+    /// Whether processor time is reported, and up to which time (`load_at`).
     load_measured: bool,
     load_at: Nanos,
     polls: Polls,
     paused: bool,
-    /// No compiles before this, after one found no memory.
+    /// No compile begins before this time, after one found no memory.
     hold_until: Nanos,
     memory_failures: u32,
     stats: Stats,
@@ -107,8 +107,8 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller that knows of no function. Settings out of range are taken as the
-    /// nearest in range.
+    /// A controller without functions. A setting out of range is replaced by the nearest one in
+    /// range.
     pub fn new(config: &Config, ids: Arc<VersionIds>) -> Controller {
         let config = config.clamped();
         Controller {
@@ -142,13 +142,13 @@ impl Controller {
         &self.config
     }
 
-    /// Bytes that the allocator took for what is known of functions.
+    /// Bytes that the allocator took for the records of functions.
     pub fn bytes(&self) -> usize {
         self.functions.bytes()
     }
 
-    /// At which tier a function without code is to be compiled: the one it is pinned to, or the
-    /// first, whatever its loops. A loop that is entered once is left for better code when it
+    /// The tier at which a function without code is compiled: the one it is pinned to, or the
+    /// lowest, even if it has loops. A loop that is entered once gets better code by OSR when it
     /// has run for long enough.
     pub fn start_tier(&self, function: FunctionId) -> Tier {
         match self.functions.get(function).map(|activity| activity.wish) {
@@ -157,11 +157,11 @@ impl Controller {
         }
     }
 
-    /// A function got its first code, of this body, and it is published. Afterwards
-    /// [`poll_interval`](Self::poll_interval) is short: wake who sleeps longer.
+    /// Records that a function got its first code, of this body, and that it is published.
+    /// Afterwards [`poll_interval`](Self::poll_interval) is short: wake a thread that sleeps for
+    /// longer.
     ///
-    /// Should other code have been published and reported meanwhile, only the facts are
-    /// taken.
+    /// If other code was published and reported meanwhile, only the facts are used.
     pub fn on_compiled(&mut self, now: Nanos, function: FunctionId, first: &FirstCode) {
         self.note(now, || Input::Compiled(function, *first));
         self.add_load(now, first.compile.as_f64());
@@ -181,7 +181,7 @@ impl Controller {
         }
     }
 
-    /// The counters of a function went up by so much.
+    /// Adds to the counters of a function.
     pub fn on_counters(&mut self, now: Nanos, function: FunctionId, entries: u64, loops: u64) {
         self.note(now, || Input::Counters(function, entries, loops));
         let config = &self.config;
@@ -197,7 +197,7 @@ impl Controller {
             activity.enter(entries);
         }
         if tier != Tier::Baseline {
-            // Its time comes from samples alone; entries are for the comparison.
+            // Time at this tier comes from samples alone; entries serve the comparison.
             return;
         }
         let work = activity.event_time(entries as f64 + loops as f64, config);
@@ -213,7 +213,7 @@ impl Controller {
             }
             None => common,
         };
-        // No estimate is longer than all processors had time.
+        // An estimate is at most the time of all processors.
         let elapsed = activity.unheard(now) + config.poll_min;
         let most = elapsed.as_f64() * f64::from(config.cpus);
         let time = (work * corrected).min(most);
@@ -221,9 +221,9 @@ impl Controller {
         self.spend(now, function, time, entries as f64);
     }
 
-    /// The processor time of all threads since the last call of this, to be told before
-    /// the counters of the same look. From the first call on the load is measured and not
-    /// summed up from counters, which are off by some factor until samples correct them.
+    /// The processor time of all threads since the last call. Call it before the counters of the
+    /// same poll. From the first call on the load is measured. Before, it is summed up from
+    /// counters, which are wrong by a factor until samples correct them.
     pub fn on_processor_time(&mut self, now: Nanos, used: Nanos) {
         self.note(now, || Input::ProcessorTime(used));
         let compiling = (now - self.load_at).as_f64() * self.outstanding.len() as f64;
@@ -235,9 +235,8 @@ impl Controller {
         self.load_at = now;
     }
 
-    /// Samples in a version, and the time they stand for. To be reported before the
-    /// counters of the same poll: counts that no sample could follow yet look like time
-    /// that did not pass.
+    /// Adds samples of a version, and the time they stand for. Call it before the counters of the
+    /// same poll: counts without their samples look like time that did not pass.
     pub fn on_samples(
         &mut self,
         now: Nanos,
@@ -265,8 +264,8 @@ impl Controller {
         self.judge(function);
     }
 
-    /// Sampling was switched on, with the time one sample stands for, or off (`None`), or
-    /// its rate changed.
+    /// Records that sampling was switched on, with the time one sample stands for, or off (`None`),
+    /// or that its rate changed.
     pub fn on_sampling(&mut self, period: Option<Nanos>) {
         if period != self.calibration.period() {
             self.note(Nanos::ZERO, || Input::Sampling(period));
@@ -274,8 +273,8 @@ impl Controller {
         self.calibration.set_period(period);
     }
 
-    /// What to do next. Call it after inputs, after a compile ended, and with every poll,
-    /// until it says `None`.
+    /// The next decision. Call it after inputs, after a compile ended, and with every poll, until
+    /// it returns `None`.
     pub fn next(&mut self, now: Nanos) -> Option<Decision> {
         if let Some(order) = self.orders.pop_front() {
             return Some(order);
@@ -307,24 +306,24 @@ impl Controller {
         None
     }
 
-    /// The time until the counters should be looked at again.
+    /// The time until the next poll of the counters.
     pub fn poll_interval(&self, now: Nanos) -> Nanos {
         self.polls.interval(now, &self.config)
     }
 
-    /// For how long nothing was new: no first code, no candidate, no publication.
+    /// The time without news: no first code, no candidate, no publication.
     pub fn quiet(&self, now: Nanos) -> Nanos {
         self.polls.quiet(now)
     }
 
-    /// Looking at the counters once, until `now`, took so long; it is done less often if
-    /// that is long.
+    /// Records that a poll of the counters, until `now`, took so long; long polls are done less
+    /// often.
     pub fn polled(&mut self, now: Nanos, took: Nanos) {
         self.flush_recording();
         self.polls.looked(now, took, &self.config);
     }
 
-    /// Counts so far.
+    /// The counts so far.
     pub fn stats(&self) -> Stats {
         Stats {
             queued: self.queue.len(),
@@ -348,7 +347,7 @@ impl Controller {
         }
     }
 
-    /// What is known of a function; `None` if nothing.
+    /// The controller's view of a function; `None` without a record.
     pub fn view(&self, function: FunctionId) -> Option<FunctionView> {
         let activity = self.functions.get(function)?;
         Some(FunctionView {
@@ -364,7 +363,7 @@ impl Controller {
         })
     }
 
-    /// Books time and entries to a function and sees whether it is a candidate now.
+    /// Adds time and entries to a function and checks whether it is a candidate now.
     fn spend(&mut self, now: Nanos, function: FunctionId, time: f64, entries: f64) {
         self.add_load(now, time);
         let Some(activity) = self.functions.get_mut(function) else {
@@ -396,7 +395,7 @@ impl Controller {
         }
     }
 
-    /// Time of the program, unless the load is measured.
+    /// Adds time of the program to the load, unless that is measured.
     fn add_load(&mut self, now: Nanos, time: f64) {
         if !self.load_measured {
             self.load.add(now, self.config.window, time);
@@ -412,7 +411,7 @@ impl Controller {
         }
     }
 
-    /// What the next tier promises a function; `None` if it is not to go up by itself.
+    /// The expected gain from promoting a function; `None` if the policy does not promote it.
     /// `busy` is the number of processors that compiles take.
     fn chance(&self, now: Nanos, function: FunctionId, busy: f64) -> Option<Chance> {
         let config = &self.config;
@@ -420,14 +419,14 @@ impl Controller {
         let from = activity.tier()?;
         let mut to = from.above()?;
         if from == Tier::Native && activity.is_barred(to) {
-            // Native code was faster than that; guided code may be faster still.
+            // Native code was faster than tier 2; guided code may be faster still.
             to = to.above()?;
         }
         if to > config.max_tier || activity.wish != Wish::Free || activity.is_barred(to) {
             return None;
         }
         if to == Tier::Guided {
-            // A trial that is under way comes to a first judgement.
+            // A trial in progress gets to a first verdict.
             let least = match self.trials.contains_key(&function) {
                 true => config.guided_samples.max(config.trial_samples),
                 false => config.guided_samples,
@@ -439,12 +438,12 @@ impl Controller {
         }
         let share = activity.share(config);
         let speedup = match (from, to) {
-            // What tier 2 is worth over this native code was found out: nothing.
+            // Over this native code tier 2 gained nothing, as a comparison showed.
             (Tier::Native, Tier::Guided) => self.speedups.expect(Tier::Optimized, to),
             _ => self.speedups.expect(from, to),
         };
         let cost = self.costs.expect(to, &activity.facts());
-        // Smith's rule: who saves most per time of the compile goes first.
+        // Smith's rule: the function that saves most per time of its compile goes first.
         let (decayed, at) = activity.window();
         let saving = decayed * policy::gain(speedup) / cost.max(1.0);
         let heat = Heat::new(saving, at, config.window);

@@ -1,4 +1,4 @@
-//! What a compile takes: a line per tier, learned while compiles end.
+//! The expected time of a compile: a line per tier, learned from the compiles that end.
 //!
 //! ```text
 //! cost = base + instruction * instructions + part * parts
@@ -8,13 +8,13 @@
 //! `instructions`, `calls` and `loops` are of the function itself. A call brings inline
 //! candidates along and a loop the passes for loops: of functions of sqlite and Lua of the
 //! same size, those without either take a fifth of the time of the others. More calls do
-//! not cost more than two, as what is copied along is bounded.
+//! not cost more than two, because the code inlined along is bounded.
 //!
 //! # Learning
-//! Each compile that ends well says `took = base + instruction * n + part * p`. Weighted by
-//! what was expected, so that errors count relative to the cost (`SPREAD`, their standard
-//! deviation), and with the settings as a prior whose coefficients are known up to
-//! `UNCERTAIN` times themselves, the best estimate `x` solves
+//! Each compile that ends well says `took = base + instruction * n + part * p`. Observations are
+//! weighted by the expected time, so that errors count relative to the cost (`SPREAD`, their
+//! standard deviation). The settings are a prior whose coefficients are known up to `UNCERTAIN`
+//! times themselves. The best estimate `x` then solves
 //!
 //! ```text
 //! (P + D) x = P x0 + d      P = diag(1 / (UNCERTAIN_i x0_i)^2)
@@ -25,8 +25,8 @@
 //! (ridge regression towards the prior; Bayesian linear regression with known noise). `D`
 //! and `d` are multiplied by `1 - 1 / LONGEST` with each observation: old ones are
 //! forgotten, the prior is not. The prior is less sure of `base` than of `instruction`:
-//! compiles of small functions, which come first, cannot tell one from the other, and what
-//! a large function takes is not to be multiplied by what small ones turned out to take.
+//! compiles of small functions, which come first, cannot tell one from the other. If they take
+//! longer than expected, the estimate for a large function must not rise in proportion.
 
 use crate::config::Config;
 use crate::ids::{Nanos, Tier};
@@ -35,16 +35,16 @@ use crate::policy::Facts;
 
 /// Observations remembered.
 const LONGEST: f64 = 64.0;
-/// Standard deviation of a compile's time, as a part of what is expected. Measured: 0.4.
+/// Standard deviation of a compile's time, as a part of the expected time. Measured: 0.4.
 const SPREAD: f64 = 0.4;
 /// Standard deviation of each coefficient of the prior, as a part of it.
 const UNCERTAIN: Row = [2.0, 0.5, 1.0];
-/// A coefficient is learned to be at most this many times the prior, or the prior over it;
-/// one observation counts as at most this many times what was expected.
+/// A learned coefficient is at most this many times the prior, and at least the prior over it; one
+/// observation counts as at most this many times the expected time.
 const OUTLIER: f64 = 16.0;
 /// Calls of a function that make its compile longer.
 const CALLS: u32 = 2;
-/// Loops that do.
+/// Loops of a function that make its compile longer.
 const LOOPS: u32 = 1;
 
 /// Base, instructions, parts.
@@ -59,7 +59,7 @@ fn dot(a: &Row, b: &Row) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// One tier.
+/// The line of one tier.
 #[derive(Clone, Debug)]
 struct Line {
     prior: Row,
@@ -98,7 +98,7 @@ impl Line {
         self.observed += 1;
         let (mut matrix, mut right) = (self.information, self.seen);
         for (index, prior) in self.prior.into_iter().enumerate() {
-            // A coefficient of zero is a tier that has no such cost.
+            // A coefficient of zero means that the tier has no such cost.
             let known = (UNCERTAIN[index] * prior.max(1.0)).powi(-2);
             matrix[index][index] += known;
             right[index] += known * prior;
@@ -130,7 +130,7 @@ fn solve(mut matrix: [Row; 3], mut right: Row) -> Row {
     solved
 }
 
-/// What a compile takes, by tier.
+/// Expected compile times, by tier.
 #[derive(Debug)]
 pub(crate) struct Costs([Line; 3]);
 
@@ -160,14 +160,14 @@ impl Costs {
         dot(&self.0[tier.index()].learned, &features(facts))
     }
 
-    /// A compile took so long; zero if it was no compile of ours, of which nothing is learned.
+    /// Learns the time of a compile; zero means that it was no compile of ours, and is ignored.
     pub(crate) fn learn(&mut self, tier: Tier, facts: &Facts, took: Nanos) {
         if took > Nanos::ZERO {
             self.0[tier.index()].learn(facts, took.as_f64());
         }
     }
 
-    /// What a function of typical size takes, over what it was thought to.
+    /// The expected time of a function of typical size, over that of the prior.
     pub(crate) fn factor(&self, tier: Tier) -> Estimate {
         let typical = Facts {
             instructions: 100,
@@ -213,19 +213,19 @@ mod tests {
         }
     }
 
-    /// All three coefficients are found from compiles of all sorts, whatever the prior.
+    /// All three coefficients are found from compiles of all sorts, for any prior.
     #[test]
     fn a_line_is_found_from_points_on_it() {
         let mut costs = Costs::new(&Config::default());
         let truth = |facts: &Facts| dot(&[3e6, 20e3, 5e6], &features(facts));
         for round in 0..200u32 {
-            // As many small ones as large ones.
+            // As many small functions as large ones.
             let size = 10 << (round % 7);
             let of = facts(size + round, round % 4, round / 3 % 2);
             let took = Nanos::from_f64(truth(&of));
             costs.learn(Tier::Optimized, &of, took);
         }
-        // The prior says 0.41, 2.4 and 0.8 of them.
+        // The prior expects 0.41, 2.4 and 0.8 times their time.
         for of in [facts(10, 0, 0), facts(9000, 50, 7), facts(100, 1, 0)] {
             let ratio = costs.expect(Tier::Optimized, &of) / truth(&of);
             assert!((0.7..1.25).contains(&ratio), "{of:?}: {ratio}");
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(costs.factor(Tier::Optimized).observed, 200);
     }
 
-    /// Small functions that take five times what was thought say little of large ones.
+    /// Small functions that take five times the expected time change little for large ones.
     #[test]
     fn small_functions_do_not_make_large_ones_dear() {
         let mut costs = Costs::new(&Config::default());

@@ -1,35 +1,35 @@
-//! Which functions are about to be called for the first time.
+//! Predicts which functions are about to be called for the first time.
 //!
-//! A program that starts calls hundreds of functions once. All but a few of these calls stand in
-//! the body of a function that was called before, so who knows the bodies of what was compiled
-//! knows the candidates; the question is which come, and which come next. [`Foresight`] follows
-//! the program by its first calls: each says where the caller stands in its body, and its
-//! caller in turn, and so what may come after that ([`course`]).
+//! A program that starts calls hundreds of functions once. All but a few of these calls are in the
+//! body of a function that was called before, so the bodies of compiled functions contain the
+//! candidates. The question is which of them come, and which come next. [`Foresight`] follows the
+//! program by its first calls. Each first call shows the caller's position in its body, and its
+//! caller's in turn, and so the calls that may come after it ([`course`]).
 //!
 //! ```text
 //! main ── open ──> parse ──> next     the chain: each stands at a call of the one after it
-//!   │       └ close  └ reduce         candidates: what may come after where each of them stands,
-//!   └ print              └ ...        and what these call, if their bodies are known
+//!   │       └ close  └ reduce         candidates: calls after the position of each of them,
+//!   └ print              └ ...        and the callees of those, if their bodies are known
 //! ```
 //!
 //! # Invariants
 //! - A function is proposed once, until it is [forgotten](Foresight::forget).
-//! - Nothing here says that a call will come. Guesses cost time, so how many may be
-//!   outstanding is bounded by how many of the earlier ones came true ([`Foresight::may_guess`]).
+//! - A proposal is no promise that a call comes. Wrong guesses cost time, so the number of
+//!   outstanding guesses is bounded by that of earlier right ones ([`Foresight::may_guess`]).
 //! - Bodies kept are bounded ([`MOST_BLOCKS`]).
 //!
 //! # Why
-//! By the callees of what was compiled alone, with any weights that can be read off a body, half
-//! of the guesses were wrong for sqlite (611 functions of 2,647 run in a trivial query) where
-//! a chain makes it a quarter at the same speed: branches that were passed are no candidates.
-//! The chances of branches were fitted to the first calls of sqlite and Lua.
+//! Guesses by the callees of compiled code alone, with any weights derived from a body, were half
+//! wrong for sqlite (611 functions of 2,647 run in a trivial query). A chain makes it a quarter at
+//! the same speed, because branches that were passed are no candidates. The chances of branches
+//! were fitted to the first calls of sqlite and Lua.
 //!
-//! Of a known order the next few are left out: with the very next, who compiles ahead and the
-//! program would do the same work at the same time all along. Computed for the first calls of
-//! sqlite's trivial query, one that compiles ahead beside the program, of the time without: 0.91
-//! with the next, 0.63 with the second, 0.55 with the fourth, 0.57 with the ninth. Of guesses
-//! nothing is left out: the likeliest are the nearest, and one that is further on costs more of
-//! what may be wrong than it gains (0.68 without, 0.72 to 0.83 with one to four left out).
+//! Of a known order the next few are skipped: with the very next one, the compiler and the program
+//! would do the same work at the same time. Computed for the first calls of sqlite's trivial query,
+//! with one thread that compiles ahead beside the program. As a part of the time without it: 0.91
+//! with the next, 0.63 with the second, 0.55 with the fourth, 0.57 with the ninth. Among guesses
+//! none is skipped: the likeliest are the nearest, and a more distant one costs more by being wrong
+//! than it gains (0.68 without skipping, 0.72 to 0.83 with one to four skipped).
 
 mod course;
 
@@ -42,49 +42,49 @@ use crate::ids::FunctionId;
 
 /// The least chance of a candidate.
 const LEAST: f32 = 0.15;
-/// What each return on the way to a call leaves of its chance.
+/// Factor on the chance of a call for each return on the way to it.
 const RETURN: f32 = 0.97;
-/// Calls between one on the chain and a candidate.
+/// Depth of calls between one on the chain and a candidate.
 const DEPTH: u32 = 3;
-/// Candidates that are looked at for a guess.
+/// Candidates examined for a guess.
 const STEPS: usize = 4_096;
-/// Of what is expected, the next that are left to the program, as long as there are more.
+/// Number of next expected functions that are left to the program, as long as there are more.
 const NEXT: usize = 3;
-/// Functions on the chain: a longer one loses its beginning.
+/// Functions on the chain: a longer one loses its first.
 const CHAIN: usize = 24;
-/// Guesses that may be outstanding whatever became of others.
+/// Guesses that may be outstanding, independent of the success of others.
 const LEAD: usize = 28;
-/// Of so many guesses, one more may be outstanding.
+/// For this many guesses made, one more may be outstanding.
 const EACH: usize = 5;
 /// Blocks of all bodies that are kept: some 5 MB.
 const MOST_BLOCKS: usize = 200_000;
 
-/// A function that runs, as far as is known.
+/// A function that is taken to be running.
 #[derive(Debug)]
 struct Level {
     function: FunctionId,
-    /// The call it stands at; `None` at its entry.
+    /// The call that it is at; `None` at its entry.
     at: Option<usize>,
     ahead: Vec<(FunctionId, f32)>,
 }
 
-/// What is known of one function.
+/// The state of one function.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// Somebody compiles it, or did.
+    /// It is being compiled, or was.
     begun: bool,
     called: bool,
     guessed: bool,
 }
 
-/// Follows a program; see the module.
+/// Follows a program by its first calls; see the module.
 #[derive(Debug, Default)]
 pub struct Foresight {
     courses: HashMap<FunctionId, Arc<Course>>,
     blocks: usize,
     known: HashMap<FunctionId, Known>,
     chain: Vec<Level>,
-    /// First calls in the order that is expected, and those of them that were not forgotten.
+    /// Expected first calls in their order, and those of them that are still awaited.
     expected: VecDeque<FunctionId>,
     awaited: HashSet<FunctionId>,
     /// Guesses so far, and those that came true.
@@ -113,7 +113,7 @@ impl Foresight {
         }
     }
 
-    /// First calls are expected in this order, after what was expected before.
+    /// Appends functions to the expected order of first calls.
     pub fn expect(&mut self, functions: impl IntoIterator<Item = FunctionId>) {
         for function in functions {
             self.awaited.insert(function);
@@ -121,12 +121,12 @@ impl Foresight {
         }
     }
 
-    /// Somebody compiles `function`, or did: it is no candidate.
+    /// Records that `function` is being compiled, or was: it is no candidate.
     pub fn begun(&mut self, function: FunctionId) {
         self.known.entry(function).or_default().begun = true;
     }
 
-    /// `function` is called for the first time; false if that was known.
+    /// Records that `function` is called for the first time; false if that was known.
     pub fn called(&mut self, function: FunctionId) -> bool {
         let known = self.known.entry(function).or_default();
         known.begun = true;
@@ -143,7 +143,7 @@ impl Foresight {
         };
         let levels = self.chain.iter().enumerate().rev();
         let mut callers = levels.filter_map(|(place, level)| Some((place, calls(level)?)));
-        // Without one it was called through a pointer by whoever runs.
+        // Without a caller on the chain, the last function called it through a pointer.
         if let Some((place, (at, course))) = callers.next() {
             self.chain.truncate(place + 1);
             let level = &mut self.chain[place];
@@ -162,7 +162,7 @@ impl Foresight {
         true
     }
 
-    /// The function is another one, or none: what was known of it does not hold.
+    /// Drops the records of a function that was replaced or removed.
     pub fn forget(&mut self, function: FunctionId) {
         if let Some(course) = self.courses.remove(&function) {
             self.blocks -= course.blocks();
@@ -172,14 +172,14 @@ impl Foresight {
             .remove(&function)
             .is_some_and(|known| known.guessed && !known.called)
         {
-            // It can come true no more, nor turn out wrong.
+            // It can no longer come true or be wrong.
             self.guesses.0 -= 1;
         }
         self.chain.retain(|level| level.function != function);
         self.awaited.remove(&function);
     }
 
-    /// What was guessed was not compiled: it says nothing, and is not guessed again.
+    /// Takes a guess back that was not compiled: it does not count, and is not repeated.
     pub fn unguess(&mut self, function: FunctionId) {
         let known = self.known.entry(function).or_default();
         if std::mem::take(&mut known.guessed) {
@@ -188,19 +188,20 @@ impl Foresight {
         }
     }
 
-    /// Guesses so far, and how many of those were called.
+    /// The number of guesses so far, and how many of them were called.
     pub fn guesses(&self) -> (usize, usize) {
         self.guesses
     }
 
-    /// Whether enough guesses came true for another one.
+    /// Whether enough guesses came true to make another one.
     pub fn may_guess(&self) -> bool {
         let (made, true_ones) = self.guesses;
         let outstanding = made - true_ones;
         outstanding < LEAD + made / EACH
     }
 
-    /// The best guess, which counts as begun; `None` if there is none, or it may not be made.
+    /// Makes the best guess, which counts as begun; `None` without a candidate, or if no guess may
+    /// be made.
     pub fn guess(&mut self) -> Option<FunctionId> {
         if !self.may_guess() {
             return None;
@@ -248,7 +249,7 @@ impl Foresight {
         best.map(|(function, _)| function)
     }
 
-    /// Looks among calls that may come, with chance `reach` of coming to any of them at all.
+    /// Searches the calls `ahead`, which are reached with chance `reach`, for a better candidate.
     fn look(
         &self,
         ahead: &[(FunctionId, f32)],
@@ -264,7 +265,7 @@ impl Foresight {
             *steps = left;
             let chance = chance * reach;
             let least = best.map_or(LEAST, |(_, best)| best);
-            // What is no better itself leads to nothing better.
+            // Callees of a call are no likelier than the call itself.
             if chance < least || best.is_some_and(|(_, best)| chance == best) {
                 continue;
             }

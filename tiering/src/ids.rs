@@ -1,10 +1,10 @@
-//! Names and units: those of all packages, generations and entries.
+//! Numbers and units: those of all packages, and generations and entries.
 
 pub use uruk_base::{EntryAddress, FunctionId, Nanos, Tier, VersionId};
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Where version numbers come from: one per session, shared by whoever starts compiles.
+/// The source of version numbers: one per session, shared by all threads that start compiles.
 #[derive(Debug)]
 pub struct VersionIds(AtomicU64);
 
@@ -15,15 +15,15 @@ impl Default for VersionIds {
 }
 
 impl VersionIds {
-    /// A number nobody had before.
+    /// A number that was not used before.
     pub fn next(&self) -> VersionId {
-        // Relaxed: only uniqueness and the order of one variable count.
+        // Relaxed: only uniqueness and the order of one variable matter.
         VersionId(self.0.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// How often a function was replaced: its body, or a body that its code depended on. What
-/// is compiled for an earlier generation is of bodies that are no longer the program's.
+/// Counts the replacements of a function: of its body, or of a body that its code depended on. Code
+/// compiled for an earlier generation is made from bodies that the program no longer has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Generation(pub u32);
 

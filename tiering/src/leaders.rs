@@ -1,10 +1,10 @@
-//! The few functions that a program spends most of its time in.
+//! Finds the few functions that a program spends most of its time in.
 //!
-//! A function's `share` says what it can bring by itself, and so what idle time is worth to it
-//! (`policy`). Four functions of a quarter each bring as much as one that the program is in all
-//! the time, but only together: what idle time is worth to each of them is what it is worth to all.
-//! That holds for leaders only, of which there are few by definition. A tenth of a short run is
-//! none: what many such functions would bring is not known before most of them are compiled.
+//! A function's `share` bounds the gain of compiling it, and so the price of idle time for it
+//! (`policy`). Four functions of a quarter each bring as much as one that the program is in all the
+//! time, but only together. So idle time has the same price for each of them as for all. That holds
+//! for leaders only, of which there are few by definition. A function with a tenth of a short run
+//! is no leader: the gain of many such functions is not known before most of them are compiled.
 //!
 //! ```text
 //! leader: at tier 1, share >= LEADING, spent >= LEAST_SPENT
@@ -15,13 +15,13 @@ use crate::activity::Activity;
 use crate::config::Config;
 use crate::ids::{FunctionId, Nanos, Tier};
 
-/// Processors a leader occupies at least.
+/// Processors that a leader occupies at least.
 const LEADING: f64 = 0.15;
 
-/// Time it has run at least: shares of less are guesses.
+/// Time in ns that it has run at least: shares of less are guesses.
 const LEAST_SPENT: f64 = 1e6;
 
-/// The leaders at present.
+/// The present leaders.
 #[derive(Debug, Default)]
 pub(crate) struct Leaders(Vec<Leader>);
 
@@ -33,7 +33,7 @@ struct Leader {
 }
 
 impl Leaders {
-    /// Notes what became of a function's share.
+    /// Updates the entry of a function whose share changed.
     pub(crate) fn note(
         &mut self,
         now: Nanos,
@@ -47,7 +47,7 @@ impl Leaders {
         let leads = activity.tier().is_some_and(|tier| tier <= Tier::Baseline)
             && share >= LEADING
             && activity.spent() >= LEAST_SPENT;
-        // Clocks that go back leave entries behind; there are never more than have room.
+        // Clocks that go back leave old entries; the number of entries is bounded.
         if leads && self.0.len() < (f64::from(config.cpus) / LEADING) as usize {
             let heard = now;
             self.0.push(Leader {
@@ -58,7 +58,7 @@ impl Leaders {
         }
     }
 
-    /// The share that idle time is priced by, for a function that occupies `share` by itself.
+    /// The share that sets the price of idle time, for a function that occupies `share` by itself.
     pub(crate) fn common(&self, function: FunctionId, share: f64) -> f64 {
         let leads = self.0.iter().any(|it| it.function == function);
         match leads {

@@ -1,31 +1,30 @@
 //! The numbers of the policy that are learned while a program runs, each from a prior.
 //!
-//! | number | learned from | honest about |
+//! | number | learned from | limits |
 //! |---|---|---|
 //! | compile cost, a line per tier | every compile that ended well (`costs`) | inline candidates are known only by whether there are calls |
 //! | counters against samples | time of all counted versions by samples over that by counters | only while sampling is on |
 //! | speedup of tier 2 over tier 1 | functions of which both versions count entries and have enough samples: time per entry before over after | small functions are not counted at tier 2; of these, and of tier 3, it stays the prior |
-//! | speedup of tier 2 over native code | trials of the two (`tuning`) | trials are of what was hot first |
-//! | load | processor time of the process less that of compiles in the background; until it is told, time by counters and of first compiles | what other processes use is not seen |
+//! | speedup of tier 2 over native code | trials of the two (`tuning`) | trials are of functions that were hot first |
+//! | load | processor time of the process less that of compiles in the background; until it is reported, time by counters and of first compiles | use by other processes is not included |
 //!
 //! # Why entries, and of which functions
-//! Samples alone cannot tell faster code from less work: a function is promoted because it
-//! took much of the time of late, and of late is when it took more than usual. Its share
-//! falls afterwards whatever the new code is like (regression towards the mean), and a
-//! gain estimated from shares is too large for every function, so that averages do not
-//! help. Time per *entry* does not depend on how often a function is called. An increment
-//! at every entry is 0.3 to 1 ns, and nothing beside a body of a microsecond
-//! (`trial_entry`); such functions keep it at tier 2. In smaller ones it would cost what
-//! tier 2 is there to gain, and a version of its own for the trial would cost a compile.
-//! What an entry has to do may still change from phase to phase: a version is taken back
-//! only where the difference is beyond three standard errors (`policy::compare`).
+//! Samples alone cannot tell faster code from less work: a function is promoted because it took
+//! much of the recent time, which was more than usual. Its share falls afterwards with any new code
+//! (regression towards the mean). So a gain estimated from shares is too large for every function,
+//! and averages do not help. Time per *entry* does not depend on how often a function is called. An
+//! increment at every entry is 0.3 to 1 ns, and negligible beside a body of a microsecond
+//! (`trial_entry`); such functions keep it at tier 2. In smaller ones it would cost as much as tier
+//! 2 gains, and a version of its own for the trial would cost a compile. The work of an entry may
+//! still change from phase to phase: a version is taken back only where the difference is beyond
+//! three standard errors (`policy::compare`).
 //!
-//! All are averages that forget: a new value weighs at least 1/[`LONGEST`].
+//! All are decaying averages: a new value weighs at least 1/[`LONGEST`].
 //!
 //! # Why
-//! Gains are learned from entries, not from shares. Tier 2 code of functions whose entry takes
-//! a microsecond or more counts entries; time per entry before and after is the gain, and
-//! slower code is taken back. Shares fall after any promotion (`tiering`'s `learn`).
+//! Gains are learned from entries, not from shares. Tier 2 code of functions whose entry takes a
+//! microsecond or more counts entries. Time per entry before and after is the gain, and slower code
+//! is taken back. Shares fall after any promotion (`tiering`'s `learn`).
 
 use crate::config::Config;
 use crate::ids::{Nanos, Tier};
@@ -35,11 +34,12 @@ use crate::policy::{Comparison, PRIOR_SAMPLES, share};
 const LONGEST: f64 = 64.0;
 /// Weight of a prior, in observations.
 const PRIOR: f64 = 4.0;
-/// One observation is taken as at most this many times the prior, or the prior over it.
+/// One observation counts as at most this many times the prior, and at least the prior over it.
 const OUTLIER: f64 = 16.0;
 
-/// What is expected of tier 2 over native code at least: functions differ, and what was never tried
-/// is never found. A function has to run for so much longer before it is. Who sets less, expects less.
+/// Least expected speedup of tier 2 over native code: functions differ, and a gain is found only by
+/// a trial. With a low value a function has to run for longer before the trial. A lower setting is
+/// kept.
 const UNKNOWN: f64 = 1.02;
 
 /// A mean that starts from a prior and forgets.
@@ -66,21 +66,21 @@ impl Mean {
     }
 }
 
-/// A learned number and how many observations are in it.
+/// A learned number and the number of its observations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The number.
     pub value: f64,
-    /// Observations; 0: it is the prior.
+    /// Observations; 0: the number is the prior.
     pub observed: u64,
 }
 
-/// How much faster each tier is than the one below, and tier 2 than native code.
+/// The speedup of each tier over the one below, and of tier 2 over native code.
 #[derive(Debug)]
 pub(crate) struct Speedups {
     steps: [Mean; 2],
     native: Mean,
-    /// What is expected over native code at least, as a logarithm.
+    /// The least expected speedup over native code, as a logarithm.
     least: f64,
 }
 
@@ -96,7 +96,7 @@ impl Speedups {
         }
     }
 
-    /// From `from` to the higher tier `to`; across two tiers the product of both.
+    /// The speedup from `from` to the higher tier `to`; across two tiers the product of both.
     pub(crate) fn expect(&self, from: Tier, to: Tier) -> f64 {
         let native = from == Tier::Native && to > Tier::Native;
         let (first, base) = match native {
@@ -108,7 +108,7 @@ impl Speedups {
         (base + logs.iter().map(|mean| mean.value).sum::<f64>()).exp()
     }
 
-    /// Code of tier 2 was so many times as fast as native code.
+    /// Learns the speedup of tier 2 over the native code of one function.
     pub(crate) fn learn_native(&mut self, speedup: f64) {
         let log = speedup.ln();
         if log.is_finite() {
@@ -116,7 +116,7 @@ impl Speedups {
         }
     }
 
-    /// Of neighbouring tiers only; others say nothing about either step.
+    /// Learns from a comparison of neighbouring tiers; others say nothing about either step.
     pub(crate) fn learn(&mut self, from: Tier, to: Tier, comparison: &Comparison) {
         if from.above() == Some(to) && from != Tier::Native {
             let log = comparison.speedup.ln();
@@ -124,7 +124,7 @@ impl Speedups {
         }
     }
 
-    /// Of the step that ends at `to`.
+    /// The estimate of the step that ends at `to`.
     pub(crate) fn step(&self, to: Tier) -> Option<Estimate> {
         let mean = self.steps.get(to.index().checked_sub(1)?)?;
         Some(Estimate {
@@ -153,7 +153,7 @@ impl Decayed {
     }
 }
 
-/// What the counters' estimate of time is off by, over all functions.
+/// The factor by which the counters' estimate of time is wrong, over all functions.
 #[derive(Debug)]
 pub(crate) struct Calibration {
     /// Time one sample stands for; `None` while nothing is sampled.
@@ -181,7 +181,7 @@ impl Calibration {
         self.period
     }
 
-    /// Time of a counted version, as its counters have it.
+    /// Adds time of a counted version by its counters.
     pub(crate) fn counted(&mut self, time: f64) {
         if let Some(period) = self.period {
             self.counted += time;
@@ -196,7 +196,7 @@ impl Calibration {
         }
     }
 
-    /// Samples of a counted version.
+    /// Adds samples of a counted version.
     pub(crate) fn sampled(&mut self, samples: u32, time: f64) {
         self.sampled += time;
         self.samples += u64::from(samples);
@@ -214,7 +214,7 @@ impl Calibration {
     }
 }
 
-/// How many processors the program and its first compiles take.
+/// The number of processors that the program and its first compiles use.
 #[derive(Debug)]
 pub(crate) struct Load {
     time: Decayed,
@@ -236,7 +236,7 @@ impl Load {
 
     pub(crate) fn at(&self, now: Nanos, window: Nanos) -> f64 {
         let Some(began) = self.began else { return 0.0 };
-        // In the first millisecond the quotient says nothing.
+        // In the first millisecond the quotient is not meaningful.
         let age = (now - began).max(Nanos::from_ms(1));
         share(self.time.at(now, window), age.as_f64(), window.as_f64())
     }

@@ -1,12 +1,12 @@
-//! When a function is compiled again, at which tier, and which of its versions runs.
+//! Decides when a function is compiled again, at which tier, and which of its versions runs.
 //!
-//! Nothing here compiles, reads a clock or starts a thread. The runtime tells the
-//! [`Controller`] what it measured and asks it what to do; around each function it keeps
-//! a [`FunctionVersions`], through which every store into the function's slot goes.
+//! Nothing here compiles, reads a clock or starts a thread. The runtime passes its measurements to
+//! the [`Controller`] and asks it for decisions. For each function it keeps a [`FunctionVersions`],
+//! through which every store into the function's slot goes.
 //!
 //! Invariants:
 //! - A slot is stored only under the lock of its [`FunctionVersions`], with the entry of
-//!   a version that is ready, and never with one older than what was published
+//!   a ready version, and never with a version older than one published before
 //!   (`versions`, model-checked in `tests/loom.rs`).
 //! - Decisions depend only on the inputs and their times: a recorded [`stream`] gives the
 //!   same decisions again.
@@ -41,12 +41,13 @@
 //! assert_eq!(controller.stats().promoted, [0, 1, 0]);
 //! ```
 //!
-//! The modules in reading order: `ids` names things; `version` is the life of one
-//! version, `versions` that of a function's; `config` lists the settings; `policy` is the
-//! formulas, `learn` and `costs` the numbers in them that are learned, `activity` what is kept for a
-//! function; `cold` says whose code goes when there is too much; `offers` is what a version's loops are left for; `queue` orders candidates; `polls` says when to look again; `controller`
-//! ties them together and `stats` shows it; [`tuning`] compares versions of a region while they take turns; `stream` is the text form of its inputs and
-//! `simulator` a machine without hardware to try it on.
+//! The modules in reading order: `ids` has numbers; `version` is the life of one version,
+//! `versions` that of a function's. `config` lists the settings. `policy` has the formulas, `learn`
+//! and `costs` their learned numbers, `activity` the record of a function. `cold` chooses code to
+//! evict; `offers` holds the continuations for a version's loops (OSR); `queue` orders candidates;
+//! `polls` sets the time of the next poll. `controller` ties them together and `stats` shows it.
+//! [`tuning`] compares versions of a region that take turns. `stream` is the text form of the
+//! inputs and `simulator` a simulated machine.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

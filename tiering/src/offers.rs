@@ -1,42 +1,43 @@
-//! Better code that is offered at the heads of a version's loops.
+//! Continuations in better code that are offered at the heads of a version's loops (OSR).
 //!
-//! Each loop has words that guest code reads and writes without a lock or an atomic
-//! instruction, as its increments must cost nothing:
+//! Each loop has words that guest code reads and writes without a lock or an atomic instruction,
+//! because its increments must cost nothing:
 //!
-//! | what | writer | reader | ordering |
+//! | word | writer | reader | ordering |
 //! |---|---|---|---|
-//! | slot | [`Offers::offer`], [`Offers::lead`]; [`Offers::close`], [`Offers::open`] and [`Offers::take_back`], under the lock | guest code, when the sign says so | release; the guest's plain load acquires on this processor: whoever finds an address finds what was published there |
-//! | count | guest code, a load and a store | [`passed`] | relaxed: what two threads lose of each other's is lost |
+//! | slot | [`Offers::offer`], [`Offers::lead`]; [`Offers::close`], [`Offers::open`] and [`Offers::take_back`], under the lock | guest code, when the sign is set | release; the guest's plain load acquires on this processor: a thread that reads an address sees the code published there |
+//! | count | guest code, a load and a store | [`passed`] | relaxed: two threads may lose increments of each other |
 //! | sign of the count | [`LoopWords::ask`]; a guest's store may undo it | guest code, at each pass | relaxed |
 //!
 //! # Invariants (`tests/loom/offers.rs` has the models)
-//! 1. After [`Offers::close`] no slot holds anything but what [leads](Offers::lead) to the body
-//!    that replaced this one, until they are [opened](Offers::open); after [`Offers::give_up`]
-//!    nothing ever. Who read a slot before may still be on the way there: what it read stays callable until
-//!    no frame of the version is left, and only then does [`Offers::end`] give it away.
-//! 2. An offer is not lost for good: the sign may be, and whoever looks at the counts
+//! 1. After [`Offers::close`] slots hold only continuations that [lead](Offers::lead) to the body
+//!    that replaced this one, until they are [opened](Offers::open); after [`Offers::give_up`] none
+//!    ever. A thread that read a slot before may still be on its way there. So the continuation
+//!    stays callable until no frame of the version is left; only then [`Offers::end`] returns it.
+//! 2. An offer may be delayed, but is not lost. If the sign is lost, the thread that reads the counts
 //!    [asks again](LoopWords::ask). Without that, the count itself reaches its sign.
-//! 3. A count may go back, by whatever a thread that was stopped in the middle of an increment
-//!    did not see. That is no pass ([`passed`]).
-//! 4. A loop has one continuation of its own body at most, and none is noted after the end. Those
-//!    of bodies that replaced it live as long: a frame may be on its way to each of them.
+//! 3. A count may go back, because a thread stored an old value after it was stopped in the middle
+//!    of an increment. That is no pass ([`passed`]).
+//! 4. A loop has one continuation of its own body at most, and none is noted after the end.
+//!    Continuations of bodies that replaced it live as long: a frame may be on its way to each of
+//!    them.
 
 use crate::ids::FunctionId;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering};
 
-/// The sign of a count.
+/// The sign bit of a count.
 const ASKED: u32 = 1 << 31;
 
 /// The words of one loop.
 #[derive(Debug, Clone, Copy)]
 pub struct LoopWords<'a> {
-    /// What is offered: the address of a stub, or 0.
+    /// The offer: the address of a stub, or 0.
     pub slot: &'a AtomicU64,
-    /// How often the head was passed, and whether to look at the slot.
+    /// The number of passes of the head, and the sign to read the slot.
     pub count: &'a AtomicU32,
 }
 
-/// What is offered at the loops of one version, by loop.
+/// The continuations offered at the loops of one version, by loop.
 #[derive(Debug)]
 pub struct Offers {
     state: Mutex<State>,
@@ -52,19 +53,19 @@ struct State {
     stand: Stand,
 }
 
-/// What may be offered.
+/// The kind of offers that is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stand {
     /// The version's body is the function's.
     Open,
-    /// Another body is.
+    /// Another body is the function's.
     Closed,
-    /// There is no such function any more.
+    /// The function does not exist any more.
     GivenUp,
 }
 
-/// Passes between two reads of a count. What is more than half of all is none: a count that went
-/// back. In the time between two reads no loop is passed so often.
+/// Number of passes between two reads of a count. A difference of more than half the range means
+/// that the count went back, and is 0. Between two reads no loop is passed so often.
 pub fn passed(before: u32, now: u32) -> u32 {
     let added = now.wrapping_sub(before) & !ASKED;
     match added < ASKED / 2 {
@@ -74,29 +75,29 @@ pub fn passed(before: u32, now: u32) -> u32 {
 }
 
 impl LoopWords<'_> {
-    /// How often the head was passed, modulo 2^31.
+    /// The number of passes of the head, modulo 2^31.
     pub fn passes(self) -> u32 {
         self.count.load(Ordering::Relaxed) & !ASKED
     }
 
-    /// True if something is offered.
+    /// True if a continuation is offered.
     pub fn is_offered(self) -> bool {
         self.slot.load(Ordering::Relaxed) != 0
     }
 
-    /// Has guest code look at the slot at its next pass. It may be storing a count that it read
-    /// before: whoever wants to be sure asks again.
+    /// Makes guest code read the slot at its next pass. A concurrent store of an older count may
+    /// undo it: call it again to be sure.
     pub fn ask(self) {
         self.count.fetch_or(ASKED, Ordering::Relaxed);
     }
 
-    /// True if guest code will look at the slot at its next pass, unless a store of its count is
-    /// under way.
+    /// True if guest code will read the slot at its next pass, unless a store of its count is in
+    /// progress.
     pub fn is_asked(self) -> bool {
         self.count.load(Ordering::Relaxed) & ASKED != 0
     }
 
-    /// Has guest code look at the slot after so many passes.
+    /// Makes guest code read the slot after so many passes.
     pub fn ask_after(self, passes: u32) {
         let begin = ASKED.wrapping_sub(passes.max(1));
         self.count.store(begin, Ordering::Relaxed);
@@ -108,7 +109,7 @@ impl LoopWords<'_> {
 }
 
 impl Offers {
-    /// Of a version with so many loops.
+    /// The offers of a version with so many loops.
     pub fn new(loops: usize) -> Offers {
         Offers {
             state: Mutex::new(State {
@@ -126,7 +127,7 @@ impl Offers {
         state.continuations.get(place).copied().flatten()
     }
 
-    /// Notes the continuation of a loop; false if there is one, or none is wanted any more.
+    /// Records the continuation of a loop; false if the loop has one, or none is allowed any more.
     pub fn note(&self, place: usize, continuation: FunctionId) -> bool {
         let mut state = self.state.lock();
         let open = state.stand == Stand::Open;
@@ -139,17 +140,17 @@ impl Offers {
         }
     }
 
-    /// Notes that the continuation of a loop cannot be made.
+    /// Records that the continuation of a loop cannot be compiled.
     pub fn fail(&self, place: usize) {
         self.state.lock().failed.push(place);
     }
 
-    /// True if the continuation of a loop cannot be made.
+    /// True if the continuation of a loop cannot be compiled.
     pub fn has_failed(&self, place: usize) -> bool {
         self.state.lock().failed.contains(&place)
     }
 
-    /// Offers what is published at the address of a stub; false if nothing is offered any more.
+    /// Offers the continuation at the address of a stub; false if offers are not allowed any more.
     pub fn offer(&self, words: LoopWords<'_>, stub: u64) -> bool {
         let state = self.state.lock();
         if state.stand != Stand::Open {
@@ -159,8 +160,8 @@ impl Offers {
         true
     }
 
-    /// Offers a continuation of the body that replaced the version's, which is published at the
-    /// address of a stub; false, and nothing is kept of it, unless the loops are closed.
+    /// Offers a continuation of the body that replaced the version's, at the address of a stub;
+    /// false, and no change, unless the loops are closed.
     pub fn lead(&self, words: LoopWords<'_>, continuation: FunctionId, stub: u64) -> bool {
         let mut state = self.state.lock();
         if state.stand != Stand::Closed {
@@ -171,12 +172,12 @@ impl Offers {
         true
     }
 
-    /// Nothing of the version's body is offered any more, at any of the loops.
+    /// Withdraws the offers of the version's body at all loops, until it is opened again.
     pub fn close<'a>(&self, all: impl IntoIterator<Item = LoopWords<'a>>) {
         self.become_closed(Stand::Closed, all);
     }
 
-    /// Nothing at all is offered any more, for good.
+    /// Withdraws all offers; none is allowed after it.
     pub fn give_up<'a>(&self, all: impl IntoIterator<Item = LoopWords<'a>>) {
         self.become_closed(Stand::GivenUp, all);
     }
@@ -189,8 +190,8 @@ impl Offers {
         all.into_iter().for_each(|words| words.put(0));
     }
 
-    /// The version's body is the function's again: something of it may be offered, and what leads
-    /// elsewhere is taken back.
+    /// Records that the version's body is the function's again: its continuations may be offered,
+    /// and those of other bodies are withdrawn.
     pub fn open<'a>(&self, all: impl IntoIterator<Item = LoopWords<'a>>) {
         let mut state = self.state.lock();
         if state.stand == Stand::Closed {
@@ -199,19 +200,19 @@ impl Offers {
         }
     }
 
-    /// Takes back what is offered at the loops, until something is offered again.
+    /// Withdraws the offers at the loops, until the next offer.
     pub fn take_back<'a>(&self, all: impl IntoIterator<Item = LoopWords<'a>>) {
         let _state = self.state.lock();
         all.into_iter().for_each(|words| words.put(0));
     }
 
-    /// True if nothing of the version's body is offered any more.
+    /// True if continuations of the version's body are not offered any more.
     pub fn is_closed(&self) -> bool {
         self.state.lock().stand != Stand::Open
     }
 
-    /// The version is freed: no frame of it is left, and none comes. Its continuations, which
-    /// nobody can call any more.
+    /// Ends the offers when the version is freed: no frame of it is left, and none comes. Returns
+    /// its continuations, which no code can call any more.
     pub fn end(&self) -> Vec<FunctionId> {
         let mut state = self.state.lock();
         let continuations = std::mem::take(&mut state.continuations);

@@ -9,36 +9,34 @@
 //!
 //! | variable | meaning | from |
 //! |---|---|---|
-//! | `remaining` | time the function would go on running as it is | `lindy * spent + share * outlook` |
+//! | `remaining` | time that the function would still run, at its present rate | `lindy * spent + share * outlook` |
 //! | `spent` | time it has run in its present version, old times forgotten | counters and samples |
 //! | `share` | processors it occupies at present | the same, over the last `window` |
 //! | `gain` | part of that time the next tier saves | `1 - 1 / speedup` |
 //! | `speedup` | next tier against this one | learned per pair of tiers, prior at first |
 //! | `cost` | time of the compile | a learned line over instructions, calls and loops (`costs`) |
-//! | `weight` | what compile time costs: 1 if it takes it from the program, less if a processor is idle and the function is what the program does | `cost_weight` |
-//! | `pressure` | rises with the hotter candidates that wait: `1 + ahead / (queue_feedback * jobs)` | the form is HotSpot's (`compilationPolicy.hpp`, `scale`), which counts the whole queue; but who would be next is not to be refused because others wait |
-//! | `reluctance` | 2 to the number of times the compile was taken back or given up | hysteresis |
+//! | `weight` | price of compile time: 1 if it is taken from the program, less if a processor is idle and the program spends its time in the function | `cost_weight` |
+//! | `pressure` | rises with the hotter candidates that wait: `1 + ahead / (queue_feedback * jobs)` | the form is HotSpot's (`compilationPolicy.hpp`, `scale`), which counts the whole queue; but the next in turn is not to be refused because others wait |
+//! | `reluctance` | 2 to the number of times that the compile was taken back or cancelled | hysteresis |
 //!
-//! That a method goes on for as long as it has run is the rule of Jikes RVM (Arnold, Fink,
-//! Grove, Hind, Sweeney: *Adaptive Optimization in the Jalapeño JVM*, OOPSLA 2000), which
-//! is Lindy's: it is exact for lives with `P(L > t) ~ 1/t`. It says nothing about the
-//! first milliseconds, hence `outlook`: a program that has just begun is not about to end.
-//! With the defaults a function of 34 instructions and a loop, which takes 5 ms to compile,
-//! is promoted at the first look if it occupies one processor of two,
-//! `(0.5 + 10) * 0.6 / (5 * 0.25) = 5`; with a share of a tenth it needs 6.7 ms of its own
-//! time. An interpreter's loop of 9,000 instructions with calls (456 ms) that the
-//! program is in for nine tenths of its time needs 238 ms.
+//! Jikes RVM assumes that a method runs on for as long as it has run (Arnold, Fink, Grove, Hind,
+//! Sweeney: *Adaptive Optimization in the Jalapeño JVM*, OOPSLA 2000). This is Lindy's rule: it is
+//! exact for lives with `P(L > t) ~ 1/t`. It does not cover the first milliseconds, hence
+//! `outlook`: a program that has just begun is not about to end. Example with the defaults: a
+//! function of 34 instructions and a loop takes 5 ms to compile. It is promoted at the first poll
+//! if it occupies one processor of two, `(0.5 + 10) * 0.6 / (5 * 0.25) = 5`; with a share of a
+//! tenth it needs 6.7 ms of its own time. An interpreter's loop of 9,000 instructions with calls
+//! (456 ms) that the program is in for nine tenths of its time needs 238 ms.
 //!
-//! # What idle processors are for
-//! Time of an idle processor is no time of the program's, but somebody pays for it. It is
-//! spent in proportion to what it can bring: a function that occupies a `share` of a
-//! processor makes the program at most `1 / (1 - share)` times faster. So the price of idle
-//! time falls from 1 to `idle_weight` with the share. What makes a tenth of a short run
-//! may cost no more than it brings; the one loop that a program is in is compiled when a
-//! quarter of its cost has been spent in it. Where a few functions share a program's time, idle
-//! time is priced by what they occupy together (`leaders`). One weight cannot serve
-//! both: at 0.4 a run of sqlite of a second takes 14 to 29 % more processor time than at
-//! tier 1, at 0.7 Lua's loop waits for a second.
+//! # Price of idle processors
+//! Time of an idle processor is no time of the program's, but it still has a cost. It is spent in
+//! proportion to the possible gain: a function that occupies a `share` of a processor makes the
+//! program at most `1 / (1 - share)` times faster. So the price of idle time falls from 1 to
+//! `idle_weight` with the share. The compile of a function with a tenth of a short run may cost no
+//! more than it gains; the one loop that a program is in is compiled when a quarter of its cost has
+//! been spent in it. Where a few functions share a program's time, idle time is priced by their
+//! common share (`leaders`). One weight cannot serve both: at 0.4 a run of sqlite of a second takes
+//! 14 to 29 % more processor time than at tier 1, at 0.7 Lua's loop waits for a second.
 //!
 //! # Time from counters
 //! Tier 1 counts entries and back edges. Each stands for the part of the body between two
@@ -55,51 +53,50 @@
 //! so that one sample in a function that ran for a microsecond changes nothing, and after
 //! many samples they alone count. A body that is inlined by `alwaysinline` is not counted:
 //! the count of such a wrapper can be short by a factor of ten thousand, and then even
-//! hundreds of samples weigh little against the prior. So `m` is at least what the samples
-//! say by themselves, less two standard deviations:
+//! hundreds of samples weigh little against the prior. So `m` is at least the estimate of the
+//! samples alone, less two standard deviations:
 //!
 //! ```text
 //! m >= (n - 2 * sqrt(n)) * period / counted,  n = sampled / period
 //! ```
 //!
 //! # Why
-//! Idle processors are paid for by share. A compile beside the program costs a quarter for the
-//! function the program is in, and in full for one of many: one price either made short runs of
-//! sqlite dearer or an interpreter's loop late (`tiering::policy`).
+//! Idle processors are priced by share. A compile beside the program costs a quarter for the
+//! function that the program is in, and in full for one of many: one price either made short runs
+//! of sqlite more expensive or an interpreter's loop late (`tiering::policy`).
 
 use crate::config::Config;
 use crate::ids::Nanos;
 
-/// Strength of the belief in the counters' estimate, in samples.
+/// Weight of the counters' estimate, in samples.
 pub const PRIOR_SAMPLES: f64 = 4.0;
 
-/// Reluctance stops at 2 to this.
+/// Largest exponent of the reluctance.
 pub const RELUCTANCE_LIMIT: u8 = 10;
 
-/// What is known of a function before it runs.
+/// Facts of a function that are known before it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// IR instructions before optimization.
     pub instructions: u32,
     /// Loops (targets of back edges).
     pub loops: u32,
-    /// One of them lies in another.
+    /// Whether a loop lies in another.
     pub nested: bool,
-    /// Calls of functions by their names: what they lead to is looked at, too, when it is
-    /// compiled at tier 2.
+    /// Calls of functions by name: their callees are read, too, when the function is compiled at
+    /// tier 2.
     pub calls: u32,
 }
 
-/// Time one entry or back edge stands for at tier 1, before correction.
+/// Time of one entry or back edge at tier 1, before correction.
 pub fn event_time(facts: &Facts, config: &Config) -> f64 {
     let between = f64::from(facts.instructions) / (f64::from(facts.loops) + 1.0);
     let most = f64::from(config.event_instructions);
     between.clamp(1.0, most) * config.instruction_ns
 }
 
-/// The correction `m` of the time from counters. `common` is the mean over all functions,
-/// `period` the time one sample stands for, `sampled` and `counted` what both measures say
-/// of the same stretch.
+/// The correction `m` of the time from counters. `common` is the mean over all functions, `period`
+/// the time one sample stands for, `sampled` and `counted` are both measures of the same stretch.
 pub fn correction(common: f64, period: f64, sampled: f64, counted: f64) -> f64 {
     let period = period.max(1.0);
     let strength = PRIOR_SAMPLES * period;
@@ -111,25 +108,25 @@ pub fn correction(common: f64, period: f64, sampled: f64, counted: f64) -> f64 {
     }
 }
 
-/// Processors occupied, from the sum of times that decays with time constant `window` and
-/// that began `age` ago: unbiased from the first moment, for a constant rate.
+/// Processors occupied, from the sum of times that decays with time constant `window` and that
+/// began `age` ago: unbiased from the first moment, for a constant rate.
 pub fn share(decayed: f64, age: f64, window: f64) -> f64 {
     decayed / (window * -(-age / window).exp_m1())
 }
 
-/// Time the function is expected to go on running.
+/// Time that the function is expected to run on.
 pub fn remaining(spent: f64, share: f64, config: &Config) -> f64 {
     config.lindy * spent + share * config.outlook.as_f64()
 }
 
-/// Part of the time that a speedup saves: `1 - 1 / speedup`, nothing if it is slower.
+/// Part of the time that a speedup saves: `1 - 1 / speedup`, zero if the code is slower.
 pub fn gain(speedup: f64) -> f64 {
     (1.0 - 1.0 / speedup).max(0.0)
 }
 
-/// What a nanosecond of compile time costs for a function that occupies `share`
-/// processors: 1 when program and compiles leave no processor idle or the share is
-/// nothing, `idle_weight` when one is idle and the share is 1.
+/// Price of a nanosecond of compile time for a function that occupies `share` processors. It is 1
+/// when program and compiles leave no processor idle or the share is zero. It is `idle_weight` when
+/// one is idle and the share is 1.
 ///
 /// ```text
 /// 1 - (1 - idle_weight) * min(share, 1) * (1 - clamp(load - (cpus - 1), 0, 1))
@@ -147,29 +144,29 @@ pub fn pressure(ahead: f64, config: &Config) -> f64 {
 /// The variables of the score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prospect {
-    /// Time the function would go on running.
+    /// Time that the function would still run.
     pub remaining: f64,
     /// The next tier against this one.
     pub speedup: f64,
     /// Time of the compile.
     pub cost: f64,
-    /// What compile time costs.
+    /// Price of compile time.
     pub weight: f64,
     /// Factor of the queue.
     pub pressure: f64,
-    /// Times it was taken back.
+    /// Number of times that it was taken back.
     pub reluctance: u8,
 }
 
 impl Prospect {
-    /// Time saved per time spent; from 1 on it pays.
+    /// Time saved per time spent; promotion pays from 1 on.
     pub fn score(&self) -> f64 {
         let reluctance = f64::from(1u32 << self.reluctance.min(RELUCTANCE_LIMIT));
         let price = self.cost * self.weight * self.pressure * reluctance;
         self.remaining * gain(self.speedup) / price.max(1.0)
     }
 
-    /// How long it is until it pays, for a function that goes on to occupy `share` processors.
+    /// Time until promotion pays, for a function that keeps its `share` of processors.
     pub fn pays_after(&self, share: f64, config: &Config) -> Nanos {
         let needed = self.remaining / self.score();
         let after = (needed - self.remaining).max(0.0) / (config.lindy * share);
@@ -180,7 +177,7 @@ impl Prospect {
     }
 }
 
-/// What both measures say of one version, over the time both were on.
+/// Both measures of one version, over the time when both were on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Time by samples.
@@ -194,15 +191,15 @@ pub struct Measured {
 /// A comparison of two versions of the same function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
-    /// How many times faster the later one is.
+    /// Speed of the later version relative to the earlier one.
     pub speedup: f64,
     /// Standard error of its logarithm.
     pub error: f64,
 }
 
-/// Compares time per entry: `speedup = (s1 / c1) / (s2 / c2)`. The number of samples is
-/// Poisson, so its logarithm has the variance `1 / n`; what an entry has to do varies, and
-/// its standard deviation is taken to be its mean:
+/// Compares time per entry: `speedup = (s1 / c1) / (s2 / c2)`. The number of samples is Poisson, so
+/// its logarithm has the variance `1 / n`. The work of an entry varies, and its standard deviation
+/// is taken to be its mean:
 ///
 /// ```text
 /// error = sqrt(1/n1 + 1/n2 + 1/c1 + 1/c2)
@@ -231,15 +228,16 @@ pub fn is_slower(comparison: &Comparison, slower: f64) -> bool {
     comparison.speedup.ln() + CERTAIN * comparison.error < -slower.ln()
 }
 
-/// Time until the next look at the counters.
+/// Time until the next poll of the counters.
 ///
 /// ```text
-/// clamp(min(quiet, due), poll_min, poll_max)    quiet: since something was new
+/// clamp(min(quiet, due), poll_min, poll_max)    quiet: since the last news
 ///                                               due: until a candidate will be worth it
-/// at least missing / poll_overhead              missing: what a look takes beyond what is
-/// ```                                           left of the account (`polls`)
+/// at least missing / poll_overhead              missing: cost of a poll beyond the balance
+///                                               of the account (`polls`)
+/// ```
 ///
-/// Waiting as long as it has been quiet doubles the interval with every look.
+/// Waiting as long as the quiet time doubles the interval with every poll.
 pub fn poll_interval(quiet: Nanos, due: Option<Nanos>, missing: f64, config: &Config) -> Nanos {
     let low = config.poll_min.min(config.poll_max);
     let affordable = Nanos::from_f64(missing / config.poll_overhead);
@@ -271,7 +269,7 @@ mod tests {
         near(score(5e6, 0.5, 1.0), 5.04);
         near(score(5e6, 6.7, 0.1), 1.0);
         near(score(456e6, 238.0, 0.9), 1.0);
-        // What is missing of 6.7 ms at a tenth of a processor takes ten times as long.
+        // The time that is missing to 6.7 ms, at a tenth of a processor, takes ten times as long.
         let after = prospect(5e6, 2.7, 0.1).pays_after(0.1, &config);
         near(after.as_f64(), 40e6);
         assert_eq!(
@@ -326,10 +324,10 @@ mod tests {
         // Hundreds of samples decide.
         let m = correction(1.0, period, 500.0 * period, 100.0 * period);
         assert!(m > 4.8 && m < 5.0, "{m}");
-        // Also where the counters see next to nothing.
+        // Also where the counters count almost nothing.
         let m = correction(1.0, period, 200.0 * period, 50e3);
         assert!(m * 50e3 > 170.0 * period, "{m}");
-        // No samples in a long time: it runs less than its counters say.
+        // No samples in a long time: it runs less than its counters estimate.
         assert!(correction(1.0, period, 0.0, 400.0 * period) < 0.011);
     }
 

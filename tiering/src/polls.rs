@@ -1,21 +1,20 @@
-//! When to look at the counters again.
+//! Sets the time of the next poll of the counters.
 //!
 //! Something is *new* when a function gets its first code, a candidate is found, code is
 //! published, or a function's score has doubled since it was last found new; the last one
 //! happens to a function a bounded number of times per version. From then on the interval
 //! grows as `policy::poll_interval` says.
 //!
-//! A candidate that is not worth its compile yet will be at a time that is known if it goes on as
-//! it does: that is when the next look is due, however quiet it is otherwise. What was expected at
-//! one look is forgotten at the next: it does not go on, or is expected again.
+//! For a candidate that is not worth its compile yet, the time at which it will be is known, if its
+//! rate stays the same: the next poll is due then, even in quiet times. Each poll drops the
+//! expectations of the one before: they are renewed if they still hold.
 //!
-//! What looking may take is paid from an account: `poll_overhead` of all time flows in, at
-//! most `poll_credit` is kept, which is what it begins with. While it lasts, looks are as
-//! frequent as what is new asks for; when it is used up they become as rare as the inflow
-//! allows:
+//! The time of polls is paid from an account: `poll_overhead` of all time flows in, and at most
+//! `poll_credit` is kept, which is also the initial balance. With credit, polls are as frequent as
+//! the news demands; without it they become as rare as the inflow allows:
 //!
 //! ```text
-//! time of all looks until t  <=  poll_credit + poll_overhead * t + one look
+//! time of all polls until t  <=  poll_credit + poll_overhead * t + one poll
 //! ```
 
 use crate::config::Config;
@@ -25,14 +24,14 @@ use crate::policy::poll_interval;
 #[derive(Debug)]
 pub(crate) struct Polls {
     new_at: Nanos,
-    /// Mean time of a look, in ns.
+    /// Mean time of a poll, in ns.
     look: f64,
-    /// What is left of the account, in ns, as of `at`.
+    /// Balance of the account, in ns, as of `at`.
     credit: f64,
     at: Nanos,
-    /// When a candidate will be worth its compile.
+    /// Time at which a candidate will be worth its compile.
     due: Option<Nanos>,
-    /// The same, of the look that is under way.
+    /// The same time, from the poll in progress.
     expected: Option<Nanos>,
 }
 
@@ -52,17 +51,17 @@ impl Polls {
         self.new_at = self.new_at.max(now);
     }
 
-    /// For how long nothing was new.
+    /// The time since the last news.
     pub(crate) fn quiet(&self, now: Nanos) -> Nanos {
         now - self.new_at
     }
 
-    /// A candidate will be worth its compile at `then`, if it goes on as it does.
+    /// Records that a candidate will be worth its compile at `then`, if its rate stays the same.
     pub(crate) fn expect(&mut self, then: Nanos) {
         self.expected = Some(self.expected.map_or(then, |sooner| sooner.min(then)));
     }
 
-    /// A look took so long.
+    /// Records a poll that took so long.
     pub(crate) fn looked(&mut self, now: Nanos, took: Nanos, config: &Config) {
         self.look += (took.as_f64() - self.look) / 8.0;
         self.credit = self.credit_at(now, config) - took.as_f64();
@@ -121,17 +120,17 @@ mod tests {
             polls.interval(now + Nanos::from_ms(30), &config),
             config.poll_min
         );
-        // It did not go on, or never was.
+        // Its rate did not stay the same, or was never measured.
         polls.looked(now, look, &config);
         assert_eq!(polls.interval(now, &config), config.poll_max);
-        // What is new is looked at sooner.
+        // News is polled sooner.
         polls.expect(now + Nanos::from_ms(30));
         polls.note(now);
         polls.looked(now, look, &config);
         assert_eq!(polls.interval(now, &config), config.poll_min);
     }
 
-    /// Something new all the time: first as often as it likes, then as it can afford.
+    /// News all the time: polls are first frequent, then limited by the account.
     #[test]
     fn looks_are_paid_for() {
         let config = Config::default();

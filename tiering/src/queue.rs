@@ -1,13 +1,13 @@
-//! Candidates for promotion, ordered by the rate at which they would save time per time of
-//! their compile, with a limit.
+//! A bounded queue of candidates for promotion, ordered by the rate at which they would save time
+//! per time of their compile.
 //!
-//! That order, Smith's rule, loses least while they wait for each other: ordered by rate
-//! alone, an interpreter's loop that takes a second to compile would hold up a hundred
-//! functions that take ten milliseconds each.
+//! That order, Smith's rule, minimizes the loss while they wait for each other. Ordered by rate
+//! alone, an interpreter's loop that takes a second to compile would hold up a hundred functions
+//! that take ten milliseconds each.
 //!
-//! All rates decay with the same time constant, so two candidates without new events keep
-//! their order for ever, and the order can be kept in keys that do not change with time:
-//! for a decayed sum `w` last updated at `t`,
+//! All rates decay with the same time constant, so two candidates without new events keep their
+//! order for ever. So keys that do not change with time can store the order: for a decayed sum `w`
+//! last updated at `t`,
 //!
 //! ```text
 //! ln w(now) = ln w + t / window - now / window        key = ln w + t / window
@@ -19,19 +19,19 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::ids::{FunctionId, Nanos};
 
-/// Place in the order; larger is hotter. See the module.
+/// Position in the order; larger is hotter. See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Heat(i64);
 
-/// Steps of a key per unit of the logarithm: differences of 0.1 % count. The longest time
-/// constant ratio, days in milliseconds, leaves plenty of room.
+/// Steps of a key per unit of the logarithm: differences of 0.1 % count. The largest ratio of time
+/// to time constant, days to milliseconds, fits with plenty of room.
 const STEPS: f64 = 1024.0;
 
 impl Heat {
     /// The key of the decayed sum `decayed` at `at`.
     pub(crate) fn new(decayed: f64, at: Nanos, window: Nanos) -> Heat {
         let log = decayed.max(1e-9).ln() + at.as_f64() / window.as_f64();
-        // Saturates; a tie is broken by the number of the function.
+        // The cast saturates; a tie is broken by the number of the function.
         Heat((log * STEPS) as i64)
     }
 }
@@ -57,8 +57,8 @@ impl Queue {
         self.order.len()
     }
 
-    /// Inserts a candidate or changes its place. Returns who has to leave because of it:
-    /// the coldest, which may be the newcomer.
+    /// Inserts a candidate or changes its place. Returns the candidate that this evicts: the
+    /// coldest, which may be the new one.
     pub(crate) fn put(&mut self, function: FunctionId, heat: Heat) -> Option<FunctionId> {
         if let Some(old) = self.heats.insert(function, heat) {
             self.order.remove(&(old, function));
@@ -79,7 +79,7 @@ impl Queue {
         }
     }
 
-    /// Takes the hottest out.
+    /// Removes the hottest candidate.
     pub(crate) fn pop(&mut self) -> Option<FunctionId> {
         let (_, function) = self.order.pop_last()?;
         self.heats.remove(&function);
@@ -91,9 +91,9 @@ impl Queue {
         self.heats.contains_key(&function)
     }
 
-    /// About how many candidates are hotter than `heat`, from its place between the
-    /// hottest and the coldest: rates are spread over orders of magnitude, and a count
-    /// would cost a walk.
+    /// The approximate number of candidates hotter than `heat`, from its position between the
+    /// hottest and the coldest: rates are spread over orders of magnitude, and a count would cost a
+    /// walk.
     pub(crate) fn ahead(&self, heat: Heat) -> f64 {
         let (Some(&(coldest, _)), Some(&(hottest, _))) = (self.order.first(), self.order.last())
         else {
@@ -123,10 +123,10 @@ mod tests {
         for (id, decayed) in [(1, 5.0), (2, 9.0), (3, 7.0)] {
             assert_eq!(queue.put(FunctionId(id), heat(decayed, 0)), None);
         }
-        // Colder than all: it leaves at once.
+        // Colder than all: it is evicted at once.
         assert_eq!(queue.put(FunctionId(4), heat(1.0, 0)), Some(FunctionId(4)));
         assert_eq!(queue.put(FunctionId(5), heat(6.0, 0)), Some(FunctionId(1)));
-        // An update moves, it does not add.
+        // An update moves a candidate and does not add one.
         assert_eq!(queue.put(FunctionId(5), heat(60.0, 0)), None);
         assert!(queue.remove(FunctionId(3)) && !queue.remove(FunctionId(3)));
         assert_eq!(queue.coldest(), Some(FunctionId(2)));

@@ -1,16 +1,16 @@
-//! A machine without hardware: a virtual clock, virtual compile workers and a simulated
-//! program around the real controller.
+//! A simulated machine: a virtual clock, virtual compile workers and a simulated program around the
+//! real controller.
 //!
-//! A [`Workload`] says what the program does ([`Program`]: functions and phases;
-//! [`Replay`]: a recorded stream), [`Truth`] what compiles really take, and [`Machine`]
-//! brings both together with a [`Controller`], step by step:
+//! A [`Workload`] is the behaviour of the program ([`Program`]: functions and phases; [`Replay`]: a
+//! recorded stream), [`Truth`] has the real compile times, and [`Machine`] runs both with a
+//! [`Controller`], step by step:
 //!
 //! ```text
 //! run the program up to the next poll, end of a compile, or millisecond
 //! -> first codes and other inputs, at their times
 //! -> compiles that ended: publish, `finished`
 //! -> at a poll: samples, then counters
-//! -> `next` until it says nothing
+//! -> `next` until it returns `None`
 //! ```
 //!
 //! The same seed, workload and settings give the same [`Machine::log`], line by line.
@@ -36,21 +36,21 @@ pub use program::{Phase, Program, Shape};
 pub use random::Random;
 pub use replay::Replay;
 
-/// What a simulated program does.
+/// The behaviour of a simulated program.
 pub trait Workload {
     /// Runs from `from` to `to`.
     fn run(&mut self, from: Nanos, to: Nanos, guest: &mut Guest, random: &mut Random);
 
-    /// It has nothing to do any more.
+    /// Whether it has nothing left to do.
     fn is_done(&self) -> bool;
 
-    /// How long a compile takes, where the workload knows it better than [`Truth`].
+    /// The time of a compile, if the workload knows it better than [`Truth`].
     fn compile_time(&self, _function: FunctionId, _tier: Tier) -> Option<Nanos> {
         None
     }
 }
 
-/// How the simulated machine really is, whatever the controller believes.
+/// The real properties of the simulated machine, which the controller does not know.
 #[derive(Clone, Copy, Debug)]
 pub struct Truth {
     /// Compile time of an empty function, by tier.
@@ -63,7 +63,7 @@ pub struct Truth {
     pub noise: f64,
     /// Part of the background compiles that fail.
     pub failures: f64,
-    /// Time of looking at the counters once.
+    /// Time of one poll of the counters.
     pub look: Nanos,
 }
 
@@ -95,13 +95,13 @@ impl Truth {
 /// A line of the log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
-    /// When.
+    /// The time.
     pub at: Nanos,
-    /// What.
+    /// The event.
     pub what: What,
 }
 
-/// What the log tells.
+/// An event in the log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum What {
@@ -154,16 +154,16 @@ struct Work {
     counters: bool,
 }
 
-/// See the module.
+/// A simulated machine; see the module.
 #[derive(Debug)]
 pub struct Machine<W> {
     /// The controller under test.
     pub controller: Controller,
     /// Decisions and ends of compiles so far.
     pub log: Vec<Line>,
-    /// How often the counters were looked at.
+    /// Number of polls of the counters.
     pub polls: u64,
-    /// Most candidates that ever waited.
+    /// Most candidates that waited at one time.
     pub longest_queue: usize,
     workload: W,
     truth: Truth,
@@ -205,7 +205,7 @@ impl<W: Workload> Machine<W> {
         &self.workload
     }
 
-    /// At which tier a function runs.
+    /// The tier that a function runs at.
     pub fn tier(&self, function: FunctionId) -> Option<Tier> {
         self.guest.tier(function)
     }
@@ -215,8 +215,7 @@ impl<W: Workload> Machine<W> {
         self.guest.first_time
     }
 
-    /// When a version of a function was published at a tier for the first time, in the
-    /// background.
+    /// Time at which a version of a function was first published at a tier, in the background.
     pub fn published_at(&self, function: FunctionId, tier: Tier) -> Option<Nanos> {
         let found = self.log.iter().find(|line| {
             matches!(line.what, What::Ended(f, _, t, Outcome::Published { .. })

@@ -1,11 +1,11 @@
-//! What the controller has done and learned, for `--stats` and events.
+//! Counts and learned numbers of the controller, for `--stats` and events.
 
 use std::fmt;
 
 use crate::ids::Tier;
 use crate::learn::Estimate;
 
-/// Counts since the controller was made, and what is under way.
+/// Counts since the controller was made, and compiles in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -13,7 +13,7 @@ pub struct Stats {
     pub queued: usize,
     /// Explicit requests waiting now.
     pub requested: usize,
-    /// Compiles under way now.
+    /// Compiles in progress.
     pub outstanding: usize,
     /// First codes, by tier.
     pub first: [u64; 3],
@@ -33,7 +33,7 @@ pub struct Stats {
     pub replaced: u64,
     /// Candidates dropped because the queue was full.
     pub dropped_full: u64,
-    /// Candidates dropped because they did nothing any more.
+    /// Candidates dropped because they were idle.
     pub dropped_stale: u64,
     /// Candidates that no longer paid when their turn came.
     pub dropped_unworthy: u64,
@@ -47,7 +47,7 @@ pub struct Stats {
     pub untracked: u64,
     /// Time of all compiles but first ones, in ns.
     pub compile_ns: u64,
-    /// Time of compiles that came to nothing, in ns.
+    /// Time of compiles without use, in ns.
     pub wasted_ns: u64,
 }
 
@@ -72,7 +72,7 @@ fn show(f: &mut fmt::Formatter<'_>, name: &str, estimate: &Estimate) -> fmt::Res
 }
 
 impl fmt::Display for Learned {
-    /// One line per number, with what it rests on.
+    /// One line per number, with its number of observations.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (tier, estimate) in Tier::ALL.iter().zip(&self.cost) {
             show(

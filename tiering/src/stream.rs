@@ -1,5 +1,5 @@
-//! The text form of the controller's inputs, so that what happened in a real run can be
-//! tried again on the [simulator](crate::simulator).
+//! The text form of the controller's inputs, so that a real run can be repeated on the
+//! [simulator](crate::simulator).
 //!
 //! ```text
 //! uruk tiering stream 2
@@ -43,7 +43,7 @@ use crate::policy::Facts;
 /// First line of a stream.
 pub const HEADER: &str = "uruk tiering stream 2";
 
-/// What the controller was told.
+/// An input of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Input {
@@ -84,7 +84,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// Tells a controller.
+    /// Passes the input to a controller.
     pub fn feed(&self, now: Nanos, controller: &mut Controller) {
         match *self {
             Input::Compiled(function, ref first) => controller.on_compiled(now, function, first),
@@ -100,7 +100,7 @@ impl Input {
             Input::Reverted(function, version, tier, counters) => {
                 controller.reverted(now, function, version, tier, counters);
             }
-            // That a wish was refused is counted by the controller.
+            // The controller counts refused requests.
             Input::Pin(function, tier) => drop(controller.pin(function, tier)),
             Input::Request(function, tier) => drop(controller.request(function, tier)),
             Input::Replaced(function) => controller.replaced(function),
@@ -202,8 +202,8 @@ pub struct Recorder<W> {
 }
 
 impl<W: Write> Recorder<W> {
-    /// Begins a stream of at most about `limit` bytes; what does not fit is left out, and
-    /// a comment at the end says so.
+    /// Begins a stream of at most about `limit` bytes; further inputs are left out, and a comment
+    /// at the end says so.
     ///
     /// # Errors
     /// The writer's.
@@ -216,7 +216,7 @@ impl<W: Write> Recorder<W> {
         })
     }
 
-    /// Adds an input. A time before that of the last input is taken as that.
+    /// Adds an input. A time before that of the last input is replaced by that.
     ///
     /// # Errors
     /// The writer's.
@@ -233,7 +233,7 @@ impl<W: Write> Recorder<W> {
         }
     }
 
-    /// Hands on what the writer keeps back.
+    /// Flushes the writer.
     ///
     /// # Errors
     /// The writer's.
@@ -251,21 +251,21 @@ impl<W: Write> Recorder<W> {
     }
 }
 
-/// A line that is not of a stream.
+/// An error in a line of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {problem}")]
 pub struct StreamError {
-    /// Counted from 1.
+    /// Number of the line, counted from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The error.
     pub problem: Problem,
 }
 
-/// What is wrong with a line.
+/// The kind of error in a line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The first line is another.
+    /// The first line is not that of a stream.
     #[error("a stream begins with {HEADER:?}, not with {0:?}")]
     Header(String),
     /// No number, or a number too large, where the time should be.
@@ -279,15 +279,15 @@ pub enum Problem {
         /// The line's before.
         last: u64,
     },
-    /// There is no such input.
+    /// No input has this name.
     #[error("there is no input {0:?}")]
     Kind(String),
-    /// A field is missing or something else.
+    /// A field is missing or different.
     #[error("expected {expected:?} with a number, found {found:?}")]
     Field {
-        /// What stands before the number.
+        /// The text expected before the number.
         expected: &'static str,
-        /// What was there, empty at the end of the line.
+        /// The text found, empty at the end of the line.
         found: String,
     },
     /// The number does not fit its field.
@@ -298,7 +298,7 @@ pub enum Problem {
         /// The number.
         number: u64,
     },
-    /// There is more than the input has fields.
+    /// The line has more text than the input has fields.
     #[error("{0:?} is too much")]
     Rest(String),
 }
@@ -306,7 +306,7 @@ pub enum Problem {
 /// Reads a stream: times and inputs, in order.
 ///
 /// # Errors
-/// The first line that is wrong.
+/// The first invalid line.
 pub fn parse(text: &str) -> Result<Vec<(Nanos, Input)>, StreamError> {
     let mut lines = text.lines().enumerate();
     let at = |index: usize| {
@@ -337,11 +337,11 @@ pub fn parse(text: &str) -> Result<Vec<(Nanos, Input)>, StreamError> {
     Ok(inputs)
 }
 
-/// The words of a line that are left.
+/// The remaining words of a line.
 struct Words<'a>(std::str::SplitWhitespace<'a>);
 
 impl Words<'_> {
-    /// A number behind `expected`, at most `most`.
+    /// A number after `expected`, at most `most`.
     fn number(&mut self, expected: &'static str, most: u64) -> Result<u64, Problem> {
         let word = self.0.next().unwrap_or_default();
         let digits = word.strip_prefix(expected);
@@ -380,7 +380,7 @@ impl Words<'_> {
 
     /// A tier; `None` for 0.
     fn tier_or_none(&mut self) -> Result<Option<Tier>, Problem> {
-        // 0 stands for none: native code is nothing that a controller is told of.
+        // 0 stands for none: native code is no input of a controller.
         let tier = Tier::from_number(self.number("tier=", 3)? as u8);
         Ok(tier.filter(|&tier| tier != Tier::Native))
     }

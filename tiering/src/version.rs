@@ -1,5 +1,4 @@
-//! The life of one version: an enum and the one function that says which steps are
-//! legal.
+//! The life of one version: an enum and the one function that decides which steps are legal.
 //!
 //! ```text
 //!   Wanted --Start--> Compiling --Link--> Ready --Publish--> Published --Retire--> Retired
@@ -23,23 +22,23 @@
 //! | Wanted, Compiling, Ready | `Fail` | Failed | it could not be compiled or linked |
 //! | Wanted, Compiling, Ready | `Drop` | Dropped | cancelled, or too late for the slot |
 //!
-//! A version of a set that replaces others begins as Ready: the set compiles and links it
-//! before anything of it is known here.
+//! A version of a set that replaces others begins as Ready: the set compiles and links it before it
+//! is registered here.
 //!
-//! Everything else is refused. Failed and Dropped are final: what comes for such a version
-//! afterwards is late. A Published version can only be retired, so a slot always holds the
-//! entry of the one version that is in this state.
+//! All other steps are refused. Failed and Dropped are final: later events for such a version are
+//! late. A Published version can only be retired, so a slot always holds the entry of the one
+//! version that is in this state.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// What has become of a version.
+/// The state of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VersionState {
-    /// Asked for.
+    /// Requested.
     Wanted,
-    /// A worker has it.
+    /// A worker compiles it.
     Compiling,
     /// Linked: the code is in memory and complete.
     Ready,
@@ -49,13 +48,13 @@ pub enum VersionState {
     Published,
     /// No slot holds its entry; its code may be on some stack.
     Retired,
-    /// Could not be made.
+    /// Could not be compiled or linked.
     Failed,
-    /// Made in vain, or not made at all.
+    /// Compiled without use, or not compiled.
     Dropped,
 }
 
-/// What happens to a version.
+/// An event in the life of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A worker begins.
@@ -64,17 +63,17 @@ pub enum Event {
     Link,
     /// It has to wait for the end of a replacement.
     Hold,
-    /// The replacement came to nothing.
+    /// The replacement was abandoned.
     Resume,
     /// The entry is stored into the slot.
     Publish,
     /// Another entry replaced it.
     Retire,
-    /// Its entry is stored once more.
+    /// Its entry is stored into the slot again.
     Restore,
     /// It cannot be compiled or linked.
     Fail,
-    /// Nobody wants it any more.
+    /// It is not needed any more.
     Drop,
 }
 
@@ -82,9 +81,9 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a version that is {from} cannot take the step {event}")]
 pub struct IllegalStep {
-    /// Where the version was.
+    /// The state of the version.
     pub from: VersionState,
-    /// What was asked.
+    /// The event.
     pub event: Event,
 }
 
@@ -101,7 +100,7 @@ impl VersionState {
         VersionState::Dropped,
     ];
 
-    /// The state after `event`.
+    /// The state that follows `event`.
     ///
     /// # Errors
     /// The step is not in the table of this module; the state stays.
@@ -167,7 +166,7 @@ mod tests {
         Event::Drop,
     ];
 
-    /// The table of the module, written out by the code.
+    /// The table of the module, generated from the code.
     #[test]
     fn the_legal_steps() {
         let mut table = String::new();
@@ -197,7 +196,7 @@ mod tests {
         );
     }
 
-    /// Code reaches a slot only after it was linked, whatever the order of events.
+    /// Code reaches a slot only after it was linked, in any order of events.
     #[test]
     fn published_comes_after_ready() {
         let mut reached = vec![(VersionState::Wanted, false)];

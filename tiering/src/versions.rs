@@ -1,33 +1,32 @@
 //! The versions of one function and the protocol by which one of them gets into its slot.
 //!
-//! Whoever compiles a function (the worker of a first call, a background worker, the
-//! embedder) goes through the same steps: [`request`](FunctionVersions::request),
-//! [`start`](FunctionVersions::start), [`ready`](FunctionVersions::ready),
-//! [`publish`](FunctionVersions::publish). Each may answer that it is too late. The store
-//! into the slot is the caller's closure, run under the function's lock as the last step,
-//! so that check and store are one.
+//! All compilers of a function (the worker of a first call, a background worker, the embedder) take
+//! the same steps: [`request`](FunctionVersions::request), [`start`](FunctionVersions::start),
+//! [`ready`](FunctionVersions::ready), [`publish`](FunctionVersions::publish). Each step may return
+//! that it is too late. The store into the slot is the caller's closure, run under the function's
+//! lock as the last step, so that check and store are atomic.
 //!
 //! # When a ready version may be stored
-//! It must be the one the ticket names and in flight: of the function's present
-//! *generation* (a replaced body takes all its versions in flight with it) and not
-//! cancelled. Beyond that it depends on why it was asked for:
+//! It must be the version of the ticket, in flight, of the function's present *generation* (a
+//! replaced body ends all its versions in flight), and not cancelled. The rest depends on its
+//! purpose:
 //!
 //! | [`Purpose`] | stored if |
 //! |---|---|
 //! | `First` | no code is published |
 //! | `Change` | its number is above that of every change published before, and the function is not staged |
 //!
-//! A function that is [staged](Stage) is about to be replaced; a `Change` that would be
-//! stored is held until that has happened (then it is dropped) or was abandoned.
+//! A function that is [staged](Stage) is about to be replaced. A `Change` that would be stored is
+//! held until the replacement is committed (then it is dropped) or abandoned.
 //!
 //! So code for a first call that arrives late never covers better code, whichever of the
 //! two was requested first, and of two changes the one requested later stays.
 //!
 //! # Which versions are kept
-//! In flight, at most [`IN_FLIGHT_LIMIT`]; published, at most one; *fallback*, the one
-//! published before it, to which [`revert`](FunctionVersions::revert) goes back. All
-//! others are only counted. A call that ends a version's use says so by returning it,
-//! because the runtime holds its code by a tracker.
+//! Versions in flight, at most [`IN_FLIGHT_LIMIT`]; the published one; and the *fallback*, the one
+//! published before it, to which [`revert`](FunctionVersions::revert) goes back. All others are
+//! only counted. A call that ends a version's use returns it, because the runtime holds its code by
+//! a tracker.
 
 use uruk_base::allocated::of_vec;
 
@@ -45,21 +44,20 @@ pub use answers::{
 };
 pub use stage::{CommitError, Committed, Kept, Next, Stage, StageError};
 
-/// Versions of one function that may be under way at the same time: a first call, a
-/// tier-up, and one that overtakes it on request.
+/// Most versions of one function in progress at a time: a first call, a tier-up, and one that
+/// overtakes it on request.
 pub const IN_FLIGHT_LIMIT: usize = 4;
 
-/// Why a version is asked for, which decides what it may be stored over.
+/// The purpose of a version, which decides which versions it may replace in the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Somebody called and there is no code: any code will do.
+    /// A caller waits and there is no code: any code will do.
     First,
-    /// It shall replace what is published.
+    /// It replaces the published version.
     Change,
 }
 
-/// The right to go on with a version. It proves nothing about the present: every step
-/// checks it again.
+/// The right to continue with a version. It may be out of date: every step checks it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// The version.
@@ -75,12 +73,12 @@ pub struct FunctionVersions(Mutex<Versions>);
 #[derive(Debug)]
 struct Versions {
     generation: Generation,
-    /// Somebody holds the one `Stage`.
+    /// A `Stage` of the function exists.
     staged: bool,
     published: Option<VersionView>,
     fallback: Option<VersionView>,
     in_flight: Vec<VersionView>,
-    /// The newest change that was ever published.
+    /// The newest change published so far.
     newest_change: Option<VersionId>,
     counts: Counts,
 }
@@ -92,7 +90,7 @@ impl Default for FunctionVersions {
 }
 
 impl FunctionVersions {
-    /// Of a function without code.
+    /// The versions of a function without code.
     pub fn new() -> FunctionVersions {
         FunctionVersions(Mutex::new(Versions {
             generation: Generation::default(),
@@ -105,12 +103,12 @@ impl FunctionVersions {
         }))
     }
 
-    /// Bytes that the allocator took for it, without itself.
+    /// Bytes that the allocator took for the versions, without the value itself.
     pub fn bytes(&self) -> usize {
         of_vec(&self.0.lock().in_flight)
     }
 
-    /// Asks for a version of the present body.
+    /// Requests a version of the present body.
     ///
     /// # Errors
     /// `TooMany` or `Reused`; nothing changed then.
@@ -143,7 +141,7 @@ impl FunctionVersions {
         })
     }
 
-    /// A worker begins.
+    /// Records that a worker begins.
     ///
     /// # Errors
     /// `Late` if the result could not be published any more (the version has ended then),
@@ -158,10 +156,10 @@ impl FunctionVersions {
         versions.step(index, Event::Start)
     }
 
-    /// The code is in memory; nothing refers to it.
+    /// Records that the code is in memory; nothing refers to it.
     ///
     /// # Errors
-    /// `Late` or `Illegal`; the code is of no use then.
+    /// `Late` or `Illegal`; the code cannot be used then.
     pub fn ready(&self, ticket: Ticket, entry: EntryAddress) -> Result<(), VersionError> {
         let mut versions = self.0.lock();
         let index = versions.find(ticket)?;
@@ -176,8 +174,8 @@ impl FunctionVersions {
     /// any more (the function was removed); it must not call back.
     ///
     /// # Errors
-    /// `Illegal` if the version is not ready. That it is late is not an error but
-    /// [`Publication::Dropped`], that it may not be stored yet [`Publication::Held`].
+    /// `Illegal` if the version is not ready. A late version is no error but
+    /// [`Publication::Dropped`], one that may not be stored yet [`Publication::Held`].
     pub fn publish(
         &self,
         ticket: Ticket,
@@ -210,23 +208,22 @@ impl FunctionVersions {
         Ok(Publication::Published { retired, released })
     }
 
-    /// The version could not be made. False if it had ended already.
+    /// Records that the version could not be compiled. False if it had ended already.
     pub fn fail(&self, version: VersionId) -> bool {
         self.end(version, Event::Fail)
     }
 
-    /// The version is not wanted any more. False if it had ended already, or is published.
+    /// Cancels the version. False if it had ended already, or is published.
     pub fn cancel(&self, version: VersionId) -> bool {
         self.end(version, Event::Drop)
     }
 
     /// Puts the version before `from` back into the slot. `store` as for
-    /// [`publish`](FunctionVersions::publish). The retired code stays of use for nobody but
-    /// those who are in it.
+    /// [`publish`](FunctionVersions::publish). The retired code is needed only by threads that are
+    /// in it.
     ///
     /// # Errors
-    /// Nothing changed: `from` is not published, there is nothing to go back to, or the
-    /// slot refused.
+    /// Nothing changed: `from` is not published, there is no fallback, or the slot refused.
     pub fn revert(
         &self,
         from: VersionId,
@@ -259,8 +256,8 @@ impl FunctionVersions {
         })
     }
 
-    /// Takes the code out of the slot. `store` puts the trampoline there. Returns what was
-    /// published; its code must stay for those who are in it.
+    /// Takes the code out of the slot. `store` puts the trampoline there. Returns the version that
+    /// was published; its code must stay for threads that are in it.
     pub fn withdraw(&self, store: impl FnOnce()) -> Option<VersionId> {
         let mut versions = self.0.lock();
         versions.published?;
@@ -268,10 +265,10 @@ impl FunctionVersions {
         versions.supersede(None).0
     }
 
-    /// As [`withdraw`](FunctionVersions::withdraw), of a function that nobody is compiling or
-    /// replacing, and with the version to go back to: both are of use only to those who are in
-    /// them. `store` returns false if the slot keeps its code. The next call asks for a
-    /// `First` of the same body.
+    /// Like [`withdraw`](FunctionVersions::withdraw), for a function without a compile or
+    /// replacement in progress, and including the fallback: both versions are needed only by
+    /// threads that are in them. `store` returns false if the slot keeps its code. The next call
+    /// requests a `First` of the same body.
     pub fn evict(&self, store: impl FnOnce() -> bool) -> Option<Evicted> {
         let mut versions = self.0.lock();
         let published = versions.published?;
@@ -286,7 +283,7 @@ impl FunctionVersions {
         })
     }
 
-    /// Gives up the version to go back to, so that its code can be freed.
+    /// Releases the fallback, so that its code can be freed.
     pub fn release_fallback(&self) -> Option<VersionId> {
         self.0.lock().fallback.take().map(|version| version.id)
     }
@@ -296,7 +293,7 @@ impl FunctionVersions {
         self.0.lock().published
     }
 
-    /// All of it, for statistics and tests.
+    /// All versions, for statistics and tests.
     pub fn snapshot(&self) -> Snapshot {
         let versions = self.0.lock();
         let newest = versions.in_flight.iter().max_by_key(|version| version.id);
@@ -354,7 +351,7 @@ impl Versions {
         Ok(())
     }
 
-    /// The rule of the module about what may be stored over what.
+    /// The module's rule about which version may be stored over another.
     fn overtaken(&self, index: usize) -> Option<Late> {
         let VersionView { id, purpose, .. } = self.in_flight[index];
         let better = match purpose {
@@ -369,8 +366,8 @@ impl Versions {
         self.counts.dropped += 1;
     }
 
-    /// Takes a version out of those that are under way. Most functions have none most of the time, and
-    /// keep no room for one.
+    /// Removes a version from those in flight. Most functions have none most of the time, and keep
+    /// no memory for one.
     fn take_out(&mut self, index: usize) {
         self.in_flight.swap_remove(index);
         if self.in_flight.is_empty() {
@@ -378,8 +375,8 @@ impl Versions {
         }
     }
 
-    /// Makes `next` the published version after its entry was stored: returns what was
-    /// retired and what is of no more use.
+    /// Makes `next` the published version after its entry was stored: returns the retired version
+    /// and the released one.
     fn supersede(&mut self, next: Option<VersionView>) -> (Option<VersionId>, Option<VersionId>) {
         let Some(mut old) = std::mem::replace(&mut self.published, next) else {
             return (None, self.fallback.take().map(|version| version.id));

@@ -1,4 +1,4 @@
-//! What a program is expected to call next.
+//! The calls that a program is expected to make next.
 
 use uruk_tiering::FunctionId;
 use uruk_tiering::foresight::{Course, Foresight, Sketch};
@@ -7,7 +7,7 @@ fn id(number: u32) -> FunctionId {
     FunctionId(number)
 }
 
-/// What a block calls, and where it leads with which chance.
+/// The callees of a block, and its edges with their chances.
 type Block<'a> = (&'a [u32], &'a [(u32, f32)]);
 
 /// A body of blocks.
@@ -29,7 +29,7 @@ fn straight(calls: &[u32]) -> Course {
     course(&[(calls, &[])], &[])
 }
 
-/// All guesses there are now.
+/// All guesses that may be made now.
 fn guesses(foresight: &mut Foresight) -> Vec<u32> {
     std::iter::from_fn(|| foresight.guess())
         .map(|function| function.0)
@@ -98,7 +98,7 @@ fn a_return_goes_on_where_the_caller_stands() {
     foresight.called(id(1));
     foresight.add(id(1), straight(&[4]));
     foresight.called(id(4));
-    // 4 calls nobody: what is left of 1, and of the program.
+    // 4 calls no function: the rest of 1, and of the program, is expected.
     foresight.called(id(2));
     assert_eq!(guesses(&mut foresight), [3]);
 }
@@ -121,7 +121,7 @@ fn guesses_stop_where_none_comes_true_and_go_on_where_some_do() {
     }
     assert_eq!(foresight.guesses(), (made.len(), made.len()));
     assert!(foresight.guess().is_some());
-    // What could not be compiled counts for nothing.
+    // A guess that could not be compiled does not count.
     let before = foresight.guesses().0;
     let next = foresight.guess().expect("more");
     foresight.unguess(next);

@@ -1,16 +1,16 @@
-//! What a program is expected to call next is found in a bounded number of steps for each call,
-//! however many functions the program has. Callgrind counts instructions, so that the machine's
-//! load changes nothing.
+//! The next expected calls are found in a bounded number of steps for each call, with any number of
+//! functions in the program. Callgrind counts instructions, so that the machine's load changes
+//! nothing.
 
 use std::process::Command;
 
 use uruk_tiering::FunctionId;
 use uruk_tiering::foresight::{Course, Foresight, Sketch};
 
-/// Says to this program how many functions are called.
+/// Variable that tells this program the number of functions to call.
 const SIZE: &str = "URUK_GROWTH_SIZE";
 
-/// A function that calls `n` others in turn, of which each is seen coming or called.
+/// A function that calls `n` others in turn, each of which is either guessed or called first.
 fn follow(n: u32) {
     let calls = (0..n).map(|at| (0, FunctionId(at + 1)));
     let sketch = Sketch {
@@ -28,7 +28,7 @@ fn follow(n: u32) {
     }
 }
 
-/// Instructions that this program takes for `n` calls.
+/// Instructions that this program executes for `n` calls.
 fn counted(n: u32) -> u64 {
     let run = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])

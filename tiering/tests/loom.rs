@@ -1,9 +1,9 @@
 //! Publication and first calls under loom, every interleaving up to three preemptions:
 //! `RUSTFLAGS="--cfg loom" cargo test -p uruk-tiering --release --test loom`.
 //!
-//! The slot is one atomic word, as in memory. The invariants: it holds the trampoline or
-//! the entry of finished code; a reader never sees it go back to older code (but by a
-//! revert); at rest it holds what the function says is published. `offers` are at the heads of loops.
+//! The slot is one atomic word, as in memory. The invariants: it holds the trampoline or the entry
+//! of finished code; a reader never sees it go back to older code (except by a revert); at rest it
+//! holds the entry of the function's published version. `offers` are at the heads of loops.
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(loom)]
 
@@ -50,7 +50,7 @@ impl Model {
         true
     }
 
-    /// What a worker does with a ticket. `None`: it was too late to begin or to link.
+    /// The steps of a worker with a ticket. `None`: it was too late to begin or to link.
     fn work(&self, ticket: Ticket) -> Option<Publication> {
         match self.versions.start(ticket) {
             Ok(()) => {}
@@ -90,8 +90,8 @@ impl Model {
         }
     }
 
-    /// Replaces the body; nothing is published between the two steps, but a first call's
-    /// code where there is none.
+    /// Replaces the body; nothing is published between the two steps, except a first call's code
+    /// for a function without code.
     fn replace(&self, id: u64) -> Option<Kept> {
         let stage = self.stage();
         let before = stage.published().map(|version| version.id);
@@ -193,8 +193,8 @@ fn nothing_of_a_replaced_body_is_published_late() {
     });
 }
 
-/// A body is replaced and its code withdrawn while versions of it are made: whatever they
-/// do afterwards, the slot keeps the trampoline.
+/// A body is replaced and its code withdrawn while versions of it are compiled: whatever they do
+/// afterwards, the slot keeps the trampoline.
 #[test]
 fn a_withdrawn_body_stays_away() {
     model(|| {
@@ -238,7 +238,7 @@ fn a_revert_never_covers_newer_code() {
     });
 }
 
-/// Code is withdrawn while it is published: the slot ends as the function says.
+/// Code is withdrawn while it is published: at the end the slot agrees with the function's state.
 #[test]
 fn a_withdrawal_races_with_publication() {
     model(|| {
@@ -255,7 +255,7 @@ fn a_withdrawal_races_with_publication() {
     });
 }
 
-/// A version is cancelled while it is made: either it was stored, or it was dropped.
+/// A version is cancelled while it is compiled: either it was stored, or it was dropped.
 #[test]
 fn a_cancelled_version_is_stored_or_dropped() {
     model(|| {
@@ -275,8 +275,8 @@ fn a_cancelled_version_is_stored_or_dropped() {
     });
 }
 
-/// A tier-up that comes between the two steps of a replacement that is abandoned is
-/// published by itself before or after, or by whoever abandoned.
+/// A tier-up that comes between the two steps of an abandoned replacement is published by its
+/// worker before or after, or by the thread that abandoned.
 #[test]
 fn an_abandoned_replacement_loses_no_tier_up() {
     model(|| {
@@ -301,8 +301,8 @@ fn an_abandoned_replacement_loses_no_tier_up() {
     });
 }
 
-/// A late tier-up of the old body, one of the new body and a rollback: the restored code
-/// is the last, and of the tier-ups each was dropped or retired.
+/// A late tier-up of the old body, one of the new body and a rollback: the restored code is the
+/// last, and each tier-up was dropped or retired.
 #[test]
 fn nothing_covers_restored_code() {
     model(|| {
@@ -342,7 +342,7 @@ fn a_revert_never_covers_a_replacement() {
     });
 }
 
-/// Two replace the same function: one after the other, or one is refused.
+/// Two threads replace the same function: one after the other, or one is refused.
 #[test]
 fn replacements_exclude_each_other() {
     model(|| {

@@ -1,4 +1,4 @@
-//! What a controller was told, written down and replayed.
+//! Inputs of a controller, recorded and replayed.
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(not(loom))]
 
@@ -9,7 +9,7 @@ use uruk_tiering::simulator::{Machine, Replay, Truth, Workload, scenarios};
 use uruk_tiering::stream::{Input, parse};
 use uruk_tiering::{Config, Controller, FunctionId, Nanos, Outcome, Tier, VersionIds};
 
-/// A file that two hold.
+/// A file with two owners.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -39,7 +39,7 @@ fn run<W: Workload>(workload: W, out: Option<Shared>) -> Machine<W> {
     machine
 }
 
-/// Who was published at which tier.
+/// The functions published, with their tiers.
 fn published(text: &str) -> Vec<(FunctionId, Tier)> {
     let mut found = Vec::new();
     for (_, input) in parse(text).unwrap() {
@@ -75,7 +75,7 @@ fn wishes_are_recorded_in_their_order() {
     controller.pin(function, Some(Tier::Optimized));
     controller.pause();
     controller.on_sampling(Some(Nanos(1_000)));
-    // Said once.
+    // Recorded once.
     controller.on_sampling(Some(Nanos(1_000)));
     controller.resume();
     controller.replaced(function);
@@ -96,7 +96,7 @@ fn wishes_are_recorded_in_their_order() {
     );
 }
 
-/// A writer without room, as a full disk.
+/// A writer with limited room, like a full disk.
 struct Full(usize);
 
 impl Write for Full {

@@ -28,7 +28,7 @@ fn background_ms(machine: &Machine<Program>) -> f64 {
     machine.controller.stats().compile_ns as f64 / 1e6
 }
 
-/// Short programs compile nothing they do not get back.
+/// Short programs compile nothing that does not pay off.
 #[test]
 fn a_short_run_compiles_nothing_in_the_background() {
     for scenario in ["hello", "startup"] {
@@ -67,8 +67,8 @@ fn a_hot_function_runs_optimized_within_ten_milliseconds() {
     }
 }
 
-/// Four functions that share a program's time are worth as much as one, and wait no longer for
-/// their turn.
+/// Four functions that share a program's time are worth as much as one, and wait no longer than
+/// one.
 #[test]
 fn functions_that_share_the_time_go_up_as_one_does() {
     for seed in 0..8 {
@@ -91,8 +91,8 @@ fn functions_that_share_the_time_go_up_as_one_does() {
     }
 }
 
-/// One of entry counts and back edges is enough: a function entered once is promoted for
-/// its next entry, though its present one gains nothing.
+/// Entries or back edges alone are enough: a function entered once is promoted for its next entry,
+/// though its present one gains nothing.
 #[test]
 fn a_loop_entered_once_is_promoted_once() {
     let machine = run("hot-loop", 1000);
@@ -114,7 +114,7 @@ fn every_phase_gets_its_hot_functions() {
     assert!(worked.as_ms() / wall.as_ms() > 1.8, "{worked} in {wall}");
 }
 
-/// Two functions that take turns go up once each and stay there.
+/// Two functions that alternate are promoted once each and stay there.
 #[test]
 fn turns_do_not_flap() {
     let machine = run("flapping", 5000);
@@ -122,8 +122,8 @@ fn turns_do_not_flap() {
     assert_eq!(machine.controller.stats().promoted[1], 2);
 }
 
-/// New functions become hot for ever: compiles stay within what they bring, the queue
-/// within its limit, and looks within their share of the time.
+/// New functions become hot all the time: compile time stays within its gain, the queue within its
+/// limit, and polls within their share of the time.
 #[test]
 fn a_program_that_never_becomes_quiet_stays_bounded() {
     let machine = run("never-quiet", 20_000);
@@ -133,16 +133,16 @@ fn a_program_that_never_becomes_quiet_stays_bounded() {
     assert!(machine.longest_queue < 100, "{}", machine.longest_queue);
     let looks = machine.polls as f64 * Truth::default().look.as_ms() / wall.as_ms();
     assert!(looks <= Config::default().poll_overhead * 1.05, "{looks}");
-    // What is gained is worth what it cost, at the price of an idle processor.
+    // The gain is worth the cost, at the price of an idle processor.
     let running = wall - machine.first_time();
     let saved = machine.workload().worked().as_ms() - running.as_ms();
     let paid = stats.compile_ns as f64 / 1e6 * Config::default().idle_weight;
     assert!(saved > paid, "saved {saved} ms, paid {paid} ms");
 }
 
-/// An interpreter's loop that takes half a second to compile is decided on when a quarter
-/// of a second was spent in it, though thirty small functions want to be compiled, too; and
-/// they do not wait for it.
+/// An interpreter's loop that takes half a second to compile is promoted when a quarter of a second
+/// was spent in it, though thirty small functions are to be compiled, too; and they do not wait for
+/// it.
 #[test]
 fn a_loop_that_is_dear_to_compile_is_decided_on_early() {
     for seed in 0..4 {
@@ -157,8 +157,8 @@ fn a_loop_that_is_dear_to_compile_is_decided_on_early() {
     }
 }
 
-/// A program of a second whose time is spread over many functions spends on compiles about
-/// what they bring within that second.
+/// A program of a second whose time is spread over many functions spends about as much on compiles
+/// as they gain within that second.
 #[test]
 fn a_short_run_over_many_functions_loses_little() {
     let (mut worst, mut sum) = (0.0_f64, 0.0);
@@ -177,7 +177,7 @@ fn a_short_run_over_many_functions_loses_little() {
     );
 }
 
-/// The hottest of a crowd go up, the tail does not.
+/// The hottest of many functions are promoted, the others are not.
 #[test]
 fn of_a_crowd_the_hottest_are_promoted() {
     let machine = run("crowd", 4000);
@@ -191,8 +191,8 @@ fn of_a_crowd_the_hottest_are_promoted() {
 
 const CROWD: u32 = 100_000;
 
-/// All functions at once, all hot, the higher the number the hotter: what is promoted, and
-/// the controller afterwards. A million updates.
+/// All functions at once, all hot, higher numbers hotter: the promoted functions, and the
+/// controller afterwards. A million updates.
 fn crowd(config: &Config) -> (Vec<u32>, Controller) {
     let ids = Arc::new(VersionIds::default());
     let mut controller = Controller::new(config, Arc::clone(&ids));
@@ -214,7 +214,7 @@ fn crowd(config: &Config) -> (Vec<u32>, Controller) {
     for look in 1..=10 {
         let now = Nanos::from_ms(look);
         for id in 0..CROWD {
-            // A permutation, so that hot and cold ones come mixed.
+            // A permutation, so that hot and cold functions are mixed.
             let id = (u64::from(id) * 77_777 % u64::from(CROWD)) as u32;
             controller.on_counters(now, FunctionId(id), 10_000 + u64::from(id) / 4, 0);
         }
@@ -240,15 +240,15 @@ fn crowd(config: &Config) -> (Vec<u32>, Controller) {
     (promoted, controller)
 }
 
-/// Time the thread was on a processor: others may have it for long.
+/// Time the thread was on a processor: other threads may have it for long.
 fn on_processor() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("readable");
     let first = text.split(' ').next().expect("a number");
     Duration::from_nanos(first.parse().expect("nanoseconds"))
 }
 
-/// Time, queue and decisions stay bounded, and the hottest go first, whether the threshold
-/// keeps the others out or the limit of the queue does.
+/// Time, queue and decisions stay bounded, and the hottest are promoted first, whether the
+/// threshold or the limit of the queue excludes the others.
 #[test]
 fn a_hundred_thousand_functions_at_once() {
     for (queue_feedback, fills) in [(1.0, false), (1000.0, true)] {
@@ -269,7 +269,7 @@ fn a_hundred_thousand_functions_at_once() {
     }
 }
 
-/// Failing compiles are not repeated, and the program goes on.
+/// Failing compiles are not repeated, and the program continues.
 #[test]
 fn failures_are_not_repeated() {
     let truth = Truth {
@@ -284,8 +284,8 @@ fn failures_are_not_repeated() {
     assert!(machine.compiles() <= 80, "{}", machine.compiles());
 }
 
-/// Tier 2 that is really slower is found out by its entries and taken back: the controller
-/// itself asked for their count.
+/// Tier 2 that is really slower is detected by its entries and taken back: the controller itself
+/// requested their count.
 #[test]
 fn code_that_is_slower_is_taken_back() {
     let mut shape = Shape::looping(8000, 1e4);
@@ -327,7 +327,7 @@ fn a_seed_determines_every_decision() {
     assert!(differs(1, 2), "the seed has no effect");
 }
 
-/// A run that is written down, read back and replayed decides the same again.
+/// A recorded run, read back and replayed, gives the same decisions.
 #[test]
 fn a_recorded_run_can_be_replayed() {
     let mut random = Random::new(3);
@@ -352,7 +352,7 @@ fn a_recorded_run_can_be_replayed() {
         );
     }
     for ms in 1..200 {
-        // Only the first is hot.
+        // Only the first function is hot.
         record(
             Nanos::from_ms(ms),
             Input::Counters(FunctionId(0), 25_000, 0),

@@ -1,4 +1,4 @@
-//! The text form of inputs: round trips, clear errors, nothing that makes it panic.
+//! The text form of inputs: round trips, clear errors, and no panics.
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(not(loom))]
 
@@ -6,7 +6,7 @@ use uruk_tiering::simulator::Random;
 use uruk_tiering::stream::{HEADER, Input, Recorder, parse};
 use uruk_tiering::{Facts, FirstCode, FunctionId, Nanos, Outcome, Tier, VersionId};
 
-/// One of each kind, with numbers from all over their ranges.
+/// One input of each kind, with numbers over their whole ranges.
 fn inputs(random: &mut Random) -> Vec<Input> {
     let function = FunctionId(random.bits() as u32);
     let version = VersionId(random.bits());

@@ -70,7 +70,7 @@ impl Case {
         self.commit(stage, next).unwrap()
     }
 
-    /// All steps of a version that nothing disturbs.
+    /// All steps of a version without interference.
     fn run(&mut self, ticket: Ticket) -> Publication {
         self.make(ticket);
         self.publish(ticket)
@@ -128,7 +128,7 @@ fn a_late_first_call_is_dropped() {
     }
 }
 
-/// The other way round a change is published over it, even if requested before it.
+/// In the other order a change is published over it, even if requested before it.
 #[test]
 fn a_change_covers_the_first_call() {
     let mut case = Case::new();
@@ -148,7 +148,7 @@ fn of_two_changes_the_later_requested_stays() {
     case.run(new);
     let late = Late::Overtaken(VersionId(2));
     assert_eq!(case.publish(old), Publication::Dropped(late));
-    // What is too late is not even begun.
+    // A version that is too late is not even started.
     let (old, new) = (case.change(3), case.change(4));
     case.run(new);
     let late = Late::Overtaken(VersionId(4));
@@ -156,8 +156,8 @@ fn of_two_changes_the_later_requested_stays() {
     assert_eq!(case.versions.snapshot().counts.dropped, 2);
 }
 
-/// A commit ends everything of the old generation: what is under way, what was held, and
-/// the version to go back to.
+/// A commit ends everything of the old generation: versions in flight, held versions, and the
+/// fallback.
 #[test]
 fn a_commit_ends_the_old_generation() {
     let mut case = Case::new();
@@ -187,7 +187,7 @@ fn a_commit_ends_the_old_generation() {
     }
     let error = case.versions.revert(VersionId(6), |_| panic!("stored"));
     assert_eq!(error, Err(RevertError::NoFallback(VersionId(6))));
-    // A change decided on before the commit is of the old body, whenever it is requested.
+    // A change decided on before the commit is of the old body, even if it is requested later.
     let change = case.change(decided_before.0);
     let late = Late::Overtaken(VersionId(6));
     assert_eq!(case.versions.start(change), Err(VersionError::Late(late)));
@@ -196,13 +196,13 @@ fn a_commit_ends_the_old_generation() {
         (counts.published, counts.retired, counts.dropped),
         (3, 2, 3)
     );
-    // The new generation goes up the tiers.
+    // The new generation is promoted through the tiers.
     let change = case.change(7);
     assert_eq!(case.run(change), published(Some(6), None));
 }
 
-/// An abandoned replacement leaves the function as it was, and better code that came
-/// meanwhile is published then.
+/// An abandoned replacement leaves the function as it was, and better code from meanwhile is
+/// published then.
 #[test]
 fn an_abandoned_replacement_costs_nothing() {
     let mut case = Case::new();
@@ -220,7 +220,7 @@ fn an_abandoned_replacement_costs_nothing() {
     assert_eq!(case.publish(newer), published(Some(2), Some(1)));
     assert_eq!(case.slot, 48);
     assert_eq!(case.versions.snapshot().generation, Generation(0));
-    // Dropped instead of abandoned: what was held is given up.
+    // Dropped instead of abandoned: held versions are given up.
     let (held, running) = (case.change(4), case.change(5));
     let stage = case.versions.stage().unwrap();
     assert_eq!(case.run(held), Publication::Held);
@@ -229,8 +229,8 @@ fn an_abandoned_replacement_costs_nothing() {
     assert_eq!(case.run(running), published(Some(3), Some(2)));
 }
 
-/// A first call is answered while its function is staged: a thread that must leave old
-/// code may be the one that calls.
+/// A first call is answered while its function is staged: the caller may be a thread that must
+/// leave old code.
 #[test]
 fn first_calls_of_a_staged_function_are_answered() {
     let mut case = Case::new();
@@ -261,7 +261,7 @@ fn a_replacement_is_rolled_back() {
     assert_eq!(restored.id, VersionId(1));
     assert_eq!(restored.state, VersionState::Published);
     assert_eq!(restored.generation, Generation(2));
-    // And forward again, to the best that the replacement had.
+    // Then a rollback of the rollback, to the best code of the replacement.
     let forward = case.replace(Next::Restored(back.kept.unwrap()));
     assert_eq!(case.slot, 48);
     assert_eq!(forward.kept.unwrap().version(), VersionId(1));
@@ -313,7 +313,7 @@ fn slower_code_is_taken_back() {
     assert_eq!(case.slot, 16);
     let published = case.versions.published().unwrap();
     assert_eq!(published.state, VersionState::Published);
-    // Overtaken by the slow one, it does not come back by the door of the revert.
+    // Overtaken by the slow version, it does not come back after the revert.
     let late = Late::Overtaken(VersionId(3));
     assert_eq!(case.versions.start(between), Err(VersionError::Late(late)));
     let error = case.versions.revert(VersionId(3), |_| true).unwrap_err();
@@ -404,7 +404,7 @@ fn code_is_evicted_unless_somebody_is_at_it() {
     assert_eq!(case.slot, SLOT_TRAMPOLINE);
     let snapshot = case.versions.snapshot();
     assert_eq!((snapshot.published, snapshot.fallback), (None, None));
-    // The next call has code of the same body made, and it goes up again.
+    // The next call gets new code of the same body, which can be promoted again.
     let again = case.first(3);
     case.make(again);
     assert!(matches!(

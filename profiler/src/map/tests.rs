@@ -1,4 +1,4 @@
-//! The map by hand, and read while it is written.
+//! The map alone, and read by threads while another writes it.
 
 use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
@@ -106,7 +106,7 @@ fn readers_see_only_what_was_there() {
     const ROUNDS: u64 = 20_000;
     let map = map(64);
     let begin = Barrier::new(3);
-    // How often a reader found the tag it expected while there were others.
+    // How often a reader found the tag it expected while the writer was running.
     let seen = [const { AtomicU64::new(0) }; 2];
     let done = AtomicBool::new(false);
     map.insert(BASE..BASE + 0x1800, 0, 0).unwrap();
@@ -115,7 +115,7 @@ fn readers_see_only_what_was_there() {
             begin.wait();
             let started = Instant::now();
             let all = || seen.iter().all(|seen| seen.load(Ordering::Relaxed) > 0);
-            // A reader that gets no processor meanwhile sees nothing: the writer goes on.
+            // A reader that got no processor yet has seen nothing: the writer goes on.
             let late = || !all() && started.elapsed() < PATIENCE;
             let tags = (1..).take_while(|&tag| tag <= ROUNDS || late());
             for tag in tags {

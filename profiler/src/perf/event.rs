@@ -1,14 +1,13 @@
 //! One perf event of one thread.
 //!
-//! What to open is filled in by `perf-event`, which knows the structure's versions; the
-//! descriptor is moved away from the low numbers a program may count on. Samples are of user code only: time in the
-//! kernel is nothing a recompilation could save, and `perf_event_paranoid` up to 2
-//! allows that much to everybody.
+//! `perf-event` fills in the attributes, because it knows the structure's versions. The
+//! descriptor is moved away from the low numbers that a program may count on. Samples are
+//! of user code only: recompilation saves no kernel time, and `perf_event_paranoid` up to 2
+//! allows user samples to every user.
 //!
-//! Programs exist that close all descriptors they do not know (daemons, at their
-//! start), and later own the same numbers. So a descriptor is asked for the event's
-//! id before it is used or closed, from its first moment on; one that does not answer is
-//! not ours any more.
+//! Some programs close all descriptors they do not know (daemons, at their start), and later own
+//! the same numbers. So a descriptor is asked for the event's id before each use and before it is
+//! closed. One that does not answer with that id is not ours any more.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,11 +21,11 @@ use perf_event_open_sys::{bindings, ioctls};
 
 use crate::source::SourceError;
 
-/// Descriptors are moved to this number or above, if the limit is higher. Not higher:
-/// the kernel's table of a process is as long as its highest number.
+/// Descriptors are moved to this number or above, if the limit is higher. No higher number is used,
+/// because the kernel's table of a process is as long as its highest number.
 const DESCRIPTOR_BASE: u64 = 768;
 
-/// Times that an event is opened whose number the program takes at once.
+/// Attempts to open an event whose descriptor the program closes at once.
 const TRIES: usize = 3;
 
 /// False once the kernel refused `inherit_thread` (before 5.13).
@@ -40,7 +39,7 @@ pub(super) struct Event {
     id: u64,
 }
 
-/// What an event counts.
+/// The quantity that an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counts {
     Cycles,
@@ -49,13 +48,13 @@ pub(super) enum Counts {
     Nothing,
 }
 
-/// What to open.
+/// The attributes of an event to open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) counts: Counts,
     /// Nanoseconds or cycles between samples.
     pub(super) period: u64,
-    /// Whether threads that the thread makes get the event, too.
+    /// Whether threads made by the thread inherit the event.
     pub(super) inherit: bool,
 }
 
@@ -99,7 +98,7 @@ impl Event {
         Err(SourceError::Ring { bytes: 0, errno })
     }
 
-    /// Switches the event and those inherited from it.
+    /// Enables or disables the event and those inherited from it.
     pub(super) fn set_enabled(&self, enabled: bool) {
         if !self.is_open() {
             return;
@@ -115,7 +114,7 @@ impl Event {
         }
     }
 
-    /// What the event counted: nanoseconds or cycles.
+    /// The event's count: nanoseconds or cycles.
     pub(super) fn read(&self) -> Option<u64> {
         if !self.is_open() {
             return None;
@@ -170,7 +169,7 @@ fn build(plan: Plan, tid: i32, cpu: Option<usize>, only_threads: bool) -> std::i
     let base = DESCRIPTOR_BASE.min(descriptor_limit() * 3 / 4) as i32;
     for _ in 0..TRIES {
         let flags = u64::from(bindings::PERF_FLAG_FD_CLOEXEC);
-        // SAFETY: what was filled in above; the kernel checks it.
+        // SAFETY: `attrs` was filled in above; the kernel checks it.
         let low = unsafe { perf_event_open_sys::perf_event_open(&mut attrs, tid, cpu, -1, flags) };
         if low < 0 {
             return Err(std::io::Error::last_os_error());
@@ -184,14 +183,14 @@ fn build(plan: Plan, tid: i32, cpu: Option<usize>, only_threads: bool) -> std::i
         let refused = std::io::Error::last_os_error();
         close(low, id);
         if high >= 0 {
-            // SAFETY: just made, and nobody else's.
+            // SAFETY: the descriptor was just made, and nothing else owns it.
             let file = ManuallyDrop::new(unsafe { File::from_raw_fd(high) });
             let event = Event { file, id };
             if event.is_open() {
                 return Ok(event);
             }
             if uruk_files::is_same(low, high) {
-                // A second descriptor of what the program had just put under the first number.
+                // `high` is a duplicate of a file that the program had just opened as `low`.
                 // SAFETY: made above.
                 unsafe { libc::close(high) };
             }
@@ -202,7 +201,7 @@ fn build(plan: Plan, tid: i32, cpu: Option<usize>, only_threads: bool) -> std::i
     Err(std::io::Error::from_raw_os_error(libc::EBADF))
 }
 
-/// The number of the event behind a descriptor, if there is one.
+/// The id of the event behind a descriptor; `None` if it is no perf event.
 fn id(descriptor: RawFd) -> Option<u64> {
     let mut id = 0;
     // SAFETY: a valid out pointer; other kinds of file refuse the request.
@@ -210,15 +209,15 @@ fn id(descriptor: RawFd) -> Option<u64> {
     (result == 0).then_some(id)
 }
 
-/// Closes a descriptor, if it is still that of the event.
+/// Closes a descriptor, if it still belongs to the event.
 fn close(descriptor: RawFd, event: u64) {
     if id(descriptor) == Some(event) {
-        // SAFETY: ours, and nobody uses it after this.
+        // SAFETY: the descriptor is ours, and is not used after this.
         unsafe { libc::close(descriptor) };
     }
 }
 
-/// The most descriptors the process may have.
+/// The process's limit of open descriptors.
 pub(super) fn descriptor_limit() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,

@@ -1,19 +1,19 @@
-//! Whether a seccomp filter would kill us for the attempt to open an event.
+//! Checks whether a seccomp filter would kill the process for opening an event.
 //!
-//! Most filters answer a forbidden call with an error, some (those of systemd units by
-//! default) with a deadly signal. So in a process that has a filter, another process
-//! tries first: a copy of this one, made without the C library's `fork`, so that no
-//! handler of the program runs, and without an exit signal, so that no `SIGCHLD`
-//! comes and no `wait` of the program sees it. It does nothing but the call.
+//! Most filters answer a forbidden call with an error, some (those of systemd units by default)
+//! with a deadly signal. So in a process that has a filter, another process tries first: a copy of
+//! this one. It is made without the C library's `fork`, so that no handler of the program runs. It
+//! has no exit signal, so that no `SIGCHLD` comes and no `wait` of the program sees it. It does
+//! nothing but the call.
 
 use crate::source::SourceError;
 
 /// `PR_GET_SECCOMP`'s answer for a process with a filter.
 const FILTER: i32 = 2;
 
-/// An error if the call is known to be deadly.
+/// Checks that the system call is not answered with a deadly signal.
 pub(super) fn check() -> Result<(), SourceError> {
-    // SAFETY: no arguments that matter.
+    // SAFETY: the call takes no pointers.
     let mode = unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) };
     if mode != FILTER {
         return Ok(());

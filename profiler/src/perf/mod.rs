@@ -1,27 +1,26 @@
 //! Samples from perf events.
 //!
-//! A ring cannot be mapped for an inherited event that follows a thread over all
-//! CPUs, so each thread that exists at the start gets one event for each CPU, all
-//! events of a CPU share a ring, and threads made later inherit. Rings are thus as
-//! many as CPUs, whatever the number of threads.
+//! A ring cannot be mapped for an inherited event that follows a thread over all CPUs. So each
+//! thread that exists at the start gets one event for each CPU, and all events of a CPU share a
+//! ring. Threads made later inherit the events. Rings are thus as many as CPUs, for any number of
+//! threads.
 //!
-//! Events are opened by the `perf-event` crate (its builder knows the versions of the
-//! kernel's structure). It has no rings; `perf-event2`, which has, copies every record
-//! into an owned value, cannot connect events to a shared ring, and was last released
-//! in 2024, so the ring reader is ours (`ring`, `records`: 150 lines).
+//! Events are opened by the `perf-event` crate (its builder knows the versions of the kernel's
+//! structure). It has no rings. `perf-event2` has, but copies every record into an owned value,
+//! cannot connect events to a shared ring, and was last released in 2024. So the ring reader is
+//! ours (`ring`, `records`: 150 lines).
 //!
 //! # Rates
-//! The kernel changes the period of an event, but not of those inherited from it, to
-//! which nobody has a descriptor; switching on and off does reach them. So there are
-//! two sets of events of fixed rates. The *burst* set is opened beside the *steady*
-//! set and closed when the burst is over. An inherited event makes a thread 4 us
-//! dearer (7 us with the burst), for each CPU; without descriptors enough for both
-//! sets there is no burst. Rates below the steady one switch the steady set on for a share of the
-//! intervals between drains, spread evenly; weights make up for it, so the ring is to
-//! be drained before the rate is changed.
+//! The kernel changes the period of an event, but not of events inherited from it, which have no
+//! descriptor here; enabling and disabling does reach them. So there are two sets of events of
+//! fixed rates. The *burst* set is opened beside the *steady* set and closed when the burst is
+//! over. An inherited event adds 4 us to the cost of a thread (7 us with the burst), for each CPU;
+//! without descriptors enough for both sets there is no burst. Rates below the steady one switch
+//! the steady set on for a share of the intervals between drains, spread evenly; weights make up
+//! for it, so the ring is to be drained before the rate is changed.
 //!
-//! A pause switches the set in use off. An event that is off keeps what is left of its
-//! interval, and one inherited meanwhile is off, too, until its parent is switched on.
+//! A pause disables the set in use. A disabled event keeps the rest of its interval. An event
+//! inherited during the pause is disabled, too, until its parent is enabled.
 //!
 //! # Invariants
 //! - A set of events covers a thread on all CPUs or not at all.
@@ -30,8 +29,8 @@
 //! - In the child of a fork no ring is touched (`ring`); descriptors are closed, which
 //!   leaves the parent's events alone.
 //!
-//! Threads that other threads make while `start` walks over the list are inherited or
-//! not, and nobody can tell. They become suspects: one that has run for
+//! Threads that other threads make while `start` walks over the list may or may not have inherited
+//! events; the kernel does not tell. They become suspects: one that has run for
 //! [`SUSPECT_PERIODS`] without a sample gets events of its own at a `refresh`.
 
 mod event;
@@ -51,22 +50,22 @@ use crate::sample::{Kind, Sample};
 use crate::source::{Coverage, Drained, Rates, Sizes, Source, SourceError};
 use crate::threads;
 
-/// CPU time, in sampling periods, after which a suspect without a sample is believed
-/// to be unobserved.
+/// CPU time, in sampling periods, after which a suspect without a sample is taken to have no
+/// events.
 const SUSPECT_PERIODS: u64 = 50;
 
 /// Most threads looked at as suspects.
 const MAX_SUSPECTS: usize = 64;
 
-/// Samples that must arrive while the cost is measured, of about 30.
+/// Samples that must arrive while the cost is measured; about 30 are expected.
 const DELIVERED: u64 = 3;
 
-/// The source.
+/// The source of samples by perf events.
 #[derive(Debug)]
 pub(crate) struct Perf {
     kind: Kind,
     counts: Counts,
-    /// What the event counts in a second of CPU time.
+    /// Units that the event counts in a second of CPU time.
     units_per_second: u64,
     cost_ns: u64,
     sizes: Sizes,
@@ -91,7 +90,7 @@ struct Running {
     share: f64,
     /// Intervals owed to sampling, below 1 (see `next_interval`).
     owed: f64,
-    /// Whether the present interval is sampled, pauses apart.
+    /// Whether the present interval is to be sampled; a pause does not change it.
     chosen: bool,
 }
 
@@ -99,9 +98,9 @@ struct Running {
 #[derive(Debug)]
 struct Suspect {
     tid: i32,
-    /// The thread's clock when it was first suspected, moved on by pauses.
+    /// The thread's clock when it became a suspect, moved on by pauses.
     cpu_ns: u64,
-    /// The thread's clock when the pause began, if there is one.
+    /// The thread's clock when the present pause began.
     paused_ns: u64,
 }
 
@@ -130,8 +129,8 @@ impl Suspect {
 }
 
 impl Perf {
-    /// Opens an event on the calling thread to see whether it works and what a sample
-    /// costs.
+    /// Opens an event on the calling thread, to check that samples arrive and to measure the cost
+    /// of one.
     pub(crate) fn open(
         kind: Kind,
         sizes: Sizes,
@@ -165,7 +164,7 @@ impl Perf {
         };
         let tid = threads::current_tid();
         if self.kind == Kind::Cycles {
-            // Without interrupts, to learn how fast the counter goes.
+            // Count without interrupts, to measure the speed of the counter.
             let event = Event::open(plan(1 << 40), tid, None)?;
             event.set_enabled(true);
             let cpu_ns = calibrate::watch().cpu_ns.max(1);
@@ -210,7 +209,7 @@ impl Perf {
         Ok(())
     }
 
-    /// Begins again at the steady rate, after the program closed our descriptors.
+    /// Restarts at the steady rate, after the program closed our descriptors.
     fn reopen(&mut self) {
         if let Some(running) = self.running.take() {
             let steady_hz = running.rates.steady_hz;
@@ -219,12 +218,12 @@ impl Perf {
                 burst_hz: steady_hz,
                 steady_hz,
             };
-            // If it is no longer allowed, sampling is over; the coverage shows it.
+            // If the kernel now forbids it, sampling is over; the coverage shows it.
             let _ = self.start(rates);
         }
     }
 
-    /// Pauses or goes on. In a fork's child events and rings are the parent's.
+    /// Pauses or resumes. In a fork's child events and rings are the parent's.
     fn switch_pause(&mut self, paused: bool) {
         let before = std::mem::replace(&mut self.paused, paused);
         let Some(running) = &mut self.running else {
@@ -247,7 +246,7 @@ impl Perf {
         self.sizes.descriptors.min(half)
     }
 
-    /// Counts of the event in some time.
+    /// Converts CPU time to units of the event.
     fn units(&self, ns: u64) -> u64 {
         let units = u128::from(ns) * u128::from(self.units_per_second) / 1_000_000_000;
         (units as u64).max(1)
@@ -344,9 +343,9 @@ impl Running {
         self.switch(paused);
     }
 
-    /// Changes the share. A share below 1 begins with an interval that is sampled, and one
-    /// that was below 1 before goes on where it was: a rate that wavers is sampled as one
-    /// that does not.
+    /// Changes the share. A share below 1 begins with a sampled interval. If the share before was
+    /// also below 1 (and not 0), the sequence of intervals goes on, so that a rate that wavers gets
+    /// its full share.
     fn set_share(&mut self, share: f64) {
         let before = std::mem::replace(&mut self.share, share);
         let partial = |share: f64| share > 0.0 && share < 1.0;
@@ -356,7 +355,7 @@ impl Running {
         }
     }
 
-    /// Switches the set in use as the interval and the pause say.
+    /// Enables or disables the set in use, by the present interval and the pause.
     fn switch(&mut self, paused: bool) {
         let on = self.chosen && !paused;
         self.set().set_enabled(on);
@@ -390,7 +389,7 @@ impl Source for Perf {
             return 0;
         };
         if hz <= running.steady.hz && hz > 0 {
-            // Closes its events, the inherited ones with them.
+            // Closes the events of the burst set and those inherited from them.
             running.burst = None;
         }
         let most = running.set().hz;
@@ -412,7 +411,7 @@ impl Source for Perf {
         let Some(running) = &mut self.running else {
             return drained;
         };
-        // Nothing is sampled at rate 0; what there is came before.
+        // At rate 0 no samples are taken; the present ones are from before.
         let share = if running.share > 0.0 {
             running.share
         } else {
@@ -440,7 +439,7 @@ impl Source for Perf {
             });
             drained.lost += lost;
         }
-        // Addresses that stay in memory look like suspended calls to a search of all memory.
+        // Clear old addresses: a search of all memory would take them for suspended calls.
         self.scratch.fill(0);
         if running.share < 1.0 && !self.paused {
             running.next_interval(false);
@@ -458,7 +457,7 @@ impl Source for Perf {
             return;
         }
         if self.paused {
-            // Nobody is sampled: no sample says nothing about a suspect.
+            // All events are off, so a missing sample says nothing about a suspect.
             return;
         }
         let hz = f64::from(running.set().hz) * running.share.max(0.01);
@@ -489,7 +488,7 @@ impl Source for Perf {
     }
 
     fn after_fork_child(&mut self) {
-        // Rings know that they belong to the parent, and leave their addresses alone.
+        // Rings know that they belong to the parent, and do not unmap their addresses.
         self.running = None;
     }
 }

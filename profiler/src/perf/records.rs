@@ -19,8 +19,8 @@ pub(super) struct Raw {
     pub(super) period: u64,
 }
 
-/// Gives the samples of whole records to `sink`; returns how many the kernel says it
-/// lost. A record whose size makes no sense ends the walk.
+/// Passes the samples of whole records to `sink`; returns how many samples the kernel reports as
+/// lost. A record with an invalid size ends the walk.
 pub(super) fn walk(mut bytes: &[u8], sink: &mut dyn FnMut(Raw)) -> u64 {
     let mut lost = 0;
     while let Some(header) = bytes.get(..HEADER) {

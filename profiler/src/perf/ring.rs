@@ -9,9 +9,9 @@
 //! | data_head | kernel, after the data | acquire load | its write barrier |
 //! | data_tail | us, after the copy | release store | its read of the tail |
 //!
-//! The kernel does not copy these mappings into the child of a fork; there, nothing is
-//! at their addresses, or something of the program's. So nothing of a ring is touched
-//! in a process that did not map it.
+//! The kernel does not copy these mappings into the child of a fork. In the child their addresses
+//! are unmapped, or hold a mapping of the program. So no code touches a ring in a process that did
+//! not map it.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -88,7 +88,7 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(&raw mut (*page).data_tail) }
     }
 
-    /// Moves what is in the ring into `bytes`, whole records.
+    /// Moves the whole records in the ring into `bytes`.
     pub(super) fn take(&mut self, bytes: &mut Vec<u8>) {
         bytes.clear();
         if self.process != threads::process_id() {

@@ -17,7 +17,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// The ring of a CPU, or nothing if it is offline.
+    /// The ring of a CPU; `None` if the CPU is offline.
     pub(super) fn open(
         cpu: usize,
         tid: i32,
@@ -35,7 +35,7 @@ impl Lane {
         Ok(Some(Lane { cpu, ring, owner }))
     }
 
-    /// Whether nobody closed the descriptor of the ring's event.
+    /// Whether the descriptor of the ring's event is still open and ours.
     pub(super) fn is_open(&self) -> bool {
         self.owner.is_open()
     }
@@ -64,7 +64,7 @@ impl Set {
         self.events.len()
     }
 
-    /// Opens the events of a thread on all CPUs; nothing for a thread that is gone.
+    /// Opens the events of a thread on all CPUs; none for a thread that ended.
     pub(super) fn cover(&mut self, tid: i32, lanes: &[Lane]) -> Result<(), SourceError> {
         let before = self.events.len();
         let result = lanes.iter().try_for_each(|lane| {
@@ -78,7 +78,7 @@ impl Set {
             Ok(())
         });
         if result.is_err() {
-            // A thread that is sampled on some CPUs only would count for too little.
+            // A thread sampled on some CPUs only would get too little weight.
             self.events.truncate(before);
         }
         result
@@ -94,7 +94,7 @@ impl Set {
     }
 }
 
-/// The event, or nothing if the CPU is offline or the thread gone.
+/// The event; `None` if the CPU is offline or the thread ended.
 fn open(plan: Plan, tid: i32, cpu: usize) -> Result<Option<Event>, SourceError> {
     match Event::open(plan, tid, Some(cpu)) {
         Ok(event) => Ok(Some(event)),

@@ -1,24 +1,21 @@
 //! The signal handler of thread timers.
 //!
-//! It runs on whatever the thread was doing, so it only reads the signal's data, asks
-//! the clock (async-signal-safe, no system call) and pushes into the [`Queue`]: no
-//! allocation, no lock, no thread-local, no unwinding, `errno` untouched.
+//! It interrupts arbitrary code, so it only reads the signal's data, asks the clock
+//! (async-signal-safe, no system call) and pushes into the [`Queue`]: no allocation, no lock, no
+//! thread-local, no unwinding, `errno` untouched.
 //!
-//! # Whose signal
-//! The signal is a real-time one without a handler, so `SIGPROF` and `setitimer` stay
-//! the program's own. Ours are told from others' by `SI_TIMER` and a mark in the
-//! timer's value. Others' go where they would have gone: to the handler that was there
-//! before, nowhere if it was ignored, and if the default was in place the process ends
-//! by that signal as it would have without us. Apart from that last case the handler
-//! stays installed for ever, because a timer's signal may still be pending after the
-//! timer was deleted, and the default action would end the process.
+//! # Whose signal The signal is a real-time one without a handler, so `SIGPROF` and `setitimer`
+//! stay the program's own. `SI_TIMER` and a mark in the timer's value identify our signals. Other
+//! signals are passed on: to the handler that was installed before, or nowhere if the signal was
+//! ignored. If the default was in place the process ends by that signal, as it would have without
+//! us. Apart from that last case the handler stays installed. A timer's signal may still be pending
+//! after the timer was deleted, and the default action would end the process.
 //!
-//! # No interrupted system call
-//! A timer on a thread's CPU clock expires while that thread runs. Since Linux 5.9 the
-//! tick only notes the expiry; the signal is sent when the thread next returns to user
-//! mode, by itself, at which point no system call is in progress that it could
-//! interrupt ([`never_interrupts`] checks the version). `SA_RESTART` alone would not
-//! do: `poll` and `nanosleep` return `EINTR` in spite of it.
+//! # No interrupted system call A timer on a thread's CPU clock expires while that thread runs.
+//! Since Linux 5.9 the tick only notes the expiry; the signal is sent when the thread next returns
+//! to user mode, by itself. At that point no system call is in progress that it could interrupt
+//! ([`never_interrupts`] checks the version). `SA_RESTART` alone would not do: `poll` and
+//! `nanosleep` return `EINTR` in spite of it.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -33,17 +30,16 @@ use crate::threads;
 /// High half of the value of our timers; the low half is the thread.
 const MARK: u64 = 0x7572_756b;
 
-/// Real-time signals below `SIGRTMIN` plus this are left to programs, which count
-/// from there.
+/// Real-time signals below `SIGRTMIN` plus this are left to programs, which count from there.
 const LOW_SIGNALS: c_int = 8;
 
-/// Made once and kept: a late signal may come at any time.
+/// Made once and never freed: a signal may arrive after its timer was deleted.
 static QUEUE: OnceLock<Queue> = OnceLock::new();
 
 /// Nanoseconds between two expiries, for the weight of a sample.
 static INTERVAL_NS: AtomicU64 = AtomicU64::new(0);
 
-/// What was installed before us, by signal; leaked, because a handler may be reading.
+/// The actions installed before ours, by signal; leaked, because a handler may be reading.
 static PREVIOUS: [AtomicPtr<libc::sigaction>; 65] = [const { AtomicPtr::new(ptr::null_mut()) }; 65];
 
 /// The part of `siginfo_t` that a timer's signal fills.
@@ -63,7 +59,7 @@ pub(super) struct TimerInfo {
 
 const _: () = assert!(size_of::<TimerInfo>() == size_of::<libc::siginfo_t>());
 
-/// The queue; `capacity` counts the first time.
+/// The queue; only the first call's `capacity` has an effect.
 pub(super) fn queue(capacity: usize) -> &'static Queue {
     QUEUE.get_or_init(|| Queue::new(capacity))
 }
@@ -72,7 +68,7 @@ pub(super) fn set_interval(ns: u64) {
     INTERVAL_NS.store(ns, Ordering::Relaxed);
 }
 
-/// The value of a thread's timer.
+/// The value of a thread's timer: the mark and the thread's id.
 pub(super) fn mark(tid: i32) -> u64 {
     MARK << 32 | u64::from(tid as u32)
 }
@@ -116,8 +112,8 @@ fn version(text: &[u8]) -> (u32, u32) {
     (number(), number())
 }
 
-/// Installs the handler: for `signal`, or for a real-time signal nobody uses (ours of
-/// an earlier time, if it still is).
+/// Installs the handler: for `signal`, or for a real-time signal without a handler. A signal that
+/// already has our handler is preferred.
 pub(super) fn install(signal: Option<c_int>) -> Result<c_int, SourceError> {
     let free = |&signal: &c_int| matches!(current(signal), Some(action) if action.sa_sigaction == libc::SIG_DFL);
     let signals = || (libc::SIGRTMIN() + LOW_SIGNALS..libc::SIGRTMAX()).rev();
@@ -134,9 +130,9 @@ pub(super) fn install(signal: Option<c_int>) -> Result<c_int, SourceError> {
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
     // SAFETY: as above.
     let mut previous: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: valid structures; the handler is async-signal-safe. No signal can be
-    // ours before a timer is made, which comes after `PREVIOUS` is set; somebody
-    // else's in between goes the way of the default.
+    // SAFETY: valid structures; the handler is async-signal-safe. No signal can be ours before a
+    // timer is made, which comes after `PREVIOUS` is set; a foreign signal in between gets the
+    // default action.
     let result = unsafe {
         libc::sigfillset(&mut action.sa_mask);
         libc::sigaction(signal, &action, &mut previous)
@@ -185,7 +181,7 @@ unsafe extern "C" fn handler(signal: c_int, info: *mut libc::siginfo_t, context:
     let context = unsafe { &*context.cast::<libc::ucontext_t>() };
     let interval = INTERVAL_NS.load(Ordering::Relaxed);
     let expiries = u64::from(timer.overrun.max(0) as u32) + 1;
-    // A full queue counts what it drops.
+    // A full queue counts the samples it drops.
     queue.push(Sample {
         pc: context.uc_mcontext.gregs[libc::REG_RIP as usize] as u64,
         tid: timer.value as i32,
@@ -194,7 +190,7 @@ unsafe extern "C" fn handler(signal: c_int, info: *mut libc::siginfo_t, context:
     });
 }
 
-/// Does with somebody else's signal what was done before us.
+/// Handles a foreign signal as the action installed before ours would.
 ///
 /// # Safety
 /// The arguments are the kernel's.

@@ -4,17 +4,18 @@
 //! Threads do not inherit timers: [`Source::refresh`] finds new ones by the number of
 //! threads, and now and then by the whole list. The kernel looks at these timers in
 //! its tick, so rates above the tick's (often 250 Hz) are not reached; overruns make
-//! up for it in the weight. What one cannot have here: a thread that blocks all
-//! signals is not sampled (a signal would only stay pending, and one that waits for
-//! all signals would be handed ours), stacks need room for a signal frame (3 KiB with
-//! AVX-512; an alternate stack is used where there is one), and a program that resets
-//! all signals to their default while it runs is ended by the next sample.
+//! up for it in the weight.
+//!
+//! Limits: a thread that blocks all signals is not sampled (the signal would only stay
+//! pending, and a thread that waits for all signals would receive ours). Stacks need room
+//! for a signal frame (3 KiB with AVX-512); an alternate stack is used where there is one.
+//! A program that resets all signals to their default while it runs is ended by the next sample.
 //!
 //! # Invariants
 //! - No system call of the program returns `EINTR` because of us (`handler`).
 //! - Timers of a parent are never deleted in the child of a fork.
 //! - If the program takes our signal for itself, another one is used.
-//! - A pause disarms timers; a signal that is on its way then is a sample like others.
+//! - A pause disarms timers; a signal that is pending then still makes a sample.
 
 mod handler;
 mod timer;
@@ -33,23 +34,23 @@ use crate::timers::timer::Timer;
 /// Threads that get a timer in one refresh: looking at one costs about 30 us.
 const NEW_PER_REFRESH: usize = 256;
 
-/// Refreshes between two looks at the whole list, if the number did not change.
+/// Refreshes between two reads of the whole list, if the number did not change.
 const REFRESHES_PER_LIST: u32 = 16;
 
-/// Signals sent to ourselves to see what one costs.
+/// Signals sent to the own thread to measure the cost of one.
 const TRIALS: usize = 32;
 
-/// One cost for the signal and the handler, which we can measure, and about as much
-/// for the tick's work that we cannot.
+/// Factor of the measured cost: one part for signal and handler, and about as much for the tick's
+/// work, which cannot be measured.
 const COST_FACTOR: u64 = 2;
 
-/// What a sample is assumed to cost if the kernel forbids the trial.
+/// Cost of a sample if the kernel forbids the trial.
 const ASSUMED_COST_NS: u64 = 5_000;
 
-/// The handler's queue has one consumer.
+/// Whether a source exists: the handler's queue has one consumer.
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
-/// The source.
+/// The source of samples by thread timers.
 #[derive(Debug)]
 pub(crate) struct Timers {
     signal: i32,
@@ -67,10 +68,10 @@ struct Running {
     interval_ns: u64,
     timers: HashMap<i32, Timer>,
     uncovered: usize,
-    /// Threads at the last look at the list.
+    /// Number of threads at the last read of the list.
     listed: u64,
     refreshes: u32,
-    /// Whether threads are left for the next refresh.
+    /// Whether the last refresh left threads without timers, above its limit.
     more: bool,
 }
 
@@ -152,8 +153,8 @@ impl Timers {
         }
     }
 
-    /// What runs, if this process started it: in a fork's child the timers' numbers are
-    /// nobody's, or the program's.
+    /// The running state, if this process started it. In a fork's child the timers' numbers are
+    /// unused, or belong to timers of the program.
     fn own(&mut self) -> Option<&mut Running> {
         let running = self.running.as_mut();
         running.filter(|running| running.process == threads::process_id())
@@ -183,7 +184,7 @@ impl Timers {
                     running.more = true;
                 }
             }
-            // None is left: go on without timers.
+            // No free signal is left: go on without timers.
             (Err(_), running) => *running = None,
         }
     }
@@ -293,13 +294,13 @@ impl Source for Timers {
         if !std::mem::replace(&mut self.paused, false) || self.own().is_none() {
             return;
         }
-        // Before timers send it: the program may have taken it meanwhile.
+        // Check the signal before timers send it: the program may have taken it meanwhile.
         self.keep_signal();
         if let Some(running) = self.own() {
             let interval_ns = running.interval_ns;
             let timers = running.timers.values_mut();
             timers.for_each(|timer| timer.arm(interval_ns));
-            // As many threads as before may be others.
+            // An equal number of threads may be other threads.
             running.more = true;
         }
     }
@@ -326,7 +327,7 @@ impl Source for Timers {
         running.refreshes += 1;
         let changed = threads::count().is_none_or(|count| count != running.listed);
         if changed || running.more || running.refreshes.is_multiple_of(REFRESHES_PER_LIST) {
-            // What is refused now is counted as uncovered, and tried again.
+            // Threads refused now are counted as uncovered, and tried again.
             let _ = self.look_at_threads();
         }
     }
@@ -376,7 +377,7 @@ mod tests {
         THEIRS.fetch_add(u32::from(pid == threads::process_id()), Ordering::Relaxed);
     }
 
-    /// Installs a handler, ours on top, and counts samples and their signals.
+    /// Installs a handler, ours over it, and counts samples and the handler's signals.
     fn chain(signal: i32, address: usize, flags: i32) -> (u64, u32) {
         // SAFETY: zero bytes are a valid structure; the handlers only count.
         unsafe {

@@ -6,12 +6,12 @@ use crate::source::SourceError;
 use crate::threads;
 use crate::timers::handler;
 
-/// A timer of the process that made it. Not deleted by dropping: in the child of a
-/// fork the number is nobody's, or the program's.
+/// A timer of the process that made it. Dropping does not delete it: in the child of a fork the
+/// number is unused, or names a timer of the program.
 #[derive(Debug)]
 pub(super) struct Timer {
     id: libc::timer_t,
-    /// Of an interval that a pause broke off, nanoseconds; 0 for none.
+    /// Rest of an interval that a pause interrupted, nanoseconds; 0 for none.
     left_ns: u64,
 }
 
@@ -39,8 +39,8 @@ impl Timer {
         Err(SourceError::Timer { tid, signal, errno })
     }
 
-    /// Arms the timer; an interval of 0 disarms it. The interval that a pause broke off
-    /// is finished first.
+    /// Arms the timer; an interval of 0 disarms it. An interval that a pause interrupted is
+    /// finished first.
     pub(super) fn arm(&mut self, interval_ns: u64) {
         let first_ns = match std::mem::take(&mut self.left_ns) {
             0 => interval_ns,
@@ -49,7 +49,7 @@ impl Timer {
         self.set(first_ns, interval_ns);
     }
 
-    /// Disarms the timer, and keeps what is left of the interval for [`Timer::arm`].
+    /// Disarms the timer, and keeps the rest of the interval for [`Timer::arm`].
     pub(super) fn break_off(&mut self) {
         let left = self.set(0, 0);
         if left > 0 {
@@ -57,8 +57,8 @@ impl Timer {
         }
     }
 
-    /// Sets the times to the first expiry and between expiries; the time that was left to
-    /// the next one.
+    /// Sets the times to the first expiry and between expiries; returns the time that was left to
+    /// the next expiry.
     fn set(&self, first_ns: u64, interval_ns: u64) -> u64 {
         let time = |ns: u64| libc::timespec {
             tv_sec: (ns / 1_000_000_000) as i64,

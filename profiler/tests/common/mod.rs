@@ -1,4 +1,4 @@
-//! What the tests of the sources share: work to be sampled, and one source at a time.
+//! Shared parts of the tests of sources: work to be sampled, and a lock for one source at a time.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -17,7 +17,7 @@ pub fn alone() -> MutexGuard<'static, ()> {
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The source, or nothing and a printed reason if the kernel does not have it.
+/// The source; `None`, and a printed reason, if the kernel does not have it.
 pub fn source(choice: Choice, sizes: Sizes, excluded: &Arc<Excluded>) -> Option<Box<dyn Source>> {
     let opened = open(choice, sizes, excluded);
     for (kind, error) in &opened.rejected {
@@ -40,8 +40,8 @@ pub fn thread_cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// User code that takes about `ms` of the calling thread's CPU time. Gives the CPU
-/// time it really took, nanoseconds.
+/// User code that takes about `ms` of the calling thread's CPU time. Returns the CPU time that it
+/// took, nanoseconds.
 #[inline(never)]
 pub fn burn(ms: u64) -> u64 {
     let begin = thread_cpu_ns();
@@ -57,9 +57,9 @@ pub fn burn(ms: u64) -> u64 {
     thread_cpu_ns() - begin
 }
 
-/// Burns `ms` again and again until there are `count` samples of the calling thread. Gives
-/// them and the CPU time. (Thread timers end at ticks of the kernel, and on a busy machine
-/// few of them come while the thread is on a processor.)
+/// Burns `ms` again and again until there are `count` samples of the calling thread. Returns them
+/// and the CPU time. (Thread timers expire at ticks of the kernel, and on a busy machine few ticks
+/// come while the thread is on a processor.)
 pub fn burn_until(source: &mut dyn Source, ms: u64, count: usize) -> (Vec<Sample>, u64) {
     let (mut mine, mut cpu_ns) = (Vec::new(), 0);
     until("samples of this thread", || {
@@ -86,8 +86,7 @@ pub fn sleep(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
-/// Waits for what other threads bring about. The limit is for a fault, not for a machine
-/// that is busy.
+/// Waits for an event of other threads. The limit is for a fault, not for a busy machine.
 pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is() {
@@ -96,7 +95,7 @@ pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// How often the threads were looked for since the test began.
+/// Number of refreshes since the test began.
 #[derive(Default)]
 pub struct Refreshes(AtomicU64);
 
@@ -105,8 +104,8 @@ impl Refreshes {
         self.0.fetch_add(1, Ordering::Release);
     }
 
-    /// Waits until one began after this and is over: the one under way may have missed the
-    /// calling thread.
+    /// Waits until a refresh began after this call and is over: the one in progress may have missed
+    /// the calling thread.
     pub fn wait(&self) {
         let begin = self.0.load(Ordering::Acquire);
         until("two refreshes", || {
@@ -116,13 +115,13 @@ impl Refreshes {
     }
 }
 
-/// Whether a thread of this process is there, for the kernel. (Who joined it may be early.)
+/// Whether a thread of this process exists, for the kernel. (A join may return before its end.)
 pub fn exists(tid: i32) -> bool {
-    // SAFETY: signal 0 only asks.
+    // SAFETY: signal 0 only queries.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) == 0 }
 }
 
-/// Runs `run` on one processor, whichever the thread is on.
+/// Runs `run` on one processor, the thread's present one.
 pub fn on_one_processor<R>(run: impl FnOnce() -> R) -> R {
     let size = size_of::<libc::cpu_set_t>();
     // SAFETY: sets of the size that is given, of the calling thread.
@@ -138,7 +137,7 @@ pub fn on_one_processor<R>(run: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Runs `body` in the child of a fork and gives the wait status.
+/// Runs `body` in the child of a fork and returns the wait status.
 pub fn in_child(body: impl FnOnce() -> bool) -> i32 {
     // SAFETY: the child ends without running anything of the test harness.
     let child = unsafe { libc::fork() };

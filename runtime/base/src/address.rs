@@ -1,13 +1,13 @@
-//! Addresses of a function, each a type of its own: what a call goes through, word by word.
+//! Addresses of a function, each a type of its own: a call goes through them word by word.
 //!
-//! | type | what is there | who reads it |
+//! | type | content of the memory | read by |
 //! |---|---|---|
-//! | [`StubAddress`] | `jmp [slot]`, for ever: the function's canonical address | whoever takes the function's address |
+//! | [`StubAddress`] | `jmp [slot]`, for ever: the function's canonical address | code that takes the function's address |
 //! | [`SlotAddress`] | the word that the stub jumps through | stubs, and calls of JIT'd code |
 //! | [`EntryAddress`] | the first instruction of one version | the slot holds it |
 //!
-//! They are numbers: nothing is read through them here. Where code is *written* is another
-//! address of the same bytes, which never leaves `runtime/heap`.
+//! They are numbers: nothing is read through them here. Code is *written* at another address of the
+//! same bytes, which never leaves `runtime/heap`.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ macro_rules! addresses {
 addresses! {
     /// The code at a function's canonical address.
     StubAddress;
-    /// The aligned word that always holds where a call of the function goes.
+    /// The aligned word that always holds the target of the function's calls.
     SlotAddress;
     /// The code of a version, as the slot holds it.
     EntryAddress;

@@ -1,8 +1,8 @@
-//! Bytes that the allocator takes for what is kept, for reports of memory.
+//! Bytes that the allocator takes for live values, for reports of memory.
 //!
-//! Blocks are counted as glibc's allocator hands them out. Tables by hash are counted with all their
-//! places, vectors by their room or, where their last pages may never have been written, by what is
-//! in them. What a value points to is counted by who knows its type.
+//! Blocks are counted as glibc's allocator hands them out. Hash tables are counted with all their
+//! places. Vectors are counted by their capacity or, where their last pages may never have been
+//! written, by their items. Memory that a value points to is counted by code that knows its type.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
@@ -23,13 +23,13 @@ pub const fn of_arc<T>() -> usize {
     of_block(size_of::<T>() + 16)
 }
 
-/// Bytes of the block of items that lie one after the other, without room behind them.
+/// Bytes of the block of items stored one after the other, without spare capacity.
 #[must_use]
 pub const fn of_slice<T>(items: &[T]) -> usize {
     of_block(size_of_val(items))
 }
 
-/// Bytes of the block of a vector, with the room behind its items.
+/// Bytes of the block of a vector, with its spare capacity.
 #[must_use]
 pub const fn of_vec<T>(items: &Vec<T>) -> usize {
     of_block(items.capacity() * size_of::<T>())
@@ -43,13 +43,13 @@ fn places(capacity: usize) -> usize {
     }
 }
 
-/// Bytes of the block of a table by hash.
+/// Bytes of the block of a hash table.
 #[must_use]
 pub fn of_map<K, V, S: BuildHasher>(map: &HashMap<K, V, S>) -> usize {
     of_block(places(map.capacity()) * (size_of::<(K, V)>() + 1))
 }
 
-/// Bytes of the block of a set by hash.
+/// Bytes of the block of a hash set.
 #[must_use]
 pub fn of_set<K, S: BuildHasher>(set: &HashSet<K, S>) -> usize {
     of_block(places(set.capacity()) * (size_of::<K>() + 1))

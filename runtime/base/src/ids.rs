@@ -1,9 +1,9 @@
-//! What is compiled, and how: functions, their versions, tiers.
+//! Names of compiled functions, their versions, and tiers.
 
 use std::fmt;
 
-/// A function whose code can change: the index of its stub, small, because tables are
-/// indexed by it.
+/// A function whose code can change. It is the index of the function's stub; indexes are small,
+/// because tables are indexed by them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
@@ -11,7 +11,7 @@ use std::fmt;
 pub struct FunctionId(pub u32);
 
 impl FunctionId {
-    /// The index of its stub: unique in its table, not dense.
+    /// The index of the function's stub: unique in its table, not dense.
     #[inline]
     pub const fn index(self) -> u32 {
         self.0
@@ -37,20 +37,20 @@ impl fmt::Display for VersionId {
     }
 }
 
-/// How a version was compiled. In files it is its number.
+/// The way a version was compiled. In files it is written as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(into = "u8", try_from = "u8"))]
 #[repr(u8)]
 pub enum Tier {
-    /// Made by somebody else before the program ran, from the same source: code of the native
-    /// program that a session lives in.
+    /// Code of the native program that a session lives in, compiled before the program ran, from
+    /// the same source.
     Native = 0,
-    /// As fast as possible to make, for the ABI's baseline CPU, with counters.
+    /// Compiled as fast as possible, for the ABI's baseline CPU, with counters.
     Baseline = 1,
-    /// Optimized for this machine, knowing nothing of the run.
+    /// Optimized for this machine, without data of the run.
     Optimized = 2,
-    /// Optimized with what the lower tiers measured.
+    /// Optimized with measurements of the lower tiers.
     Guided = 3,
 }
 
@@ -58,20 +58,20 @@ impl Tier {
     /// All tiers that code is compiled at, from slow code to fast code.
     pub const ALL: [Tier; 3] = [Tier::Baseline, Tier::Optimized, Tier::Guided];
 
-    /// Those, and native code before them.
+    /// Native code, then [`Tier::ALL`].
     pub const WITH_NATIVE: [Tier; 4] =
         [Tier::Native, Tier::Baseline, Tier::Optimized, Tier::Guided];
 
-    /// Places in counts by [rank](Tier::rank).
+    /// Number of [ranks](Tier::rank), for arrays of counts.
     pub const RANKS: usize = 5;
 
-    /// 0 for native code; 1, 2 or 3.
+    /// The tier's number: 0 for native code; 1, 2 or 3.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// 1, 2 or 3, as a place in counts where 0 stands for code of no tier; native code's is the
-    /// last one.
+    /// Index in arrays of counts: 1, 2 or 3; 0 stands for code of no tier, and native code has the
+    /// last index.
     pub const fn rank(self) -> usize {
         match self {
             Tier::Native => Tier::RANKS - 1,
@@ -85,7 +85,8 @@ impl Tier {
         all.find(|tier| tier.number() == number)
     }
 
-    /// The tier above. Of native code, which somebody optimized, it is the one that optimizes.
+    /// The tier above. Native code is optimized already, so the tier above it is the optimizing
+    /// one.
     pub fn above(self) -> Option<Tier> {
         match self {
             Tier::Native | Tier::Baseline => Some(Tier::Optimized),
@@ -94,7 +95,7 @@ impl Tier {
         }
     }
 
-    /// The tier below that code is compiled at.
+    /// The tier below, if code is compiled at it.
     pub fn below(self) -> Option<Tier> {
         match self {
             Tier::Native | Tier::Baseline => None,
@@ -103,13 +104,13 @@ impl Tier {
         }
     }
 
-    /// Position in tables by tier, from 0. Native code stands where baseline code does: it is what
-    /// a function begins with, and no function has both.
+    /// Index in tables by tier, from 0. Native code shares its index with baseline code: a function
+    /// begins with one of the two, and no function has both.
     pub const fn index(self) -> usize {
         (self as usize).saturating_sub(1)
     }
 
-    /// Its name in a sentence.
+    /// The tier's name in a sentence.
     pub const fn name(self) -> &'static str {
         match self {
             Tier::Native => "native",
@@ -126,7 +127,7 @@ impl fmt::Display for Tier {
     }
 }
 
-/// No tier has that number.
+/// Error: no tier has that number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no tier {0}")]
 pub struct NoSuchTier(pub u8);

@@ -1,21 +1,22 @@
-//! The words that all packages share, each once.
+//! Types and terms that all packages share.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`address`] | addresses of functions: stubs, slots, entries |
 //! | [`ids`] | functions, versions, tiers |
 //! | [`nanos`] | times |
-//! | [`parts`] | where time goes |
+//! | [`parts`] | times of the parts of the work |
 //! | [`sandbox`] | whether a filter of system calls is closed around the process |
 //! | [`settings`](mod@settings) | tables of settings |
 //! | [`variant`] | ways to compile a function |
 //! | [`allocated`] | bytes that the allocator takes |
-//! | [`locks`] | locks that no fork finds held |
+//! | [`locks`] | locks that no `fork` finds held |
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-// Every package of the library needs this one, so other targets end with this sentence.
+// Every package of the library depends on this one, so builds for other targets end with this
+// error.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
 compile_error!(
     "Uruk runs on Linux on x86-64 with the GNU C library only (target x86_64-unknown-linux-gnu): \

@@ -3,36 +3,34 @@
 use std::fmt;
 use std::ops::{Add, Sub};
 
-/// A time in nanoseconds: a duration, or a moment of whatever monotonic clock its user
-/// has. Sums stop at the greatest, differences at zero, so a clock that steps back does no
-/// harm.
+/// A time in nanoseconds: a duration, or a moment of any monotonic clock. Sums saturate at the
+/// greatest value, differences at zero, so a clock that steps back does no harm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// The beginning, or no time.
+    /// Zero: the beginning, or no time.
     pub const ZERO: Nanos = Nanos(0);
 
-    /// Of milliseconds.
+    /// Converts milliseconds.
     pub const fn from_ms(ms: u64) -> Nanos {
         Nanos(ms.saturating_mul(1_000_000))
     }
 
-    /// Of microseconds.
+    /// Converts microseconds.
     pub const fn from_us(us: u64) -> Nanos {
         Nanos(us.saturating_mul(1_000))
     }
 
-    /// Of a number of nanoseconds that may have a fraction; negative and not-a-number
-    /// give zero.
+    /// Converts nanoseconds with a fraction; negative values and not-a-number give zero.
     pub fn from_f64(ns: f64) -> Nanos {
         // The cast saturates and sends not-a-number to zero.
         Nanos(ns as u64)
     }
 
-    /// As a number to calculate with.
+    /// The nanoseconds as a floating-point number.
     pub fn as_f64(self) -> f64 {
         self.0 as f64
     }
@@ -42,12 +40,12 @@ impl Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// In seconds.
+    /// The time in seconds.
     pub fn as_secs(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// In milliseconds.
+    /// The time in milliseconds.
     pub fn as_ms(self) -> f64 {
         self.0 as f64 / 1e6
     }
@@ -87,7 +85,7 @@ impl Sub for Nanos {
 }
 
 impl fmt::Display for Nanos {
-    /// The largest of s, ms, us and ns that gives a whole number.
+    /// Prints the largest of the units s, ms, us and ns that gives a whole number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => write!(f, "0ns"),

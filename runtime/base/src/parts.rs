@@ -1,25 +1,25 @@
-//! Where time goes: what a thread does, in parts that do not overlap.
+//! Time of a thread's work, in parts that do not overlap.
 //!
-//! A thread that works for a session [enters](Parts::enter) a part; inside, code that knows no
-//! session enters others ([`enter`]), whose time is then not the outer part's. Each change of
-//! part takes one look at the monotonic clock. Processor time is asked for when the outermost
-//! part begins and ends only, and where one begins that wakes others, because a look at that
-//! clock is a system call; it is shared out among the parts of between in proportion to their
+//! A thread that works for a session [enters](Parts::enter) a part. Code inside, which knows no
+//! session, enters others ([`enter`]), whose time then does not count for the outer part. Each
+//! change of part reads the monotonic clock once. The clock of processor time is a system call. It
+//! is read only when the outermost part begins and ends, and when a part begins that wakes other
+//! threads. The time between two readings is shared out among the parts in proportion to their
 //! wall-clock time:
 //!
 //! ```text
 //! cpu(part) += cpu(between two looks) * wall(part) / wall(between), rounded down
 //! ```
 //!
-//! Who is woken may well take the processor of who woke it: were that one's time shared out with
+//! A woken thread may take the processor of its waker. If the waker's time were shared out with
 //! that of a whole compile, a quarter of it would seem to be publication.
 //!
 //! # Invariants
-//! - The processor times of all parts of all threads together are no more than what the process
-//!   used: outermost parts of one thread follow one another, and what is between two looks at
-//!   its clock is shared out once, behind the second.
-//! - While nobody asked for figures, entering a part is one look at a thread's variable, and
-//!   for an outermost one at a flag.
+//! - The processor times of all parts of all threads together are at most those of the
+//!   process: outermost parts of one thread follow one another, and the time between two
+//!   readings of its clock is shared out once, after the second.
+//! - While counting is off, entering a part reads one thread-local variable, and for
+//!   an outermost part one flag.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -38,17 +38,17 @@ pub enum Part {
     Loading,
     /// Reading symbol tables, and binding names.
     Reading,
-    /// Compiling and linking data; of everything, where all is compiled ahead.
+    /// Compiling and linking data; everything, if all is compiled ahead.
     Data,
     /// A first compile at tier 2 ahead of need.
     Warming,
-    /// What no other part has of a version: its plan, offers of other modules, waits for them.
+    /// The rest of a version's work: its plan, offers of other modules, waits for them.
     Planning,
     /// Reading bodies, and verifying them.
     Materializing,
-    /// Copying bodies to modules of their own, and having them count.
+    /// Copying bodies to modules of their own, and adding counters.
     Copying,
-    /// Passes over the IR, of callees that may be inlined too.
+    /// Passes over the IR, including that of callees that may be inlined.
     Optimizing,
     /// Generating machine code.
     Emitting,
@@ -60,15 +60,15 @@ pub enum Part {
     Linking,
     /// Writing code, and making it executable.
     Writing,
-    /// Telling unwinders, samples and reclaim of code, and storing its slot.
+    /// Registering code with unwinders, samples and reclaim, and storing it in its slot.
     Publishing,
 }
 
-/// How many parts there are.
+/// The number of parts.
 const COUNT: usize = 15;
 
 impl Part {
-    /// Every part, in the order of a run.
+    /// All parts, in the order of a run.
     pub const ALL: [Part; COUNT] = [
         Part::Setup,
         Part::Loading,
@@ -87,7 +87,7 @@ impl Part {
         Part::Publishing,
     ];
 
-    /// Its name in tables.
+    /// The part's name in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -109,8 +109,8 @@ impl Part {
         }
     }
 
-    /// Whether all that is done inside counts as it, but for loading LLVM: whoever comes first
-    /// does that.
+    /// Whether all work inside counts for this part. Loading LLVM is the exception: the first part
+    /// that needs it does it.
     fn is_whole(self) -> bool {
         matches!(
             self,
@@ -119,7 +119,7 @@ impl Part {
     }
 }
 
-/// What a part took.
+/// The time that a part took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spent {
     /// Processor time.
@@ -138,7 +138,7 @@ pub struct Parts {
     wall_ns: [AtomicU64; COUNT],
 }
 
-/// An outermost part under way on a thread, and those inside of it.
+/// An outermost part in progress on a thread, and the parts inside it.
 struct Course {
     parts: Arc<Parts>,
     began: Duration,
@@ -148,14 +148,14 @@ struct Course {
 }
 
 thread_local! {
-    /// Not dropped: who registers a destructor takes the loader's lock, which a thread of the
-    /// program may hold while it waits for this one. A thread that ends has none under way.
+    /// Never dropped: registering a destructor takes the loader's lock, which a thread of the
+    /// program may hold while it waits for this one. A thread that ends has no part in progress.
     static COURSE: ManuallyDrop<RefCell<Option<Course>>> =
         const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 impl Parts {
-    /// Counts nothing yet; `clock` tells the calling thread's processor time.
+    /// Parts that count nothing yet; `clock` returns the calling thread's processor time.
     #[must_use]
     pub fn new(clock: fn() -> Duration) -> Arc<Parts> {
         Arc::new(Parts {
@@ -166,25 +166,25 @@ impl Parts {
         })
     }
 
-    /// Counts from now on.
+    /// Switches counting on.
     pub fn turn_on(&self) {
         self.on.store(true, Ordering::Relaxed);
     }
 
-    /// Whether anything is counted.
+    /// Whether counting is on.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// The calling thread does `part` until what is returned is dropped.
+    /// Enters `part` on the calling thread, until the returned value is dropped.
     pub fn enter(self: &Arc<Self>, part: Part) -> Within {
         if !self.is_on() {
             return Within::NOTHING;
         }
         with_course(|course| match course {
             Some(under_way) if Arc::ptr_eq(&under_way.parts, self) => under_way.change(part),
-            // Another session's, which has it as its own.
+            // Another session's part is in progress and keeps the time.
             Some(_) => Within::NOTHING,
             None => {
                 *course = Some(Course {
@@ -199,7 +199,7 @@ impl Parts {
         })
     }
 
-    /// Counts what was measured otherwise.
+    /// Adds times that were measured elsewhere.
     pub fn add(&self, part: Part, spent: Spent) {
         let add = |counter: &AtomicU64, time: Duration| {
             counter.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
@@ -208,7 +208,7 @@ impl Parts {
         add(&self.wall_ns[part as usize], spent.wall);
     }
 
-    /// What `part` took so far, as far as it was shared out.
+    /// The time that `part` took, as far as it was shared out.
     #[must_use]
     pub fn spent(&self, part: Part) -> Spent {
         let time = |counter: &AtomicU64| Duration::from_nanos(counter.load(Ordering::Relaxed));
@@ -219,8 +219,8 @@ impl Parts {
     }
 }
 
-/// The calling thread does `part` until what is returned is dropped, if it works for somebody
-/// who counts.
+/// Enters `part` on the calling thread until the returned value is dropped, if the thread is inside
+/// a part of a session that counts.
 pub fn enter(part: Part) -> Within {
     with_course(|course| match course {
         Some(course) => course.change(part),
@@ -228,7 +228,7 @@ pub fn enter(part: Part) -> Within {
     })
 }
 
-/// Nothing is counted while a thread ends.
+/// Calls `work` with the thread's state. While a thread ends, nothing is counted.
 fn with_course(work: impl FnOnce(&mut Option<Course>) -> Within) -> Within {
     let entered = COURSE.try_with(|course| match course.try_borrow_mut() {
         Ok(mut course) => work(&mut course),
@@ -249,7 +249,7 @@ impl Course {
         Within::of(Ends::Part(self.go_to(part)))
     }
 
-    /// The part that ends.
+    /// Changes the part; returns the part that ends.
     fn go_to(&mut self, part: Part) -> Part {
         let now = Instant::now();
         self.walls[self.part as usize] += now.saturating_duration_since(self.since);
@@ -257,11 +257,11 @@ impl Course {
         std::mem::replace(&mut self.part, part)
     }
 
-    /// Shares out the processor time since it was last done.
+    /// Shares out the processor time since the last reading.
     fn settle(&mut self) {
         self.go_to(self.part);
         let before = std::mem::replace(&mut self.began, (self.parts.clock)());
-        // Less than before: this is the child of a fork.
+        // Less than before means that this is the child of a fork.
         let cpu = self.began.saturating_sub(before).as_nanos();
         let all: Duration = self.walls.iter().sum();
         for part in Part::ALL {
@@ -281,20 +281,20 @@ impl Course {
     }
 }
 
-/// What ends with a [`Within`].
+/// The scope that ends with a [`Within`].
 #[derive(Clone, Copy)]
 enum Ends {
     Nothing,
-    /// The part inside; the one outside goes on.
+    /// The inner part; the outer one continues.
     Part(Part),
     Course,
 }
 
-/// The calling thread does a part until this is dropped.
+/// A part that the calling thread is in until this is dropped.
 #[must_use]
 pub struct Within {
     ends: Ends,
-    /// Of one thread.
+    /// Belongs to one thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -398,7 +398,7 @@ mod tests {
             let _planning = parts.enter(Part::Planning);
             work(4);
             let _publishing = enter(Part::Publishing);
-            // Another has the processor.
+            // Another thread has the processor.
             thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(parts.spent(Part::Publishing).cpu, Duration::ZERO);

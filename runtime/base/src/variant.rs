@@ -1,28 +1,29 @@
-//! Ways to compile one function above tier 1 that differ in what LLVM's heuristics decide.
+//! Ways to compile one function above tier 1 that differ in decisions of LLVM's heuristics.
 //!
-//! LLVM's options (`cl::opt`) are the process's, so none of these is one: all are attributes of
-//! functions, passes left out of a pipeline or parameters of theirs, which can differ from one
-//! compile to the next. Loop prefetching is left out: the pass wants a distance that LLVM has none
-//! of for x86-64, and that is an option.
+//! LLVM's options (`cl::opt`) are process-wide, so no variant uses them. Variants are attributes of
+//! functions, passes left out of a pipeline, or parameters of passes, which can differ from one
+//! compile to the next. Loop prefetching is left out: its pass needs a distance, which LLVM does
+//! not define for x86-64 and takes only as an option.
 //!
-//! A variant changes no result, but for `contract` where the embedder allows that.
+//! A variant changes no result, except `contract` where the embedder allows it.
 //!
-//! # Why
-//! Functions with loops begin at a multiple of 64 bytes unless told otherwise. With LLVM's 16 the loop of an
-//! interpreter lies across lines of the cache as chance has it: at tier 2 that of the bench's in Rust
-//! took 12.0 to 12.3 ms an iteration and aligned 10.6 to 10.9 (native: 10.4 to 10.6), that in C 18.3 and
-//! 16.4 (16.8), and none of five other kernels was slower. All functions of sqlite at such places
-//! made it 1 to 2 % slower: most have no loop, and lie better close together.
+//! # Why Functions with loops begin at a multiple of 64 bytes by default. With LLVM's 16 the
+//! position of an interpreter's loop in cache lines is random. At tier 2 the loop of the bench's
+//! interpreter in Rust took 12.0 to 12.3 ms an iteration, and aligned 10.6 to 10.9 (native: 10.4 to
+//! 10.6). That in C took 18.3 and 16.4 (16.8). None of five other kernels was slower. Aligning all
+//! functions of sqlite made it 1 to 2 % slower: most have no loop, and run better close together.
 //!
-//! Which sixteenth byte of those 64 is best nobody knows beforehand. The same instructions of that
+//! The best of the four 16-byte offsets cannot be predicted. The same instructions of that
 //! interpreter in C took 12.7 to 13.8 ms an iteration at the first and the last of the four, and
-//! 9.9 to 10.7 at the two between, in every process: where branches share a line, and so an entry of
-//! the predictor. clang's own -O3 took 9.5 to 10.0 or 12.0 to 13.5, by how it was told to align.
+//! 9.9 to 10.7 at the two between, in every process. It depends on which branches share a line, and
+//! so an entry of the predictor. clang's own -O3 took 9.5 to 10.0 or 12.0 to 13.5, depending on its
+//! alignment option.
 //!
-//! Two of a variant's parts undo each other's gain where loops are short: one that is not vectorized is
-//! unrolled instead, and what is not unrolled is vectorized. Rust's fannkuch, whose loops go round twice
-//! in the mean, took 15.6 ms an iteration plain, 15.8 without vectors, no less without unrolling, and
-//! 14.5 without both. So that is a step of its own ([`Change::Rolled`]).
+//! Two parts of a variant cancel each other's gain where loops are short: a loop that is not
+//! vectorized is unrolled instead, and one that is not unrolled is vectorized. Rust's fannkuch,
+//! whose loops go round twice in the mean, took 15.6 ms an iteration plain, 15.8 without vectors,
+//! no less without unrolling, and 14.5 without both. So that is a step of its own
+//! ([`Change::Rolled`]).
 //!
 //! ```
 //! use uruk_base::{Change, Inlining, Variant};
@@ -39,26 +40,26 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What callees may be copied into a function.
+/// The callees that may be inlined into a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Inlining {
     /// None but those marked `alwaysinline`.
     None,
-    /// As LLVM finds.
+    /// Those that LLVM chooses.
     #[default]
     Plain,
-    /// All that are in sight, and no larger than the planner lets in.
+    /// All callees with a known body, up to the planner's size limit.
     Eager,
 }
 
-/// How wide vectors may be.
+/// The greatest width of vectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Vectors {
     /// Loops are not vectorized.
     None,
     /// 128 bits.
     Narrow,
-    /// As LLVM finds for the CPU.
+    /// The width that LLVM chooses for the CPU.
     #[default]
     Plain,
     /// 256 bits.
@@ -67,24 +68,24 @@ pub enum Vectors {
     Wide,
 }
 
-/// Where a function with loops begins.
+/// The position at which a function with loops begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Start {
-    /// Where it fits.
+    /// At the next free position.
     Packed,
     /// At a multiple of 64 bytes.
     #[default]
     Line,
-    /// 16 bytes after one.
+    /// 16 bytes after a multiple of 64.
     Quarter,
-    /// 32 bytes after one.
+    /// 32 bytes after a multiple of 64.
     Half,
-    /// 48 bytes after one.
+    /// 48 bytes after a multiple of 64.
     ThreeQuarters,
 }
 
 impl Start {
-    /// Bytes after a multiple of 64; `None` where it fits.
+    /// Bytes after a multiple of 64; `None` for the next free position.
     pub fn offset(self) -> Option<u32> {
         match self {
             Start::Packed => None,
@@ -96,17 +97,17 @@ impl Start {
     }
 }
 
-/// Callees of a function that are decided about one by one.
+/// Number of callees of a function that a variant decides about one by one.
 pub const CALLEES: u8 = 6;
 
-/// A way to compile a function; see the module. The default is what tiers 2 and 3 do.
+/// A way to compile a function; see the module. The default is that of tiers 2 and 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Variant {
     /// LLVM's pipeline for -O3 instead of tier 2's own.
     pub thorough: bool,
-    /// Which callees.
+    /// The callees to inline.
     pub inlining: Inlining,
-    /// Which width.
+    /// The width of vectors.
     pub vectors: Vectors,
     /// Whether loops are unrolled by parts; short ones are unrolled completely in any case.
     pub unroll: bool,
@@ -114,18 +115,18 @@ pub struct Variant {
     pub interleave: bool,
     /// Whether operations that lie side by side become vectors.
     pub slp: bool,
-    /// Whether switches become tables of jumps.
+    /// Whether switches become jump tables.
     pub tables: bool,
-    /// Where the function begins, if it has loops.
+    /// The position at which the function begins, if it has loops.
     pub start: Start,
-    /// Whether its loops begin there.
+    /// Whether its loops are aligned, too.
     pub loops: bool,
-    /// Whether blocks are placed as if nothing had been counted of their branches.
+    /// Whether blocks are placed without the counts of their branches.
     pub static_order: bool,
-    /// Whether there is a second body for the values that arguments nearly always have, behind a
-    /// comparison.
+    /// Whether the function gets a second body, specialized for the most frequent values of
+    /// arguments and guarded by a comparison.
     pub values: bool,
-    /// Callees that are not inlined, a bit for each of the first [`CALLEES`] that could be, in the
+    /// Callees that are not inlined: one bit for each of the first [`CALLEES`] candidates, in the
     /// order of their first calls.
     pub apart: u8,
     /// Whether products and sums are fused, where the embedder allows it.
@@ -155,38 +156,38 @@ impl Default for Variant {
 /// One step from a variant to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Change {
-    /// The other pipeline.
+    /// Switches to the other pipeline.
     Thorough,
-    /// This inlining.
+    /// Sets the inlining.
     Inlining(Inlining),
-    /// This width.
+    /// Sets the width of vectors.
     Vectors(Vectors),
-    /// Unrolling, or none.
+    /// Switches unrolling.
     Unroll,
-    /// Loops as they are written: neither vectorized nor unrolled.
+    /// Leaves loops as they are written: neither vectorized nor unrolled.
     Rolled,
-    /// Interleaving, or none.
+    /// Switches interleaving.
     Interleave,
-    /// Packing, or none.
+    /// Switches packing of operations into vectors.
     Slp,
-    /// Tables, or none.
+    /// Switches jump tables.
     Tables,
-    /// Begins there.
+    /// Sets the position of the function.
     Start(Start),
-    /// Alignment of its loops, or none.
+    /// Switches the alignment of loops.
     Loops,
-    /// Blocks placed by what was counted, or not.
+    /// Switches placing blocks by counts.
     Order,
-    /// A body for usual arguments, or none.
+    /// Switches the body for usual arguments.
     Values,
-    /// This callee, of [`CALLEES`], or not.
+    /// Switches inlining of this one of the [`CALLEES`].
     Callee(u8),
-    /// Contraction, or none.
+    /// Switches contraction.
     Contract,
 }
 
 impl Change {
-    /// All there are.
+    /// All changes.
     pub const ALL: [Change; 29] = [
         Change::Inlining(Inlining::None),
         Change::Thorough,
@@ -221,7 +222,7 @@ impl Change {
 }
 
 impl Variant {
-    /// This one, changed.
+    /// The variant after a change.
     #[must_use]
     pub fn with(mut self, change: Change) -> Variant {
         match change {
@@ -243,7 +244,7 @@ impl Variant {
         self
     }
 
-    /// All words of the text form, and whether they hold.
+    /// All words of the text form, each with whether it applies.
     fn words(&self) -> [(&'static str, bool); 25] {
         let apart = |number: u8| self.is_apart(number);
         [
@@ -275,12 +276,12 @@ impl Variant {
         ]
     }
 
-    /// Whether that one of the callees stays apart.
+    /// Whether the callee with that number is not inlined.
     pub fn is_apart(&self, number: u8) -> bool {
         number < CALLEES && self.apart >> number & 1 != 0
     }
 
-    /// Bits that tell variants apart, for names of stored compiles.
+    /// Bits that identify the variant, for names of stored compiles.
     pub fn bits(&self) -> u32 {
         let words = self.words();
         let bits = words.iter().enumerate();
@@ -303,7 +304,7 @@ impl fmt::Display for Variant {
 }
 
 impl fmt::Display for Change {
-    /// What it makes of the default.
+    /// Prints the result of the change on the default variant.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Change::Inlining(Inlining::Plain) => f.write_str("inline=plain"),
@@ -315,10 +316,10 @@ impl fmt::Display for Change {
     }
 }
 
-/// Text that names no variant, or no change.
+/// Error: a text names no variant, or no change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownVariant {
-    /// The word.
+    /// The unknown word.
     pub word: String,
 }
 

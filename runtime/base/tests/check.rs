@@ -1,5 +1,5 @@
-//! The check fires where it must and nowhere else. What it ends is a child process: this
-//! test's binary again, told by a variable what to do.
+//! The check of locks fires where it must and nowhere else. It ends a child process: this test's
+//! binary again, with a variable that names the case.
 
 use std::process::Command;
 use std::sync::PoisonError;
@@ -48,7 +48,7 @@ fn act(what: &str) {
         "inherited" => {
             demand(|| false);
             let _cover = Cover::new();
-            // A cover is its thread's only; the panic is the child's end otherwise.
+            // A cover is for its thread only, so the lock ends the child.
             let _ = std::thread::spawn(touch).join();
         }
         "covered" => {

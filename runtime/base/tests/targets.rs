@@ -1,4 +1,4 @@
-//! The build script refuses targets that the project does not run on, and says why.
+//! The build script refuses targets that the project does not run on, with a reason.
 
 #[allow(dead_code, reason = "the script's `main`")]
 #[path = "../build.rs"]

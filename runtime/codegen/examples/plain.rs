@@ -1,5 +1,5 @@
-//! What it costs to read functions for the baseline compiler from bitcode, without LLVM, and what
-//! of a file is covered: `cargo run --release -p uruk-codegen --example plain -- FILE.bc..`.
+//! Measures the cost of reading functions for the baseline compiler from bitcode, without LLVM, and
+//! the coverage of a file: `cargo run --release -p uruk-codegen --example plain -- FILE.bc..`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ fn measure(file: &str, bytes: &[u8]) {
             continue;
         }
         functions += 1;
-        // Somebody else may use the processor meanwhile.
+        // Other processes may use the processor meanwhile, so the minimum of all rounds counts.
         let (mut to_read, mut to_lower, mut to_leave) =
             (Duration::MAX, Duration::MAX, Duration::MAX);
         let (mut done, mut has_loops) = (None, false);

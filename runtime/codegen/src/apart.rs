@@ -1,22 +1,21 @@
 //! Constants that passes make, and that must outlive the version they were made for.
 //!
 //! While a unit is optimized LLVM makes constants that no module has: the string of
-//! `printf("..\n")` that became `puts("..")`, tables of switches. Their addresses may leave
-//! the function (as an argument of a tail call, in memory, as the result), and then whoever
-//! has them may read them long after the version is freed: nothing on a stack shows it. So
-//! every such constant gets a section of its own, by whose name ([`APART`]) whoever links
-//! the unit finds it and puts it where the module's data lies. All of them do, also those
-//! that are only loaded from: what instruction selection makes of a load is its affair.
+//! `printf("..\n")` that became `puts("..")`, tables of switches. Their addresses may escape from
+//! the function (as an argument of a tail call, in memory, as the result). Code elsewhere may then
+//! read them long after the version is freed, and no stack shows it. So every such constant gets a
+//! section of its own, with a name ([`APART`]) by which the linker of the unit finds it and places
+//! it with the module's data. Constants that are only loaded from are set apart too, as instruction
+//! selection decides how a load is done.
 //!
-//! What stays beside the code:
-//! - What code generation makes after this: pools of literals, jump tables, exception tables.
-//!   Only instructions of the version itself read pools and jump tables, for a value they
-//!   need next, and a thread in them is found there; operands of inline assembly are good for
-//!   that assembly only. The unwinder reads exception tables of functions that are on the
-//!   stack.
-//! - Constants that lead to code of the unit: tables of labels, and of the parts of a
-//!   coroutine. `labels` says what becomes of these addresses: either they are used within a
-//!   call only, and so are the tables, or the function keeps its version.
+//! These stay beside the code:
+//! - Data that code generation makes later: pools of literals, jump tables, exception tables. Only
+//!   instructions of the version itself read pools and jump tables, for a value they need next. A
+//!   thread in them is found there. Operands of inline assembly are valid for that assembly only.
+//!   The unwinder reads exception tables of functions that are on the stack.
+//! - Constants that lead to code of the unit: tables of labels, and of the parts of a coroutine.
+//!   `labels` decides about these addresses. Either they are used within a call only, and so are
+//!   the tables, or the function keeps its version.
 
 use inkwell::llvm_sys::core::{
     LLVMGetLinkage, LLVMGetNumOperands, LLVMGetOperand, LLVMGetSection, LLVMGetUnnamedAddress,
@@ -31,13 +30,12 @@ use crate::emit::Emitter;
 use crate::gate::Gate;
 use crate::handles::{ValueRef, VariableRef, c_name};
 
-/// How the names of the sections begin that hold one constant each, which must outlive the
-/// code of the unit. What is more than code in a section of another name lives as long as
-/// the code.
+/// Prefix of the names of sections that hold one constant each, which must outlive the code of the
+/// unit. Data in a section of another name lives as long as the code.
 pub const APART: &str = ".data.rel.ro.uruk.";
 
-/// What follows if the constant must not be one with another that has equal contents, but of
-/// the same constant in another version of the same function.
+/// Follows the prefix if the constant must not be merged with others of equal contents. Only the
+/// same constant in another version of the function may share its place.
 const OWN: &str = "own.";
 
 /// Whether the constant in a section of that name may share its place with one of equal
@@ -49,9 +47,9 @@ pub fn is_shared(section: &str) -> bool {
         .is_some_and(|rest| !rest.starts_with(OWN))
 }
 
-/// Whether constants in a section of that name may live as long as the code beside them:
-/// what code generation makes. `table` says that it holds addresses in the code and
-/// distances to it, and nothing else.
+/// Whether constants in a section of that name, which code generation makes, may live as long as
+/// the code beside them. `table` says that the section holds only addresses in the code and
+/// distances to it.
 #[must_use]
 pub fn stays_with_code(section: &str, table: bool) -> bool {
     table
@@ -95,15 +93,15 @@ fn set_apart(module: &OwnedModule) {
     }
 }
 
-/// Names of what would have to be apart and is not, variables included: what code generation
-/// has made of its own after the rest was set apart. It makes nothing of the kind here.
+/// Names of globals that should have been set apart and were not, variables included: those that
+/// code generation made after `set_apart`. Today it makes none.
 fn left_beside_code(module: &OwnedModule) -> Vec<String> {
     let mut left = outliving(module);
     left.extend(defined(module).filter(|global| !global.is_constant()));
     left.into_iter().map(|global| global.name()).collect()
 }
 
-/// What must outlive the unit's code and has no section of its own.
+/// Variables that must outlive the unit's code and have no section of their own.
 fn outliving(module: &OwnedModule) -> Vec<VariableRef<'_>> {
     let mut defined: Vec<_> = defined(module).collect();
     let leading = leading_to_code(&defined);
@@ -111,7 +109,7 @@ fn outliving(module: &OwnedModule) -> Vec<VariableRef<'_>> {
     defined
 }
 
-/// The variables that will be emitted, but for what has a section already.
+/// The variables that will be emitted, except those that have a section already.
 fn defined(module: &OwnedModule) -> impl Iterator<Item = VariableRef<'_>> {
     module.variables().filter(|variable| {
         let raw = variable.raw();
@@ -129,8 +127,8 @@ fn defined(module: &OwnedModule) -> impl Iterator<Item = VariableRef<'_>> {
     })
 }
 
-/// Those that are not constant, or from whose values code of the unit can be reached, or one
-/// of them.
+/// Variables from whose values code of the unit can be reached, directly or through another of
+/// them, and variables that are not constant.
 fn leading_to_code<'m>(defined: &[VariableRef<'m>]) -> FxHashSet<ValueRef<'m>> {
     let mut leading = FxHashSet::default();
     let mut users: FxHashMap<ValueRef<'m>, Vec<ValueRef<'m>>> = FxHashMap::default();
@@ -176,7 +174,7 @@ fn mentioned(variable: VariableRef<'_>) -> Option<FxHashSet<ValueRef<'_>>> {
             _ if value.is_global() => {
                 globals.insert(value);
             }
-            // What has no operands for C: numbers, strings.
+            // These have no operands in LLVM-C: numbers, strings.
             LLVMValueKind::LLVMConstantDataArrayValueKind
             | LLVMValueKind::LLVMConstantDataVectorValueKind => {}
             // SAFETY: constants of other kinds have operands, perhaps none, which are live

@@ -44,7 +44,7 @@ pub struct Bitcode {
     digest: Arc<OnceLock<[u8; 32]>>,
     /// Whether structs have names in it, once it was checked. Clones share it.
     names_structs: Arc<OnceLock<bool>>,
-    /// Once they were asked for.
+    /// The mentions of symbols in its bodies, once computed.
     mentions: Arc<OnceLock<Option<Mentions>>>,
 }
 
@@ -54,7 +54,7 @@ impl Bitcode {
         Bitcode::of(name, Bytes::Shared(bytes.into()))
     }
 
-    /// As [`Bitcode::new`], with what was read from a file.
+    /// Like [`Bitcode::new`], for bytes read from a file.
     pub fn read(name: &str, bytes: Vec<u8>) -> Bitcode {
         Bitcode::of(name, Bytes::Read(Arc::new(bytes)))
     }
@@ -144,8 +144,8 @@ impl Bitcode {
             .get_or_init(|| *blake3::hash(&self.bytes).as_bytes())
     }
 
-    /// What a function of it is known by from one run to the next: the same bytes at the same
-    /// place give the same.
+    /// Identifies a function of this bitcode across runs: equal bytes at the same place give the
+    /// same fingerprint.
     pub fn fingerprint(&self, function: SymbolId) -> [u8; 16] {
         let mut hash = blake3::Hasher::new();
         hash.update(self.digest());
@@ -155,13 +155,13 @@ impl Bitcode {
         fingerprint
     }
 
-    /// The symbols that its bodies mention; `None` if that cannot be told.
+    /// The symbols that its bodies mention; `None` if they cannot be determined.
     pub(crate) fn mentions(&self) -> Option<&Mentions> {
         let read = || Mentions::read(&self.bytes);
         self.mentions.get_or_init(read).as_ref()
     }
 
-    /// Bytes that the allocator took for what is known of it besides its bytes.
+    /// Bytes allocated for data about the bitcode, without its own bytes.
     pub(crate) fn bytes_beside(&self) -> usize {
         let mentions = self.mentions.get().and_then(Option::as_ref);
         of_block(self.name.len() + 16)

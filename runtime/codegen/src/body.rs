@@ -30,7 +30,7 @@ type Phis<'r> = Vec<(InstructionRef<'r>, InstructionRef<'r>)>;
 impl<'r> Copying<'r> {
     pub(crate) fn copy_pending(&mut self) -> Result<(), CodegenError> {
         while let Some((old, new)) = self.pending.pop_front() {
-            // Between two bodies: what is half copied has operands in two modules.
+            // Between two bodies: a half-copied body has operands in two modules.
             self.source.reader.proceed(self.unit_name())?;
             self.copy_body(old, new)?;
         }
@@ -155,9 +155,9 @@ impl<'r> Copying<'r> {
         }
     }
 
-    /// Clones an instruction to the builder's place. A flag on floating-point operations
-    /// lets code generation fuse them: it is set as `clang -ffp-contract=fast` would,
-    /// or left out, but where other flags give exact results up anyway.
+    /// Clones an instruction to the builder's place. A flag on floating-point operations allows
+    /// code generation to fuse them. It is set as `clang -ffp-contract=fast` would, or left out,
+    /// unless other flags give exact results up anyway.
     ///
     /// # Safety
     /// The builder is at the end of a block.

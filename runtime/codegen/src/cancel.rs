@@ -1,28 +1,27 @@
-//! The wish that a compile should end, as plain data.
+//! Cancellation of a compile, as plain data.
 //!
-//! Whoever asks for a compile keeps a clone of the token that goes with it
+//! The caller of a compile keeps a clone of its token
 //! ([`Compile::cancelled_by`](crate::Compile::cancelled_by)), and may
-//! [cancel](Cancellation::cancel) it from any thread. The compile looks at the token
-//! between its stages: before each body that is read or copied, before each round of
-//! simplification or optimization, before emission, and in large units before each pass of
-//! LLVM (`gate`). It then ends with
-//! [`CodegenError::Cancelled`](crate::CodegenError::Cancelled). What is between two looks
-//! runs to its end.
+//! [cancel](Cancellation::cancel) it from any thread. The compile looks at the token between its
+//! stages: before each body that is read or copied, before each round of simplification or
+//! optimization, and before emission. In large units it also looks before each pass of LLVM
+//! (`gate`). It then ends with [`CodegenError::Cancelled`](crate::CodegenError::Cancelled). Work
+//! between two looks runs to its end.
 //!
 //! Invariants:
 //! - A token that is cancelled stays so.
-//! - A look that finds the token cancelled changes nothing that outlives the compile: the
-//!   reader, its library and its facts are as if the stage had not been asked for.
+//! - A look that finds the token cancelled changes nothing that outlives the compile: the reader,
+//!   its library and its facts are as they were before the stage.
 //!
 //! | field | written by | read by | order |
 //! |---|---|---|---|
-//! | `cancelled` | `cancel`, `look` | looks, `is_cancelled` | relaxed: nothing else is told by it |
+//! | `cancelled` | `cancel`, `look` | looks, `is_cancelled` | relaxed: it publishes no other data |
 //! | `looks` | looks | `looks` | relaxed: a count |
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Ends compiles that nobody wants any more; see the module. Clones are one token.
+/// Token that ends compiles whose result is not needed any more; see the module. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Cancellation(Arc<State>);
 
@@ -35,7 +34,7 @@ struct State {
 }
 
 impl Cancellation {
-    /// One that nobody has cancelled yet.
+    /// A token that is not cancelled.
     #[must_use]
     pub fn new() -> Cancellation {
         Cancellation::default()
@@ -51,7 +50,7 @@ impl Cancellation {
         }))
     }
 
-    /// Says that the result is of no use.
+    /// Cancels the compile: its result is not needed.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Relaxed);
     }
@@ -62,7 +61,7 @@ impl Cancellation {
         self.0.cancelled.load(Ordering::Relaxed)
     }
 
-    /// How often it was looked at.
+    /// Number of looks at the token.
     #[must_use]
     pub fn looks(&self) -> u64 {
         self.0.looks.load(Ordering::Relaxed)

@@ -1,31 +1,31 @@
-//! Which callees an optimized unit copies along, so that they can be inlined and so
-//! that facts about them can be inferred from their bodies.
+//! Chooses the callees that an optimized unit copies along, so that they can be inlined and facts
+//! about them can be inferred from their bodies.
 //!
-//! Candidates are functions that are called directly, or that a small constant lists
-//! (tables of methods), whose definition is the one calls really reach; from the root,
-//! from `alwaysinline` functions it calls, and from candidates. They are found
-//! breadth-first, nearest first, until a bound is met: the estimated cost of one,
-//! instructions of all together (a multiple of the root's), and depth. Tiny ones are
-//! free, and all that is taken of functions that are known to be hardly called
-//! ([`Rare`](crate::Rare)): a call that passes the address of a local should still go. All
-//! bodies are read before anything is copied, see [`Planning::read_bodies`].
+//! Candidates are functions that are called directly, or that a small constant lists (tables of
+//! methods). Their definition must be the one calls really reach. The callers are the root,
+//! `alwaysinline` functions it calls, and candidates. They are found breadth-first, nearest first,
+//! until a bound is met: the estimated cost of one, instructions of all together (a multiple of the
+//! root's), and depth. Tiny functions are free. Of functions that are rarely called
+//! ([`Rare`](crate::Rare)) only tiny ones are taken: a call that passes the address of a local
+//! should still disappear. All bodies are read before anything is copied, see
+//! [`Planning::read_bodies`].
 //!
-//! A candidate is taken from the `library`, where it was simplified with its own
-//! candidates. One with a profile of its own is taken as it is, so that its counts are
-//! used; it is defined under its link name, as `weak_odr`: it can be inlined, but passes
-//! infer nothing from it. Only of an *exact* definition would they infer attributes and
-//! dead arguments, from a body they simplified, and a call that is left may reach tier 1
-//! code, which still executes what they removed. Before code is generated every candidate is a declaration again, so that
-//! what was not inlined is called through its slot (see `optimize`).
+//! A candidate is taken from the `library`, where it was simplified with its own candidates. A
+//! candidate with a profile of its own is taken unsimplified, so that its counts are used. It is
+//! defined under its link name, as `weak_odr`: it can be inlined, but passes infer nothing from it.
+//! From an *exact* definition they would infer attributes and dead arguments, on the basis of a
+//! simplified body. But a call that remains may reach tier 1 code, which still executes the removed
+//! parts. Before code generation every candidate becomes a declaration again, so that remaining
+//! calls go through their slots (see `optimize`).
 //!
-//! Functions compiled at -O0 are `noinline`, whoever said so. Those whose results tell
-//! whether they were inlined stay apart there: those that ask for addresses in their
-//! frame, and those with a stack protector whatever they hold.
+//! The `noinline` of functions compiled at -O0 is ignored, whether clang or the source set it. Of
+//! these, functions whose results depend on being inlined are no candidates: those that ask for
+//! addresses in their frame, and those that require a stack protector.
 //!
 //! # Why
-//! Nothing is inferred from candidates' bodies. They are `weak_odr`, or taken from the library:
-//! a fact that a simplified body shows need not hold for tier 1 code, which a call that is left
-//! may reach.
+//! Nothing is inferred from candidates' bodies. They are `weak_odr`, or taken from the library. A
+//! fact that a simplified body shows need not hold for tier 1 code, which a remaining call may
+//! reach.
 
 use std::collections::VecDeque;
 
@@ -40,20 +40,20 @@ use crate::planning::{Member, Planning, Profiled};
 use crate::summary::SymbolId;
 use crate::survey::{self, Scan, scan};
 
-/// How much is looked at. Processor time of the program with all functions at tier 2,
-/// one run each on a loaded machine (seconds; input of -O3 without passes). Steady speed
-/// differed by up to a tenth either way, which those runs cannot tell from noise:
+/// Limits of the search for candidates. Processor time of the program with all functions at tier 2,
+/// one run each on a loaded machine (seconds; input of -O3 without passes). Steady speed differed
+/// by up to a tenth either way, which is within the noise of those runs:
 ///
 /// | | sqlite | Lua |
 /// |---|---|---|
 /// | every unit simplifies its candidates | 14.4 | 4.3 |
 /// | the library | 11.8 | 4.0 |
 ///
-/// Of a unit's time a third to a half is code generation of what was inlined. With `each`
-/// at 250 and `kept` at 45 Lua's compiles take 0.85 of the time and sqlite's 0.88, but C
-/// n-body runs at 0.84 of its speed, most likely as `attract` is not inlined. With `least` at
-/// 1,000 the budget ended half-way through Rust's layers: hash-mix took 26.6 ms an iteration
-/// at tier 2, 16.6 at 2,000, 15.8 at 5,000 and 15.1 at 15,000.
+/// A third to a half of a unit's time is code generation of inlined code. With `each` at 250 and
+/// `kept` at 45 Lua's compiles take 0.85 of the time and sqlite's 0.88. But C n-body runs at 0.84
+/// of its speed, most likely as `attract` is not inlined. With `least` at 1,000 the budget ended
+/// half-way through Rust's layers: hash-mix took 26.6 ms an iteration at tier 2, 16.6 at 2,000,
+/// 15.8 at 5,000 and 15.1 at 15,000.
 struct Bounds {
     /// [`Scan::cost`] of one candidate.
     each: u32,
@@ -61,7 +61,7 @@ struct Bounds {
     kept: u32,
     /// Instructions of all that one unit wants simplified, in multiples of the root's.
     factor: u32,
-    /// Of all together, whatever the root's size.
+    /// Least and most instructions of all together, for any size of the root.
     least: u32,
     most: u32,
 }
@@ -83,7 +83,7 @@ const OPTIMIZED: Bounds = Bounds {
     most: 15_000,
 };
 
-/// A call that is known to be hot lets larger callees in, and one that is inlined eagerly.
+/// Larger bounds, for a call that is known to be hot, and one that is inlined eagerly.
 const GUIDED: Bounds = Bounds {
     each: 1_000,
     kept: 300,
@@ -101,31 +101,31 @@ const TINY_KEPT: u32 = 15;
 /// Calls between the root and a candidate.
 const DEPTH: u32 = 24;
 
-/// What is to be simplified: the candidates of a function, or its own body, and theirs.
+/// The bodies to simplify: the candidates of a function, or its own body and its candidates.
 #[derive(Clone, Copy)]
 pub(crate) enum Wanted {
     CalleesOf(SymbolId),
     Body(SymbolId),
 }
 
-/// A callee that is to be simplified.
+/// A callee to simplify.
 pub(crate) struct Found<'r> {
     pub(crate) callee: Profiled<'r>,
     /// The candidates it calls.
     pub(crate) callees: Vec<FunctionRef<'r>>,
 }
 
-/// What is to be simplified for a unit.
+/// The candidates that a unit needs simplified.
 #[derive(Default)]
 pub(crate) struct Missing<'r> {
     pub(crate) found: Vec<Found<'r>>,
     /// Candidates that were left out because the budget was spent.
     pub(crate) left_out: FxHashSet<FunctionRef<'r>>,
-    /// Those that were because they are rare.
+    /// Candidates that were left out because they are rare.
     pub(crate) rare: FxHashSet<FunctionRef<'r>>,
 }
 
-/// What was found out about a candidate.
+/// Verdict on a candidate.
 enum Look<'r> {
     Taken(Scan<'r>),
     /// It cannot be one, or is larger than any may be.
@@ -140,14 +140,14 @@ impl<'r> Planning<'r> {
     /// Looks at the function a unit is made for, whose body was read.
     pub(crate) fn scan_root(&mut self, root: FunctionRef<'r>) -> Scan<'r> {
         let mut scan = scan(root);
-        // Before what a profile puts first: their places are the same in each compile.
+        // Before targets from a profile are prepended: their places are the same in each compile.
         self.direct = self.callees(&scan);
         self.prefer(&mut scan, root);
         scan
     }
 
-    /// What is defined beside the root: candidates as they are in the library, or, with a
-    /// profile of their own, as they are; and what is offered, as far as the budget goes.
+    /// The functions defined beside the root: candidates from the library, candidates with a
+    /// profile of their own unsimplified, and offered bodies, as far as the budget goes.
     pub(crate) fn members(
         &mut self,
         root: FunctionRef<'r>,
@@ -175,7 +175,8 @@ impl<'r> Planning<'r> {
                     members.push(Member::Kept(id, entry));
                     defined.insert(*old);
                     if variant.inlining == Inlining::Eager && self.read_bodies(old).is_ok() {
-                        // What was too large to go into it goes into the root along with it.
+                        // Callees too large to be inlined into it are inlined into the root along
+                        // with it.
                         found.extend(self.callees(&survey::scan(old)));
                     }
                 }
@@ -199,7 +200,7 @@ impl<'r> Planning<'r> {
         Ok(members)
     }
 
-    /// What is wanted and the library does not know, or not well.
+    /// Wanted candidates that the library lacks, or has only in a worse form.
     pub(crate) fn missing_candidates(
         &mut self,
         wanted: Wanted,
@@ -335,8 +336,8 @@ impl<'r> Planning<'r> {
         Look::Taken(scan)
     }
 
-    /// True for what clang compiled at -O0, where it marks every function `noinline`: the
-    /// source may have said so too.
+    /// True for functions that clang compiled at -O0, where it marks every function `noinline`: the
+    /// source may have asked for it too.
     fn is_unoptimized(&self, old: FunctionRef<'r>) -> bool {
         old.has(self.source.reader.kinds().optnone)
     }
@@ -369,7 +370,7 @@ impl<'r> Planning<'r> {
         scan.callees.splice(0..0, targets);
     }
 
-    /// Adds the bodies that are offered to `members`, but for what is `defined` already.
+    /// Adds the offered bodies to `members`, except those already in `defined`.
     fn add_offers(
         &self,
         defined: &FxHashSet<ValueRef<'r>>,

@@ -1,13 +1,12 @@
-//! What is asked of a compile, and what it answers.
+//! The request of a compile, and its result.
 //!
-//! A [`Compile`] is plain data: two compiles with different settings can run at once,
-//! because nothing of it goes through LLVM's process-wide options.
+//! A [`Compile`] is plain data: two compiles with different settings can run at once, because no
+//! setting goes through LLVM's process-wide options.
 //!
 //! # Why
-//! At -O0 every function is `noinline`; tiers 2 and 3 take it away with `optnone`, so a
-//! `noinline` of the user's is lost there too, but of functions that ask for addresses in their
-//! frame or are `sspreq`. Bitcode made with `-O1` and up, or with `-disable-llvm-passes`, keeps
-//! it.
+//! At -O0 every function is `noinline`; tiers 2 and 3 remove it with `optnone`. So a `noinline` of
+//! the source is lost there too, except in functions that ask for addresses in their frame or are
+//! `sspreq`. Bitcode made with `-O1` and up, or with `-disable-llvm-passes`, keeps it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,18 +25,18 @@ use crate::profile::{Probes, Profile, Refused, Steady};
 use crate::summary::SymbolId;
 use crate::transform::Transform;
 
-/// Name of the pair of counters that tier 1 increments, as two `i32`: entries, then
-/// back edges taken. Units refer to it as a hidden symbol they do not define; whoever
-/// links them gives every unit words of its own.
+/// Name of the pair of counters that tier 1 increments, as two `i32`: entries, then back edges
+/// taken. Units refer to it as a hidden symbol they do not define; the linker gives every unit
+/// words of its own.
 pub const COUNTERS: &str = "uruk.counters";
 
-/// Name of the words of a version's loops: for each that is counted a pointer to a
-/// continuation, null until one is offered, an `i32` that goes up at every pass of its head, and
-/// one that goes up when it is left; [`Heads::places`] says where. Below zero the first of the two
-/// has the pointer looked at.
+/// Name of the words of a version's loops. Each counted loop has a pointer to a continuation, null
+/// until one is offered. Its first `i32` is incremented at every pass of the head, its second when
+/// the loop is left. [`Heads::places`] gives their offsets. When the first `i32` is below zero, the
+/// code checks the pointer.
 pub const LOOPS: &str = "uruk.loops";
 
-/// What a version counts while it runs.
+/// The counters of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Counters {
     /// Nothing.
@@ -51,17 +50,17 @@ pub enum Counters {
     Full,
 }
 
-/// What may be assumed of callees whose bodies are not copied along, above tier 1. The
-/// store must be of the same module under the same plan.
+/// Assumptions about callees whose bodies are not copied along, above tier 1. The store must be of
+/// the same module under the same plan.
 #[derive(Debug, Clone, Default)]
 pub enum Knowledge {
-    /// What the module's declarations say.
+    /// Only the attributes of the module's declarations.
     #[default]
     Declared,
-    /// And what the store has.
+    /// Declarations, and the facts in the store.
     Known(Arc<FactStore>),
-    /// And what can be inferred within a budget, which the store then has. Takes time:
-    /// not for a function that somebody waits for.
+    /// Also facts inferred within a budget, which are added to the store. Inference takes time, so
+    /// it does not suit a function that a caller waits for.
     Inferred(Arc<FactStore>),
 }
 
@@ -74,16 +73,16 @@ impl Knowledge {
     }
 }
 
-/// Which functions of a module are seldom called, by whoever counts: of these nothing
-/// but tiny bodies is copied along. A function may become one or cease to be one at any
-/// time; code is the same but for what is inlined.
+/// Functions of a module that are seldom called, according to the counters of the embedder: of
+/// these only tiny bodies are copied along. The answer for a function may change at any time; it
+/// affects only inlining.
 #[derive(Clone, Default)]
 pub struct Rare(Option<Arc<IsRare>>);
 
 type IsRare = dyn Fn(SymbolId) -> bool + Send + Sync;
 
 impl Rare {
-    /// Those of which `is_rare` says so.
+    /// The functions for which `is_rare` returns true.
     pub fn new(is_rare: impl Fn(SymbolId) -> bool + Send + Sync + 'static) -> Rare {
         Rare(Some(Arc::new(is_rare)))
     }
@@ -108,25 +107,25 @@ impl fmt::Debug for Rare {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Compile {
-    /// How much work goes into it.
+    /// The tier, which determines how much work goes into it.
     pub tier: Tier,
-    /// What the code counts.
+    /// The counters in the code.
     pub counters: Counters,
     /// At tier 1, with counters: whether loops can be left for continuations, see
     /// [`Compiled::heads`].
     pub leaves: bool,
-    /// The version is a continuation, that starts at this head of a loop; above tier 1, but for
-    /// those that a frame of another body goes on in.
+    /// Makes the version a continuation that starts at this head of a loop. Continuations are made
+    /// above tier 1, except those entered by a frame of another body.
     pub start: Option<Start>,
     /// Allow a multiplication and an addition to be fused, which changes results.
     pub contract: bool,
     /// Copy no callees along but `alwaysinline` ones: for another try after a compile
     /// with them failed.
     pub alone: bool,
-    /// In which way it is compiled above tier 1.
+    /// The way in which it is compiled above tier 1.
     pub variant: Variant,
-    /// What functions of the module did while probes counted, by function: above tier 1
-    /// the function itself and callees copied along make use of theirs.
+    /// Profiles of functions of the module, recorded by probes: above tier 1 they guide the
+    /// function itself and callees copied along.
     pub profiles: Arc<HashMap<SymbolId, Arc<Profile>>>,
     /// Which functions of the module lie at
     /// [observed](Profile::observed_targets) addresses. Those not listed are called
@@ -137,24 +136,24 @@ pub struct Compile {
     pub values: Arc<[Steady]>,
     /// Bodies of other modules that may be inlined above tier 1, the most wanted first.
     pub offers: Arc<Vec<Offer>>,
-    /// Which of them lie at [observed](Profile::observed_targets) addresses.
+    /// The offers that lie at [observed](Profile::observed_targets) addresses.
     pub offered_targets: Arc<HashMap<u64, usize>>,
-    /// What may be assumed of callees out of sight.
+    /// Assumptions about callees whose bodies are not copied along.
     pub facts: Knowledge,
     /// Write line tables, for debuggers, where the bitcode has any.
     pub lines: bool,
-    /// With them: write where arguments and locals are, and what they are.
+    /// With line tables: also describe the places and types of arguments and locals.
     pub variables: bool,
     /// Functions that are hardly worth inlining.
     pub rare: Rare,
-    /// Most callees run code that counts nothing: of those without a profile guided code takes no
-    /// more along than tier 2 does, but for what calls nothing that would come with it.
+    /// Most callees run code without counters. Of callees without a profile, guided code copies no
+    /// more than tier 2 does, except leaves that would bring no callees along.
     pub uncounted: bool,
-    /// What is done to the IR before it is optimized.
+    /// A change of the IR before it is optimized.
     pub transform: Option<Transform>,
     /// Gets the IR that machine code is made of, as text.
     pub listing: Option<Arc<OnceLock<String>>>,
-    /// Ends it early.
+    /// Token that ends the compile early.
     pub cancel: Option<Cancellation>,
 }
 
@@ -190,28 +189,28 @@ impl Compile {
         Compile::at(Tier::Baseline)
     }
 
-    /// With these counters.
+    /// Sets the counters.
     #[must_use]
     pub fn counting(mut self, counters: Counters) -> Compile {
         self.counters = counters;
         self
     }
 
-    /// With contraction allowed or not.
+    /// Allows contraction or not.
     #[must_use]
     pub fn contracting(mut self, contract: bool) -> Compile {
         self.contract = contract;
         self
     }
 
-    /// With this known of callees out of sight.
+    /// Sets facts about callees whose bodies are not copied along.
     #[must_use]
     pub fn knowing(mut self, facts: Knowledge) -> Compile {
         self.facts = facts;
         self
     }
 
-    /// With line tables or not.
+    /// Requests line tables or not.
     #[must_use]
     pub fn with_lines(mut self, lines: bool) -> Compile {
         self.lines = lines;
@@ -225,7 +224,7 @@ impl Compile {
         self
     }
 
-    /// With these functions left out, unless they are tiny.
+    /// Leaves these functions out, unless they are tiny.
     #[must_use]
     pub fn sparing(mut self, rare: Rare) -> Compile {
         self.rare = rare;
@@ -257,7 +256,7 @@ impl Compile {
         self
     }
 
-    /// With these values of its arguments.
+    /// Sets the usual values of its arguments.
     #[must_use]
     pub fn assuming(mut self, values: Vec<Steady>) -> Compile {
         self.values = values.into();
@@ -277,7 +276,7 @@ impl Compile {
     }
 }
 
-/// What a version takes from another function or variable of its module.
+/// The kind of use that a version makes of another function or variable of its module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DependenceKind {
     /// Its body was in sight: it may have been inlined, and facts may have been
@@ -287,16 +286,16 @@ pub enum DependenceKind {
     Fact,
 }
 
-/// One thing a version must be recompiled for when it is replaced.
+/// A symbol for which a version must be recompiled when it is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dependence {
-    /// What it depends on.
+    /// The symbol it depends on.
     pub symbol: SymbolId,
-    /// In which way.
+    /// The kind of the dependence.
     pub kind: DependenceKind,
 }
 
-/// A compiled function. The default says nothing of one: it was compiled elsewhere.
+/// A compiled function. The default has no properties: the function was compiled elsewhere.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Compiled {
@@ -305,8 +304,7 @@ pub struct Compiled {
     pub object: Vec<u8>,
     /// IR instructions of the function before optimization.
     pub instructions: u32,
-    /// IR instructions of the whole unit before optimization, with what was copied
-    /// along.
+    /// IR instructions of the whole unit before optimization, including copied callees.
     pub unit_instructions: u32,
     /// Loops of the function: targets of its back edges.
     pub loops: u32,
@@ -324,23 +322,22 @@ pub struct Compiled {
     /// True if nothing that went into the code can load the stack pointer from elsewhere; not
     /// known where an embedder changed the IR.
     pub keeps_stack: bool,
-    /// True if the code increments [`COUNTERS`]. Coroutines and naked functions do
-    /// not, whatever was asked.
+    /// True if the code increments [`COUNTERS`]. Coroutines and naked functions never do.
     pub counts: bool,
     /// The loops that can be left, whose words are [`LOOPS`], and why others cannot.
     pub heads: Heads,
-    /// What the code counts in [`PROBES`](crate::PROBES), if [`Counters::Full`] was
-    /// asked for. Coroutines, naked functions and huge ones have no probes.
+    /// Layout of the counters in [`PROBES`](crate::PROBES), if [`Counters::Full`] was requested.
+    /// Coroutines, naked functions and huge ones have no probes.
     pub probes: Option<Probes>,
     /// Functions in the unit to which a profile was applied.
     pub guided: u32,
     /// Indirect calls that were made direct behind a comparison.
     pub promoted: u32,
-    /// Profiles that were given for functions in the unit and do not fit them; the code
-    /// is what it is without.
+    /// Profiles given for functions in the unit that do not fit them; they have no effect on the
+    /// code.
     pub refused: Vec<Refused>,
-    /// What the version depends on, sorted, without itself; complete, but possibly
-    /// more than was really used.
+    /// Symbols that the version depends on, sorted, without itself; complete, but possibly more
+    /// than were really used.
     pub depends: Vec<Dependence>,
     /// Which of the bodies of other modules that were [offered](Compile::offers) it
     /// depends on in the same way, by their place there.

@@ -1,5 +1,5 @@
-//! One compile, from the question to the answer: callees are looked at and simplified, the body
-//! is copied and counts, passes run on the copy, and it is emitted.
+//! Runs one compile: callees are scanned and simplified, the body is copied and given counters,
+//! passes run on the copy, and it is emitted.
 
 use rustc_hash::FxHashSet;
 use uruk_base::Tier;
@@ -33,12 +33,11 @@ use crate::values;
 use crate::variant;
 
 impl Reader {
-    /// Compiles one function as `how` says.
+    /// Compiles one function with the settings `how`.
     ///
     /// # Errors
-    /// An unreadable or invalid body, a construct that cannot be extracted, an
-    /// error reported by LLVM; that it was cancelled, after which the reader is as good as
-    /// before.
+    /// An unreadable or invalid body, a construct that cannot be extracted, an error reported by
+    /// LLVM, or a cancellation, after which the reader is as good as before.
     pub fn compile(
         &mut self,
         plan: &ModulePlan,
@@ -48,7 +47,7 @@ impl Reader {
         self.watched(how, |reader| {
             let (result, copied) = reader.try_compile(plan, function, how);
             match result {
-                // The error may lie in what was copied along.
+                // The error may lie in a function that was copied along.
                 Err(cause) if copied && !cause.is_cancelled() => {
                     let mut how = how.clone();
                     how.alone = true;
@@ -82,7 +81,7 @@ impl Reader {
         (result, copied)
     }
 
-    /// Copies one function, with what is planned for it, and has it count.
+    /// Copies one function with its planned callees, and inserts its counters.
     fn copy(
         &self,
         plan: &ModulePlan,
@@ -98,7 +97,8 @@ impl Reader {
         }
     }
 
-    /// The same; `plain`: labels that stay inside may be addresses of blocks in a continuation.
+    /// Like `copy`, in one attempt. With `plain`, labels that stay inside may be addresses of
+    /// blocks in a continuation.
     fn copy_with(
         &self,
         plan: &ModulePlan,
@@ -171,7 +171,7 @@ impl Reader {
         Ok((Unit { module, contents }, found))
     }
 
-    /// Where the continuation of another body's loop starts in a body, if it is to be one.
+    /// Finds where the continuation of another body's loop starts in a body, if one is requested.
     fn entrance<'m>(
         &self,
         module: &OwnedModule,
@@ -201,7 +201,7 @@ impl Reader {
         }
     }
 
-    /// Has a body of tier 1 leave its loops, if it is to.
+    /// Inserts OSR exits at the loops of a body of tier 1, if requested.
     fn open_loops<'m>(
         &self,
         module: &OwnedModule,
@@ -251,8 +251,8 @@ impl Reader {
         }
     }
 
-    /// Decides how a copy of `root` has the addresses of its labels; where they go, and the label
-    /// space if a continuation has them as addresses of its blocks.
+    /// Decides how a copy of `root` represents the addresses of its labels. Returns where they go,
+    /// and the label space if a continuation has them as addresses of its blocks.
     fn choose_labels<'r>(
         &self,
         copying: &mut Copying<'r>,
@@ -290,7 +290,7 @@ impl Reader {
         Ok(labels >= Labels::Escape || tables.iter().any(|it| !it.is_constant()))
     }
 
-    /// How many blocks a body has.
+    /// The number of blocks of a body.
     ///
     /// # Errors
     /// An unreadable body.
@@ -313,7 +313,7 @@ impl Reader {
         }
     }
 
-    /// Has a copied function changed by the embedder, optimized and emitted.
+    /// Runs the embedder's transform on a copied function, optimizes it, and emits it.
     fn finish(
         &mut self,
         plan: &ModulePlan,
@@ -361,7 +361,7 @@ impl Reader {
     }
 }
 
-/// What is found out about a function while it is copied.
+/// Properties of a function found while it is copied.
 struct Found {
     measure: Measure,
     labels: Labels,

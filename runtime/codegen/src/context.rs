@@ -30,7 +30,7 @@ use crate::fatal;
 use crate::gate::Gate;
 use crate::handles::{FunctionRef, VariableRef, c_name};
 
-/// Has LLVM's library open.
+/// Opens LLVM's library, unless it is open.
 fn load() -> Result<(), CodegenError> {
     if !uruk_late::is_open() {
         let _loading = parts::enter(Part::Loading);
@@ -46,8 +46,8 @@ pub(crate) struct LlvmContext {
     gate: Box<Gate>,
 }
 
-// SAFETY: a context has no thread affinity; it must only never be used by two
-// threads at once, which `&mut`/ownership of the reader that holds it ensures.
+// SAFETY: a context has no thread affinity; two threads must never use it at once, which
+// `&mut`/ownership of the reader that holds it ensures.
 unsafe impl Send for LlvmContext {}
 
 impl LlvmContext {
@@ -73,7 +73,7 @@ impl LlvmContext {
         self.raw
     }
 
-    /// What decides which passes run.
+    /// The gate that decides which passes run.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
     }
@@ -125,10 +125,10 @@ pub(crate) unsafe fn take_message(message: *mut c_char) -> String {
     text
 }
 
-/// The message of an error, if there is one, which is given back.
+/// The message of an error, if there is one. The error is consumed.
 ///
 /// # Safety
-/// `error` is null or an error that nobody else takes.
+/// `error` is null or an error that the caller owns.
 pub(crate) unsafe fn take_error(error: LLVMErrorRef) -> Option<String> {
     if error.is_null() {
         return None;
@@ -148,12 +148,12 @@ pub(crate) struct OwnedModule(LLVMModuleRef);
 
 impl OwnedModule {
     /// # Safety
-    /// `raw` is a live module that nobody else disposes.
+    /// `raw` is a live module that the caller owns.
     pub(crate) unsafe fn new(raw: LLVMModuleRef) -> OwnedModule {
         OwnedModule(raw)
     }
 
-    /// An empty one.
+    /// An empty module.
     pub(crate) fn empty(context: &LlvmContext, name: &str) -> OwnedModule {
         let name = c_name(name);
         // SAFETY: a live context and a C string; the module is ours.
@@ -185,13 +185,13 @@ impl OwnedModule {
         }
     }
 
-    /// Its functions.
     /// The module as LLVM writes it.
     pub(crate) fn text(&self) -> String {
         // SAFETY: a live module; the string is ours.
         unsafe { take_message(LLVMPrintModuleToString(self.0)) }
     }
 
+    /// The functions of the module.
     pub(crate) fn functions(&self) -> impl Iterator<Item = FunctionRef<'_>> {
         // SAFETY: walks a list of a live module to its null end, here and below.
         let mut next = unsafe { LLVMGetFirstFunction(self.0) };
@@ -208,7 +208,7 @@ impl OwnedModule {
         })
     }
 
-    /// Its variables.
+    /// The variables of the module.
     pub(crate) fn variables(&self) -> impl Iterator<Item = VariableRef<'_>> {
         // SAFETY: see above.
         let mut next = unsafe { LLVMGetFirstGlobal(self.0) };
@@ -298,7 +298,7 @@ impl Buffer {
     }
 
     /// # Safety
-    /// `raw` is a live buffer that nobody else disposes.
+    /// `raw` is a live buffer that the caller owns.
     pub(crate) unsafe fn from_raw(raw: LLVMMemoryBufferRef) -> Buffer {
         Buffer(raw)
     }

@@ -1,15 +1,15 @@
-//! Copies definitions out of a reader's module into a fresh module of the same
-//! context: one function with what cannot be separated from it, or the data.
+//! Copies definitions out of a reader's module into a fresh module of the same context: one
+//! function with its inseparable parts, or the data.
 //!
 //! Everything else the copy mentions becomes a declaration with the name and the
 //! access its [`ModulePlan`](crate::ModulePlan) gives. Two kinds of things are copied along:
 //! `alwaysinline` callees (as internal functions that the inliner then removes), and tables of the
 //! function's labels that nothing else sees.
 //!
-//! Three values, each made of the one before: a plan ([`CopyPlan`], [`DataPlan`]) says what is
-//! defined, decided by reading alone; [`Copying`] does the work in LLVM, by and by, with
-//! `globals`, `body` and `constant`; [`Contents`] is what the caller needs to know of the
-//! module that was filled. With that module it is a [`Unit`].
+//! Three values are each made of the one before. A plan ([`CopyPlan`], [`DataPlan`]) lists the
+//! definitions, decided by reading alone. [`Copying`] does the work in LLVM, step by step, with
+//! `globals`, `body` and `constant`. [`Contents`] describes the filled module for the caller. With
+//! that module it is a [`Unit`].
 //!
 //! # Why
 //! - Copying a body rather than splitting a module. Copying costs 10 to 40 us, does not change
@@ -50,8 +50,8 @@ pub(crate) struct Unit {
 }
 
 impl Unit {
-    /// Has each function's frame be described, also of those that nothing unwinds: a backtrace of
-    /// a fault passes them, and those of debuggers and profilers.
+    /// Requests unwind tables for each function's frame, also where nothing unwinds: backtraces of
+    /// faults, debuggers and profilers pass such frames.
     pub(crate) fn describe_frames(&self, nounwind: u32, uwtable: u32) {
         /// Frames are described at each instruction.
         const EACH: u64 = 2;
@@ -64,7 +64,7 @@ impl Unit {
 }
 
 impl Unit {
-    /// Has each function that returns one bit clear those above it.
+    /// Makes each function that returns one bit clear the bits above it.
     pub(crate) fn clear_above_flags(&self, extensions: Extensions) {
         let functions = self.module.functions();
         for function in functions.filter(|function| !function.is_declaration()) {
@@ -73,14 +73,14 @@ impl Unit {
     }
 }
 
-/// What is known of a module that was filled. Names, as passes may drop what they name.
+/// Description of a filled module. It holds names, as passes may drop the definitions.
 #[derive(Default)]
 pub(crate) struct Contents {
     /// True if something in it only passes can lower: inline copies, coroutines,
     /// matrix intrinsics.
     pub(crate) needs_passes: bool,
     pub(crate) has_matrices: bool,
-    /// There is assembly in it.
+    /// True if it contains assembly.
     pub(crate) has_asm: bool,
     /// True if it defines coroutines that are not split yet.
     pub(crate) has_coroutines: bool,
@@ -91,13 +91,13 @@ pub(crate) struct Contents {
     pub(crate) candidates: Vec<(SymbolId, String)>,
     /// Names of constants defined for the optimizer only.
     pub(crate) constants: Vec<String>,
-    /// Names of callees defined likewise, with their simplified bodies.
+    /// Names of callees defined for the optimizer only, with their simplified bodies.
     pub(crate) kept: Vec<String>,
     /// Instructions of both.
     pub(crate) candidate_instructions: u32,
     /// Functions whose bodies are in the unit besides.
     pub(crate) inlined: Vec<SymbolId>,
-    /// Symbols of which something other than name and type was used.
+    /// Symbols of which more than name and type was used.
     pub(crate) facts: FxHashSet<SymbolId>,
     /// Profiles that were given and do not fit.
     pub(crate) refused: Vec<Refused>,
@@ -105,13 +105,13 @@ pub(crate) struct Contents {
     pub(crate) guided_functions: u32,
     /// Indirect calls made direct behind a comparison.
     pub(crate) promoted: u32,
-    /// Which of the bodies that were offered are in the unit.
+    /// The offered bodies that are in the unit.
     pub(crate) taken: Vec<usize>,
-    /// True if its code may go before the module does: it is a version of a function.
+    /// True if its code may be freed before the module is: it is a version of a function.
     pub(crate) is_version: bool,
     /// True if functions in it have notes of hooks, see `instrument`.
     pub(crate) has_late_hooks: bool,
-    /// In which way it is optimized.
+    /// The variant by which it is optimized.
     pub(crate) variant: Variant,
     /// True if it has addresses of labels of other functions than the one it is for.
     pub(crate) foreign_labels: bool,
@@ -130,7 +130,7 @@ pub(crate) enum PlainLabels<'r> {
 }
 
 impl<'r> PlainLabels<'r> {
-    /// Whether those of a function have.
+    /// Whether the labels of a function have block addresses.
     pub(crate) fn covers(&self, function: FunctionRef<'r>) -> bool {
         match self {
             PlainLabels::None => false,
@@ -156,7 +156,7 @@ pub(crate) struct Copying<'r> {
     pub(crate) tables: Vec<(VariableRef<'r>, VariableRef<'r>)>,
     /// Functions whose labels have plain addresses here.
     pub(crate) plain_labels: PlainLabels<'r>,
-    /// Numbers of blocks in their bodies, of functions whose labels were asked for.
+    /// Numbers of blocks in their bodies, of functions whose labels were needed.
     pub(crate) labels: FxHashMap<ValueRef<'r>, u32>,
     /// The function the unit is made for, old and new, when it is optimized: it calls
     /// itself directly.
@@ -166,9 +166,9 @@ pub(crate) struct Copying<'r> {
     pub(crate) with_dead: Vec<(FunctionRef<'r>, Arc<Summary>)>,
     /// Functions of the reader's module with profiles that fit.
     pub(crate) guided: Vec<(FunctionRef<'r>, Arc<Profile>)>,
-    /// Functions defined here, old and new, if lines are asked for.
+    /// Functions defined here, old and new, if lines are requested.
     pub(crate) defined: Vec<(FunctionRef<'r>, FunctionRef<'r>)>,
-    /// What is known so far of the module.
+    /// The description of the module so far.
     pub(crate) contents: Contents,
 }
 
@@ -206,7 +206,7 @@ impl<'r> Copying<'r> {
         self.how.tier > Tier::Baseline
     }
 
-    /// Copies what is planned; the copy of the body, under its body name.
+    /// Copies the planned definitions; returns the copy of the body, under its body name.
     pub(crate) fn function(&mut self, plan: CopyPlan<'r>) -> Result<FunctionRef<'r>, CodegenError> {
         self.contents.is_version = true;
         self.contents.refused = plan.refused;
@@ -241,7 +241,7 @@ impl<'r> Copying<'r> {
         }
     }
 
-    /// Defines a candidate from its body in the reader's module; its link name.
+    /// Defines a candidate from its body in the reader's module; returns its link name.
     pub(crate) fn define_candidate(
         &mut self,
         callee: &Profiled<'r>,
@@ -256,7 +256,7 @@ impl<'r> Copying<'r> {
         Ok(name)
     }
 
-    /// Defines a candidate from its simplified body, unless it is there.
+    /// Defines a candidate from its simplified body, unless it is defined already.
     pub(crate) fn define_kept(
         &mut self,
         id: SymbolId,
@@ -291,7 +291,7 @@ impl<'r> Copying<'r> {
         linkage: LLVMLinkage,
     ) -> Result<FunctionRef<'r>, CodegenError> {
         let new = self.define_function(entry.function(), name, linkage)?;
-        // Passes that saw the shelf only know no use of its address.
+        // Passes saw only the library's module, so they do not know uses of its address elsewhere.
         // SAFETY: live functions of one type.
         unsafe { LLVMSetUnnamedAddress(new.raw(), LLVMGetUnnamedAddress(old.raw())) };
         self.stands_for(old, new);
@@ -299,7 +299,7 @@ impl<'r> Copying<'r> {
         Ok(new)
     }
 
-    /// From now on `old` is `new` here.
+    /// Maps `old` to `new` from now on.
     pub(crate) fn stands_for(&mut self, old: ValueRef<'r>, new: FunctionRef<'r>) {
         self.values.insert(old, *new);
         self.with_labels.insert(old, new);
@@ -332,9 +332,9 @@ impl<'r> Copying<'r> {
         Ok(plan.any || mentions || has_asm)
     }
 
-    /// The linkage of a definition of the data unit. A weak one is told to be so to the linker,
-    /// as others yield to it. Which definition counts has been decided already: the optimizer
-    /// may look into this one.
+    /// The linkage of a definition of the data unit. A weak one stays weak for the linker, as other
+    /// definitions may override it. Binding has chosen the definition already, so the optimizer may
+    /// look into this one.
     pub(crate) fn linkage(&self, id: SymbolId) -> LLVMLinkage {
         match self.source.info(id).linkage {
             Linkage::Weak => LLVMLinkage::LLVMWeakODRLinkage,
@@ -342,8 +342,8 @@ impl<'r> Copying<'r> {
         }
     }
 
-    /// As [`Copying::finish`], and for the names of functions and variables in the
-    /// module the symbols they stand for.
+    /// Like [`Copying::finish`], and returns the symbol of each function and variable name in the
+    /// module.
     pub(crate) fn finish_with_homes(
         mut self,
     ) -> Result<(Contents, FxHashMap<String, SymbolId>), CodegenError> {
@@ -356,7 +356,7 @@ impl<'r> Copying<'r> {
         Ok((self.into_contents(), homes))
     }
 
-    /// Initializes the copied label tables and constants; what the module holds.
+    /// Initializes the copied label tables and constants; returns the module's contents.
     pub(crate) fn finish(mut self) -> Result<Contents, CodegenError> {
         self.complete()?;
         Ok(self.into_contents())

@@ -1,10 +1,10 @@
-//! C++ of LLVM that its C interface has no counterpart of: six functions by their mangled names, and
-//! three classes laid out by hand.
+//! LLVM's C++ interface where its C interface has no counterpart: six functions by their mangled
+//! names, and three classes laid out by hand.
 //!
-//! All of it holds for one release of LLVM. `docs/llvm-upgrade.md` lists it with the other ties, and
-//! `tests/assumptions.rs` compares it with LLVM's headers and library. A mangled name has the types of all
-//! parameters, so a library with the name takes these arguments; types of results and layouts are not in
-//! the name.
+//! All of it holds for one release of LLVM. `docs/llvm-upgrade.md` lists it with the other ties,
+//! and `tests/assumptions.rs` compares it with LLVM's headers and library. A mangled name contains
+//! the types of all parameters, so a library with the name takes these arguments. Types of results
+//! and layouts are not in the name.
 
 use std::ffi::{c_char, c_void};
 

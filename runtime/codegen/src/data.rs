@@ -1,4 +1,4 @@
-//! What the data unit of a module holds: decided by reading, before anything is copied.
+//! Plans the data unit of a module by reading, before anything is copied.
 
 use inkwell::llvm_sys::LLVMThreadLocalMode;
 use inkwell::llvm_sys::core::{
@@ -15,13 +15,13 @@ use crate::planning::Planning;
 use crate::source::Source;
 use crate::summary::{Kind, Placement, SymbolId};
 
-/// What is to be defined, each in the order of the module.
+/// The definitions of a data unit, each list in the order of the module.
 #[derive(Default)]
 pub(crate) struct DataPlan<'r> {
     pub(crate) functions: Vec<(SymbolId, FunctionRef<'r>)>,
     pub(crate) variables: Vec<(SymbolId, VariableRef<'r>)>,
     pub(crate) aliases: Vec<(SymbolId, ValueRef<'r>)>,
-    /// There is something in it, if only an alias of what is elsewhere.
+    /// True if the unit is not empty, even if it has only an alias of a definition elsewhere.
     pub(crate) any: bool,
 }
 
@@ -61,10 +61,11 @@ impl<'r> DataPlan<'r> {
 /// Bytes of a line of the cache.
 const LINE: u32 = 64;
 
-/// Lets a variable of a line or more begin at one, as GCC places aggregates on this target: loads
-/// of 32 bytes then touch one line each, where the ABI's 16 bytes leave half of them on two. The
-/// static compiler raises the alignment of what the code it vectorizes defines; here code and
-/// data are compiled apart. What has a section of its own may be one of a table, without gaps.
+/// Aligns a variable of a cache line or more to a line, as GCC places aggregates on this target.
+/// Loads of 32 bytes then touch one line each; with the ABI's 16 bytes half of them touch two. The
+/// static compiler raises the alignment of variables defined beside the code it vectorizes; here
+/// code and data are compiled apart. A variable with a section of its own may be part of a table
+/// without gaps, so it is left alone.
 pub(crate) fn align_for_vectors(module: &OwnedModule, variable: VariableRef<'_>) {
     let raw = variable.raw();
     // SAFETY: a live module, and a variable of it that is being defined, so of a type with a size.

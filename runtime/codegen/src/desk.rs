@@ -1,18 +1,18 @@
-//! A desk: one LLVM context, and what emits modules of it. A reader sits at one.
+//! A desk: one LLVM context, and the emitters for its modules. Each reader uses one desk.
 //!
-//! A context with a target machine and a pipeline for each tier takes a megabyte and 0.3 ms
-//! to make; machine and pipeline are made when a module is to be emitted, which code of the
-//! baseline compiler is not. A large module has a desk to itself. Small ones, of which a program may have tens
-//! of thousands, are read one after the other at desks that a session shares
-//! ([`ReadingRoom`](crate::ReadingRoom)): the last few stay open there ([`Opened`]), so that
-//! what is added and called at once is read once.
+//! A context with a target machine and a pipeline for each tier takes a megabyte and 0.3 ms to
+//! make. Machine and pipeline are made when a module is emitted, which code of the baseline
+//! compiler is not. A large module has a desk to itself. A program may have tens of thousands of
+//! small modules. They are read one after the other at desks that a session shares
+//! ([`ReadingRoom`](crate::ReadingRoom)). The last few stay open there ([`Opened`]), so that a
+//! module that is added and called at once is read once.
 //!
 //! # Invariants
-//! - What is open at a desk is of its context, and is closed before the context goes.
-//! - A context keeps types, constants and metadata of modules that were closed. So a desk is
-//!   *worn* after some work, and goes ([`Desk::is_worn`]).
-//! - A module of a shared desk may have structs under other names than in its file: LLVM numbers
-//!   a name that another module of the context has. No code depends on it, but text does; see
+//! - A module open at a desk belongs to its context, and is closed before the context is dropped.
+//! - A context keeps types, constants and metadata of closed modules. So a desk is *worn* after
+//!   some work, and is dropped ([`Desk::is_worn`]).
+//! - A module of a shared desk may have structs under other names than in its file: LLVM numbers a
+//!   name that another module of the context has. No code depends on it, but text does; see
 //!   [`Desk::renames`].
 
 use std::cell::OnceCell;
@@ -27,32 +27,32 @@ use crate::opened::Opened;
 use crate::source::AttributeKinds;
 use crate::warm;
 
-/// Bytes of bitcode up to which a module is read at shared desks: reading it again takes no
-/// longer than a tenth of a compile.
+/// Bytes of bitcode up to which a module is read at shared desks: reading it again takes no longer
+/// than a tenth of a compile.
 pub(crate) const SMALL: usize = 32 << 10;
 
-/// Modules that stay open at a shared desk.
+/// Number of modules that stay open at a shared desk.
 const OPEN: usize = 8;
 
-/// Bytes of bitcode of these.
+/// Bytes of bitcode of the open modules.
 const OPEN_BYTES: usize = 64 << 10;
 
-/// Bytes read at a shared desk in all. What is left of them in the context is as large again.
+/// Bytes read at a shared desk in all. Their remains in the context are as large again.
 const WORN_BYTES: usize = 1 << 20;
 
 /// Units emitted at a shared desk in all.
 const WORN_UNITS: usize = 2_000;
 
-/// A context, and what emits its modules.
+/// A context, and the emitters of its modules.
 pub(crate) struct Desk {
     // Field order is drop order: modules and pipelines go before their context.
-    /// Modules nobody reads at this moment, the last one read last.
+    /// Open modules that no reader holds, the last one read last.
     open: Vec<Opened>,
-    /// By tier, once needed.
+    /// The emitter of each tier, once needed.
     emitters: [OnceCell<Emitter>; 3],
     context: LlvmContext,
     kinds: AttributeKinds,
-    /// Modules come and go.
+    /// True if modules are opened and closed here.
     shared: bool,
     /// Bytes of bitcode that were read at it.
     read: usize,
@@ -60,13 +60,13 @@ pub(crate) struct Desk {
     sound: bool,
 }
 
-// SAFETY: everything inside belongs to the desk's own context; a desk is moved between
-// threads whole and used by one at a time (`&mut`).
+// SAFETY: everything inside belongs to the desk's own context; a desk is moved between threads
+// whole and used by one at a time (`&mut`).
 unsafe impl Send for Desk {}
 
 impl Drop for Desk {
     fn drop(&mut self) {
-        // They may point into what is kept for the next context.
+        // Open modules may point into the emitters that `warm` keeps for the next context.
         self.open.clear();
         if self.sound {
             let tiers = [Tier::Baseline, Tier::Optimized, Tier::Guided];
@@ -113,12 +113,12 @@ impl Desk {
         self.units
     }
 
-    /// True once its context has gathered much.
+    /// True once its context has gathered much data.
     pub(crate) fn is_worn(&self) -> bool {
         self.read > WORN_BYTES || self.units > WORN_UNITS
     }
 
-    /// Leaves a module open, and closes those that are too many.
+    /// Keeps a module open, and closes the oldest beyond the limits.
     pub(crate) fn leave_open(&mut self, opened: Opened) {
         self.open.push(opened);
         let bytes = |open: &[Opened]| -> usize {
@@ -142,8 +142,8 @@ impl Desk {
         Some(self.open.remove(at))
     }
 
-    /// False after an error of LLVM: what it left in the context, and in the passes
-    /// that are kept, is not to be built on.
+    /// False after an error of LLVM: the state left in the context and in kept passes is not to be
+    /// used.
     pub(crate) fn is_sound(&self) -> bool {
         self.sound
     }
@@ -188,13 +188,13 @@ impl Desk {
 
     /// Gives a fresh module the target's triple and layout.
     pub(crate) fn prepare(&self, module: &OwnedModule) {
-        // Without a machine it is not emitted either, which says why.
+        // Without a machine the emission fails too, and reports why.
         if let Ok(emitter) = self.ready(Tier::Baseline) {
             emitter.prepare(module);
         }
     }
 
-    /// Runs passes on a module that will not be emitted; LLVM's word if they fail.
+    /// Runs passes on a module that will not be emitted; LLVM's message if they fail.
     pub(crate) fn run_passes(&self, module: &mut OwnedModule, passes: &str) -> Result<(), String> {
         let emitter = self
             .ready(Tier::Baseline)

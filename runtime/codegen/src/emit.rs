@@ -1,8 +1,7 @@
 //! Target machines, passes and emission to ELF objects.
 //!
-//! A target machine costs 125 to 300 us to make, so each reader keeps one per
-//! tier it was asked for; its settings are fixed when it is made and never go through LLVM's process-wide
-//! options.
+//! A target machine costs 125 to 300 us to make, so each reader keeps one per tier it was asked
+//! for. Its settings are fixed when it is made and never go through LLVM's process-wide options.
 
 use std::sync::Once;
 
@@ -36,9 +35,9 @@ fn level(tier: Tier) -> LLVMCodeGenOptLevel {
     match tier {
         // The fast instruction selector. Nothing is compiled as native code.
         Tier::Native | Tier::Baseline => LLVMCodeGenOptLevel::LLVMCodeGenLevelNone,
-        // What the highest level adds is block placement that copies longer tails. A store behind
-        // an unlikely condition leaves the path that is taken: a fifth of some loops' time, for
-        // nothing that can be measured of a compile's.
+        // The highest level adds block placement that copies longer tails. It moves a store behind
+        // an unlikely condition off the likely path. This saves a fifth of some loops' time, at no
+        // measurable cost in compile time.
         Tier::Optimized | Tier::Guided => LLVMCodeGenOptLevel::LLVMCodeGenLevelAggressive,
     }
 }
@@ -108,7 +107,7 @@ pub(crate) struct Emitter {
     machine: Machine,
 }
 
-// SAFETY: as a machine; the pipeline goes with it.
+// SAFETY: as a machine; the pipeline moves with it.
 unsafe impl Send for Emitter {}
 
 impl Emitter {

@@ -1,4 +1,4 @@
-//! What can go wrong between bitcode and object, with the operands.
+//! Errors between bitcode and object, with the operands.
 
 use uruk_leaving::Reason;
 
@@ -29,15 +29,15 @@ pub enum CodegenError {
         bit: u64,
         /// Number of the innermost block, as LLVM counts kinds of blocks.
         block: Option<u32>,
-        /// What is wrong.
+        /// Description of the damage.
         message: String,
     },
-    /// A file of several modules, where one module is asked for.
+    /// A file of several modules, where one module is expected.
     #[error("{module}: {count} modules in one file; `llvm-modextract` takes them apart")]
     SeveralModules {
         /// Name of the input.
         module: String,
-        /// How many modules there are.
+        /// The number of modules.
         count: usize,
     },
     /// IR text with a syntax error.
@@ -45,7 +45,7 @@ pub enum CodegenError {
     Syntax {
         /// Name of the input.
         module: String,
-        /// LLVM's message, what comes before it included: `LINE:COLUMN: error: ..`.
+        /// LLVM's message, including its prefix: `LINE:COLUMN: error: ..`.
         message: String,
     },
     /// The module is for another machine.
@@ -63,7 +63,7 @@ pub enum CodegenError {
         module: String,
         /// The module's layout.
         layout: String,
-        /// What of it differs.
+        /// The differing part of it.
         part: String,
     },
     /// A body could not be read, or is not valid IR.
@@ -76,7 +76,7 @@ pub enum CodegenError {
         /// LLVM's message.
         message: String,
     },
-    /// What was to be compiled, or asked about, is no function.
+    /// The symbol to be compiled, or asked about, is no function.
     #[error("{module}: symbol {number} is no function")]
     NoFunction {
         /// Name of the input.
@@ -84,12 +84,12 @@ pub enum CodegenError {
         /// Number of the symbol.
         number: u32,
     },
-    /// The embedder's transform failed, or left what is no valid IR.
+    /// The embedder's transform failed, or produced invalid IR.
     #[error("{module}: `{unit}`: its transform: {message}")]
     Transform {
         /// Name of the input.
         module: String,
-        /// What was being compiled.
+        /// The unit being compiled.
         unit: String,
         /// The transform's message, or LLVM's.
         message: String,
@@ -99,7 +99,7 @@ pub enum CodegenError {
     Emit {
         /// Name of the input.
         module: String,
-        /// What was being compiled.
+        /// The unit being compiled.
         unit: String,
         /// LLVM's messages, joined.
         message: String,
@@ -109,12 +109,12 @@ pub enum CodegenError {
     Unsupported {
         /// Name of the input.
         module: String,
-        /// What was being compiled.
+        /// The unit being compiled.
         unit: String,
         /// The construct.
         construct: String,
     },
-    /// A function cannot be gone on with at the head of that loop.
+    /// A function has no continuation at the head of that loop.
     #[error("{module}: `{unit}` has no continuation there: {reason}")]
     NoContinuation {
         /// Name of the input.
@@ -127,23 +127,22 @@ pub enum CodegenError {
     /// LLVM was needed within [`fatal::refused`](crate::fatal::refused).
     #[error("LLVM is needed where it is refused")]
     Refused,
-    /// LLVM reported an error it does not return from; the thread was given up.
+    /// LLVM reported an error it does not return from; its thread sleeps for ever.
     #[error("{module}: `{unit}`: fatal error in LLVM: {message}")]
     Fatal {
         /// Name of the input.
         module: String,
-        /// What was being compiled.
+        /// The unit being compiled.
         unit: String,
         /// LLVM's message.
         message: String,
     },
-    /// Somebody [cancelled](crate::Cancellation) the compile; whatever was compiling is as
-    /// it was before.
+    /// The compile was [cancelled](crate::Cancellation); the reader is as it was before.
     #[error("{module}: the compile of `{unit}` was cancelled")]
     Cancelled {
         /// Name of the input.
         module: String,
-        /// What was being compiled.
+        /// The unit being compiled.
         unit: String,
     },
     /// LLVM has no usable x86-64 target.
@@ -155,7 +154,7 @@ pub enum CodegenError {
 }
 
 impl CodegenError {
-    /// True if the compile ended because somebody wanted it to.
+    /// True if the compile ended because it was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         matches!(self, CodegenError::Cancelled { .. })
@@ -172,7 +171,7 @@ impl CodegenError {
 pub(crate) enum Stop {
     /// LLVM's message.
     Failed(String),
-    /// Nobody wants it.
+    /// The compile was cancelled.
     Cancelled,
 }
 

@@ -1,30 +1,29 @@
-//! What is known of functions of a module beside their declarations: attributes that
-//! hold for their bodies, for calls whose callee is not copied along.
+//! Facts about functions of a module beyond their declarations: attributes that hold for their
+//! bodies, for calls whose callee is not copied along.
 //!
 //! # Invariants
-//! - A fact holds for *every* version of a function, also for the slowest: a call may
-//!   reach any of them. It is inferred from the body as it is read, of which nothing is
-//!   removed but reads and writes of local variables (see `infer`). A load whose value
-//!   nobody wants still counts as one: tier 1 executes it.
+//! - A fact holds for *every* version of a function, also for the slowest: a call may reach any of
+//!   them. It is inferred from the original body. Only reads and writes of local variables are
+//!   removed from it (see `infer`). A load whose value is unused still counts as one: tier 1
+//!   executes it.
 //! - Only the bound definition of a name has facts.
-//! - A fact depends on the function's body, and on what the facts of the functions it
-//!   calls depend on: [`Summary::rests_on`], followed to the end, is recorded with every
-//!   version that makes use of it ([`DependenceKind::Fact`](crate::DependenceKind)).
-//! - What a version does wrongly once a fact no longer holds must not go beyond using
-//!   stale values: `noreturn` is not among the facts, because code ends behind such a
-//!   call.
+//! - A fact depends on the function's body, and on the dependencies of the facts of its callees.
+//!   [`Summary::rests_on`], followed to the end, is recorded with every version that uses the fact
+//!   ([`DependenceKind::Fact`](crate::DependenceKind)).
+//! - A version that uses a fact that no longer holds may do no worse than use stale values. So
+//!   `noreturn` is not among the facts, because code ends behind such a call.
 //!
 //! # How
-//! A [`FactStore`] belongs to one module under one plan. Summaries are plain data, so
-//! that they outlive contexts and are shared by readers. `infer` fills the store before
-//! a function is compiled; declarations get what is there ([`Copying::know`]).
+//! A [`FactStore`] belongs to one module under one plan. Summaries are plain data, so that they
+//! outlive contexts and are shared by readers. `infer` fills the store before a function is
+//! compiled; declarations get the facts in the store ([`Copying::know`]).
 //!
 //! An argument that no instruction of the callee mentions is *dead*: callers pass
 //! poison, and need not compute it.
 //!
 //! # Why
 //! Facts hold for the slowest version. A call may reach tier 1 code, which executes loads and
-//! divisions whose results nobody wants. Attributes of callees out of sight are therefore
+//! divisions whose results are unused. Attributes of callees that are not copied are therefore
 //! inferred from bodies that only went through `mem2reg` (`codegen::facts`).
 
 mod infer;
@@ -66,13 +65,13 @@ const INFERRED: [&str; 14] = [
     READ_WRITE[2],
 ];
 
-/// Of these a parameter has one at most.
+/// At most one of these is on a parameter.
 const READ_WRITE: [&str; 3] = ["readnone", "readonly", "writeonly"];
 
-/// With these an argument must not be poison.
+/// Attributes whose argument must not be poison.
 const WANT_A_VALUE: [&str; 3] = ["noundef", "dereferenceable", "dereferenceable_or_null"];
 
-/// With these the caller itself makes use of the argument.
+/// Attributes whose argument the caller itself uses.
 const USED_BY_CALLS: [&str; 10] = [
     "byref",
     "byval",
@@ -123,7 +122,7 @@ pub(crate) struct Fact {
     value: u64,
 }
 
-/// What is known of one function.
+/// The facts about one function.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) facts: Vec<Fact>,
@@ -139,11 +138,11 @@ impl Summary {
     }
 }
 
-/// How much a [`FactStore`] knows, and what it took.
+/// The size of a [`FactStore`], and the work that filled it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FactStats {
-    /// Functions looked at and kept.
+    /// Functions analysed and kept.
     pub functions: usize,
     /// Attributes and dead parameters found.
     pub facts: usize,
@@ -155,7 +154,7 @@ pub struct FactStats {
 struct Known {
     summaries: FxHashMap<SymbolId, Arc<Summary>>,
     instructions: u64,
-    /// Counts [`FactStore::forget`]: what was begun before it does not count.
+    /// Counts [`FactStore::forget`]: results of inferences begun before it are dropped.
     generation: u64,
 }
 
@@ -173,7 +172,7 @@ impl FactStore {
         FactStore::default()
     }
 
-    /// Bytes that the allocator took for what it knows, without itself.
+    /// Bytes allocated for its content, without the store itself.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let known = self.lock();
@@ -188,7 +187,7 @@ impl FactStore {
         of_map(&known.summaries) + summaries.sum::<usize>()
     }
 
-    /// How much it knows.
+    /// The size of the store.
     #[must_use]
     pub fn stats(&self) -> FactStats {
         let known = self.lock();
@@ -233,8 +232,8 @@ impl FactStore {
         self.lock().summaries.contains_key(&id)
     }
 
-    /// Keeps what an inference found that was begun in `generation`. What is there
-    /// already stays: others rest on it.
+    /// Keeps the results of an inference that began in `generation`. Existing entries stay: others
+    /// rest on them.
     fn keep(&self, generation: u64, instructions: u32, found: Vec<(SymbolId, Summary)>) {
         let mut known = self.lock();
         known.instructions += u64::from(instructions);
@@ -246,7 +245,7 @@ impl FactStore {
         }
     }
 
-    /// What is known of `id`; adds all that it depends on to `depends`.
+    /// The facts about `id`; adds all symbols it depends on to `depends`.
     fn look_up(&self, id: SymbolId, depends: &mut FxHashSet<SymbolId>) -> Option<Arc<Summary>> {
         let known = self.lock();
         let known_of = |id| {
@@ -271,7 +270,7 @@ impl FactStore {
 }
 
 impl<'r> Copying<'r> {
-    /// Gives `new`, the declaration of the bound function `id`, what is known of it.
+    /// Adds the known facts about the bound function `id` to its declaration `new`.
     pub(crate) fn know(&mut self, id: SymbolId, new: FunctionRef<'r>) {
         let Some(store) = self.how.facts.store() else {
             return;
@@ -326,7 +325,7 @@ impl<'r> Copying<'r> {
 
 fn remove(function: FunctionRef<'_>, place: u32, kinds: &[u32]) {
     for &kind in kinds {
-        // SAFETY: a live function; an attribute that is not there is no matter.
+        // SAFETY: a live function; removing an absent attribute does nothing.
         unsafe { LLVMRemoveEnumAttributeAtIndex(function.raw(), place, kind) };
     }
 }

@@ -1,21 +1,21 @@
 //! LLVM's fatal errors, which would end the process.
 //!
-//! `report_fatal_error` never returns to its caller: there is no state to go on from.
-//! What can be given up is the thread. A compile that is prepared for it runs under
-//! [`guard`]; should LLVM report a fatal error there, the guard's handler is told,
-//! the readers the thread had borrowed are written off, and the thread sleeps for
-//! ever, with whatever LLVM left on its stack. Elsewhere LLVM's default applies: the
-//! process ends.
+//! `report_fatal_error` never returns to its caller: there is no state to go on from. Only the
+//! thread can be given up. A compile that is prepared for it runs under [`guard`]. If LLVM reports
+//! a fatal error there, the guard's handler is called, and the readers the thread had borrowed are
+//! written off. The thread then sleeps for ever, with LLVM's objects on its stack. Elsewhere LLVM's
+//! default applies: the process ends.
 //!
-//! LLVM reports such errors from anywhere: also from reading bitcode or text, where old
-//! forms of attributes and metadata are upgraded, and from building a type. So whoever
-//! works for a program that goes on enters LLVM under a guard only, and says so once
-//! ([`demand`]). From then on a build with `debug_assertions` panics where a context is
-//! made, a reader is borrowed, or a borrowed one is used, without a guard: nothing in LLVM
-//! is reached but through one of these. Only giving things back needs none: it frees.
+//! LLVM reports such errors from anywhere. Even reading bitcode or text upgrades old forms of
+//! attributes and metadata, and building a type may fail. So a process that must survive them
+//! enters LLVM under a guard only, and declares this once ([`demand`]). From then on a build with
+//! `debug_assertions` panics without a guard where a context is made, a reader is borrowed, or a
+//! borrowed one is used. Every way into LLVM passes one of these. Only giving things back needs no
+//! guard: it frees.
 //!
-//! Who hopes to need no LLVM does without a guard: within [`refused`] the same entries are errors,
-//! of which [`CodegenError::is_refusal`] is true, and what was begun is begun anew under a guard.
+//! Callers that expect to need no LLVM work without a guard. Within [`refused`] the same entries
+//! return errors for which [`CodegenError::is_refusal`] is true. The caller then starts again under
+//! a guard.
 //!
 //! # Why
 //! Fatal errors of LLVM cost a thread, not the process. `report_fatal_error` does not return;
@@ -46,7 +46,7 @@ thread_local! {
 /// Relaxed: set before the first entry it is about, and never taken back.
 static DEMANDED: AtomicBool = AtomicBool::new(false);
 
-/// Has entries into LLVM without a [`guard`] panic where `debug_assertions` are on.
+/// Makes entries into LLVM without a [`guard`] panic where `debug_assertions` are on.
 pub fn demand() {
     DEMANDED.store(true, Ordering::Relaxed);
 }
@@ -57,7 +57,7 @@ pub fn is_guarded() -> bool {
     HANDLER.with(|handler| handler.borrow().is_some())
 }
 
-/// Runs `work`, in which LLVM is refused, but under a [`guard`] inside of it.
+/// Runs `work`, in which LLVM is refused except under a [`guard`] inside of it.
 pub fn refused<R>(work: impl FnOnce() -> R) -> R {
     /// Also when `work` panics.
     struct Before(bool);
@@ -89,9 +89,9 @@ pub(crate) fn enter() {
     );
 }
 
-/// Makes what [`guard`] and readers keep on the calling thread, which has destructors. The C
-/// library notes these under the dynamic loader's lock, so a thread that answers first calls
-/// does it at its start: a constructor of a library that is being opened may wait for it.
+/// Creates the calling thread's state for [`guard`] and readers, which has destructors. The C
+/// library registers these under the dynamic loader's lock. So a thread that answers first calls
+/// does it at its start: a constructor of a library that is being opened may wait for that thread.
 pub fn prepare_thread() {
     HANDLER.with(|_| ());
     BORROWED.with(|_| ());
@@ -100,7 +100,7 @@ pub fn prepare_thread() {
 /// Runs `work`. If LLVM reports a fatal error in it, `on_fatal` is called with LLVM's
 /// message, and the calling thread never returns.
 ///
-/// `on_fatal` must release, or hand to another thread, whatever others wait for.
+/// `on_fatal` must release, or hand to another thread, everything that other threads wait for.
 pub fn guard<R>(on_fatal: impl FnOnce(&str) + 'static, work: impl FnOnce() -> R) -> R {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| uruk_late::when_open(install));
@@ -112,8 +112,8 @@ pub fn guard<R>(on_fatal: impl FnOnce(&str) + 'static, work: impl FnOnce() -> R)
     result
 }
 
-/// Runs `work`, a part of what a [`guard`] of the calling thread is for. If LLVM reports a fatal error
-/// in it, `on_fatal` is called before the guard's handler.
+/// Runs `work`, a part of the work of a [`guard`] of the calling thread. If LLVM reports a fatal
+/// error in it, `on_fatal` is called before the guard's handler.
 pub fn within<R>(on_fatal: impl FnOnce(&str) + 'static, work: impl FnOnce() -> R) -> R {
     let outer = HANDLER.with(|handler| handler.borrow_mut().take());
     let outer = Rc::new(Cell::new(outer));

@@ -1,12 +1,12 @@
-//! Results of one bit, as C knows them.
+//! Clears the upper bits of results of one bit, as C expects.
 //!
-//! A function that returns `i1` leaves the bits above as they come, unless it says `zeroext`.
-//! Callers in C, and in Rust, read a `bool` from eight of them, and one that is neither 0 nor 1 is
-//! anything at all. So each function that is compiled clears them, at every tier (the baseline
-//! compiler is told so by `runtime/lower`); a caller that expects nothing loses nothing.
+//! A function that returns `i1` leaves the bits above undefined, unless it has `zeroext`. Callers
+//! in C and in Rust read a `bool` from eight bits, and a value that is neither 0 nor 1 is undefined
+//! behaviour. So each compiled function clears the bits, at every tier (`runtime/lower` tells the
+//! baseline compiler). Callers without this need lose nothing.
 //!
-//! Left out are functions that end in a tail call of such a result, which could be one no more: the
-//! callee has cleared them, if it is compiled here.
+//! Functions that end in a tail call of such a result are left out, as the call would be no tail
+//! call any more. The callee has cleared the bits, if it is compiled here.
 
 use inkwell::llvm_sys::core::{
     LLVMAddAttributeAtIndex, LLVMCreateEnumAttribute, LLVMGetEnumAttributeAtIndex,
@@ -24,7 +24,7 @@ pub(crate) struct Extensions {
     pub(crate) sign: u32,
 }
 
-/// Has a function that returns one bit clear those above it.
+/// Makes a function that returns one bit clear the bits above it.
 pub(crate) fn clear_above(function: FunctionRef<'_>, extensions: Extensions) {
     if !returns_flag(function)
         || function
@@ -57,7 +57,7 @@ fn returns_flag(function: FunctionRef<'_>) -> bool {
     }
 }
 
-/// Whether what is before the end of a block is a call in its place.
+/// Whether the instruction before the end of a block is a tail call.
 fn ends_in_tail_call(end: Option<InstructionRef<'_>>) -> bool {
     let Some(end) = end.filter(|end| end.opcode() == LLVMOpcode::LLVMRet) else {
         return false;

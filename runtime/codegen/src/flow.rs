@@ -14,7 +14,7 @@ pub(crate) struct Flow<'m> {
 }
 
 impl<'m> Flow<'m> {
-    /// Of a well-formed body.
+    /// The flow of a well-formed body.
     pub(crate) fn of(function: FunctionRef<'m>) -> Flow<'m> {
         let blocks: Vec<BlockRef<'_>> = function.blocks().collect();
         let graph = graph_of(&blocks);

@@ -1,12 +1,12 @@
 //! Bodies from other modules: which are wanted, and how they get into a unit.
 //!
-//! A [`Parcel`] is parsed into the reader's context once and stays there; units copy the
-//! function like one of the `library`. What it mentions is declared under the name it has
-//! there. A name means one thing in a unit: where the unit has a global of that name, by
-//! whatever module it was mentioned first, that is it.
+//! A [`Parcel`] is parsed into the reader's context once and stays there; units copy its function
+//! like one of the `library`. Globals it mentions are declared under the names they have in the
+//! parcel. A name means one thing in a unit. If the unit already has a global of that name, from
+//! any module, the parcel's mention means that global.
 //!
-//! Which functions are offered is decided by the caller, who knows what names are bound
-//! to; a unit takes them in that order until its budget is spent.
+//! The caller, which knows the definitions that names are bound to, decides which functions are
+//! offered. A unit takes them in that order until its budget is spent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use crate::source::Source;
 use crate::summary::{Kind, SymbolId};
 use crate::survey::scan;
 
-/// Instructions of parcels a reader keeps: some 20 MB.
+/// Instructions of parcels that a reader keeps: some 20 MB.
 const MOST_INSTRUCTIONS: usize = 100_000;
 
 /// A body of another module, for one compile.
@@ -49,7 +49,7 @@ pub struct Offer {
     pub symbols: Vec<SymbolId>,
 }
 
-/// Parcels that were parsed.
+/// The parsed parcels of a reader.
 #[derive(Default)]
 pub(crate) struct Foreign {
     parsed: FxHashMap<u64, Parsed>,
@@ -57,13 +57,13 @@ pub(crate) struct Foreign {
 }
 
 struct Parsed {
-    /// Of the module beside it.
+    /// A function of the module beside it.
     function: LLVMValueRef,
     _module: OwnedModule,
 }
 
 impl Foreign {
-    /// The function of a parcel, if that was parsed.
+    /// The function of a parcel, if it was parsed.
     pub(crate) fn function(&self, parcel: &Parcel) -> Option<FunctionRef<'_>> {
         let parsed = self.parsed.get(&parcel.number)?;
         // SAFETY: a function of a module that is kept as long.
@@ -94,8 +94,8 @@ impl Reader {
         })
     }
 
-    /// Parses the parcels among `offers` that are not there; what cannot be parsed is not
-    /// used.
+    /// Parses the parcels among `offers` that are not parsed yet; parcels that cannot be parsed are
+    /// not used.
     pub(crate) fn unpack(&mut self, offers: &[Offer]) {
         if self.foreign().instructions > MOST_INSTRUCTIONS {
             *self.foreign_mut() = Foreign::default();
@@ -125,7 +125,7 @@ impl Reader {
         let failed =
             unsafe { LLVMParseBitcodeInContext2(context.raw(), buffer.raw(), &mut module) };
         if failed != 0 || module.is_null() {
-            // Said of a parcel, not of what is compiled.
+            // The errors are about a parcel, not about the unit being compiled.
             let _ = context.take_errors();
             return None;
         }
@@ -168,7 +168,7 @@ impl<'r> Planning<'r> {
         Ok(wanted)
     }
 
-    /// The body of a candidate as units get it.
+    /// The body of a candidate in the form that units get.
     fn body_in_sight(&mut self, old: FunctionRef<'r>) -> Option<FunctionRef<'r>> {
         let id = self.source.id(*old)?;
         if self.how.profiles.contains_key(&id) {
@@ -188,7 +188,7 @@ impl<'r> Planning<'r> {
     }
 }
 
-/// The function that is offered for an address seen at run time.
+/// The offered function at an address seen at run time.
 pub(crate) fn offered<'r>(
     source: Source<'r>,
     how: &Compile,
@@ -202,7 +202,7 @@ pub(crate) fn offered<'r>(
 }
 
 impl<'r> Copying<'r> {
-    /// Defines a function that is offered, by its place.
+    /// Defines an offered function, by its place among the offers.
     pub(crate) fn define_offered(
         &mut self,
         index: usize,
@@ -232,7 +232,7 @@ impl<'r> Copying<'r> {
         }
     }
 
-    /// What a parcel means by one of its globals.
+    /// The unit's global for one that a parcel mentions.
     pub(crate) fn map_foreign(&mut self, old: ValueRef<'r>) -> ValueRef<'r> {
         let name = old.name();
         if let Some(known) = named(self.module, &name) {

@@ -14,8 +14,8 @@ use crate::profile::{Profile, Site};
 use crate::reader::Reader;
 use crate::summary::{Kind, ModuleSummary, Placement, SymbolId};
 
-/// Does with unknown bytes all that the entry points do: reads them, compiles the data
-/// and every function, counted and guided. Whatever the bytes are, this returns.
+/// Passes unknown bytes through all entry points: reads them, compiles the data and every function,
+/// counted and guided. For any bytes, this returns.
 pub fn compile_any(bytes: &[u8]) {
     let bitcode = Bitcode::new("fuzz.bc", bytes);
     let Ok(mut reader) = Reader::new(&bitcode) else {
@@ -25,7 +25,7 @@ pub fn compile_any(bytes: &[u8]) {
     let plan = plan_alone(&summary);
     let numbered = Numbered::read(&bitcode, &summary);
     let mut plain = Plain::default();
-    // Errors are answers too.
+    // Errors are valid results too.
     let _ = reader.compile_data(&plan);
     for (index, symbol) in summary.symbols.iter().enumerate() {
         if symbol.placement != Placement::Own {
@@ -58,7 +58,7 @@ pub fn compile_any(bytes: &[u8]) {
     }
 }
 
-/// Guided by a made-up profile: word `i` counted `i`, but calls counted enough and met
+/// Settings guided by a made-up profile: word `i` counted `i`, but calls counted enough and met
 /// every function of the module in turn.
 fn guided(summary: &ModuleSummary, function: SymbolId, made: &Compiled) -> Option<Compile> {
     let probes = made.probes.as_ref()?;

@@ -1,43 +1,40 @@
-//! LLVM's question before each pass: shall it run?
+//! The gate that LLVM asks before each pass whether to run it.
 //!
-//! `llvm::OptPassGate` belongs to a context. Both pass managers ask it before every pass
-//! that can be left out, the one of IR passes and the one of code generation; LLVM's own
-//! (`-opt-bisect-limit`) is a debugging tool that leaves out all passes after the n-th. This
-//! one leaves out all *IR* passes once a compile is cancelled, so that `LLVMRunPasses`
-//! returns soon, from wherever it is. Each of these passes takes valid IR and leaves valid
-//! IR, so any of them can be left out; what is left is thrown away.
+//! `llvm::OptPassGate` belongs to a context. Both pass managers, for IR and for code generation,
+//! ask it before every optional pass. LLVM's own gate (`-opt-bisect-limit`) is a debugging tool
+//! that skips all passes after the n-th. This one skips all *IR* passes once a compile is
+//! cancelled, so that `LLVMRunPasses` returns soon from anywhere. Each of these passes takes valid
+//! IR and leaves valid IR, so any of them can be skipped; the result is thrown away.
 //!
-//! Code generation asks the same question, and there the same answer would not do: once
-//! instructions are selected, a pass that counts as optional may lower what a later one
-//! cannot read. Left out behind others that did run, such passes made LLVM write through a
-//! null pointer when it encoded instructions (`MCObjectStreamer::emitInstToData`), at one
-//! in thirty of the places where it asks. So there a cancelled compile is ended otherwise:
-//! the gate makes the module's functions `available_externally`. Of such a function there
-//! is no code to be made, which `MachineFunctionPass::runOnFunction` looks at before each
-//! pass on machine code, required ones (selection of instructions, allocation of
-//! registers) and the writer of the object included; each pass on IR that is still to come
-//! leaves valid IR as before. What was made of a function by then is therefore seen by
-//! nobody but the pass that frees it. The pass that asked is told to run: it finds
-//! what it would have found, and is the last. The object that comes out has no code, and is
-//! thrown away.
+//! Code generation asks the same question, but there skipping is not safe. Once instructions are
+//! selected, a pass that counts as optional may lower instructions that a later one cannot read.
+//! When such passes were skipped behind others that did run, LLVM wrote through a null pointer as
+//! it encoded instructions (`MCObjectStreamer::emitInstToData`), at one in thirty of the places
+//! where it asks. So a cancelled compile is ended in another way there: the gate makes the module's
+//! functions `available_externally`. No code is made for such a function.
+//! `MachineFunctionPass::runOnFunction` checks this before each pass on machine code, including
+//! required ones (instruction selection, register allocation) and the object writer. Each remaining
+//! pass on IR leaves valid IR as before. Machine code made of a function by then is seen only by
+//! the pass that frees it. The pass that asked is allowed to run, in an unchanged state, and is the
+//! last. The resulting object has no code, and is thrown away.
 //!
 //! Tags of some instructions must not be believed ([`tags`]). Before passes that look back through
-//! loops scopes are forgotten. A round of passes over a function's loops begins with two of its own,
-//! asked about by the function's name; the second is `lcssa`. At the first `licm` that follows tags are put
-//! aside, and at the next question about a pass that is over no loop they come back. So the gate is
-//! enabled for all passes of tiers 2 and 3.
+//! loops, scopes are dropped. A round of passes over a function's loops begins with two of its own,
+//! asked about by the function's name; the second is `lcssa`. At the first `licm` that follows,
+//! tags are put aside. At the next question about a pass that is not over a loop, they are
+//! restored. So the gate is enabled for all passes of tiers 2 and 3.
 //!
-//! Elsewhere asking costs the IR pass manager the names of pass and function, so there it is enabled for
-//! units of [`LARGE`] instructions only; smaller ones are done within milliseconds.
-//! LLVM-C has no setter: `LLVMContext::setOptPassGate` is C++. The gate is laid out by hand
-//! as the Itanium ABI has it: a pointer to the table of virtual functions, which are both
-//! destructors, `shouldRunPass` and `isEnabled` (`cplusplus`).
+//! Asking costs the IR pass manager the names of pass and function. So elsewhere the gate is
+//! enabled only for units of [`LARGE`] instructions; smaller ones are done within milliseconds.
+//! LLVM-C has no setter: `LLVMContext::setOptPassGate` is C++. The gate is laid out by hand as the
+//! Itanium ABI has it: a pointer to the table of virtual functions, which are both destructors,
+//! `shouldRunPass` and `isEnabled` (`cplusplus`).
 //!
 //! Invariants:
 //! - The gate outlives its context, and is used by the thread that uses the context.
 //! - LLVM never destroys it.
-//! - Asked by code generation it answers yes, always.
-//! - It knows a module while passes run on it or code is generated for it, and no longer.
+//! - It answers yes to every question of code generation.
+//! - It holds a module only while passes run on it or code is generated for it.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -55,22 +52,22 @@ use crate::cplusplus::{GateTable, set_opt_pass_gate};
 use crate::handles::FunctionRef;
 use crate::tags::{self, Kinds};
 
-/// Instructions of a unit from which on each pass is asked for.
+/// Size of a unit, in instructions, from which the gate is asked before each pass.
 pub(crate) const LARGE: u32 = 400;
 
-/// The pass after which those over a function's loops come.
+/// The last pass before those over a function's loops.
 const LAST_BEFORE_LOOPS: &[u8] = b"lcssa";
 
-/// Passes that, or what comes behind them, look back through loops.
+/// Passes that look back through loops, or are followed by others that do.
 const LOOKING_BACK: [&[u8]; 4] = [b"early-cse", b"gvn", b"memcpyopt", LAST_BEFORE_LOOPS];
 
 /// The pass over a loop that moves stores out of it.
 const MOVING: &[u8] = b"licm";
 
-/// How the names of loops begin.
+/// Prefix of the names of loops.
 const LOOP: &[u8] = b"loop %";
 
-/// A table with what comes before the address point.
+/// A virtual table, with the entries before its address point.
 #[repr(C)]
 struct Whole {
     offset_to_top: isize,
@@ -92,7 +89,7 @@ static TABLE: Whole = Whole {
     },
 };
 
-/// `llvm::OptPassGate`, and the token it goes by.
+/// `llvm::OptPassGate`, with the token it looks at.
 #[repr(C)]
 pub(crate) struct Gate {
     table: *const GateTable<Gate>,
@@ -100,11 +97,11 @@ pub(crate) struct Gate {
     enabled: Cell<bool>,
     /// The module code is generated for; null at other times.
     emitted: Cell<LLVMModuleRef>,
-    /// What IR passes run on, if tags are put aside for some of them.
+    /// The module that IR passes run on, if tags are put aside for some of them.
     optimized: RefCell<Option<Optimized>>,
 }
 
-/// What passes run on whose belief in tags is limited.
+/// A module under IR passes that must not believe some tags.
 struct Optimized {
     module: LLVMModuleRef,
     kinds: Kinds,
@@ -117,19 +114,19 @@ struct Looped {
     tags: Tags,
 }
 
-/// Where the tags are of its stores that may not run.
+/// State of the tags of its stores that may not run.
 #[derive(PartialEq)]
 enum Tags {
-    /// Nothing was moved yet.
+    /// Not put aside yet.
     AtStores,
-    /// There are some.
+    /// Some were put aside.
     Aside,
-    /// There are none.
+    /// It has none.
     None,
 }
 
 impl Optimized {
-    /// A pass is about to run on what is called `unit`.
+    /// Adjusts scopes and tags before a pass runs on the unit named `unit`.
     ///
     /// # Safety
     /// The module is live, and passes are between two runs.
@@ -189,7 +186,7 @@ unsafe fn function_of<'m>(module: LLVMModuleRef, name: &[u8]) -> Option<Function
 const _: () = assert!(std::mem::offset_of!(Gate, table) == 0);
 
 impl Gate {
-    /// One that leaves out nothing.
+    /// A gate that skips nothing.
     pub(crate) fn new() -> Box<Gate> {
         Box::new(Gate {
             table: &raw const TABLE.table,
@@ -200,7 +197,7 @@ impl Gate {
         })
     }
 
-    /// Has LLVM ask it.
+    /// Registers the gate with a context.
     ///
     /// # Safety
     /// `context` is live, and the gate outlives it where it is.
@@ -209,20 +206,20 @@ impl Gate {
         unsafe { set_opt_pass_gate(context, std::ptr::from_ref(self).cast()) };
     }
 
-    /// The token that counts from now on.
+    /// Sets the token to look at from now on.
     pub(crate) fn watch(&self, token: Option<Cancellation>) {
         *self.token.borrow_mut() = token;
         self.enabled.set(false);
     }
 
-    /// Says how large the unit is that passes run on next.
+    /// Announces the size of the unit that passes run on next.
     pub(crate) fn expect(&self, instructions: u32) {
         let watched = self.token.borrow().is_some();
         self.enabled.set(watched && instructions >= LARGE);
     }
 
-    /// Has `emit` generate code for `module`, or for none of its functions that are not
-    /// done once the token is cancelled.
+    /// Runs `emit`, which generates code for `module`. Once the token is cancelled, no code is made
+    /// for its remaining functions.
     ///
     /// # Safety
     /// `module` is live until this returns, and of the context whose gate this is. It is
@@ -234,7 +231,8 @@ impl Gate {
         result
     }
 
-    /// Has `optimize` run passes on `module` that believe no tags of stores that may not run.
+    /// Runs `optimize`, whose passes on `module` do not believe the tags of stores that may not
+    /// run.
     ///
     /// # Safety
     /// `module` is live until this returns, and of the context whose gate this is.
@@ -258,7 +256,7 @@ impl Gate {
         result
     }
 
-    /// True if the compile is to end; a look at the token.
+    /// Looks at the token; true if the compile is to end.
     pub(crate) fn look(&self) -> bool {
         let token = self.token.borrow();
         token.as_ref().is_some_and(Cancellation::look)
@@ -274,7 +272,7 @@ impl Gate {
 extern "C" fn never(_: *const Gate) {}
 
 /// # Safety
-/// The gate is alive: LLVM passes that of the context, which is while its context is.
+/// The gate is alive: LLVM passes the gate of the context, which outlives the context.
 unsafe extern "C" fn should_run(
     gate: *const Gate,
     pass: *const u8,
@@ -306,7 +304,7 @@ unsafe extern "C" fn should_run(
     !emitted.is_null()
 }
 
-/// Lets no more code be made for any function of a module.
+/// Stops code generation for all functions of a module.
 ///
 /// # Safety
 /// The module is live.

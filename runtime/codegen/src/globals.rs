@@ -1,5 +1,4 @@
-//! The globals of a copy: declarations of what it mentions, definitions of what it
-//! holds.
+//! The globals of a copy: declarations of mentioned symbols, definitions of those it holds.
 
 use inkwell::llvm_sys::comdat::LLVMSetComdat;
 use inkwell::llvm_sys::core::{
@@ -28,12 +27,12 @@ use crate::plan::Access;
 use crate::reader::Verify;
 use crate::summary::{Kind, Linkage, SymbolId};
 
-/// Operands of a constant that is shown to the optimizer. Larger tables are rarely
-/// indexed by constants, and each operand costs about as much as an instruction.
+/// Operands of a constant that is shown to the optimizer. Larger tables are rarely indexed by
+/// constants, and each operand costs about as much as an instruction.
 const CONSTANT_OPERANDS: u32 = 512;
 
 impl<'r> Copying<'r> {
-    /// The copy's name for a global of the reader's module.
+    /// The copy's value for a global of the reader's module.
     pub(crate) fn map_global(&mut self, old: ValueRef<'r>) -> Result<ValueRef<'r>, CodegenError> {
         if let Some(&new) = self.values.get(&old) {
             return Ok(new);
@@ -73,7 +72,7 @@ impl<'r> Copying<'r> {
         Ok(*self.import_data(id, old, kind))
     }
 
-    /// Declares what is called.
+    /// Declares a symbol that is called.
     fn import_function(&mut self, id: SymbolId, old: ValueRef<'r>) -> ValueRef<'r> {
         let (info, import) = (self.source.info(id), self.source.plan.import(id));
         let matrix = info.name.starts_with("llvm.matrix.");
@@ -82,7 +81,7 @@ impl<'r> Copying<'r> {
         if self.optimizes() && import.defined {
             self.contents.facts.insert(id);
         }
-        // What is said of a definition that was replaced is said of no other.
+        // Attributes recorded for a replaced definition are not carried over to the new one.
         let promises = self.optimizes() && !import.replaced;
         if let Some(known) = self.shared(&import.name) {
             return known;
@@ -98,7 +97,7 @@ impl<'r> Copying<'r> {
         *new
     }
 
-    /// Declares what is not called.
+    /// Declares a symbol that is not called.
     fn import_data(&mut self, id: SymbolId, old: ValueRef<'r>, kind: Kind) -> VariableRef<'r> {
         let (info, import) = (self.source.info(id), self.source.plan.import(id));
         let new = self.declare_like(old, &import.name);
@@ -134,8 +133,8 @@ impl<'r> Copying<'r> {
         }
     }
 
-    /// Tells the optimizer what the bound definition of a variable says: its alignment, and, of
-    /// a constant, the value, which is that of all if the language promises so.
+    /// Describes the bound definition of a variable to the optimizer: its alignment and, for a
+    /// constant, its value. Under the one-definition rule the value is that of all definitions.
     fn describe_data(&mut self, id: SymbolId, old: VariableRef<'r>, new: VariableRef<'r>) {
         let (info, import) = (self.source.info(id), self.source.plan.import(id));
         // SAFETY: both are live variables of one type.
@@ -161,7 +160,7 @@ impl<'r> Copying<'r> {
         }
     }
 
-    /// True if `id`, and whatever it is an alias of, are bound to what this module has.
+    /// True if `id`, and each symbol it is an alias of, is bound to this module's definition.
     fn is_ours(&self, id: SymbolId, depth: u32) -> bool {
         let base = match self.source.info(id).kind {
             Kind::Alias { base, .. } => base,
@@ -172,8 +171,7 @@ impl<'r> Copying<'r> {
             && base.is_some_and(|base| base == id || self.is_ours(base, depth + 1))
     }
 
-    /// A declaration of a global that is called; with `promises`, it says all that `old` says
-    /// of itself.
+    /// A declaration of a global that is called; with `promises`, it gets all attributes of `old`.
     pub(crate) fn declare_function(
         &self,
         old: ValueRef<'r>,
@@ -183,7 +181,7 @@ impl<'r> Copying<'r> {
         let kinds = self.source.reader.kinds();
         let new = self.add_function(old, name);
         if let Some(old) = old.as_function() {
-            // What an intrinsic does is told by its attributes too.
+            // Attributes are also part of an intrinsic's meaning.
             let all = new.is_intrinsic() || promises;
             copy_attributes(old, new, (!all).then_some(&*kinds.of_calls));
             // SAFETY: both are live functions.
@@ -214,7 +212,7 @@ impl<'r> Copying<'r> {
         name: &str,
         linkage: LLVMLinkage,
     ) -> Result<FunctionRef<'r>, CodegenError> {
-        // One that is copied along may not be read yet.
+        // A function that is copied along may not be read yet.
         self.source.reader.materialize(old, Verify::No)?;
         let new = self.add_function(*old, name);
         // SAFETY: live functions of one type.
@@ -280,8 +278,8 @@ impl<'r> Copying<'r> {
         copy
     }
 
-    /// Defines an alias, and before it those it goes through: whoever mentions one
-    /// before it is defined would get a declaration of the same name.
+    /// Defines an alias, and before it the aliases it goes through: a mention before the definition
+    /// would create a declaration of the same name.
     pub(crate) fn define_alias(
         &mut self,
         id: SymbolId,
@@ -312,8 +310,8 @@ impl<'r> Copying<'r> {
         Ok(())
     }
 
-    /// Makes the data unit mention the bounds of sections that only functions use:
-    /// the linker defines `__start_NAME` and `__stop_NAME` for those who ask.
+    /// Makes the data unit mention the bounds of sections that only functions use: the linker
+    /// defines `__start_NAME` and `__stop_NAME` for objects that mention them.
     pub(crate) fn mention_section_bounds(&mut self) -> bool {
         let source = self.source;
         let mut mentioned = Vec::new();
@@ -362,7 +360,7 @@ impl<'r> Copying<'r> {
         length != 0
     }
 
-    /// A table of labels that nothing else sees: a constant of this unit.
+    /// Copies a table of labels that nothing else sees: it becomes a constant of this unit.
     fn copy_table(&mut self, old: VariableRef<'r>) -> ValueRef<'r> {
         let new = self.declare_like(*old, &format!("uruk.table.{}", self.tables.len()));
         // SAFETY: a variable of ours.
@@ -388,8 +386,8 @@ impl<'r> Copying<'r> {
     }
 }
 
-/// The name to give a copy so that it is emitted as `name`: for some calling
-/// conventions LLVM decorates names, unless they begin with its escape byte.
+/// The name to give a copy so that it is emitted as `name`. For some calling conventions LLVM
+/// decorates names, unless they begin with its escape byte.
 fn unmangled(called: ValueRef<'_>, name: &str) -> String {
     /// `fastcall`, `stdcall` and `vectorcall`, by LLVM's numbers.
     const DECORATED: [u32; 3] = [65, 64, 80];
@@ -415,7 +413,7 @@ pub(crate) fn mark_dso_local(global: ValueRef<'_>) {
     }
 }
 
-/// Copies what a function or variable says of its alignment, if it says something.
+/// Copies the alignment of a function or variable, if it has one.
 pub(crate) fn copy_alignment(old: ValueRef<'_>, new: ValueRef<'_>) {
     // SAFETY: live functions or variables.
     unsafe {

@@ -1,15 +1,14 @@
-//! Profiles at work: a unit's root, and its candidates, get what their probes counted.
+//! Applies profiles: a unit's root, and its candidates, get the counts of their probes.
 //!
-//! Branches and switches get `branch_weights`, functions their entry count; LLVM's
-//! inliner, block placement and spill placement do the rest. What the source expected
-//! (`llvm.expect`) gives way to what was counted.
+//! Branches and switches get `branch_weights`, functions their entry count; LLVM's inliner, block
+//! placement and spill placement do the rest. Counts replace the expectations of the source
+//! (`llvm.expect`).
 //!
-//! An indirect call with one dominant target is *promoted*: `if (pointer == &target)
-//! target(..) else pointer(..)`. The comparison is with the canonical address, which is
-//! what pointers hold; the direct call reaches the candidate, so that it can be inlined.
-//! A target that is not among the candidates is not worth the comparison, since both
-//! arms would call through memory. The transformation is LLVM's own
-//! (`llvm/Transforms/Utils/CallPromotionUtils.h`), which LLVM-C does not offer; here
+//! An indirect call with one dominant target is *promoted*: `if (pointer == &target) target(..)
+//! else pointer(..)`. The comparison is with the canonical address, which pointers hold; the direct
+//! call reaches the candidate, so that it can be inlined. A target that is not among the candidates
+//! is not worth the comparison, since both arms would call through memory. The transformation is
+//! LLVM's own (`llvm/Transforms/Utils/CallPromotionUtils.h`), which LLVM-C does not offer; here
 //! types, calling convention and the attributes of the ABI must match exactly.
 
 mod hot;
@@ -39,8 +38,8 @@ use crate::profile::{Count, Refused, Site, Target, weights};
 use crate::source::Source;
 
 impl<'r> Planning<'r> {
-    /// Takes up the profile given for `old`, whose body was read, if it fits; the
-    /// dominant targets of its indirect calls.
+    /// Takes up the profile given for `old`, whose body was read, if it fits; returns the dominant
+    /// targets of its indirect calls.
     pub(crate) fn take_profile(&mut self, old: FunctionRef<'r>) -> Vec<ValueRef<'r>> {
         let Some(function) = self.source.id(*old) else {
             return Vec::new();
@@ -89,8 +88,8 @@ impl<'r> Copying<'r> {
             let found = probe::sites(new).into_iter();
             let found = found.map(|(_, instruction)| instruction);
             let counted: Vec<_> = found.zip(profile.counts()).collect();
-            // SAFETY: a complete copy. The erased calls are no sites, and who asks for values
-            // of the copy from now on asks for globals and constants.
+            // SAFETY: a complete copy. The erased calls are no sites, and later look-ups of the
+            // copy's values are for globals and constants only.
             unsafe {
                 drop_expectations(new);
                 hot::mark(notes.context, new, &profile, &counted);
@@ -134,7 +133,7 @@ impl<'r> Copying<'r> {
         let Some(known) = target(self.source, self.how, seen.address) else {
             return Ok(());
         };
-        // Parcels are no symbols of the module.
+        // Functions of parcels are no symbols of the module.
         let old = match self.source.resolve(known) {
             Some(id) => self.source.value(id),
             None => known,
@@ -145,7 +144,7 @@ impl<'r> Copying<'r> {
         if !seen.is_dominant() {
             return Ok(());
         }
-        // Of the root, the body has another name than its canonical address.
+        // The root's body has another name than its canonical address.
         let Some(named) = self.map_global(old)?.as_function() else {
             return Ok(());
         };
@@ -168,8 +167,7 @@ impl<'r> Copying<'r> {
         Ok(())
     }
 
-    /// True if `call` passes and returns values exactly as `callee` takes and gives
-    /// them.
+    /// True if `call` passes and returns values exactly as `callee` does.
     ///
     /// # Safety
     /// A call.
@@ -194,9 +192,9 @@ impl<'r> Copying<'r> {
     }
 }
 
-/// Ways of a switch up to which its counts are used. For more LLVM makes a jump table,
-/// which weights only take apart: a bytecode interpreter's loop of seven ways took 114 us
-/// an iteration with weights and 70 without (the demo `tiers`).
+/// Ways of a switch up to which its counts are used. For more LLVM makes a jump table, which
+/// weights would split. A bytecode interpreter's loop of seven ways took 114 us an iteration with
+/// weights and 70 without (the demo `tiers`).
 const MOST_WAYS: usize = 4;
 
 /// Weights of a switch's edges: where several go to one block, each gets its share.
@@ -223,7 +221,7 @@ unsafe fn per_edge(terminator: InstructionRef<'_>, counts: &[u64]) -> Vec<u64> {
 /// replace counted weights.
 ///
 /// # Safety
-/// Nobody uses handles of these calls afterwards.
+/// The caller uses no handles of these calls afterwards.
 unsafe fn drop_expectations(function: FunctionRef<'_>) {
     let kinds = ["llvm.expect", "llvm.expect.with.probability"].map(|name| {
         // SAFETY: pointer and length describe the name.

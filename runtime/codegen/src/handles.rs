@@ -1,20 +1,21 @@
-//! Handles of what LLVM keeps in a module or a context, bound to its life.
+//! Handles of LLVM's objects in a module or a context, bound to its life.
 //!
-//! A handle with the life `'m` proves that whatever keeps what it names is borrowed, so neither
-//! disposed of nor changed by passes, for `'m`; and its type proves the kind, which LLVM-C does
-//! not check. So the questions here are safe. Handles are made where raw references come from
-//! LLVM (`unsafe fn of`), and are raw again ([`ValueRef::raw`] and the like) inside the `unsafe`
-//! blocks that call it.
+//! A handle with the life `'m` proves that the owner of the object is borrowed for `'m`. So the
+//! object is neither disposed of nor changed by passes. The handle's type proves the kind, which
+//! LLVM-C does not check. So the queries here are safe. Handles are made where raw references come
+//! from LLVM (`unsafe fn of`), and are raw again ([`ValueRef::raw`] and the like) inside the
+//! `unsafe` blocks that call it.
 //!
 //! # Invariants
-//! - Passes, and emission, take the module for themselves (`&mut OwnedModule`): they erase what
-//!   handles name. Whoever erases a single value is `unsafe` and says which handles are left.
-//! - What is kept beside the module it is of (`table`, `library`, `foreign`) is kept raw, by
-//!   its owner alone, who gives out handles that borrow both.
+//! - Passes, and emission, take the module for themselves (`&mut OwnedModule`): they erase objects
+//!   that handles name. A function that erases a single value is `unsafe` and says which handles
+//!   are left.
+//! - Values kept beside the module they belong to (`table`, `library`, `foreign`) are kept raw, by
+//!   their owner alone, which gives out handles that borrow both.
 //!
 //! # Why
-//! Not inkwell's values: their life is that of a context, which outlives the modules read at
-//! it, and their constructors panic on kinds of values that inkwell does not know.
+//! Inkwell's values are not used: their life is that of a context, which outlives the modules read
+//! in it, and their constructors panic on kinds of values that inkwell does not know.
 
 use std::ffi::CString;
 use std::marker::PhantomData;
@@ -36,7 +37,7 @@ use inkwell::llvm_sys::core::{
 use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMTypeRef, LLVMUseRef, LLVMValueRef};
 use inkwell::llvm_sys::{LLVMAttributeFunctionIndex, LLVMOpcode, LLVMValueKind};
 
-/// A kind of handle over a raw reference, and what a raw reference must be to make one.
+/// Defines a kind of handle over a raw reference, and the condition a raw reference must meet.
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident($raw:ty): $duty:literal) => {
         $(#[$doc])*
@@ -89,7 +90,7 @@ handle! {
     TypeRef(LLVMTypeRef): "A type of a context that lives for the handle's life."
 }
 
-/// What is a value besides.
+/// Makes a handle dereference to a value.
 macro_rules! is_value {
     ($name:ident) => {
         impl<'m> Deref for $name<'m> {
@@ -117,7 +118,7 @@ impl<'m> ValueRef<'m> {
         (!raw.is_null()).then(|| unsafe { ValueRef::of(raw) })
     }
 
-    /// What it is; LLVM-C shows constant kinds it has no name for as instructions.
+    /// The kind of the value; LLVM-C shows constant kinds it has no name for as instructions.
     pub(crate) fn kind(self) -> LLVMValueKind {
         // SAFETY: a live value.
         unsafe { LLVMGetValueKind(self.raw) }
@@ -136,7 +137,7 @@ impl<'m> ValueRef<'m> {
     }
 
     pub(crate) fn as_function(self) -> Option<FunctionRef<'m>> {
-        // SAFETY: a live value, which lives on as what it is found to be; here and below.
+        // SAFETY: a live value, which lives on as the kind found; here and below.
         unsafe { (!LLVMIsAFunction(self.raw).is_null()).then(|| FunctionRef::of(self.raw)) }
     }
 
@@ -150,14 +151,14 @@ impl<'m> ValueRef<'m> {
         unsafe { (!LLVMIsAInstruction(self.raw).is_null()).then(|| InstructionRef::of(self.raw)) }
     }
 
-    /// What it is an alias of.
+    /// The target of an alias.
     pub(crate) fn aliasee(self) -> Option<ValueRef<'m>> {
         let is_alias = self.kind() == LLVMValueKind::LLVMGlobalAliasValueKind;
         // SAFETY: a live alias, whose aliasee lives as it does.
         is_alias.then(|| unsafe { ValueRef::of(LLVMAliasGetAliasee(self.raw)) })
     }
 
-    /// The function that chooses what it stands for, where it is an ifunc.
+    /// The resolver of an ifunc.
     pub(crate) fn resolver(self) -> Option<ValueRef<'m>> {
         let is_ifunc = self.kind() == LLVMValueKind::LLVMGlobalIFuncValueKind;
         // SAFETY: a live ifunc, whose resolver lives as it does.
@@ -175,7 +176,7 @@ impl<'m> ValueRef<'m> {
         )
     }
 
-    /// The function that a `dso_local_equivalent` or `no_cfi` constant has the address of: every
+    /// The function that a `dso_local_equivalent` or `no_cfi` constant has the address of. Every
     /// function of a session is in reach of its code, and calls pass no tables of control-flow
     /// integrity. LLVM-C shows both kinds as instructions.
     pub(crate) fn stands_for(self) -> Option<ValueRef<'m>> {
@@ -190,7 +191,7 @@ impl<'m> ValueRef<'m> {
         }
     }
 
-    /// The type of what a global stands for.
+    /// The type of a global's content or function.
     pub(crate) fn content_type(self) -> Option<TypeRef<'m>> {
         // SAFETY: a live global has such a type.
         (self.is_global()).then(|| unsafe { TypeRef::of(LLVMGlobalGetValueType(self.raw)) })
@@ -207,7 +208,7 @@ impl<'m> ValueRef<'m> {
         )
     }
 
-    /// What a constant is made of; nothing, if it is not made of others.
+    /// The operands of a composite constant; none for other constants.
     pub(crate) fn parts(self) -> impl ExactSizeIterator<Item = ValueRef<'m>> {
         let count = match self.is_composite() {
             // SAFETY: a constant with operands.
@@ -218,7 +219,7 @@ impl<'m> ValueRef<'m> {
         (0..count).map(move |index| unsafe { ValueRef::of(LLVMGetOperand(self.raw, index)) })
     }
 
-    /// Who uses it, once for each use.
+    /// The users of the value, once for each use.
     pub(crate) fn users(self) -> impl Iterator<Item = ValueRef<'m>> {
         // SAFETY: walks the use list of a live value to its null end.
         let mut item: LLVMUseRef = unsafe { LLVMGetFirstUse(self.raw) };
@@ -237,18 +238,18 @@ impl<'m> ValueRef<'m> {
 }
 
 impl<'m> FunctionRef<'m> {
-    /// True for one without a body; a body that was not read yet is one.
+    /// True for a function without a body; one with an unread body has a body.
     pub(crate) fn is_declaration(self) -> bool {
         // SAFETY: a live function, here and below.
         unsafe { LLVMIsDeclaration(self.raw) != 0 }
     }
 
-    /// True for LLVM's own.
+    /// True for an intrinsic of LLVM.
     pub(crate) fn is_intrinsic(self) -> bool {
         self.intrinsic() != 0
     }
 
-    /// Its number among LLVM's own; 0 if it is none of them.
+    /// Its number among LLVM's intrinsics; 0 if it is none.
     pub(crate) fn intrinsic(self) -> u32 {
         // SAFETY: see above.
         unsafe { LLVMGetIntrinsicID(self.raw) }
@@ -311,7 +312,7 @@ impl<'m> FunctionRef<'m> {
 
     /// Takes the attribute `kind` away, if it has it.
     pub(crate) fn remove(self, kind: u32) {
-        // SAFETY: a live function; an attribute that is not there is no matter.
+        // SAFETY: a live function; removing an absent attribute does nothing.
         unsafe { LLVMRemoveEnumAttributeAtIndex(self.raw, LLVMAttributeFunctionIndex, kind) };
     }
 
@@ -333,7 +334,7 @@ impl<'m> FunctionRef<'m> {
 
     /// The value of a string attribute; empty if there is none.
     pub(crate) fn text(self, key: &str) -> String {
-        // SAFETY: a live function; LLVM returns pointer and length of what it keeps.
+        // SAFETY: a live function; LLVM returns pointer and length of a string it keeps.
         unsafe {
             let attribute = LLVMGetStringAttributeAtIndex(
                 self.raw,
@@ -381,7 +382,7 @@ impl<'m> VariableRef<'m> {
 }
 
 impl<'m> BlockRef<'m> {
-    /// The block as a value: what branches and labels mention.
+    /// The block as a value: the form in branches and labels.
     pub(crate) fn value(self) -> ValueRef<'m> {
         // SAFETY: a live block.
         unsafe { ValueRef::of(LLVMBasicBlockAsValue(self.raw)) }
@@ -404,7 +405,7 @@ impl<'m> BlockRef<'m> {
         })
     }
 
-    /// What it ends with; `None` in a body that was not verified and lacks it.
+    /// Its last instruction; `None` in a body that was not verified and lacks it.
     pub(crate) fn terminator(self) -> Option<InstructionRef<'m>> {
         // SAFETY: a live block, whose instructions are live.
         unsafe {
@@ -420,7 +421,7 @@ impl<'m> InstructionRef<'m> {
         unsafe { LLVMGetInstructionOpcode(self.raw) }
     }
 
-    /// What it calls, if it is a call.
+    /// The callee, if it is a call.
     pub(crate) fn callee(self) -> Option<ValueRef<'m>> {
         // SAFETY: a call has a callee.
         is_call(self.opcode()).then(|| unsafe { ValueRef::of(LLVMGetCalledValue(self.raw)) })

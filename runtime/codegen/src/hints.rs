@@ -1,11 +1,11 @@
-//! Hints to passes that say how a module was compiled, not what its author wants.
+//! Removes hints that come from the compiler's level rather than from the author, and adds others.
 //!
 //! At `-O1` clang forbids the unrolling of every loop, by metadata, as that level does not unroll.
-//! Code that turned out to be hot is worth more: above tier 1 the hint goes, as `optnone` and
-//! `noinline` of `-O0` do. A function in which some loop does not have it was told so loop by
-//! loop, and is left as it is.
+//! Hot code deserves more: above tier 1 the hint is removed, like `optnone` and `noinline` of
+//! `-O0`. A function with some loop without the hint got its hints loop by loop from its author,
+//! and is left as it is.
 //!
-//! What a variant wants of code generation and LLVM takes from metadata only is written here too,
+//! Options of a variant that LLVM's code generation takes only from metadata are written here too,
 //! once passes are done.
 
 use inkwell::llvm_sys::core::{
@@ -24,10 +24,10 @@ use crate::handles::InstructionRef;
 
 const HINT: &[u8] = b"llvm.loop.unroll.disable";
 
-/// Where loops begin that are aligned: block placement takes it from the loop's name.
+/// Alignment of the first block of loops: block placement takes it from the loop's metadata.
 const ALIGNMENT: (&str, u64) = ("llvm.loop.align", 64);
 
-/// Passes that the vectorizer takes loops for, at least: those by which it tells short ones.
+/// Least trip count that the vectorizer assumes for loops: by it the vectorizer finds short ones.
 const TRIPS: (&str, u64) = ("llvm.loop.estimated_trip_count", 16);
 
 /// The number of a kind of metadata.
@@ -36,17 +36,17 @@ fn kind_of(context: &LlvmContext, name: &str) -> u32 {
     unsafe { LLVMGetMDKindIDInContext(context.raw(), name.as_ptr().cast(), name.len() as u32) }
 }
 
-/// Has loops of the functions begin at multiples of 64 bytes. No pass comes after it.
+/// Aligns loops of the functions to multiples of 64 bytes. No pass comes after it.
 pub(crate) fn align_loops(context: &LlvmContext, module: &OwnedModule) {
     let wish = property(context, ALIGNMENT);
     wish_for_loops(context, module, |_, _| Some(wish));
 }
 
-/// Has the vectorizer take no loop for shorter than [`TRIPS`] passes because few were counted.
+/// Keeps the vectorizer from taking a loop for shorter than [`TRIPS`] passes because of low counts.
 ///
-/// What it takes for shorter it makes without an ordinary loop for what is left over: every lane is
-/// stored by itself if it is wanted. That costs more than it takes it to: Lua's `luaH_resize`, whose
-/// loop stores a byte every 16, took five times as long with counts as without.
+/// The vectorizer makes shorter loops without a scalar loop for the remainder: each lane has a
+/// conditional store. That costs more than the vectorizer assumes: Lua's `luaH_resize`, whose loop
+/// stores a byte every 16, took five times as long with counts as without.
 pub(crate) fn lengthen_loops(context: &LlvmContext, module: &OwnedModule) {
     let wish = property(context, TRIPS);
     let kind = kind_of(context, "prof");
@@ -64,7 +64,7 @@ pub(crate) fn lengthen_loops(context: &LlvmContext, module: &OwnedModule) {
 /// # Safety
 /// A live instruction; `kind` is that of profiles.
 unsafe fn weights_of(end: InstructionRef<'_>, kind: u32) -> Vec<u64> {
-    // SAFETY: by the caller's promise; integers are asked for what they are.
+    // SAFETY: by the caller's promise; only integer constants are asked for their values.
     unsafe {
         let node = LLVMGetMetadata(end.raw(), kind);
         if node.is_null() {
@@ -76,7 +76,7 @@ unsafe fn weights_of(end: InstructionRef<'_>, kind: u32) -> Vec<u64> {
     }
 }
 
-/// What a loop is wished to have: a number by its name.
+/// A property of a loop: a name and a number.
 fn property(context: &LlvmContext, (name, number): (&str, u64)) -> LLVMMetadataRef {
     let raw = context.raw();
     // SAFETY: a live context; pointers and lengths fit.
@@ -88,8 +88,8 @@ fn property(context: &LlvmContext, (name, number): (&str, u64)) -> LLVMMetadataR
     }
 }
 
-/// Adds a property to loops: `wish` is asked for the end of what leads back, and which of its ways
-/// that is.
+/// Adds a property to loops: `wish` is called with the end of each latch, and the index of its way
+/// back.
 fn wish_for_loops(
     context: &LlvmContext,
     module: &OwnedModule,
@@ -109,7 +109,7 @@ fn wish_for_loops(
             let Some(wish) = wish(end, back) else {
                 continue;
             };
-            // SAFETY: a live terminator; what names a loop is a node of the context.
+            // SAFETY: a live terminator; the metadata of a loop is a node of the context.
             unsafe {
                 let name = names.entry(head).or_insert_with(|| {
                     let old = LLVMGetMetadata(end.raw(), kind);
@@ -119,7 +119,7 @@ fn wish_for_loops(
                     };
                     let had = had.into_iter().filter(|it: &LLVMValueRef| !it.is_null());
                     let had = had.map(|it| LLVMValueAsMetadata(it));
-                    // Of two of a name the first counts.
+                    // Of two properties of one name the first counts.
                     named(raw, std::iter::once(wish).chain(had))
                 });
                 LLVMSetMetadata(end.raw(), kind, *name);
@@ -128,7 +128,7 @@ fn wish_for_loops(
     }
 }
 
-/// Has code generation know nothing of what was counted. No pass comes after it.
+/// Hides all counts from code generation. No pass comes after it.
 pub(crate) fn forget_counts(context: &LlvmContext, module: &OwnedModule) {
     let kind = kind_of(context, "prof");
     for function in module.functions().filter(|it| !it.is_declaration()) {
@@ -142,8 +142,7 @@ pub(crate) fn forget_counts(context: &LlvmContext, module: &OwnedModule) {
     }
 }
 
-/// Allows the loops of functions to be unrolled where nothing but the level of the frontend
-/// forbids it.
+/// Allows the loops of functions to be unrolled where only the level of the front end forbids it.
 pub(crate) fn allow_unrolling(context: &LlvmContext, module: &OwnedModule) {
     let kind = kind_of(context, "llvm.loop");
     let mut others: FxHashMap<LLVMValueRef, LLVMValueRef> = FxHashMap::default();
@@ -152,7 +151,7 @@ pub(crate) fn allow_unrolling(context: &LlvmContext, module: &OwnedModule) {
         // SAFETY: live instructions, here and below.
         let named = ends.map(|end| (end, unsafe { LLVMGetMetadata(end.raw(), kind) }));
         let named: Vec<_> = named.filter(|(_, node)| !node.is_null()).collect();
-        // SAFETY: what names a loop is a node.
+        // SAFETY: the metadata of a loop is a node.
         let all = named.iter().all(|(_, node)| unsafe { is_forbidden(*node) });
         if !all {
             continue;
@@ -181,13 +180,13 @@ unsafe fn operands(node: LLVMValueRef) -> Vec<LLVMValueRef> {
     }
 }
 
-/// True for a node that is the hint.
+/// True for the node of the hint.
 ///
 /// # Safety
-/// An operand of what names a loop; never null but for operands that are.
+/// An operand of a loop's metadata; not null, except where the operand is null.
 unsafe fn is_hint(property: LLVMValueRef) -> bool {
     use inkwell::llvm_sys::core::{LLVMIsAMDNode, LLVMIsAMDString};
-    // SAFETY: by the caller's promise; each question is asked of what it is about.
+    // SAFETY: by the caller's promise; each value is asked only for properties of its kind.
     unsafe {
         if property.is_null() || LLVMIsAMDNode(property).is_null() {
             return false;
@@ -205,16 +204,16 @@ unsafe fn is_hint(property: LLVMValueRef) -> bool {
 }
 
 /// # Safety
-/// What names a loop.
+/// The metadata of a loop.
 unsafe fn is_forbidden(node: LLVMValueRef) -> bool {
     // SAFETY: by the caller's promise. The first operand is the node itself.
     unsafe { operands(node).into_iter().skip(1).any(|it| is_hint(it)) }
 }
 
-/// A name for the same loop, without the hint.
+/// Metadata for the same loop, without the hint.
 ///
 /// # Safety
-/// What names a loop, of that context.
+/// The metadata of a loop, of that context.
 unsafe fn without_hint(context: LLVMContextRef, node: LLVMValueRef) -> LLVMValueRef {
     // SAFETY: by the caller's promise.
     unsafe {
@@ -224,7 +223,7 @@ unsafe fn without_hint(context: LLVMContextRef, node: LLVMValueRef) -> LLVMValue
     }
 }
 
-/// A name for a loop, with these properties.
+/// Metadata for a loop, with these properties.
 ///
 /// # Safety
 /// All of a live context.
@@ -232,7 +231,7 @@ unsafe fn named(
     context: LLVMContextRef,
     properties: impl Iterator<Item = LLVMMetadataRef>,
 ) -> LLVMValueRef {
-    // SAFETY: by the caller's promise. A node that names itself is told apart from all others.
+    // SAFETY: by the caller's promise. A node that contains itself is distinct from all others.
     unsafe {
         let own = LLVMTemporaryMDNode(context, std::ptr::null_mut(), 0);
         let mut all: Vec<_> = std::iter::once(own).chain(properties).collect();

@@ -1,7 +1,7 @@
-//! What an input is like, before it is relied on: the bits of a body before LLVM reads it,
-//! and all of an input at once, to see whether LLVM can read it.
+//! Checks of an input before it is relied on. One checks the bits of a body before LLVM reads it,
+//! the other tests whether LLVM can read all of an input.
 //!
-//! The latter is done in a process of its own for what strangers wrote: LLVM's reader crashes on some
+//! For untrusted input the second check runs in a process of its own: LLVM's reader crashes on some
 //! damaged input, and no check before it finds all of that.
 
 use crate::bitcode::Bitcode;
@@ -11,11 +11,11 @@ use crate::handles::FunctionRef;
 use crate::reader::{Reader, Verify};
 use crate::summary::{Placement, SymbolId};
 
-/// Reads and verifies everything in `bitcode`, and compiles it once without optimization.
-/// What does not compile may never be called: only that LLVM comes back from it counts.
+/// Reads and verifies everything in `bitcode`, and compiles it once without optimization. Functions
+/// that do not compile may never be called: the check is only that LLVM returns.
 ///
 /// # Errors
-/// What cannot be read, or is not valid; the first one met.
+/// The first module or body that cannot be read, or is not valid.
 pub fn inspect(bitcode: &Bitcode) -> Result<(), CodegenError> {
     let modules = bitcode.clone().modules();
     modules.iter().try_for_each(inspect_module)

@@ -1,32 +1,30 @@
-//! What a compiler wants at entries and returns of functions: calls of hooks
-//! (`-finstrument-functions`, `-pg`), and room for patches.
+//! Instrumentation of entries and returns of functions: calls of hooks (`-finstrument-functions`,
+//! `-pg`), and room for patches.
 //!
-//! Hooks are asked for by string attributes of the function, whose values name them:
+//! String attributes of a function request hooks; their values name them:
 //!
 //! | attribute | calls |
 //! |---|---|
 //! | `instrument-function-entry`, `instrument-function-exit` | come and go with the body wherever it is inlined |
 //! | `instrument-function-entry-inlined`, `instrument-function-exit-inlined` | are those of a function that has code of its own |
 //!
-//! LLVM has a pass that replaces both by calls (`EntryExitInstrumenter`): the first as
-//! passes begin, which at tier 1 they do not, the second within code generation. Hooks
-//! named `__cyg_profile_func_*` get the address of the function, and the pass gives them
-//! that of the function it finds the attribute at, which here is a version, or a copy to
-//! be inlined. So the calls are put in here, with the address that the name means
-//! everywhere; the pass finds no attribute any more.
+//! LLVM has a pass that replaces both by calls (`EntryExitInstrumenter`): the first as passes
+//! begin, which do not run at tier 1, the second within code generation. Hooks named
+//! `__cyg_profile_func_*` get the address of the function. The pass gives them the function it
+//! finds the attribute at, which here is a version, or a copy to be inlined. So the calls are
+//! inserted here, with the address that the name means everywhere; the pass finds no attribute any
+//! more.
 //!
-//! The first kind is put in while a body is copied, before anything is inferred from it:
-//! a function with hooks has effects. Of the second kind a copy keeps a note in attributes
-//! of our own, by link names, and [`put_late`] obeys the notes once passes are done.
+//! The first kind is inserted while a body is copied, before anything is inferred from it: a
+//! function with hooks has effects. For the second kind a copy keeps a note in attributes of our
+//! own, by link names. [`put_late`] inserts the calls once passes are done.
 //!
-//! What the pass leaves alone is left alone: naked functions, and copies of definitions
-//! that are elsewhere. `__fentry__` (`fentry-call`) is called by code generation itself and
-//! gets no address.
+//! As in the pass, naked functions and copies of definitions that are elsewhere get no hooks.
+//! `__fentry__` (`fentry-call`) is called by code generation itself and gets no address.
 //!
-//! Room for patches (`-fxray-instrument`, `-fpatchable-function-entry`) is of use to who
-//! finds it, in tables that a linker makes of all functions, and writes into it. Published
-//! code never changes, and rows of such a table would come and go with versions: versions
-//! have neither.
+//! Room for patches (`-fxray-instrument`, `-fpatchable-function-entry`) is used by tools that write
+//! into it. They find it in tables that a linker makes of all functions. Published code never
+//! changes, and rows of such a table would come and go with versions: versions have neither.
 
 use inkwell::llvm_sys::core::{
     LLVMAddFunction, LLVMBuildCall2, LLVMConstInt, LLVMFunctionType, LLVMGetIntrinsicDeclaration,
@@ -41,7 +39,7 @@ use crate::copying::{Copying, Unit};
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef, c_name};
 
-/// Hooks that get nothing. They look at their caller's frame.
+/// Hooks without arguments. They look at their caller's frame.
 const BARE: [&str; 8] = [
     "mcount",
     ".mcount",
@@ -56,21 +54,21 @@ const BARE: [&str; 8] = [
 /// Hooks that get the function's address and the one it was called from.
 const ADDRESSED: [&str; 2] = ["__cyg_profile_func_enter", "__cyg_profile_func_exit"];
 
-/// Where calls are put.
+/// The place of inserted calls.
 #[derive(Clone, Copy)]
 enum Place {
     Entry,
     Returns,
 }
 
-/// An attribute that asks for calls before inlining.
+/// Attributes that request calls before inlining.
 const EARLY: [(&str, Place); 2] = [
     ("instrument-function-entry", Place::Entry),
     ("instrument-function-exit", Place::Returns),
 ];
 
-/// An attribute that asks for calls after inlining; then those that note the hook and, if it
-/// gets one, whose address.
+/// Attributes that request calls after inlining. Each is followed by the attributes that note the
+/// hook and, if it gets one, the function whose address it gets.
 const LATE: [(&str, [&str; 2], Place); 2] = [
     (
         "instrument-function-entry-inlined",
@@ -84,7 +82,7 @@ const LATE: [(&str, [&str; 2], Place); 2] = [
     ),
 ];
 
-/// Whether the hook of that name gets addresses; `None` if there is none.
+/// Whether the hook of that name gets addresses; `None` if no such hook exists.
 fn is_addressed(hook: &str) -> Option<bool> {
     match ADDRESSED.contains(&hook) {
         true => Some(true),
@@ -98,8 +96,7 @@ pub(crate) fn is_hook(name: &str) -> bool {
 }
 
 impl<'r> Copying<'r> {
-    /// Puts hooks into `new`, a copy of `old`, or notes that they are wanted once passes
-    /// are done.
+    /// Inserts hooks into `new`, a copy of `old`, or notes those to insert once passes are done.
     ///
     /// # Errors
     /// A hook that LLVM does not know.
@@ -132,8 +129,8 @@ impl<'r> Copying<'r> {
         Ok(())
     }
 
-    /// The hook that the reader's module, or else the surroundings, have by that name, to be
-    /// called for `old`.
+    /// The function of that name in the reader's module, or else outside, as a hook to be called
+    /// for `old`.
     fn hook(&mut self, name: &str, old: FunctionRef<'r>) -> Result<Hook<'r>, CodegenError> {
         let Some(addressed) = is_addressed(name) else {
             return Err(self.unsupported(&format!("calls of `{name}` at entries or returns")));
@@ -166,21 +163,21 @@ fn is_elsewhere(function: FunctionRef<'_>) -> bool {
     linkage == LLVMLinkage::LLVMAvailableExternallyLinkage
 }
 
-/// What is called, and the function whose address it gets.
+/// The called hook, and the function whose address it gets.
 #[derive(Clone, Copy)]
 struct Hook<'m> {
     hook: ValueRef<'m>,
     function: Option<ValueRef<'m>>,
 }
 
-/// Puts hooks into the functions of a unit that have notes of them. Passes are done: what is
-/// still defined gets code of its own.
+/// Inserts hooks into the functions of a unit that have notes of them. Passes are done: functions
+/// that are still defined get code of their own.
 pub(crate) fn put_late(context: &LlvmContext, unit: &Unit, nonlazybind: u32) {
     if !unit.contents.has_late_hooks {
         return;
     }
     let module = &unit.module;
-    // What is declared meanwhile comes last, and has no body.
+    // Functions declared meanwhile come last, and have no body.
     let defined = module
         .functions()
         .filter(|it| !it.is_declaration() && !is_elsewhere(*it));
@@ -220,7 +217,7 @@ pub(crate) fn declared<'m>(
     new
 }
 
-/// Puts calls of a hook into `body`, a function of a module of the context that has the hook
+/// Inserts calls of a hook into `body`, a function of a module of the context that has the hook
 /// too.
 fn put(
     context: &LlvmContext,
@@ -245,8 +242,7 @@ fn put(
                 .collect()
         }
     };
-    // The builder is ours: what it is told of places in the source does not reach other
-    // functions.
+    // A new builder: source locations set in it do not reach other functions.
     let builder = Builder::new(context);
     for before in places {
         // SAFETY: an instruction of the body.
@@ -282,7 +278,7 @@ const MUST_TAIL: LLVMTailCallKind = LLVMTailCallKind::LLVMTailCallKindMustTail;
 unsafe fn call(context: &LlvmContext, module: &OwnedModule, builder: &Builder, hook: Hook<'_>) {
     const RETURN_ADDRESS: &str = "llvm.returnaddress";
     let context = context.raw();
-    // SAFETY: by the caller's promise; arrays have as many entries as is said of them.
+    // SAFETY: by the caller's promise; arrays have as many entries as the counts passed with them.
     unsafe {
         let mut arguments = Vec::new();
         if let Some(function) = hook.function {
@@ -313,8 +309,8 @@ unsafe fn call(context: &LlvmContext, module: &OwnedModule, builder: &Builder, h
     }
 }
 
-/// Attributes by which code generation leaves room to patch a function, and lists where that
-/// is in tables of the file: XRay's sleds, and `-fpatchable-function-entry`.
+/// Attributes by which code generation leaves room to patch a function, and lists the places in
+/// tables of the file: XRay's sleds, and `-fpatchable-function-entry`.
 const PATCHABLE: [&str; 4] = [
     "function-instrument",
     "patchable-function-entry",
@@ -322,14 +318,14 @@ const PATCHABLE: [&str; 4] = [
     "xray-instruction-threshold",
 ];
 
-/// Has a version leave no room to be patched.
+/// Keeps a version from having room for patches.
 pub(crate) fn remove_patchable(function: FunctionRef<'_>) {
     for key in PATCHABLE {
         function.remove_text(key);
     }
 }
 
-/// The value of a string attribute, which goes; `None` if there is none, or an empty one.
+/// Removes a string attribute and returns its value; `None` if it is absent or empty.
 fn take_text(function: FunctionRef<'_>, key: &str) -> Option<String> {
     let value = function.text(key);
     if value.is_empty() {

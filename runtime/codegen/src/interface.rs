@@ -1,11 +1,11 @@
-//! What code outside of a module relies on: signatures, layouts and constants as text that
-//! can be compared between modules, who mentions a symbol, and whether the module's
+//! The interface of a module for code outside: signatures, layouts and constants as text that can
+//! be compared between modules. It also finds the mentions of a symbol, and whether the module's
 //! functions know each other's bodies already.
 //!
-//! Who compares asks readers that [name structs as their files do](crate::ReaderPool::faithful).
-//! Text is compared because two modules live in two contexts. Named structs are written
-//! out, as their names mean nothing between modules; so are the constants that a constant
-//! refers to, as far as they are local.
+//! Comparisons need readers that [name structs as their files do](crate::ReaderPool::faithful).
+//! Text is compared because two modules live in two contexts. Named structs are written out, as
+//! their names mean nothing between modules. Constants that a constant refers to are written out
+//! too, if they are local.
 
 use std::ffi::c_uint;
 
@@ -33,20 +33,21 @@ use crate::summary::{Kind, SymbolId};
 /// The type of a variable, and its size in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Layout {
-    /// As LLVM writes it, named structs written out.
+    /// The type as LLVM writes it, named structs written out.
     pub ty: String,
     /// Bytes.
     pub size: u64,
 }
 
-/// Types and constants inside each other that are written out; deeper ones go by name.
+/// Nesting of types and constants that is written out; deeper ones are written by name.
 pub(crate) const DEPTH: u32 = 32;
 
-/// Constants that are written out for one; those after them go by name.
+/// Constants that are written out for one; the following ones are written by name.
 const CONSTANTS: u32 = 1 << 18;
 
 impl Reader {
-    /// How a function is called: its type, and what changes how values are passed.
+    /// The calling signature of a function: its type, and attributes that change how values are
+    /// passed.
     pub fn signature(&self, function: SymbolId) -> String {
         debug_assert!(self.names_as_in_file());
         let value = self.table().value(function);
@@ -80,7 +81,7 @@ impl Reader {
         format!("{result} ({}){convention}", words.join(", "))
     }
 
-    /// What the attributes at `index` say about how the value is passed.
+    /// The attributes at `index` that change how the value is passed.
     fn passing(&self, function: FunctionRef<'_>, index: c_uint) -> String {
         let kinds = &self.kinds().of_calls;
         let mut text = String::new();
@@ -177,14 +178,14 @@ impl Reader {
         }
     }
 
-    /// A reason to believe that passes which look at several functions at once have seen
-    /// this module: some function may then hold the body of another, or rely on it, and no
-    /// record says so. `None` for what a front end emits at `-O0`, or at `-O1` and up with
-    /// `-Xclang -disable-llvm-passes`.
+    /// A sign that passes which look at several functions at once have seen this module. Some
+    /// function may then hold the body of another, or rely on it, without a record of it. `None`
+    /// for the output of a front end at `-O0`, or at `-O1` and up with `-Xclang
+    /// -disable-llvm-passes`.
     ///
-    /// The evidence is what only such passes write: `local_unnamed_addr` (GlobalOpt), and
-    /// `nofree`, `nosync` or `norecurse` on a definition (FunctionAttrs; a front end itself
-    /// writes `norecurse` at `main` and at what is `optnone`).
+    /// The evidence is attributes that only such passes write: `local_unnamed_addr` (GlobalOpt),
+    /// and `nofree`, `nosync` or `norecurse` on a definition (FunctionAttrs; a front end itself
+    /// writes `norecurse` at `main` and at `optnone` functions).
     pub fn interprocedural(&self) -> Option<String> {
         let kind = |name: &str| {
             // SAFETY: pointer and length describe `name`.
@@ -280,7 +281,7 @@ fn constant_text(value: ValueRef<'_>, depth: u32, left: &mut u32) -> String {
     if value.kind() != LLVMValueKind::LLVMConstantExprValueKind {
         return parts_text(value, depth, left);
     }
-    // The expression's own text tells operation and types; local names in it are numbered by
+    // The expression's own text shows operation and types; local names in it are numbered by
     // module, so they are left out.
     let text = printed_value(value);
     let kept: Vec<&str> = text
@@ -297,7 +298,7 @@ fn parts_text(value: ValueRef<'_>, depth: u32, left: &mut u32) -> String {
     format!("[{}]", each.collect::<Vec<_>>().join(", "))
 }
 
-/// The value of a variable that is constant and of no other module's concern.
+/// The value of a variable that is constant and local to the module.
 fn local_constant(variable: VariableRef<'_>) -> Option<ValueRef<'_>> {
     // SAFETY: a live variable.
     let linkage = unsafe { LLVMGetLinkage(variable.raw()) };

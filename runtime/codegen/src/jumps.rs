@@ -1,4 +1,4 @@
-//! Jumps by addresses of labels, in code that has them as places in label spaces (`labels`).
+//! Jumps by addresses of labels, in code where these are places in label spaces (`labels`).
 //!
 //! ```text
 //! while it is copied                  once the copy is complete
@@ -8,12 +8,12 @@
 //!                                     @table = [5 x ptr] [&&a, null, null, null, &&b]
 //! ```
 //!
-//! The note lists the number of the block of each destination in the original body, so the jump can
-//! be copied, and its destinations exchanged, before its table is made.
+//! The note lists the block numbers of the destinations in the original body. So the jump can be
+//! copied, and its destinations exchanged, before its table is made.
 //!
 //! # Why
-//! A table of the version's own, not a switch: code generation duplicates an `indirectbr` into the
-//! blocks that lead to it, which interpreters are written for.
+//! A jump uses a table of the version's own, not a switch: code generation duplicates an
+//! `indirectbr` into the blocks that lead to it, which interpreters are written for.
 
 use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{
@@ -63,7 +63,7 @@ pub(crate) fn note(
     }
 }
 
-/// Has the jumps of a module that were noted look their destinations up.
+/// Makes the noted jumps of a module look their destinations up.
 pub(crate) fn complete(context: &LlvmContext, module: &OwnedModule) {
     let kind = kind(context);
     for function in module.functions() {
@@ -134,7 +134,7 @@ unsafe fn complete_one(
     }
 }
 
-/// The addresses of blocks by their labels.
+/// Makes a table of the addresses of blocks, by their labels.
 ///
 /// # Safety
 /// A live module of the context; blocks of its function, as many as labels, none of which is less than `least`.

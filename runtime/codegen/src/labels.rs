@@ -1,4 +1,4 @@
-//! Addresses of a function's labels (`&&label`): how code has them, and where they go.
+//! Addresses of a function's labels (`&&label`): their form in code, and where they go.
 //!
 //! The address of a label is a *place in the label space* of its function: the number of the
 //! label's block behind a symbol that no code lies at ([`space_name`]). It is the same in all
@@ -7,16 +7,16 @@
 //! (`jumps`).
 //!
 //! Optimized code whose labels stay inside a call has the plain addresses of its blocks instead,
-//! also in private copies of the tables that it loads them from. Whether they stay inside is found
-//! by a walk over uses. It follows the address from the block through what only passes it on (phi,
-//! select, freeze, casts, sums, loads from local tables that only this function mentions and nothing
-//! writes to, and local variables that are only loaded and stored). Ends in `indirectbr` and in
-//! comparisons are harmless, every other use counts as an escape. Differences of labels are
-//! integers that are walked the same way.
+//! also in private copies of the tables that it loads them from. A walk over uses finds whether
+//! they stay inside. It follows the address from the block through instructions that only pass it
+//! on: phi, select, freeze, casts, and sums. It also follows loads from local tables that only this
+//! function mentions and nothing writes to, and local variables that are only loaded and stored.
+//! Ends in `indirectbr` and in comparisons are harmless, every other use counts as an escape.
+//! Differences of labels are integers that are walked the same way.
 //!
 //! # Why
-//! A table need not be `const`: interpreters with computed `goto` seldom say it. LLVM sees the uses
-//! of a table in bodies that were read only, so [`Mentions`] says whether others have some.
+//! A table need not be `const`: interpreters with computed `goto` seldom declare it so. LLVM sees
+//! only uses in bodies that were read, so [`Mentions`] says whether other bodies use the table.
 //!
 //! The frame of a coroutine that is split here holds addresses of its parts, which are code: such a
 //! function keeps its first version.
@@ -31,7 +31,7 @@ use crate::handles::{FunctionRef, InstructionRef, ValueRef, VariableRef};
 #[cfg(doc)]
 use crate::mentions::Mentions;
 
-/// How names of label spaces begin; the link name of the function follows.
+/// Prefix of the names of label spaces; the link name of the function follows.
 const SPACE: &str = "uruk.labels.";
 
 /// The symbol of the label space of the function with a link name.
@@ -44,7 +44,7 @@ pub fn labelled(symbol: &str) -> Option<&str> {
     symbol.strip_prefix(SPACE)
 }
 
-/// What a function does with the addresses of its labels.
+/// The use that a function makes of the addresses of its labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Labels {
     /// It takes none.
@@ -52,15 +52,14 @@ pub enum Labels {
     None,
     /// They are used for jumps within a call.
     Inside,
-    /// They may be elsewhere: in memory, in other functions. Or labels of other functions are in
-    /// it.
+    /// They may be elsewhere: in memory, in other functions. Or it uses labels of other functions.
     Escape,
     /// Addresses of its code may outlive a call: the function must keep the version that took
     /// them.
     Fixed,
 }
 
-/// Values looked at before an escape is assumed.
+/// Visited values beyond which an escape is assumed.
 const WORK: usize = 1_000_000;
 
 /// Whether the address of a block of `function` is a constant somewhere.
@@ -75,14 +74,15 @@ pub(crate) fn matter(function: FunctionRef<'_>) -> bool {
     has_labels(function) || ends.any(|it| it.opcode() == LLVMOpcode::LLVMIndirectBr)
 }
 
-/// The tables that the labels of `function` are loaded from, if these stay inside of it as far as
-/// bodies were read, and it jumps to no others; `None` if they escape. The body is well-formed.
+/// The tables that the labels of `function` are loaded from. The labels must stay inside of it, as
+/// far as bodies were read, and all its jumps must go to them; `None` if they escape. The body is
+/// well-formed.
 pub(crate) fn tables(function: FunctionRef<'_>) -> Option<Vec<VariableRef<'_>>> {
     walk(function).map(|it| it.tables)
 }
 
-/// The values of `function` that are labels, or are made of some, or lead to some, if these stay
-/// inside of it; `None` if they escape.
+/// The values of `function` that are labels, are made of labels, or lead to some. `None` if labels
+/// escape.
 pub(crate) fn carriers(function: FunctionRef<'_>) -> Option<FxHashSet<ValueRef<'_>>> {
     walk(function).map(|it| it.seen)
 }
@@ -106,7 +106,7 @@ fn walk(function: FunctionRef<'_>) -> Option<Walk<'_>> {
 struct Walk<'m> {
     function: FunctionRef<'m>,
     seen: FxHashSet<ValueRef<'m>>,
-    /// Addresses in tables, and what is loaded from there: nothing may be stored to it.
+    /// Addresses in tables, and values loaded from there: nothing may be stored to them.
     read_only: FxHashSet<ValueRef<'m>>,
     open: Vec<ValueRef<'m>>,
     tables: Vec<VariableRef<'m>>,
@@ -134,7 +134,7 @@ impl<'m> Walk<'m> {
         false
     }
 
-    /// Whether all jumps are by addresses that were followed: none comes from elsewhere.
+    /// Whether all jumps are by addresses that were followed.
     fn leads_all_jumps(&self) -> bool {
         let ends = self
             .function
@@ -185,7 +185,7 @@ impl<'m> Walk<'m> {
                 self.add(user, read_only);
                 false
             }
-            // A stored value is followed from the variable, if that is all there is to it;
+            // A stored value is followed from the variable, if this is the value's only role;
             // storing to a local variable that is followed adds nothing.
             LLVMOpcode::LLVMStore => {
                 let mut operands = instruction.operands().flatten();
@@ -234,7 +234,7 @@ impl<'m> Walk<'m> {
     }
 }
 
-/// Whether a variable is the module's own, and nothing but its code can write to it.
+/// Whether a variable is local to the module, and only its code can write to it.
 fn is_own(table: VariableRef<'_>) -> bool {
     // SAFETY: a live variable.
     unsafe {

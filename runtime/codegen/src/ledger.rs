@@ -1,4 +1,4 @@
-//! How many readers of a pool exist: those that are lent, and those of large modules that wait.
+//! Counts the readers of a pool: those that are lent, and those of large modules that wait.
 
 use std::sync::PoisonError;
 
@@ -10,7 +10,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// With so many readers.
+    /// A ledger of `live` readers.
     pub(crate) fn new(live: usize) -> Ledger {
         Ledger {
             live: Mutex::new(live),
@@ -18,25 +18,25 @@ impl Ledger {
         }
     }
 
-    /// How many there are, for whoever makes one.
+    /// The locked count of readers, for a caller that makes one.
     pub(crate) fn lock(&self) -> MutexGuard<'_, usize> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until one is no more, or waits for its next use.
+    /// Waits until a reader is dropped or becomes idle.
     pub(crate) fn wait<'l>(&'l self, live: MutexGuard<'l, usize>) -> MutexGuard<'l, usize> {
         let live = self.returned.wait(live);
         live.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A reader is no more.
+    /// Notes that a reader was dropped.
     pub(crate) fn write_off(&self) {
         *self.lock() -= 1;
         self.returned.notify_one();
     }
 
-    /// A reader that is counted waits for its next use. Whoever looked for one before waits
-    /// by now.
+    /// Notes that a counted reader became idle. A thread that found none before is waiting by now,
+    /// as it holds the lock until it waits.
     pub(crate) fn tell(&self) {
         drop(self.lock());
         self.returned.notify_one();

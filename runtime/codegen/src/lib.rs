@@ -1,10 +1,9 @@
 //! LLVM behind Uruk: bitcode in, relocatable ELF objects out.
 //!
-//! A module is never compiled as a whole when it runs lazily. [`Bitcode`] holds
-//! its bytes; a [`Reader`] has read the module's symbol table into an LLVM context and reads a
-//! body only when that body is asked for. A body is *copied*
-//! into a fresh one-function module of the same context, where every other
-//! symbol is a declaration, and that module is emitted. The reader's module
+//! A module is never compiled as a whole when it runs lazily. [`Bitcode`] holds its bytes. A
+//! [`Reader`] has read the module's symbol table into an LLVM context, and reads a body only when
+//! that body is needed. A body is *copied* into a fresh one-function module of the same context,
+//! where every other symbol is a declaration, and that module is emitted. The reader's module
 //! itself is never changed, so any body can be extracted again at any tier.
 //!
 //! Invariants:
@@ -15,26 +14,27 @@
 //! - No input ends the process: LLVM's diagnostics are collected per context
 //!   and become [`CodegenError`]s.
 //!
-//! Reading order: [`summary`] (what a module holds, as plain data), `structure`
-//! (checked before LLVM reads), `origin` (for which machine), `inspect` (all of it read at once), [`plan`] (how each symbol
-//! is to be reached), [`compile`] (what is asked and answered), [`reader`], `opened`, `desk`,
-//! `handles` (what is safe to hold), `table` and `source`, `planning`, `candidates`, `survey`
-//! and `data` (what is copied), `copying`, `globals`, `body` and `constant` (the copy),
-//! `compiling` (one compile), `library`, `parcel` and `foreign` (bodies for other modules, and
-//! from them), [`facts`], `optimize`, `passes` and `hints` (tiers 2 and 3), `apart` (constants), `flow`
-//! and `shape` (loops and counters), `continuation` (versions that start in the middle),
-//! `baseline` (functions for the compiler of tier 1), `labels`, `jumps` and `mentions` (addresses of labels), `stacks`, [`profile`], `probe`, `guide` and `values` (what code counts
-//! about itself, and its use at tier 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`],
-//! [`pool`], `ledger` and `room`, `query`, `sketch` and `interface` (questions about a module),
-//! [`native`] (modules of a program that runs natively), `looks` (code that looks whether it should stop), [`cancel`] and `gate`, [`fatal`].
+//! Reading order: [`summary`] (a module's symbols, as plain data), `structure` (checked before LLVM
+//! reads), `origin` (target machine), `inspect` (reads an input whole), [`plan`] (how each symbol
+//! is reached), [`compile`] (request and result), [`reader`], `opened`, `desk`, `handles` (safe
+//! references to LLVM's objects), `table` and `source`, `planning`, `candidates`, `survey` and
+//! `data` (plans of copies), `copying`, `globals`, `body` and `constant` (the copy), `compiling`
+//! (one compile), `library`, `parcel` and `foreign` (bodies for other modules, and from them),
+//! [`facts`], `optimize`, `passes` and `hints` (tiers 2 and 3), `apart` (constants), `flow` and
+//! `shape` (loops and counters), `continuation` (versions that start in the middle), `baseline`
+//! (functions for the compiler of tier 1), `labels`, `jumps` and `mentions` (addresses of labels),
+//! `stacks`, [`profile`], `probe`, `guide` and `values` (counters of code, and their use at tier
+//! 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`], [`pool`], `ledger` and `room`,
+//! `query`, `sketch` and `interface` (questions about a module), [`native`] (modules of a program
+//! that runs natively), `looks` (fuel checks), [`cancel`] and `gate`, [`fatal`].
 //!
 //! # Why
-//! A few C++ symbols of LLVM, no C++ compiler. LLVM-C cannot read one body of a lazy module,
-//! keep a code generation pipeline, or end passes early. `cplusplus` has their names and the classes that
-//! are laid out by hand, for LLVM 22.1; a test compares objects of a kept
-//! pipeline with those of a fresh one. Keeping the pipeline saves
-//! some 190 us a function (`cargo xtask bench --only 'first call in sqlite'` prints what a first
-//! call takes, in processor time of the process).
+//! The package uses a few C++ symbols of LLVM, but no C++ compiler. LLVM-C cannot read one body of
+//! a lazy module, keep a code generation pipeline, or end passes early. `cplusplus` has the
+//! symbols' names and the classes that are laid out by hand, for LLVM 22.1; a test compares objects
+//! of a kept pipeline with those of a fresh one. Keeping the pipeline saves some 190 us a function
+//! (`cargo xtask bench --only 'first call in sqlite'` prints the cost of a first call, in processor
+//! time of the process).
 
 #![deny(missing_docs)]
 

@@ -1,31 +1,30 @@
-//! Callees as they are after simplification, kept by a reader for all who call them.
+//! Simplified bodies of callees, kept by a reader for all callers.
 //!
-//! A whole-program compiler inlines bottom-up: it simplifies every function once, and
-//! what it inlines is the simplified body. The library does the same on demand. Before a
-//! unit is optimized, those of its candidates that no unit has wanted yet are copied into
-//! a module of their own, with their own candidates, and run through the first half of
-//! the pipeline (see `optimize`); that module is a *shelf* and stays. Units then copy
-//! their candidates from shelves. Passes leave such a copy alone: it is
+//! A whole-program compiler inlines bottom-up: it simplifies every function once, and inlines the
+//! simplified body. The library does the same on demand. Before a unit is optimized, its candidates
+//! that are not in the library are copied into a module of their own, with their own candidates.
+//! The first half of the pipeline runs on it (see `optimize`); that module is a *shelf* and stays.
+//! Units then copy their candidates from shelves. Passes leave such a copy alone: it is
 //! `available_externally` and `optnone`, which keeps passes from it but not the inliner.
 //!
 //! Invariants:
-//! - An entry says what it was made of ([`Entry::uses`]): whoever uses the entry depends
-//!   on all of that. It holds for a plan that binds those symbols as the plan did for
-//!   which it was made; any other plan is answered as if there were no entry.
-//! - Globals of shelves stand for globals of the reader's module, function by function:
-//!   a copy names what the unit's own plan says. A body that mentions anything else (a
-//!   string that a pass has made) is not kept.
-//! - Whose callees did not fit into the budget of the unit that wanted it is *short*:
-//!   calls stay in it that a compiler of whole programs would have inlined. A later unit
-//!   that wants it makes it again with its own budget, [`MOST_REMAKES`] times. The same
-//!   holds of one whose callees were left out as they were rare ([`Rare`]), once one of
-//!   these no longer is, [`MOST_WARMED`] times.
-//! - Shelves hold no more than [`MOST_INSTRUCTIONS`]; then all of them go.
+//! - An entry lists the symbols it was made of ([`Entry::uses`]): each version that uses the entry
+//!   depends on all of them. It holds for a plan that binds those symbols as its own plan did;
+//!   under any other plan the library answers that it has no entry.
+//! - Globals of shelves stand for globals of the reader's module, function by function: a copy gets
+//!   the names of the unit's own plan. A body that mentions anything else (a string that a pass has
+//!   made) is not kept.
+//! - An entry is *short* if some of its callees did not fit into the budget of the unit that wanted
+//!   it. Calls stay in it that a compiler of whole programs would have inlined. A later unit that
+//!   wants it makes it again with its own budget, [`MOST_REMAKES`] times. The same holds of an
+//!   entry whose callees were left out as they were rare ([`Rare`]), once one of these no longer
+//!   is, [`MOST_WARMED`] times.
+//! - Shelves hold no more than [`MOST_INSTRUCTIONS`]; then all of them are dropped.
 //!
 //! # Why
 //! Callees are simplified once per reader (`codegen::library`): units copy simplified bodies,
-//! `optnone` and `available_externally`, which only the inliner looks into. What they were made
-//! of is recorded with them and becomes a dependence of whoever uses them.
+//! `optnone` and `available_externally`, which only the inliner looks into. The symbols they were
+//! made of are recorded with them and become dependences of each version that uses them.
 
 use inkwell::llvm_sys::LLVMValueKind;
 use inkwell::llvm_sys::core::{LLVMGetPersonalityFn, LLVMHasPersonalityFn};
@@ -51,7 +50,7 @@ use crate::summary::SymbolId;
 /// Instructions kept in all: some 20 MB.
 const MOST_INSTRUCTIONS: usize = 100_000;
 
-/// How often a short entry is made again.
+/// Most remakes of a short entry.
 const MOST_REMAKES: u8 = 1;
 
 /// How often an entry was made, at most, when it is made again for a callee that is no
@@ -64,13 +63,13 @@ pub(crate) struct Entry {
     function: LLVMValueRef,
     /// Instructions after simplification.
     pub(crate) instructions: u32,
-    /// What it was made of, itself included.
+    /// The symbols it was made of, itself included.
     pub(crate) uses: Vec<Use>,
-    /// A candidate that it calls, or that was inlined calls, was left out.
+    /// A candidate was left out that it calls, or that an inlined callee calls.
     short: bool,
-    /// Candidates that it calls, or that was inlined calls, which were rare then.
+    /// Rare candidates that it calls, or that an inlined callee calls.
     rare: Vec<SymbolId>,
-    /// How often it was made again.
+    /// Number of times it was made again.
     remakes: u8,
 }
 
@@ -91,10 +90,10 @@ pub(crate) struct Use {
     defined: bool,
 }
 
-/// What a reader keeps.
+/// The simplified bodies that a reader keeps.
 #[derive(Default)]
 pub(crate) struct Library {
-    /// `None` for what cannot be kept.
+    /// `None` for functions that cannot be kept.
     entries: FxHashMap<SymbolId, Option<Entry>>,
     homes: Homes,
     shelves: Vec<OwnedModule>,
@@ -113,7 +112,7 @@ impl Library {
         entry.uses.iter().all(holds).then_some(entry)
     }
 
-    /// True if there is nothing to be gained by another try to keep `symbol`.
+    /// True if another try to keep `symbol` would gain nothing.
     pub(crate) fn knows(&self, symbol: SymbolId, rare: &Rare) -> bool {
         let known = self.entries.get(&symbol);
         known.is_some_and(|entry| {
@@ -130,7 +129,7 @@ impl Library {
         entry.is_some_and(|entry| entry.short)
     }
 
-    /// Puts what became of `symbol` into its place.
+    /// Enters an entry for `symbol`; it keeps the number of remakes of the one it replaces.
     fn file(&mut self, symbol: SymbolId, mut entry: Entry) {
         let old = self.entries.get(&symbol).and_then(Option::as_ref);
         entry.remakes = old.map_or(0, |old| old.remakes);
@@ -143,7 +142,7 @@ impl Library {
         self.homes.of(global)
     }
 
-    /// Takes up a shelf, and what is on it.
+    /// Takes up a shelf, and its entries.
     fn take(&mut self, shelf: Shelf) {
         for (symbol, entry) in shelf.entries {
             self.file(symbol, entry);
@@ -168,15 +167,15 @@ struct Batch {
     homes: FxHashMap<String, SymbolId>,
 }
 
-/// What became of a batch: its module, entries for functions of it, and where its globals
-/// belong.
+/// Result of a batch: its module, entries for functions of it, and the symbols that its globals
+/// stand for.
 struct Shelf {
     module: OwnedModule,
     entries: Vec<(SymbolId, Entry)>,
     homes: Homes,
 }
 
-/// Global of a shelf -> symbol of the reader's module. Nothing is asked of the keys.
+/// Global of a shelf -> symbol of the reader's module. The keys are never dereferenced.
 #[derive(Default)]
 struct Homes(FxHashMap<LLVMValueRef, SymbolId>);
 
@@ -191,15 +190,15 @@ struct Member {
     name: String,
     /// Symbols of the candidates it calls.
     callees: Vec<SymbolId>,
-    /// One of them is not at hand, though it could be.
+    /// A callee is not available, though it could be.
     short: bool,
-    /// Those that are not at hand because they are rare.
+    /// Callees that are not available because they are rare.
     rare: Vec<SymbolId>,
 }
 
 impl Reader {
-    /// Simplifies what is wanted and not in the library. What cannot be simplified is no
-    /// candidate: errors are told where it is compiled itself.
+    /// Simplifies wanted functions that are not in the library. A function that cannot be
+    /// simplified is no candidate: its own compile reports the error.
     pub(crate) fn stock(&mut self, plan: &ModulePlan, wanted: Wanted, how: &Compile) {
         let library = self.library_mut();
         if library.instructions > MOST_INSTRUCTIONS
@@ -293,8 +292,8 @@ impl Reader {
         }))
     }
 
-    /// What is known of a member of a batch before it is simplified; `made` are the symbols of
-    /// all.
+    /// The properties of a member of a batch before it is simplified; `made` are the symbols of all
+    /// members.
     fn member(
         &self,
         source: Source<'_>,
@@ -353,7 +352,7 @@ impl Reader {
         }
     }
 
-    /// Writes into an entry what the body of a member may be made of.
+    /// Records in an entry the symbols that the body of a member may be made of.
     fn describe(
         &self,
         plan: &ModulePlan,
@@ -396,7 +395,7 @@ impl Use {
     }
 }
 
-/// What all members of a batch may be made of.
+/// The symbols that each member of a batch may be made of.
 fn common_uses(plan: &ModulePlan, contents: &Contents) -> FxHashSet<Use> {
     let inlined = contents
         .inlined
@@ -408,7 +407,7 @@ fn common_uses(plan: &ModulePlan, contents: &Contents) -> FxHashSet<Use> {
         .collect()
 }
 
-/// `start` and what it calls, as far as that is in the batch, and one step beyond.
+/// `start`, its callees in the batch, directly and through others, and one step beyond.
 fn closure(start: SymbolId, members: &FxHashMap<SymbolId, &Member>) -> FxHashSet<SymbolId> {
     let mut seen = FxHashSet::default();
     let mut left = vec![start];
@@ -433,7 +432,7 @@ pub(crate) fn globals(module: &OwnedModule) -> Vec<ValueRef<'_>> {
 /// The number of instructions of a body; `None` if there is no body, or if it mentions a
 /// global without a home.
 fn measure(function: FunctionRef<'_>, homes: &Homes) -> Option<u32> {
-    // SAFETY: a live function, which has a personality where it is asked for it.
+    // SAFETY: a live function, which has a personality when the getter is called.
     let personality = unsafe {
         match LLVMHasPersonalityFn(function.raw()) {
             0 => None,

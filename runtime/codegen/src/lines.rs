@@ -1,19 +1,19 @@
-//! Debug information of a unit: which source line its instructions come from, and, for a debugger,
-//! which variables of the source are where.
+//! Debug information of a unit: source lines of its instructions and, for a debugger, places of
+//! source variables.
 //!
-//! A function's own debug information hangs on its whole compile unit, types and all,
-//! and so is dropped from every unit. Where somebody asks ([`Compile::lines`],
-//! [`Compile::variables`]), places and records of variables are read off the copied body before
-//! that, and written back as little as a debugger needs: one compile unit, one subprogram for each
-//! function copied, locations, and [`variables`] with the [`types`] that are near to them.
+//! A function's own debug information refers to its whole compile unit, types and all, and so is
+//! dropped from every unit. If requested ([`Compile::lines`], [`Compile::variables`]), places and
+//! records of variables are first read from the copied body. Then the minimum that a debugger needs
+//! is written: one compile unit, one subprogram for each function copied, locations, and
+//! [`variables`] with the [`types`] near to them.
 //!
-//! What was inlined before it came to us, by the compiler that made the bitcode or while
-//! the callee was simplified, stays so: its locations name the call they are inlined at,
-//! and the function they come from gets a subprogram as well.
+//! Inlining done earlier, by the compiler that made the bitcode or while the callee was simplified,
+//! is kept. Its locations name the call they are inlined at, and the inlined function gets a
+//! subprogram as well.
 //!
 //! # Invariants
-//! - Nothing of the reader's debug information is reached from the unit but files, namespaces,
-//!   and types that lead to nothing.
+//! - The unit reaches nothing of the reader's debug information except files, namespaces, and types
+//!   that refer to nothing.
 //! - The outermost scope of a location is the subprogram of the function it is in.
 //! - Every call in a function with a subprogram has a location, as LLVM's inliner wants.
 //!
@@ -21,10 +21,10 @@
 //! [`Compile::variables`]: crate::Compile::variables
 //!
 //! # Why
-//! Debug info is dropped from function units: each would carry its whole compile unit. With
-//! `--gdb` it is written anew, one compile unit and one subprogram for
-//! each function (`codegen::lines`), and code lies in private memory: the kernel lets debuggers
-//! write breakpoints there, but not into pages of a shared file.
+//! Debug info is dropped from function units: each would carry its whole compile unit. With `--gdb`
+//! it is written anew, one compile unit and one subprogram for each function (`codegen::lines`).
+//! Code then lies in private memory: the kernel lets debuggers write breakpoints there, but not
+//! into pages of a shared file.
 
 mod nodes;
 mod types;
@@ -60,35 +60,35 @@ const PRODUCER: &str = "uruk";
 const SUBPROGRAM_NAME: usize = 2;
 const SUBPROGRAM_TYPE: usize = 4;
 const SUBPROGRAM_UNIT: usize = 5;
-/// Of subprograms, too.
+/// The same operand in subprograms.
 const BLOCK_SCOPE: usize = 1;
 
-/// Calls that are inlined in each other, at most; and scopes. Where there are more, or a
-/// scope is not known, an instruction seems to stand in the function itself.
+/// Most calls inlined in each other, and most nested scopes. If there are more, or a scope is not
+/// known, an instruction appears in the function itself.
 const DEPTH: usize = 100;
 
 /// The places of one function of the unit.
 struct Function<'r> {
     new: FunctionRef<'r>,
-    /// Of its symbol.
+    /// The name of its symbol.
     name: String,
-    /// That it is copied from.
+    /// The subprogram it is copied from.
     subprogram: LLVMMetadataRef,
     file: LLVMMetadataRef,
-    /// With its old location; calls may have none, which is null.
+    /// Each with its old location; calls may have none, which is null.
     places: Vec<(InstructionRef<'r>, LLVMMetadataRef)>,
-    /// Of its variables, if they are asked for.
+    /// Records of its variables, if they are requested.
     records: Vec<Record<'r>>,
 }
 
-/// What is known of a unit before its debug information is dropped.
+/// The debug information read from a unit before it is dropped.
 #[derive(Default)]
 pub(crate) struct Lines<'r> {
     functions: Vec<Function<'r>>,
 }
 
 impl<'r> Copying<'r> {
-    /// Reads the places of all copied instructions, if lines are asked for.
+    /// Reads the places of all copied instructions, if lines are requested.
     pub(crate) fn take_lines(&self) -> Lines<'r> {
         let read = |&(old, new): &(FunctionRef<'r>, FunctionRef<'r>)| {
             let mut function = read_function(old, new)?;
@@ -102,7 +102,7 @@ impl<'r> Copying<'r> {
         }
     }
 
-    /// Writes them into the unit, whose own debug information is gone.
+    /// Writes the lines into the unit, whose own debug information was dropped.
     pub(crate) fn put_lines(&self, lines: Lines<'r>) {
         let Some(first) = lines.functions.first() else {
             return;
@@ -177,12 +177,12 @@ struct Writer {
     /// (Old variable, new subprogram) -> new variable.
     variables: FxHashMap<(LLVMMetadataRef, LLVMMetadataRef), LLVMMetadataRef>,
     types: Types,
-    /// Functions have types, too.
+    /// True if functions get types, too.
     describes: bool,
     is_cpp: bool,
 }
 
-/// Of one function: what its locations are translated to.
+/// Translated locations of one function.
 struct Locations {
     subprogram: LLVMMetadataRef,
     /// Old location -> new one.
@@ -228,7 +228,7 @@ impl Writer {
         if let Some(&new) = locations.translated.get(&old) {
             return new;
         }
-        // SAFETY: by the caller's promise; what a location refers to lives as it does.
+        // SAFETY: by the caller's promise; nodes that a location refers to live as it does.
         unsafe {
             let (line, column) = (LLVMDILocationGetLine(old), LLVMDILocationGetColumn(old));
             let (subprogram, call) = self.home(locations, old, depth);
@@ -254,7 +254,7 @@ impl Writer {
         old: LLVMMetadataRef,
         depth: usize,
     ) -> (LLVMMetadataRef, LLVMMetadataRef) {
-        // SAFETY: by the caller's promise; what a location refers to lives as it does.
+        // SAFETY: by the caller's promise; nodes that a location refers to live as it does.
         unsafe {
             let call = LLVMDILocationGetInlinedAt(old);
             let callee = match call.is_null() || depth == 0 {
@@ -363,7 +363,7 @@ impl Writer {
             if ty.is_null() {
                 ty = LLVMDIBuilderCreateSubroutineType(builder, file, null_mut(), 0, flags);
             }
-            // That of a method is told by the name that is linked.
+            // The linkage name shows the scope of a method.
             let around = child(self.context, old, BLOCK_SCOPE);
             let scope = match self.is_cpp && is_namespace(self.context, around) {
                 true => around,
@@ -389,9 +389,9 @@ impl Writer {
     }
 }
 
-/// Whether a subprogram is of C++. All else is said to be of C: what gdb knows of Rust, it expects
-/// to find in each type that has the name (version 13 ends itself over what it does not find, also
-/// in native programs).
+/// Whether a subprogram is of C++. All other languages are declared as C. Gdb expects certain
+/// fields in each Rust type it knows by name; version 13 crashes if one is missing, also in native
+/// programs.
 ///
 /// # Safety
 /// A live subprogram of the context.

@@ -1,8 +1,8 @@
-//! Code that looks, at entries and loops, whether it should stop.
+//! Inserts fuel checks, called *looks*, at entries and loops of code.
 //!
-//! A module is changed once, when it is added, so that all that is compiled of it, at every tier,
-//! inlined or as a continuation, looks at the same places. What it looks at is a word of the
-//! calling thread, at a distance from the thread pointer: how many *passes* are left.
+//! A module is changed once, when it is added. So all code compiled from it, at every tier, inlined
+//! or as a continuation, looks at the same places. A look reads a word of the calling thread, at a
+//! distance from the thread pointer: the *passes* (fuel) left.
 //!
 //! ```text
 //! look:   left = word; left -= 1; word = left
@@ -11,13 +11,13 @@
 //!
 //! | where | when |
 //! |---|---|
-//! | entry | of a function that calls another: what calls nothing and has no loop ends soon |
+//! | entry | of a function that calls another: a function without calls and loops ends soon |
 //! | loop | at the end of each latch, before it is decided whether there is another pass |
 //!
 //! # Loops
-//! Passes simplify loops first: each is entered from one block, and decides at its end whether there
-//! is another pass. In a loop that calls nothing ([`nests`]) the word is then kept in a variable of
-//! the frame, which passes make a register, and both conditions become one:
+//! Passes simplify loops first: each is entered from one block, and decides at its end whether
+//! there is another pass. In a loop without calls ([`nests`]) the word is then kept in a variable
+//! of the frame, which passes make a register. Both conditions become one:
 //! ```text
 //! before                 after
 //! head:  phis            outer: phis of what comes from elsewhere, and from ask; goto head
@@ -27,34 +27,33 @@
 //!        else: exit      else:  if left >= 0: exit
 //!                        ask:   call ask; if c: outer, else: exit
 //! ```
-//! The call is not in the inner loop but around it, and that has one end, as it had: passes of LLVM
-//! compute ahead how many passes it makes, unroll it and vectorize it as any other. In a loop that
-//! calls something the look is a branch of its own. Where a latch ends otherwise than by a branch or
-//! a switch, or the head is reached by jumps to labels or is a landing pad, the call returns into the
-//! loop.
+//! The call is not in the inner loop but around it, and the inner loop has one end, as before. So
+//! passes of LLVM compute the trip count, unroll it and vectorize it like any other. In a loop with
+//! calls the look is a branch of its own. If a latch ends otherwise than by a branch or a switch,
+//! or the head is reached by jumps to labels or is a landing pad, the call returns into the loop.
 //!
-//! That the word is no variable of the program's LLVM is told by types of memory (TBAA): a type of
-//! its own beside those that the module has, or, in a module without any, beside one that
-//! everything else gets.
+//! Types of memory (TBAA) tell LLVM that the word is no variable of the program. The word has a
+//! type of its own beside the module's types. In a module without any, all other accesses get one
+//! type.
 //!
 //! # Invariants
-//! - How often a run looks is a matter of the IR alone: what is counted is memory, which passes may
-//!   not change. So attributes go that promise of a function that it writes none
+//! - The IR alone determines how often a run looks: counts are in memory, which passes may not
+//!   change. So attributes that promise that a function writes no memory are removed
 //!   ([`PROMISES`]), from calls too.
 //! - Blocks that end with a terminator keep it, so that phis elsewhere stay as they are.
 //!
-//! # What it costs
-//! `cargo xtask bench --only "counted passes"`: of thirty programs of loops, the geometric mean at tiers
-//! 2 and 3 is 1.21 of the time without (0.8 to 2.5). With a branch of its own in each loop, and the word
-//! in memory, it was 1.9 (up to 6.9): nothing was vectorized. What is left: two conditions at the end
-//! of each pass, and how many passes there will be is the least of two numbers, which is computed each
-//! time that an inner loop is entered, where it was a constant.
+//! # Cost
+//! `cargo xtask bench --only "counted passes"`: of thirty programs of loops, the geometric mean at
+//! tiers 2 and 3 is 1.21 of the time without (0.8 to 2.5). With a branch of its own in each loop,
+//! and the word in memory, it was 1.9 (up to 6.9): nothing was vectorized. The rest of the cost:
+//! two conditions at the end of each pass, and a trip count that is the minimum of two numbers. It
+//! is computed at each entry of an inner loop, where it was a constant.
 //!
 //! # Why
-//! Not in each compiler: the baseline compiler, LLVM's tiers and continuations would have to agree
-//! to the pass. Not a flag that somebody sets: it is one load less, and one comparison like this
-//! one, but neither counts nor can be moved out of a loop. Entries of functions that call nothing
-//! are left out because they are what is inlined into loops.
+//! Looks are not inserted in each compiler: the baseline compiler, LLVM's tiers and continuations
+//! would have to agree to the pass. A flag set by another thread would save one load and needs the
+//! same comparison. But it does not count, and its check cannot be moved out of a loop. Entries of
+//! functions without calls are left out because those are inlined into loops.
 
 use std::ffi::CStr;
 
@@ -80,21 +79,21 @@ use kinds::Kinds;
 use nests::{is_quiet, may_look};
 use writer::Writer;
 
-/// Attributes that do not hold of code that looks, or of what calls it.
+/// Attributes that do not hold of code that looks, or of its callers.
 const PROMISES: [&str; 3] = ["memory", "willreturn", "speculatable"];
 
-/// What code looks at.
+/// Parameters of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
-    /// Where the word is, from the thread pointer.
+    /// Distance of the word from the thread pointer.
     pub distance: i64,
-    /// The address of the function that is called when nothing is left. It takes and returns
+    /// The address of the function that is called when no fuel is left. It takes and returns
     /// nothing.
     pub ask: u64,
 }
 
 impl Bitcode {
-    /// The module with code that looks. Under a [`guard`](crate::fatal::guard).
+    /// The module with looks inserted. Under a [`guard`](crate::fatal::guard).
     ///
     /// # Errors
     /// Bitcode that LLVM does not read.
@@ -133,8 +132,8 @@ fn read(context: &LlvmContext, bitcode: &Bitcode) -> Result<OwnedModule, Codegen
     Ok(unsafe { OwnedModule::new(raw) })
 }
 
-/// Has loops be entered and left in one way, and decide at their ends whether there is another pass,
-/// also in functions that are not to be optimized.
+/// Simplifies loops, also in functions that are not to be optimized: each is entered and left in
+/// one way, and decides at its end whether there is another pass.
 fn simplify(module: &OwnedModule) -> Result<(), String> {
     let optnone = kinds::attribute("optnone");
     let apart: Vec<FunctionRef<'_>> = module.functions().filter(|it| it.has(optnone)).collect();
@@ -151,11 +150,11 @@ fn simplify(module: &OwnedModule) -> Result<(), String> {
     error.map_or(Ok(()), Err)
 }
 
-/// What is done before. Rotation duplicates no more than a header.
+/// The passes that run first. Rotation duplicates no more than a header.
 const SIMPLIFY: &CStr =
     c"function(loop-simplify,loop(loop-rotate<header-duplication;no-prepare-for-lto>))";
 
-/// Has a module look.
+/// Inserts looks into a module.
 fn insert(context: &LlvmContext, module: &OwnedModule, look: Look) {
     let kinds = Kinds::of(context, module);
     let functions: Vec<LLVMValueRef> = module.functions().map(|it| it.raw()).collect();
@@ -181,7 +180,7 @@ fn insert(context: &LlvmContext, module: &OwnedModule, look: Look) {
     }
 }
 
-/// Takes promises from calls; whether there are any of functions.
+/// Removes promises from calls; returns whether the function calls code that may look.
 fn soften(function: FunctionRef<'_>, kinds: &Kinds) -> bool {
     let mut calls = false;
     for call in function.instructions() {
@@ -190,7 +189,7 @@ fn soften(function: FunctionRef<'_>, kinds: &Kinds) -> bool {
         }
         calls = true;
         for &promise in &kinds.promises {
-            // SAFETY: a live call; an attribute that is not there is no matter.
+            // SAFETY: a live call; removing an absent attribute does nothing.
             unsafe {
                 LLVMRemoveCallSiteEnumAttribute(call.raw(), LLVMAttributeFunctionIndex, promise);
             }
@@ -199,7 +198,7 @@ fn soften(function: FunctionRef<'_>, kinds: &Kinds) -> bool {
     calls
 }
 
-/// Whether a terminator may be there twice.
+/// Whether a terminator may be duplicated.
 fn is_plain(opcode: LLVMOpcode) -> bool {
     matches!(opcode, LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch)
 }

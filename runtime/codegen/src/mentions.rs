@@ -1,9 +1,9 @@
-//! Functions that mention tables of labels, and labels of other functions: one walk over all bodies
-//! of a module, without LLVM.
+//! Functions that mention tables of labels, and labels of other functions, found by one walk over
+//! all bodies of a module, without LLVM.
 //!
-//! LLVM reads bodies one by one, and knows the uses of a table in those that it has read. A version
-//! that has the addresses of its own labels in a private copy of a table is right only if no other
-//! function mentions that table.
+//! LLVM reads bodies one by one, and knows the uses of a table only in those. A version may keep
+//! the addresses of its own labels in a private copy of a table only if no other function mentions
+//! that table.
 //!
 //! # Why
 //! The walk takes about as long as reading the bodies once, and happens when a function with labels
@@ -17,7 +17,7 @@ use uruk_bitcode::ir::{Body, Constant, GlobalKind, Module, ValueId};
 use crate::numbered;
 use crate::summary::SymbolId;
 
-/// Variables whose values lead to variables whose values lead to labels, and so on, at most.
+/// Longest chain of variables from a table to its labels.
 const DEPTH: usize = 16;
 
 /// Mentions of symbols in the bodies of a module.
@@ -25,17 +25,17 @@ const DEPTH: usize = 16;
 pub(crate) struct Mentions {
     /// The function that mentions a variable which leads to labels; `None`: several do.
     tables: FxHashMap<SymbolId, Option<SymbolId>>,
-    /// Functions of which another one mentions a label.
+    /// Functions with labels that another function mentions.
     exposed: FxHashSet<SymbolId>,
 }
 
 impl Mentions {
-    /// Bytes that the allocator took for them.
+    /// Bytes allocated for the mentions.
     pub(crate) fn bytes(&self) -> usize {
         of_map(&self.tables) + of_set(&self.exposed)
     }
 
-    /// Walks over all bodies; `None` if one is not read here.
+    /// Walks over all bodies; `None` if this reader does not support one.
     pub(crate) fn read(bytes: &[u8]) -> Option<Mentions> {
         let source = Source::read(bytes).ok()?;
         let module = &*source.module;
@@ -90,7 +90,7 @@ impl Mentions {
         self.exposed.extend(others.map(|&it| symbols[it as usize]));
     }
 
-    /// Whether no function but one mentions a variable.
+    /// Whether only `function` mentions a variable.
     pub(crate) fn is_only_in(&self, table: SymbolId, function: SymbolId) -> bool {
         self.tables.get(&table) == Some(&Some(function))
     }
@@ -106,7 +106,7 @@ impl Mentions {
 struct Lead {
     /// Variables whose values lead to labels.
     tables: Vec<u32>,
-    /// Functions of whose labels it is made.
+    /// Functions whose labels it contains.
     labels: Vec<u32>,
 }
 
@@ -115,7 +115,7 @@ impl Lead {
         self.tables.is_empty() && self.labels.is_empty()
     }
 
-    /// Adds what another one leads to; whether that is new.
+    /// Adds the globals of another lead; returns whether any was new.
     fn add(&mut self, other: &Lead) -> bool {
         let mut changed = false;
         for (into, from) in [
@@ -133,7 +133,7 @@ impl Lead {
     }
 }
 
-/// The globals that those and the constants of a module lead to.
+/// The globals that the globals and constants of a module lead to.
 struct Leads {
     values: Vec<Lead>,
 }

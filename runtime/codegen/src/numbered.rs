@@ -1,10 +1,11 @@
-//! A module as the reader of bitcode has it, beside what LLVM says of the same bytes: which number
-//! there is which symbol here.
+//! A module read by our reader of bitcode, beside LLVM's reading of the same bytes: maps the
+//! reader's numbers to symbols.
 //!
 //! Bitcode numbers variables, functions, aliases and ifuncs in the order of their lists; a
-//! [`ModuleSummary`] has functions first. Where LLVM has read the module before, it may have changed
-//! declarations of intrinsics, so names are compared, and a module with a difference is LLVM's alone.
-//! Where it has not, the summary is made here (`summarize`), and LLVM is compared with it when it
+//! [`ModuleSummary`] has functions first. If LLVM has read the module before, it may have changed
+//! declarations of intrinsics. So names are compared, and a module with a difference is left to
+//! LLVM. Otherwise the summary is made here (`summarize`), and LLVM is compared with it if it reads
+//! the module later.
 //! reads the module after all.
 
 use std::sync::{Arc, OnceLock};
@@ -24,21 +25,21 @@ mod summarize;
 
 pub use lower::{Plain, Read};
 
-/// A module, and whose numbers are whose.
+/// A module, and the mapping between its globals and symbols.
 pub struct Numbered {
     /// The module.
     pub source: Source,
     bitcode: Bitcode,
     summary: Arc<ModuleSummary>,
     lowering: OnceLock<Lowering>,
-    /// By the numbers of bitcode.
+    /// Symbols by the numbers of bitcode.
     symbols: Box<[SymbolId]>,
-    /// By symbol.
+    /// Globals by symbol.
     globals: Box<[u32]>,
 }
 
 impl Numbered {
-    /// Reads the module; `None` if it is LLVM's alone.
+    /// Reads the module; `None` if it is left to LLVM.
     pub fn read(bitcode: &Bitcode, summary: &Arc<ModuleSummary>) -> Option<Arc<Numbered>> {
         let source = Source::read(bitcode.bytes()).ok()?;
         let module = &source.module;
@@ -56,7 +57,7 @@ impl Numbered {
         Some(Numbered::of(source, bitcode, Arc::clone(summary), symbols))
     }
 
-    /// Reads a module that LLVM has not seen; `None` if LLVM has to.
+    /// Reads a module that LLVM has not seen; `None` if LLVM has to read it.
     pub(crate) fn alone(bitcode: &Bitcode) -> Option<Arc<Numbered>> {
         let source = Source::read(bitcode.bytes()).ok()?;
         let (summary, symbols) = summarize::summarize(&source)?;
@@ -88,7 +89,7 @@ impl Numbered {
         self.bitcode.is(bitcode)
     }
 
-    /// What the module holds.
+    /// The summary of the module.
     pub(crate) fn summary(&self) -> &Arc<ModuleSummary> {
         &self.summary
     }
@@ -108,7 +109,7 @@ impl Numbered {
         self.bitcode.bytes()
     }
 
-    /// Which body is that of a function, if it has any.
+    /// The number of a function's body, if it has any.
     pub fn body(&self, symbol: SymbolId) -> Option<usize> {
         self.source.body_of(self.global(symbol))
     }
@@ -146,7 +147,7 @@ fn is_kind(theirs: Kind, ours: GlobalKind) -> bool {
 /// The name of a global; `None` for one that is not text.
 fn plain_name<'m>(module: &'m Module, global: &Global) -> Option<&'m str> {
     let name = std::str::from_utf8(module.raw_name(global)).ok()?;
-    // The byte says that the name is not to be mangled, which ELF never does.
+    // The byte marks a name that is not to be mangled, which ELF never does.
     let name = name.strip_prefix('\u{1}').unwrap_or(name);
     (!name.contains('\0')).then_some(name)
 }

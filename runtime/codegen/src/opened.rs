@@ -1,4 +1,4 @@
-//! A module as it was read at a desk: lazily from bitcode, or as a whole from text.
+//! A module read at a desk: lazily from bitcode, or as a whole from text.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,22 +24,22 @@ use crate::structure::Structure;
 use crate::summary::{ModuleSummary, SymbolId, versions};
 use crate::table::SymbolTable;
 
-/// What one reader has found out of a module for the next.
+/// Knowledge about a module that one reader leaves for the next.
 pub(crate) struct Known {
     pub(crate) summary: Arc<ModuleSummary>,
-    /// Of a large module: it takes as much memory as a small one.
+    /// Only for a large module: for a small one it takes as much memory as the module.
     pub(crate) structure: OnceLock<Arc<Structure>>,
     /// LLVM has read the module, and found nothing wrong.
     verified: AtomicBool,
 }
 
 impl Known {
-    /// Bytes that the allocator took for what was found out.
+    /// Bytes allocated for this knowledge.
     pub(crate) fn bytes(&self) -> usize {
         of_arc::<ModuleSummary>() + self.summary.bytes()
     }
 
-    /// What a reader has found out.
+    /// The knowledge of a reader.
     pub(crate) fn by_llvm(
         summary: &Arc<ModuleSummary>,
         structure: Option<Arc<Structure>>,
@@ -51,7 +51,7 @@ impl Known {
         }
     }
 
-    /// What was read without LLVM.
+    /// The knowledge from a summary made without LLVM.
     pub(crate) fn without_llvm(summary: &Arc<ModuleSummary>) -> Known {
         Known {
             summary: Arc::clone(summary),
@@ -60,13 +60,14 @@ impl Known {
         }
     }
 
-    /// Whether LLVM has read the module. Relaxed: whoever sees it late verifies once more.
+    /// Whether LLVM has verified the module. Relaxed: a reader that sees an old value verifies once
+    /// more.
     pub(crate) fn is_verified(&self) -> bool {
         self.verified.load(Ordering::Relaxed)
     }
 }
 
-/// A module as it was read at a desk, with what was made of it there.
+/// A module read at a desk, with the data derived from it there.
 pub(crate) struct Opened {
     // Field order is drop order: modules go before the bytes a lazy one still points into.
     pub(crate) module: OwnedModule,
@@ -77,12 +78,12 @@ pub(crate) struct Opened {
     pub(crate) summary: Arc<ModuleSummary>,
     /// Functions whose bodies were found valid: nothing changes them afterwards.
     pub(crate) verified: RefCell<FxHashSet<SymbolId>>,
-    /// The shape of its bitcode; of what was parsed from text, with all bodies, nothing.
+    /// The shape of its bitcode; `None` for a module parsed from text, whose bodies are all read.
     pub(crate) structure: Option<Arc<Structure>>,
 }
 
 impl Opened {
-    /// Reads the symbol table of `bitcode`; and all of what is not known of it.
+    /// Reads the symbol table of `bitcode`, and computes all properties that `known` lacks.
     pub(crate) fn read(
         desk: &Desk,
         bitcode: &Bitcode,
@@ -116,9 +117,9 @@ impl Opened {
         }
     }
 
-    /// Compares what LLVM has read with what was known without it: numbers of symbols are the
-    /// same in both. It gives intrinsics other names where those do not fit their types, which
-    /// no module has that it has written. A debug build compares all.
+    /// Compares LLVM's reading with a summary made without it: both must have the same symbol
+    /// numbers. LLVM renames intrinsics whose names do not fit their types, which happens in no
+    /// module that LLVM wrote. A debug build compares all properties.
     fn compare(&self, desk: &Desk) -> Result<(), CodegenError> {
         let (theirs, ours) = (self.table.values(), &self.summary.symbols);
         let mut same = theirs.len() == ours.len()
@@ -140,7 +141,7 @@ impl Opened {
         }
     }
 
-    /// A module with all that is kept with it.
+    /// A module with its derived data.
     pub(crate) fn of(
         desk: &Desk,
         module: OwnedModule,
@@ -183,8 +184,7 @@ impl Opened {
     }
 }
 
-/// Verifies all of a module but the bodies it has not read; the verifier's message if
-/// it is broken.
+/// Verifies all of a module except unread bodies; returns the verifier's message if it is broken.
 pub(crate) fn verify_module(module: &OwnedModule) -> Option<String> {
     let mut message = std::ptr::null_mut();
     let action = LLVMVerifierFailureAction::LLVMReturnStatusAction;
@@ -215,7 +215,7 @@ fn read_lazily(
     // SAFETY: the reader keeps `bitcode` alive until its module is dropped.
     let buffer = unsafe { Buffer::view(bitcode.bytes(), &c_name(bitcode.name())) };
     let mut module: LLVMModuleRef = std::ptr::null_mut();
-    // SAFETY: live context; the function takes the buffer over whatever happens.
+    // SAFETY: live context; the function takes the buffer over in every case.
     let failed =
         unsafe { LLVMGetBitcodeModuleInContext2(context.raw(), buffer.into_raw(), &mut module) };
     if failed != 0 || module.is_null() {
@@ -225,7 +225,7 @@ fn read_lazily(
     Ok((unsafe { OwnedModule::new(module) }, structure))
 }
 
-/// Refuses what was made for another machine (`origin`).
+/// Refuses a module made for another machine (`origin`).
 pub(crate) fn check_target(module: &OwnedModule, name: &str) -> Result<(), CodegenError> {
     // SAFETY: a live module; both are C strings that it owns.
     let (triple, layout) = unsafe {

@@ -1,32 +1,30 @@
-//! What tiers 2 and 3 do to a unit between extraction and emission.
+//! Transformations of a unit between extraction and emission, at tiers 2 and 3.
 //!
-//! Attributes: `optnone` goes, with the `noinline` that came with it, and the host's
-//! features are added to a function's own (never to one that passes wide vectors in
-//! registers: which ones would change). The target machine itself stays at the ABI's
-//! baseline; a function's subtarget comes from its attributes.
+//! Attributes: `optnone` is removed, with the `noinline` that came with it, and the host's features
+//! are added to a function's own. A function that passes wide vectors in registers gets none, as
+//! its registers would change. The target machine itself stays at the ABI's baseline; a function's
+//! subtarget comes from its attributes.
 //!
-//! Passes (`passes` has their texts): tier 2 has a pipeline of its own, tier 3 LLVM's
-//! in two halves, as has a unit with profiled candidates. The first ends where inlining and
-//! simplification do; candidates are `weak_odr` definitions in it. Between the halves they
-//! become `available_externally`, and the second, which vectorizes and lowers, begins by
-//! dropping their bodies: nothing is spent on them, and calls that are left go through
-//! slots. LLVM's text for the first half is `thinlto-pre-link`, which is made to stop at
-//! this place; the second is spelled out as `opt -print-pipeline-passes` prints it.
+//! Passes (`passes` has their texts): tier 2 has a pipeline of its own. Tier 3, and a unit with
+//! profiled candidates, has LLVM's in two halves. The first ends after inlining and simplification;
+//! candidates are `weak_odr` definitions in it. Between the halves they become
+//! `available_externally`. The second half, which vectorizes and lowers, begins by dropping their
+//! bodies: no time is spent on them, and calls that are left go through slots. LLVM's text for the
+//! first half is `thinlto-pre-link`, which is made to stop at this place; the second is spelled out
+//! as `opt -print-pipeline-passes` prints it.
 //!
-//! Cold paths stay in their functions, where block placement puts them last. LLVM's
-//! `hotcoldsplit`, run after the second half at tier 3 on what attributes and calls that do
-//! not return say is cold, made Lua's `fib` 3 to 7 % slower (9.4 to 9.7 and 10.0 ms an
-//! iteration) and `binary-trees` 5 % faster (53.5 to 50.7, 57.6 to 54.6 ms), on a machine
-//! whose rounds differed by up to 8 %. With counted weights, at tier 3 under `auto`, three
-//! runs of each in turns, it changes nothing: `fib` 16.6 and with it 16.6 ms, `binary-trees`
-//! 35.6 and 36.4, `nbody` 32.8 and 32.2. Its functions would lie in the same allocation as
-//! the version. The machine function
-//! splitter is an option of the process, with no attribute that stands for it.
+//! Cold paths stay in their functions, where block placement puts them last. LLVM's `hotcoldsplit`
+//! was tried after the second half at tier 3, with cold paths from attributes and from calls that
+//! do not return. It made Lua's `fib` 3 to 7 % slower (9.4 to 9.7 and 10.0 ms an iteration). It
+//! made `binary-trees` 5 % faster (53.5 to 50.7, 57.6 to 54.6 ms), on a machine whose rounds
+//! differed by up to 8 %. With counted weights, at tier 3 under `auto`, three runs of each in
+//! turns, it changes nothing: `fib` 16.6 and with it 16.6 ms, `binary-trees` 35.6 and 36.4, `nbody`
+//! 32.8 and 32.2. Its functions would lie in the same allocation as the version. The machine
+//! function splitter is an option of the process, with no attribute that stands for it.
 //!
 //! # Why
-//! Cold paths are not split off: with counted weights `hotcoldsplit` changes nothing that can
-//! be measured (`codegen::optimize`); LLVM's machine function splitter is an option of the
-//! process.
+//! Cold paths are not split off: with counted weights `hotcoldsplit` has no measurable effect
+//! (`codegen::optimize`); LLVM's machine function splitter is an option of the process.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -52,11 +50,11 @@ struct Host {
     features: String,
 }
 
-/// What every CPU for this target has, whether or not the host's list names it.
+/// Features of every CPU for this target, even if the host's list does not name them.
 const ABI: [&str; 6] = ["+cx8", "+fxsr", "+mmx", "+sse", "+sse2", "+x87"];
 
 impl Host {
-    /// True if features that a function asks for change nothing here.
+    /// True if features that a function asks for add nothing to the host's.
     fn has(&self, own: &str) -> bool {
         let there = |one| self.features.split(',').any(|other| other == one);
         own.is_empty()
@@ -98,8 +96,8 @@ impl<'r> Copying<'r> {
         if !wide {
             for_host(new);
         }
-        // A loop that copies is made a call of `memcpy`, unless the function is named
-        // so; the body of the program's own `memcpy` has another name here.
+        // LLVM turns a copying loop into a call of `memcpy`, unless the function is named so. The
+        // body of the program's own `memcpy` has another name here.
         let info = self.source.info(id);
         if info.linkage != Linkage::Local {
             new.set_text(&format!("no-builtin-{}", info.name), "");
@@ -107,7 +105,7 @@ impl<'r> Copying<'r> {
     }
 }
 
-/// Lets a function use all that the host's CPU has.
+/// Lets a function use all features of the host's CPU.
 pub(crate) fn for_host(function: FunctionRef<'_>) {
     let host = host();
     let own = function.text("target-features");
@@ -174,7 +172,7 @@ pub(crate) fn run(
         hints::forget_counts(context, module);
     }
     for name in &contents.constants {
-        // Its initializer was to be seen, not to be emitted again.
+        // Passes should see its initializer; it must not be emitted again.
         show_only(module.variable(name).as_deref());
     }
     Ok(())
@@ -189,7 +187,7 @@ fn show_only(definition: Option<&ValueRef<'_>>) {
     }
 }
 
-/// Simplifies functions that are to be inlined elsewhere.
+/// Simplifies functions for inlining in other units.
 pub(crate) fn simplify(
     context: &LlvmContext,
     emitter: &mut Emitter,
@@ -205,7 +203,7 @@ pub(crate) fn simplify(
     Ok(warily(context, emitter, module, &passes::callees())?)
 }
 
-/// Runs passes that do not believe all that tags say ([`tags`](crate::tags)).
+/// Runs passes that do not believe all tags ([`tags`](crate::tags)).
 fn warily(
     context: &LlvmContext,
     emitter: &Emitter,

@@ -1,16 +1,16 @@
-//! For which machine a module was made, by what it says: its triple, and how it lays out data.
+//! Checks the machine a module was made for, by its triple and its data layout.
 //!
-//! | says | is |
+//! | triple or layout | is |
 //! |---|---|
 //! | no triple, or one of an unknown processor (`unknown-unknown-unknown`, as llvmlite writes) | taken for this machine |
 //! | `x86_64-*linux*` | this machine's |
 //! | any other triple | refused |
-//! | a layout that differs in what this machine has: order of bytes, sizes of pointers, alignments of words, names of symbols, address spaces | refused |
-//! | a layout that differs in the rest (an older compiler's, without `i128:128`) | taken: code is made by this machine's |
+//! | a layout with other byte order, sizes of pointers, alignments of words, names of symbols or address spaces | refused |
+//! | a layout that differs in the rest (an older compiler's, without `i128:128`) | taken: code is made with this machine's |
 //!
 //! # Why
-//! A layout was ignored before, whatever it said: code of a 32-bit machine, which has its offsets
-//! in it already, then ran and was wrong. Without LLVM, as modules are summarized without it.
+//! Layouts were ignored before. Code of a 32-bit machine, which contains its offsets, then ran and
+//! was wrong. The check needs no LLVM, as modules are summarized without it.
 
 /// Whether code of that triple can be taken for this machine's.
 pub(crate) fn is_ours(triple: &str) -> bool {
@@ -22,7 +22,7 @@ pub(crate) fn is_ours(triple: &str) -> bool {
     }
 }
 
-/// What of a layout is another machine's, if something is.
+/// The part of a layout that belongs to another machine, if any.
 pub(crate) fn strange_part(layout: &str) -> Option<&str> {
     layout.split('-').find(|part| !is_common(part))
 }
@@ -41,7 +41,7 @@ fn is_common(part: &str) -> bool {
         "i16" => first == "16",
         "i8" => first == "8",
         "f80" => first == "128",
-        // Where code, variables and stacks are.
+        // The address spaces of code, variables and stacks.
         _ if kind.starts_with(['P', 'G', 'A']) => kind[1..].parse() == Ok(0_u32),
         _ => true,
     }
@@ -76,7 +76,7 @@ mod tests {
         let ours = [
             "",
             "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128",
-            // Of clang 14.
+            // The layout of clang 14.
             "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-f80:128-n8:16:32:64-S128",
             "e",
         ];

@@ -1,15 +1,14 @@
-//! Bodies on their way to other modules: what one module offers to the inliner of
-//! another.
+//! Bodies for other modules: functions that one module offers to the inliner of another.
 //!
-//! Contexts share nothing, so a body travels as bitcode: a module with one function, the
-//! simplified body that the `library` has of it. Whatever the body mentions is a
-//! declaration under its *link name*, which is unique in a session: a static variable, a
-//! string or a thread-local of the module it comes from is that module's own, wherever
-//! the body is inlined. `foreign` does the unpacking.
+//! Contexts share no data, so a body travels as bitcode: a module with one function, the simplified
+//! body that the `library` has of it. All globals that the body mentions are declarations under
+//! their *link names*, which are unique in a session. So a static variable, a string or a
+//! thread-local of the original module stays that module's own, wherever the body is inlined.
+//! `foreign` unpacks parcels.
 //!
 //! Invariants:
-//! - A parcel is made from the bound definition, and holds as long as
-//!   [`Parcel::uses`] does: whoever makes use of it depends on all of that.
+//! - A parcel is made from the bound definition, and holds as long as [`Parcel::uses`] does: each
+//!   version that uses it depends on all of that.
 //! - It mentions nothing but names a linker knows: no labels, no private copies, no
 //!   metadata that leads to other globals.
 //! - Constants it mentions come with their values if they are small.
@@ -66,7 +65,7 @@ const METADATA: [&str; 17] = [
 /// The simplified body of one function; see the module.
 #[derive(Debug)]
 pub struct Parcel {
-    /// Tells parcels of a process apart.
+    /// Identifies the parcel in its process.
     pub(crate) number: u64,
     name: Box<str>,
     pub(crate) bitcode: Box<[u8]>,
@@ -97,18 +96,18 @@ impl Parcel {
         self.callees.iter().map(|name| &**name)
     }
 
-    /// Link names of all it mentions, which mean what they mean in its own module.
+    /// Link names of all globals it mentions, which mean the same as in its own module.
     pub fn mentions(&self) -> impl Iterator<Item = &str> {
         self.mentions.iter().map(|name| &**name)
     }
 
-    /// What of its module it was made of, the function itself included.
+    /// The symbols of its module that it was made of, the function itself included.
     #[must_use]
     pub fn uses(&self) -> &[Dependence] {
         &self.uses
     }
 
-    /// True if there is assembly in it, whose text may name what is not mentioned.
+    /// True if it contains assembly, whose text may name symbols that are not in `mentions`.
     #[must_use]
     pub fn has_assembly(&self) -> bool {
         self.has_assembly
@@ -121,9 +120,8 @@ impl Parcel {
 }
 
 impl Reader {
-    /// The body of `function` for other modules; `None` if it is none to be inlined, or
-    /// cannot travel. Of `how` count the tier, which says how large it may be, and
-    /// contraction.
+    /// The body of `function` for other modules; `None` if it may not be inlined, or cannot travel.
+    /// Only two settings of `how` matter: the tier, which limits its size, and contraction.
     ///
     /// # Errors
     /// A body that cannot be read; an error reported by LLVM; that it was cancelled.
@@ -136,7 +134,7 @@ impl Reader {
         self.watched(how, |reader| {
             let made = reader.try_parcel(plan, function, how);
             match reader.is_cancelled() {
-                // What was not simplified for that reason could travel all the same.
+                // A body that was not simplified because of a cancellation is not unfit to travel.
                 true => Err(reader.cancelled("parcel")),
                 false => made,
             }
@@ -180,7 +178,7 @@ impl Reader {
         Ok(mentioned.and_then(|mentioned| self.pack(&unit, name, entry, mentioned)))
     }
 
-    /// What a unit with one function mentions; `None` if that includes what has no link name.
+    /// The globals that a unit with one function mentions; `None` if one of them has no link name.
     fn mentioned<'u>(
         &self,
         plan: &ModulePlan,
@@ -244,14 +242,14 @@ impl Reader {
     }
 }
 
-/// The globals that a unit with one function mentions, with their link names, and which of
-/// these are names of data near it.
+/// The globals that a unit with one function mentions, with their link names, and the names of data
+/// near it.
 struct Mentioned<'u> {
     near: HashSet<Box<str>>,
     known: HashMap<ValueRef<'u>, Box<str>>,
 }
 
-/// What a unit made of the simplified body `entry` was made of.
+/// The symbols that a unit made of the simplified body `entry` depends on.
 fn uses(unit: &Unit, entry: &Entry) -> Vec<Dependence> {
     let body = entry.uses.iter().map(|used| Dependence {
         symbol: used.symbol,

@@ -5,40 +5,39 @@
 //! | [`callees`] | candidates that go into the library | yes | no |
 //! | [`optimized`] | a unit at tier 2 | yes | yes |
 //! | [`first_half`] | a unit at tier 3, or one whose candidates have profiles | yes | no |
-//! | [`second_half`] | the same, without bodies of candidates | no | yes |
+//! | [`second_half`] | the same unit, without bodies of candidates | no | yes |
 //!
 //! [`whole`] is LLVM's own pipeline, for coroutines, which only it splits in order.
 //!
 //! A [`Variant`] changes how loops are vectorized, unrolled and packed; `hints` has its attributes.
 //!
-//! # What tier 2 leaves out
-//! A unit is one function that matters. What LLVM runs over a module to relate its
-//! functions (`ipsccp`, `called-value-propagation`, `globalopt`, `deadargelim`,
-//! `openmp-opt`) relates nothing there. A second round that finds little more than the
-//! first is left out too: value propagation after `gvn`, hoisting before loops are
-//! rotated, and `instcombine` before inlining, behind the last `simplifycfg` and between
-//! two vectorizers: five runs of eight are left.
+//! # Passes that tier 2 leaves out
+//! A unit is one function that matters. Passes that relate a module's functions (`ipsccp`,
+//! `called-value-propagation`, `globalopt`, `deadargelim`, `openmp-opt`) have nothing to relate
+//! there. A second round that finds little more than the first is left out too. These are value
+//! propagation after `gvn`, hoisting before loops are rotated, and `instcombine` before inlining,
+//! behind the last `simplifycfg` and between two vectorizers: five runs of eight are left.
 //!
-//! Callees get one round of what shrinks a body: how large it is decides whether it is
-//! inlined, and then it is simplified again with its caller. Short loops are unrolled,
-//! because a caller's loop that holds one cannot be vectorized.
+//! Callees get one round of passes that shrink a body: its size decides whether it is inlined, and
+//! then it is simplified again with its caller. Short loops are unrolled, because a caller's loop
+//! that contains one cannot be vectorized.
 //!
 //! # Why
-//! Tier 2 has passes of its own (`codegen::passes`): a unit is one function, so what relates a
-//! module's functions is left out, and callees in the library get one light round: they are
+//! Tier 2 has passes of its own (`codegen::passes`): a unit is one function, so passes that relate
+//! a module's functions are left out. Callees in the library get one light round: they are
 //! simplified again with their caller. Vectors are packed twice, before and after loops are
 //! unrolled.
 
 use uruk_base::{Variant, Vectors};
 
-/// After loops were unrolled there are more operations side by side. LLVM looks for them
-/// before (compiling modules one by one) or only after (linking whole programs); the
-/// first leaves divisions of ordered sums apart (spectral-norm, 20 ms an iteration
-/// against 13), the second packs pairs that do not pay (Rust n-body, 29 ms against 20).
-/// Before and after has neither loss.
+/// Packs vectors before and after unrolling. After loops were unrolled there are more operations
+/// side by side. LLVM packs before (compiling modules one by one) or only after (linking whole
+/// programs). The first leaves divisions of ordered sums apart (spectral-norm, 20 ms an iteration
+/// against 13), the second packs pairs that do not pay (Rust n-body, 29 ms against 20). Before and
+/// after has neither loss.
 const SLP: &str = "slp-vectorizer,vector-combine,";
 
-/// How `simplifycfg` runs before loops are looked at, and after.
+/// Options of `simplifycfg` before the loop passes, and after.
 const CFG: &str = "bonus-inst-threshold=1;speculate-blocks;simplify-cond-branch;";
 const FIRST_CFG: &str = "no-forward-switch-cond;no-switch-range-to-icmp;no-switch-to-arithmetic;\
     no-switch-to-lookup;keep-loops;no-hoist-common-insts;\
@@ -57,7 +56,7 @@ const LAST_CFG: &str = "no-forward-switch-cond;switch-range-to-icmp;switch-to-ar
     hoist-loads-stores-with-cond-faulting;no-sink-common-insts;speculate-unpredictables";
 const COMBINE: &str = "instcombine<max-iterations=1;no-verify-fixpoint>";
 const ROTATE: &str = "loop-rotate<header-duplication;no-prepare-for-lto>";
-/// How much loops are vectorized, and whether several vectors at a time.
+/// Options of vectorization: whether it runs, and whether on several vectors at a time.
 fn vectorize(variant: Variant) -> &'static str {
     match (variant.vectors != Vectors::None, variant.interleave) {
         (true, true) => "loop-vectorize<no-interleave-forced-only;no-vectorize-forced-only;>",
@@ -92,7 +91,7 @@ pub(crate) fn whole(level: &str) -> String {
     format!("default<{level}>")
 }
 
-/// What comes before inlining.
+/// The passes before inlining.
 fn early() -> String {
     let first = simplify_cfg(FIRST_CFG);
     format!(
@@ -112,7 +111,7 @@ pub(crate) fn callees() -> String {
     )
 }
 
-/// All of tier 2.
+/// The whole pipeline of tier 2.
 pub(crate) fn optimized(variant: Variant) -> String {
     let (vectorize, unroll) = (vectorize(variant), unroll(variant, "O2"));
     let slp = packing(variant, SLP);
@@ -142,12 +141,12 @@ pub(crate) fn optimized(variant: Variant) -> String {
     )
 }
 
-/// The default pipeline up to where it has inlined and simplified.
+/// The default pipeline up to the end of inlining and simplification.
 pub(crate) fn first_half(level: &str) -> String {
     format!("thinlto-pre-link<{level}>")
 }
 
-/// The default pipeline from where bodies of candidates are dropped.
+/// The default pipeline from the point at which bodies of candidates are dropped.
 pub(crate) fn second_half(level: &str, variant: Variant) -> String {
     let (vectorize, unroll) = (vectorize(variant), unroll(variant, level));
     let slp = packing(variant, SLP);

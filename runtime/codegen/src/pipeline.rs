@@ -23,7 +23,7 @@ use crate::cplusplus::{OBJECT_FILE, Stream, VECTOR_STREAM, Vector, add_passes_to
 /// The passes from IR to an object, and the memory the object is written to.
 pub(crate) struct Pipeline {
     passes: LLVMPassManagerRef,
-    // Boxed for good: the passes keep a pointer to the stream, it one to the vector.
+    // Boxed until the drop: the passes keep a pointer to the stream, which keeps one to the vector.
     stream: *mut Stream,
     vector: *mut Vector,
 }
@@ -43,7 +43,7 @@ impl Pipeline {
         // SAFETY: `vector` is live; the address behind it is only compared.
         unsafe { (*vector).begin = vector.add(1).cast::<u8>() };
         let stream = Box::into_raw(Box::new(Stream {
-            // An object's pointer goes behind offset-to-top and type information.
+            // An object points behind offset-to-top and type information.
             vtable: vtable.cast::<[*const c_void; 2]>().wrapping_add(1).cast(),
             kind: VECTOR_STREAM,
             buffer: [null_mut(); 3],
@@ -76,8 +76,8 @@ impl Pipeline {
     /// Emits a module, which the passes change.
     ///
     /// # Safety
-    /// The module is live, of the context that the pipeline has served so far, and used by
-    /// nobody else meanwhile.
+    /// The module is live, of the context that the pipeline has served so far, and not used
+    /// elsewhere meanwhile.
     pub(crate) unsafe fn emit(&mut self, module: LLVMModuleRef) -> Vec<u8> {
         // SAFETY: by the caller's promise; live vector and passes; `begin` and `size` describe
         // what the passes wrote.

@@ -1,8 +1,8 @@
-//! How the symbols of one module are named and reached once the image is bound.
+//! Names of the symbols of one module and ways to reach them once the image is bound.
 //!
-//! Binding is decided outside (all modules of an image together); codegen only
-//! obeys: an import that is [`Access::Near`] becomes a `dso_local` declaration and
-//! is addressed directly, everything else goes through the GOT.
+//! Binding is decided outside (all modules of an image together); codegen only obeys. An import
+//! that is [`Access::Near`] becomes a `dso_local` declaration and is addressed directly, everything
+//! else goes through the GOT.
 //!
 //! # Why
 //! `dso_local` through visibility. LLVM-C has no setter; `hidden` implies the flag, and it
@@ -25,19 +25,19 @@ pub enum Access {
     Near,
 }
 
-/// One symbol as units name it.
+/// One symbol in the form that units use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Import {
     /// Link name, unique in the image.
     pub name: Box<str>,
-    /// How it is reached.
+    /// The access to it.
     pub access: Access,
-    /// True if this module's definition is the one that counts.
+    /// True if this module's definition is the bound one.
     pub defined: bool,
     /// True if some file of the image defines it.
     pub bound: bool,
-    /// True if the definition this module has was replaced: nothing is taken from it any
-    /// more, neither its body nor what its attributes say of it.
+    /// True if this module's definition was replaced: neither its body nor its attributes are used
+    /// any more.
     pub replaced: bool,
 }
 
@@ -46,9 +46,9 @@ pub struct Import {
 pub struct ModulePlan {
     /// One import per symbol of the summary.
     pub imports: Vec<Import>,
-    /// Tells plans of one module apart: what readers keep of bodies is kept for one plan.
+    /// Identifies the plan among those of its module: readers keep bodies for one plan.
     pub number: u64,
-    /// What the imports come to, once asked for: they do not change after that.
+    /// Hash of the imports, once computed: they do not change after that.
     digest: OnceLock<[u8; 32]>,
 }
 
@@ -92,7 +92,7 @@ impl ModulePlan {
         &self.imports[symbol.index()]
     }
 
-    /// Bytes that the allocator took for it, without itself.
+    /// Bytes allocated for the plan, without itself.
     pub fn bytes(&self) -> usize {
         let names = self
             .imports

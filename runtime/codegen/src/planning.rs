@@ -1,8 +1,8 @@
-//! What a unit is to hold: decided by reading, before anything is copied.
+//! Plans the content of a unit by reading, before anything is copied.
 //!
-//! All bodies are read before the first copy: instructions that were cloned but not yet
-//! remapped make their old operands look used across modules. Which callees are copied along
-//! is said in `candidates`.
+//! All bodies are read before the first copy: instructions that were cloned but not yet remapped
+//! make their old operands look used across modules. `candidates` describes which callees are
+//! copied along.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::summary::SymbolId;
 pub(crate) struct CopyPlan<'r> {
     pub(crate) id: SymbolId,
     pub(crate) root: FunctionRef<'r>,
-    /// It passes vectors in registers whose choice depends on the CPU's features.
+    /// True if it passes vectors in registers whose choice depends on the CPU's features.
     pub(crate) wide: bool,
     pub(crate) members: Vec<Member<'r>>,
     /// Callees that could be members.
@@ -58,7 +58,7 @@ pub(crate) struct Planning<'r> {
     pub(crate) source: Source<'r>,
     pub(crate) how: &'r Compile,
     bodies_read: FxHashSet<FunctionRef<'r>>,
-    /// What the root calls that could be inlined, in the order of the first calls.
+    /// Callees of the root that could be inlined, in the order of the first calls.
     pub(crate) direct: Vec<FunctionRef<'r>>,
     pub(crate) guided: Vec<(FunctionRef<'r>, Arc<Profile>)>,
     pub(crate) refused: Vec<Refused>,
@@ -76,7 +76,7 @@ impl<'r> Planning<'r> {
         }
     }
 
-    /// What the unit of function `id` is to hold.
+    /// Plans the unit of function `id`.
     pub(crate) fn function(mut self, id: SymbolId) -> Result<CopyPlan<'r>, CodegenError> {
         let root = self.source.reader.function(id)?;
         self.read_bodies(root)?;
@@ -97,7 +97,8 @@ impl<'r> Planning<'r> {
         })
     }
 
-    /// Reads and verifies the body of `function` and of what will be copied with it.
+    /// Reads and verifies the body of `function` and of the `alwaysinline` functions to be copied
+    /// with it.
     pub(crate) fn read_bodies(&mut self, function: FunctionRef<'r>) -> Result<(), CodegenError> {
         let reader = self.source.reader;
         let mut found = vec![function];

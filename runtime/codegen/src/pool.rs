@@ -1,10 +1,10 @@
 //! Lends readers of one module to compile workers.
 //!
-//! Each reader of a large module pays the lazy load of the module once (7 to 90 ms on large
-//! ones), so a second one is made only when a worker would otherwise wait, never more
-//! than the limit; a reader whose context has grown by many compiles is dropped
-//! instead of coming back. Readers wait for their next use in the [`ReadingRoom`] of the
-//! session, those of a small module as desks at which it is open.
+//! Each reader of a large module pays the lazy load of the module once (7 to 90 ms on large ones).
+//! So a second one is made only when a worker would otherwise wait, never more than the limit. A
+//! reader whose context has grown by many compiles is dropped instead of being kept. Idle readers
+//! are kept in the [`ReadingRoom`] of the session, those of a small module as desks at which it is
+//! open.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
@@ -25,11 +25,11 @@ use crate::summary::{ModuleSummary, SymbolId};
 use uruk_lower::Refused as NotPlain;
 use uruk_lower::data::Data;
 
-/// Compiles after which a reader is recycled, to bound what its context keeps.
+/// Compiles after which a reader is recycled, to bound the memory of its context.
 const RECYCLE_AFTER: usize = 50_000;
 
-/// Bytes up to which it takes less to read a module again, some 10 us, than to keep what was read,
-/// 5 KB of memory, for longer than it is used ([`ReadingRoom`]).
+/// Size in bytes up to which reading a module again, some 10 us, costs less than keeping it read.
+/// The result takes 5 KB of memory, and would be kept longer than it is used ([`ReadingRoom`]).
 const TINY: usize = 8 << 10;
 
 /// The readers of one module.
@@ -42,7 +42,7 @@ pub struct ReaderPool {
     numbered: OnceLock<Option<Arc<Numbered>>>,
 }
 
-/// What a text about the module may be made of.
+/// Names of structs that a reader may show in text about the module.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Names {
     Any,
@@ -69,12 +69,12 @@ impl ReaderPool {
         Ok(ReaderPool::with(reader, limit, room))
     }
 
-    /// As [`ReaderPool::new`], but LLVM reads the module when a reader is first needed, if it can
-    /// be told without what the module holds. What is wrong with it and only LLVM sees, is an
-    /// error of whoever needs that reader.
+    /// Like [`ReaderPool::new`], but LLVM reads the module when a reader is first needed, if the
+    /// module can be summarized without LLVM. Errors in it that only LLVM sees are reported by the
+    /// first operation that needs a reader.
     ///
     /// # Errors
-    /// As there.
+    /// As [`ReaderPool::new`].
     pub fn without_llvm(
         bitcode: Bitcode,
         limit: usize,
@@ -101,7 +101,7 @@ impl ReaderPool {
         })
     }
 
-    /// Parses IR text, and goes on as with its bitcode.
+    /// Parses IR text, and continues as with its bitcode.
     ///
     /// # Errors
     /// [`CodegenError::Syntax`] with line and column; as [`Reader::new`].
@@ -111,7 +111,7 @@ impl ReaderPool {
         limit: usize,
         room: &Arc<ReadingRoom>,
     ) -> Result<ReaderPool, CodegenError> {
-        // Who names no type says `type` nowhere.
+        // Text without named types contains no `type`.
         if text.len() <= SMALL && !text.contains("type") {
             let desk = room.any_desk()?;
             if let Some(reader) = Reader::of_text(desk, name, text)? {
@@ -121,7 +121,7 @@ impl ReaderPool {
         ReaderPool::new(Bitcode::from_ir_text(name, text)?, limit, room)
     }
 
-    /// With a first reader, which is not lent.
+    /// Makes a pool with a first reader, which is not lent.
     fn with(reader: Reader, limit: usize, room: &Arc<ReadingRoom>) -> ReaderPool {
         let bitcode = reader.bitcode().clone();
         let shared = reader.is_at_shared_desk();
@@ -142,8 +142,8 @@ impl ReaderPool {
         }
     }
 
-    /// The module as it can be read without LLVM; `None` if it cannot. It is read once, when it is
-    /// first asked for; a tiny one again when it was not asked for lately.
+    /// The module read without LLVM; `None` if it cannot be. It is read once, when it is first
+    /// needed; a tiny one again if it was not used recently.
     pub fn numbered(&self) -> Option<Arc<Numbered>> {
         let read = || Numbered::read(&self.bitcode, &self.known.summary);
         if self.bitcode.bytes().len() > TINY {
@@ -153,19 +153,19 @@ impl ReaderPool {
         kept.or_else(|| read().inspect(|numbered| self.room.keep_numbered(numbered)))
     }
 
-    /// Bytes that the allocator took for what is known of the module, without the bytes of its bitcode.
-    /// What LLVM keeps of it while it is read is not known.
+    /// Bytes allocated for data about the module, without the bytes of its bitcode. LLVM's memory
+    /// for it while it is read is not known.
     pub fn bytes(&self) -> usize {
         of_arc::<Ledger>() + self.bitcode.bytes_beside() + self.known.bytes()
     }
 
-    /// How many blocks the body of a function has; `None` if it cannot be read.
+    /// The number of blocks in the body of a function; `None` if it cannot be read.
     pub fn blocks(&self, function: SymbolId) -> Option<usize> {
         let known = self.numbered().and_then(|it| it.blocks(function));
         known.or_else(|| self.reader().ok()?.blocks(function).ok())
     }
 
-    /// Whether a function, of which code may be running, cannot get another body: addresses of its
+    /// Whether a function whose code may be running cannot get another body. Addresses of its
     /// labels or of its code may be elsewhere, or are in variables that stay.
     ///
     /// # Errors
@@ -178,11 +178,11 @@ impl ReaderPool {
         }
     }
 
-    /// The module's data, without LLVM: what [`Reader::compile_data`] makes an object of. `None` if
-    /// there is nothing.
+    /// The module's data, without LLVM: [`Reader::compile_data`] makes an object of the same.
+    /// `None` if there is no data.
     ///
     /// # Errors
-    /// Why it is LLVM's to compile.
+    /// The reason why LLVM has to compile it.
     pub fn data(&self, plan: &ModulePlan) -> Result<Option<Data>, NotPlain> {
         match self.numbered() {
             Some(numbered) => numbered.data(plan),
@@ -190,11 +190,11 @@ impl ReaderPool {
         }
     }
 
-    /// How a function is called: its type, and what changes how values are passed, as text that
-    /// can be compared between modules.
+    /// The calling signature of a function: its type, and attributes that change how values are
+    /// passed, as text that can be compared between modules.
     ///
     /// # Errors
-    /// As [`Reader::new`], where LLVM has to say it.
+    /// As [`Reader::new`], if LLVM has to determine it.
     pub fn signature(&self, function: SymbolId) -> Result<String, CodegenError> {
         let known = self.numbered().and_then(|it| it.signature(function));
         known.map_or_else(|| Ok(self.faithful()?.signature(function)), Ok)
@@ -205,17 +205,17 @@ impl ReaderPool {
         self.numbered()?.type_of(symbol)
     }
 
-    /// A reason to believe that passes which look at several functions at once have seen this
-    /// module; see [`Reader::interprocedural`].
+    /// A sign that passes which look at several functions at once have seen this module; see
+    /// [`Reader::interprocedural`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Reader::new`], if LLVM has to determine it.
     pub fn interprocedural(&self) -> Result<Option<String>, CodegenError> {
         let known = self.numbered().and_then(|it| it.interprocedural());
         known.map_or_else(|| Ok(self.reader()?.interprocedural()), Ok)
     }
 
-    /// What the module holds.
+    /// The summary of the module.
     pub fn summary(&self) -> &Arc<ModuleSummary> {
         &self.known.summary
     }
@@ -233,17 +233,17 @@ impl ReaderPool {
         self.lend(Names::Any)
     }
 
-    /// As [`ReaderPool::reader`]; structs have the names there that they have in the file.
+    /// Like [`ReaderPool::reader`], with structs named as in the file.
     ///
     /// # Errors
-    /// As there.
+    /// As [`ReaderPool::reader`].
     pub fn faithful(&self) -> Result<Lent, CodegenError> {
         self.lend(Names::OfFile)
     }
 
-    /// Makes another reader of a large module, unless there are `count`, for who comes next: to
-    /// read the symbol table takes longer than to compile a function. Nothing is made of a module
-    /// that LLVM has not been needed for.
+    /// Makes another reader of a large module, unless there are `count`, for the next borrower:
+    /// reading the symbol table takes longer than compiling a function. A module that has not
+    /// needed LLVM gets none.
     ///
     /// # Errors
     /// As [`Reader::new`].
@@ -292,7 +292,7 @@ impl ReaderPool {
         })
     }
 
-    /// A reader of a desk to itself that waits; or `None`, and one more counted as live.
+    /// An idle reader with a desk to itself; or `None`, and one more counted as live.
     fn idle_or_right_to_make(&self) -> Option<Reader> {
         let mut live = self.ledger.lock();
         loop {
@@ -324,17 +324,17 @@ impl Drop for ReaderPool {
     }
 }
 
-/// A borrowed reader; goes back when dropped.
+/// A borrowed reader; returned when dropped.
 pub struct Lent {
     ledger: Arc<Ledger>,
     room: Arc<ReadingRoom>,
-    /// `None` once it was given up.
+    /// `None` once it was discarded.
     reader: Option<Reader>,
 }
 
 impl Lent {
-    /// Gives the reader up after an error: LLVM may have left its context in a
-    /// state that later compiles should not build on.
+    /// Drops the reader after an error: LLVM may have left its context in a state that later
+    /// compiles should not use.
     pub fn discard(mut self) {
         self.reader = None;
     }

@@ -1,9 +1,9 @@
 //! The sites of a body, and the probes that count at them.
 //!
-//! Probes are branch-free: a branch adds its condition, an indirect call compares with
-//! the target before. An edge of a switch is counted where it arrives, by a phi that is
-//! one on the switch's edges and zero on others: no edge is split, and the control flow
-//! of the probed body is that of the original. Arguments vote at the entry, by two selects.
+//! Probes are branch-free: a branch adds its condition, an indirect call compares with the target
+//! before. An edge of a switch is counted where it arrives, by a phi that is one on the switch's
+//! edges and zero on others. No edge is split, so the control flow of the probed body is that of
+//! the original. Arguments vote at the entry, by two selects.
 
 use inkwell::llvm_sys::core::{
     LLVMAddGlobal, LLVMAddIncoming, LLVMArrayType2, LLVMBuildAdd, LLVMBuildBitCast, LLVMBuildICmp,
@@ -77,8 +77,8 @@ pub(crate) unsafe fn ways(terminator: LLVMValueRef) -> Vec<(LLVMBasicBlockRef, u
     found
 }
 
-/// Makes `body` count; what its probes are. `None`, and no change, if there would be
-/// too many.
+/// Inserts probes into `body`; returns their layout. `None`, and no change, if they would need too
+/// many words.
 ///
 /// # Safety
 /// All is of one context, and the function has a well-formed body that is neither naked nor a
@@ -142,7 +142,7 @@ unsafe fn declare(module: LLVMModuleRef, word: LLVMTypeRef, words: u32) -> LLVMV
     }
 }
 
-/// Drops the claims of a function that counting breaks.
+/// Removes attributes of a function that counting invalidates.
 fn forget_purity(body: FunctionRef<'_>) {
     for name in ["memory", "speculatable"] {
         // SAFETY: pointer and length describe the name.
@@ -202,7 +202,7 @@ impl Writer {
         }
     }
 
-    /// Has an argument vote for its value.
+    /// Makes an argument vote for its value.
     ///
     /// # Safety
     /// The builder is positioned in the argument's body, whose bits the type `number` has, and
@@ -281,7 +281,7 @@ impl Writer {
     /// # Safety
     /// A live indirect call, and the first of its words.
     unsafe fn count_call(&self, call: LLVMValueRef, first: u32) {
-        // SAFETY: by the caller's promise; what is called is a pointer.
+        // SAFETY: by the caller's promise; the callee is a pointer.
         unsafe {
             let builder = self.builder.0;
             LLVMPositionBuilderBefore(builder, call);

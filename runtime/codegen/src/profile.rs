@@ -1,9 +1,9 @@
-//! What probes count, and the profile read from them: plain data, without LLVM.
+//! Counts of probes, and the profile read from them: plain data, without LLVM.
 //!
-//! Probes are placed at the *sites* of a body as the module has it, before any pass:
-//! conditional branches, switches, indirect calls. The list of sites, in layout order,
-//! is what a profile is keyed by; it is the same whenever the function is extracted
-//! again, and a function whose list differs refuses the profile.
+//! Probes are placed at the *sites* of the module's body, before any pass: conditional branches,
+//! switches, indirect calls. The list of sites, in layout order, is the key of a profile. It is the
+//! same whenever the function is extracted again, and a function whose list differs refuses the
+//! profile.
 //!
 //! Words are `u64`. Word 0 counts entries. Then, in the order of the sites:
 //!
@@ -13,15 +13,16 @@
 //! | switch, computed goto | times left to each distinct successor, in their order |
 //! | indirect call | last target, times it was the one before, calls |
 //!
-//! and, for each argument that is a number, its leading value and the votes it leads by: an entry
-//! with that value is one more, any other one less, and who has none gives way (Boyer and Moore).
+//! and, for each argument that is a number, its leading value and the votes it leads by. An entry
+//! with that value adds one, an entry with another removes one, and at zero votes the new value
+//! takes the lead (Boyer and Moore).
 //!
-//! Threads increment without atomics and may lose counts, so a part may exceed its
-//! whole by a little: readers of a profile see it clamped.
+//! Threads increment without atomics and may lose counts, so a part may exceed its whole by a
+//! little: reads of a profile clamp it.
 //!
 //! # Why
-//! Weights of switches only up to four ways. More make LLVM take a jump table apart: a bytecode
-//! loop took 114 us an iteration with weights and 70 without.
+//! Weights are set on switches of up to four ways only. With more, LLVM takes a jump table apart: a
+//! bytecode loop took 114 us an iteration with weights and 70 without.
 
 use std::sync::Arc;
 
@@ -39,11 +40,11 @@ const MOST_WORDS: u32 = 1 << 16;
 /// Calls below which an indirect call is not judged.
 const LEAST_CALLS: u64 = 64;
 
-/// Entries below which no argument is judged. Few: what is made of it is compared with the plain
-/// code before it stays.
+/// Entries below which no argument is judged. Few are enough: the code made for it is compared with
+/// the plain code before it stays.
 const LEAST_ENTRIES: u64 = 16;
 
-/// A place of a body that probes count at.
+/// A counted place of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Site {
@@ -69,7 +70,7 @@ impl Site {
     }
 }
 
-/// The probes of one version: what each word of [`PROBES`] counts.
+/// The probes of one version: the meaning of each word of [`PROBES`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probes {
     words: u32,
@@ -120,11 +121,11 @@ impl Probes {
     }
 }
 
-/// Why a profile is not used.
+/// The reason why a profile is not used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
-    /// Not as many words as the probes have.
+    /// The number of words differs from the probes'.
     #[error("a profile of {expected} words cannot be read from {found}")]
     Length {
         /// Words of the probes.
@@ -147,20 +148,20 @@ pub enum ProfileError {
     },
 }
 
-/// What one site counted.
+/// The counts of one site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Count<'a> {
-    /// Of a conditional branch.
+    /// Counts of a conditional branch.
     Branch {
         /// Times it was reached.
         executed: u64,
         /// Times it went to its first successor; at most `executed`.
         taken: u64,
     },
-    /// Of a switch or computed goto, by distinct successor.
+    /// Counts of a switch or computed goto, by distinct successor.
     Switch(&'a [u64]),
-    /// Of an indirect call.
+    /// Counts of an indirect call.
     Call(Target),
 }
 
@@ -183,12 +184,12 @@ impl Target {
     }
 }
 
-/// What one function did while its probes counted.
+/// The counts of one function's probes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     probes: Probes,
     words: Arc<[u64]>,
-    /// How long was counted; zero if that is not known.
+    /// The time of counting; zero if it is not known.
     took: Nanos,
 }
 
@@ -214,14 +215,14 @@ impl Profile {
         })
     }
 
-    /// The same, counted in so long a time.
+    /// Sets the time of counting.
     #[must_use]
     pub fn counted_for(self, took: Nanos) -> Profile {
         Profile { took, ..self }
     }
 
-    /// How often a second something was executed that was counted so often; `None` if it is not known
-    /// how long was counted.
+    /// The executions a second of a site with that count; `None` if the time of counting is not
+    /// known.
     pub(crate) fn per_second(&self, count: u64) -> Option<f64> {
         let took = self.took.as_f64();
         (took > 0.0).then(|| count as f64 * 1e9 / took)
@@ -238,8 +239,8 @@ impl Profile {
         self.most() == 0
     }
 
-    /// The most that anything was counted, entries included: how much the profile has
-    /// seen. (A word of the probes may hold an address, so words do not tell.)
+    /// The largest count, entries included: how much the profile has seen. (A word of the probes
+    /// may hold an address, so words are not compared.)
     pub fn most(&self) -> u64 {
         let sites = self.counts().map(|count| match count {
             Count::Branch { executed, .. } => executed,
@@ -249,7 +250,7 @@ impl Profile {
         sites.fold(self.entries(), u64::max)
     }
 
-    /// What the sites counted, in layout order.
+    /// The counts of the sites, in layout order.
     pub fn counts(&self) -> impl Iterator<Item = Count<'_>> {
         self.probes.places().map(|(site, first)| {
             let first = first as usize;
@@ -269,8 +270,8 @@ impl Profile {
         })
     }
 
-    /// The dominant targets of the indirect calls, as addresses seen at run time, each
-    /// once. Whoever compiles tells which functions they are, see
+    /// The dominant targets of the indirect calls, as addresses seen at run time, each once. The
+    /// caller of a compile maps them to functions, see
     /// [`Compile::targets`](crate::Compile::targets).
     pub fn observed_targets(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self
@@ -285,8 +286,8 @@ impl Profile {
         all
     }
 
-    /// The arguments that had one value at nineteen of twenty entries, by the vote of the module's
-    /// head: that of a value with a part `p` of the entries leads by `2 p - 1` of them.
+    /// The arguments that had one value at nineteen of twenty entries, by the vote described above:
+    /// a value with a part `p` of the entries leads by `2 p - 1` of them.
     pub fn steady_arguments(&self) -> Vec<Steady> {
         let entries = self.entries();
         let word = |index: u32| self.words[index as usize];
@@ -330,7 +331,7 @@ pub struct Steady {
 pub struct Refused {
     /// The function it was given for.
     pub function: SymbolId,
-    /// Why.
+    /// The reason.
     pub error: ProfileError,
 }
 
@@ -340,7 +341,7 @@ pub(crate) fn weights(counts: &[u64]) -> Option<Vec<u32>> {
     // LLVM adds weights up in 64 bits, so each may use all of its 32.
     let scale = most / u64::from(u32::MAX) + 1;
     let scaled = counts.iter().map(|&count| {
-        // What happened at all does not become what never happens.
+        // A nonzero count keeps a nonzero weight.
         ((count / scale) as u32).max(u32::from(count != 0))
     });
     Some(scaled.collect())

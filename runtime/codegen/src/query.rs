@@ -1,5 +1,5 @@
-//! Questions about a module that need types or bodies: signatures, sizes, and who uses
-//! a symbol (asked only to explain an error).
+//! Queries on a module that need types or bodies: signatures, sizes, and the users of a symbol
+//! (only to explain an error).
 
 use std::sync::Arc;
 
@@ -41,10 +41,10 @@ impl Reader {
         Ok(shape::measure(function).measure)
     }
 
-    /// The types of all symbols, by number, as LLVM writes them: `i32 (ptr, double)`. Each
-    /// type is written once, but where arguments or results are marked with how they are passed:
-    /// `i16 zeroext (ptr byval(24), i8 signext)`. Of a reader that
-    /// [names structs as their files do](crate::ReaderPool::faithful).
+    /// The types of all symbols, by number, as LLVM writes them: `i32 (ptr, double)`. Each type is
+    /// written once, unless arguments or results are marked with how they are passed: `i16 zeroext
+    /// (ptr byval(24), i8 signext)`. The reader must [name structs as their files
+    /// do](crate::ReaderPool::faithful).
     pub fn types(&self) -> Vec<Arc<str>> {
         debug_assert!(self.names_as_in_file());
         let mut written: FxHashMap<TypeRef<'_>, Arc<str>> = FxHashMap::default();
@@ -81,7 +81,7 @@ impl Reader {
             .collect())
     }
 
-    /// Reads every body; what is not valid is read all the same.
+    /// Reads every body, also invalid ones.
     pub(crate) fn read_all(&self) -> Result<(), CodegenError> {
         for (index, info) in self.summary().symbols.iter().enumerate() {
             let function = self.table().function(SymbolId(index as u32));

@@ -1,10 +1,10 @@
-//! One module whose symbol table was read at a [desk](crate::desk), and whose bodies are read
-//! on demand.
+//! One module whose symbol table was read at a [desk](crate::desk), and whose bodies are read on
+//! demand.
 //!
-//! A reader belongs to one thread at a time. Its module is never modified: units
-//! are copied out of it (see `copying`), so it serves any number of compiles at
-//! any tier. What a compile leaves behind in the context (types, constants) is
-//! bounded by recycling readers in [`ReaderPool`](crate::ReaderPool), and desks.
+//! A reader belongs to one thread at a time. Its module is never modified: units are copied out of
+//! it (see `copying`), so it serves any number of compiles at any tier. Recycling readers in
+//! [`ReaderPool`](crate::ReaderPool), and desks, bounds the types and constants that compiles add
+//! to the context.
 
 use std::sync::{Arc, OnceLock};
 
@@ -38,7 +38,7 @@ use crate::summary::{ModuleSummary, SymbolId};
 use crate::table::SymbolTable;
 use crate::transform::Transform;
 
-/// Reads one body of a module that was read lazily, and is no reader's. Its bits were checked before.
+/// Reads one body of a lazily read module that belongs to no reader. Its bits were checked before.
 pub(crate) fn read_body(function: FunctionRef<'_>) -> Result<(), String> {
     let mut error: LLVMErrorRef = std::ptr::null_mut();
     // SAFETY: a live function of a lazy module; `error` is the place for the returned
@@ -49,7 +49,7 @@ pub(crate) fn read_body(function: FunctionRef<'_>) -> Result<(), String> {
     }
 }
 
-/// Whether a body is checked after reading. It is, wherever it can be: see
+/// Whether a body is verified after reading. It is, unless that is impossible: see
 /// `Planning::read_bodies`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verify {
@@ -59,7 +59,7 @@ pub(crate) enum Verify {
 
 /// A lazily read module, and the desk it is open at.
 pub struct Reader {
-    // Goes first: it is of the desk's context.
+    // Dropped first: it belongs to the desk's context.
     opened: Opened,
     desk: Desk,
 }
@@ -77,8 +77,8 @@ impl Reader {
         Reader::at(Desk::new(false)?, bitcode, None)
     }
 
-    /// As [`Reader::new`], at a desk where the module may be open, with what another reader of
-    /// the same bytes has found out. The desk goes with an error.
+    /// Like [`Reader::new`], at a desk where the module may be open, with the knowledge of another
+    /// reader of the same bytes. The desk is dropped on an error.
     pub(crate) fn at(
         mut desk: Desk,
         bitcode: &Bitcode,
@@ -95,12 +95,12 @@ impl Reader {
         Ok(Reader { opened, desk })
     }
 
-    /// Parses IR text at a shared desk, and keeps its bitcode; nothing if the text is large, or
-    /// may name structs, whose names mean something in the file only, or has an invalid body,
-    /// which is told when that is called. The desk goes with an error.
+    /// Parses IR text at a shared desk, and keeps its bitcode. `None` if the text is large, or may
+    /// name structs, whose names have a meaning in the file only. `None` also if a body is invalid,
+    /// which is reported when it is called. The desk is dropped on an error.
     ///
-    /// Units do not tell what was parsed from what was read from its bitcode: both have the
-    /// same symbols in the same order, and instructions are copied in their order.
+    /// Units are the same for a parsed module and for one read from its bitcode. Both have the same
+    /// symbols in the same order, and instructions are copied in their order.
     pub(crate) fn of_text(
         mut desk: Desk,
         name: &str,
@@ -119,14 +119,14 @@ impl Reader {
         Ok(Some(Reader { opened, desk }))
     }
 
-    /// The desk, at which the module stays open for a while.
+    /// Gives up the reader; returns its desk, at which the module stays open for a while.
     pub(crate) fn leave(self) -> Desk {
         let Reader { opened, mut desk } = self;
         desk.leave_open(opened);
         desk
     }
 
-    /// True if the desk is one for many modules.
+    /// True if the desk is shared by many modules.
     pub(crate) fn is_at_shared_desk(&self) -> bool {
         self.desk.is_shared()
     }
@@ -136,12 +136,12 @@ impl Reader {
         self.opened.structure.as_ref()
     }
 
-    /// Whether text about the module is what any other reader of it would say.
+    /// Whether struct names in text about the module are those of the file.
     pub(crate) fn names_as_in_file(&self) -> bool {
         !self.desk.renames(self.bitcode())
     }
 
-    /// What the module holds.
+    /// The summary of the module.
     pub fn summary(&self) -> &Arc<ModuleSummary> {
         &self.opened.summary
     }
@@ -156,7 +156,7 @@ impl Reader {
         self.desk.units()
     }
 
-    /// [`Reader::compile`] with [`Compile::baseline`]; the object.
+    /// Like [`Reader::compile`] with [`Compile::baseline`]; returns the object.
     ///
     /// # Errors
     /// As [`Reader::compile`].
@@ -179,8 +179,8 @@ impl Reader {
         self.compile_together(plan, "the module's data", false)
     }
 
-    /// Compiles all that the plan says is defined here to one object, functions
-    /// under their plain names: what a static compiler would make of the module.
+    /// Compiles all that the plan says is defined here to one object, functions under their plain
+    /// names: the result of a static compiler for the module.
     ///
     /// # Errors
     /// As [`Reader::compile_function`].
@@ -214,7 +214,7 @@ impl Reader {
         self.emit(&mut unit, name, Tier::Baseline, None).map(Some)
     }
 
-    /// Runs the passes of `tier` on a unit, and emits it; `listing` gets what is emitted.
+    /// Runs the passes of `tier` on a unit, and emits it; `listing` gets the IR that is emitted.
     pub(crate) fn emit(
         &mut self,
         unit: &mut Unit,
@@ -246,7 +246,7 @@ impl Reader {
         })
     }
 
-    /// Has an embedder change a unit, and sees that it is still a module.
+    /// Runs an embedder's transform on a unit, and checks that it is still a module.
     pub(crate) fn transform(
         &mut self,
         transform: &Transform,
@@ -267,7 +267,7 @@ impl Reader {
         })
     }
 
-    /// Lets `work` be done that the token of `how` ends.
+    /// Runs `work`, which the token of `how` can cancel.
     pub(crate) fn watched<T>(
         &mut self,
         how: &Compile,
@@ -279,7 +279,7 @@ impl Reader {
         result
     }
 
-    /// Goes on with `unit`, unless what it is for was cancelled.
+    /// Fails if the compile of `unit` was cancelled.
     pub(crate) fn proceed(&self, unit: &str) -> Result<(), CodegenError> {
         match self.context().gate().look() {
             false => Ok(()),
@@ -287,7 +287,7 @@ impl Reader {
         }
     }
 
-    /// True if whatever failed since may have failed because it was cancelled.
+    /// True if failures since may be due to a cancellation.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.context().gate().is_cancelled()
     }
@@ -299,7 +299,7 @@ impl Reader {
         }
     }
 
-    /// Lets `work` be done on a unit with the emitter of `tier`.
+    /// Runs `work` on a unit with the emitter of `tier`.
     pub(crate) fn run<T>(
         &mut self,
         unit: &mut Unit,
@@ -319,15 +319,15 @@ impl Reader {
         if let Err(Stop::Failed(message)) = done {
             return Err(fail(message));
         }
-        // Emission that was left in the middle may have met references to labels of functions
-        // that it did not come to, which it calls errors.
+        // Emission that was ended early may have met references to labels of functions that it did
+        // not reach, and reported them as errors.
         let left = done.is_ok() && context.gate().is_cancelled();
         let whole = !(unit.contents.has_asm || left) || emitter.renew();
-        // Emission always says it succeeded; an error in the context counts.
+        // Emission always reports success; an error in the context decides.
         let error = context.take_errors();
         self.desk.note_sound(whole && (error.is_none() || left));
         match (done, error) {
-            // Passes were left out: neither the result nor an error says anything.
+            // Passes were skipped: neither the result nor an error is meaningful.
             _ if self.is_cancelled() => Err(self.cancelled(name)),
             (_, Some(message)) => Err(fail(message)),
             (Ok(done), None) => Ok(done),
@@ -345,8 +345,8 @@ impl Reader {
         })
     }
 
-    /// False after an error of LLVM: what it left in the context, and in the passes
-    /// that are kept, is not to be built on.
+    /// False after an error of LLVM: the state left in the context and in kept passes is not to be
+    /// used.
     pub fn is_sound(&self) -> bool {
         self.desk.is_sound()
     }
@@ -358,7 +358,7 @@ impl Reader {
         verify: Verify,
     ) -> Result<(), CodegenError> {
         let Some(id) = self.table().id(*function) else {
-            // Of a module that was read as a whole.
+            // The module was read as a whole.
             return Ok(());
         };
         if self.opened.verified.borrow().contains(&id) {
@@ -403,7 +403,7 @@ impl Reader {
         }
     }
 
-    /// What the verifier says of the bodies read so far; for a message only.
+    /// The verifier's message on the bodies read so far.
     fn verifier_message(&self) -> String {
         verify_module(self.module()).unwrap_or_else(|| String::from("no message"))
     }
@@ -454,7 +454,7 @@ impl Reader {
         self.desk.prepare(module);
     }
 
-    /// The global for which one of a shelf, see `library`, stands.
+    /// The reader's global for one of a shelf, see `library`.
     pub(crate) fn home(&self, global: ValueRef<'_>) -> Option<ValueRef<'_>> {
         let id = self.library().home(global)?;
         Some(self.table().value(id))

@@ -21,7 +21,7 @@ use crate::handles::{InstructionRef, ValueRef};
 use crate::table::Rewritten;
 
 impl<'r> Copying<'r> {
-    /// The code in the place of an instruction, if that is not its clone.
+    /// The kind of code that replaces an instruction, unless it is simply cloned.
     pub(crate) fn rewritten(&self, instruction: InstructionRef<'r>) -> Option<Rewritten> {
         if instruction.opcode() != LLVMOpcode::LLVMCall {
             return None;
@@ -34,7 +34,7 @@ impl<'r> Copying<'r> {
         (rewritten != Rewritten::MulAdd || !self.how.contract).then_some(rewritten)
     }
 
-    /// Builds the code in the place of `call`; operands are mapped later.
+    /// Builds the code that replaces `call`; operands are mapped later.
     ///
     /// # Safety
     /// A call of that intrinsic; the builder is at the end of the block being copied.
@@ -54,7 +54,7 @@ impl<'r> Copying<'r> {
         }
     }
 
-    /// Notes an instruction that was built for a call; a folded constant is none.
+    /// Notes an instruction that was built for a call; a folded constant is skipped.
     ///
     /// # Safety
     /// A value of the copy.
@@ -67,7 +67,7 @@ impl<'r> Copying<'r> {
         }
     }
 
-    /// A pointer out of a table, and true.
+    /// Loads a pointer from a table, and pairs it with true.
     ///
     /// # Safety
     /// A call of `llvm.type.checked.load`, or of its relative form; the builder is at the end of
@@ -107,8 +107,9 @@ impl<'r> Copying<'r> {
         }
     }
 
-    /// `llvm.fmuladd` may fuse, as soon as the CPU can: floating-point bits would
-    /// then depend on the tier. Every tier multiplies, rounds, and adds.
+    /// Builds a multiplication and an addition. Code generation may fuse `llvm.fmuladd` if the CPU
+    /// can, so floating-point bits would depend on the tier. Every tier multiplies, rounds, and
+    /// adds.
     ///
     /// # Safety
     /// A call of it; the builder is at the end of the block being copied.
@@ -127,7 +128,7 @@ impl<'r> Copying<'r> {
             let sum = LLVMBuildFAdd(self.builder.0, product, c, c"".as_ptr());
             for value in [product, sum] {
                 if let Some(made) = ValueRef::of(value).as_instruction() {
-                    // Fusing is what is to be avoided.
+                    // Fusing must not happen.
                     LLVMSetFastMathFlags(value, exact_or(flags));
                     copies.push(made);
                     // The sum's operand is a value of the copy already.
@@ -139,7 +140,7 @@ impl<'r> Copying<'r> {
     }
 }
 
-/// The flags of a split `fmuladd`, without contraction if that is all they say.
+/// The flags of a split `fmuladd`, without contraction if it is the only one.
 fn exact_or(flags: u32) -> u32 {
     if flags == LLVMFastMathAllowContract {
         0

@@ -1,17 +1,17 @@
-//! The reading room of a session: readers and desks that nobody uses at this moment.
+//! The reading room of a session: idle readers and desks.
 //!
-//! | kept | how many | which goes |
+//! | kept | how many | dropped first |
 //! |---|---|---|
 //! | readers with a desk to themselves, of large modules | [`READERS`] | the one not used for longest |
-//! | shared [desks](crate::desk), for small modules | [`DESKS`] | the one that comes back |
-//! | tiny modules as they are read without LLVM | [`NUMBERED`] | the one not used for longest |
+//! | shared [desks](crate::desk), for small modules | [`DESKS`] | a desk that is returned |
+//! | tiny modules read without LLVM | [`NUMBERED`] | the one not used for longest |
 //!
-//! So what a session keeps for compiling is bounded, however many modules are alive; a module
-//! that is asked for again is read again, from the same bytes, and gives the same code.
+//! So the memory that a session keeps for compiling is bounded, for any number of live modules. A
+//! module that is needed again is read again, from the same bytes, and gives the same code.
 //!
-//! The lock is `std`'s on purpose: its whole state is one word, so a child process
-//! can go on using it, while `parking_lot` keeps waiters in a table that another
-//! thread may hold locked at the moment of a `fork`. LLVM never runs under it.
+//! The lock is `std`'s on purpose: its whole state is one word, so a child process can go on using
+//! it. `parking_lot` keeps waiters in a table that another thread may hold locked at the moment of
+//! a `fork`. LLVM never runs under it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, Weak};
@@ -26,7 +26,7 @@ use crate::ledger::Ledger;
 use crate::numbered::Numbered;
 use crate::reader::Reader;
 
-/// Readers of large modules: some 100 MB, which is what a program of that many files takes.
+/// Readers of large modules: some 100 MB, as much as a program of that many files takes.
 const READERS: usize = 100;
 
 /// Desks: more than there are threads that compile at once.
@@ -36,7 +36,7 @@ const DESKS: usize = 16;
 /// called, and takes 5 KB.
 const NUMBERED: usize = 8;
 
-/// Readers and desks that wait for their next use.
+/// Holds idle readers and desks.
 #[derive(Default)]
 pub struct ReadingRoom {
     state: Mutex<State>,
@@ -46,20 +46,20 @@ pub struct ReadingRoom {
 struct State {
     /// The one used last comes last.
     readers: VecDeque<Waiting>,
-    /// Likewise.
+    /// The one used last comes last.
     desks: Vec<Desk>,
-    /// Likewise.
+    /// The one used last comes last.
     numbered: VecDeque<Arc<Numbered>>,
 }
 
-/// A reader that waits, and who counts it.
+/// An idle reader, and the ledger that counts it.
 struct Waiting {
     ledger: Weak<Ledger>,
     reader: Reader,
 }
 
 impl ReadingRoom {
-    /// An empty one.
+    /// An empty room.
     #[must_use]
     pub fn new() -> Arc<ReadingRoom> {
         Arc::default()
@@ -78,7 +78,7 @@ impl ReadingRoom {
         state.readers.remove(at).map(|waiting| waiting.reader)
     }
 
-    /// Keeps a reader, which goes on being counted; another one may have to go.
+    /// Keeps a reader, which stays counted; another one may be dropped for it.
     pub(crate) fn keep_reader(&self, ledger: &Arc<Ledger>, reader: Reader) {
         let ledger = Arc::downgrade(ledger);
         let gone = {
@@ -107,7 +107,7 @@ impl ReadingRoom {
         Some(found)
     }
 
-    /// Keeps a tiny module that was read without LLVM; another one may have to go.
+    /// Keeps a tiny module that was read without LLVM; another one may be dropped for it.
     pub(crate) fn keep_numbered(&self, numbered: &Arc<Numbered>) {
         let _gone = {
             let mut state = self.lock();
@@ -138,7 +138,7 @@ impl ReadingRoom {
         idle.map_or_else(|| Desk::new(true), Ok)
     }
 
-    /// Keeps a desk, if it is of any more use.
+    /// Keeps a desk, unless it is worn or unsound.
     pub(crate) fn keep_desk(&self, desk: Desk) {
         if desk.is_worn() || !desk.is_sound() {
             return;
@@ -149,8 +149,8 @@ impl ReadingRoom {
         }
     }
 
-    /// Lets go what waits for a module that is removed. What is open at a desk that is used
-    /// now goes when that has too much open.
+    /// Drops readers and open modules of a module that is removed. If it is open at a desk in use,
+    /// it is dropped when that desk has too many open modules.
     pub(crate) fn forget(&self, ledger: &Arc<Ledger>, bitcode: &Bitcode) {
         let mut gone = Vec::new();
         let mut unread = None;
@@ -169,7 +169,7 @@ impl ReadingRoom {
                 .collect()
         };
         drop(unread);
-        // Nobody else uses a context that is taken out.
+        // A desk that is taken out has no other user.
         for mut desk in open_at {
             drop(desk.take_open(bitcode));
             self.keep_desk(desk);

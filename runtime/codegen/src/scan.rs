@@ -57,7 +57,7 @@ fn is_in_tables(function: FunctionRef<'_>) -> bool {
     }
 }
 
-/// All that is told of one symbol without looking at others, but its group.
+/// The properties of one symbol that need no other symbols, without its group.
 fn describe(table: &SymbolTable, value: ValueRef<'_>, always_inline: u32) -> SymbolInfo {
     let name = value.name();
     let function = value.as_function();
@@ -120,7 +120,7 @@ fn zeros(value: ValueRef<'_>) -> Option<u64> {
     }
 }
 
-/// What a global is, and where it is compiled if it is defined.
+/// The kind of a global, and where it is compiled if it is defined.
 fn kind_and_place(table: &SymbolTable, value: ValueRef<'_>) -> (Kind, Placement) {
     if let Some(function) = value.as_function() {
         // SAFETY: a live function.
@@ -142,7 +142,7 @@ fn kind_and_place(table: &SymbolTable, value: ValueRef<'_>) -> (Kind, Placement)
         let resolver = base_symbol(table, resolver);
         return (Kind::Ifunc { resolver }, Placement::None);
     }
-    // SAFETY: a live variable, which is what is left.
+    // SAFETY: a live variable, the only remaining kind.
     let kind = match unsafe { LLVMIsThreadLocal(value.raw()) } {
         0 => Kind::Data,
         _ => Kind::ThreadLocal,
@@ -184,16 +184,15 @@ fn is_odr(value: ValueRef<'_>) -> bool {
     )
 }
 
-/// Group index of a symbol's COMDAT. LLVM-C does not tell a group's name, and a
-/// constructor group's name is no symbol; the least member name identifies a
-/// group across modules equally well.
+/// Group index of a symbol's COMDAT. LLVM-C does not give a group's name, and a constructor group's
+/// name is no symbol; the least member name identifies a group across modules equally well.
 fn comdat_group(
     value: ValueRef<'_>,
     info: &SymbolInfo,
     groups: &mut FxHashMap<usize, u32>,
     comdats: &mut Vec<String>,
 ) -> Option<u32> {
-    // LLVM-C takes the others for what they are not.
+    // LLVM-C would misread other kinds of globals.
     if value.as_function().is_none() && value.as_variable().is_none() {
         return None;
     }

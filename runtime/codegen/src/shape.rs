@@ -1,7 +1,6 @@
-//! The control flow of one copied body: its size, its loops, and the counters that
-//! tier 1 puts into it.
+//! The control flow of one copied body: its size, its loops, and the counters that tier 1 inserts.
 //!
-//! What a back edge is, and what a loop, says `flow`.
+//! `flow` defines back edges and loops.
 
 use inkwell::llvm_sys::LLVMLinkage;
 use inkwell::llvm_sys::LLVMVisibility;
@@ -19,14 +18,14 @@ use crate::handles::{FunctionRef, InstructionRef, ValueRef, VariableRef, c_name}
 use crate::query::Measure;
 use crate::reader::Reader;
 
-/// What the walk found.
+/// The measured control flow of a body.
 pub(crate) struct Shape<'m> {
     /// Phis are instructions too.
     pub(crate) measure: Measure,
     pub(crate) flow: Flow<'m>,
-    /// `None` if there are too many to tell them apart.
+    /// `None` if there are too many to distinguish them.
     pub(crate) loops: Option<Vec<Loop>>,
-    /// Blocks that a back edge leaves from, each once.
+    /// Blocks that end with a back edge, each once.
     latches: Vec<u32>,
 }
 
@@ -41,7 +40,7 @@ pub(crate) fn measure(function: FunctionRef<'_>) -> Shape<'_> {
 }
 
 impl<'m> Shape<'m> {
-    /// Of a body's flow, and what was counted in it.
+    /// Derives the shape from a body's flow, and counts of its instructions and calls.
     pub(crate) fn of(flow: Flow<'m>, instructions: u32, calls: u32) -> Shape<'m> {
         let back = flow.graph.back_edges();
         let (mut latches, mut heads): (Vec<u32>, Vec<u32>) = back.iter().copied().unzip();
@@ -68,15 +67,15 @@ impl<'m> Shape<'m> {
     }
 }
 
-/// True if counters may be put into `body`: not into a naked function, which is assembly
-/// only, nor into a coroutine that is still to be split.
+/// True if counters may be put into `body`: not into a naked function, which is assembly only, nor
+/// into a coroutine that has not been split.
 pub(crate) fn is_countable(reader: &Reader, body: FunctionRef<'_>) -> bool {
     let kinds = reader.kinds();
     !body.has(kinds.naked) && !body.has(kinds.presplit_coroutine)
 }
 
 impl<'m> Shape<'m> {
-    /// What is decided of loops by.
+    /// The input for decisions about loops.
     pub(crate) fn of_loops(&self) -> uruk_leaving::Shape<'_> {
         uruk_leaving::Shape {
             graph: &self.flow.graph,
@@ -91,10 +90,10 @@ impl<'m> Shape<'m> {
         &self.latches
     }
 
-    /// Makes `body` count its entries, and what leaves these latches. A block that leaves
-    /// through a back edge or elsewhere counts both: one increment per iteration is what the
-    /// policy needs, and splitting the edge would cost a jump. Above tier 1 there is no latch to
-    /// count: an increment per iteration is in the way of passes.
+    /// Makes `body` count its entries, and executions of these latches. A block that leaves through
+    /// a back edge or elsewhere counts both. The policy needs one increment per iteration, and
+    /// splitting the edge would cost a jump. Above tier 1 no latch is counted: an increment per
+    /// iteration hinders passes.
     pub(crate) fn count(
         &self,
         context: &LlvmContext,
@@ -132,7 +131,8 @@ unsafe fn counters(module: &OwnedModule, word: LLVMTypeRef) -> VariableRef<'_> {
         return known;
     }
     let name = c_name(COUNTERS);
-    // SAFETY: by the caller's promise; the name is a C string, and what is made the module's.
+    // SAFETY: by the caller's promise; the name is a C string, and the new variable belongs to the
+    // module.
     unsafe {
         let global = LLVMAddGlobal(module.raw(), LLVMArrayType2(word, 2), name.as_ptr());
         LLVMSetLinkage(global, LLVMLinkage::LLVMExternalLinkage);
@@ -162,7 +162,7 @@ unsafe fn increment(
     }
 }
 
-/// Whether `instruction` calls a function by its name that is no intrinsic.
+/// Whether `instruction` calls a function by name, other than an intrinsic.
 fn is_named_call(instruction: InstructionRef<'_>) -> bool {
     let callee = instruction.callee().and_then(ValueRef::as_function);
     callee.is_some_and(|callee| !callee.is_intrinsic())

@@ -1,10 +1,10 @@
-//! Types of symbols as text, with what a function's type alone does not say of how its arguments
-//! are passed: `byval` and `sret`, by which a pointer stands for a struct in memory.
+//! Types of symbols as text, with argument passing that a function's type does not show: `byval`
+//! and `sret`, by which a pointer stands for a struct in memory.
 //!
-//! Small integers tell how they are extended, results as well: `i16 zeroext (i8 signext)`.
+//! Small integers have marks of how they are extended, results as well: `i16 zeroext (i8 signext)`.
 //!
 //! `void (ptr, i32)` is a function of two values; `void (ptr byval(24), i32)` is one whose first
-//! argument is 24 bytes on the stack. Callers of the two do different things.
+//! argument is 24 bytes on the stack. Callers of the two pass different things.
 
 use inkwell::llvm_sys::LLVMAttributeReturnIndex;
 use inkwell::llvm_sys::core::{
@@ -16,16 +16,16 @@ use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMTargetDataRef};
 use crate::handles::{FunctionRef, TypeRef};
 use crate::interface::printed_type;
 
-/// The kinds of attributes that say how an argument is passed.
+/// The kinds of attributes that determine how an argument is passed.
 pub(crate) struct Passing {
-    /// Those with a type, whose size counts.
+    /// Attributes with a type, whose size matters.
     kinds: [(&'static str, u32); 2],
     extensions: [(&'static str, u32); 2],
     layout: LLVMTargetDataRef,
 }
 
 impl Passing {
-    /// Of a module with this layout.
+    /// Marks for a module with this layout.
     pub(crate) fn new(layout: LLVMTargetDataRef) -> Passing {
         // SAFETY: pointer and length describe the name.
         let kind = |name: &'static str| unsafe {
@@ -51,7 +51,7 @@ impl Passing {
         if of_result.is_none() && marks.iter().all(Option::is_none) {
             return None;
         }
-        // A result that is marked is an integer, and no other has a parenthesis before its parameters.
+        // A marked result is an integer, and no integer has a parenthesis before the parameters.
         let (result, rest) = plain.split_once(" (")?;
         let of_result = of_result.map_or(String::new(), |mark| format!(" {mark}"));
         let each = (0..).zip(marks).map(|(index, mark)| {

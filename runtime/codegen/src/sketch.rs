@@ -1,9 +1,9 @@
-//! Which calls a body makes, and how likely: read off before it is compiled, for whoever wants to
-//! know what is called next.
+//! Finds the calls of a body, and their likelihood, before it is compiled, to predict the next
+//! callees.
 //!
-//! Chances of branches are those the module says (`!prof`, `llvm.expect`), or what conditions are
-//! known for: a pointer is seldom null, a status seldom other than zero, two values seldom
-//! equal. The numbers were fitted to the first calls of sqlite and Lua (`uruk_tiering::foresight`).
+//! Chances of branches come from the module (`!prof`, `llvm.expect`), or from typical conditions. A
+//! pointer is seldom null, a status seldom other than zero, two values seldom equal. The numbers
+//! were fitted to the first calls of sqlite and Lua (`uruk_tiering::foresight`).
 
 use inkwell::llvm_sys::core::{
     LLVMConstIntGetSExtValue, LLVMConstIntGetZExtValue, LLVMGetArgOperand, LLVMGetCalledValue,
@@ -24,20 +24,20 @@ use crate::summary::SymbolId;
 
 mod plain;
 
-/// Blocks beyond which nobody asks where control may go.
+/// Blocks beyond which no sketch is made.
 const MOST_BLOCKS: usize = 20_000;
 
-/// A null pointer, where one is asked for.
+/// A null pointer, if the test is for one.
 const NULL: f32 = 0.2;
 /// A negative number.
 const NEGATIVE: f32 = 0.3;
-/// Zero, where a number is compared with it to be equal: the test is an `if (!x)`.
+/// Zero, if the test is for equality with it: an `if (!x)`.
 const ZERO: f32 = 0.6;
-/// Other than zero, where that is asked for: the test is an `if (error)`.
+/// Not zero, if the test is for that: an `if (error)`.
 const NOT_ZERO: f32 = 0.2;
 /// Two values that are equal.
 const EQUAL: f32 = 0.2;
-/// What somebody said is likely.
+/// A value that `llvm.expect` declares likely.
 const EXPECTED: f32 = 0.95;
 /// One of many ways.
 const CASE: f32 = 0.25;
@@ -50,7 +50,7 @@ const THROWN: f32 = 0.02;
 pub struct Sketch {
     /// The edges of block `i` are `edges[starts[i]..starts[i + 1]]`.
     pub starts: Vec<u32>,
-    /// Where an edge leads, and how likely it is taken.
+    /// The target of an edge, and its likelihood.
     pub edges: Vec<(u32, f32)>,
     /// Blocks and the functions they call, intrinsics left out.
     pub calls: Vec<(u32, SymbolId)>,
@@ -59,7 +59,7 @@ pub struct Sketch {
 }
 
 impl Reader {
-    /// The sketch of a function the module defines; an empty one if it calls nobody, or is huge.
+    /// The sketch of a function the module defines; an empty one if it has no calls, or is huge.
     ///
     /// # Errors
     /// An unreadable or invalid body.
@@ -139,7 +139,7 @@ unsafe fn chance(end: LLVMValueRef, opcode: LLVMOpcode, way: u32, prof: u32) -> 
     }
 }
 
-/// What the module's own weights say of one way out of a block.
+/// The chance of one way out of a block, from the module's own weights.
 ///
 /// # Safety
 /// `end` is a live terminator, and has that way.
@@ -180,7 +180,7 @@ unsafe fn weighed(end: LLVMValueRef, way: u32, prof: u32) -> Option<f32> {
 /// A live value of type `i1`.
 unsafe fn holds(condition: LLVMValueRef) -> f32 {
     // SAFETY: by the caller's promise; only instructions are asked for an opcode, and only
-    // comparisons for what they compare.
+    // comparisons for their operands.
     unsafe {
         if LLVMIsAICmpInst(condition).is_null() {
             return 0.5;
@@ -224,7 +224,7 @@ fn compared(predicate: u32, pointer: bool, zero: bool) -> f32 {
     }
 }
 
-/// What `llvm.expect` says that `value` is.
+/// The value that `llvm.expect` gives for `value`.
 ///
 /// # Safety
 /// A live value.

@@ -1,4 +1,4 @@
-//! What copying begins from: a module as its reader has it, with what its names mean.
+//! The source of a copy: a module as its reader has it, and the plan of its names.
 
 use inkwell::llvm_sys::core::LLVMGetEnumAttributeKindForName;
 
@@ -32,14 +32,14 @@ pub(crate) const OF_CALLS: [&str; 18] = [
     "zeroext",
 ];
 
-/// Kind numbers of the attributes extraction looks at; fixed for the process.
+/// Kind numbers of the attributes that extraction reads; fixed for the process.
 pub(crate) struct AttributeKinds {
     pub(crate) always_inline: u32,
     pub(crate) presplit_coroutine: u32,
     pub(crate) naked: u32,
     pub(crate) noinline: u32,
     pub(crate) optnone: u32,
-    /// A stack protector whatever the frame holds.
+    /// A stack protector in every function (`sspreq`).
     pub(crate) protect_all: u32,
     pub(crate) returns_twice: u32,
     pub(crate) safe_stack: u32,
@@ -47,7 +47,7 @@ pub(crate) struct AttributeKinds {
     pub(crate) nounwind: u32,
     pub(crate) uwtable: u32,
     pub(crate) extensions: Extensions,
-    /// What a caller must know of a callee: how values are passed, and that a call may
+    /// Attributes that a caller must know of a callee: how values are passed, and that a call may
     /// return twice.
     pub(crate) of_calls: Vec<u32>,
 }
@@ -97,12 +97,12 @@ impl<'r> Source<'r> {
         self.reader.table().id(value)
     }
 
-    /// What the module says of a symbol.
+    /// The module's information on a symbol.
     pub(crate) fn info(self, id: SymbolId) -> &'r SymbolInfo {
         &self.reader.summary().symbols[id.index()]
     }
 
-    /// Looks through aliases: what a name finally is.
+    /// The kind of a symbol, behind all aliases.
     pub(crate) fn effective_kind(self, mut id: SymbolId) -> Kind {
         for _ in 0..64 {
             match self.info(id).kind {

@@ -1,7 +1,7 @@
-//! Whether code can go to another stack, by what it was made of.
+//! Whether code can switch to another stack, judged by the IR it was made of.
 //!
-//! Code generation moves the stack pointer within one stack, whatever the IR: frames, arrays,
-//! alignment, arguments. Elsewhere it goes only where the IR says so:
+//! Code generation moves the stack pointer within one stack, for any IR: frames, arrays, alignment,
+//! arguments. Code switches stacks only where the IR does so:
 //!
 //! | IR | becomes |
 //! |---|---|
@@ -12,9 +12,9 @@
 //! | `llvm.eh.return` | the caller's, moved by its argument |
 //! | prologue data | any bytes, executed first |
 //!
-//! Passes add none of these but pairs of `llvm.stacksave` and `llvm.stackrestore`, around what
-//! was inlined. A call goes wherever it goes: names of functions that go to another stack are
-//! seen when code is linked.
+//! Passes add none of these except pairs of `llvm.stacksave` and `llvm.stackrestore`, around
+//! inlined code. Calls are not analysed here: names of functions that switch stacks are checked
+//! when code is linked.
 
 use std::sync::OnceLock;
 
@@ -22,7 +22,7 @@ use inkwell::llvm_sys::core::{LLVMHasPrologueData, LLVMLookupIntrinsicID};
 
 use crate::copying::Unit;
 
-/// What leads to another stack, by name without types.
+/// Intrinsics that switch stacks, by name without types.
 const LEADING: [&str; 5] = [
     "llvm.stackrestore",
     "llvm.write_register",
@@ -41,8 +41,8 @@ fn leading() -> &'static [u32; 5] {
     })
 }
 
-/// True if nothing in a complete unit, before its passes, can lead to another stack. An
-/// intrinsic that is declared is taken for one that is called.
+/// True if nothing in a complete unit, before its passes, can switch to another stack. A declared
+/// intrinsic counts as called.
 pub(crate) fn keeps_stack(unit: &Unit) -> bool {
     if unit.contents.has_asm {
         return false;

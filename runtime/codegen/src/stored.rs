@@ -1,7 +1,7 @@
-//! Compiled functions as bytes, for who keeps them over runs.
+//! Compiled functions as bytes, for a store that keeps them between runs.
 //!
-//! What guided a compile, or was taken from other modules, means nothing in another run: such
-//! results are not stored. Bytes that are not what was written are no result.
+//! Profiles and bodies from other modules mean nothing in another run, so results that used them
+//! are not stored. Bytes that were not written by this format yield no result.
 
 use uruk_base::Tier;
 
@@ -12,28 +12,28 @@ use crate::reader::Reader;
 use crate::summary::SymbolId;
 use uruk_leaving::{Head, Heads, Reason};
 
-/// Changes with what is written.
+/// Version of the written format.
 const FORMAT: u32 = 7;
 const HASH: usize = blake3::OUT_LEN;
 
-/// Names what a compile makes: equal for equal inputs, whichever process asks.
+/// Identifies the result of a compile: equal for equal inputs, in any process.
 pub type Key = [u8; HASH];
 
 impl Compile {
-    /// Whether the result depends on nothing but what a key is made of.
+    /// Whether the result depends only on the inputs of a key.
     pub fn is_storable(&self) -> bool {
         self.profiles.is_empty()
             && self.counters != Counters::Full
             && self.tier != Tier::Guided
             && self.transform.is_none()
             && (self.values.is_empty() || !self.variant.values)
-            // It has two bodies.
+            // Such a continuation depends on two bodies.
             && self.start.as_ref().is_none_or(|it| it.passed.is_none())
     }
 }
 
 impl Reader {
-    /// The key of what `how` makes of `function` under `plan`.
+    /// The key of the result of compiling `function` with `how` under `plan`.
     pub fn key(&self, plan: &ModulePlan, function: SymbolId, how: &Compile) -> Key {
         let mut hash = blake3::Hasher::new();
         let mut text = |bytes: &[u8]| {
@@ -42,7 +42,7 @@ impl Reader {
         };
         text(&FORMAT.to_le_bytes());
         text(env!("CARGO_PKG_VERSION").as_bytes());
-        // First: who asks for it has LLVM, whose version it then is.
+        // First: the caller has LLVM open, whose version this then is.
         let cpu = crate::host_cpu();
         text(crate::llvm_version().as_bytes());
         text(cpu.as_bytes());
@@ -107,7 +107,7 @@ fn read_heads<'b>(take: &mut impl FnMut(usize) -> Option<&'b [u8]>) -> Option<He
 }
 
 impl Compiled {
-    /// The result as bytes, unless it took something from other modules or counts in probes.
+    /// The result as bytes, unless it used bodies of other modules, profiles, or has probes.
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         if !self.taken.is_empty() || self.probes.is_some() || self.guided != 0 {
             return None;
@@ -147,7 +147,7 @@ impl Compiled {
         Some(bytes)
     }
 
-    /// What [`Compiled::to_bytes`] wrote; `None` for anything else.
+    /// Reads the bytes of [`Compiled::to_bytes`]; `None` for any others.
     pub fn from_bytes(bytes: &[u8]) -> Option<Compiled> {
         let (bytes, hash) = bytes.split_at_checked(bytes.len().checked_sub(HASH)?)?;
         if blake3::hash(bytes).as_bytes() != hash {

@@ -1,20 +1,18 @@
-//! What can be checked of bitcode before LLVM reads it.
+//! Checks of bitcode before LLVM reads it.
 //!
-//! LLVM's reader checks much, but not what a block or a record claims about sizes: a count
-//! of basic blocks is believed, whatever it says. Here every bit that is to be read has its
-//! place first: blocks end where they say, abbreviations exist, records end in their block,
-//! and what LLVM allocates by a count in the stream (types, basic blocks, strings of
-//! metadata) is no more than could follow.
+//! LLVM's reader checks much, but trusts sizes in blocks and records: it believes any count of
+//! basic blocks. Here the place of every bit is checked before it is read. Blocks end where they
+//! claim to, abbreviations exist, and records end in their block. Counts by which LLVM allocates
+//! (types, basic blocks, strings of metadata) are no larger than the rest of the stream allows.
 //!
-//! Loading reads no bodies, so neither does this: function blocks are passed by their
-//! lengths ([`Structure::check`]) and looked into when a body is read
-//! ([`Structure::check_body`]), by their order, which is the order of definitions. Where
-//! the symbol table says that a body lies elsewhere than at one of them, the module is
-//! refused.
+//! Loading reads no bodies, so neither does this. Function blocks are skipped by their lengths
+//! ([`Structure::check`]) and checked when a body is read ([`Structure::check_body`]), by their
+//! order, which is the order of definitions. If the symbol table places a body elsewhere than at
+//! one of them, the module is refused.
 //!
-//! What records *mean* is not checked: LLVM's reader trusts numbers of types and values in
-//! places, and ends the process for some that are damaged. Whoever reads what strangers
-//! wrote reads it in another process first.
+//! The *meaning* of records is not checked: LLVM's reader trusts numbers of types and values in
+//! places, and ends the process for some damaged ones. Readers of untrusted input read it in
+//! another process first.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -37,17 +35,17 @@ mod block {
 
 /// Codes of records.
 mod code {
-    /// Of abbreviations for other blocks: which block.
+    /// In blocks of abbreviations for other blocks: the number of the block.
     pub(super) const SET_BLOCK: u64 = 1;
-    /// How many types there are.
+    /// The number of types.
     pub(super) const TYPE_COUNT: u64 = 1;
     /// The name of a struct.
     pub(super) const STRUCT_NAME: u64 = 19;
-    /// How many basic blocks a function has.
+    /// The number of basic blocks of a function.
     pub(super) const BASIC_BLOCKS: u64 = 1;
     /// A function's name, or number, and where its body is.
     pub(super) const FUNCTION_ENTRY: u64 = 3;
-    /// How many strings there are, and where their characters begin.
+    /// The number of strings, and the place of their characters.
     pub(super) const STRINGS: u64 = 35;
 }
 
@@ -60,12 +58,12 @@ const PADDING: u64 = 8 * 8; // Fewer bytes than this at the end are padding.
 /// The abbreviations of a block, in the order of their numbers, from [`FIRST`] on.
 type Abbreviations = Vec<Box<[Operand]>>;
 
-/// What blocks begin with, by their numbers.
+/// Abbreviations that blocks begin with, by block number.
 type Standard = FxHashMap<u32, Arc<Abbreviations>>;
 
 const FIRST: u64 = 4; // Numbers below this are the container's own.
 
-/// Where a block's content is: in bits of the stream, and the width of its numbers.
+/// The place of a block's content: in bits of the stream, and the width of its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
     begin: u64,
@@ -73,20 +71,20 @@ pub(crate) struct Extent {
     width: u32,
 }
 
-/// The shape of a module whose blocks were found sound, but for bodies.
+/// The shape of a module whose blocks were found sound, bodies excepted.
 #[derive(Debug, Default)]
 pub(crate) struct Structure {
-    /// Of bodies, in the order of definitions.
+    /// Places of bodies, in the order of definitions.
     pub(crate) bodies: Vec<Extent>,
     standard: Standard,
-    /// Where the stream is in the file, in bytes.
+    /// The place of the stream in the file, in bytes.
     stream: Range<usize>,
-    /// Some struct has a name.
+    /// True if some struct has a name.
     pub(crate) names_structs: bool,
 }
 
 impl Structure {
-    /// Checks all of `bytes` but bodies.
+    /// Checks all of `bytes` except bodies.
     pub(crate) fn check(bytes: &[u8]) -> Result<Structure, Malformed> {
         let stream = unwrap(bytes)?;
         let mut cursor = Cursor::new(&bytes[stream.clone()]);
@@ -118,8 +116,8 @@ impl Structure {
         })
     }
 
-    /// Checks the body of definition `index`, of the same `bytes`. LLVM finds none, and says
-    /// so, where there is none.
+    /// Checks the body of definition `index`, of the same `bytes`. If it is missing, LLVM reports
+    /// that.
     pub(crate) fn check_body(&self, bytes: &[u8], index: usize) -> Result<(), Malformed> {
         let (Some(&extent), Some(stream)) =
             (self.bodies.get(index), bytes.get(self.stream.clone()))
@@ -144,7 +142,7 @@ impl Structure {
     }
 }
 
-/// Where the stream is in a file, which may be wrapped: magic, version, offset, size, CPU.
+/// The place of the stream in a file, which may be wrapped: magic, version, offset, size, CPU.
 fn unwrap(bytes: &[u8]) -> Result<Range<usize>, Malformed> {
     if !bytes.starts_with(&WRAPPER) {
         return Ok(0..bytes.len());
@@ -167,19 +165,19 @@ struct Walk<'a> {
     cursor: Cursor<'a>,
     standard: Cow<'a, Standard>,
     bodies: Vec<Extent>,
-    /// Where the symbol table says bodies are: in words, from `origin` on.
+    /// Places of bodies in the symbol table: in words, from `origin` on.
     entries: Vec<(u64, u64)>,
     /// The bit the identification, or without one the module, begins at.
     origin: u64,
     has_module: bool,
-    /// Bodies are looked into, not passed.
+    /// True if bodies are checked, not skipped.
     whole: bool,
     names_structs: bool,
 }
 
 impl Walk<'_> {
-    /// A block, of which the number for "a block begins" has been read. `above` are the
-    /// blocks around it.
+    /// Checks a block, after the number that begins a block was read. `above` are the blocks around
+    /// it.
     fn block(&mut self, outer_width: u32, depth: u32, above: &[u32]) -> Result<(), Malformed> {
         let start = self.cursor.bit - u64::from(outer_width);
         let number = self.cursor.vbr(8)?;
@@ -217,7 +215,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What is in the block the cursor is in, to its end.
+    /// Checks the content of the cursor's block, to its end.
     fn content(&mut self, width: u32, depth: u32) -> Result<(), Malformed> {
         let number = self.cursor.block.unwrap_or(u32::MAX);
         let room = self.cursor.left();
@@ -264,7 +262,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Checks what a record in block `number`, of `room` bits, claims.
+    /// Checks the claims of a record in block `number`, of `room` bits.
     fn meaning(
         &mut self,
         number: u32,
@@ -295,10 +293,10 @@ impl Walk<'_> {
         }
     }
 
-    /// Checks that bodies are where the symbol table says.
+    /// Checks that bodies are at the places in the symbol table.
     fn check_entries(&self) -> Result<(), Malformed> {
-        // A place is that of the block, which says its length in its second word; it counts
-        // from the word before the identification.
+        // A place is that of the block's second word, which holds its length; it counts from the
+        // word before the identification.
         let place = |body: &Extent| (body.begin / 32 + 1).checked_sub(self.origin / 32 + 2);
         let places: FxHashSet<u64> = self.bodies.iter().filter_map(place).collect();
         for &(words, bit) in &self.entries {
@@ -334,7 +332,7 @@ mod tests {
         bitcode.bytes().to_vec()
     }
 
-    /// Checks all there is.
+    /// Checks the module and all its bodies.
     fn check(bytes: &[u8]) -> Result<usize, Malformed> {
         let structure = Structure::check(bytes)?;
         let bodies = structure.bodies.len();
@@ -350,7 +348,7 @@ mod tests {
     fn what_llvm_writes_is_well_formed() {
         let bytes = good();
         assert_eq!(check(&bytes), Ok(2));
-        // Behind a wrapper, and with what an archive adds to it.
+        // Behind a wrapper, with the padding that an archive adds.
         let mut wrapped = WRAPPER.to_vec();
         for word in [0, 20, bytes.len() as u32, 7] {
             wrapped.extend(u32::to_le_bytes(word));
@@ -365,7 +363,7 @@ mod tests {
     #[test]
     fn what_is_cut_off_is_refused_wherever_it_is_cut() {
         let bytes = good();
-        // But between the blocks that are side by side, where words may be padding.
+        // Except between top-level blocks, where words may be padding.
         let lengths = (0..bytes.len()).step_by(4);
         let accepted = lengths.filter(|&length| check(&bytes[..length]).is_ok());
         assert!(accepted.count() <= 4 * 3);
@@ -416,8 +414,7 @@ mod tests {
         }
     }
 
-    /// A module with a block of types, of which `content` is what is in it; numbers have
-    /// three bits there.
+    /// A module with a block of types, which `content` writes; numbers have three bits there.
     fn types(content: impl Fn(&mut Bits)) -> Vec<u8> {
         let mut inner = Bits(Vec::new());
         content(&mut inner);

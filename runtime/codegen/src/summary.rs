@@ -1,4 +1,4 @@
-//! What a module defines and needs, as plain data, without its bodies.
+//! The symbols that a module defines and needs, as plain data, without its bodies.
 //!
 //! The order of [`ModuleSummary::symbols`] is the order of the module's symbol
 //! table, so a [`SymbolId`] means the same symbol in every [`Reader`](crate::Reader)
@@ -21,7 +21,7 @@ impl SymbolId {
     }
 }
 
-/// What a symbol is.
+/// The kind of a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A function.
@@ -32,7 +32,7 @@ pub enum Kind {
     ThreadLocal,
     /// Another name of `base`, or of a place inside it.
     Alias {
-        /// The symbol it names, if it could be told.
+        /// The symbol it names, if it could be determined.
         base: Option<SymbolId>,
         /// True if the alias names exactly `base`, not a place inside it.
         exact: bool,
@@ -44,7 +44,7 @@ pub enum Kind {
     },
 }
 
-/// Linkage, reduced to what binding rules distinguish.
+/// Linkage, reduced to the distinctions of the binding rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Linkage {
     /// Defined here, the one definition.
@@ -59,8 +59,8 @@ pub enum Linkage {
     Declared,
     /// Defined elsewhere or null.
     DeclaredWeak,
-    /// A copy of a definition elsewhere, for the optimizer; it counts where nothing
-    /// else defines the name.
+    /// A copy of a definition elsewhere, for the optimizer; it is used if nothing else defines the
+    /// name.
     Available,
     /// `llvm.*` tables that are read, never emitted.
     Appending,
@@ -75,7 +75,7 @@ impl Linkage {
         )
     }
 
-    /// The linkage of a global with that name. A definition without a name is local, whatever its
+    /// The linkage of a global with that name. A definition without a name is local, with any
     /// linkage: no other module can name it. LLVM's code generation names such globals
     /// `__unnamed_1`, `__unnamed_2`, in each module anew, so two modules could not be linked.
     pub(crate) fn of_one_named(self, name: &str) -> Linkage {
@@ -104,15 +104,15 @@ pub enum Placement {
 pub struct SymbolInfo {
     /// Name in the module; empty for unnamed ones.
     pub name: String,
-    /// What it is.
+    /// The kind of symbol.
     pub kind: Kind,
-    /// How it binds.
+    /// Its linkage.
     pub linkage: Linkage,
-    /// Where it is compiled.
+    /// The unit in which it is compiled.
     pub placement: Placement,
-    /// True if only its own dylib is to find it: hidden and local definitions.
+    /// True if only its own dylib may find it: hidden and local definitions.
     pub hidden: bool,
-    /// True for weak definitions of which the language promises that all are equal.
+    /// True for weak definitions that are all equal by a rule of the language.
     pub odr: bool,
     /// Group that is kept or dropped as a whole, an index local to the module.
     pub comdat: Option<u32>,
@@ -122,15 +122,15 @@ pub struct SymbolInfo {
     pub constant: bool,
     /// True for `alwaysinline` functions: their bodies are copied into callers.
     pub always_inline: bool,
-    /// Bytes of a variable that begins as zeros and may lie anywhere, in no section of its own; 0 for
-    /// all else, and for variables under [`LARGE`].
+    /// Bytes of a variable that begins as zeros and may lie anywhere, in no section of its own; 0
+    /// for other symbols, and for variables under [`LARGE`].
     pub zeros: u64,
 }
 
-/// Variables of so many bytes may be given memory of their own.
+/// Size from which a variable may get memory of its own, in bytes.
 pub const LARGE: u64 = 1 << 20;
 
-/// The alignment that memory of its own has, in bytes.
+/// The alignment of memory of its own, in bytes.
 pub(crate) const PAGE: u64 = 4096;
 
 /// One entry of `llvm.global_ctors` or `llvm.global_dtors`.
@@ -148,7 +148,7 @@ pub struct Structor {
 /// run-time library's constructors make that stack.
 pub(crate) const SAFE_STACK: &str = "__safestack_unsafe_stack_ptr";
 
-/// What a module holds.
+/// The symbols and tables of a module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModuleSummary {
     /// The symbol table.
@@ -157,20 +157,20 @@ pub struct ModuleSummary {
     pub constructors: Vec<Structor>,
     /// Entries of `llvm.global_dtors`, in file order.
     pub destructors: Vec<Structor>,
-    /// True if the module has module-level assembly; it goes with the data unit,
-    /// whose local symbols may then be what functions mean by declared names.
+    /// True if the module has module-level assembly. It goes with the data unit, whose local
+    /// symbols may then be what functions declare by name.
     pub has_inline_asm: bool,
     /// Names that the assembly binds to a version (`.symver`), and the names with it.
     pub versions: Vec<(Box<str>, Box<str>)>,
     /// Names that the module does not mention, but its code will: those of run-time libraries that
-    /// have to be there from the start.
+    /// must be present from the start.
     pub implied: Vec<&'static str>,
     /// Keys of COMDAT groups, by group index: the least name of a member.
     pub comdats: Vec<String>,
 }
 
 impl ModuleSummary {
-    /// Number of functions the module defines, `available_externally` ones aside.
+    /// Number of functions the module defines, without `available_externally` ones.
     pub fn function_count(&self) -> usize {
         self.symbols
             .iter()
@@ -179,7 +179,7 @@ impl ModuleSummary {
             .count()
     }
 
-    /// Bytes that the allocator took for it, without itself.
+    /// Bytes allocated for the summary, without itself.
     pub(crate) fn bytes(&self) -> usize {
         let names = self.symbols.iter().map(|symbol| &symbol.name);
         let names = names
@@ -206,7 +206,7 @@ pub(crate) fn versions(assembly: &str) -> Vec<(Box<str>, Box<str>)> {
     words
         .filter_map(|(name, versioned)| {
             let versioned = versioned.split(',').next()?.trim().trim_matches('"');
-            // Of three marks the last two count where the name is defined only.
+            // The last two of three marks apply only if the name is defined.
             let versioned = versioned.replace("@@@", "@");
             let name = name.trim().trim_matches('"');
             versioned

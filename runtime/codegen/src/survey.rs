@@ -1,5 +1,5 @@
-//! One walk over a body: its size, an estimate of what it costs to inline, which
-//! functions it names, and what forbids to copy it.
+//! One walk over a body: its size, an estimate of its inlining cost, the functions it names, and
+//! constructs that prevent copying.
 
 use std::sync::OnceLock;
 
@@ -17,31 +17,31 @@ use crate::handles::{BlockRef, FunctionRef, InstructionRef, ValueRef, VariableRe
 
 /// Parts of a constant up to which it is searched for functions.
 const TABLE_PARTS: usize = 12;
-/// Types inside types looked at to find a vector; deeper ones count as one.
+/// Nesting up to which types are searched for a vector; deeper ones count as one.
 const TYPE_DEPTH: u32 = 8;
 
-/// What a walk over one body tells.
+/// The results of a walk over one body.
 #[derive(Default)]
 pub(crate) struct Scan<'m> {
     pub(crate) instructions: u32,
-    /// What LLVM's inliner is likely to count for it once it is simplified.
+    /// The cost that LLVM's inliner is likely to compute once the body is simplified.
     pub(crate) cost: u32,
     /// Functions called directly, each once, in the order of their first call.
     pub(crate) callees: Vec<ValueRef<'m>>,
-    /// Functions whose addresses are used, or are in a small constant that is: tables
-    /// of methods. What is inlined may call them directly.
+    /// Functions whose addresses are used, or are in a small constant that is used: tables of
+    /// methods. Inlined callees may call them directly.
     pub(crate) mentioned: Vec<ValueRef<'m>>,
     /// True if the code passes or returns vectors in registers whose choice depends on
     /// the CPU's features.
     pub(crate) wide: bool,
-    /// True if its labels' addresses are taken, or it has those of other labels.
+    /// True if its labels' addresses are taken, or it uses those of other labels.
     pub(crate) labels: bool,
     /// True if it asks for addresses in its own frame.
     pub(crate) frame: bool,
 }
 
 impl<'m> Scan<'m> {
-    /// What code could call directly once callees are inlined.
+    /// The functions that code could call directly once callees are inlined.
     pub(crate) fn in_sight(&self) -> impl Iterator<Item = ValueRef<'m>> {
         self.callees.iter().chain(&self.mentioned).copied()
     }
@@ -86,9 +86,9 @@ fn has_wide_signature(function: FunctionRef<'_>) -> bool {
     }
 }
 
-/// An estimate of what an instruction costs when a function is inlined, after
-/// simplification: 5, but nothing for what becomes a register or is folded into another
-/// instruction, and 10 for a call, which may be inlined itself.
+/// An estimate of the inlining cost of an instruction, after simplification: 5, with two
+/// exceptions. Instructions that become a register or are folded into another one cost 0. A call,
+/// which may be inlined itself, costs 10.
 fn cost(instruction: InstructionRef<'_>, opcode: LLVMOpcode) -> u32 {
     let is_local = |index| {
         let operand = instruction.operands().nth(index).flatten();
@@ -117,7 +117,7 @@ fn cost(instruction: InstructionRef<'_>, opcode: LLVMOpcode) -> u32 {
             // SAFETY: a live instruction and its type.
             let ty = unsafe { LLVMGetTypeKind(LLVMTypeOf(instruction.raw())) };
             match (is_intrinsic, ty) {
-                // Marks of lifetimes and the like; or copies of memory.
+                // Marks of lifetimes and similar, or copies of memory.
                 (true, LLVMTypeKind::LLVMVoidTypeKind) => 2,
                 (true, _) => 5,
                 (false, _) => 10,
@@ -127,7 +127,8 @@ fn cost(instruction: InstructionRef<'_>, opcode: LLVMOpcode) -> u32 {
     }
 }
 
-/// Collects the functions whose addresses an instruction uses; says if it uses those of labels.
+/// Collects the functions whose addresses an instruction uses; returns whether it uses those of
+/// labels.
 fn scan_operands<'m>(
     instruction: InstructionRef<'m>,
     functions: &mut Vec<ValueRef<'m>>,
@@ -150,7 +151,7 @@ fn scan_operands<'m>(
     }
 }
 
-/// Whether a constant is made of addresses of labels.
+/// Whether a constant contains addresses of labels.
 fn holds_label(value: ValueRef<'_>) -> bool {
     value.kind() == LLVMValueKind::LLVMBlockAddressValueKind
         || (value.is_composite() && value.parts().any(holds_label))
@@ -206,7 +207,7 @@ fn scan_call<'m>(
     }
 }
 
-/// Intrinsics whose results tell whether a function was inlined.
+/// Intrinsics whose results show whether a function was inlined.
 fn frame_intrinsics() -> &'static [u32; 3] {
     static IDS: OnceLock<[u32; 3]> = OnceLock::new();
     IDS.get_or_init(|| {
@@ -228,8 +229,8 @@ fn is_label(block: BlockRef<'_>) -> bool {
     users.any(|user| user.kind() == LLVMValueKind::LLVMBlockAddressValueKind)
 }
 
-/// True if values of `ty` may travel in other registers when features are added: all
-/// vectors but those of at most 128 bits whose elements are ordinary numbers.
+/// True if values of `ty` may travel in other registers when features are added: all vectors except
+/// those of at most 128 bits whose elements are ordinary numbers.
 ///
 /// # Safety
 /// `ty` is a live type.

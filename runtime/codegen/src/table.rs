@@ -13,18 +13,18 @@ use crate::summary::SymbolId;
 
 /// The module's globals in a fixed order: functions, variables, aliases, ifuncs.
 pub(crate) struct SymbolTable {
-    // Raw, as the module is kept beside the table; handles borrow the table, and so whoever
-    // keeps both.
+    // Raw, as the module is kept beside the table; handles borrow the table, and with it the owner
+    // of both.
     values: Vec<LLVMValueRef>,
     index: FxHashMap<LLVMValueRef, SymbolId>,
-    /// For each of them, which of the module's bodies is its own.
+    /// The number of each global's body in the module.
     bodies: Vec<Option<u32>>,
-    /// Declarations of intrinsics that copies have other code for.
+    /// Declarations of intrinsics whose calls copies replace.
     rewritten: Vec<(LLVMValueRef, Rewritten)>,
     has_always_inline: bool,
 }
 
-/// Code in the place of an intrinsic's call.
+/// The code that replaces an intrinsic's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rewritten {
     /// A product and a sum, for `llvm.fmuladd`.
@@ -50,10 +50,10 @@ impl Rewritten {
 }
 
 impl SymbolTable {
-    /// Of a module; `always_inline` is the number of that attribute.
+    /// The table of a module; `always_inline` is the number of that attribute.
     ///
     /// # Safety
-    /// The table is kept beside the module, and goes with it.
+    /// The table is kept beside the module, and dropped with it.
     pub(crate) unsafe fn new(module: &OwnedModule, always_inline: u32) -> SymbolTable {
         type First = unsafe extern "C" fn(LLVMModuleRef) -> LLVMValueRef;
         type Next = unsafe extern "C" fn(LLVMValueRef) -> LLVMValueRef;
@@ -101,7 +101,7 @@ impl SymbolTable {
         }
     }
 
-    /// All of them, by number.
+    /// All globals, by number.
     pub(crate) fn values(&self) -> impl ExactSizeIterator<Item = ValueRef<'_>> {
         // SAFETY: a global of the module, which is kept beside the table; here and below.
         self.values.iter().map(|&raw| unsafe { ValueRef::of(raw) })
@@ -113,7 +113,7 @@ impl SymbolTable {
         unsafe { ValueRef::of(self.values[id.index()]) }
     }
 
-    /// The function of that number; `None` if it is another's or nobody's.
+    /// The function of that number; `None` if the number is another kind of global's, or unused.
     pub(crate) fn function(&self, id: SymbolId) -> Option<FunctionRef<'_>> {
         let &raw = self.values.get(id.index())?;
         // SAFETY: see above.
@@ -125,12 +125,12 @@ impl SymbolTable {
         self.index.get(&value.raw()).copied()
     }
 
-    /// Which of the module's bodies is that of a function.
+    /// The number of a function's body in the module.
     pub(crate) fn body(&self, id: SymbolId) -> Option<u32> {
         self.bodies[id.index()]
     }
 
-    /// The code that copies have for calls of `value`, if it is one of those intrinsics.
+    /// The code that replaces calls of `value` in copies, if it is one of those intrinsics.
     pub(crate) fn rewritten(&self, value: ValueRef<'_>) -> Option<Rewritten> {
         let mut all = self.rewritten.iter();
         let found = all.find(|(declaration, _)| *declaration == value.raw());

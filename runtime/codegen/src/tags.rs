@@ -1,34 +1,36 @@
-//! What LLVM may believe of loads and stores that do not run in each round of a loop.
+//! Limits LLVM's trust in tags of loads and stores that do not run in each round of a loop.
 //!
-//! Tags say which of them do not meet: those of types, and scopes, which come of `noalias` arguments
-//! once calls are inlined. They say it of what runs, and scopes that are declared within a loop of one round
-//! each. LLVM up to 23 takes that for more, in two ways:
+//! Tags say which of them do not alias: those of types, and scopes, which come of `noalias`
+//! arguments once calls are inlined. A tag holds only for executed instructions, and a scope
+//! declared within a loop only for one round. LLVM up to 23 assumes more, in two ways:
 //!
-//! - `licm` keeps what a loop loads from and stores to one address in a register: the load goes before
-//!   the loop, the store behind it, and runs always. Tags of a store that may not have run were asked
-//!   whether that is right: issues 60860 and 217052 of llvm-project, mended in 24 by not asking.
-//! - `gvn`, `dse` and others carry what is at an address from round to round, past stores in rounds that
-//!   did not use the address: issue 223170, open.
+//! - `licm` keeps the value at an address that a loop loads from and stores to in a register. The
+//!   load moves before the loop, the store behind it, and always runs. To check this, LLVM asked
+//!   the tags of a store that may not have run: issues 60860 and 217052 of llvm-project, fixed in
+//!   24 by not asking.
+//! - `gvn`, `dse` and others carry the value at an address from round to round, past stores in
+//!   rounds that did not use the address: issue 223170, open.
 //!
-//! In `while (c[0]) halves(c, c + c[0], (c[0] + 1) / 2)`, where `halves(restrict a, restrict b, n)`
-//! exchanges `a[i]` and `b[-i]` for `n` numbers, written out, `c[1]` is in a register in rounds in which
-//! `b` is `c + 1`, and clang's code (-O1 to -O3) runs for ever. Rust's `reverse` becomes that where its loop
-//! is unrolled: the bench's fannkuch never ended.
+//! In `while (c[0]) halves(c, c + c[0], (c[0] + 1) / 2)`, `halves(restrict a, restrict b, n)`
+//! exchanges `a[i]` and `b[-i]` for `n` numbers, written out. There `c[1]` is in a register in
+//! rounds in which `b` is `c + 1`, and clang's code (-O1 to -O3) runs for ever. Rust's `reverse`
+//! takes this form if its loop is unrolled: the bench's fannkuch never ended.
 //!
-//! So, where the address may be the same in each round of a loop that has a way round, or out of it, past
-//! the load, store or call:
+//! So tags are limited if the address may be the same in each round of a loop, and a path round the
+//! loop or out of it avoids the load, store or call:
 //!
-//! - what has scopes and is in a loop that declares some [loses](forget) them, before passes that
+//! - an access with scopes, in a loop that declares some, [loses](forget) them before passes that
 //!   look back through loops;
-//! - tags of stores are put [`aside`] before `licm` runs and come [`back`] after it and the passes over
-//!   loops beside it, so that others do with them what they did.
+//! - tags of stores are put [`aside`] before `licm` runs and come [`back`] after it and the loop
+//!   passes beside it, so that other passes use them as before.
 //!
-//! [`Gate`](crate::gate::Gate) knows when. A way out from a loop's head does not count:
+//! [`Gate`](crate::gate::Gate) decides when. A way out from a loop's head does not count:
 //! `loop-rotate` puts it before the loop.
 //!
 //! Invariants:
-//! - What is aside hangs at its own store, by another name: what becomes of the store becomes of it.
-//! - Nothing is aside once passes are done.
+//! - A tag that is aside stays attached to its own store, under another name: it shares the fate of
+//!   the store.
+//! - No tag is aside once passes are done.
 
 use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{
@@ -41,7 +43,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::flow::{Flow, Loop};
 use crate::handles::{BlockRef, FunctionRef, InstructionRef, ValueRef, is_call};
 
-/// Kinds of tags, and what they are called while they are aside.
+/// Kinds of tags, and their names while they are aside.
 const KINDS: [(&str, &str); 4] = [
     ("tbaa", "uruk.tbaa"),
     ("tbaa.struct", "uruk.tbaa.struct"),
@@ -49,10 +51,10 @@ const KINDS: [(&str, &str); 4] = [
     ("noalias", "uruk.noalias"),
 ];
 
-/// Steps from an address to what it is computed of, beyond which it counts as the same in each round.
+/// Steps from an address to its operands, beyond which it counts as the same in each round.
 const STEPS: u32 = 8;
 
-/// The intrinsic that says where scopes begin.
+/// The intrinsic that declares a scope.
 const DECLARES: &str = "llvm.experimental.noalias.scope.decl";
 
 /// The numbers of [`KINDS`] in a context.
@@ -74,7 +76,7 @@ impl Kinds {
         self.0.iter().any(|&(tag, _)| has(it, tag))
     }
 
-    /// Those of scopes, which are the last.
+    /// The kinds of scopes, which are the last.
     fn scopes(self) -> [u32; 2] {
         let [.., (scope, _), (noalias, _)] = self.0;
         [scope, noalias]
@@ -84,7 +86,7 @@ impl Kinds {
         self.scopes().iter().any(|&tag| has(it, tag))
     }
 
-    /// Hangs what `store` has of one kind of each pair under the other.
+    /// Moves the tags of `store` from one kind of each pair to the other.
     fn rename(self, store: InstructionRef<'_>, pair: impl Fn((u32, u32)) -> (u32, u32)) {
         for (from, to) in self.0.map(pair) {
             // SAFETY: a live instruction; the node is one of its own.
@@ -114,7 +116,7 @@ fn accesses(it: &InstructionRef<'_>) -> bool {
     matches!(opcode, LLVMOpcode::LLVMLoad | LLVMOpcode::LLVMStore) || is_call(opcode)
 }
 
-/// Takes scopes from what may not run in a round of a loop that declares some.
+/// Removes scopes from accesses that may not run in a round of a loop that declares some.
 pub(crate) fn forget(function: FunctionRef<'_>, kinds: Kinds) {
     let all = function.instructions();
     let all = all.filter(|it| accesses(it) && kinds.has_scopes(*it));
@@ -126,7 +128,8 @@ pub(crate) fn forget(function: FunctionRef<'_>, kinds: Kinds) {
     });
 }
 
-/// Puts the tags of stores aside that may not run in a round of a loop; whether there are any.
+/// Puts the tags aside of stores that may not run in a round of a loop; returns whether there are
+/// any.
 pub(crate) fn aside(function: FunctionRef<'_>, kinds: Kinds) -> bool {
     let stores = function.instructions().filter(is_store);
     let stores = stores.filter(|it| kinds.has_tags(*it)).collect();
@@ -138,7 +141,7 @@ pub(crate) fn aside(function: FunctionRef<'_>, kinds: Kinds) -> bool {
     any
 }
 
-/// Tells of those that some round may not run, and whether its loop declares scopes.
+/// Calls `tell` with each access that some round may not run, and whether its loop declares scopes.
 fn each_missed<'m>(
     function: FunctionRef<'m>,
     all: Vec<InstructionRef<'m>>,
@@ -149,7 +152,7 @@ fn each_missed<'m>(
     }
     let flow = Flow::of(function);
     let Some(loops) = flow.graph.loops(&flow.graph.back_edges()) else {
-        // Where loops cannot be told apart, each may be one.
+        // If loops cannot be distinguished, each access may be in one.
         return all.into_iter().for_each(|it| tell(it, true));
     };
     let mut rounds = Rounds::of(&flow, &loops);
@@ -160,7 +163,7 @@ fn each_missed<'m>(
     }
 }
 
-/// Gives stores their tags back.
+/// Restores the tags of stores.
 pub(crate) fn back(function: FunctionRef<'_>, kinds: Kinds) {
     for it in function.instructions() {
         if is_store(&it) {
@@ -169,14 +172,14 @@ pub(crate) fn back(function: FunctionRef<'_>, kinds: Kinds) {
     }
 }
 
-/// Which blocks a round of a loop may pass by.
+/// The blocks that a round of a loop may avoid.
 struct Rounds<'f> {
     flow: &'f Flow<'f>,
     loops: &'f [Loop],
     numbers: FxHashMap<LLVMBasicBlockRef, u32>,
-    /// By loop: whether scopes are declared in it.
+    /// For each loop, whether scopes are declared in it.
     declaring: Vec<bool>,
-    /// By loop and block, as far as it was asked.
+    /// By loop and block, as far as computed.
     missed: FxHashMap<(usize, u32), bool>,
 }
 
@@ -196,8 +199,8 @@ impl<'f> Rounds<'f> {
         }
     }
 
-    /// If a round of some loop may pass by what uses an address that may be the same in other rounds:
-    /// whether scopes are declared in such a loop.
+    /// Whether scopes are declared in a loop of which a round may avoid an access; `None` if there
+    /// is no such loop. Only addresses that may be the same in other rounds count.
     fn may_miss(&mut self, it: InstructionRef<'_>) -> Option<bool> {
         let block = self.block_of(it)?;
         let mut found = None;
@@ -217,7 +220,7 @@ impl<'f> Rounds<'f> {
         self.numbers.get(&block).copied()
     }
 
-    /// Whether a loop has a way from its head to its head, or out of it, past `block`.
+    /// Whether a loop has a path from its head to its head, or out of it, that avoids `block`.
     fn passes_by(&mut self, index: usize, block: u32) -> bool {
         if let Some(&known) = self.missed.get(&(index, block)) {
             return known;
@@ -243,8 +246,8 @@ impl<'f> Rounds<'f> {
         missed
     }
 
-    /// Whether a value may be the same in each round: as far as can be told, it depends on nothing
-    /// that changes.
+    /// Whether a value may be the same in each round: within the limit of steps, it depends on
+    /// nothing that changes.
     fn is_same(&self, index: usize, value: Option<ValueRef<'_>>, steps: u32) -> bool {
         let Some(made) = value.and_then(ValueRef::as_instruction) else {
             return true;
@@ -260,13 +263,13 @@ impl<'f> Rounds<'f> {
     }
 }
 
-/// Whether it is the intrinsic that a scope begins at.
+/// Whether it is the intrinsic that declares a scope.
 fn declares_scope(it: InstructionRef<'_>) -> bool {
     let callee = it.callee().and_then(ValueRef::as_function);
     callee.is_some_and(|callee| callee.is_intrinsic() && callee.name() == DECLARES)
 }
 
-/// Where a load or store accesses memory; a call may anywhere.
+/// The address that a load or store accesses; `None` for a call, which may access any.
 fn address(it: InstructionRef<'_>) -> Option<ValueRef<'_>> {
     let operand = match it.opcode() {
         LLVMOpcode::LLVMLoad => 0,

@@ -11,7 +11,7 @@ use uruk_base::Tier;
 use crate::cancel::Cancellation;
 use crate::context::OwnedModule;
 
-/// What a transform is to change: the module of one function's body.
+/// The input of a transform: the module of one function's body.
 #[derive(Debug)]
 pub struct IrUnit<'u, 'ctx> {
     /// The body, under its name with [`BODY_PREFIX`](crate::BODY_PREFIX), and copies of callees
@@ -25,8 +25,8 @@ pub struct IrUnit<'u, 'ctx> {
 }
 
 impl IrUnit<'_, '_> {
-    /// Whether nobody wants the code any more. Who takes long looks at it now and then; the module
-    /// may then be left as it is.
+    /// Whether the compile was cancelled. A long transform should check this regularly; it may then
+    /// leave the module as it is.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_some_and(Cancellation::is_cancelled)
@@ -35,7 +35,7 @@ impl IrUnit<'_, '_> {
 
 type Change = dyn Fn(&IrUnit<'_, '_>) -> Result<(), String> + Send + Sync;
 
-/// A change of IR, made on whatever thread compiles. It must give the same for the same unit: a
+/// A change of IR, made on the compiling thread. It must give the same result for the same unit: a
 /// function is compiled anew at each tier.
 #[derive(Clone)]
 pub struct Transform(Arc<Change>);
@@ -47,14 +47,14 @@ impl fmt::Debug for Transform {
 }
 
 impl Transform {
-    /// One that `change` makes.
+    /// A transform that calls `change`.
     pub fn new(
         change: impl Fn(&IrUnit<'_, '_>) -> Result<(), String> + Send + Sync + 'static,
     ) -> Transform {
         Transform(Arc::new(change))
     }
 
-    /// Makes the change; what it says is wrong, if it fails.
+    /// Makes the change; returns its error message if it fails.
     pub(crate) fn apply(
         &self,
         module: &mut OwnedModule,

@@ -1,11 +1,11 @@
-//! Code that nothing reaches, if the program is right.
+//! Makes unreachable code trap.
 //!
-//! LLVM emits nothing for `unreachable`. A program that gets there, because it or its front end is
-//! wrong, goes on in the bytes that follow: in another function, with unrelated contents of registers.
-//! Before a module is emitted each `unreachable` gets a trap in front, so that such a program ends
-//! there, or its guarded call does.
+//! LLVM emits nothing for `unreachable`. If a program reaches one, through an error of its own or
+//! of its front end, it executes the bytes that follow: another function, with unrelated contents
+//! of registers. Before a module is emitted each `unreachable` gets a trap in front, so that such a
+//! program ends there, or its guarded call does.
 //!
-//! Blocks that hold only `unreachable`, and that a `switch` goes to, get none: for them LLVM leaves out
+//! Blocks that hold only `unreachable`, and that a `switch` goes to, get none. For them LLVM omits
 //! the comparison with the number of cases, which costs interpreters time.
 
 use inkwell::llvm_sys::LLVMOpcode;
@@ -20,7 +20,7 @@ use crate::handles::{BlockRef, InstructionRef};
 
 const TRAP: &str = "llvm.trap";
 
-/// Has each end that is not reached trap.
+/// Inserts a trap before each `unreachable`.
 pub(crate) fn trap(module: &mut OwnedModule) {
     let mut ends = Vec::new();
     for function in module.functions() {
@@ -48,7 +48,7 @@ pub(crate) fn trap(module: &mut OwnedModule) {
     }
 }
 
-/// Whether a block is nothing but an end, and a `switch` goes there.
+/// Whether a block contains only an `unreachable`, and a `switch` leads to it.
 fn is_of_switch(block: BlockRef<'_>) -> bool {
     let mut own = block.instructions().map(InstructionRef::opcode);
     let first = own.find(|it| *it != LLVMOpcode::LLVMPHI);

@@ -1,25 +1,26 @@
-//! A second body for the values that arguments nearly always have.
+//! A second body for the usual values of arguments.
 //!
 //! ```text
 //! NAME(a, b):  b == 10 ? whole(a, 10) : whole(a, b)
 //! ```
 //!
-//! `whole` is the body as it was. It is internal and `alwaysinline`, so the passes that come next
-//! copy it into both arms and drop it: in the first arm the argument is a constant, and whatever
-//! follows from that, divisions by it, loops that run so often, branches on it, is LLVM's to find.
-//! The second arm is the code that there was. So whatever is passed, the result is the same, and
-//! the object has one function as before: it is published, replaced and freed like any version.
+//! `whole` is the original body. It is internal and `alwaysinline`, so the next passes copy it into
+//! both arms and drop it. In the first arm the argument is a constant, and LLVM exploits it: in
+//! divisions by it, trip counts of loops, and branches on it. The second arm is the original code.
+//! So the result is the same for any argument, and the object has one function as before: it is
+//! published, replaced and freed like any version.
 //!
 //! # Which arguments
-//! Integers of up to 64 bits and floating-point numbers, compared bit by bit. No pointers: what
-//! they point to is not constant, and passes would only lose what they know of where it lies.
+//! Integers of up to 64 bits and floating-point numbers, compared bit by bit. Pointers are
+//! excluded: their targets are not constant, and passes would only lose their knowledge of where
+//! they point.
 //! A value is *steady* by Boyer and Moore's vote over the entries that were counted
 //! ([`Profile::steady_arguments`](crate::Profile::steady_arguments)).
 //!
 //! # Which bodies
-//! Those that can be copied: none whose labels have addresses, that take a variable number of
-//! arguments, call `setjmp` or its like, must call something in their own frame (`musttail`), or
-//! have more than [`MOST`] instructions.
+//! Bodies that can be copied. Excluded are bodies whose labels have addresses, that take a variable
+//! number of arguments, call `setjmp` or its like, must call something in their own frame
+//! (`musttail`), or have more than [`MOST`] instructions.
 
 use inkwell::llvm_sys::core::{
     LLVMAddAttributeAtIndex, LLVMAddFunction, LLVMAppendBasicBlockInContext,
@@ -47,13 +48,13 @@ use crate::labels;
 use crate::profile::Steady;
 use crate::source::AttributeKinds;
 
-/// Instructions of a body that is made two.
+/// Most instructions of a body that is duplicated.
 const MOST: usize = 4_000;
 
 /// Arguments that are watched, of those that could be.
 const WATCHED: usize = 8;
 
-/// What the comparison is expected to say, as weights.
+/// Expected results of the comparison, as weights.
 const WEIGHTS: [u64; 2] = [31, 1];
 
 /// The name of the body while there are two.
@@ -81,7 +82,7 @@ unsafe fn width(argument: LLVMValueRef) -> Option<u32> {
     }
 }
 
-/// The arguments of a body whose values are of interest, each with the bits it has.
+/// The arguments of a body whose values are watched, each with its width in bits.
 pub(crate) fn watched(body: FunctionRef<'_>) -> Vec<(u32, u32)> {
     // SAFETY: a live function; indices are below the count.
     unsafe {
@@ -92,8 +93,8 @@ pub(crate) fn watched(body: FunctionRef<'_>) -> Vec<(u32, u32)> {
     }
 }
 
-/// Makes `body`, a complete copy in `module`, one with a second body for `values`; how many of
-/// them are compared, 0 if it stays what it is.
+/// Gives `body`, a complete copy in `module`, a second body for `values`. Returns how many of them
+/// are compared, 0 if the body is unchanged.
 pub(crate) fn split(
     context: &LlvmContext,
     module: &OwnedModule,
@@ -153,7 +154,7 @@ fn is_copyable(kinds: &AttributeKinds, body: FunctionRef<'_>) -> bool {
         && !body.instructions().any(bound)
 }
 
-/// Whether a call cannot be had twice, or elsewhere: it, or what it calls, has one of `kinds`.
+/// Whether a call cannot be duplicated or moved: it, or its callee, has one of `kinds`.
 fn is_bound(call: InstructionRef<'_>, kinds: &[u32]) -> bool {
     let callee = call.callee().and_then(ValueRef::as_function);
     let has = |&kind: &u32| {
@@ -169,7 +170,7 @@ fn is_bound(call: InstructionRef<'_>, kinds: &[u32]) -> bool {
     must || kinds.iter().any(has)
 }
 
-/// Moves the blocks of `body` into a function of their own, which is to be inlined.
+/// Moves the blocks of `body` into a function of their own, which will be inlined.
 ///
 /// # Safety
 /// A complete body of the module.
@@ -178,8 +179,8 @@ unsafe fn move_out<'m>(
     kinds: &AttributeKinds,
     body: FunctionRef<'m>,
 ) -> FunctionRef<'m> {
-    // SAFETY: by the caller's promise. Blocks are taken out one by one and appended in their
-    // order; both functions have parameters of the same types; there is room for all attributes.
+    // SAFETY: by the caller's promise. Blocks are taken out one by one and appended in their order;
+    // both functions have parameters of the same types; there is room for all attributes.
     unsafe {
         let ty = LLVMGlobalGetValueType(body.raw());
         let whole = FunctionRef::of(LLVMAddFunction(module.raw(), WHOLE.as_ptr(), ty));
@@ -218,7 +219,7 @@ unsafe fn move_out<'m>(
     }
 }
 
-/// A function without blocks that gets two arms, and what both call.
+/// A function without blocks that gets two arms, and the function that both call.
 struct Arms<'m> {
     context: &'m LlvmContext,
     builder: Builder,
@@ -269,7 +270,7 @@ impl Arms<'_> {
         }
     }
 
-    /// Calls what both arms call, and returns what it does.
+    /// Calls the function of both arms, and returns its result.
     ///
     /// # Safety
     /// The builder is at the end of an arm, and arguments have the types of the parameters.

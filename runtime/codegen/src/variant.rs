@@ -1,9 +1,9 @@
-//! The part of a variant that is attributes. `passes` has the other one; callees are left out by
-//! not being copied along ([`Compile::varied`](crate::Compile::varied)).
+//! Applies the attributes of a variant. `passes` has its other part; callees are left out by not
+//! being copied along ([`Compile::varied`](crate::Compile::varied)).
 //!
-//! Attributes go to the function itself only: what is inlined is compiled as it is. Callees that
-//! are to be inlined more eagerly get a threshold of their own, which says nothing about those
-//! that cannot be inlined, or that somebody wants left alone.
+//! Attributes go to the function itself only: inlined code is compiled unchanged. Callees to be
+//! inlined more eagerly get a threshold of their own. It does not affect callees that cannot be
+//! inlined, or must not be.
 
 use inkwell::llvm_sys::core::{
     LLVMArrayType2, LLVMConstNull, LLVMGetGlobalParent, LLVMGetModuleContext, LLVMHasPrefixData,
@@ -21,20 +21,19 @@ use crate::survey::scan;
 /// The cost up to which callees are inlined eagerly; LLVM's own is 225.
 const EAGER: &str = "1000";
 
-/// How many times its cost a callee is taken for that nothing was counted in, in guided code among
-/// code that counts nothing. A call that is counted as hot lets in what costs 3,000, all of it, with
-/// what that calls in turn; without counts each part of that seems to be as hot, and Lua's loop became
-/// 53 KB, of 17 at tier 2, and took 1.45 times as long. So a hot call lets in what costs 230, as at
-/// tier 2. What calls nothing that could come with it is as hot as its call: it is taken for what it
-/// costs, and C n-body's `attract` goes into its loop.
+/// Factor on the cost of callees without counts, in guided code among code without counters. A call
+/// that counts as hot admits a cost of 3,000, including inner calls. Without counts each part of
+/// that seems equally hot: Lua's loop became 53 KB, of 17 at tier 2, and took 1.45 times as long.
+/// So a hot call admits a cost of 230, as at tier 2. A callee without inlinable calls is as hot as
+/// its call: its cost is unchanged, and C n-body's `attract` is inlined into its loop.
 const UNCOUNTED: &str = "13";
 
-/// Alignment of functions that are aligned, those with loops: a cache line, and two of the CPU's
-/// fetches. The many without loops lie close together, which is worth more to them.
+/// Alignment of functions with loops: a cache line, and two of the CPU's fetches. The many without
+/// loops lie close together, which is worth more to them.
 const ALIGNMENT: u32 = 64;
 
-/// Has a function begin so many bytes after a multiple of [`ALIGNMENT`]: with bytes before its entry,
-/// which is what then is aligned. One that has such bytes of its own is left as it is.
+/// Makes a function begin so many bytes after a multiple of [`ALIGNMENT`]: bytes before its entry
+/// are aligned instead. A function that has such bytes of its own is left unchanged.
 fn start(body: FunctionRef<'_>, offset: u32) {
     // SAFETY: a live function with a body, and so one of a module.
     unsafe {
@@ -50,15 +49,15 @@ fn start(body: FunctionRef<'_>, offset: u32) {
     }
 }
 
-/// Whether a body calls something that can be inlined, too.
+/// Whether a body calls a function that can be inlined, too.
 fn brings_more(callee: FunctionRef<'_>) -> bool {
     let called = scan(callee).callees;
     let mut functions = called.iter().filter_map(|called| called.as_function());
     functions.any(|function| !function.is_declaration())
 }
 
-/// Has `body`, the function that `module` is about, and the callees beside it compiled as
-/// `variant` says; `loops` of it are its own.
+/// Applies `variant` to `body`, the root of `module`, and to the callees beside it; `loops` are its
+/// own loops.
 pub(crate) fn apply(
     how: &Compile,
     body: FunctionRef<'_>,

@@ -1,18 +1,18 @@
 //! A first compile at tier 2 ahead of need.
 //!
-//! The first compile of a process takes twice what later ones take: pages of LLVM's code
-//! are mapped by faults, and a target machine makes its tables for the host's CPU (1 MB)
-//! when a function first asks for them. [`warm_up`] compiles a small built-in function and
-//! keeps the target machine: the next reader that needs one of tier 2 takes it. A machine
-//! finds its tables by a function's CPU and features, which `optimize` writes in one way
-//! for all functions that want no more than the host has, and by the width of vectors that
-//! clang notes; the built-in function is as clang's.
+//! The first compile of a process takes twice as long as later ones. Pages of LLVM's code are
+//! mapped by faults, and a target machine makes its tables for the host's CPU (1 MB) when a
+//! function first needs them. [`warm_up`] compiles a small built-in function and keeps the target
+//! machine for the next reader that needs one of tier 2. A machine finds its tables by a function's
+//! CPU and features, and by the width of vectors that clang notes. `optimize` writes the features
+//! in one way for all functions that need no more than the host has; the built-in function is like
+//! clang's.
 //!
-//! One machine of each tier is kept, also of readers that go: a session, or a module that
-//! replaces another, begins with the machines of one before. A pipeline goes with the
-//! context it served; a machine knows none.
+//! One machine of each tier is kept, also from dropped readers: a session, or a module that
+//! replaces another, begins with the machines of an earlier one. A pipeline is dropped with its
+//! context; a machine has none.
 //!
-//! Nobody waits for the lock: a child of `fork` may find it held for good, and then makes
+//! No thread waits for the lock: a child of `fork` may find it locked permanently, and then makes
 //! machines of its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,8 +31,8 @@ use crate::passes;
 const TEXT: &str = include_str!("warm.ll");
 const NAME: &str = "warm";
 
-/// Some reader has compiled at tier 2, or [`warm_up`] was called. Relaxed: a hint, and
-/// whoever sees it late compiles once in vain.
+/// Some reader has compiled at tier 2, or [`warm_up`] was called. Relaxed: a hint, and a thread
+/// that sees an old value compiles once in vain.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// Machines that belong to no reader, by tier.
@@ -48,9 +48,9 @@ pub fn is_ready() -> bool {
     spare().is_some_and(|spare| spare[Tier::Optimized as usize - 1].is_some())
 }
 
-/// Compiles a small function at tier 2 and keeps what the next compile can use, as far as
-/// it comes until `wanted` says that there is something else to do. Nothing is done if
-/// something was compiled already. A step takes 0.5 to 2 ms.
+/// Compiles a small function at tier 2 and keeps the parts that the next compile can use. It stops
+/// early if `wanted` reports other work. It does nothing if something was compiled already. A step
+/// takes 0.5 to 2 ms.
 ///
 /// # Errors
 /// An error reported by LLVM.
@@ -74,7 +74,7 @@ pub fn warm_up(wanted: impl Fn() -> bool) -> Result<(), CodegenError> {
     Ok(())
 }
 
-/// Passes and emission; LLVM's word if either fails.
+/// Passes and emission; LLVM's message if either fails.
 fn compile(
     context: &LlvmContext,
     emitter: &mut Emitter,
@@ -106,7 +106,7 @@ pub(crate) fn emitter(tier: Tier) -> Result<Emitter, CodegenError> {
     Emitter::new(kept.map_or_else(|| Machine::new(tier), Ok)?)
 }
 
-/// Keeps the machines of emitters nobody needs any more, whose context is still there.
+/// Keeps the machines of emitters that are not needed any more, whose context is still alive.
 pub(crate) fn keep(emitters: impl IntoIterator<Item = (Tier, Emitter)>) {
     for (tier, emitter) in emitters {
         let machine = emitter.into_machine();

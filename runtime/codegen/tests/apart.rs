@@ -1,4 +1,4 @@
-//! Which constants get sections of their own, and what stays beside the code.
+//! Constants with sections of their own, and constants that stay beside the code.
 
 mod support;
 
@@ -42,7 +42,7 @@ fn a_string_that_was_made_is_apart() {
     }
 }
 
-/// A switch of numbers: its table is one of LLVM's, though nothing but a load sees it.
+/// A switch of numbers: its table is LLVM's own and apart, though only a load sees it.
 #[test]
 fn a_table_of_a_switch_is_apart_and_literals_are_not() {
     let cases: String = (0..9).map(|i| format!("i32 {i}, label %c{i}\n")).collect();

@@ -1,5 +1,5 @@
-//! What the library assumes of LLVM's C++ (`src/cplusplus.rs`, `docs/llvm-upgrade.md`), compared with
-//! LLVM's headers and with the library that is opened.
+//! Compares the library's assumptions about LLVM's C++ (`src/cplusplus.rs`, `docs/llvm-upgrade.md`)
+//! with LLVM's headers and with the library that is opened.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

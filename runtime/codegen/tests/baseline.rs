@@ -1,5 +1,5 @@
 //! Functions read for the baseline compiler: IR text in, the function's text out. Each file of
-//! `baseline/` is a module whose functions are followed by comments with what is to come of them;
+//! `baseline/` is a module whose functions are followed by comments with the expected output;
 //! `URUK_BLESS=1` writes these anew.
 
 mod support;
@@ -17,7 +17,8 @@ fn file(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What is read of a function of a module, or why not; and that it keeps a reader's promises.
+/// The text of a module's function as read, or the reason for refusal; checks the reader's
+/// invariants.
 fn text(module: &mut Bare, name: &str, how: &Compile) -> String {
     match module.read(name, how) {
         Ok(Read { function, .. }) => {
@@ -45,7 +46,7 @@ fn check(name: &str, how: &Compile) {
                 .and_then(|(_, rest)| rest.split_once('('));
             let (name, _) = name.expect("a name");
             for line in text(&mut module, name, how).lines() {
-                // Behind the line that begins the function: inside of it a comment is as good.
+                // Behind the line that begins the function: a comment is allowed inside of it.
                 writeln!(out, ";> {line}").expect("a string");
             }
         }
@@ -165,11 +166,11 @@ fn what_is_found_out_is_what_a_copy_says() {
             assert_eq!(read.loops, copied.loops, "{name}");
             assert_eq!(read.nested, copied.nested, "{name}");
             assert_eq!(read.calls, copied.calls, "{name}");
-            // Whether they stay inside is not looked at.
+            // The reader does not check whether they stay inside.
             assert!(read.labels >= copied.labels, "{name}");
             assert_eq!(read.counts, copied.counts, "{name}");
             assert_eq!(read.heads, copied.heads, "{name}");
-            // A copy's assembly is not looked at; here it is known to be empty.
+            // The reader does not check a copy's assembly; here it is known to be empty.
             let keeps = copied.keeps_stack || ["barrier", "tied"].contains(&&*name);
             assert_eq!(read.keeps_stack, keeps, "{name}");
         }

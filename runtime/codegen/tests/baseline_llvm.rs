@@ -1,6 +1,6 @@
-//! Random functions, written as LLVM IR: what LLVM's code does is what the interpreter of the
-//! baseline compiler's functions says; and so does what is read from LLVM IR and compiled by the
-//! baseline compiler.
+//! Random functions, written as LLVM IR. LLVM's code must behave as the interpreter of the baseline
+//! compiler's functions predicts. Functions read from LLVM IR and compiled by the baseline compiler
+//! must do so too.
 #![allow(
     dead_code,
     reason = "it uses a part of the proof of the baseline compiler"
@@ -65,7 +65,7 @@ fn runs(function: &Function, seed: u64) -> Vec<(Input, Ran)> {
     runs.collect()
 }
 
-/// Functions that LLVM IR says as they are, by their seeds, and their module.
+/// Functions that LLVM IR can express, by their seeds, and their module.
 fn module(seeds: std::ops::Range<u64>) -> (Vec<(u64, Function)>, String) {
     let (mut text, mut all) = (Text::default(), Vec::new());
     for seed in seeds {
@@ -78,7 +78,7 @@ fn module(seeds: std::ops::Range<u64>) -> (Vec<(u64, Function)>, String) {
     (all, text.finish())
 }
 
-/// Seeds that the environment asks for.
+/// Seeds from the environment.
 fn seeds() -> std::ops::Range<u64> {
     let asked = std::env::var("URUK_SEEDS").ok();
     let asked = asked.as_deref().and_then(|text| text.split_once(".."));
@@ -109,7 +109,7 @@ fn told(wrong: &[String]) {
     );
 }
 
-/// LLVM's own compiler, where there is one.
+/// LLVM's own compiler, if it is installed.
 fn clang() -> Option<String> {
     let prefix = std::env::var("LLVM_SYS_221_PREFIX").unwrap_or_default();
     let names = [format!("{prefix}/bin/clang"), "clang-22".to_string()];

@@ -1,4 +1,4 @@
-//! A compile ends where it is cancelled, at whatever stage, and leaves no trace.
+//! A compile ends where it is cancelled, at any stage, and leaves no trace.
 
 mod support;
 
@@ -54,7 +54,7 @@ fn compile(reader: &mut Reader, how: &Compile) -> Result<Compiled, CodegenError>
     reader.compile(&plan, f, how)
 }
 
-/// Looks of a compile that nobody cancels.
+/// Looks of a compile that is not cancelled.
 fn looks(ir: &str, how: &Compile) -> u64 {
     let token = Cancellation::new();
     let made = compile(&mut reader(ir), &how.clone().cancelled_by(&token));
@@ -70,10 +70,10 @@ fn check(ir: &str, how: &dyn Fn() -> Compile, step: usize) {
     let shared = how();
     for look in (1..=total).step_by(step) {
         let token = Cancellation::at_look(look);
-        // What is known of other functions is kept from compile to compile, as in use.
+        // Facts about other functions are kept from compile to compile, as in use.
         let result = compile(&mut used, &shared.clone().cancelled_by(&token));
         let cancelled = result.as_ref().is_err_and(CodegenError::is_cancelled);
-        // What was done before need not be done again.
+        // Completed steps need not be repeated.
         assert!(
             cancelled || look > token.looks(),
             "{look} of {total}: {result:?}"
@@ -104,7 +104,7 @@ fn a_large_compile_can_end_before_any_pass() {
     for tier in [Tier::Optimized, Tier::Guided] {
         let how = || Compile::at(tier);
         let (small, large) = (looks(&text(6), &how()), looks(&ir, &how()));
-        // Small units are asked for between their stages only.
+        // Small units look between their stages only.
         assert!(small < 20 && large > 200, "{small}, {large}");
         check(&ir, &how, 7);
     }
@@ -144,7 +144,7 @@ fn what_is_cancelled_in_the_middle_takes_a_share_of_the_time() {
         let cancelled = made.is_err_and(|cause| cause.is_cancelled());
         (cancelled, spent(me) - start)
     };
-    // Whoever cancels may be late for want of a processor, or too late.
+    // The cancelling thread may be late without a processor, or too late.
     let mut tried: Vec<(bool, Duration)> = Vec::new();
     let soon = (0..20).any(|_| {
         tried.push(attempt());
@@ -172,7 +172,7 @@ fn parcels_and_wishes_are_cancelled_too() {
     let parcel = used.parcel(&plan, middle, &how).expect("readable");
     let parcel = Arc::new(parcel.expect("it can travel"));
 
-    // Offers: whoever is cancelled while they are unpacked uses them the next time.
+    // Offers: a reader that is cancelled while it unpacks them uses them the next time.
     let other = "declare i32 @middle(i32)
         define i32 @f(i32 %x) { %y = call i32 @middle(i32 %x) ret i32 %y }";
     let offered = |reader: &Reader| {

@@ -1,9 +1,9 @@
-//! A compile may be cancelled at every look LLVM's gate gives, whatever the function is
-//! like; the reader and its pipeline are as good as new afterwards.
+//! A compile may be cancelled at every look of LLVM's gate, for functions of any shape; the reader
+//! and its pipeline are as good as new afterwards.
 //!
-//! One look after the other ends a compile of the function, in one reader. Every few of
-//! them, and at last, the function is compiled to its end there, to the bytes that a reader
-//! makes which never saw a cancellation.
+//! Each look in turn ends a compile of the function, in one reader. Every few looks, and at the
+//! end, a compile of the function runs to its end there. Its bytes must equal those of a reader
+//! without a cancellation.
 
 #[path = "../../tests/support/clang.rs"]
 mod clang;
@@ -14,11 +14,11 @@ use std::sync::OnceLock;
 use support::{id, plan};
 use uruk_codegen::{Bitcode, Cancellation, CodegenError, Compile, Compiled, Reader, Tier};
 
-/// Looks from one compile that goes to its end to the next.
+/// Looks between two compiles that run to their end.
 const STRIDE: u64 = 50;
 
-/// The tiers, and of how many looks one is tried: most passes of tier 3 are those of tier 2,
-/// and each function begins at another look.
+/// The tiers, and the step between tried looks: most passes of tier 3 are those of tier 2, and each
+/// function begins at another look.
 const TIERS: [(Tier, u64); 2] = [(Tier::Optimized, 1), (Tier::Guided, 4)];
 
 fn reader() -> Reader {
@@ -44,7 +44,7 @@ fn compile(
     reader.compile(&plan, function, &Compile::at(tier).cancelled_by(token))
 }
 
-/// Looks that a compile has when all that is kept between compiles is there.
+/// Looks of a compile when all data kept between compiles is available.
 fn looks(reader: &mut Reader, name: &str, tier: Tier) -> u64 {
     let token = Cancellation::new();
     compile(reader, name, tier, &token).expect("compiles");
@@ -58,7 +58,7 @@ fn check(name: &str) {
         let mut used = reader();
         let first = looks(&mut used, name, tier);
         let total = looks(&mut used, name, tier).max(first);
-        // Before passes of code generation, too, of which there are some thirty.
+        // Also before passes of code generation, of which there are some thirty.
         assert!(total > 80, "{name}: only {total} looks at tier {tier:?}");
         for look in 1..=total {
             if !(look + name.len() as u64).is_multiple_of(step) && look != total {

@@ -1,4 +1,4 @@
-//! Settings of a compile, and what each tier answers.
+//! Settings of a compile, and the results of each tier.
 
 mod support;
 
@@ -62,7 +62,7 @@ fn entries_and_back_edges_are_counted_relative_to_the_program_counter() {
     // A load and a store (2, PC32) for the entry and for either latch.
     assert_eq!(text.matches("uruk.counters by type 2").count(), 6, "{text}");
     assert!(!text.contains("uruk.counters by type 42"), "{text}");
-    // The alloca is still static: no arithmetic on the stack pointer but the frame's.
+    // The alloca is still static: the only arithmetic on the stack pointer is the frame's.
     let code = disassemble(&out.object);
     assert!(!code.contains("mov rsp"), "{code}");
 }
@@ -164,7 +164,7 @@ fn only_bound_definitions_are_looked_into() {
 
 #[test]
 fn a_candidate_that_is_not_inlined_stays_behind_its_slot() {
-    // Too large to be inlined, small enough to be looked at.
+    // Too large to be inlined, small enough to be scanned.
     let mut body = String::new();
     for i in 0..80 {
         body += &format!("store volatile i32 {i}, ptr @state\n");
@@ -183,7 +183,7 @@ fn a_candidate_that_is_not_inlined_stays_behind_its_slot() {
         .compile(&plan, f, &at(Tier::Optimized))
         .expect("compiles");
     assert_eq!(describe(&out.object), "big by type 41\ndefines uruk.body.f");
-    // What its simplified body shows is not said of it: other code may be behind the slot.
+    // Results inferred from its simplified body are not used: other code may be behind the slot.
     assert!(!disassemble(&out.object).contains("mov eax,9"));
     assert_eq!(depends(&reader, &out), ["big body"]);
     let g = id(&reader, "g");
@@ -301,7 +301,7 @@ fn the_programs_own_memcpy_does_not_call_itself() {
             "{tier:?}"
         );
     }
-    // The same loop under another name is one call.
+    // Under another name the same loop becomes one call.
     let out = compile(
         &ir.replace("@memcpy", "@copy"),
         "copy",
@@ -434,7 +434,7 @@ fn full_counters_are_described_and_their_profile_fits_the_same_function() {
     let how = at(Tier::Optimized).counting(Counters::Full);
     let out = reader.compile(&plan, apply, &how).expect("compiles");
     let probes = out.probes.expect("probes");
-    // Two of them are the number's that it is given.
+    // Two words belong to the number argument.
     assert_eq!((probes.words(), out.counts), (8, false));
     assert!(describe(&out.object).contains("uruk.probes by type 2"));
     let profile = Profile::new(&probes, &[100, 100, 0, 0x40, 99, 100, 0, 0]).expect("as long");
@@ -486,7 +486,7 @@ fn guided_compiles_leave_no_trace_in_the_kept_pipeline() {
     let first = reader.compile(&plan, f, &how).expect("compiles");
     let second = reader.compile(&plan, f, &how).expect("compiles");
     assert_eq!((first.guided, &first.object), (1, &second.object));
-    // Of use to static linkers only, and never forgotten by the streamer.
+    // Only static linkers use it, and the streamer never drops its entries.
     let file = object::File::parse(&*first.object).expect("an object");
     assert!(file.section_by_name(".llvm.call-graph-profile").is_none());
 }

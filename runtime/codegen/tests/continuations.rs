@@ -1,4 +1,5 @@
-//! Continuations: which loops can be left, what the two ends must agree about, and what is made.
+//! Continuations: the loops that can be left, the agreement of the two ends, and the resulting
+//! code.
 
 mod support;
 
@@ -55,7 +56,7 @@ fn a_loop_is_counted_at_its_head_and_left() {
     assert!(compiled.heads.refused.is_empty());
     let words = describe(&compiled.object);
     assert!(words.contains("uruk.loops by"), "{words}");
-    // Asked for nothing, it counts at its latches.
+    // Without a request to leave loops, it counts at its latches.
     let mut reader = reader(LOOP);
     let (plan, f) = (plan(&reader), id(&reader, "f"));
     let how = Compile::baseline().counting(Counters::Entry);
@@ -69,7 +70,7 @@ fn a_continuation_has_the_name_of_the_body_and_no_memory() {
     let heads = baseline(LOOP).heads;
     let made = continuation(LOOP, start(&heads, 0)).expect("compiles");
     assert_eq!(describe(&made.object), "defines uruk.body.f");
-    // What the old frame held in memory is a register.
+    // A variable in memory of the old frame is a register here.
     assert!(!disassemble(&made.object).contains("rsp"));
     assert!(made.heads.counted.is_empty() && !made.counts);
 }
@@ -103,7 +104,7 @@ fn the_two_ends_must_agree() {
         );
         assert!(changed, "{cause}");
     }
-    // Another body is another matter, though its loop has the same head.
+    // Another body does not match, though its loop has the same head.
     let other = LOOP.replace("%b = add", "%b = sub");
     assert!(continuation(&other, right).is_err());
 }
@@ -136,13 +137,13 @@ fn nests_are_known_and_every_head_has_a_continuation() {
     let vectors = |compiled: &Compiled| disassemble(&compiled.object).matches("padd").count();
     for place in 0..3 {
         let made = continuation(ir, start(&heads, place)).expect("compiles");
-        // The nest itself is what it is when it is entered from the beginning: vectorized.
+        // The nest itself is as when it is entered from the beginning: vectorized.
         assert!(vectors(&made) >= vectors(&whole), "{place}");
     }
     assert!(vectors(&whole) > 0);
 }
 
-/// The reason why the only loop of a function stays.
+/// The reason why the only loop of a function cannot be left.
 fn stays(ir: &str) -> Vec<(Reason, u32)> {
     let heads = baseline(ir).heads;
     assert!(heads.counted.is_empty(), "{ir}");
@@ -190,7 +191,7 @@ fn what_cannot_be_left_says_why() {
          b: call void @g() br label %a } declare void @g()",
     );
     assert_eq!(heads.heads.counted.len(), 1);
-    // A stack pointer of its own is gone back to; arguments that were found before are there.
+    // A stack pointer of its own is restored; arguments found before are available.
     let heads = baseline(
         "define void @f() { br label %head head: %s = call ptr @llvm.stacksave.p0()
          %a = alloca i8, i64 7 call void @h(ptr %a) call void @llvm.stackrestore.p0(ptr %s)
@@ -201,7 +202,7 @@ fn what_cannot_be_left_says_why() {
     assert_eq!(heads.heads.counted.len(), 1);
 }
 
-/// What a loop leaves in memory that nothing else leads to stays in a register.
+/// A value that a loop keeps in memory that nothing else leads to stays in a register.
 #[test]
 fn pointers_that_nothing_else_leads_to_are_promised_to_be_so() {
     let code = |promise: &str, begin: &str, read: &str, behind: &str| {
@@ -233,7 +234,7 @@ fn pointers_that_nothing_else_leads_to_are_promised_to_be_so() {
     let made = "%p = getelementptr i64, ptr %a, i64 3 %q = getelementptr i64, ptr %b, i64 %n";
     assert!(check(stored, loaded, ""));
     assert!(check("", made, ""));
-    // Pointers that are somewhere else, too: called with, stored, across the head, made of two.
+    // Pointers that are also elsewhere: passed to a call, stored, across the head, made of two.
     let read_again = "%l = load ptr, ptr %r %m = load ptr, ptr %s call void @g(ptr %l, ptr %m)";
     assert!(!check(stored, loaded, read_again));
     assert!(!check("call void @g(ptr %a, ptr %b)", made, ""));
@@ -249,7 +250,7 @@ fn pointers_that_nothing_else_leads_to_are_promised_to_be_so() {
     assert!(!check(either, made, ""));
 }
 
-/// One iteration's scopes are others than the next one's.
+/// Each iteration has scopes of its own.
 #[test]
 fn what_is_peeled_has_no_scopes_of_the_nest() {
     let accesses = |declaration: &str| {
@@ -305,8 +306,8 @@ fn what_is_peeled_has_no_scopes_of_the_nest() {
     assert_eq!((noalias, scopes), (2, 2));
 }
 
-/// Loops that are entered anywhere, as a `switch` into them does: each has at most one that is
-/// around it, and nobody comes back to where he was by going out.
+/// Loops that are entered anywhere, as by a `switch` into them: each has at most one loop around
+/// it, and going outwards never comes back.
 #[test]
 fn who_goes_out_of_loops_comes_to_an_end() {
     let mut state = 1u64;
@@ -348,7 +349,7 @@ fn what_is_stored_keeps_its_heads() {
     assert_eq!(again.heads, compiled.heads);
 }
 
-/// A loop in which something is thrown and caught, behind a question for the number of a type.
+/// A loop that throws and catches, behind a query for the number of a type.
 #[test]
 fn each_function_numbers_what_it_catches_by_itself() {
     let ir = |behind: &str| {
@@ -372,22 +373,23 @@ fn each_function_numbers_what_it_catches_by_itself() {
              declare i32 @p(...) declare void @g() declare i32 @llvm.eh.typeid.for.p0(ptr)"
         )
     };
-    // The number of a type is asked for again; nothing of it crosses.
+    // The number of a type is queried again; none crosses.
     let plain =
         ir("add i32 0, 1 %b = icmp eq i32 %c1, 0").replace("[ %s1, %first ]", "[ 7, %first ]");
     let heads = baseline(&plain).heads;
     assert_eq!(heads.counted.len(), 1);
     let made = continuation(&plain, start(&heads, 0)).expect("compiles");
     assert_eq!(made.heads, Heads::default());
-    // What was chosen does not cross.
+    // The selected number does not cross.
     assert_eq!(
         stays(&ir("add i32 %c, 1 %b = icmp eq i32 %c1, 0")),
         [(Reason::Exception, 1)]
     );
 }
 
-/// A landing pad before a loop, and a comparison of what it chose behind it; `kept` is what is
-/// done before the loop with the selector `%s` or the number `%t`, and `back` gives `%b` of it.
+/// A landing pad before a loop, and a comparison of its selector behind the loop. `kept` is code
+/// before the loop that uses the selector `%s` or the number `%t`, and `back` computes `%b` from
+/// it.
 fn choice(kept: &str, back: &str) -> String {
     format!(
         "define i32 @f(i64 %n) personality ptr @p {{
@@ -438,7 +440,7 @@ fn numbers_of_one_version_do_not_cross() {
              call void @llvm.memcpy.p0.p0.i64(ptr %slot, ptr %other, i64 8, i1 false)",
             SLOT,
         ),
-        // Beyond the body's own values and memory anything may come of it.
+        // Outside the body's own values and memory the number may have any use.
         ("%v = zext i32 %s to i64 %w = call i64 @same(i64 %v)", WORD),
         ("store i32 %s, ptr @global", "%b = load i32, ptr @global"),
         ("store i32 %s, ptr %e", "%b = load i32, ptr %e"),
@@ -462,7 +464,7 @@ fn numbers_of_one_version_do_not_cross() {
 #[test]
 fn loops_behind_a_landing_pad_are_left_if_no_number_crosses() {
     for (kept, back) in [
-        // The exception itself is no number, and a number that is used up stays.
+        // The exception itself is no number, and a number without later uses stays.
         (
             "%q = icmp eq i32 %s, %t %x = zext i1 %q to i32",
             "%b = add i32 1, 2",

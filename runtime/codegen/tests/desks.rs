@@ -1,5 +1,5 @@
-//! Modules read one after the other at shared desks: what is compiled of them does not depend on
-//! what was read before, on whether they stayed open, or on whether they came as text.
+//! Modules read one after the other at shared desks. Their code does not depend on modules read
+//! before, on whether they stayed open, or on whether they came as text.
 
 mod support;
 
@@ -39,7 +39,7 @@ fn text(number: usize, named: bool) -> String {
     )
 }
 
-/// All that is compiled of a module: its data, and its functions at all tiers.
+/// All code of a module: its data, and its functions at all tiers.
 fn compiled(reader: &mut Reader) -> Vec<Vec<u8>> {
     let plan = plan_alone(reader.summary());
     let mut objects = vec![reader.compile_data(&plan).expect("compiles").expect("data")];
@@ -78,7 +78,7 @@ fn a_module_that_is_read_again_gives_the_same_code() {
             format!("{:?}", expected.summary())
         );
         let expected = compiled(&mut expected);
-        // Open no more: others were read since.
+        // It is not open any more: others were read since.
         let first = compiled(&mut pool.reader().expect("readable"));
         let again = compiled(&mut pool.reader().expect("readable"));
         // Two at once, one of which finds it open.
@@ -132,7 +132,7 @@ fn an_error_is_told_when_it_would_be_of_bitcode() {
     assert!(matches!(syntax, Some(CodegenError::Syntax { .. })));
     let machine = pool("target triple = \"aarch64-linux-gnu\"").err();
     assert!(matches!(machine, Some(CodegenError::Target { .. })));
-    // Invalid, which only the verifier finds: told when it is called.
+    // Only the verifier finds this error: it is reported when the function is compiled.
     let invalid = pool(
         "define i32 @bad(i1 %c) { br i1 %c, label %a, label %b
            a: %x = add i32 1, 2 br label %b
@@ -160,7 +160,7 @@ fn a_reader_of_a_large_module_goes_when_others_are_used() {
         let bitcode = Bitcode::from_ir_text("m", &text).expect("valid");
         ReaderPool::new(bitcode, 1, &room).expect("readable")
     };
-    // More than are kept; each has one reader at most, which is kept or made again.
+    // More than the limit; each has one reader at most, which is kept or made again.
     let pools: Vec<ReaderPool> = (0..120).map(large).collect();
     for pool in pools.iter().chain(&pools) {
         let mut reader = pool.reader().expect("readable");

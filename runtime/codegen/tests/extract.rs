@@ -106,7 +106,7 @@ fn labels_in_data_are_places_in_the_space_of_their_function() {
     }
 }
 
-/// Optimized code has a table that only it reads, constant or not, to itself.
+/// Optimized code has its own copy of a table that only it reads, constant or not.
 #[test]
 fn tables_of_labels_that_stay_inside_are_copied() {
     let stored = "define void @other(ptr %p) { store ptr %p, ptr @table ret void }";
@@ -165,7 +165,7 @@ fn data_of_a_line_or_more_begins_at_one() {
         let (at, align) = place(name);
         assert_eq!((at % 64, align), (0, 64), "{name}");
     }
-    // What is smaller is where it was; a table has no gaps.
+    // A smaller variable stays in its place; a table has no gaps.
     assert_eq!(place("less").0 % 64, 8);
     assert_eq!(place("row1"), (65, 1));
 }

@@ -1,5 +1,4 @@
-//! Facts about callees out of sight: what is inferred, what is made of it, and what it
-//! depends on.
+//! Facts about callees that are not copied: inference, uses, and dependencies.
 
 mod support;
 
@@ -11,7 +10,7 @@ use uruk_codegen::{
     Compile, Compiled, DependenceKind, FactStore, Knowledge, ModulePlan, Reader, Tier,
 };
 
-/// A module, its plan, and what is known of it.
+/// A module, its plan, and its facts.
 struct Fixture {
     reader: Reader,
     plan: ModulePlan,
@@ -57,14 +56,14 @@ impl Fixture {
         names
     }
 
-    /// Another definition of `name` than this module's counts.
+    /// Makes another definition of `name` the bound one.
     fn interpose(&mut self, name: &str) {
         let id = id(&self.reader, name);
         self.plan.imports[id.index()].defined = false;
     }
 }
 
-/// `noinline` keeps bodies out of sight.
+/// `noinline` keeps bodies from being copied.
 const PURE: &str = "
     define i32 @deep(i32 %x) noinline { %y = mul i32 %x, %x ret i32 %y }
     define i32 @pure(i32 %x) noinline {
@@ -102,7 +101,7 @@ fn facts_depend_on_all_they_were_inferred_through() {
     let mut module = Fixture::new(PURE);
     let made = module.inferred("f");
     assert_eq!(module.facts(&made), ["deep", "pure"]);
-    // Also when they were known before, and the call is gone.
+    // Also when they were known before, and the call was removed.
     let made = module.inferred("g");
     assert_eq!(module.facts(&made), ["deep", "pure"]);
     let made = module.declared("f");
@@ -143,13 +142,13 @@ fn nothing_is_inferred_where_somebody_waits() {
     assert_eq!(calls(&made.expect("compiles"), "pure"), 1);
     assert_eq!(module.store.stats().functions, 0);
 
-    // What one reader found, another makes use of.
+    // Facts that one reader found are used by another.
     module.inferred("f");
     module.reader = reader(PURE);
     assert_eq!(calls(&module.compile("g", known), "pure"), 0);
 }
 
-/// Tier 1 executes what better versions leave out.
+/// Tier 1 executes code that better versions omit.
 const USELESS: &str = "
     define i32 @traps(ptr %p, i32 %d) noinline {
       %v = load i32, ptr %p
@@ -196,7 +195,7 @@ const DEAD: &str = "
 
 #[test]
 fn dead_arguments_are_not_computed() {
-    // Too much for the root's budget of candidates would do as well.
+    // A callee beyond the root's budget of candidates would do as well.
     let ir = DEAD.replace("noinline optnone", "noinline");
     let mut module = Fixture::new(&ir);
     let code = disassemble(&module.declared("f").object);
@@ -243,7 +242,7 @@ fn readonly_and_captures_let_values_stay_in_registers() {
     );
     let loads = |made: &Compiled| disassemble(&made.object).matches(",[rsp").count();
     assert_eq!(loads(&module.declared("f")), 2);
-    // One is the address of the slot.
+    // One match is the slot's address, not a load.
     assert_eq!(loads(&module.inferred("f")), 1);
 }
 
@@ -277,7 +276,7 @@ fn a_large_graph_is_known_in_steps() {
     assert_eq!(calls(&module.inferred("f"), "f0"), 0);
     assert_eq!(module.store.stats().functions, 6);
 
-    // Too deep for one budget: nothing is complete, so what was read is taken as it is.
+    // Too deep for one budget: no function is complete, so all bodies read are taken.
     let mut module = Fixture::new(&chain(25, "end"));
     assert_eq!(calls(&module.inferred("f"), "f0"), 1);
     let first = module.store.stats();
@@ -297,7 +296,7 @@ fn a_large_graph_is_known_in_steps() {
 fn cycles_are_known_as_one() {
     let mut module = Fixture::new(&chain(4, "f0"));
     let made = module.inferred("f");
-    // Whether it ends is not known.
+    // It is not known whether it ends.
     assert_eq!(calls(&made, "f0"), 1);
     assert_eq!(module.facts(&made), ["f0", "f1", "f2", "f3"]);
     assert!(module.store.stats().facts >= 4);
@@ -337,7 +336,7 @@ fn inline_bodies_of_others_are_depended_on() {
          define i32 @outer(i32 %x) noinline { %y = call i32 @inline(i32 %x) ret i32 %y }
          define void @f(i32 %x) { %y = call i32 @outer(i32 %x) ret void }",
     );
-    // The copy is used all the same.
+    // The copy is still used.
     module.interpose("inline");
     let made = module.inferred("f");
     assert_eq!(calls(&made, "outer"), 0);

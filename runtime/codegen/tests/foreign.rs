@@ -1,4 +1,4 @@
-//! Bodies that travel between modules: what is inlined, and what its names mean there.
+//! Bodies that travel between modules: inlining, and the meaning of their names there.
 
 mod support;
 
@@ -21,7 +21,7 @@ fn parcel(reader: &mut Reader, name: &str) -> Option<Parcel> {
     parcel_as(reader, &plan, name)
 }
 
-/// `function` of `reader` with bodies for what it declares under their names.
+/// Compiles `function` of `reader`, with parcels as bodies of the functions it declares.
 fn compile(reader: &mut Reader, function: &str, parcels: Vec<Parcel>) -> Compiled {
     let (plan, function) = (plan(reader), id(reader, function));
     let symbol = |name: &str| {
@@ -59,7 +59,7 @@ fn a_body_of_another_module_is_inlined() {
     let out = compile(&mut a, "f", vec![g]);
     assert_eq!(disassemble(&out.object), "lea eax,[rdi+rdi*2]\nret\n");
     assert_eq!(out.taken, [0]);
-    // Without it the call is left.
+    // Without the parcel the call is left.
     let out = compile(&mut a, "f", Vec::new());
     assert!(describe(&out.object).contains("g by type"), "{out:?}");
 }
@@ -120,7 +120,7 @@ fn what_it_mentions_is_its_own_modules() {
     ] {
         assert!(names.contains(&name), "{name}: {text}");
     }
-    // One name, one meaning: nothing got another name because it was declared twice.
+    // One name has one meaning: no symbol was renamed because it was declared twice.
     for name in names {
         let known =
             all.contains(&name) || ["defines", "count", "same", "__tls_get_addr"].contains(&name);
@@ -144,7 +144,7 @@ fn what_cannot_travel_stays() {
         assert!(parcel(&mut b, name).is_none(), "{name}");
     }
     assert!(parcel(&mut b, "good").is_some());
-    // A definition that lost, or was replaced, is not offered.
+    // A definition that is not the bound one, or was replaced, is not offered.
     let mut lost = plan(&b);
     lost.imports[id(&b, "good").index()].defined = false;
     assert!(parcel_as(&mut b, &lost, "good").is_none());
@@ -191,7 +191,7 @@ fn a_recursive_body_calls_the_function_itself() {
            ret i32 1
          }",
     );
-    // Passes make this one a loop; what calls itself in two ways stays recursive.
+    // Passes turn this one into a loop; a function that calls itself twice stays recursive.
     let g = parcel(&mut b, "g").expect("travels");
     let mut a = reader(
         "declare i32 @g(i32)

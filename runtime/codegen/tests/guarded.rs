@@ -1,11 +1,11 @@
-//! LLVM is entered under a guard, once somebody has demanded it; and what it would end the
-//! process for there is the guard's.
+//! LLVM is entered only under a guard, once a caller has demanded it; the guard handles errors for
+//! which LLVM would end the process.
 
 use std::sync::mpsc;
 
 use uruk_codegen::{Bitcode, ReaderPool, ReadingRoom, SymbolId, fatal};
 
-/// What LLVM upgrades, and cannot: it reports a fatal error while it reads.
+/// Metadata that LLVM fails to upgrade: it reports a fatal error while it reads.
 const FATAL: &str = "define void @f() \"frame-pointer\"=\"x\" { ret void }
 !llvm.module.flags = !{!0}
 !0 = !{i32 2, !\"Debug Info Version\", i32 3}";
@@ -47,7 +47,7 @@ fn entries_without_a_guard_are_found() {
             assert!(std::panic::catch_unwind(entered).is_err());
         }
     }
-    // Where LLVM is refused, the same entries are errors, and what needs none of it works.
+    // While LLVM is refused, the same entries return errors, and operations without LLVM work.
     let (text_refused, reader_refused, signature) = fatal::refused(|| {
         let text = Bitcode::from_ir_text("m.ll", "");
         let signature = pool.signature(SymbolId(0));

@@ -1,4 +1,4 @@
-//! Hooks at entries and returns: which are called with what, in all copies of a body.
+//! Hooks at entries and returns: their calls and arguments, in all copies of a body.
 
 mod support;
 
@@ -8,7 +8,7 @@ use uruk_codegen::{Compile, Tier};
 
 const TIERS: [Tier; 3] = [Tier::Baseline, Tier::Optimized, Tier::Guided];
 
-/// What the object of `function` refers to at a tier.
+/// The symbols that the object of `function` refers to at a tier.
 fn check(ir: &str, function: &str, tier: Tier) -> String {
     let mut reader = reader(ir);
     let plan = plan(&reader);
@@ -73,7 +73,7 @@ fn what_is_inlined_brings_the_hooks_that_are_put_in_before() {
 
 #[test]
 fn a_function_with_hooks_has_effects() {
-    // Not called for its result: natively the hooks are there when attributes are inferred.
+    // Its result is not used: natively the hooks are present when attributes are inferred.
     let ir = format!(
         "define internal i32 @g(i32 %x) noinline {} {{ %y = mul i32 %x, 3 ret i32 %y }}
          define void @f(i32 %x) {{ %y = call i32 @g(i32 %x) ret void }}",

@@ -37,7 +37,7 @@ fn of(ir: &str) -> Contents {
     fatal::guard(|_| {}, || contents("m", &bytes, Method::Records)).expect("it can be read")
 }
 
-/// The difference of `@v` between a module and one in which texts are others.
+/// The difference of `@v` between a module and its copy with changed text.
 fn difference(ir: &str, changes: &[(&str, &str)]) -> Option<String> {
     let text = changes
         .iter()

@@ -1,4 +1,4 @@
-//! Which callees a unit sees, and what is kept of them between units.
+//! The callees that a unit sees, and those kept between units.
 
 mod support;
 
@@ -126,7 +126,7 @@ fn unoptimized_functions_that_ask_for_their_frame_are_not_inlined() {
     }
 }
 
-/// A body of `count` multiplications: tiny are those of a few.
+/// A body of `count` multiplications: tiny with only a few.
 fn long(name: &str, count: usize) -> String {
     let mut text = format!("define internal i32 @{name}(i32 %x) {{\n%v0 = mul i32 %x, 3\n");
     for i in 1..count {
@@ -164,14 +164,14 @@ fn rare_callees_are_called_unless_they_are_tiny() {
     let (object, used) = made("f", all_are());
     assert_eq!(object, calls_large);
     assert_eq!(used, ["tiny", "middle"]);
-    // What was made without it serves as long as it is rare.
+    // An entry made without it is usable as long as it is rare.
     let (object, _) = made("f", Rare::new(move |id| id == large || id == tiny));
     assert_eq!(object, calls_large);
-    // Not rare, it is inlined where it was not; also into `middle`, which is there already.
+    // If it is not rare, it is inlined; also into the existing entry of `middle`.
     let (object, used) = made("g", Rare::new(move |id| id == tiny));
     assert_eq!(object, "defines uruk.body.g");
     assert_eq!(used, ["large", "middle"]);
-    // It is in the library now, and still not worth inlining for who hardly calls it.
+    // It is in the library now, and still not worth inlining for a rare caller.
     let (object, _) = made("g", all_are());
     assert!(object.contains("large by type 41"), "{object}");
 }
@@ -186,7 +186,7 @@ fn layers() -> String {
         };
         (0..count).map(step).collect()
     };
-    // The library knows the callees of `wide` by the time `wider` comes, so that has its own.
+    // `wider` comes when the library knows the callees of `wide`, so it has callees of its own.
     // Freezes cost nothing to inline, but are instructions that a budget counts.
     let freezes: String = (0..2_470)
         .map(|i| format!("%f{i} = freeze i32 %x\n"))
@@ -221,13 +221,13 @@ fn layers() -> String {
 fn what_a_budget_left_out_is_made_up_for_once() {
     let calls = |out: &Compiled| describe(&out.object).contains("leaf by type 41");
     let ir = layers();
-    // Whoever has the budget for it inlines both.
+    // A unit with enough budget inlines both.
     assert!(!calls(&compile(&mut reader(&ir), "narrow")));
 
     let mut shared = reader(&ir);
     assert!(calls(&compile(&mut shared, "wide")), "its budget is spent");
     assert!(!calls(&compile(&mut shared, "narrow")), "made again");
-    // What it is now serves those, too, who could not have made it.
+    // The remade entry also serves units that could not have made it.
     assert!(!calls(&compile(&mut shared, "wider")));
 
     // A second try that has no better budget is the last.

@@ -1,4 +1,4 @@
-//! Line tables: there when asked for, and only then.
+//! Line tables: present if requested, and only then.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Modules of a native program, rebound to what it has.
+//! Modules of a native program, rebound to the program's symbols.
 
 mod support;
 
@@ -8,7 +8,7 @@ use uruk_codegen::native::{
 };
 use uruk_codegen::{Bitcode, fatal};
 
-/// Everything stays, under the name it has; functions with `mark` have native addresses.
+/// Everything stays, under its own name; functions with `mark` have native addresses.
 fn as_it_is(survey: &Survey) -> Choices {
     Choices {
         functions: survey
@@ -208,7 +208,7 @@ fn damage_is_an_error() {
     let few = |_: &Survey| Choices::default();
     let whole = bitcode("define void @f() { ret void }");
     assert!(fatal::guard(|_| {}, || rebind("m", &whole, few)).is_err());
-    // The type is of use: what is rebound is read as any other.
+    // The same bytes can be read as a module of the session.
     let _ = Bitcode::new("m", whole);
 }
 

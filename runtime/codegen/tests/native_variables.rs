@@ -1,4 +1,4 @@
-//! What a survey tells of a variable's uses, and variables that become parts or constants.
+//! The survey's information on a variable's uses, and variables that become parts or constants.
 
 mod support;
 
@@ -8,7 +8,7 @@ use uruk_codegen::native::{
     Access, Choices, FunctionChoice, Keep, Part, Survey, Uses, VariableChoice, rebind,
 };
 
-/// All is the module's own, and functions stay; the first variable is what is given.
+/// Choices that keep functions and make variables the module's own, except the first variable.
 fn first(survey: &Survey, choice: VariableChoice) -> Choices {
     let functions = survey.functions.iter().map(|info| FunctionChoice {
         name: info.name.clone(),
@@ -23,7 +23,7 @@ fn first(survey: &Survey, choice: VariableChoice) -> Choices {
     }
 }
 
-/// What a survey tells of the first variable: its uses, and whether it may be a flag.
+/// The survey's information on the first variable: its uses, and whether it may be a flag.
 fn told(ir: &str) -> (Uses, bool) {
     let mut told = None;
     let bytes = bitcode(ir);
@@ -36,7 +36,7 @@ fn told(ir: &str) -> (Uses, bool) {
     told.expect("it was asked")
 }
 
-/// What is told of the uses of `@v`, of two numbers and then four bytes, by the body of a function.
+/// The uses of `@v`, of two numbers and then four bytes, by the body of a function.
 fn uses(body: &str) -> Uses {
     let ir = format!(
         "target datalayout = \"e-m:e-i64:64-n8:16:32:64-S128\"
@@ -90,7 +90,7 @@ fn plain_accesses_at_fixed_places_are_listed() {
     );
     let expected = vec![access(0, 4), access(8, 8), access(16, 2)];
     assert_eq!(uses(&body), Uses::Accessed(expected));
-    // Whoever chooses sees that these overlap.
+    // The caller of the survey sees that these overlap.
     let both = "%a = load i32, ptr @v store i64 %x, ptr @v";
     let expected = vec![access(0, 4), access(0, 8)];
     assert_eq!(uses(both), Uses::Accessed(expected));
@@ -108,11 +108,11 @@ fn what_else_is_done_with_it_is_not_followed() {
         "%a = icmp eq ptr @v, %p",
         "%a = atomicrmw add ptr @v, i32 1 seq_cst",
         "call void @llvm.memcpy.p0.p0.i64(ptr %p, ptr @v, i64 16, i1 true)",
-        // Both: of a size that is not told.
+        // A read and a write, the latter of unknown size.
         "%a = load i32, ptr @v call void @llvm.memset.p0.i64(ptr @v, i8 0, i64 24, i1 false)",
-        // Both: of bits that are not all the memory's.
+        // A read and a write of bits that do not fill the memory.
         "%a = load i1, ptr @v store i1 %a, ptr @v",
-        // Both: in front of it.
+        // A read and a write in front of it.
         "%q = getelementptr i8, ptr @v, i64 -4 %a = load i32, ptr %q store i32 %a, ptr %q",
     ];
     for body in bodies {
@@ -166,9 +166,9 @@ fn bytes_are_flags_unless_they_are_bits_from_the_start() {
     assert!(!flag(0, "store i8 1, ptr @v"));
     assert!(!flag(0, "%z = zext i1 %b to i8 store i8 %z, ptr @v"));
     assert!(flag(0, "store i8 5, ptr @v"));
-    // Inlined, it may be one number.
+    // After inlining it may store one number only.
     assert!(flag(0, "store i8 %x, ptr @v"));
-    // A flag would begin as 0, and say 1 by that.
+    // A flag would begin as 0, and mean 1 by that.
     assert!(flag(1, "store i8 0, ptr @v"));
     assert!(flag(97, "store i8 1, ptr @v"));
     assert!(flag(1, "call void @give(ptr @v)"));
@@ -291,7 +291,7 @@ fn a_byte_whose_address_callers_keep_is_no_flag() {
         flag
     };
     assert!(!flag("store ptr %c, ptr %field"));
-    // Where it goes may be seen through.
+    // The uses of its address may become visible.
     assert!(flag("store ptr %c, ptr %own"));
     assert!(flag("store i8 5, ptr %c"));
 }

@@ -1,4 +1,4 @@
-//! What the pipelines of tiers 2 and 3 make of loops.
+//! Loops in the pipelines of tiers 2 and 3.
 
 mod support;
 
@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use support::{disassemble, id, plan, reader};
 use uruk_codegen::{Compile, Counters, Profile, Tier};
 
-/// The inner loop of spectral-norm: divisions that depend on nothing but the counter, and a
-/// sum whose order is fixed. It is unrolled four times whatever the CPU.
+/// The inner loop of spectral-norm: divisions that depend only on the counter, and a sum whose
+/// order is fixed. It is unrolled four times on any CPU.
 const SUMS: &str = "
     define double @f(ptr %u, i32 %n, i32 %i) {
     entry: br label %loop
@@ -88,7 +88,7 @@ fn what_a_level_forbids_all_loops_is_allowed_and_what_a_user_forbids_one_is_not(
     }
 }
 
-/// Marks every other pair of words, as the parts of a hash table that are free.
+/// Marks every other pair of words, like the free slots of a hash table.
 const MARKS: &str = "
     define void @f(ptr %p, i32 %n) {
     entry:
@@ -105,8 +105,8 @@ const MARKS: &str = "
     out: ret void
     }";
 
-/// A loop that was counted to be short is no other loop than one that was not counted. (LLVM
-/// stores 32 lanes one by one, each if it is wanted.)
+/// A loop with counts of few passes is compiled like one without counts. (LLVM stores 32 lanes one
+/// by one, each under a condition.)
 #[test]
 fn short_loops_are_not_predicated() {
     let mut reader = reader(MARKS);
@@ -131,7 +131,7 @@ fn short_loops_are_not_predicated() {
     }
 }
 
-/// The IR that the machine code of `f` is made of.
+/// The IR from which the machine code of `f` is made.
 fn listed(ir: &str, tier: Tier) -> String {
     let mut how = Compile::at(tier);
     let listing = Arc::new(OnceLock::new());
@@ -142,8 +142,8 @@ fn listed(ir: &str, tier: Tier) -> String {
     listing.get().expect("what was emitted").clone()
 }
 
-/// Sums in memory, whose store runs in each round or, in the second, where `%x` is positive; the tags say
-/// that it meets no other.
+/// Sums in memory, whose store runs in each round or, with `condition`, only for positive `%x`; the
+/// tags say that it aliases no other.
 fn sum(condition: bool) -> String {
     let way = match condition {
         true => "br i1 %positive, label %add, label %next",
@@ -179,7 +179,8 @@ fn sum(condition: bool) -> String {
     )
 }
 
-/// What always runs is kept in a register by its tags; what may not run has its own at the end.
+/// A store that always runs is kept in a register by its tags; one that may not run has its own at
+/// the end.
 #[test]
 fn tags_of_stores_in_loops_are_believed_where_those_run_and_are_kept() {
     for tier in [Tier::Optimized, Tier::Guided] {

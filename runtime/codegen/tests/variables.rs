@@ -1,4 +1,4 @@
-//! Arguments and locals for debuggers: there when asked for, with the types near to them, and the
+//! Arguments and locals for debuggers: present if requested, with the types near to them, and the
 //! code is the same without.
 
 mod support;
@@ -10,7 +10,7 @@ use support::{id, plan, reader};
 use uruk_codegen::{Compile, Counters, Tier};
 
 /// `walk` has an argument that is kept in memory, a local that is a value, one in a block of its
-/// own, and one that is computed of two values. Types lead to each other in a circle; `T0` leads
+/// own, and one that is computed of two values. Types refer to each other in a circle; `T0` refers
 /// to `T1`, and so on, `COUNT` times.
 const SOURCE: &str = r#"
     define i64 @walk(ptr %list, i64 %n) !dbg !10 {
@@ -96,7 +96,7 @@ fn variables_are_written_when_asked_for() {
     let (plan, walk) = (plan(&reader), id(&reader, "walk"));
     for tier in [Tier::Baseline, Tier::Optimized, Tier::Guided] {
         for counters in [Counters::None, Counters::Entry, Counters::Full] {
-            // Again and again: what was made before is in the context.
+            // Repeated, as nodes made before are still in the context.
             for _ in 0..3 {
                 let lines = Compile::at(tier).counting(counters).with_lines(true);
                 let made = reader.compile(&plan, walk, &lines).expect("compiles");

@@ -1,4 +1,4 @@
-//! What a variant changes about loops, switches and arithmetic: widths, copies, tables, fusing.
+//! Effects of a variant on loops, switches and arithmetic: widths, copies, tables, fusing.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use support::{disassemble, id, plan, reader};
 use uruk_codegen::{Compile, Tier};
 
-/// The machine code of `f`, and the IR it is made of.
+/// The machine code of `f`, and the IR from which it is made.
 fn compiled(ir: &str, how: Compile) -> (String, String) {
     let mut how = how;
     let listing = Arc::new(OnceLock::new());
@@ -69,14 +69,14 @@ fn vectors_are_as_wide_as_said_and_as_the_processor_has() {
     }
     let (_, plain) = compiled(PRODUCTS, varied("plain"));
     assert!(widest(&plain) >= 128 && !plain.contains("prefer-vector-width"));
-    // What is left of a loop is not packed here.
+    // The remainder of a loop is not packed here.
     let (_, none) = compiled(PRODUCTS, varied("vectors=none no-slp"));
     assert_eq!(widest(&none), 0, "{none}");
 }
 
 #[test]
 fn vector_loops_work_on_one_vector_at_a_time() {
-    // Loops of what is left use narrower ones.
+    // Loops for the remainder use narrower vectors.
     let products = |words: &str| {
         let (_, ir) = compiled(PRODUCTS, varied(words));
         let wide = format!("fmul <{} x float>", widest(&ir) / 32);
@@ -89,10 +89,11 @@ fn vector_loops_work_on_one_vector_at_a_time() {
 #[test]
 fn switches_become_branches() {
     let each = |line: &dyn Fn(u32) -> String| (0..16).map(line).collect::<String>();
-    // Each calls another one: of one that is called with sixteen numbers a table of those is made.
+    // Each calls another function: LLVM turns calls of one function with sixteen numbers into a
+    // table.
     let declared = each(&|case| format!("declare void @far{case}()\n"));
     let cases = each(&|case| format!("i32 {case}, label %case{case}\n"));
-    // And goes on, so that no jump leads to one of them.
+    // Then it goes on, so that no jump leads to a called function.
     let blocks = each(&|case| {
         format!("case{case}:\n call void @far{case}()\n call void @far0()\n br label %none\n")
     });
@@ -119,7 +120,7 @@ fn switches_become_branches() {
 
 #[test]
 fn the_thorough_pipeline_takes_choices_out_of_loops() {
-    // Which way it goes is known before the loop: tier 2's own pipeline leaves that in it.
+    // Its direction is known before the loop: tier 2's own pipeline leaves the branch in it.
     let ir = "
         declare void @always()
         declare void @sometimes()

@@ -1,4 +1,4 @@
-//! What a variant changes about the code of a function.
+//! Effects of a variant on the code of a function.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn compile(ir: &str, how: &Compile) -> Compiled {
     reader.compile(&plan, function, how).expect("compiles")
 }
 
-/// The code, and the IR it is made of.
+/// The code, and the IR from which it is made.
 fn listed(ir: &str, how: &Compile) -> (Compiled, String) {
     let mut how = how.clone();
     let listing = Arc::new(OnceLock::new());
@@ -32,7 +32,8 @@ fn steady(argument: u32, bits: u64) -> Vec<Steady> {
     vec![Steady { argument, bits }]
 }
 
-/// The sum of a number's digits in a base. (Of a division alone LLVM sees that both arms are the same.)
+/// The sum of a number's digits in a base. (For a lone division LLVM sees that both arms are the
+/// same.)
 const DIGITS: &str = "define i64 @f(i64 %x, i64 %y) {
     entry: br label %loop
     loop:
@@ -58,7 +59,7 @@ fn a_usual_value_has_code_of_its_own_behind_a_comparison() {
     let plain = divisions(&disassemble(&compile(DIGITS, &varied("plain")).object));
     assert!(code.contains(",0Ah") && code.contains("mul"), "{code}");
     assert_eq!(divisions(&code), plain, "{code}");
-    // It is asked for, and there is a value.
+    // The variant must request it, and a value must be given.
     for how in [varied("plain").assuming(steady(1, 10)), varied("values")] {
         assert_eq!(compile(DIGITS, &how).assumed, 0);
     }
@@ -131,8 +132,7 @@ fn one_callee_stays_apart() {
     assert_eq!(relies("apart=5"), ([1, 1], [false, false]));
 }
 
-/// A function of so many steps, none of which LLVM can do without, in front of one that calls it and one
-/// that calls that.
+/// A function of so many steps, none of which LLVM can remove, with a caller, and a caller of that.
 fn long_callee(steps: u32) -> String {
     let step = |number: u32| {
         let odd = 2 * number + 3;
@@ -159,7 +159,7 @@ fn eager_inlining_lets_in_what_is_large_and_called_by_what_comes_along() {
         let object = describe(&compile(&long_callee(steps), &varied(words)).object);
         ["long", "between"].map(|name| object.contains(&format!("{name} by type")))
     };
-    // Of 120 instructions, which cost five each.
+    // With 120 instructions, which cost five each.
     assert_eq!(calls(40, "plain"), [true, false]);
     assert_eq!(calls(40, "inline=eager"), [false, false]);
     assert_eq!(calls(400, "inline=eager"), [true, false]);
@@ -222,7 +222,7 @@ fn loops_are_aligned() {
     assert!(!out.object.is_empty());
 }
 
-/// Where a body begins in its section, and to what that is aligned.
+/// The offset of a body in its section, and the section's alignment.
 fn begins(ir: &str, words: &str) -> (u64, u64) {
     let out = compile(ir, &varied(words));
     let file = object::File::parse(&out.object[..]).expect("an object");
@@ -241,7 +241,7 @@ fn a_function_with_loops_begins_where_it_is_to() {
     assert_eq!(found, [0, 16, 32, 48].map(|offset| (offset, 64)));
     let (offset, align) = begins(LOOP, "packed");
     assert!(offset == 0 && align < 64, "{align}");
-    // Without loops it lies where it fits, and what lies before it by its author's wish stays.
+    // Without loops it is not aligned, and prefix data of the source stays before it.
     let straight = "define i64 @f(i64 %x) { %y = mul i64 %x, 3 ret i64 %y }";
     assert_eq!(begins(straight, "start=16"), begins(straight, "packed"));
     let own = LOOP.replace("(i32 %n) {", "(i32 %n) prefix i64 7 {");

@@ -1,5 +1,5 @@
-//! A first compile ahead of need: what is kept of it serves a reader as an emitter of its
-//! own would. One test: what is kept is kept for the process.
+//! A first compile ahead of need: a kept machine serves a reader as an emitter of its own would.
+//! One test: the machine is kept for the process.
 
 mod support;
 
@@ -62,11 +62,11 @@ fn what_was_warmed_up_serves_the_next_reader() {
         assert_eq!(object, compile(&mut second, name), "{name}");
     }
 
-    // Once is enough.
+    // A second call does nothing.
     warm::warm_up(|| unreachable!("nothing is done")).expect("nothing");
     assert!(!warm::is_ready());
 
-    // What a reader leaves serves another one, too, also after its assembly.
+    // A machine left by a reader serves another one, too, also after its assembly.
     drop(second);
     assert!(warm::is_ready());
     let mut third = reader(IR);

@@ -1,4 +1,4 @@
-//! What an embedder chooses when a heap is made.
+//! Settings that an embedder chooses when a heap is made.
 
 use crate::layout::MAX_RESERVATION;
 
@@ -6,29 +6,26 @@ use crate::layout::MAX_RESERVATION;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HeapConfig {
-    /// Bytes of address space to reserve, clamped to [`MIN_RESERVATION`]
-    /// ..= [`MAX_RESERVATION`](crate::MAX_RESERVATION), less with
-    /// [`Place::Near`] and [`Place::Low`]. Where address space is
-    /// limited (`RLIMIT_AS`), the heap takes a share of what is left of it
-    /// ([`Room`](crate::Room)); when the kernel refuses, it halves that and retries down to
-    /// [`MIN_RESERVATION`]. Address space is not memory: nothing is used until
-    /// it is touched.
+    /// Bytes of address space to reserve, clamped to [`MIN_RESERVATION`] ..=
+    /// [`MAX_RESERVATION`](crate::MAX_RESERVATION), less with [`Place::Near`] and [`Place::Low`].
+    /// Where address space is limited (`RLIMIT_AS`), the heap takes a share of the rest
+    /// ([`Room`](crate::Room)); when the kernel refuses, it halves the size and retries down to
+    /// [`MIN_RESERVATION`]. Address space is not memory: a page takes memory when it is first used.
     ///
     /// [`MIN_RESERVATION`]: crate::MIN_RESERVATION
     pub reservation: usize,
-    /// Where the reservation lies.
+    /// The part of the address space in which the reservation lies.
     pub place: Place,
-    /// Bytes of writable data to have room for. Half of the reservation is there for it in
-    /// any case; what is more takes from code and constants, which keep an eighth of theirs
-    /// at least.
+    /// Bytes of writable data to have room for. Half of the reservation is for data in any case.
+    /// More than that is taken from code and constants, which keep an eighth of theirs at least.
     pub data: usize,
     /// The most bytes the heap may hold (handed out, retired and wasted, over
     /// all pools together; slots and stubs are not counted). `None`: only the
     /// capacity of the pools limits.
     pub limit: Option<usize>,
-    /// How code becomes writable without ever being writable and executable.
+    /// The mechanism that makes code writable, but never writable and executable at once.
     pub backing: BackingChoice,
-    /// What becomes of code that was freed.
+    /// The treatment of freed code.
     pub freed: Freed,
 }
 
@@ -45,7 +42,7 @@ impl Default for HeapConfig {
     }
 }
 
-/// Which addresses a heap gets. All are chosen at random, unless randomization is off for
+/// The range of a heap's addresses. Within it the place is random, unless randomization is off for
 /// the process, as under a debugger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -53,37 +50,35 @@ pub enum Place {
     /// Anywhere.
     #[default]
     Random,
-    /// Within 2 GiB of the shared libraries of the process, where code that reaches their
-    /// variables by its own address (`R_X86_64_PC32`) does without a copy of them. Such a
-    /// reservation is at most [`MAX_NEAR_RESERVATION`](crate::MAX_NEAR_RESERVATION) bytes.
+    /// Within 2 GiB of the shared libraries of the process. There, code that refers to their
+    /// variables by its own address (`R_X86_64_PC32`) needs no copy of them. Such a reservation is
+    /// at most [`MAX_NEAR_RESERVATION`](crate::MAX_NEAR_RESERVATION) bytes.
     Near,
-    /// Below 2 GiB, where code of the small non-PIC model, whose fields of 32 bits hold
-    /// addresses (`R_X86_64_32`, `R_X86_64_32S`), reaches everything as in a static
-    /// program. Such a reservation is at most
-    /// [`MAX_LOW_RESERVATION`](crate::MAX_LOW_RESERVATION) bytes, and there is room for
-    /// few of them in a process.
+    /// Below 2 GiB. There, code of the small non-PIC model, with addresses in fields of 32 bits
+    /// (`R_X86_64_32`, `R_X86_64_32S`), reaches everything as in a static program. Such a
+    /// reservation is at most [`MAX_LOW_RESERVATION`](crate::MAX_LOW_RESERVATION) bytes, and a
+    /// process has room for few of them.
     Low,
 }
 
-/// What becomes of code memory after [`Heap::free`](crate::Heap::free). The last two
-/// make a thread that executes freed code stop there, for tests and for hardening.
+/// The treatment of code memory after [`Heap::free`](crate::Heap::free). The last two make a thread
+/// that executes freed code stop there, for tests and for hardening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Freed {
     /// Pages without living code go to the kernel and are used again.
     Reuse,
-    /// It is filled with `int3` (with [`Backing::Flip`], closed) and never reused.
+    /// Freed code is filled with `int3` (with [`Backing::Flip`], closed) and never reused.
     Poison,
     /// Like [`Freed::Reuse`], but pages are closed first, and the latest of them
     /// stay closed. Each closed run costs kernel mappings.
     Protect {
-        /// Bytes of pages that are kept closed; what comes on top of them lets
-        /// the oldest go.
+        /// Bytes of pages that are kept closed; beyond that the oldest pages are reused.
         quarantine: usize,
     },
 }
 
-/// The choice an embedder makes; [`Backing`] is what came of it.
+/// The embedder's choice of a backing; [`Backing`] is the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BackingChoice {
@@ -95,7 +90,7 @@ pub enum BackingChoice {
     Flip,
 }
 
-/// How the executable and read-only regions are backed.
+/// The backing of the executable and read-only regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// Two views of one memfd: `r-x`/`r--` inside the reservation, `rw-`

@@ -1,9 +1,8 @@
 //! Ownership of one allocation: [`Draft`], then [`Sealed`].
 //!
-//! A draft is the only way to write code, and only its owner can reach it, so
-//! writes need no lock. Sealing ends writing for good: the bytes of a sealed
-//! allocation in [`Pool::Code`] and [`Pool::ReadOnly`] never change while the
-//! value exists.
+//! A draft is the only way to write code, and only its owner can reach it, so writes need no lock.
+//! Sealing ends writing: the bytes of a sealed allocation in [`Pool::Code`] and [`Pool::ReadOnly`]
+//! never change while the value exists.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,19 +17,19 @@ use crate::heap::{Granted, Inner, Pool, State};
 use crate::memory::Protection;
 use crate::reclaim::Retired;
 
-/// One allocation: `held` bytes from `start`, of which `size` were asked.
+/// One allocation: `held` bytes from `start`, of which `size` were requested.
 struct Block {
     inner: Arc<Inner>,
     pool: Pool,
     start: usize,
     size: usize,
     held: usize,
-    /// The epoch it was allocated in (`kin`).
+    /// The epoch of the allocation (`kin`).
     born: u32,
 }
 
-/// Memory that is being written and that nobody else knows yet. Dropping it
-/// gives the memory back: code by whole pages, the last block of all at once.
+/// Memory that is being written and has no other user yet. Dropping it gives the memory back: code
+/// by whole pages, the last block at once.
 pub struct Draft {
     /// `None` once sealed.
     block: Option<Block>,
@@ -40,9 +39,8 @@ pub struct Draft {
 
 /// Memory whose address may be published.
 ///
-/// Dropping it leaves the memory as it is, on purpose: code that is reachable
-/// must outlive the values that describe it. Say what becomes of it with
-/// [`Sealed::retire`] or [`Sealed::release`].
+/// Dropping it leaves the memory allocated, on purpose: reachable code must outlive the values that
+/// describe it. End its use with [`Sealed::retire`] or [`Sealed::release`].
 #[must_use = "dropping it leaks the memory until the heap goes"]
 pub struct Sealed {
     block: Block,
@@ -67,8 +65,8 @@ impl Block {
 
     fn protect(&self, step: &'static str, to: Protection) -> Result<(), HeapError> {
         let range = self.range();
-        // SAFETY: called only when `flips`, with whole pages that this block
-        // owns alone; drafts are unpublished, so nobody executes or reads them.
+        // SAFETY: called only when `flips`, with whole pages that this block owns alone; drafts are
+        // unpublished, so no thread executes or reads them.
         unsafe { self.inner.memory.protect(range, to) }.map_err(|errno| HeapError::Map {
             step,
             address: self.start as u64,
@@ -77,14 +75,14 @@ impl Block {
         })
     }
 
-    /// Whether the pages are this process's own to write.
+    /// Whether this process may write the pages: they are its own.
     fn writable_here(&self, generation: u64) -> bool {
         self.pool == Pool::ReadWrite
             || self.inner.memory.backing == Backing::Flip
             || generation == self.inner.generation.load(Ordering::Relaxed)
     }
 
-    /// Takes the memory back, which was never published.
+    /// Takes back memory that was never published.
     fn give_back(&self) {
         let whole = {
             let mut state = self.inner.lock();
@@ -95,8 +93,8 @@ impl Block {
             state.code[space].give_back(self.start, self.held);
             state.take_whole()
         };
-        // SAFETY: pages of the limbo: this block's, which nobody knows, and others'
-        // that were freed before.
+        // SAFETY: pages of the limbo: this block's, which is unpublished, and others' that were
+        // freed before.
         unsafe { self.inner.recycle(whole) };
     }
 
@@ -170,12 +168,12 @@ impl Draft {
         self.block().start as u64
     }
 
-    /// Bytes that were asked for.
+    /// Number of requested bytes.
     pub fn len(&self) -> usize {
         self.block().size
     }
 
-    /// Whether no bytes were asked for.
+    /// Whether no bytes were requested.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -197,17 +195,15 @@ impl Draft {
         if !block.writable_here(self.generation) {
             return Err(HeapError::CrossedFork);
         }
-        // SAFETY: `check` gave a range inside this unsealed block, which is
-        // writable here; `&mut self` excludes other writers, and nobody else
-        // knows the memory.
+        // SAFETY: `check` gave a range inside this unsealed block, which is writable here; `&mut
+        // self` excludes other writers, and no other code knows the memory.
         unsafe { block.inner.memory.write(start, bytes) };
         Ok(())
     }
 
-    /// Ends writing. After it the address may be published by any store another
-    /// thread reads the address from: x86-64 keeps instruction fetch coherent
-    /// with writes through another mapping, and the addresses were not executed
-    /// since they last changed.
+    /// Ends writing. After it the address may be published by any store from which other threads
+    /// read it. x86-64 keeps instruction fetch coherent with writes through another mapping, and
+    /// the addresses were not executed since they last changed.
     ///
     /// # Errors
     /// [`HeapError::CrossedFork`] as for [`Draft::write`]; [`HeapError::Map`]
@@ -235,7 +231,7 @@ impl Drop for Draft {
             return;
         };
         if block.flips() {
-            // Failure leaves pages writable that nobody uses: no harm.
+            // On failure unused pages stay writable, which does no harm.
             let _ = block.protect("close", Protection::Closed);
         }
         if block.pool == Pool::ReadWrite {
@@ -252,17 +248,17 @@ impl Sealed {
         self.block.start as u64
     }
 
-    /// Bytes that were asked for.
+    /// Number of requested bytes.
     pub fn len(&self) -> usize {
         self.block.size
     }
 
-    /// Whether no bytes were asked for.
+    /// Whether no bytes were requested.
     pub fn is_empty(&self) -> bool {
         self.block.size == 0
     }
 
-    /// Bytes that it takes: what was asked for, rounded up. The heap's counts are sums of these.
+    /// Bytes that it takes: the requested size, rounded up. The heap's counts are sums of these.
     pub fn held(&self) -> usize {
         self.block.held
     }
@@ -284,8 +280,8 @@ impl Sealed {
         Some(unsafe { slice::from_raw_parts(start, self.block.size) })
     }
 
-    /// Stores one aligned 8-byte word into writable data, with release
-    /// ordering (its partner is whoever loads the word: the program).
+    /// Stores one aligned 8-byte word into writable data, with release ordering (its partner is the
+    /// program's load of the word).
     ///
     /// # Errors
     /// [`HeapError::NotWritable`] for other pools, [`HeapError::Bounds`],
@@ -307,8 +303,8 @@ impl Sealed {
         Ok(())
     }
 
-    /// Counts the memory as retired. It stays as it is, because it may still be on
-    /// some stack, until [`Heap::free`](crate::Heap::free) takes it back.
+    /// Counts the memory as retired. Its contents stay until [`Heap::free`](crate::Heap::free)
+    /// takes it back, because its address may still be on some stack.
     pub fn retire(self) -> Retired {
         self.block.retire(&mut self.block.inner.lock())
     }
@@ -316,7 +312,7 @@ impl Sealed {
     /// Counts the memory as retired, under the lock of its heap.
     ///
     /// # Panics
-    /// If it is of another heap.
+    /// If the memory is of another heap.
     pub(crate) fn retire_in(self, heap: &Arc<Inner>, state: &mut State) -> Retired {
         assert!(
             Arc::ptr_eq(heap, &self.block.inner),
@@ -330,7 +326,7 @@ impl Sealed {
         self.block.space()
     }
 
-    /// Gives data or constants back for reuse. Code is retired instead, and stays so.
+    /// Gives data or constants back for reuse. Code is only retired.
     ///
     /// # Safety
     /// 1. Nothing accesses the memory any more: no code that runs or can still
@@ -343,7 +339,7 @@ impl Sealed {
             Pool::ReadOnly | Pool::ReadWrite => {
                 let inner = Arc::clone(&self.block.inner);
                 let retired = self.retire();
-                // SAFETY: data that nobody of this process accesses (duty 1).
+                // SAFETY: data that no thread of this process accesses (duty 1).
                 unsafe { inner.free(vec![retired]) };
             }
         }

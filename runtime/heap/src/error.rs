@@ -1,4 +1,4 @@
-//! Everything that can go wrong in the heap, with the numbers that explain it.
+//! Errors of the heap, with the numbers that explain them.
 
 use rustix::io::Errno;
 use thiserror::Error;
@@ -15,11 +15,11 @@ pub enum HeapError {
         "no address space for the heap: {asked} bytes were asked, refused down to {smallest} bytes"
     )]
     Reserve {
-        /// Bytes asked by the configuration.
+        /// Bytes that the configuration requests.
         asked: usize,
         /// The last, smallest size that was tried.
         smallest: usize,
-        /// What the kernel said to that one.
+        /// The kernel's error for that size.
         #[source]
         errno: Errno,
     },
@@ -27,20 +27,20 @@ pub enum HeapError {
     /// allows.
     #[error("no permission for executable memory")]
     NoExecutable {
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         errno: Errno,
     },
     /// A mapping or protection change inside the reservation was refused.
     #[error("the kernel refused to {step} {len} bytes at {address:#x}")]
     Map {
-        /// What was attempted, as a verb.
+        /// The attempted step, as a verb.
         step: &'static str,
-        /// Where.
+        /// First address of the range.
         address: u64,
-        /// How much.
+        /// Bytes of the range.
         len: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         errno: Errno,
     },
@@ -52,7 +52,7 @@ pub enum HeapError {
     OutOfSpace {
         /// The pool.
         pool: Pool,
-        /// Bytes asked.
+        /// Bytes requested.
         asked: usize,
         /// Bytes that cannot be handed out (used, retired, lost).
         held: usize,
@@ -67,7 +67,7 @@ pub enum HeapError {
          {retired} of them retired"
     )]
     Limit {
-        /// Bytes asked.
+        /// Bytes requested.
         asked: usize,
         /// Bytes held over all pools (used, retired, lost).
         held: usize,
@@ -76,10 +76,10 @@ pub enum HeapError {
         /// The configured limit.
         limit: usize,
     },
-    /// Alignments are powers of two.
+    /// The alignment is no power of two.
     #[error("bad alignment {align}: not a power of two")]
     Alignment {
-        /// What was asked.
+        /// The requested alignment.
         align: usize,
     },
     /// A write or store leaves its allocation.
@@ -95,7 +95,7 @@ pub enum HeapError {
     /// A word store at an address that is not a multiple of 8.
     #[error("the word at {address:#x} is not aligned to 8 bytes")]
     Misaligned {
-        /// Where the word would be.
+        /// Address of the word.
         address: u64,
     },
     /// A word store into memory that is not writable data.
@@ -104,19 +104,18 @@ pub enum HeapError {
         /// The pool.
         pool: Pool,
     },
-    /// The draft was opened before a `fork` and is used in the child: its pages
-    /// are the parent's.
+    /// The draft was opened before a `fork` and is used in the child: its pages are the parent's.
     #[error("a draft opened before fork cannot be used in the child")]
     CrossedFork,
     /// After a `fork` the child could not get memory of its own; it can run
     /// inherited code, but code and read-only data can no longer be allocated.
     #[error("the child of a fork could not get code memory of its own")]
     Detached {
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         errno: Errno,
     },
-    /// Stub pages are committed in order, without gaps.
+    /// Stub pages must be committed in order, without gaps.
     #[error("stub page {first} committed before page {expected}")]
     StubGap {
         /// First page of the request.
@@ -124,7 +123,7 @@ pub enum HeapError {
         /// The next page that has no image.
         expected: usize,
     },
-    /// More stub pages than the region has.
+    /// The request has more stub pages than the region.
     #[error("stub pages {first} to {end} asked, the region has {capacity}")]
     StubCapacity {
         /// First page of the request.

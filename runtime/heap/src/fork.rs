@@ -5,26 +5,25 @@
 //! `pthread_atfork` handlers of the forking thread: [`Heap::before_fork`], then
 //! on the two sides [`Heap::after_fork_parent`] and [`Heap::after_fork_child`].
 //!
-//! - **Before**: the heap's lock is taken, so the bookkeeping is whole.
-//! - **Child**: what was handed out so far is frozen: executable and readable
-//!   for ever, never written, never reused. The alias of all of it is closed.
-//!   The page ranges above it get pages of a new memfd in the view and in the
-//!   alias, at the same addresses. A page that was used in part is abandoned.
-//! - **Parent**: it goes on where it was, also in the page that it was filling: what it
-//!   writes there the child sees and never uses. But whatever lived at the fork the child
-//!   may be executing or reading, as long as it lives: giving that back has to wait (`kin`).
+//! - **Before**: the heap's lock is taken, so the bookkeeping is consistent.
+//! - **Child**: memory handed out so far is frozen: executable and readable for ever, never
+//!   written, never reused. The alias of all of it is closed. The page ranges above it get pages of
+//!   a new memfd in the view and in the alias, at the same addresses. A page that was used in part
+//!   is abandoned.
+//! - **Parent**: it continues, also in the page that it was filling: the child sees these
+//!   writes and never uses them. But the child may execute or read all blocks that were live
+//!   at the fork, as long as it lives: giving them back has to wait (`kin`).
 //!
-//! Private memory (slots, data; with [`Backing::Flip`] everything) is copied on
-//! write by the kernel and needs no care.
+//! Private memory (slots, data; with [`Backing::Flip`] everything) is copied on write by the kernel
+//! and needs no special care.
 //!
-//! A draft that is open at the fork belongs to the parent. If its owner is
-//! another thread it does not exist in the child; the forking thread itself
-//! should have none, and gets [`HeapError::CrossedFork`] from it in the child.
+//! A draft that is open at the fork belongs to the parent. If its owner is another thread, the
+//! draft does not exist in the child. The forking thread itself should have none; it gets
+//! [`HeapError::CrossedFork`] from it in the child.
 //!
-//! A child that was made without these calls (`syscall(SYS_fork)`) executes what it inherited
-//! like any other: its parent finds it by itself (`kin`). It has to catch up on the calls,
-//! both, before it uses the heap, with [`Heap::try_before_fork`]: until then whatever it
-//! would write goes into its parent's pages.
+//! A child that was made without these calls (`syscall(SYS_fork)`) executes inherited code like any
+//! other; its parent detects it (`kin`). Before it uses the heap, it must make both calls, with
+//! [`Heap::try_before_fork`]: until then its writes would go into its parent's pages.
 
 use std::mem::{self, ManuallyDrop};
 use std::ops::Range;
@@ -39,9 +38,8 @@ use crate::heap::{ForkGuard, Heap, Inner, Pool, State};
 use crate::layout::PAGE;
 
 impl Heap {
-    /// Takes the heap's lock for the calling thread. A second call without an
-    /// `after_fork_*` between does nothing. The heap must not be used by this
-    /// thread until then.
+    /// Takes the heap's lock for the calling thread. A second call without an `after_fork_*`
+    /// between does nothing. Until `after_fork_*` this thread must not use the heap.
     pub fn before_fork(&self) {
         let inner = &*self.inner;
         if inner.fork_owner.load(Ordering::Relaxed) != thread_mark() {
@@ -49,8 +47,9 @@ impl Heap {
         }
     }
 
-    /// As [`Heap::before_fork`], if nobody has the lock: in a child that was made without,
-    /// where who has it does not exist. Whether it was to be had.
+    /// Like [`Heap::before_fork`], if the lock is free. It is for a child that was made without
+    /// that call, in which another holder does not exist. Returns whether the calling thread has
+    /// the lock.
     pub fn try_before_fork(&self) -> bool {
         let inner = &*self.inner;
         if inner.fork_owner.load(Ordering::Relaxed) == thread_mark() {
@@ -83,13 +82,12 @@ impl Heap {
         }
     }
 
-    /// In the child: freezes what was inherited, gets memory of its own for
-    /// what comes, and releases the lock. Does nothing if this thread did not
-    /// call [`Heap::before_fork`].
+    /// In the child: freezes inherited memory, maps new memory for later allocations, and releases
+    /// the lock. Does nothing if this thread did not call [`Heap::before_fork`].
     ///
     /// # Errors
-    /// [`HeapError::Detached`] when the kernel refuses; inherited code runs on,
-    /// data can be allocated, code and constants cannot.
+    /// [`HeapError::Detached`] when the kernel refuses; inherited code still runs, data can be
+    /// allocated, code and constants cannot.
     pub fn after_fork_child(&self) -> Result<(), HeapError> {
         let Some(mut guard) = self.inner.take_fork_guard() else {
             return Ok(());
@@ -132,7 +130,7 @@ impl Inner {
 }
 
 impl State {
-    /// Freezes the shared pools; gives their unused ranges in address order.
+    /// Freezes the shared pools; returns their unused ranges in address order.
     fn freeze_in_child(&mut self, stubs: &Range<usize>) -> [Range<usize>; 4] {
         let [a, b] = &mut self.code;
         [
@@ -143,7 +141,7 @@ impl State {
         ]
     }
 
-    /// Counts what waited for other children of the parent as dead. All of it is frozen.
+    /// Counts blocks that waited for other children of the parent as dead. All of them are frozen.
     fn free_frozen(&mut self) {
         for block in self.kin.after_fork_child() {
             match block.pool {

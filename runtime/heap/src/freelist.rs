@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::pool::GRANULE;
 
-/// How many blocks of a near size a request with a large alignment looks at
-/// before it asks for a block that fits at any address.
+/// Number of blocks of a near size that a request with a large alignment tries before it takes a
+/// block that fits at any address.
 const ALIGNMENT_TRIES: usize = 16;
 
 /// The blocks by address and by size.
@@ -45,8 +45,8 @@ impl FreeList {
         self.link(start, len);
     }
 
-    /// Takes `len` bytes at a multiple of `align` out of the best fitting
-    /// block; what is left of the block stays free.
+    /// Takes `len` bytes at a multiple of `align` out of the best fitting block; the rest of the
+    /// block stays free.
     pub(crate) fn take(&mut self, len: usize, align: usize) -> Option<usize> {
         let fits = |&&(block_len, block): &&(usize, usize)| {
             let address = align_up(block, align);
@@ -87,7 +87,7 @@ impl FreeList {
         self.link(start + len, whole - len);
     }
 
-    /// Removes the block that ends at `end`, giving its start.
+    /// Removes the block that ends at `end`, and returns its start.
     pub(crate) fn take_ending_at(&mut self, end: usize) -> Option<usize> {
         let (&start, &len) = self.by_address.range(..end).next_back()?;
         if start + len != end {
@@ -97,7 +97,7 @@ impl FreeList {
         Some(start)
     }
 
-    /// Forgets all blocks, giving how many bytes they had.
+    /// Removes all blocks, and returns their bytes.
     pub(crate) fn clear(&mut self) -> usize {
         self.by_address.clear();
         self.by_size.clear();

@@ -1,13 +1,11 @@
 //! The heap: one lock, the pools under it, and allocation.
 //!
 //! # Locking
-//! One mutex guards all bookkeeping; it is held for tens of nanoseconds and
-//! never across a system call, except for stub pages, around `fork`, and where children
-//! are looked for (`kin`). It is
-//! `std`'s futex mutex on purpose: `parking_lot` keeps its waiters in a global
-//! table whose buckets another thread may hold locked at the moment of a
-//! `fork`, and the child could then never unlock; `std`'s whole state is the
-//! futex word.
+//! One mutex guards all bookkeeping; it is held for tens of nanoseconds and never across a
+//! system call. The exceptions are stub pages, `fork`, and the search for child processes
+//! (`kin`). It is `std`'s futex mutex on purpose, because its whole state is the futex word.
+//! `parking_lot` keeps its waiters in a global table. Another thread may hold a bucket of it
+//! locked at the moment of a `fork`, and the child could then never unlock.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -31,10 +29,10 @@ use crate::space::{Space, SpaceStats};
 use crate::spans::Spans;
 use crate::stub_region::StubRegion;
 
-/// Bytes from which on pages are asked for together.
+/// Size in bytes from which on pages are populated with one system call.
 const POPULATE_MIN: usize = 4 * PAGE;
 
-/// What memory is for, which decides how it can be reached.
+/// The purpose of memory, which decides how it can be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pool {
     /// Versions of functions: text with its private constants and unwind data.
@@ -82,24 +80,24 @@ pub struct HeapStats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CodeStats {
-    /// Each of the two.
+    /// The counts of both spaces.
     pub spaces: [SpaceStats; 2],
-    /// The one that takes allocations.
+    /// The index of the space that takes allocations.
     pub current: usize,
-    /// How often the other one was made current.
+    /// Number of changes of the current space.
     pub flips: u64,
-    /// Bytes that went back to the kernel, ever.
+    /// Bytes given back to the kernel so far.
     pub given_back: usize,
-    /// Of what is retired, the bytes that are kept for other processes only: children, and
-    /// theirs, that were made while they were in use. Constants are counted, too.
+    /// Retired bytes that are kept only for other processes: children, and their children, that
+    /// were made while the bytes were in use. Constants are counted, too.
     pub waiting: usize,
-    /// Whether freed code is used again: not with [`Freed::Poison`], nor on kernels
-    /// without `membarrier(PRIVATE_EXPEDITED_SYNC_CORE)`.
+    /// Whether freed code is reused: not with [`Freed::Poison`], nor on kernels without
+    /// `membarrier(PRIVATE_EXPEDITED_SYNC_CORE)`.
     pub reuses: bool,
 }
 
 impl CodeStats {
-    /// Both spaces in sum.
+    /// The sum of both spaces.
     pub fn sum(&self) -> SpaceStats {
         self.spaces[0].plus(self.spaces[1])
     }
@@ -139,7 +137,7 @@ unsafe impl Sync for Inner {}
 // `Inner` on another thread does not touch it.
 unsafe impl Send for Inner {}
 
-/// Memory handed out by a pool, and in which epoch (`kin`).
+/// Memory handed out by a pool, and the epoch of the allocation (`kin`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
     pub(crate) start: usize,
@@ -148,11 +146,11 @@ pub(crate) struct Granted {
     pub(crate) born: u32,
 }
 
-/// What the lock guards.
+/// The state that the lock guards.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) code: [Space; 2],
-    /// The space that takes allocations.
+    /// The index of the space that takes allocations.
     pub(crate) current: usize,
     pub(crate) flips: u64,
     pub(crate) given_back: usize,
@@ -163,7 +161,7 @@ pub(crate) struct State {
     /// Stub pages that have their image are `0..stub_pages`.
     pub(crate) stub_pages: usize,
     pub(crate) spans: Spans,
-    /// Set when a child could not get memory of its own.
+    /// The error, once a child could not get memory of its own.
     pub(crate) detached: Option<Errno>,
 }
 
@@ -216,7 +214,7 @@ impl Heap {
         }
         let paged = self.inner.memory.backing == Backing::Flip && pool != Pool::ReadWrite;
         let unit = if paged { PAGE } else { GRANULE };
-        // What no pool can have is left as it is, to be refused below.
+        // A size that no pool has is kept as it is, and refused below.
         let asked = size.max(1).checked_next_multiple_of(unit).unwrap_or(size);
         let align = align.max(unit);
         let attempt = || {
@@ -231,9 +229,9 @@ impl Heap {
         Draft::new(self.inner.clone(), pool, grant, size, held)
     }
 
-    /// Allocates several blocks, of these sizes and alignments and in this order, next to
-    /// each other where there is room: as many of them as [`Heap::allocate`] would give
-    /// without emptying pages. That tells why the next one is missing, or gives it.
+    /// Allocates several blocks, of these sizes and alignments and in this order, next to each
+    /// other where there is room. It stops where [`Heap::allocate`] would have to empty pages. Call
+    /// that for the next block, to get it or its error.
     pub fn allocate_all(&self, pool: Pool, asked: &[(usize, usize)]) -> Vec<Draft> {
         let paged = self.inner.memory.backing == Backing::Flip && pool != Pool::ReadWrite;
         let unit = if paged { PAGE } else { GRANULE };
@@ -255,13 +253,12 @@ impl Heap {
         self.inner.populate(&grants);
         let draft = |(grant, size, held)| Draft::new(self.inner.clone(), pool, grant, size, held);
         let drafts: Vec<_> = grants.into_iter().map(draft).collect();
-        // Those behind one that failed give their memory back.
+        // Drafts after a failed one give their memory back.
         drafts.into_iter().map_while(Result::ok).collect()
     }
 
-    /// Makes the other code space the one that takes allocations; gives its number.
-    /// An evacuation then allocates living code there, and what it cannot move stays
-    /// where it is.
+    /// Makes the other code space the current one, and returns its number. An evacuation then
+    /// allocates living code there; code that it cannot move stays where it is.
     pub fn flip_spaces(&self) -> usize {
         let mut state = self.inner.lock();
         state.current = 1 - state.current;
@@ -295,7 +292,7 @@ impl Heap {
         range.start as u64..range.end as u64
     }
 
-    /// How the executable part is backed.
+    /// The backing of the executable part.
     pub fn backing(&self) -> Backing {
         self.inner.memory.backing
     }
@@ -305,15 +302,15 @@ impl Heap {
         StubRegion::new(self.inner.clone())
     }
 
-    /// Closes the alias, through which code is written, if nothing was written since the
-    /// last call; the next write opens it. True if there is nothing left to do until then.
-    /// To be called now and then when little is compiled. In a child of a fork, and with
-    /// [`Backing::Flip`], there is nothing to do.
+    /// Closes the alias, through which code is written, if it was not used since the last call; the
+    /// next write opens it. Returns true if further calls before a write have nothing to do. Call
+    /// it now and then when little is compiled. In a child of a fork, and with [`Backing::Flip`],
+    /// it does nothing.
     pub fn rest(&self) -> bool {
         self.inner.memory.rest()
     }
 
-    /// Counts at this moment.
+    /// The present counts.
     pub fn stats(&self) -> HeapStats {
         let state = self.inner.lock();
         let dual = self.inner.memory.backing == Backing::Dual;
@@ -340,8 +337,8 @@ impl Heap {
 }
 
 impl Inner {
-    /// Gives back what only waits for it: blocks whose other users are gone, and pages that
-    /// only need to be emptied. Whether there was anything.
+    /// Frees blocks whose other users are gone, and pages that only need to be emptied. Returns
+    /// whether there were any.
     fn make_room(&self) -> bool {
         let freed = self.free_waiting();
         let whole = self.lock().take_whole();
@@ -351,8 +348,8 @@ impl Inner {
         any
     }
 
-    /// Has the kernel bring the pages of code about to be written, one call for as many as
-    /// lie together: a fault costs twice as much as a page of a call.
+    /// Populates the pages of code about to be written, with one call for each contiguous run: a
+    /// fault costs twice as much as a page of a call.
     fn populate(&self, grants: &[(Granted, usize, usize)]) {
         let mut runs: Vec<Range<usize>> = Vec::new();
         for (grant, _, held) in grants {
@@ -371,14 +368,14 @@ impl Inner {
         }
     }
 
-    /// The bookkeeping. A panic under the lock is a bug of ours; going on with
-    /// the state is better than taking the process down.
+    /// The bookkeeping. A panic under the lock is a bug of ours; continuing with the state is
+    /// better than ending the process.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         uruk_base::locks::check();
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bookkeeping, unless somebody has it.
+    /// The bookkeeping, unless another thread holds the lock.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
         match self.state.try_lock() {
             Ok(guard) => Some(guard),
@@ -455,8 +452,8 @@ impl State {
     }
 }
 
-/// Reserves the largest size the kernel gives and a limited address space has
-/// room for, with the first backing it allows.
+/// Reserves the largest size that the kernel and a limited address space allow, with the first
+/// backing that works.
 fn reserve(config: &HeapConfig) -> Result<(Memory, Spans), HeapError> {
     let backings: &[Backing] = match config.backing {
         BackingChoice::Auto => &[Backing::Dual, Backing::Flip],

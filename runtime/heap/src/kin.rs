@@ -1,38 +1,38 @@
-//! Which other processes still have a copy of the mappings, and what must not change under
-//! them.
+//! Detects other processes with a copy of the mappings, and keeps the memory that must not change
+//! under them.
 //!
-//! A child of `fork` executes its parent's pages. It goes on with whatever was alive when
-//! it was made, for as long as it lives, and so do its own children. What was free then, or
-//! dead, it never touches (`fork`). So one block at a time is held back: it is given back
-//! only when no process is left that was made while the block lived.
+//! A child of `fork` executes its parent's pages. It uses all blocks that were live when it was
+//! made, for as long as it lives, and so do its own children. It never touches blocks that were
+//! free or dead then (`fork`). So single blocks are held back: a block is given back only when no
+//! process is left that was made while the block was live.
 //!
-//! Nobody has to tell of a child, whichever system call made it, or of its end. The kernel
-//! counts: a System V shared memory segment that nobody uses, the *mark*, is attached; each
-//! copy of the address space attaches it once more, and the end of the copy, or its `exec`,
-//! detaches it. Processes that share the memory (`vfork`, threads) are not copies and are not
-//! counted. Time is cut into *epochs*, each with a mark of its own:
+//! No child has to register, whichever system call made it, nor its end. The kernel counts: a
+//! System V shared memory segment without other use, the *mark*, is attached. Each copy of the
+//! address space attaches it once more, and the end of the copy, or its `exec`, detaches it.
+//! Processes that share the memory (`vfork`, threads) are not copies and are not counted. Time is
+//! cut into *epochs*, each with a mark of its own:
 //!
 //! - A block is born in the epoch of its allocation and dies in that of [`Kin::free`]'s look.
-//! - The look: if somebody else has the current mark, the epoch ends: a new mark is attached,
-//!   then the old one detached. Also after a fork that was told of, before the next allocation,
-//!   so that what is made from then on is nobody else's.
-//! - So who was made in an epoch has its mark, and nobody else has: the epoch is over for good
-//!   when its mark is gone, which the kernel destroys with the last who has it.
-//! - A block may go when none of the epochs from its birth to its death has somebody left.
+//! - The look: if another process has the current mark, the epoch ends: a new mark is attached,
+//!   then the old one detached. The epoch also ends after an announced fork, before the next
+//!   allocation, so that no child has the blocks made from then on.
+//! - So a process made in an epoch has its mark, and no other process does. An epoch is
+//!   over when its mark is gone: the kernel destroys it with the last process that has it.
+//! - A block may be freed when none of the epochs from its birth to its death has a process left.
 //!
-//! A child that is just being made has the mark or will be made without it: the look comes
-//! after the proof that no thread of this process can return into the block, and waits until
-//! no copy of the mappings is under way (a call that changes the mappings waits for that, see
-//! [`Mark::is_shared`]). So a copy that has no mark yet is begun after the proof, by a thread
-//! for which it holds.
+//! A child that is just being made has the mark or will be made without it. The look comes after
+//! the proof that no thread of this process can return into the block. It waits until no copy of
+//! the mappings is in progress (a call that changes the mappings waits for that, see
+//! [`Mark::is_shared`]). So a copy without a mark began after the proof, by a thread for which the
+//! proof holds.
 //!
-//! Where the kernel has no such segments, or all are taken ([`Mark::Refused`]), only forks
-//! that are told of are known, and nobody knows their ends: what lived then is kept for ever.
+//! Where the kernel has no such segments, or all are taken ([`Mark::Refused`]), only announced
+//! forks are known, and their ends are not: blocks live then are kept for ever.
 //!
 //! # Why
-//! Copies of the process are counted by the kernel: a System V segment that nobody uses is
-//! attached (`heap::kin`). Descriptors would be seen, and lists of children miss orphans. The
-//! child of a fork freezes what it inherited; the parent goes on, and single blocks wait.
+//! The kernel counts copies of the process: an unused System V segment is attached (`heap::kin`).
+//! Descriptors would be visible to the program, and lists of children miss orphans. The child of a
+//! fork freezes inherited memory; the parent continues, and single blocks wait.
 
 use std::ffi::c_void;
 use std::mem;
@@ -41,24 +41,24 @@ use std::ptr;
 use crate::layout::PAGE;
 use crate::reclaim::Retired;
 
-/// So many past epochs are told apart. With more of them the current one goes on: more than
-/// need be is kept then, until one of them is over.
+/// Most past epochs that are kept apart. Beyond them the current epoch continues: more blocks than
+/// necessary are kept then, until a past epoch is over.
 const MAX_EPOCHS: usize = 64;
 
-/// Kept blocks, and for whom.
+/// Blocks that are kept for other processes, and the epochs of those.
 #[derive(Debug)]
 pub(crate) struct Kin {
-    /// Whether other processes see what is written here, see `Backing`.
+    /// Whether other processes see writes to this memory, see `Backing`.
     shares: bool,
     epoch: u32,
     mark: Mark,
-    /// Others have the current mark, and the epoch could not be ended.
+    /// Other processes have the current mark, and the epoch could not be ended.
     crowded: bool,
-    /// A fork was told of, and nothing was allocated since.
+    /// A fork was announced, and no block was allocated since.
     forked: bool,
-    /// Epochs that are over and of which somebody is left.
+    /// Epochs that have ended and still have a process left.
     past: Vec<Past>,
-    /// The last epoch of whose processes nothing is known.
+    /// The last epoch whose processes are unknown.
     lost: Option<u32>,
     waiting: Vec<Waiting>,
 }
@@ -69,7 +69,7 @@ struct Past {
     segment: Segment,
 }
 
-/// A block that no thread of this process can return into, since an epoch.
+/// A block that no thread of this process can return into, and the epoch of its death.
 #[derive(Debug)]
 struct Waiting {
     block: Retired,
@@ -104,7 +104,7 @@ impl Kin {
         self.epoch
     }
 
-    /// In the parent of a fork that was told of.
+    /// In the parent: notes an announced fork.
     pub(crate) fn note_fork(&mut self) {
         self.forked = true;
         if let Mark::Refused = self.mark {
@@ -112,9 +112,9 @@ impl Kin {
         }
     }
 
-    /// In the child: who its parent's other children are is not its concern. Gives what
-    /// waited for them. The parent's mark stays attached: this process is who it is there
-    /// for.
+    /// In the child: resets the state, and returns the blocks that waited for the parent's other
+    /// children, which do not matter here. The parent's mark stays attached: it is there to count
+    /// this process.
     pub(crate) fn after_fork_child(&mut self) -> Vec<Retired> {
         self.mark = Mark::None;
         let fresh = Kin::new(self.shares);
@@ -123,13 +123,13 @@ impl Kin {
         waiting.into_iter().map(|one| one.block).collect()
     }
 
-    /// Of `batch`, and of what waited, the blocks that no other process can be in. The rest
+    /// The blocks of `batch`, and of those that waited, that no other process can be in. The rest
     /// waits. No thread of this process is in any of them.
     pub(crate) fn free(&mut self, batch: Vec<Retired>) -> Vec<Retired> {
         if !self.shares || batch.is_empty() && self.waiting.is_empty() {
             return batch;
         }
-        // Who is made from now on is in none of them.
+        // Processes made from now on are in none of them.
         let died = self.epoch;
         let mut all = Vec::new();
         if self.look() {
@@ -158,13 +158,13 @@ impl Kin {
             || self.past.iter().any(|past| lived.contains(&past.epoch))
     }
 
-    /// Drops the epochs of which nobody is left, and ends the current one if somebody was
-    /// made in it. Whether somebody is gone.
+    /// Drops past epochs without processes, and ends the current one if a process was made in it.
+    /// Returns whether a process is gone.
     fn look(&mut self) -> bool {
         let was_crowded = mem::take(&mut self.crowded);
         match self.mark.is_shared() {
             Some(true) => self.crowded = !self.turn(),
-            // The segments of another namespace, by now.
+            // The segment numbers are now those of another namespace.
             None if matches!(self.mark, Mark::Attached { .. }) => {
                 self.lose();
                 self.mark = Mark::Refused;
@@ -176,7 +176,7 @@ impl Kin {
         self.past.len() < before || was_crowded && !self.crowded
     }
 
-    /// Ends the epoch of a mark that others have, if there is another mark to be had.
+    /// Ends the epoch of a mark that others have, if a new mark is available.
     fn turn(&mut self) -> bool {
         if self.past.len() >= MAX_EPOCHS {
             return false;
@@ -193,7 +193,7 @@ impl Kin {
         true
     }
 
-    /// Ends the epoch; of who was made until now nothing is known any more.
+    /// Ends the epoch; the processes made until now are unknown from here on.
     fn lose(&mut self) {
         self.lost = Some(self.epoch);
         self.past.clear();
@@ -210,9 +210,9 @@ impl Drop for Kin {
 /// The mark of the current epoch.
 #[derive(Debug)]
 enum Mark {
-    /// Nothing was allocated yet that others could see.
+    /// No block that others could see was allocated yet.
     None,
-    /// There is none to be had.
+    /// The kernel grants no segment.
     Refused,
     Attached {
         segment: Segment,
@@ -220,8 +220,8 @@ enum Mark {
     },
 }
 
-/// A segment of this process's making. The second that it was made in tells it from a later
-/// one of the same number.
+/// A segment made by this process. The second of its creation distinguishes it from a later one of
+/// the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     id: i32,
@@ -229,8 +229,8 @@ struct Segment {
 }
 
 impl Mark {
-    /// Makes a segment that goes with the last who has it, and attaches it. Everybody may
-    /// look at it: the program may change its user.
+    /// Makes a segment that is destroyed with its last user, and attaches it. All users may read
+    /// it: the program may change its user.
     fn attach() -> Mark {
         // SAFETY: a new segment.
         let id = unsafe { libc::shmget(libc::IPC_PRIVATE, PAGE, libc::IPC_CREAT | 0o444) };
@@ -239,7 +239,7 @@ impl Mark {
         }
         // SAFETY: a new mapping, at an address of the kernel's choice.
         let place = unsafe { libc::shmat(id, ptr::null(), libc::SHM_RDONLY) };
-        // SAFETY: the segment made above, of which nobody else knows.
+        // SAFETY: the segment made above, which no other code knows.
         unsafe { libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()) };
         if place.addr() == usize::MAX {
             return Mark::Refused;
@@ -251,18 +251,18 @@ impl Mark {
         }
     }
 
-    /// Gives the segment, which others may have.
+    /// Detaches the segment and returns it; other processes may have it.
     fn detach(self) -> Option<Segment> {
         let Mark::Attached { segment, address } = self else {
             return None;
         };
-        // SAFETY: attached there by `attach`, and used by nobody.
+        // SAFETY: attached there by `attach`, and not accessed by any code.
         unsafe { libc::shmdt(ptr::with_exposed_provenance::<c_void>(address)) };
         Some(segment)
     }
 
-    /// Whether another process has it; `None` without a mark, or if nobody can say. A copy
-    /// of this process that is being made is waited for.
+    /// Whether another process has it; `None` without a mark, or if the kernel does not tell. It
+    /// waits for a copy of this process in progress.
     fn is_shared(&self) -> Option<bool> {
         let Mark::Attached { segment, address } = *self else {
             return None;
@@ -277,7 +277,7 @@ impl Mark {
 }
 
 impl Segment {
-    /// Whether somebody has it, who is not this process: that has detached it.
+    /// Whether a process has it. This process has detached it.
     fn is_attached(self) -> bool {
         match state(self.id) {
             Ok(state) => state.shm_ctime == self.made && state.shm_nattch > 0,

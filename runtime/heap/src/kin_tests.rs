@@ -48,7 +48,7 @@ fn starts(blocks: Vec<Retired>) -> Vec<usize> {
     starts
 }
 
-/// Children of the other tests of this process have what this one has: one test.
+/// All in one test: children of other tests of this process would attach the same mark.
 #[test]
 fn what_a_child_may_use_waits_for_it_and_nothing_else_does() {
     let mut kin = Kin::new(true);
@@ -63,7 +63,7 @@ fn what_a_child_may_use_waits_for_it_and_nothing_else_does() {
         "nobody else is there"
     );
 
-    // Nobody told of this one.
+    // A child without an announced fork.
     let first = Child::new();
     assert!(
         kin.free(vec![block(2, old)]).is_empty(),
@@ -81,7 +81,7 @@ fn what_a_child_may_use_waits_for_it_and_nothing_else_does() {
         "died later, all the same"
     );
 
-    // A fork that was told of ends the epoch before the next birth.
+    // An announced fork ends the epoch before the next birth.
     let second = Child::new();
     kin.note_fork();
     let latest = kin.born();
@@ -113,7 +113,7 @@ fn what_a_child_may_use_waits_for_it_and_nothing_else_does() {
     many_epochs();
 }
 
-/// A child's child lives on without its parent, and inherits whom it is counted for.
+/// A child's child outlives its parent, and inherits the marks by which it is counted.
 fn orphans() {
     let mut kin = Kin::new(true);
     let born = kin.born();
@@ -144,7 +144,7 @@ fn orphans() {
     assert_eq!(starts(freed), [1]);
 }
 
-/// Where there are no segments, what lived at a fork that was told of stays.
+/// Without segments, blocks live at an announced fork stay.
 fn without_marks() {
     let mut kin = Kin::new(true);
     kin.mark = Mark::Refused;
@@ -156,7 +156,7 @@ fn without_marks() {
     assert_eq!(starts(kin.free(vec![block(3, young)])), [3]);
 }
 
-/// More living children, each of an epoch of its own, than are told apart.
+/// More living children, each of an epoch of its own, than epochs are kept apart.
 fn many_epochs() {
     let mut kin = Kin::new(true);
     let mut children = Vec::new();

@@ -1,13 +1,12 @@
-//! Where the regions lie in the reservation: a pure function of its base and
-//! size.
+//! Computes the regions of a reservation from its base and size; a pure function.
 //!
 //! ```text
 //! guard | slots | stubs | code A | code B | read-only | read-write | guard
 //!  4 K     1/32    1/32    5/32     5/32      4/32      the rest      4 K
 //! ```
 //!
-//! With more static data than the rest holds, the parts before it shrink together, down to
-//! an eighth of these.
+//! If static data needs more than the rest, the parts before it shrink together, down to an eighth
+//! of these shares.
 //!
 //! # Invariants
 //! - All bounds are multiples of [`PAGE`]; no region is empty.
@@ -36,8 +35,8 @@ pub const MAX_LOW_RESERVATION: usize = 3 << 29;
 /// The largest reservation that has the libraries of the process within 2 GiB of all its bytes.
 pub const MAX_NEAR_RESERVATION: usize = 5 << 28;
 
-/// The lowest address of a reservation below 2 GiB. What lies before it stays
-/// unmapped, so that large offsets from a null pointer still fault.
+/// The lowest address of a reservation below 2 GiB. The addresses before it stay unmapped, so that
+/// large offsets from a null pointer still fault.
 pub(crate) const LOW_BASE: usize = 64 << 20;
 
 /// One past the last address that a sign-extended 32-bit field holds.
@@ -61,7 +60,7 @@ pub(crate) struct Layout {
     pub(crate) read_write: Range<usize>,
 }
 
-/// The nearest size a heap can have.
+/// The nearest size that a heap can have.
 pub(crate) fn clamp_reservation(asked: usize, place: Place) -> usize {
     let most = match place {
         Place::Random => MAX_RESERVATION,

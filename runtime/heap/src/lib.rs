@@ -23,7 +23,7 @@
 //! - **Linear life.** [`Draft`] (writable, unpublished) -> [`Sealed`] (never
 //!   written again) -> [`Retired`] -> freed, or released, each step by value.
 //! - **Two spaces.** Code is allocated in the current one of two
-//!   ([`Heap::flip_spaces`]); what still runs in the other stays there as an island.
+//!   ([`Heap::flip_spaces`]); code that still runs in the other stays there as an island.
 //!   Pages are used again only after every core was serialised (module `reclaim`).
 //! - **Zero.** A fresh draft reads as zero without having been touched, also
 //!   when its memory was used before.
@@ -34,12 +34,12 @@
 //!   that a living child may execute or read (modules `fork`, `kin`).
 //!
 //! # Map, in reading order
-//! `config`, `error`: what goes in and what can fail. `layout`: where regions
-//! lie. `space`: code spaces; `pool`: data; `freelist`, `spans`: all pure bookkeeping.
-//! `room`: how much is reserved; `place`: where. `memory`: the system calls; `opening`: when the
-//! alias can be written. `heap`: the heap, its lock, allocation. `draft`:
-//! ownership of one allocation. `kin`: who else maps a block. `reclaim`: retired code back
-//! to free pages. `stub_region`: slots and stubs. `fork`: the two sides of a fork.
+//! `config`, `error`: settings and errors. `layout`: bounds of regions. `space`: code spaces;
+//! `pool`: data; `freelist`, `spans`: all pure bookkeeping. `room`: size of the reservation;
+//! `place`: its address. `memory`: the system calls; `opening`: when the alias can be written.
+//! `heap`: the heap, its lock, allocation. `draft`: ownership of one allocation. `kin`: other
+//! processes that map a block. `reclaim`: retired code back to free pages. `stub_region`: slots and
+//! stubs. `fork`: the two sides of a fork.
 
 #![deny(missing_docs)]
 

@@ -42,7 +42,7 @@ const DISCARD_MIN: usize = 64 << 10;
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-/// Why memory could not be had, which decides what is tried next.
+/// Why memory was refused, which decides the next attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Refusal {
     /// No address space: a smaller reservation may do.
@@ -82,7 +82,7 @@ impl Memory {
         let base = place::reserve(size, config.place).map_err(Refusal::Space)?;
         let layout = Layout::new(base, size, config.data);
         let alias = layout.shared().start;
-        // From here on the reservation is unmapped by drop.
+        // From here on drop unmaps the reservation.
         let mut memory = Memory {
             layout,
             backing,
@@ -141,7 +141,7 @@ impl Memory {
 
     /// Maps `range` of the shared part to the same offsets of `file`.
     fn map_view(&self, file: &OwnFile, range: Range<usize>, kind: Kind) -> Result<(), Errno> {
-        // The program may close it and open one of its own.
+        // The program may have closed the descriptor and opened another file.
         if !file.is_ours() {
             return Err(Errno::BADF);
         }
@@ -162,9 +162,9 @@ impl Memory {
         unsafe { rustix::mm::mmap(start, len, protection, flags, file, offset as u64) }.map(drop)
     }
 
-    /// In the child of a fork: gives the ranges of the shared part that are
-    /// still unused (`unused`, ascending, page aligned) pages of a new memfd,
-    /// and closes the alias of everything else, which is the parent's.
+    /// In the child of a fork: maps pages of a new memfd to the unused ranges of the shared part
+    /// (`unused`, ascending, page aligned), and closes the alias of everything else, which is the
+    /// parent's.
     pub(crate) fn detach(
         &self,
         unused: &[Range<usize>],
@@ -173,7 +173,7 @@ impl Memory {
     ) -> Result<(), Errno> {
         let shared = self.layout.shared();
         let alias = self.alias_of(&shared);
-        // It comes in pieces from here on, most of which must never be opened.
+        // The alias consists of pieces from here on, most of which must never be opened.
         self.opening.keep();
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         let (start, len) = self.own(&alias);
@@ -205,7 +205,7 @@ impl Memory {
     /// # Safety
     /// 1. Writable only with [`Backing::Flip`].
     /// 2. The range belongs to one allocation of the caller (or to stub pages
-    ///    under the heap's lock), so nobody else's access can start to fault.
+    ///    under the heap's lock), so no other access can start to fault.
     pub(crate) unsafe fn protect(
         &self,
         range: Range<usize>,
@@ -277,7 +277,7 @@ impl Memory {
     /// Gives the pages of a large released block back to the kernel.
     ///
     /// # Safety
-    /// 1. The range is private memory that the caller is giving back and nobody
+    /// 1. The range is private memory that the caller is giving back and that no thread
     ///    accesses.
     pub(crate) unsafe fn discard(&self, range: Range<usize>) {
         if range.len() >= DISCARD_MIN {
@@ -286,8 +286,8 @@ impl Memory {
         }
     }
 
-    /// Brings the pages of a range that is about to be written, if the kernel knows how
-    /// (Linux 5.14); their contents stay.
+    /// Populates the pages of a range that is about to be written, if the kernel can (Linux 5.14);
+    /// their contents stay.
     pub(crate) fn populate(&self, range: Range<usize>) {
         if self.backing == Backing::Dual {
             let _writer = self.writer(&range);
@@ -316,7 +316,7 @@ impl Memory {
     /// With [`Backing::Flip`] they are closed already, and stay so.
     ///
     /// # Safety
-    /// 1. The pages belong to the caller alone, and nobody accesses them.
+    /// 1. The pages belong to the caller alone, and no thread accesses them.
     pub(crate) unsafe fn empty(&self, range: Range<usize>) {
         let dual = self.backing == Backing::Dual;
         let advice = match dual {
@@ -354,31 +354,31 @@ impl Memory {
         self.sync_core.load(Ordering::Relaxed)
     }
 
-    /// Serialises every core that runs a thread of this process: none goes on with
-    /// instructions fetched before. `false` if the kernel cannot.
+    /// Serialises every core that runs a thread of this process: none continues with instructions
+    /// fetched before. `false` if the kernel cannot.
     pub(crate) fn sync_core(&self) -> bool {
         self.can_sync_core() && membarrier(MembarrierCommand::PrivateExpeditedSyncCore).is_ok()
     }
 
-    /// Opens the alias, if that is where `range` is written, until what it gives is dropped.
+    /// Opens the alias, if `range` is written through it, until the returned value is dropped.
     fn writer(&self, range: &Range<usize>) -> Writer<'_> {
         if !self.layout.shared().contains(&range.start) || self.backing != Backing::Dual {
             return Writer::of_private();
         }
         self.opening.write(|| {
             let opened = self.protect_alias(MprotectFlags::READ | MprotectFlags::WRITE);
-            // It could be written before, and is one mapping, which nothing splits.
+            // It was writable before, and is one mapping, which no call splits.
             assert!(opened.is_ok(), "the alias cannot be opened: {opened:?}");
         })
     }
 
-    /// Closes the alias if nothing was written through it since the last call. True if
-    /// there is nothing left to do until the next write.
+    /// Closes the alias if it was not written through since the last call. Returns true if further
+    /// calls before a write have nothing to do.
     pub(crate) fn rest(&self) -> bool {
         self.opening.rest(|| {
             let (start, len) = self.own(&self.alias_of(&self.layout.shared()));
-            // Only so that opening finds no pages to go through; these stay in the memfd.
-            // SAFETY: ours, and nobody is writing: `Opening` saw to it.
+            // Only so that opening finds no pages to walk over; the pages stay in the memfd.
+            // SAFETY: ours, and `Opening` makes sure that no thread is writing.
             let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxDontNeed) };
             self.protect_alias(MprotectFlags::empty()).is_ok()
         })
@@ -386,12 +386,12 @@ impl Memory {
 
     fn protect_alias(&self, protection: MprotectFlags) -> Result<(), Errno> {
         let (start, len) = self.own(&self.alias_of(&self.layout.shared()));
-        // SAFETY: ours; `Opening` lets one thread at a time here, and closes only what
-        // nobody writes.
+        // SAFETY: ours; `Opening` admits one thread at a time here, and closes the alias only
+        // without writers.
         unsafe { rustix::mm::mprotect(start, len, protection) }
     }
 
-    /// Where a range is written.
+    /// The addresses through which a range is written.
     fn alias_of(&self, range: &Range<usize>) -> Range<usize> {
         let shared = self.layout.shared();
         if range.start < shared.start || range.start >= shared.end {
@@ -420,14 +420,14 @@ impl Drop for Memory {
         let shared = self.layout.shared();
         if self.alias != shared.start {
             let hole = ptr::with_exposed_provenance_mut(self.alias - PAGE);
-            // SAFETY: the alias and its guards are ours, mapped since creation without
-            // holes; every draft keeps the memory alive, so nobody writes through it.
+            // SAFETY: the alias and its guards are ours, mapped since creation without holes; every
+            // draft keeps the memory alive, so no thread writes through it.
             let unmapped = unsafe { rustix::mm::munmap(hole, shared.len() + 2 * PAGE) };
             debug_assert!(unmapped.is_ok());
         }
         let base = ptr::with_exposed_provenance_mut(self.layout.base);
-        // SAFETY: the reservation is ours, mapped since creation without holes;
-        // whoever runs code in it was told to keep the heap alive.
+        // SAFETY: the reservation is ours, mapped since creation without holes; code that runs in
+        // it must keep the heap alive.
         let unmapped = unsafe { rustix::mm::munmap(base, self.layout.size) };
         debug_assert!(unmapped.is_ok());
     }

@@ -1,29 +1,28 @@
-//! When the alias can be written: only while somebody writes, and for some time after.
+//! Controls when the alias can be written: only during a write, and for some time after.
 //!
 //! One word, `users * USER + flags`:
 //!
-//! | flags | means | who leaves it |
+//! | flags | means | ended by |
 //! |---|---|---|
-//! | 0 | closed: whoever writes opens it | the first writer sets `BUSY` |
+//! | 0 | closed: the next writer opens it | the first writer sets `BUSY` |
 //! | `BUSY` | one thread is changing the protection | that thread |
-//! | `OPEN` | can be written | who closes sets `BUSY`, if there are no users |
-//! | `OPEN`, `KEPT` | can be written for ever | nobody |
+//! | `OPEN` | can be written | the closing thread sets `BUSY`, if there are no users |
+//! | `OPEN`, `KEPT` | can be written for ever | never |
 //!
-//! A writer adds itself first and then looks: the word with `OPEN` in it that it added
-//! itself to cannot be closed before it leaves, because closing exchanges the whole word
-//! for one without users. Two orderings matter: a writer's acquire of `OPEN` is the partner
-//! of the release with which the opener sets it; the closer's acquire is the partner of
-//! each writer's release on leaving.
+//! A writer adds itself first and then reads the word. If it has `OPEN`, it cannot be closed before
+//! the writer leaves, because closing exchanges the whole word for one without users. Two orderings
+//! matter: a writer's acquire of `OPEN` is the partner of the release with which the opener sets
+//! it; the closer's acquire is the partner of each writer's release on leaving.
 //!
-//! Closing drops the alias's pages, so that both sides cost what was written in between and
-//! not what there is: one page written takes 12 us with opening and 1 without, closing
-//! after it 18 us, with 0.25 or 64 MiB of code alike. Changing the protection of pages that
-//! are there takes 93 us each time at 4 MiB and 1.7 ms at 64 MiB. A mapping of just the pages
-//! of one version, made and taken away, costs 11 us per publication; it would close the
-//! alias between versions of a burst, too, but needs the file's descriptor.
+//! Closing drops the alias's pages, so that the cost of both sides depends on the pages written in
+//! between and not on all code. One page written takes 12 us with opening and 1 without, closing
+//! after it 18 us, with 0.25 or 64 MiB of code alike. Changing the protection of pages that are
+//! present takes 93 us each time at 4 MiB and 1.7 ms at 64 MiB. A mapping of just the pages of one
+//! version, made and removed, costs 11 us per publication; it would close the alias between
+//! versions of a burst, too, but needs the file's descriptor.
 //!
-//! A thread that finds `BUSY` yields: the other side is in one system call. No lock, so
-//! that a child of `fork` finds none held: it begins with a word of its own.
+//! A thread that finds `BUSY` yields: the other side is in one system call. It is no lock, so that
+//! a child of `fork` finds none held: it begins with a word of its own.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -33,11 +32,11 @@ const BUSY: usize = 2;
 const KEPT: usize = 4;
 const USER: usize = 8;
 
-/// Who may write through the alias.
+/// The state of the alias: its writers, and whether it is open.
 #[derive(Debug)]
 pub(crate) struct Opening {
     word: AtomicUsize,
-    /// Writes that ended. Relaxed, as is `rested`: they only tell rest from work.
+    /// Number of writes that ended. Relaxed, as is `rested`: they only tell idle from busy periods.
     writes: AtomicU64,
     rested: AtomicU64,
 }
@@ -46,7 +45,7 @@ pub(crate) struct Opening {
 pub(crate) struct Writer<'a>(Option<&'a Opening>);
 
 impl Opening {
-    /// As the alias is mapped: open. `kept` if it stays so.
+    /// The state of a newly mapped alias: open. `kept` if it stays so.
     pub(crate) fn new(kept: bool) -> Opening {
         Opening {
             word: AtomicUsize::new(if kept { OPEN | KEPT } else { OPEN }),
@@ -55,12 +54,12 @@ impl Opening {
         }
     }
 
-    /// From now on the alias is open. To be called where there is no other thread.
+    /// Keeps the alias open from now on. Call it where no other thread exists.
     pub(crate) fn keep(&self) {
         self.word.store(OPEN | KEPT, Ordering::Relaxed);
     }
 
-    /// Makes sure that it is open until the writer is dropped; `open` opens it.
+    /// Keeps the alias open until the writer is dropped; `open` opens it if needed.
     pub(crate) fn write(&self, open: impl FnOnce()) -> Writer<'_> {
         let mut word = self.word.fetch_add(USER, Ordering::Acquire) + USER;
         while word & OPEN == 0 {
@@ -79,7 +78,7 @@ impl Opening {
                 Err(now) => word = now,
                 Ok(_) => {
                     open();
-                    // `BUSY` goes and `OPEN` comes in one step.
+                    // One step clears `BUSY` and sets `OPEN`.
                     self.word.fetch_xor(BUSY | OPEN, Ordering::Release);
                     break;
                 }
@@ -88,8 +87,8 @@ impl Opening {
         Writer(Some(self))
     }
 
-    /// Closes by `close`, which tells whether it could, if nothing was written since the
-    /// last call. True if there is nothing left to do until the next write.
+    /// Closes the alias by `close`, which returns whether it could, if it was not written since the
+    /// last call. Returns true if further calls before a write have nothing to do.
     pub(crate) fn rest(&self, close: impl FnOnce() -> bool) -> bool {
         let writes = self.writes.load(Ordering::Relaxed);
         if self.rested.swap(writes, Ordering::Relaxed) != writes {
@@ -102,7 +101,7 @@ impl Opening {
             Ok(_) => {
                 let closed = close();
                 let flags = if closed { BUSY } else { BUSY | OPEN };
-                // Writers that came meanwhile stay counted.
+                // Writers that arrived meanwhile stay counted.
                 self.word.fetch_xor(flags, Ordering::Release);
                 closed
             }
@@ -112,7 +111,7 @@ impl Opening {
 }
 
 impl Writer<'_> {
-    /// For memory that needs no opening.
+    /// The writer of memory that needs no opening.
     pub(crate) fn of_private() -> Writer<'static> {
         Writer(None)
     }
@@ -151,7 +150,7 @@ mod tests {
         assert!(opening.rest(|| panic!("it is kept")));
     }
 
-    /// Writers never find it closed.
+    /// Writers never find the alias closed.
     #[test]
     fn writers_race_with_rest() {
         const ROUNDS: u32 = 20_000;

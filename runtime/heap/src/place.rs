@@ -1,26 +1,25 @@
-//! Where in the address space a range is reserved: at random.
+//! Reserves a range of the address space at a random place.
 //!
-//! The kernel randomizes as well, but lays its mappings side by side: who knows an
-//! address in a library knows them all. Slots are writable function pointers, and the
-//! alias is where code is written, so each of them lies at a place that neither the
-//! libraries nor the other tells.
+//! The kernel randomizes as well, but lays its mappings side by side: an address in one library
+//! reveals all of them. Slots are writable function pointers, and code is written through the
+//! alias. So each of them lies at a place that neither the libraries nor the other reveals.
 //!
 //! | place | addresses | bits of chance |
 //! |---|---|---|
-//! | [`Place::Random`] | up to 4 TiB ([`SPREAD`]) below what the kernel would give | 30, and the kernel's own 28 |
-//! | [`Place::Near`] | up to 256 MiB ([`NEAR_SPREAD`]) below what the kernel would give | 16, and the kernel's own 28 |
+//! | [`Place::Random`] | up to 4 TiB ([`SPREAD`]) below the kernel's choice | 30, and the kernel's own 28 |
+//! | [`Place::Near`] | up to 256 MiB ([`NEAR_SPREAD`]) below the kernel's choice | 16, and the kernel's own 28 |
 //! | [`Place::Low`] | `LOW_BASE` to 2 GiB less the size | 17 with the largest reservation, 18 with 1 GiB |
 //!
-//! 4 TiB because nobody else is there: executables and the heap that grows behind them
-//! begin 42 TiB below the kernel's mappings, and nothing is reserved that is not used.
+//! 4 TiB because that range is free: executables and the heap that grows behind them begin 42 TiB
+//! below the kernel's mappings, and unused addresses are not reserved.
 //!
-//! Where the process is not randomized (`setarch -R`, a debugger), neither is this: the
-//! kernel's place or the lowest one is taken, so that what is debugged repeats.
+//! Where the process is not randomized (`setarch -R`, a debugger), neither is this: the kernel's
+//! place or the lowest one is taken, so that addresses repeat from run to run.
 //!
 //! # Why
 //! The reservation lies at a random place (`heap::place`), below 2 GiB only for objects of the
-//! non-PIC model, which the command finds by their relocations; the alias at another, between
-//! closed pages, closed while nothing is compiled (`heap::opening`).
+//! non-PIC model, which the command detects by their relocations. The alias lies at another place,
+//! between closed pages, and is closed while nothing is compiled (`heap::opening`).
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -36,10 +35,10 @@ use crate::layout::{HIGHEST_LOW, LOW_BASE, PAGE};
 const SPREAD: usize = 4 << 40;
 
 /// How far below the kernel's choice a place near the libraries may be. With the largest
-/// reservation of that kind 0.5 GiB of what a rel32 reaches are left for the libraries.
+/// reservation of that kind, 0.5 GiB of a rel32's reach are left for the libraries.
 const NEAR_SPREAD: usize = 256 << 20;
 
-/// Nothing is placed at random below this but by [`Place::Low`].
+/// The lowest random place, except for [`Place::Low`].
 const LOWEST: usize = 4 << 30;
 
 /// Random places that are tried before the kernel's.
@@ -57,7 +56,7 @@ pub(crate) fn reserve(size: usize, place: Place) -> Result<usize, Errno> {
     }
 }
 
-/// At random, up to `spread` bytes below the kernel's choice.
+/// Reserves at random, up to `spread` bytes below the kernel's choice.
 fn below_kernels(size: usize, spread: usize) -> Result<usize, Errno> {
     let of_kernel = || map(ptr::null_mut(), size, MapFlags::empty());
     let given = of_kernel()?;
@@ -65,7 +64,7 @@ fn below_kernels(size: usize, spread: usize) -> Result<usize, Errno> {
     if lowest >= given || !is_randomized() {
         return Ok(given);
     }
-    // First, because a limit of address space need not have room for both.
+    // Unmap first: a limited address space may not have room for both.
     unmap(given, size);
     for _ in 0..TRIES {
         let Some(wanted) = random_page(&(lowest..given)) else {
@@ -90,7 +89,7 @@ fn low(size: usize) -> Result<usize, Errno> {
         }
     }
     exactly(LOW_BASE, size).or_else(|_| {
-        // The upper half of what is below 2 GiB, where the kernel finds what is free.
+        // Try the upper half of the space below 2 GiB, where the kernel finds a free range.
         let half = MapFlags::from_bits_retain(libc::MAP_32BIT as u32);
         let base = map(ptr::null_mut(), size, half)?;
         if base + size <= HIGHEST_LOW {
@@ -101,7 +100,7 @@ fn low(size: usize) -> Result<usize, Errno> {
     })
 }
 
-/// One of the pages of `range`; `None` without randomness.
+/// A random page of `range`; `None` without randomness.
 fn random_page(range: &Range<usize>) -> Option<usize> {
     let pages = range.len() / PAGE;
     if pages == 0 || !is_randomized() {
@@ -117,22 +116,22 @@ fn random_page(range: &Range<usize>) -> Option<usize> {
 
 /// Whether the kernel places this process's mappings at random.
 fn is_randomized() -> bool {
-    /// Asks, and changes nothing.
+    /// Queries, and changes nothing.
     const QUERY: libc::c_ulong = 0xffff_ffff;
     // SAFETY: no memory is involved.
     let personality = unsafe { libc::personality(QUERY) };
-    // A sandbox that refuses the question says nothing about the answer.
+    // If a sandbox refuses the query, randomization is assumed.
     personality == -1 || personality & libc::ADDR_NO_RANDOMIZE == 0
 }
 
-/// A new mapping at `wanted` or none.
+/// Maps at exactly `wanted`, or fails.
 fn exactly(wanted: usize, size: usize) -> Result<usize, Errno> {
     let hint = ptr::with_exposed_provenance_mut(wanted);
     let base = map(hint, size, MapFlags::FIXED_NOREPLACE)?;
     if base == wanted {
         return Ok(base);
     }
-    // Before Linux 4.17 the flag is unknown, and the address is a wish.
+    // Before Linux 4.17 the flag is unknown, and the address is only a hint.
     unmap(base, size);
     Err(Errno::EXIST)
 }
@@ -144,7 +143,7 @@ fn map(hint: *mut c_void, size: usize, more: MapFlags) -> Result<usize, Errno> {
     Ok(base.expose_provenance())
 }
 
-/// Takes back what [`map`] gave and nobody has seen.
+/// Unmaps a mapping of [`map`] that was not handed out.
 fn unmap(base: usize, size: usize) {
     // SAFETY: made by `map` in this module, whole, and not handed out.
     let unmapped = unsafe { rustix::mm::munmap(ptr::with_exposed_provenance_mut(base), size) };

@@ -38,7 +38,7 @@ pub(crate) struct PoolState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) start: usize,
-    /// That many bytes from `start` may hold old contents, the rest is zero.
+    /// This many bytes from `start` may hold old contents; the rest is zero.
     pub(crate) dirty: usize,
 }
 
@@ -47,20 +47,20 @@ pub(crate) struct Grant {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// In drafts and sealed memory that is not retired.
+    /// Bytes in drafts and sealed memory that is not retired.
     pub used: usize,
-    /// Retired, not reusable before a reclaim.
+    /// Bytes retired, not reusable before a reclaim.
     pub retired: usize,
-    /// Lost: blocks frozen by a `fork`.
+    /// Bytes lost: blocks frozen by a `fork`.
     pub wasted: usize,
-    /// Given back and ready for reuse.
+    /// Bytes given back and ready for reuse.
     pub free: usize,
     /// Bytes of the pool.
     pub capacity: usize,
-    /// Bytes from the first to the last that was ever handed out; in the pool of constants
-    /// they all take memory of the system.
+    /// Bytes from the first to the last that was ever handed out; in the pool of constants all of
+    /// them take memory of the system.
     pub touched: usize,
-    /// The most that `used + retired` ever was.
+    /// The highest value of `used + retired` so far.
     pub peak: usize,
 }
 
@@ -103,7 +103,7 @@ impl PoolState {
         Some(start)
     }
 
-    /// Takes back memory that nobody can reach any more.
+    /// Takes back memory that no thread can reach any more.
     pub(crate) fn give_back(&mut self, start: usize, len: usize) {
         self.used -= len;
         if start < self.frozen {
@@ -135,9 +135,9 @@ impl PoolState {
         self.retired
     }
 
-    /// After a `fork`, in the child: what was handed out so far is the parent's and is never
-    /// handed out again, and the page that is partly used is abandoned. Gives the range that
-    /// is still unused; it must be replaced by fresh zero pages.
+    /// Freezes the pool in the child of a `fork`: memory handed out so far is the parent's and is
+    /// never handed out again, and the page that is partly used is abandoned. Returns the range
+    /// that is still unused; it must be replaced by fresh zero pages.
     pub(crate) fn freeze_in_child(&mut self) -> Range<usize> {
         let boundary = page_up(self.top);
         self.wasted += boundary - self.top + self.free.clear();
@@ -162,7 +162,7 @@ impl PoolState {
         self.fresh - self.start
     }
 
-    /// The end of what was handed out.
+    /// The end of the memory handed out.
     #[cfg(test)]
     pub(crate) fn top(&self) -> usize {
         self.top

@@ -1,22 +1,22 @@
-//! Retired code back to free pages.
+//! Turns retired code back into free pages.
 //!
-//! Retired code goes by value: [`Sealed::retire`](crate::Sealed::retire) gives a
-//! [`Retired`], and whoever has proved that it is dead gives a batch of them to
+//! Retired code moves by value: [`Sealed::retire`](crate::Sealed::retire) returns a [`Retired`].
+//! The component that has proved that such blocks are dead passes a batch of them to
 //! [`Heap::free`]. In this order, for a batch:
 //!
-//! 0. What a child of this process may still execute or read is left as it is, until no such
-//!    process is left (`kin`); what waited so, and need not any more, joins the batch.
-//! 1. Neighbours are taken together. The bytes become `int3` through the alias; inherited
+//! 0. Blocks that a child of this process may still execute or read are left as they are, until no
+//!    such process is left (`kin`). Blocks that waited so, and need not any more, join the batch.
+//! 1. Adjacent blocks are joined. The bytes become `int3` through the alias; inherited
 //!    pages stay as they are.
 //! 2. One `membarrier(PRIVATE_EXPEDITED_SYNC_CORE)`: afterwards no core holds an
 //!    instruction of the batch. Without it nothing is ever reused.
-//! 3. Under the lock the blocks are counted as dead; pages without living code leave
+//! 3. Under the lock the blocks are counted as dead; pages without living code are removed from
 //!    the books (limbo).
-//! 4. Without the lock those pages are given to the kernel. They read as zero now.
+//! 4. Without the lock those pages are given to the kernel. They then read as zero.
 //! 5. Under the lock they become free runs.
 //!
-//! A child that is made between the steps is harmless: the batch is dead in it as well. If
-//! it goes on with the batch itself, step 5 finds the pages frozen there.
+//! A child that is made between the steps is harmless: the batch is dead in it as well. If it
+//! continues with the batch itself, step 5 finds the pages frozen there.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -27,8 +27,8 @@ use crate::heap::{Heap, Inner, Pool, State};
 use crate::layout::PAGE;
 use crate::memory::Protection;
 
-/// Memory that is no longer wanted and that may still be executed or read.
-/// Dropping it leaves it so for ever.
+/// Memory that is no longer used but may still be executed or read. Dropping it leaves it in that
+/// state for ever.
 #[must_use = "dropping it keeps the memory until the heap goes; `Heap::free` gives it back"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Retired {
@@ -37,7 +37,7 @@ pub struct Retired {
     pub(crate) start: usize,
     pub(crate) size: usize,
     pub(crate) held: usize,
-    /// The epoch it was allocated in (`kin`).
+    /// The epoch of the allocation (`kin`).
     pub(crate) born: u32,
 }
 
@@ -47,12 +47,12 @@ impl Retired {
         self.start as u64
     }
 
-    /// Bytes that were asked for.
+    /// Number of requested bytes.
     pub fn len(&self) -> usize {
         self.size
     }
 
-    /// Whether no bytes were asked for.
+    /// Whether no bytes were requested.
     pub fn is_empty(&self) -> bool {
         self.size == 0
     }
@@ -68,12 +68,11 @@ impl Retired {
     }
 }
 
-/// What [`Heap::free`] did with a batch, in bytes.
+/// The result of [`Heap::free`] for a batch, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reclaimed {
-    /// Taken back, with what was lost to rounding; also of earlier batches, see
-    /// [`Heap::free`].
+    /// Bytes taken back, with those lost to rounding; also of earlier batches, see [`Heap::free`].
     pub freed: usize,
     /// Whole pages that went back to the kernel and are free now.
     pub given_back: usize,
@@ -91,7 +90,7 @@ impl Quarantine {
         *self = Quarantine::default();
     }
 
-    /// Adds runs; gives those that have to leave.
+    /// Adds runs; returns the oldest ones beyond the limit.
     fn pass(&mut self, new: Vec<Range<usize>>, limit: usize) -> Vec<Range<usize>> {
         self.bytes += new.iter().map(Range::len).sum::<usize>();
         self.runs.extend(new);
@@ -106,7 +105,7 @@ impl Quarantine {
     }
 }
 
-/// Retired code without a gap, all of it inherited through a `fork` or none.
+/// Contiguous retired code, all of it inherited through a `fork` or none.
 struct Run {
     space: usize,
     range: Range<usize>,
@@ -124,10 +123,10 @@ impl Heap {
         batch.into_iter().map(retire).collect()
     }
 
-    /// Gives retired memory back. Costs one `membarrier` and one system call per run
-    /// of pages that became free, besides the filling; and two to see whether a child of this
-    /// process, or one of its children, was made while the memory was in use and lives: then it
-    /// is given back with a later batch, or when memory is short.
+    /// Gives retired memory back. Besides the filling, it costs one `membarrier` and one system
+    /// call per run of pages that became free. Two more system calls check for a living child of
+    /// this process, or a child of one, that was made while the memory was in use. If there is one,
+    /// the memory is given back with a later batch, or when memory is short.
     ///
     /// # Safety
     /// 1. No thread of this process executes or reads the memory or can return into it: no register,
@@ -156,18 +155,19 @@ impl Inner {
             unsafe { self.release_data(&block) };
         }
         let free = self.lock().kin.free(shared);
-        // SAFETY: passed on, for these; for those that waited, whoever gave them answered.
+        // SAFETY: passed on, for these blocks; the duty for those that waited was the earlier
+        // caller's.
         let shared = unsafe { self.free_shared(free) };
         done.freed += shared.freed;
         done.given_back = shared.given_back;
         done
     }
 
-    /// Frees what had to wait for other processes and need not any more. Whether that was
-    /// anything.
+    /// Frees blocks that had to wait for other processes and need not any more. Returns whether
+    /// there were any.
     pub(crate) fn free_waiting(&self) -> bool {
         let free = self.lock().kin.free(Vec::new());
-        // SAFETY: whoever gave them to `free` answered for it.
+        // SAFETY: the duty of the caller that passed them to `free`.
         !free.is_empty() && unsafe { self.free_shared(free) } != Reclaimed::default()
     }
 
@@ -220,7 +220,7 @@ impl Inner {
         pool.give_back(block.start, block.held);
     }
 
-    /// Retired code by address, neighbours joined.
+    /// The retired code by address, adjacent blocks joined.
     fn runs(&self, mut code: Vec<Retired>) -> Vec<Run> {
         code.sort_unstable_by_key(|block| block.start);
         let state = self.lock();
@@ -255,8 +255,8 @@ impl Inner {
             let (range, frozen) = (run.range.clone(), run.frozen);
             match self.memory.backing {
                 Backing::Flip => {
-                    // Refused only when mappings run out: the old code stays, dead.
-                    // SAFETY: whole pages of blocks, which nothing executes.
+                    // The kernel refuses only when mappings run out: then the old code stays, dead.
+                    // SAFETY: whole pages of blocks, which no thread executes.
                     let _ = unsafe { self.memory.protect(range, Protection::Closed) };
                 }
                 Backing::Dual if frozen => {}
@@ -266,8 +266,8 @@ impl Inner {
         }
     }
 
-    /// Empties pages of the limbo and makes them free, or puts them into quarantine.
-    /// Gives how many bytes became free.
+    /// Empties pages of the limbo and makes them free, or puts them into quarantine. Returns how
+    /// many bytes became free.
     ///
     /// # Safety
     /// The pages are of the limbo, and nothing accesses them.
@@ -275,14 +275,14 @@ impl Inner {
         let mut runs = whole;
         if let Freed::Protect { quarantine } = self.freed {
             for run in &runs {
-                // Refused only when mappings run out: traps are left there.
-                // SAFETY: pages in which nothing lives.
+                // The kernel refuses only when mappings run out: then the traps stay.
+                // SAFETY: pages without live code.
                 let _ = unsafe { self.memory.protect(run.clone(), Protection::Closed) };
             }
             runs = self.lock().quarantine.pass(runs, quarantine);
             runs.retain(|run| {
                 let dual = self.memory.backing == Backing::Dual;
-                // SAFETY: pages in which nothing lives.
+                // SAFETY: pages without live code.
                 !dual || unsafe { self.memory.protect(run.clone(), Protection::Executable) }.is_ok()
             });
         }
@@ -306,7 +306,7 @@ impl Inner {
 }
 
 impl State {
-    /// Pages of both spaces that became wholly dead.
+    /// Takes the pages of both spaces that became wholly dead.
     pub(crate) fn take_whole(&mut self) -> Vec<Range<usize>> {
         let mut whole = self.code[0].take_whole();
         whole.extend(self.code[1].take_whole());

@@ -1,28 +1,27 @@
-//! What is left where address space is limited (`ulimit -v`, `ulimit -d`), and how much of
-//! that a heap takes.
+//! The rest of a limited address space (`ulimit -v`, `ulimit -d`), and the share that a heap takes.
 //!
-//! A reservation is no memory, but counts towards these limits. What it takes is missing
-//! for the stacks of threads and for every allocation, the program's included.
+//! A reservation is no memory, but counts towards these limits. It reduces the room for stacks of
+//! threads and for every allocation, the program's included.
 
 use rustix::process::{Resource, getrlimit};
 
 use crate::layout::PAGE;
 
-/// What a heap leaves to others if at least that much is left.
+/// Bytes that a heap leaves to other users, if at least as much is left.
 const LEAVE: usize = 96 << 20;
 
-/// A limit, and what of it is taken.
+/// A limit, and the part of it in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Bytes that the process may have mapped.
     pub limit: usize,
-    /// Bytes that it has mapped. Half of the limit where `/proc` does not tell.
+    /// Bytes that it has mapped. Half of the limit if `/proc` is not available.
     pub used: usize,
 }
 
 impl Room {
-    /// The nearer of the two limits, of address space and of writable memory; `None` if
-    /// there is neither.
+    /// The nearer of the two limits, of address space and of writable memory; `None` if neither is
+    /// set.
     pub fn now() -> Option<Room> {
         let limits = [Resource::As, Resource::Data].map(|resource| getrlimit(resource).current);
         if limits == [None; 2] {
@@ -42,8 +41,8 @@ impl Room {
         self.limit.saturating_sub(self.used)
     }
 
-    /// The reservation that a heap may make: with its alias it takes half of what is left,
-    /// less where [`LEAVE`] bytes would not be left, but a quarter at least.
+    /// The reservation that a heap may make. With its alias it takes half of the rest, or less to
+    /// leave [`LEAVE`] bytes, but at least a quarter.
     pub(crate) fn reservation(&self) -> usize {
         let left = self.left();
         let share = left.saturating_sub(LEAVE).clamp(left / 4, left / 2);
@@ -59,7 +58,7 @@ fn used() -> Option<[usize; 2]> {
         .split(' ')
         .map(|word| word.trim().parse::<usize>().ok());
     let all = pages.next()??;
-    // Resident, shared, text, and one that is always zero come between.
+    // Resident, shared, text, and a field that is always zero come between.
     let data = pages.nth(4)??;
     Some([all * PAGE, data * PAGE])
 }

@@ -1,13 +1,12 @@
 //! The bookkeeping of one code space: runs of free pages, a window that is being
 //! filled, and counts of dead bytes by page. Pure: addresses in, addresses out.
 //!
-//! # Policy
-//! Small blocks are bumped through a window of at most [`WINDOW`] bytes, cut from the
-//! free run of the lowest address, so that functions made together lie together and
-//! the space stays dense at its low end. Blocks of at least [`LARGE`] bytes take the
-//! best fitting run. The part of the space that was never used is its last free run.
-//! Holes smaller than a page are never searched: they are what evacuation is for. Each
-//! operation costs O(log n) in the number of runs, plus O(pages of the block).
+//! # Policy Small blocks are bumped through a window of at most [`WINDOW`] bytes, cut from the free
+//! run of the lowest address. So functions made together lie together, and the space stays dense at
+//! its low end. Blocks of at least [`LARGE`] bytes take the best fitting run. The part of the space
+//! that was never used is its last free run. Holes smaller than a page are never searched:
+//! evacuation frees them. Each operation costs O(log n) in the number of runs, plus O(pages of the
+//! block).
 //!
 //! # Invariants
 //! - Runs are whole pages and read as zero. Everything else is frozen, or belongs to the
@@ -36,15 +35,15 @@ const LARGE: usize = WINDOW / 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SpaceStats {
-    /// In drafts and sealed code that is not retired.
+    /// Bytes in drafts and sealed code that is not retired.
     pub used: usize,
-    /// Retired and not yet freed.
+    /// Bytes retired and not yet freed.
     pub retired: usize,
-    /// Given back and ready for reuse, with what was never used.
+    /// Bytes given back and ready for reuse, and bytes never used.
     pub free: usize,
-    /// Dead, in pages that also hold living code, and alignment gaps.
+    /// Dead bytes in pages that also hold living code, and alignment gaps.
     pub fragmented: usize,
-    /// Dead, in pages inherited through a `fork`: never reused.
+    /// Dead bytes in pages inherited through a `fork`: never reused.
     pub frozen: usize,
     /// Dead whole pages that are being given back, or are kept from reuse
     /// ([`Freed`](crate::Freed)).
@@ -57,7 +56,7 @@ pub struct SpaceStats {
 }
 
 impl SpaceStats {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, other: SpaceStats) -> SpaceStats {
         SpaceStats {
@@ -73,7 +72,8 @@ impl SpaceStats {
     }
 }
 
-/// Where small blocks go: `at <= limit`, and bytes from `clean` on are untouched.
+/// The part in which small blocks are placed: `at <= limit`, and bytes from `clean` on are
+/// untouched.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     at: usize,
@@ -89,9 +89,9 @@ pub(crate) struct Space {
     window: Window,
     /// Dead bytes of pages that are neither run nor limbo nor frozen, by page.
     dead: BTreeMap<usize, usize>,
-    /// Pages that became wholly dead and that nobody has taken yet.
+    /// Pages that became wholly dead and are not taken yet.
     whole: Vec<Range<usize>>,
-    /// Where the parent's pages end; the start of the space if none are.
+    /// End of the parent's pages; the start of the space if it has none.
     frozen: usize,
     used: usize,
     retired: usize,
@@ -151,7 +151,7 @@ impl Space {
         Some(Grant { start, dirty })
     }
 
-    /// Where a block would lie in the window.
+    /// The address of a block in the window.
     fn place(&self, len: usize, align: usize) -> Option<usize> {
         let start = align_up(self.window.at, align)?;
         let end = start.checked_add(len)?;
@@ -162,7 +162,7 @@ impl Space {
         let pages = len.checked_next_multiple_of(PAGE)?;
         let align = align.max(PAGE);
         let start = self.runs.take(pages, align).or_else(|| {
-            // The window may be what is missing.
+            // The window may hold the pages that are missing.
             self.close();
             self.runs.take(pages, align)
         })?;
@@ -208,7 +208,7 @@ impl Space {
         self.die(at..untouched);
     }
 
-    /// Bytes between blocks that were never touched.
+    /// Counts a gap between blocks that was never touched.
     fn leave_gap(&mut self, gap: Range<usize>) {
         let first = page_up(gap.start);
         let last = gap.end & !(PAGE - 1);
@@ -237,7 +237,7 @@ impl Space {
         }
     }
 
-    /// Takes back a retired block of which nothing is left anywhere.
+    /// Takes back a retired block without references left.
     pub(crate) fn free(&mut self, start: usize, len: usize) {
         self.retired -= len;
         self.die(start..start + len);
@@ -312,21 +312,21 @@ impl Space {
         whole
     }
 
-    /// Makes pages of the limbo, which read as zero now, free.
+    /// Makes pages of the limbo free; they read as zero now.
     pub(crate) fn reuse(&mut self, run: Range<usize>) {
         self.limbo -= run.len();
         self.runs.insert(run.start, run.len());
     }
 
-    /// After a `fork`, in the child: all but the last free run is the parent's. Gives
-    /// that run; it must be replaced by fresh zero pages.
+    /// Freezes the space in the child of a `fork`: all but the last free run is the parent's.
+    /// Returns that run; it must be replaced by fresh zero pages.
     pub(crate) fn freeze_in_child(&mut self) -> Range<usize> {
         self.close();
         self.dead.clear();
         self.whole.clear();
         let end = self.range.end;
         let last = self.runs.take_ending_at(end).unwrap_or(end);
-        // What another thread of the parent was giving back stays with the parent.
+        // Pages that another thread of the parent was giving back stay the parent's.
         self.frozen_bytes += std::mem::take(&mut self.fragmented);
         self.frozen_bytes += self.runs.clear() + std::mem::take(&mut self.limbo);
         self.runs.insert(last, end - last);

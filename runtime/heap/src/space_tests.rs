@@ -41,7 +41,7 @@ fn low_runs_are_preferred_to_new_memory() {
     }
     assert_eq!(recycle(&mut space), 2 * PAGE);
     check(&space);
-    // The window that is open is filled first; it is full here.
+    // The open window is filled first; it is full here.
     assert_eq!(space.allocate(256, 16).unwrap().start, blocks[32]);
     assert_eq!(space.allocate(LARGE, 16).unwrap().start, BASE + 4 * WINDOW);
     let aligned = space.allocate(16, 2 * PAGE).unwrap();
@@ -61,7 +61,7 @@ fn a_dropped_draft_at_the_end_is_used_again_and_is_dirty() {
     space.give_back(first, 64);
     space.give_back(again.start, 7008);
     check(&space);
-    // What a closed window leaves dirty is the parent's.
+    // Dirty pages of a closed window are the parent's.
     space.freeze_in_child();
     check(&space);
     assert_eq!(space.stats().used, 0);
@@ -93,7 +93,7 @@ fn frozen_pages_are_not_reused() {
     assert!(unused.contains(&fresh) && !space.is_frozen(fresh));
 }
 
-/// A fork while another thread empties pages: they are the child's, too.
+/// A fork while another thread empties pages: they are frozen in the child, too.
 #[test]
 fn pages_in_the_limbo_at_a_fork_are_frozen() {
     let mut space = Space::new(BASE..BASE + (1 << 20));
@@ -114,7 +114,7 @@ fn pages_in_the_limbo_at_a_fork_are_frozen() {
 fn a_random_life_agrees_with_a_map() {
     const PAGES: usize = 128;
     let mut space = Space::new(BASE..BASE + PAGES * PAGE);
-    // By granule: whether a living block has it.
+    // By granule: whether it belongs to a living block.
     let mut taken = [false; PAGES * PAGE / 16];
     let mut frozen = [false; PAGES];
     let mut blocks: Vec<(usize, usize)> = Vec::new();
@@ -170,7 +170,7 @@ fn a_random_life_agrees_with_a_map() {
             }
         }
         if step == 40_000 {
-            // Nobody is there to give these back.
+            // In the child no thread is left to give these back.
             limbo.clear();
             space.freeze_in_child();
             for (page, frozen) in frozen.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Which kernel mappings the heap has: a list that merges as the kernel does.
+//! Tracks the kernel mappings of the heap: a list that merges as the kernel does.
 //!
 //! Two neighbours are one mapping when they have the same protection and
 //! backing; ours always continue the same file offset, because offset and
@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-/// What a span of addresses is mapped to.
+/// The mapping of a span of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// No access, anonymous.
@@ -28,7 +28,7 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// Maps `range` to `kind`, replacing what was there.
+    /// Maps `range` to `kind`, replacing former mappings.
     pub(crate) fn set(&mut self, range: Range<usize>, kind: Kind) {
         if range.is_empty() {
             return;
@@ -55,7 +55,7 @@ impl Spans {
         self.list = list;
     }
 
-    /// How many mappings that is.
+    /// The number of mappings.
     pub(crate) fn count(&self) -> usize {
         self.list.len()
     }

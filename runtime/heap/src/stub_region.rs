@@ -60,9 +60,9 @@ impl StubRegion {
         self.inner.lock().stub_pages
     }
 
-    /// Gives pages `first..first + count` the image and makes them executable.
-    /// Pages that already have theirs are left as they are, so racing callers
-    /// may commit the same pages; gaps are refused.
+    /// Writes the image to pages `first..first + count` and makes them executable. Pages that have
+    /// their image are left as they are, so racing callers may commit the same pages; gaps are
+    /// refused.
     ///
     /// # Errors
     /// [`HeapError::StubGap`], [`HeapError::StubCapacity`],
@@ -100,8 +100,7 @@ impl StubRegion {
             if memory.backing != Backing::Flip {
                 return Ok(());
             }
-            // SAFETY: pages without an image, which nobody executes, under the
-            // heap's lock.
+            // SAFETY: pages without an image, which no thread executes, under the heap's lock.
             unsafe { memory.protect(range.clone(), to) }.map_err(|errno| HeapError::Map {
                 step,
                 address: range.start as u64,

@@ -105,13 +105,13 @@ fn released_data_is_reused_and_zero() {
                 let block = draft.seal().unwrap();
                 let behind = heap.allocate(pool, 16, 16).unwrap().seal().unwrap();
                 let address = block.address();
-                // SAFETY: nobody uses it.
+                // SAFETY: no code uses the block.
                 unsafe { block.release() };
                 assert!(heap.stats().read_write.free + heap.stats().read_only.free >= size);
                 let again = heap.allocate(pool, size, 8).unwrap().seal().unwrap();
                 assert_eq!(again.address(), address);
                 assert!(peek(address, size).iter().all(|&b| b == 0));
-                // SAFETY: nobody uses them.
+                // SAFETY: no code uses the blocks.
                 unsafe {
                     again.release();
                     behind.release();
@@ -274,10 +274,10 @@ fn threads_allocate_write_and_run_at_the_same_time() {
                         assert_eq!(peek(data.address(), 100), [t as u8; 100]);
                         if n % 3 == 0 {
                             let code = code.retire();
-                            // SAFETY: nobody calls it any more.
+                            // SAFETY: no thread calls it any more.
                             let done = unsafe { heap.free([code]) };
                             assert!(done.freed >= 6);
-                            // SAFETY: nobody uses it.
+                            // SAFETY: no code uses it.
                             unsafe { data.release() };
                         }
                     }
@@ -318,7 +318,7 @@ fn stubs_reach_their_slots() {
         ));
         for cell in [0, 1, 255, 256, 1023] {
             let slot = (region.slots_base() + 16 * cell) as usize as *mut u64;
-            // SAFETY: a slot of this heap that nobody else uses.
+            // SAFETY: a slot of this heap without other users.
             unsafe { slot.write(cell + 1) };
             assert_eq!(u64::from(call(region.stubs_base() + 16 * cell)), cell + 1);
         }

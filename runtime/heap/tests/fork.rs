@@ -10,7 +10,7 @@ mod support;
 
 use support::{call, fork, function, heap, heaps, peek, wait};
 
-/// A byte pipe with which two processes take turns.
+/// A byte pipe by which two processes take turns.
 struct Turn([i32; 2]);
 
 impl Turn {
@@ -100,8 +100,8 @@ fn both_sides_write_their_own_code_at_the_same_addresses() {
     }
 }
 
-/// Each process makes functions, forks a child that does the same, makes more,
-/// and checks all it ever made or inherited.
+/// Each process makes functions, forks a child that does the same, makes more, and checks all
+/// functions it ever made or inherited.
 fn generations(heap: &Heap, depth: u32, known: &[(u32, Vec<u64>)]) -> Result<(), String> {
     let mut known = known.to_vec();
     let tag = (depth + 1) * 100_000;
@@ -126,9 +126,8 @@ fn children_of_children() {
     }
 }
 
-/// A small heap lasts for any number of forks: what is made between them is packed as if there
-/// had been none, and what is freed comes back when the children are gone, all but what one of
-/// them may use that lives on.
+/// A small heap lasts for any number of forks. Code made between them is packed as without forks.
+/// Freed code comes back when the children are gone, except the part that one living child may use.
 #[test]
 fn memory_is_flat_over_many_forks() {
     const FORKS: u32 = 5000;
@@ -153,14 +152,14 @@ fn memory_is_flat_over_many_forks() {
         });
         if living.len() > LIVING {
             let old = living.pop_front().into_iter().map(Sealed::retire);
-            // SAFETY: nobody calls it.
+            // SAFETY: no thread calls it.
             unsafe { heap.free(old) };
         }
         // Children overlap.
         if n % 4 != 0 {
             wait(child);
         } else {
-            // SAFETY: children are of no more interest.
+            // SAFETY: reaps a child, without waiting for it.
             unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) };
         }
         most = most.max(heap.stats().code.sum().resident);
@@ -222,7 +221,7 @@ fn inherited_blocks_are_not_reused_and_drafts_do_not_cross() {
     let (first, second, free) = (constant(1), constant(2), constant(3));
     let _behind = constant(4);
     let (at_first, at_second, at_free) = (first.address(), second.address(), free.address());
-    // SAFETY: nobody uses it.
+    // SAFETY: no code uses it.
     unsafe { free.release() };
     let mut data = heap.allocate(Pool::ReadWrite, 16, 16).unwrap();
     let mut open = Some(heap.allocate(Pool::Code, 6, 16).unwrap());
@@ -237,7 +236,7 @@ fn inherited_blocks_are_not_reused_and_drafts_do_not_cross() {
             return Err("a draft was sealed across a fork".into());
         }
         data.write(0, &[9; 16]).map_err(|error| error.to_string())?;
-        // SAFETY: nobody uses it.
+        // SAFETY: no code uses it.
         unsafe { first.take().unwrap().release() };
         for _ in 0..100 {
             let made = constant(8).address();
@@ -254,7 +253,7 @@ fn inherited_blocks_are_not_reused_and_drafts_do_not_cross() {
             false => Err("the parent changed inherited constants".into()),
         }
     });
-    // SAFETY: nobody of this process uses it.
+    // SAFETY: no code of this process uses it.
     unsafe { first.take().unwrap().release() };
     for _ in 0..100 {
         assert!(constant(7).address() >= at_free);

@@ -47,7 +47,7 @@ fn the_child_counts_its_mappings_right() {
     let all = all_mappings();
     let alias = |m: &&support::Mapping| m.name.contains("uruk") && m.protection == "rw-s";
     let alias = all.iter().find(alias).unwrap();
-    // With its guards.
+    // The alias with its guards.
     let page = PAGE as u64;
     nested(&heap, (alias.start - page, alias.end + page), 0).unwrap();
 }

@@ -25,7 +25,7 @@ fn mappings_are_constant_and_memory_is_used_when_touched() {
     let (stats, before) = (big.stats(), Instant::now());
     assert!(stats.memfd_bytes == 0 && stats.read_write.used == 700 << 20);
     let address = bss.address();
-    // SAFETY: nobody uses it.
+    // SAFETY: no code uses it.
     unsafe { bss.release() };
     let again = big.allocate(Pool::ReadWrite, 800 << 20, 64).unwrap();
     assert_eq!(again.address(), address);
@@ -38,27 +38,27 @@ fn mappings_are_constant_and_memory_is_used_when_touched() {
     let before = (mappings(&heap), all_mappings().len());
     println!("{:#?}", before.0);
     assert_eq!(heap.stats().mappings, Some(DUAL_MAPPINGS));
-    // The others are the alias and its guards.
+    // The other mappings are the alias and its guards.
     assert_eq!(before.0.len(), DUAL_MAPPINGS - 3);
     let aliases = |all: Vec<support::Mapping>| {
         let alias = |m: &&support::Mapping| m.name.contains("uruk") && m.protection == "rw-s";
         all.iter().filter(alias).count()
     };
     assert_eq!(aliases(all_mappings()), 1);
-    // By batch: what each of its rounds took.
+    // By batch: the times of its rounds.
     const BATCH: u32 = 1_000;
     let (mut rounds, mut start) = (Vec::new(), Instant::now());
     for n in 0..100_000_u32 {
         let code = function(&heap, n).unwrap();
         if n % 2 == 0 {
-            // SAFETY: nobody calls it.
+            // SAFETY: no thread calls it.
             unsafe { heap.free([code.retire()]) };
         }
         let mut data = heap.allocate(Pool::ReadWrite, 40, 8).unwrap();
         data.write(0, &[1; 40]).unwrap();
         let data = data.seal().unwrap();
         if n % 3 == 0 {
-            // SAFETY: nobody uses it.
+            // SAFETY: no code uses it.
             unsafe { data.release() };
         }
         drop(heap.allocate(Pool::ReadOnly, 20, 4).unwrap());
@@ -67,7 +67,8 @@ fn mappings_are_constant_and_memory_is_used_when_touched() {
             start = Instant::now();
         }
     }
-    // The fastest of each half: others run here, too. That much lives changes nothing.
+    // The fastest of each half, because other processes run here, too. The amount of live code
+    // changes nothing.
     let fastest = |rounds: &[Duration]| rounds.iter().min().copied().unwrap();
     let (early, late) = rounds.split_at(rounds.len() / 2);
     let (early, late) = (fastest(early), fastest(late));

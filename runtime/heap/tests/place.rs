@@ -1,5 +1,5 @@
-//! Where heaps lie: nobody can tell beforehand. Looks at the whole process, so the tests
-//! of this file take turns.
+//! The places of heaps are unpredictable. These tests look at the whole process, so those of this
+//! file take turns.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ fn made(place: Place) -> Heap {
     Heap::new(config).unwrap()
 }
 
-/// The only alias there is, between its neighbours.
+/// The only alias in the process, between its neighbours.
 fn alias() -> [Mapping; 3] {
     let all = all_mappings();
     let is_alias = |m: &Mapping| m.name.contains("uruk") && m.protection == "rw-s";
@@ -67,7 +67,7 @@ fn the_alias_is_guarded() {
     drop(heap);
 }
 
-/// Protection of the only alias there is.
+/// Protection of the only alias in the process.
 fn protection() -> String {
     let all = all_mappings();
     let of_file = |m: &&Mapping| m.name.contains("uruk");
@@ -104,7 +104,7 @@ fn the_alias_is_closed_when_nothing_is_written() {
         |heap: &Heap| {
             let code = function(heap, 6).unwrap();
             while !heap.rest() {}
-            // SAFETY: nobody calls it.
+            // SAFETY: no thread calls it.
             unsafe { heap.free([code.retire()]) };
         },
     ] {
@@ -113,7 +113,7 @@ fn the_alias_is_closed_when_nothing_is_written() {
         write(&heap);
     }
     assert_eq!(call(code.address()), 4);
-    // A child writes into pages of its own, and cannot close what is in pieces.
+    // A child writes into pages of its own, and cannot close an alias in pieces.
     while !heap.rest() {}
     wait(fork(&heap, || {
         assert!(heap.rest());
@@ -134,14 +134,14 @@ fn low_heaps_are_below_2_gib() {
             heap.base()
         })
         .collect();
-    // Of 65,536 places and more.
+    // Of 65,536 places or more.
     assert!(bases.len() > 7, "{bases:x?}");
 }
 
 #[test]
 fn without_randomization_places_repeat() {
     let _turn = TURN.lock();
-    // SAFETY: the child runs what follows and ends.
+    // SAFETY: the child runs the next lines and ends.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: a setting of this process.

@@ -1,5 +1,5 @@
-//! Code memory that is given back: reuse, flat memory, islands, forks, and the modes
-//! that make execution of freed code stop.
+//! Code memory that is given back: reuse, flat memory, islands, forks, and the modes that stop the
+//! execution of freed code.
 
 mod support;
 
@@ -18,7 +18,7 @@ fn with(backing: BackingChoice, freed: Freed) -> Heap {
 
 fn free(heap: &Heap, code: impl IntoIterator<Item = Sealed>) -> usize {
     let batch: Vec<_> = code.into_iter().map(Sealed::retire).collect();
-    // SAFETY: the tests free what nobody calls any more.
+    // SAFETY: the tests free code that no thread calls any more.
     unsafe { heap.free(batch) }.given_back
 }
 
@@ -28,13 +28,14 @@ fn sized(heap: &Heap, number: u32, size: usize) -> Sealed {
     draft.seal().unwrap()
 }
 
-/// A child keeps what its parent frees meanwhile, also another test's.
+/// One test at a time: a child keeps code that its parent frees meanwhile, also that of another
+/// test.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How a child that calls `address` ends: the signal, or 0.
+/// The signal that ends a child that calls `address`, or 0.
 fn signal_of(heap: &Heap, address: u64) -> i32 {
     heap.before_fork();
     // SAFETY: the child calls one function and ends.
@@ -229,19 +230,19 @@ fn errors_say_what_is_retired_and_freeing_helps() {
             limit: 64 << 10,
         }
     );
-    // SAFETY: nobody calls it.
+    // SAFETY: no thread calls it.
     unsafe { heap.free([code]) };
     assert_eq!(call(sized(&heap, 2, 40 << 10).address()), 2);
 }
 
-/// Code of one process survives whatever the other frees, in both directions.
+/// Code of one process survives all frees of the other, in both directions.
 #[test]
 fn freeing_does_not_reach_across_a_fork() {
     let _alone = alone();
     for heap in heaps() {
         let mut made: Vec<Option<Sealed>> = (0..300).map(|n| Some(sized(&heap, n, 700))).collect();
         let addresses: Vec<u64> = made.iter().flatten().map(Sealed::address).collect();
-        // In the middle of an evacuation: a third is copied, and freed by nobody yet.
+        // In the middle of an evacuation: a third is copied, and not freed yet.
         let to = heap.flip_spaces();
         let copies: Vec<Sealed> = (0..100).map(|n| sized(&heap, n, 700)).collect();
         let copied: Vec<u64> = copies.iter().map(Sealed::address).collect();
@@ -326,7 +327,7 @@ fn data_is_flat_as_well() {
                 draft.write(0, &[7; 100]).unwrap();
                 let block = draft.seal().unwrap().retire();
                 highest = highest.max(block.address());
-                // SAFETY: nobody uses it.
+                // SAFETY: no code uses it.
                 unsafe { heap.free([block]) };
             }
             assert_eq!(highest, heap.pool_range(pool).start);
@@ -336,8 +337,8 @@ fn data_is_flat_as_well() {
     }
 }
 
-/// Many at a time: as one by one, next to each other; those that live on between runs of
-/// dead neighbours stay as they are, and what does not fit is left out.
+/// Freeing many at a time is like one by one. New blocks lie next to each other; live blocks
+/// between runs of dead neighbours stay as they are, and blocks that do not fit are left out.
 #[test]
 fn many_come_next_to_each_other_and_go_around_those_that_live() {
     let _alone = alone();
@@ -370,7 +371,7 @@ fn many_come_next_to_each_other_and_go_around_those_that_live() {
             .partition(|code| call(code.address()) % 10 == 3);
         let retired = heap.retire(dead);
         assert_eq!(heap.stats().code.sum().retired, 90 * unit);
-        // SAFETY: nobody calls them any more.
+        // SAFETY: no thread calls them any more.
         assert_eq!(unsafe { heap.free(retired) }.freed, 90 * unit);
         let after = heap.stats().code.sum();
         assert_eq!((after.used, after.retired), (10 * unit, 0));

@@ -1,5 +1,5 @@
-//! Systems that refuse: little address space, no large files. Each case runs in
-//! a child process, because limits are the process's.
+//! Systems that refuse: little address space, no large files. Each case runs in a child process,
+//! because limits are process-wide.
 
 use uruk_heap::{Backing, BackingChoice, Errno, Heap, HeapConfig, HeapError, MAX_RESERVATION};
 

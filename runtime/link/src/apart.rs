@@ -1,15 +1,15 @@
-//! Constants apart: sections that an image refers to and that lie outside of it.
+//! Constants apart from the image: sections that it refers to and that lie outside of it.
 //!
 //! A section whose name begins with [`LayoutOptions::apart`] is in no segment. It becomes a
-//! [`Constant`], for which the caller finds a place: of its own, or one that an equal
-//! constant of another image has already. It may stay there when the image goes.
+//! [`Constant`], which the caller places: at an address of its own, or at that of an equal constant
+//! of another image. It may stay there when the image is freed.
 //!
 //! # Invariants
 //! - A constant refers to symbols from outside, to itself, and to constants before it in
 //!   [`Laid::constants`], by address or by distance. Anything else is
-//!   [`Problem::IntoImage`]: it would point to what may go before it.
-//! - Its bytes are a function of its own address and of what a [`Constant`] shows, with the
-//!   addresses of what it refers to. Constants for which these are equal may share a place.
+//!   [`Problem::IntoImage`]: it would point to code or data that may be freed first.
+//! - Its bytes are a function of its own address, of the fields of its [`Constant`], and of the
+//!   addresses of its referents. Constants for which these are equal may share a place.
 
 use object::LittleEndian;
 
@@ -30,7 +30,7 @@ pub struct Constant<'d> {
     pub align: usize,
     /// Its bytes, before the fields of its references are filled.
     pub bytes: &'d [u8],
-    /// What it refers to, in the order of the object.
+    /// Its references, in the order of the object.
     pub references: Vec<Reference<'d>>,
     section: SectionId,
 }
@@ -38,25 +38,25 @@ pub struct Constant<'d> {
 /// A field of a constant.
 #[derive(Debug, Clone)]
 pub struct Reference<'d> {
-    /// Where the field is.
+    /// Offset of the field in the constant.
     pub offset: u64,
     /// The ELF type of its relocation.
     pub kind: u32,
-    /// What is added to the address of what it refers to.
+    /// The number added to the referent's address.
     pub addend: i64,
-    /// What it refers to.
+    /// The referent.
     pub to: Referent<'d>,
     relocation: Rela,
 }
 
-/// What a constant refers to.
+/// The target of a constant's reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Referent<'d> {
     /// A symbol from outside.
     External {
         /// Its name.
         name: &'d str,
-        /// What the image needs of it.
+        /// The kinds of access that the image needs.
         need: Need,
     },
     /// A constant before this one, by its number.
@@ -65,7 +65,7 @@ pub enum Referent<'d> {
     Itself,
 }
 
-/// The sections of `graph` that lie apart, each after those it refers to.
+/// The sections of `graph` that lie apart from the image, each after those it refers to.
 pub(crate) fn find<'d>(
     graph: &Graph<'d>,
     options: &LayoutOptions,
@@ -99,14 +99,14 @@ pub(crate) fn find<'d>(
     Ok(found)
 }
 
-/// Whether a section lies apart under that prefix.
+/// Whether a section with that prefix lies apart from the image.
 pub(crate) fn is_apart(section: &Section<'_>, prefix: &str) -> bool {
     matches!(section.class, Class::ReadOnly | Class::RelRo)
         && section.is_placed()
         && section.name.starts_with(prefix)
 }
 
-/// The constant of a section, if all it refers to is among those `before` it.
+/// The constant of a section, if all its referents are among those `before` it.
 fn constant<'d>(
     graph: &Graph<'d>,
     plan: &Plan,
@@ -166,8 +166,8 @@ impl<'d> Laid<'d> {
         &self.apart
     }
 
-    /// The constants in the code segment: the names of their sections, and whether they are
-    /// tables of addresses in its text, or of distances to it, and nothing else.
+    /// The constants in the code segment: the names of their sections. The flag tells whether a
+    /// section holds only addresses in the segment's text, or distances to it.
     pub fn constants_inside(&self) -> impl Iterator<Item = (&'d str, bool)> + '_ {
         let sections = self.graph.sections.iter().zip(&self.homes.sections);
         sections.filter_map(|(section, home)| {
@@ -194,13 +194,14 @@ impl<'d> Laid<'d> {
         covered == section.size
     }
 
-    /// The number of the constant that a section is.
+    /// The number of the constant made from a section.
     pub(crate) fn number_of(&self, id: SectionId) -> Option<usize> {
         self.apart.iter().position(|other| other.section == id)
     }
 
-    /// The bytes of `constant` at the address `at`, where its references go to `targets`:
-    /// for each the address of what it refers to, which is not asked for of itself.
+    /// The bytes of `constant` at the address `at`, with its references going to `targets`: the
+    /// addresses of its referents, in order. The entry of a reference to the constant itself is
+    /// ignored.
     ///
     /// # Errors
     ///

@@ -1,13 +1,13 @@
-//! Code in memory to [`Object`]: what a compiler of our own gives, without a file.
+//! Makes an [`Object`] from code in memory: the output of our own compiler, without a file.
 //!
-//! An [`Assembly`] is one function with its constants, its unwind records and the table its
-//! personality reads; fields in them are as relocations of the x86-64 psABI say. The object of it
-//! is linked like any other, so words, relaxation, slots of calls and moves are what they are for
-//! files. Words that hold the address of a personality or of a type are words of the GOT.
+//! An [`Assembly`] is one function with its constants, its unwind records and the table that its
+//! personality reads; fields in them follow the relocations of the x86-64 psABI. Its object is
+//! linked like any other, so GOT words, relaxation, call slots and moves work as for files. Words
+//! that hold the address of a personality or of a type are words of the GOT.
 //!
 //! # Invariants
-//! - What an assembly's object says holds by construction as far as [`Object::parse`] checks it:
-//!   indices are in range. Fields are checked when they are used, as those of files are.
+//! - An assembly's object meets the checks of [`Object::parse`] by construction: indices are in
+//!   range. Fields are checked when they are used, as those of files are.
 
 use object::{I64, LittleEndian, U64, elf};
 
@@ -29,22 +29,23 @@ pub struct Assembly<'d> {
     relocations: [Vec<Rela>; PARTS],
 }
 
-/// What an assembly consists of.
+/// The parts of an assembly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
     /// The function, then its constants.
     Code,
     /// Unwind records.
     Unwind,
-    /// What the personality reads.
+    /// The table that the personality reads.
     Handlers,
 }
 
 const PARTS: usize = 3;
-/// As files have them; a section's number is that of its part and one more, because none is 0.
+/// Section names, as in files. A section's number is that of its part plus one, because section 0
+/// is empty.
 const NAMES: [&str; PARTS] = [".text", ".eh_frame", ".gcc_except_table"];
 
-/// What a field of an assembly refers to.
+/// The target of a field of an assembly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Target(u32);
 
@@ -55,7 +56,7 @@ impl Target {
     pub const HANDLERS: Target = Target(2);
 }
 
-/// What a field holds: `S`, `A`, `P` as the psABI has them.
+/// The value of a field, with the psABI's `S`, `A`, `P`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
     /// 8 bytes: `S + A` (`R_X86_64_64`).
@@ -64,10 +65,10 @@ pub enum Form {
     Distance,
     /// 4 bytes: the distance to a word that holds `S` (`R_X86_64_GOTPCREL`).
     Word,
-    /// Likewise, the operand of a `call` or `jmp`, which may become direct
+    /// Like [`Form::Word`]: the operand of a `call` or `jmp`, which may become direct
     /// (`R_X86_64_GOTPCRELX`).
     CallWord,
-    /// Likewise, the operand of a `mov` with a REX prefix, which may become a `lea`
+    /// Like [`Form::Word`]: the operand of a `mov` with a REX prefix, which may become a `lea`
     /// (`R_X86_64_REX_GOTPCRELX`).
     LoadWord,
     /// 4 bytes: the distance to the two words of a thread-local (`R_X86_64_TLSGD`).
@@ -88,11 +89,11 @@ impl Form {
 }
 
 impl<'d> Assembly<'d> {
-    /// The function `function`, `size` bytes of `code` that are to lie at a multiple of `align`;
-    /// `name` is what errors call the assembly.
+    /// The function `function`, `size` bytes of `code` with alignment `align`; `name` is the
+    /// assembly's name in errors.
     ///
     /// # Errors
-    /// An alignment that is none, a size beyond the code.
+    /// The alignment is invalid, or the size is beyond the code.
     pub fn new(
         name: &'d str,
         function: &'d str,
@@ -136,27 +137,27 @@ impl<'d> Assembly<'d> {
         })
     }
 
-    /// With these unwind records: a table as in `.eh_frame`.
+    /// Adds these unwind records: a table as in `.eh_frame`.
     #[must_use]
     pub fn with_unwind(mut self, records: &'d [u8]) -> Self {
         self.bytes[Part::Unwind as usize] = records;
         self
     }
 
-    /// With this table for the personality, to lie at a multiple of 4.
+    /// Adds this table for the personality, aligned to 4.
     #[must_use]
     pub fn with_handlers(mut self, table: &'d [u8]) -> Self {
         self.bytes[Part::Handlers as usize] = table;
         self
     }
 
-    /// Has room for so many symbols from outside, and so many fields in the code.
+    /// Reserves memory for so many symbols from outside, and so many fields in the code.
     pub fn reserve(&mut self, externals: usize, fields: usize) {
         self.symbols.reserve_exact(externals);
         self.relocations[Part::Code as usize].reserve_exact(fields);
     }
 
-    /// A symbol from outside; each name once. A weak one may be absent.
+    /// Adds a symbol from outside; call it once for each name. A weak one may be absent.
     pub fn external(&mut self, name: &'d str, weak: bool) -> Target {
         let target = Target(self.symbols.len() as u32);
         self.symbols.push(Symbol {
@@ -167,7 +168,7 @@ impl<'d> Assembly<'d> {
         target
     }
 
-    /// Has a field filled, by rising offset in each part; the addend is the psABI's `A`.
+    /// Adds a field to be filled, by rising offset in each part; the addend is the psABI's `A`.
     pub fn fill(&mut self, part: Part, at: u64, form: Form, target: Target, addend: i64) {
         let mut relocation = Rela {
             r_offset: U64::new(LE, at),
@@ -192,7 +193,7 @@ impl<'d> Assembly<'d> {
     fn section(&self, part: Part) -> Section<'_> {
         let bytes = self.bytes[part as usize];
         let (class, align) = match part {
-            // An empty section has no place.
+            // An empty section is not placed.
             _ if bytes.is_empty() => (Class::Dropped, 1),
             Part::Code => (Class::Text, self.align),
             Part::Unwind => (Class::EhFrame, 8),

@@ -1,14 +1,13 @@
-//! What can go wrong between bytes and a linked image.
+//! Errors of all steps from bytes to a linked image.
 //!
-//! Every error names its operands: the object file, the section or symbol, and
-//! for a relocation the whole [`Site`]. Names are copied out of the input, so
-//! an error outlives the objects it speaks of.
+//! Every error names its operands: the object file, the section or symbol, and for a relocation the
+//! whole [`Site`]. Names are copied out of the input, so an error outlives the objects it names.
 
 use std::fmt;
 
 use crate::layout::Segment;
 
-/// Why objects could not be linked.
+/// The reason why objects could not be linked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
@@ -17,19 +16,19 @@ pub enum LinkError {
     Malformed {
         /// The file.
         object: Box<str>,
-        /// What the reader tripped over.
+        /// The error of the reader.
         #[source]
         source: object::read::Error,
     },
-    /// A sound ELF file, but not a relocatable x86-64 one.
+    /// A valid ELF file, but not a relocatable x86-64 one.
     #[error("{object}: not a relocatable object for x86-64 ({what})")]
     WrongKind {
         /// The file.
         object: Box<str>,
-        /// Which header field disagrees.
+        /// The header field that disagrees.
         what: &'static str,
     },
-    /// A section that breaks the format or that this linker does not take.
+    /// A section that breaks the format or that this linker does not support.
     #[error("{object}: section {index} `{section}`: {what}")]
     Section {
         /// The file.
@@ -54,7 +53,7 @@ pub enum LinkError {
         /// The alignment asked for, in bytes.
         align: u64,
     },
-    /// A symbol that breaks the format or that this linker does not take.
+    /// A symbol that breaks the format or that this linker does not support.
     #[error("{object}: symbol {index} `{symbol}`: {what}")]
     Symbol {
         /// The file.
@@ -79,7 +78,7 @@ pub enum LinkError {
     /// A segment of the image would be larger than [`crate::LayoutOptions::max_size`].
     #[error("{segment} needs more than the {limit} bytes allowed")]
     TooLarge {
-        /// Which segment.
+        /// The segment.
         segment: Segment,
         /// The limit, in bytes.
         limit: u64,
@@ -87,7 +86,7 @@ pub enum LinkError {
     /// A segment was placed at an address that breaks its alignment or leaves the address space.
     #[error("{segment} of {size} bytes cannot be placed at {address:#x} (alignment {align})")]
     Misplaced {
-        /// Which segment.
+        /// The segment.
         segment: Segment,
         /// The address given.
         address: u64,
@@ -96,7 +95,7 @@ pub enum LinkError {
         /// The alignment it needs.
         align: u64,
     },
-    /// Code cannot be moved there: a field cannot hold its value any more.
+    /// Code cannot be moved to an address, because a field cannot hold its value there.
     #[error(
         "code moved to {to:#x}: the field at +{offset:#x} cannot hold {distance:#x} ({distance})"
     )]
@@ -105,26 +104,26 @@ pub enum LinkError {
         offset: u64,
         /// The value: a distance in most fields, an address in absolute ones.
         distance: i64,
-        /// Where the code was to go.
+        /// The new address of the code.
         to: u64,
     },
-    /// The records of a move belong to a longer code segment.
+    /// The records of a move are for a longer code segment.
     #[error("records of a move name offset {offset:#x}, the code has {size} bytes")]
     NotMovable {
         /// Offset of a field in the code segment.
         offset: u64,
-        /// Bytes that were given.
+        /// Bytes in the code segment given.
         size: usize,
     },
-    /// A relocation that cannot be carried out.
+    /// A relocation that cannot be applied.
     #[error("{site}: {problem}{}", advice(.site, .problem))]
     Relocation {
-        /// Where.
+        /// The place of the relocation.
         site: Box<Site>,
-        /// Why.
+        /// The reason.
         problem: Problem,
     },
-    /// An unwind record that is no sound CIE or FDE.
+    /// An unwind record that is no valid CIE or FDE.
     #[error("{object}: .eh_frame+{offset:#x}: {what}")]
     Unwind {
         /// The file, or `image` once records of several files are joined.
@@ -134,13 +133,13 @@ pub enum LinkError {
         /// The rule that is broken.
         what: &'static str,
     },
-    /// Strong symbols that nobody defines: all of them.
+    /// All strong symbols without a definition.
     #[error("{}", list_missing(.0))]
     Missing(Vec<Missing>),
 }
 
 impl LinkError {
-    /// Whether code reaches a thread-local at a fixed distance from the thread pointer, and
+    /// Whether code refers to a thread-local by a fixed offset from the thread pointer, and
     /// [`Placement::tls`](crate::Placement) has none.
     pub fn wants_fixed_thread_locals(&self) -> bool {
         let LinkError::Relocation { problem, .. } = self else {
@@ -162,7 +161,7 @@ impl LinkError {
     }
 }
 
-/// Advice for code that does not reach a definition by a distance.
+/// Advice for code whose definition is too far for a distance.
 fn advice(site: &Site, problem: &Problem) -> &'static str {
     match problem {
         Problem::OutOfRange { .. }
@@ -174,7 +173,7 @@ fn advice(site: &Site, problem: &Problem) -> &'static str {
     }
 }
 
-/// One place in an object file that a relocation changes.
+/// The place in an object file that a relocation changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
     /// The file.
@@ -205,14 +204,14 @@ impl fmt::Display for Site {
     }
 }
 
-/// Why one relocation cannot be carried out.
+/// The reason why one relocation cannot be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The type number is none that this linker knows.
+    /// This linker does not know the type number.
     #[error("unknown relocation type {0}")]
     UnknownType(u32),
-    /// Known, but with no meaning in a relocatable object.
+    /// A known type without a meaning in a relocatable object.
     #[error("a type for dynamic linkers only")]
     DynamicOnly,
     /// The value does not fit into the field.
@@ -248,10 +247,10 @@ pub enum Problem {
     /// The bytes around the field are not the instruction the type promises.
     #[error("not the instruction this type stands for")]
     WrongInstruction,
-    /// A hint said that no GOT word would be needed, and one is.
+    /// A hint promised that no GOT word is needed, and one is.
     #[error("needs a GOT word that the layout was told to leave out")]
     NotPlanned,
-    /// Position-relative inside the template of thread-locals, which has no address.
+    /// A distance from a field inside the template of thread-locals, which has no address.
     #[error("position-relative inside the thread-local template")]
     RelativeInTemplate,
     /// A constant that lies apart from the image refers to a part of it, or to a constant
@@ -260,16 +259,16 @@ pub enum Problem {
     IntoImage,
 }
 
-/// A name nobody defines.
+/// A name without a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     /// The name.
     pub symbol: Box<str>,
-    /// Who needs it, at least one.
+    /// The places that refer to it, at least one.
     pub needed_by: Vec<Needer>,
 }
 
-/// Who refers to a symbol.
+/// A place that refers to a symbol.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Needer {
     /// The file.

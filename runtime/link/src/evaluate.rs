@@ -1,4 +1,4 @@
-//! The value of one field: letters of `relocation.rs` to numbers, numbers to bytes.
+//! Computes the value of one field: letters of `relocation.rs` to numbers, numbers to bytes.
 
 use object::LittleEndian;
 
@@ -16,7 +16,7 @@ use crate::symbol::{Bind, Kind, Origin, Resolved, Symbol, SymbolId};
 pub(crate) struct Field<'b> {
     /// The section's or record's bytes.
     pub(crate) bytes: &'b mut [u8],
-    /// Where the field starts in them.
+    /// Start of the field in the bytes.
     pub(crate) at: usize,
     /// `P`, unless the field is in the thread-local template.
     pub(crate) place: Option<Linear>,
@@ -28,7 +28,7 @@ impl Field<'_> {
         self.place.ok_or(Problem::RelativeInTemplate)
     }
 
-    /// Stores `value` if the field takes it.
+    /// Stores `value` if it fits into the field.
     fn put(&mut self, rule: &Rule, value: Linear) -> Result<Effect, Problem> {
         let Linear { value, slope } = value;
         if !rule.takes(value) {
@@ -48,14 +48,14 @@ impl Field<'_> {
     }
 }
 
-/// Where a thread-local variable is, as far as that is known.
+/// The place of a thread-local variable, as far as it is known.
 pub(crate) struct ThreadLocal {
     pub(crate) pair: Result<(u64, u64), Problem>,
     pub(crate) thread_offset: Result<i64, Problem>,
 }
 
 impl Fixer<'_, '_> {
-    /// Fills one field; `None` if there was nothing to do.
+    /// Fills one field; `None` if the relocation does nothing.
     pub(crate) fn apply(
         &self,
         section: &Section<'_>,
@@ -66,7 +66,7 @@ impl Fixer<'_, '_> {
         let rule = relocation::rule(kind).ok_or(Problem::UnknownType(kind))?;
         let mut symbol = self.graph.target(section.object, relocation)?;
         if section.class == Class::EhFrame {
-            // A record is about the code here, whatever its name means.
+            // A record describes the code here, even if its name is preempted.
             symbol = self.graph.own_definition(symbol);
         }
         let result = match rule.expression {
@@ -86,7 +86,7 @@ impl Fixer<'_, '_> {
                     .map(|()| Effect::plain(field.at, rule, 0).rewriting(3))
             }
             Expression::DescriptorCall => {
-                // Without an offset the `lea` before it was the error.
+                // Without an offset the `lea` before it has failed already.
                 self.thread_local(symbol)?.thread_offset?;
                 let call = Effect::plain(field.at, rule, 0);
                 relax::descriptor_call(field.bytes, field.at).map(|()| Effect {
@@ -114,9 +114,9 @@ impl Fixer<'_, '_> {
         }
     }
 
-    /// Whether the program can get an address in the image's own code from the
-    /// field. Branches, unwind records and relative jump tables do not give one
-    /// away. A relative table of functions is seen by its `PLT32`.
+    /// Whether the program can get an address in the image's own code from the field. It cannot
+    /// from branches, unwind records and relative jump tables. A relative table of functions is
+    /// detected by its `PLT32`.
     fn leak(
         &self,
         rule: &Rule,
@@ -160,9 +160,9 @@ impl Fixer<'_, '_> {
         })
     }
 
-    /// Whether the program can get an address of the image's own from the field: of code,
-    /// as [`Fixer::leak`] tells, or of data, by `lea` or as a number. Operands of loads and
-    /// stores give none away.
+    /// Whether the program can get an address of the image's own from the field: of code, as
+    /// [`Fixer::leak`] tells, or of data, by `lea` or as a number. Operands of loads and stores do
+    /// not count.
     fn escapes(
         &self,
         rule: &Rule,
@@ -198,7 +198,7 @@ impl Fixer<'_, '_> {
         }
     }
 
-    /// The expression of the rule, but for `+ A`.
+    /// The expression of the rule, without `+ A`.
     fn value(
         &self,
         rule: &Rule,
@@ -238,15 +238,15 @@ impl Fixer<'_, '_> {
         })
     }
 
-    /// The word of the GOT of that number.
+    /// The GOT word of that number.
     fn word(&self, number: Option<u32>) -> Result<Linear, Problem> {
         number
             .map(|number| self.placed.got_word(number))
             .ok_or(Problem::NotPlanned)
     }
 
-    /// From the place to the symbol: to its entry in the PLT where it is itself too far away,
-    /// and the entry will do.
+    /// The distance from the place to the symbol, or to its PLT entry if the symbol is out of reach
+    /// and the entry can replace it.
     fn distance(
         &self,
         rule: &Rule,
@@ -259,8 +259,8 @@ impl Fixer<'_, '_> {
         if rule.takes(direct.plus(field.addend as u64).value) {
             return Ok(direct);
         }
-        // The entry stands for the start of the function only. In tables the addend is what the
-        // field lies behind the place that the distance is from.
+        // The entry stands for the start of the function only. In tables the addend is the offset
+        // of the field from the base of the distance.
         let function = || self.external(symbol).is_some_and(|it| it.function);
         let whole = match section.class {
             _ if rule.expression == Expression::Branch => true,
@@ -279,7 +279,7 @@ impl Fixer<'_, '_> {
         Ok(plt.map_or(direct, |entry| entry.minus(place)))
     }
 
-    /// As [`Self::value`], of the expressions about thread-locals.
+    /// Like [`Self::value`], for the expressions of thread-locals.
     fn thread_local_value(
         &self,
         rule: &Rule,
@@ -310,7 +310,7 @@ impl Fixer<'_, '_> {
         })
     }
 
-    /// An access through the GOT whose instruction may do without the word.
+    /// Fills an access through the GOT whose instruction may not need the word.
     fn relaxable(
         &self,
         rule: &Rule,
@@ -340,7 +340,7 @@ impl Fixer<'_, '_> {
             value: distance,
             slope,
         } = address.minus(place);
-        // The shortest reach of the forms: S-P-4 and S-P-3 both fit.
+        // The shortest reach of all forms: S-P-4 and S-P-3 both fit.
         let reachable = !fixed
             && ifunc.is_none()
             && rule.takes(distance.wrapping_sub(4))
@@ -355,8 +355,8 @@ impl Fixer<'_, '_> {
                 {
                     return field.put(rule, through(slot));
                 }
-                // A word of our own holds what never changes, but it is there,
-                // and calls of externals keep one length of path.
+                // Calls of an external with a planned word stay indirect, although the word never
+                // changes: so they keep one length of path.
                 if reachable && (!external || word.is_none()) {
                     if form == Form::Jump {
                         relax::direct_jump(field.bytes, field.at, distance);
@@ -387,7 +387,7 @@ impl Fixer<'_, '_> {
             .and_then(|index| self.externals[index])
     }
 
-    /// `S`: where references to the symbol go.
+    /// `S`: the address to which references to the symbol go.
     pub(crate) fn address(&self, symbol: SymbolId) -> Result<Linear, Problem> {
         let placed = self.placed;
         let here = &self.graph.symbols[symbol.index()];
@@ -458,7 +458,7 @@ impl Fixer<'_, '_> {
         }
     }
 
-    /// The variable at `offset` in the image's template.
+    /// The thread-local variable at `offset` in the image's template.
     fn own_thread_local(&self, offset: u64) -> ThreadLocal {
         let tls = self.placed.at.tls.ok_or(Problem::NoTlsPlace);
         let start = tls.and_then(|tls| tls.static_offset.ok_or(Problem::NoStaticOffset));
@@ -469,9 +469,8 @@ impl Fixer<'_, '_> {
     }
 }
 
-/// Whether references of the section to discarded code are expected: an
-/// exception table shared by all functions of an object speaks of some that
-/// lost to another object's.
+/// Whether references of the section to discarded code are expected: an exception table shared by
+/// all functions of an object may refer to functions that lost to another object's.
 fn may_dangle(section: &Section<'_>) -> bool {
     section.name.starts_with(".gcc_except_table")
 }

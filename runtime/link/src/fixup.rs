@@ -1,8 +1,7 @@
-//! Placed to [`Linked`]: externals are looked up, bytes copied, fields filled.
+//! Turns [`Placed`] into [`Linked`]: looks externals up, copies bytes, fills fields.
 //!
-//! The order is: ask for every external and report
-//! all that are missing; copy; fill GOT and PLT; carry out relocations; read
-//! the tables of constructors and unwind records back out of the result.
+//! The order is: look up every external and report all that are missing; copy; fill GOT and PLT;
+//! apply relocations; read the tables of constructors and unwind records back out of the result.
 
 use object::LittleEndian;
 
@@ -21,17 +20,17 @@ use crate::section::{ArrayKind, Class, Rela, Section, SectionId};
 use crate::symbol::{Need, Origin, Resolved};
 use crate::unwind;
 
-/// What lies between pieces of code: `int3`.
+/// Filler between pieces of code: `int3`.
 const TRAP: u8 = 0xcc;
 
 impl<'d> Placed<'d> {
-    /// Copies and fixes up the bytes. `resolve` is asked once for each symbol
-    /// from outside; `None` for a weak one makes its address null.
+    /// Copies and fixes up the bytes. `resolve` is called once for each symbol from outside; `None`
+    /// for a weak one makes its address null.
     ///
     /// # Errors
     ///
-    /// Strong symbols that are not found (all of them), a relocation that
-    /// cannot be carried out (the first), unsound unwind records.
+    /// Strong symbols that are not found (all of them), a relocation that cannot be applied (the
+    /// first), invalid unwind records.
     pub fn fix_up(
         self,
         mut resolve: impl FnMut(&str, Need) -> Option<Resolved>,
@@ -84,12 +83,11 @@ impl<'d> Placed<'d> {
     }
 }
 
-/// A section or unwind record whose relocations are being carried out.
+/// A section or unwind record whose relocations are being applied.
 struct Target {
     home: Home,
     size: usize,
-    /// Where the bytes end that relocations have filled so far, or, in an unwind
-    /// record, that the linker has.
+    /// End of the bytes filled so far, by relocations or, in an unwind record, by the linker.
     filled: usize,
 }
 
@@ -112,7 +110,7 @@ impl Bytes {
         }
     }
 
-    /// `size` bytes at a home that the layout gave out.
+    /// The `size` bytes at a home that the layout assigned.
     fn at(&mut self, home: Home, size: usize) -> &mut [u8] {
         &mut self.of(home.region)[home.offset as usize..][..size]
     }
@@ -126,14 +124,14 @@ impl Bytes {
         self.filled(home, &WORD, word.slope);
     }
 
-    /// Notes a field that belongs to a table of the image's own.
+    /// Records a field that belongs to one of the image's own tables.
     fn filled(&mut self, home: Home, rule: &Rule, slope: i8) {
         let effect = Effect::plain(0, rule, slope);
         self.recorder.note(home.region, home.offset, &effect);
     }
 }
 
-/// A placed image and where its externals are: all that a field's value depends on.
+/// A placed image and the addresses of its externals: everything that a field's value depends on.
 pub(crate) struct Fixer<'p, 'd> {
     pub(crate) placed: &'p Placed<'d>,
     pub(crate) graph: &'p Graph<'d>,
@@ -174,7 +172,7 @@ impl Fixer<'_, '_> {
         let plan = &self.placed.laid.plan;
         for entry in &plan.entries {
             if let Some(number) = entry.word {
-                // An address that is an error is one for its relocation too.
+                // A failed address is reported with its relocation.
                 let address = self.address(entry.symbol).unwrap_or(Linear::fixed(0));
                 out.put_word(homes.got, number, address);
             }
@@ -215,7 +213,7 @@ impl Fixer<'_, '_> {
         }
     }
 
-    /// Carries out the relocations of one section.
+    /// Applies the relocations of one section.
     fn section(&self, id: SectionId, out: &mut Bytes) -> Result<(), LinkError> {
         let section = &self.graph.sections[id.index()];
         let Some(home) = self.placed.laid.homes.sections[id.index()] else {
@@ -236,8 +234,8 @@ impl Fixer<'_, '_> {
         Ok(())
     }
 
-    /// Copies the live unwind records together, joins FDEs with their CIEs
-    /// and carries out their relocations.
+    /// Copies the live unwind records together, joins FDEs with their CIEs and applies their
+    /// relocations.
     fn records(&self, out: &mut Bytes) -> Result<(), LinkError> {
         let homes = &self.placed.laid.homes;
         for (record, offset) in self.graph.records.iter().zip(&homes.records) {
@@ -296,7 +294,7 @@ impl Fixer<'_, '_> {
         Ok(())
     }
 
-    /// Symbols from outside cannot be part of what moves.
+    /// Forbids moving if a symbol from outside lies in the code that would move.
     fn within(&self, recorder: &mut Recorder) {
         let (base, size) = (self.placed.at.code, self.placed.laid.code.end);
         for resolved in self.externals.iter().flatten() {
@@ -363,7 +361,7 @@ impl Fixer<'_, '_> {
         Ok(linked)
     }
 
-    /// Reads the arrays of functions back: their fields are relocated now.
+    /// Reads the arrays of functions back: their fields are relocated by now.
     fn arrays(&self, out: &mut Bytes, linked: &mut Linked) {
         for (section, home) in self
             .graph
@@ -390,8 +388,7 @@ impl Fixer<'_, '_> {
             let first = list.len();
             for word in out.at(home, section.data.len()).chunks_exact(8) {
                 let address = u64::from_le_bytes(word.try_into().unwrap_or_default());
-                // The old sections are framed by 0 and -1; an absent weak
-                // function is 0.
+                // The old sections are framed by the words 0 and -1; an absent weak function is 0.
                 if address != 0 && address != u64::MAX {
                     list.push(Init {
                         priority,
@@ -405,7 +402,7 @@ impl Fixer<'_, '_> {
             }
         }
         linked.init.sort_by_key(|init| init.priority);
-        // Destructors run exactly the other way round.
+        // Destructors run in exactly the reverse order.
         linked.fini.sort_by_key(|fini| fini.priority);
         linked.fini.reverse();
     }

@@ -1,10 +1,9 @@
-//! `.eh_frame` before relocation: cut into records, so that the image's table
-//! is put together from the records of live functions only.
+//! Cuts `.eh_frame` into records before relocation, so that the image's table consists of the
+//! records of live functions only.
 //!
-//! A record is a length word and as many bytes. A CIE has a zero word after
-//! the length; an FDE has the distance from that word back to its CIE there,
-//! and then the start of its function, which in an object file is always a
-//! relocation: its target says which function the record is for.
+//! A record is a length word and as many bytes. A CIE has a zero word after the length. An FDE has
+//! there the distance from that word back to its CIE, and then the start of its function. In an
+//! object file the start is always a relocation: its target is the function of the record.
 
 use crate::error::LinkError;
 use crate::section::{Section, SectionId};
@@ -17,7 +16,7 @@ pub(crate) struct Record {
     pub(crate) start: u64,
     /// Length in bytes with the length word.
     pub(crate) size: u64,
-    /// Which of the section's relocations are in the record.
+    /// The section's relocations that are in the record.
     pub(crate) relocations: std::ops::Range<usize>,
     /// For an FDE, the index of its CIE in the image's list.
     pub(crate) cie: Option<usize>,
@@ -48,7 +47,7 @@ pub(crate) fn split(
             what,
         };
         let length = word(data, at).ok_or_else(|| fail("record is cut short"))?;
-        // The end of the table. The image gets one of its own.
+        // The end of the table. The image writes an end of its own.
         if length == 0 {
             break;
         }
@@ -95,7 +94,7 @@ pub(crate) fn split(
     Ok(())
 }
 
-/// Which of a section's records, which are in order, is the CIE that starts there.
+/// The index of the CIE that starts at an offset, in a section's records in order.
 fn cie_at(records: &[Record], start: u64) -> Option<usize> {
     let found = records
         .binary_search_by_key(&start, |record| record.start)

@@ -1,5 +1,5 @@
-//! The body of a fuzz target: any bytes, all steps, no outcome but an error or
-//! an image. Ordinary tests run it on damaged objects.
+//! The body of a fuzz target: it runs all steps on any bytes; the outcome is an error or an image.
+//! Ordinary tests run it on damaged objects.
 
 use object::LittleEndian;
 
@@ -12,19 +12,17 @@ use crate::object::Object;
 use crate::placed::{Placement, TlsPlace};
 use crate::symbol::Resolved;
 
-/// Links `bytes` as one object, and then as two in one image with merged
-/// constants, at two places, with every external symbol at one address. What was
-/// linked at the first place and moved to the second must be what was linked
-/// there. Returns what the first link gave.
+/// Links `bytes` as one object, and then as two in one image with merged constants, at two places,
+/// with every external symbol at one address. The image moved from the first place to the second
+/// must equal the image linked at the second. Returns the result of the first link.
 ///
 /// # Errors
 ///
-/// Whatever is wrong with the bytes.
+/// Any error in the bytes.
 ///
 /// # Panics
 ///
-/// Never: that is what it is for. It checks that the segments have the sizes
-/// that were announced.
+/// Never, if the linker is correct. It checks that the segments have the announced sizes.
 pub fn link_any(bytes: &[u8]) -> Result<Linked, LinkError> {
     let first = link_objects(&[bytes], false, FIRST);
     let here = link_objects(&[bytes, bytes], true, FIRST);
@@ -44,7 +42,7 @@ pub fn link_any(bytes: &[u8]) -> Result<Linked, LinkError> {
 const FIRST: u64 = 0x1000_0000;
 const SECOND: u64 = 0x1400_0000;
 
-/// Whether no distance is so large that it decides how a symbol is reached.
+/// Whether all distances are so small that they do not decide how a symbol is reached.
 fn is_tame(graph: &Graph<'_>) -> bool {
     const LARGE: u64 = 1 << 24;
     let small = |addend: i64| addend.unsigned_abs() < LARGE;
@@ -53,7 +51,7 @@ fn is_tame(graph: &Graph<'_>) -> bool {
         && relocations.all(|relocation| small(relocation.r_addend.get(LittleEndian)))
 }
 
-/// Drops some definitions, and looks at those that are wanted before.
+/// Discards some definitions, and before that checks the users of undefined symbols.
 fn thin_out(graph: &mut Graph<'_>) {
     for undefined in graph.undefined().take(8) {
         assert!(
@@ -68,7 +66,7 @@ fn thin_out(graph: &mut Graph<'_>) {
     }
 }
 
-/// Fills the constants that lie apart; their addresses.
+/// Fills the constants that lie apart; returns their addresses.
 fn fill_apart(laid: &Laid<'_>) -> Result<Vec<u64>, LinkError> {
     let mut apart = Vec::new();
     for (number, constant) in laid.constants().iter().enumerate() {

@@ -1,8 +1,8 @@
-//! The GOT, the PLT and the words of ifuncs: planned at layout, before anyone
-//! knows where externals are, and filled at fix-up.
+//! The GOT, the PLT and the words of ifuncs: planned at layout, before the addresses of externals
+//! are known, and filled at fix-up.
 //!
-//! A symbol gets a plan [`Entry`] when some live relocation may need more than
-//! its address. What is planned, for a symbol `s`:
+//! A symbol gets a plan [`Entry`] when some live relocation may need more than its address. The
+//! plan for a symbol `s`:
 //!
 //! | access | external | defined here | ifunc defined here |
 //! |---|---|---|---|
@@ -14,15 +14,14 @@
 //! | general dynamic | two words | two words | |
 //! | initial exec | word | word | |
 //!
-//! *Near* is the caller's [`Hint`]; weak externals are never near, because
-//! null is far. "Defined here" counts as far in another segment if
-//! [`crate::LayoutOptions::segments_near`] is false. An absolute symbol
-//! counts as external that is not near.
+//! *Near* is the caller's [`Hint`]; weak externals are never near, because null is far. "Defined
+//! here" counts as far in another segment if [`crate::LayoutOptions::segments_near`] is false. An
+//! absolute symbol counts as an external that is not near.
 //!
-//! A PLT entry is 8 bytes: `FF 25 rel32` (`jmp *word`) and two `CC`. Each
-//! ifunc has one that jumps through its ifunc word; it is its address. Of a distance that calls
-//! nothing, a function's entry is the target where the function itself is too far away: relative
-//! tables of functions are called through it. Of a variable no entry can be.
+//! A PLT entry is 8 bytes: `FF 25 rel32` (`jmp *word`) and two `CC`. Each ifunc has one that jumps
+//! through its ifunc word; the entry is the ifunc's address. If a function is too far away for a
+//! distance, its entry is the target: relative tables of functions are called through it. A
+//! variable cannot have an entry.
 
 use object::LittleEndian;
 
@@ -37,19 +36,19 @@ use crate::symbol::{Bind, Kind, Need, Origin, SymbolId};
 /// Bytes of a PLT entry.
 pub(crate) const PLT_ENTRY: u64 = 8;
 
-/// What one symbol gets besides its address. Numbers count from the start of
-/// the table: words of 8 bytes, entries of [`PLT_ENTRY`].
+/// The table entries of one symbol, besides its address. Numbers count from the start of the table:
+/// words of 8 bytes, entries of [`PLT_ENTRY`].
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) symbol: SymbolId,
-    /// To be asked for outside, and what for.
+    /// For a symbol to be looked up outside: the kinds of access needed.
     pub(crate) external: Option<Need>,
     near: bool,
     pub(crate) word: Option<u32>,
     pub(crate) plt: Option<u32>,
     /// Number among the ifunc words.
     pub(crate) ifunc: Option<u32>,
-    /// The first of the words module and offset.
+    /// The first of the two words, module and offset.
     pub(crate) pair: Option<u32>,
     pub(crate) thread_offset: Option<u32>,
 }
@@ -63,7 +62,7 @@ pub(crate) struct Plan {
     pub(crate) words: u32,
     pub(crate) plt_entries: u32,
     pub(crate) ifunc_words: u32,
-    /// The first of the words module and 0.
+    /// The first of the two words, module and 0.
     pub(crate) module_pair: Option<u32>,
 }
 
@@ -77,7 +76,7 @@ impl Plan {
     }
 }
 
-/// Plans for all live relocations of `graph`; `live` tells the live records.
+/// Makes the plan of all live relocations of `graph`; `live` tells the live records.
 pub(crate) fn plan(
     graph: &Graph<'_>,
     live: &[bool],
@@ -126,7 +125,7 @@ struct Planner<'a, 'd> {
     segments_near: bool,
 }
 
-/// How far a symbol may turn out to be.
+/// The possible distance of a symbol.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     Near,
@@ -224,7 +223,7 @@ impl Planner<'_, '_> {
 
     fn thread_local(&mut self, symbol: SymbolId, expression: Expression) {
         if expression == Expression::ModuleWords {
-            // For the image as a whole: the symbol does not matter.
+            // The pair is for the image as a whole: the symbol does not matter.
             if self.plan.module_pair.is_none() {
                 self.plan.module_pair = Some(self.plan.words);
                 self.plan.words += 2;
@@ -252,7 +251,7 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Notes what an external is needed for.
+    /// Records a use of an external.
     fn need(&mut self, symbol: SymbolId, need: Need) {
         if self.is_external(symbol) {
             let entry = self.entry(symbol);
@@ -292,7 +291,7 @@ impl Planner<'_, '_> {
         &mut self.plan.entries[index]
     }
 
-    /// Whether a direct branch can be sure to reach the symbol.
+    /// Whether a direct branch is sure to reach the symbol.
     fn reach(&mut self, symbol: SymbolId) -> Reach {
         if self.is_external(symbol) && !self.entry(symbol).near {
             return Reach::Far;
@@ -300,7 +299,7 @@ impl Planner<'_, '_> {
         Reach::Near
     }
 
-    /// Whether an access through the GOT can be sure to do without its word.
+    /// Whether an access through the GOT is sure to do without its word.
     fn relaxed_reach(&mut self, from: &Section<'_>, symbol: SymbolId) -> Reach {
         let target = &self.graph.symbols[symbol.index()];
         match target.origin {
@@ -348,7 +347,7 @@ impl Planner<'_, '_> {
     }
 }
 
-/// A need for nothing yet, of a symbol that must be there.
+/// A need without a use yet, for a symbol that must be present.
 const STRONG: Need = Need {
     weak: false,
     call: false,

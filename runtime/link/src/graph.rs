@@ -1,10 +1,9 @@
-//! Objects to [`Graph`]: one image in which every reference has found the
-//! definition it means.
+//! Joins objects into a [`Graph`]: one image in which every reference is bound to its definition.
 //!
 //! Invariants after [`Graph::new`]:
-//! - Sections and symbols of all objects are in two flat tables; an object
-//!   knows where its own start. Ids in both are in range.
-//! - `canonical` of a symbol is the symbol that references mean, in one step.
+//! - Sections and symbols of all objects are in two flat tables; an object has the index of its
+//!   first entry in each. Ids in both are in range.
+//! - `canonical` of a symbol is the symbol that references are bound to, in one step.
 //!   A canonical symbol that is [`Origin::Undefined`] comes from outside.
 //! - Of the groups with one key, only the first object's is live.
 //!
@@ -37,7 +36,7 @@ pub struct Graph<'d> {
     pub(crate) names: Option<HashMap<&'d str, SymbolId>>,
 }
 
-/// What is left of an object once its tables are in the graph's.
+/// The data of an object that the graph keeps beside its tables.
 #[derive(Debug)]
 pub(crate) struct ObjectInfo {
     pub(crate) name: Box<str>,
@@ -58,7 +57,7 @@ pub(crate) struct Bound {
 pub struct Undefined<'g, 'd> {
     /// The name.
     pub name: &'d str,
-    /// May be absent.
+    /// Whether the symbol may be absent.
     pub weak: bool,
     graph: &'g Graph<'d>,
     symbol: SymbolId,
@@ -75,7 +74,7 @@ impl fmt::Debug for Undefined<'_, '_> {
 }
 
 impl Undefined<'_, '_> {
-    /// Who needs it: walks all relocations of the image.
+    /// The places that need it. Walks all relocations of the image.
     pub fn needed_by(&self) -> Vec<Needer> {
         self.graph.needers(self.symbol)
     }
@@ -86,8 +85,8 @@ impl<'d> Graph<'d> {
     ///
     /// # Errors
     ///
-    /// Two strong definitions of one name, sections of one C-identifier name
-    /// that cannot lie side by side, unsound unwind records.
+    /// Two strong definitions of one name, sections of one C-identifier name that cannot lie side
+    /// by side, invalid unwind records.
     pub fn new(objects: Vec<Object<'d>>) -> Result<Graph<'d>, LinkError> {
         let single = objects.len() == 1;
         let mut graph = join(objects)?;
@@ -107,13 +106,13 @@ impl<'d> Graph<'d> {
         Ok(graph)
     }
 
-    /// What the image defines for others: globals, each once.
+    /// The global definitions of the image, each once.
     pub fn definitions(&self) -> impl Iterator<Item = Definition<'d>> + '_ {
         self.defining_symbols().map(|(_, definition)| definition)
     }
 
-    /// What the image needs from outside, each once. Names that no live
-    /// relocation refers to are left out.
+    /// The symbols that the image needs from outside, each once. Names that no live relocation
+    /// refers to are left out.
     pub fn undefined(&self) -> impl Iterator<Item = Undefined<'_, 'd>> + '_ {
         let mut used = vec![false; self.symbols.len()];
         self.for_each_reference(|_, _, target| used[target.index()] = true);
@@ -131,10 +130,10 @@ impl<'d> Graph<'d> {
             })
     }
 
-    /// Gives up the definition of `name`, which lost against one elsewhere:
-    /// it becomes a reference. If it was the key of its group, or the last
-    /// symbol that the group defined, the whole group goes, with all its
-    /// definitions and constructors. Does nothing if `name` is not defined here.
+    /// Gives up the definition of `name`, which lost against one elsewhere: it becomes a reference.
+    /// If it was the key of its group, or the last symbol that the group defined, the whole group
+    /// is dropped, with all its definitions and constructors. Does nothing if `name` is not defined
+    /// here.
     pub fn discard(&mut self, name: &str) {
         if self.names.is_none() {
             let globals = self.symbols.iter().enumerate().filter(|(index, symbol)| {
@@ -206,7 +205,7 @@ impl<'d> Graph<'d> {
             })
     }
 
-    /// What a symbol says of itself to others.
+    /// The description of a symbol for other images.
     pub(crate) fn definition(&self, symbol: &Symbol<'d>) -> Definition<'d> {
         let binding = match (symbol.origin, symbol.bind) {
             (Origin::Common, _) => Binding::Common,
@@ -317,8 +316,8 @@ impl<'d> Graph<'d> {
         let relocation = section.relocations[record.relocations.clone()]
             .iter()
             .find(|r| r.r_offset.get(object::LittleEndian) == at)?;
-        // The record speaks of the function in its own object, whichever
-        // definition of the name won.
+        // The record is for the function in its own object, even if another definition of the name
+        // won.
         let index = relocation.r_sym(object::LittleEndian, false);
         let info = &self.objects[section.object as usize];
         let symbol = self
@@ -330,7 +329,7 @@ impl<'d> Graph<'d> {
         }
     }
 
-    /// Who refers to `symbol`, sorted, each once.
+    /// The places that refer to `symbol`, sorted, each once.
     pub(crate) fn needers(&self, symbol: SymbolId) -> Vec<Needer> {
         let mut needers = Vec::new();
         self.for_each_reference(|section, relocation, target| {
@@ -376,7 +375,7 @@ impl ObjectInfo {
     }
 }
 
-/// Where the tables of one object begin in those of the graph.
+/// The first indices of one object in the graph's tables.
 struct First {
     object: u32,
     section: u32,
@@ -385,7 +384,7 @@ struct First {
 }
 
 impl First {
-    /// Appends the tables of that object, ids moved up.
+    /// Appends the object's tables, with ids shifted.
     fn append<'d>(&self, object: Object<'d>, graph: &mut Graph<'d>) {
         let moved = |id: SectionId| SectionId(id.0 + self.section);
         let sections = object.sections.into_iter().map(|section| Section {
@@ -412,7 +411,7 @@ impl First {
     }
 }
 
-/// Puts the tables of all objects into one; ids of later objects move up.
+/// Joins the tables of all objects; ids of later objects are shifted.
 fn join(objects: Vec<Object<'_>>) -> Result<Graph<'_>, LinkError> {
     let mut graph = Graph {
         objects: Vec::with_capacity(objects.len()),
@@ -460,7 +459,7 @@ fn join(objects: Vec<Object<'_>>) -> Result<Graph<'_>, LinkError> {
         };
         first.append(object, &mut graph);
     }
-    // A name of no one is not a reference.
+    // The first entry is ELF's null symbol, and no reference.
     if let Some(first) = graph.symbols.first_mut() {
         first.kind = Kind::Data;
     }

@@ -1,4 +1,4 @@
-//! Graph to [`Laid`]: every live section has a segment and an offset in it.
+//! Turns a [`Graph`] into [`Laid`]: every live section gets a segment and an offset in it.
 //!
 //! | segment | contents, in this order |
 //! |---|---|
@@ -9,9 +9,9 @@
 //!
 //! Constants that lie apart (`apart.rs`) are in no segment.
 //!
-//! Within one row sections keep the order of objects and of sections in them;
-//! those that `__start_` and `__stop_` symbols bound come last, side by side.
-//! The zero-filled tails exist as numbers only, never as bytes.
+//! Within one row sections keep the order of objects and of sections in them; those bounded by
+//! `__start_` and `__stop_` symbols come last, side by side. The zero-filled tails exist as numbers
+//! only, never as bytes.
 
 use std::fmt;
 
@@ -22,12 +22,12 @@ use crate::graph::Graph;
 use crate::section::Class;
 use crate::symbol::{Kind, Origin, SymbolId};
 
-/// How to lay an image out.
+/// Options of the layout.
 #[derive(Debug, Clone, Copy)]
 pub struct LayoutOptions {
-    /// Constants, unwind records, exception tables and the GOT go into the
-    /// code segment: one allocation that moves and dies as a whole. Only
-    /// writable data and the words of ifuncs stay outside of it.
+    /// Constants, unwind records, exception tables and the GOT go into the code segment: one
+    /// allocation that is moved and freed as a whole. Only writable data and the words of ifuncs
+    /// stay outside of it.
     pub merge_read_only: bool,
     /// All segments will lie within 2 GiB of each other, so that no GOT words
     /// are needed between them. Otherwise words are planned.
@@ -54,13 +54,13 @@ impl Default for LayoutOptions {
     }
 }
 
-/// What the caller knows of an external symbol before it has an address.
+/// The caller's knowledge of an external symbol before it has an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hint {
-    /// Nothing: there will be a GOT word and, for direct calls, a PLT entry.
+    /// None: the symbol gets a GOT word and, for direct calls, a PLT entry.
     Unknown,
-    /// It, or its slot, will be within 2 GiB of the image's segments. If that
-    /// turns out wrong, the fix-up fails. Ignored for weak references.
+    /// The symbol, or its slot, will be within 2 GiB of the image's segments. If it is not, the
+    /// fix-up fails. Ignored for weak references.
     Near,
 }
 
@@ -71,7 +71,7 @@ pub enum Segment {
     Code,
     /// Constant once it is linked.
     ReadOnly,
-    /// Private to the image and writable.
+    /// Writable data of the image.
     ReadWrite,
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for Segment {
     }
 }
 
-/// How much room a segment needs: `size + zero_fill` bytes in all.
+/// The room that a segment needs: `size + zero_fill` bytes in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SegmentShape {
     /// Bytes with content.
@@ -96,7 +96,7 @@ pub struct SegmentShape {
     pub align: usize,
 }
 
-/// How much room each thread's copy of the thread-locals needs.
+/// The room that each thread's copy of the thread-locals needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TlsShape {
     /// Bytes in all.
@@ -116,14 +116,14 @@ pub(crate) enum Region {
     Tls,
 }
 
-/// Where something is in the image.
+/// A place in the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Home {
     pub(crate) region: Region,
     pub(crate) offset: u64,
 }
 
-/// Homes of everything that has one.
+/// The homes of everything that is placed.
 #[derive(Debug)]
 pub(crate) struct Homes {
     /// By section.
@@ -135,12 +135,12 @@ pub(crate) struct Homes {
     /// Sorted by symbol.
     pub(crate) commons: Vec<(SymbolId, Home)>,
     pub(crate) eh_frame: Home,
-    /// With the word that ends it; zero if there are no records.
+    /// Size with the word that ends the table; zero if there are no records.
     pub(crate) eh_frame_size: u64,
     pub(crate) plt: Home,
     pub(crate) got: Home,
     pub(crate) ifunc_words: Home,
-    /// Where text and PLT end in the code segment.
+    /// End of text and PLT in the code segment.
     pub(crate) text_end: u64,
 }
 
@@ -169,8 +169,8 @@ impl<'d> Graph<'d> {
         self.layout_with(options, |_| Hint::Unknown)
     }
 
-    /// Like [`Graph::layout`], asking `hint` about each external symbol, to
-    /// leave out GOT words and PLT entries that will not be needed.
+    /// Like [`Graph::layout`], with a `hint` about each external symbol, to leave out GOT words and
+    /// PLT entries that will not be needed.
     ///
     /// # Errors
     ///
@@ -221,19 +221,19 @@ impl Laid<'_> {
     }
 }
 
-/// The end of a segment that grows.
+/// The end of a segment under construction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor {
     name: Segment,
     region: Region,
     limit: u64,
     pub(crate) end: u64,
-    /// Where the bytes with content end, once that is settled.
+    /// End of the bytes with content, once that is known.
     pub(crate) content: Option<u64>,
     pub(crate) align: u64,
 }
 
-/// No image is larger, zeros included: the address space has 47 bits.
+/// Upper bound of an image's size, zeros included: the address space has 47 bits.
 const MAX_TOTAL: u64 = 1 << 46;
 
 impl Cursor {
@@ -272,7 +272,7 @@ impl Cursor {
         }
     }
 
-    /// From here on there are zeros only.
+    /// Ends the bytes with content: from here on all are zeros.
     fn begin_zeros(&mut self) {
         self.content = Some(self.end);
         self.limit = MAX_TOTAL;
@@ -415,7 +415,7 @@ impl<'g, 'd> Layouter<'g, 'd> {
         Ok(())
     }
 
-    /// Places the live unwind records one after the other, and their end.
+    /// Places the live unwind records one after the other, and the end of the table.
     fn records(
         &mut self,
         cursor: &mut Cursor,
@@ -468,7 +468,7 @@ impl<'g, 'd> Layouter<'g, 'd> {
     }
 }
 
-/// Alignment of a table of 8-byte things; an empty one asks for none.
+/// Alignment of a table of 8-byte entries; an empty one needs none.
 fn table_align(count: u32) -> u64 {
     if count == 0 { 1 } else { 8 }
 }

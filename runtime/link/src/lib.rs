@@ -1,15 +1,14 @@
-//! ELF x86-64 relocatable objects in, placed and fixed-up bytes out.
+//! Linker of ELF x86-64 relocatable objects: turns them into placed and fixed-up bytes.
 //!
-//! Nothing here touches memory that runs: the linker takes bytes and addresses
-//! and returns bytes and tables. It knows nothing of heaps, stubs or sessions.
+//! Nothing here touches memory that is executed: the linker takes bytes and addresses and returns
+//! bytes and tables. It does not depend on heaps, stubs or sessions.
 //!
 //! Invariants:
-//! - Input never panics, whatever its bytes; see [`fuzz`].
-//! - What comes out depends on the arguments only.
-//! - Nothing is silently left out: a relocation is carried out in full, or the
-//!   link fails and names it.
+//! - Input never panics, for any bytes; see [`fuzz`].
+//! - The output depends on the arguments only.
+//! - Nothing is silently left out: a relocation is applied in full, or the link fails and names it.
 //!
-//! Data walks one way, each step consuming the one before:
+//! Data goes one way, each step consuming the result of the one before:
 //!
 //! | step | from | to | file |
 //! |---|---|---|---|

@@ -1,10 +1,10 @@
-//! Numbers that know how they follow the code segment.
+//! Numbers that carry their dependence on the address of the code segment.
 //!
 //! All values of a link are linear in the address `C` of the code segment:
 //! `value(C + d) = value(C) + slope * d` modulo 2^64. Addresses in the code
 //! segment have slope 1, all others 0; sums and differences of values are sums
 //! and differences of slopes. So each expression of `relocation.rs`, computed
-//! with such numbers, says by itself what a move of the code does to its field.
+//! with such numbers, also gives the change of its field when the code moves.
 
 /// A value, and its slope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
-    /// A value that stays when the code moves.
+    /// A value that does not change when the code moves.
     pub(crate) fn fixed(value: u64) -> Linear {
         Linear { value, slope: 0 }
     }

@@ -1,4 +1,4 @@
-//! What a link yields: bytes for each segment, and what to tell the run time.
+//! The result of a link: bytes for each segment, and tables for the run time.
 
 use std::fmt::Write as _;
 
@@ -10,8 +10,8 @@ use crate::moves::{Immovable, Moves};
 pub struct Linked {
     /// Bytes of the code segment.
     pub code: Vec<u8>,
-    /// Bytes of the code segment, from its start, that are machine code. What follows is constants,
-    /// unwind records and the GOT.
+    /// Bytes of the code segment, from its start, that are machine code. Constants, unwind records
+    /// and the GOT follow.
     pub text_size: usize,
     /// Bytes of the read-only segment.
     pub read_only: Vec<u8>,
@@ -27,27 +27,27 @@ pub struct Linked {
     pub init: Vec<Init>,
     /// Destructors, in the order in which they run.
     pub fini: Vec<Init>,
-    /// What each thread's copy of the thread-locals starts as.
+    /// The initial contents of each thread's copy of the thread-locals.
     pub tls: Option<TlsTemplate>,
     /// Words to fill in before any code of the image runs.
     pub ifuncs: Vec<Ifunc>,
-    /// What to change in the code segment when it moves ([`crate::relocate`]);
-    /// empty if it cannot. Movable is what is linked with
-    /// [`crate::LayoutOptions::merge_read_only`], as a rule.
+    /// The fields of the code segment to change when it moves ([`crate::relocate`]); empty if it
+    /// cannot move. As a rule an image can move if it is linked with
+    /// [`crate::LayoutOptions::merge_read_only`].
     pub moves: Moves,
-    /// Why the image must stay where it was linked; `None` if the code segment
-    /// can move by itself. Labels whose addresses are taken within one section
-    /// leave no relocation: whoever makes the object must know of them.
+    /// The reason why the image must stay where it was linked; `None` if the code segment can move
+    /// by itself. Labels whose addresses are taken within one section leave no relocation: the
+    /// producer of the object must keep track of them.
     pub immovable: Option<Immovable>,
-    /// Whether the program can come to hold an address of the image that is neither a
-    /// preempted definition's nor a return address: of a local function, a constant, a
-    /// variable. If not, the image is of no use once nobody is in its functions.
+    /// Whether the program can get an address of the image (of a local function, a constant, a
+    /// variable) other than a preempted definition's or a return address. If not, the image is
+    /// unused once no thread is in its functions.
     pub escapes: bool,
-    /// Where each section went; empty unless [`crate::LayoutOptions::map`] asks for it.
+    /// The place of each section; empty unless [`crate::LayoutOptions::map`] is set.
     pub map: Vec<MappedSection>,
 }
 
-/// Where the unwind record of a range of code is.
+/// The unwind record of a range of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FdeRow {
     /// First address of the function.
@@ -80,7 +80,7 @@ pub struct EhFrame {
     pub size: usize,
 }
 
-/// The highest priority number, of arrays without one: they start last and stop first.
+/// The priority number of arrays without one, the highest: they start last and stop first.
 pub const DEFAULT_PRIORITY: u32 = u32::MAX;
 
 /// A function that runs before or after `main`.
@@ -91,14 +91,14 @@ pub struct Init {
     pub priority: u32,
     /// The function.
     pub address: u64,
-    /// Index of the object that asks for it, among those of the graph.
+    /// Index of the object that contains the entry, among those of the graph.
     pub object: usize,
 }
 
 /// The initial contents of the image's thread-locals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsTemplate {
-    /// The first bytes; what follows is zero.
+    /// The first bytes; the rest is zero.
     pub image: Vec<u8>,
     /// Bytes in all.
     pub size: usize,
@@ -106,12 +106,12 @@ pub struct TlsTemplate {
     pub align: usize,
 }
 
-/// A word that holds where an indirect function really is.
+/// A word that must hold the final address of an indirect function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ifunc {
     /// Address of the 8-byte word, in the read-write segment.
     pub word: u64,
-    /// Address of the function that returns what to store there.
+    /// Address of the function that returns the word's value.
     pub resolver: u64,
 }
 
@@ -131,8 +131,8 @@ pub struct MappedSection {
 }
 
 impl Linked {
-    /// The image's tables as text, for people and for snapshots: everything
-    /// but the bytes themselves.
+    /// The image's tables as text, for readers and for snapshots: everything but the bytes
+    /// themselves.
     pub fn dump(&self) -> String {
         let mut text = String::new();
         let (code, constants, data) =

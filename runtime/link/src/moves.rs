@@ -1,9 +1,9 @@
-//! What changes in a code segment when it moves, and the move itself.
+//! The fields of a code segment that change when it moves, and the move itself.
 //!
 //! A field of the segment holds a value that is linear in the segment's address
 //! (see `linear.rs`). From `a` to `b`, with `d = b - a`:
 //!
-//! | slope | what the field is | change |
+//! | slope | content of the field | change |
 //! |---|---|---|
 //! | -1 | distance from the code to something that stays | `-= d` |
 //! | 0 | distance within the code, or of things that stay | none |
@@ -16,17 +16,17 @@
 //! - No two recorded fields share a byte.
 //!
 //! # Encoding
-//! One stream for each [`FieldKind`] in its order: the number of fields, then for
-//! each the gap from the end of the field before it (from the segment's start for
-//! the first), all as LEB128. Streams that are empty up to the end are left out.
-//! Distances between calls are mostly below 128, so a record is mostly one byte.
+//! One stream for each [`FieldKind`] in its order: the number of fields, then for each field
+//! the gap from the end of the field before it (from the segment's start for the first), all as
+//! LEB128. Trailing empty streams are left out. Distances between calls are mostly below 128,
+//! so a record is mostly one byte.
 
 use crate::error::LinkError;
 use crate::layout::Segment;
 use crate::relocation::Range;
 use uruk_base::allocated::of_slice;
 
-/// The fields of a code segment that follow its address.
+/// The fields of a code segment that depend on its address.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Moves {
     streams: Box<[u8]>,
@@ -34,8 +34,8 @@ pub struct Moves {
     align: u8,
 }
 
-/// Why an image must stay where it was linked: something outside of its code
-/// segment holds an address in it, or may come to hold one.
+/// The reason why an image must stay where it was linked: something outside of its code segment
+/// holds an address in it, or may come to hold one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Immovable {
@@ -47,7 +47,7 @@ pub enum Immovable {
         /// Offset of the field in it.
         offset: u64,
     },
-    /// A field of the thread-locals' initial contents does.
+    /// A field of the thread-locals' initial contents depends on where the code is.
     #[error("the template of thread-locals depends on where the code is, at +{offset:#x}")]
     Template {
         /// Offset of the field in the template.
@@ -139,7 +139,7 @@ impl FieldKind {
 }
 
 impl Moves {
-    /// Bytes that the allocator took for it, without itself.
+    /// Bytes that the allocator took for the records, without the value itself.
     pub fn bytes(&self) -> usize {
         of_slice(&self.streams)
     }
@@ -174,14 +174,14 @@ impl Moves {
     }
 }
 
-/// Changes the bytes of a code segment that was linked at `from` (or moved there)
-/// to what they must be at `to`.
+/// Changes the bytes of a code segment that was linked at `from` (or moved there) to those of a
+/// link at `to`.
 ///
 /// # Errors
 ///
 /// [`LinkError::Misplaced`] if an address breaks the segment's alignment;
 /// [`LinkError::OutOfReach`] if a field cannot hold its value at `to`;
-/// [`LinkError::NotMovable`] if `bytes` is too short to be the segment that
+/// [`LinkError::NotMovable`] if `bytes` is shorter than the segment that
 /// `moves` is about. After an error in the middle `bytes` are of no use.
 pub fn relocate(bytes: &mut [u8], moves: &Moves, from: u64, to: u64) -> Result<(), LinkError> {
     let align = moves.align() as u64;
@@ -234,16 +234,16 @@ pub fn relocate(bytes: &mut [u8], moves: &Moves, from: u64, to: u64) -> Result<(
     Ok(())
 }
 
-/// Stores a value into a signed field; `Err` holds one that does not fit.
+/// Stores a value into a signed field; `Err` holds a value that does not fit.
 #[inline]
 fn narrow(field: &mut [u8; 4], new: i64) -> Result<(), i64> {
     *field = i32::try_from(new).map_err(|_| new)?.to_le_bytes();
     Ok(())
 }
 
-/// Why a field could not follow.
+/// The reason why a field cannot be changed.
 enum Failure {
-    /// The code has only so many bytes.
+    /// The code is shorter than the offset.
     Short { offset: u64, size: usize },
     /// The field cannot hold the value.
     Value { offset: u64, value: i64 },
@@ -263,7 +263,7 @@ impl Failure {
     }
 }
 
-/// The records of fields at these offsets, by kind.
+/// Encodes the offsets of fields, by kind.
 pub(crate) fn encode(mut fields: [Vec<u64>; KINDS.len()], align: u64) -> Moves {
     let mut streams = Vec::new();
     let mut empty = 0;
@@ -309,7 +309,7 @@ impl Reader<'_> {
         each: impl Fn(&mut [u8; N]) -> Result<(), i64>,
     ) -> Result<(), Failure> {
         let size = bytes.len();
-        // A copy of its own stays in registers.
+        // A local copy stays in registers.
         let mut stream = Reader(self.0);
         let mut at = 0usize;
         for _ in 0..count {

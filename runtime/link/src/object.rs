@@ -1,9 +1,8 @@
-//! Bytes to [`Object`]: one relocatable ELF x86-64 file, read once.
+//! Reads [`Object`] from bytes: one relocatable ELF x86-64 file, read once.
 //!
-//! Nothing is copied: names, contents and relocations borrow from the file.
-//! After [`Object::parse`] every index between tables is in range, every
-//! section's bytes and relocations are there, alignments are sound, and
-//! symbols of sections lie within them. Relocations themselves (types,
+//! Nothing is copied: names, contents and relocations borrow from the file. After [`Object::parse`]
+//! every index between tables is in range, every section's bytes and relocations are present,
+//! alignments are valid, and symbols of sections lie within them. Relocations themselves (types,
 //! offsets, symbol indices) are checked when they are used.
 
 use object::LittleEndian;
@@ -16,7 +15,7 @@ use crate::relocation::{self, Expression};
 use crate::section::{Class, Presence, Rela, Section, SectionId, classify};
 use crate::symbol::{Bind, Kind, Origin, Symbol, SymbolId, plain};
 
-/// The largest alignment a section may ask for: a huge page.
+/// The largest alignment that a section may have: a huge page.
 pub const MAX_ALIGN: u64 = 2 << 20;
 
 type Header = elf::FileHeader64<LittleEndian>;
@@ -42,22 +41,22 @@ pub struct Object<'d> {
 pub(crate) struct Group<'d> {
     /// Name of the symbol whose COMDAT it is.
     pub(crate) key: &'d str,
-    /// One group per key in an image; otherwise the members only live together.
+    /// One group per key in an image; otherwise the members are only kept or dropped together.
     pub(crate) comdat: bool,
     pub(crate) members: Vec<SectionId>,
 }
 
 impl<'d> Object<'d> {
-    /// Reads the file `bytes`; `name` is what errors call it.
+    /// Reads the file `bytes`; `name` is the object's name in errors.
     ///
     /// # Errors
     ///
-    /// Anything that is not a sound relocatable ELF file for x86-64.
+    /// The file is no valid relocatable ELF file for x86-64.
     pub fn parse(name: &str, bytes: &'d [u8]) -> Result<Object<'d>, LinkError> {
         Parser::parse(name, bytes)
     }
 
-    /// What was in memory already, with tables as [`Object::parse`] makes them.
+    /// Makes an object from parts in memory, with tables as [`Object::parse`] makes them.
     pub(crate) fn of(
         name: &str,
         sections: Vec<Section<'d>>,
@@ -72,13 +71,13 @@ impl<'d> Object<'d> {
         }
     }
 
-    /// What errors call this object.
+    /// The object's name in errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether a part of the program holds addresses in fields of less than 64 bits, as code
-    /// of the small non-PIC model does: it has to lie below 2 GiB.
+    /// Whether a part of the program holds addresses in fields of less than 64 bits, as code of the
+    /// small non-PIC model does: such a part has to lie below 2 GiB.
     pub fn needs_low_addresses(&self) -> bool {
         let short = |relocation: &Rela| {
             let rule = relocation::rule(relocation.r_type(LE, false).0);
@@ -95,8 +94,8 @@ impl<'d> Object<'d> {
         sections.any(|section| section.name == name && section.class != Class::Dropped)
     }
 
-    /// How it was compiled, if the compiler was asked to record that: words that end with
-    /// spaces or zeros (`.GCC.command.line`).
+    /// The compiler's command line, if it was recorded: words that end with spaces or zeros
+    /// (`.GCC.command.line`).
     pub fn command_line(&self) -> &'d [u8] {
         self.command_line
     }
@@ -309,7 +308,7 @@ impl<'n, 'd> Parser<'n, 'd> {
         let bind = match symbol.st_bind() {
             elf::STB_LOCAL => Bind::Local,
             elf::STB_GLOBAL => Bind::Strong,
-            // Unique symbols come in groups, one of which is as good as another.
+            // Unique symbols come in groups, and any one of a group will do.
             elf::STB_WEAK | elf::STB_GNU_UNIQUE => Bind::Weak,
             _ => return fail("unknown binding"),
         };
@@ -327,7 +326,7 @@ impl<'n, 'd> Parser<'n, 'd> {
         })
     }
 
-    /// Where a symbol is defined.
+    /// The place of a symbol's definition.
     fn origin(
         &self,
         index: usize,
@@ -339,7 +338,7 @@ impl<'n, 'd> Parser<'n, 'd> {
         let kind = symbol.st_type();
         Ok(match symbol.st_shndx(LE) {
             elf::SHN_UNDEF => Origin::Undefined,
-            // A file's name is no symbol anyone can refer to.
+            // The symbol with the file's name cannot be referred to.
             elf::SHN_ABS if kind == elf::STT_FILE => Origin::Undefined,
             elf::SHN_ABS => Origin::Absolute,
             elf::SHN_COMMON | LARGE_COMMON => {
@@ -358,7 +357,7 @@ impl<'n, 'd> Parser<'n, 'd> {
         })
     }
 
-    /// What a symbol is that says it is a `kind` and lies at offset `value` of a section.
+    /// The kind of a symbol that declares `kind` and lies at offset `value` of a section.
     fn kind_in(
         &self,
         id: SectionId,
@@ -408,7 +407,7 @@ impl<'n, 'd> Parser<'n, 'd> {
         let Some(symbol) = symbols.get(header.sh_info(LE) as usize) else {
             return Err(fail("key is not a symbol"));
         };
-        // A section symbol has no name of its own: the section's name is the key.
+        // A section symbol has no name: the section's name is the key.
         let key = match symbol.origin {
             Origin::Section(id) if symbol.name.is_empty() => self.sections[id.index()].name,
             _ => symbol.name,
@@ -484,7 +483,7 @@ impl<'n, 'd> Parser<'n, 'd> {
     }
 }
 
-/// Sections about sections, to be read once all are known.
+/// Sections about other sections, read once all sections are known.
 #[derive(Default)]
 struct More<'d> {
     relocations: Vec<usize>,

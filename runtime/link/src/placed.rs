@@ -1,4 +1,4 @@
-//! Laid to [`Placed`]: every definition has its address.
+//! Turns [`Laid`] into [`Placed`]: every definition gets its address.
 
 use std::ops::Range;
 
@@ -9,21 +9,21 @@ use crate::linear::Linear;
 use crate::section::SectionId;
 use crate::symbol::{Bind, Definition, Kind, Origin, SymbolId};
 
-/// Addresses for the segments of an image, as the running code sees them. An
-/// empty segment may have any.
+/// Addresses for the segments of an image, as the running code sees them. An empty segment may have
+/// any address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Placement {
-    /// Where the code segment goes.
+    /// Address of the code segment.
     pub code: u64,
-    /// Where the read-only segment goes.
+    /// Address of the read-only segment.
     pub read_only: u64,
-    /// Where the read-write segment goes.
+    /// Address of the read-write segment.
     pub read_write: u64,
-    /// What stands for the image's thread-locals at run time.
+    /// The module of the image's thread-locals at run time.
     pub tls: Option<TlsPlace>,
 }
 
-/// Where the parts of an image begin and end, as names that linkers define tell it.
+/// Bounds of the parts of an image, for names that linkers define.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edges {
     /// Machine code.
@@ -36,10 +36,10 @@ pub struct Edges {
     pub got: u64,
 }
 
-/// How the image's thread-locals are reached at run time.
+/// The access to the image's thread-locals at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TlsPlace {
-    /// What `__tls_get_addr` knows the image's template by.
+    /// The number by which `__tls_get_addr` identifies the image's template.
     pub module: u64,
     /// Start of each thread's copy relative to the thread pointer (negative on
     /// x86-64), if all threads have it at one distance.
@@ -66,8 +66,8 @@ impl<'d> Laid<'d> {
         self.place_with(at, Vec::new())
     }
 
-    /// Gives the segments their addresses, and says where the [`Laid::constants`] lie. What
-    /// refers to a constant without an address is an error of its relocation.
+    /// Gives the segments their addresses, and the [`Laid::constants`] those in `apart`. A
+    /// reference to a constant without an address is an error of its relocation.
     ///
     /// # Errors
     ///
@@ -85,9 +85,9 @@ impl<'d> Laid<'d> {
 }
 
 impl<'d> Placed<'d> {
-    /// What the image defines for others, and where. The address of a
-    /// thread-local is its offset in the template, that of an ifunc its PLT
-    /// entry, that of an absolute symbol its value.
+    /// The global definitions of the image, with addresses. The address of a thread-local is its
+    /// offset in the template, that of an ifunc its PLT entry, that of an absolute symbol its
+    /// value.
     pub fn definitions(&self) -> impl Iterator<Item = (Definition<'d>, u64)> + '_ {
         self.laid
             .graph
@@ -95,8 +95,8 @@ impl<'d> Placed<'d> {
             .map(|(id, definition)| (definition, self.defined(id)))
     }
 
-    /// What object `number` of the image defines for itself alone, and where, as for
-    /// [`Placed::definitions`]. Temporary symbols of an assembler are not among it.
+    /// The local definitions of object `number` of the image, with addresses as in
+    /// [`Placed::definitions`]. Temporary symbols of an assembler are left out.
     pub fn locals(&self, number: usize) -> impl Iterator<Item = (Definition<'d>, u64)> + '_ {
         let graph = &self.laid.graph;
         let info = graph.objects.get(number);
@@ -116,8 +116,8 @@ impl<'d> Placed<'d> {
         })
     }
 
-    /// Names and addresses of the section bounds (`__start_NAME`, `__stop_NAME`) that
-    /// some object of the image mentions.
+    /// Names and addresses of the section bounds (`__start_NAME`, `__stop_NAME`) that some object
+    /// of the image refers to.
     pub fn bounds(&self) -> impl Iterator<Item = (&'d str, u64)> + '_ {
         self.laid
             .graph
@@ -133,7 +133,7 @@ impl<'d> Placed<'d> {
             })
     }
 
-    /// Where the parts of the image begin and end.
+    /// The bounds of the image's parts.
     pub fn edges(&self) -> Edges {
         let Placed { laid, at, .. } = self;
         let data = laid.read_write.content.unwrap_or(laid.read_write.end);
@@ -167,7 +167,7 @@ impl<'d> Placed<'d> {
         }
     }
 
-    /// Address of a section that lies apart.
+    /// Address of a section that lies apart from the image.
     pub(crate) fn constant(&self, section: SectionId) -> Option<u64> {
         let number = self.laid.number_of(section)?;
         self.apart.get(number).copied()
@@ -178,7 +178,7 @@ impl<'d> Placed<'d> {
         self.linear(home).value
     }
 
-    /// Address of a home, and whether it follows the code.
+    /// Address of a home, with its slope.
     pub(crate) fn linear(&self, home: Home) -> Linear {
         let (base, slope) = match home.region {
             Region::Code => (self.at.code, 1),

@@ -1,22 +1,22 @@
-//! Definitions that yield to an address from outside.
+//! Definitions that are preempted by an address from outside.
 //!
-//! A *preempted* definition keeps its place in the image, but references to its name mean
-//! a symbol from outside: the stub of a function, the storage that a variable has already.
-//! This is what `-shared` does for names that another file may define.
+//! A *preempted* definition keeps its place in the image, but references to its name are bound to a
+//! symbol from outside: the stub of a function, or the storage that a variable has already.
+//! `-shared` does the same for names that another file may define.
 //!
-//! | reference | goes |
+//! | reference | goes to |
 //! |---|---|
-//! | by the symbol, from any section | outside |
-//! | from the unwind record of the function itself | to the definition |
-//! | by section and offset, or without a relocation | to the definition |
+//! | by the symbol, from any section | the symbol outside |
+//! | from the unwind record of the function itself | the definition |
+//! | by section and offset, or without a relocation | the definition |
 //!
-//! The last row is the assembler's work: it names global symbols in relocations (GNU `as`
-//! and LLVM do, for ELF), unless the compiler gave it a local alias, as Clang does with
-//! `-fPIC -fno-semantic-interposition`. Calls by section and offset from another section
-//! are seen ([`Graph::bypassed`]); what has no relocation is not.
+//! The assembler decides the last row: it names global symbols in relocations (GNU `as` and LLVM
+//! do, for ELF), unless the compiler gave it a local alias, as Clang does with `-fPIC
+//! -fno-semantic-interposition`. Calls by section and offset from another section are detected
+//! ([`Graph::bypassed`]); references without a relocation are not.
 //!
-//! How: the symbol stays a definition, and a new one, undefined and of its name, becomes
-//! its canonical symbol and that of all that named it.
+//! Implementation: the symbol stays a definition. A new, undefined symbol of its name becomes its
+//! canonical symbol, and that of all symbols whose canonical symbol it was.
 
 use std::collections::{HashMap, HashSet};
 
@@ -33,11 +33,11 @@ use crate::symbol::{Bind, Definition, Kind, Origin, Symbol, SymbolId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place<'d> {
-    /// What it is.
+    /// The definition.
     pub definition: Definition<'d>,
     /// Number of the object, in the order given to [`Graph::new`].
     pub object: u32,
-    /// Section of the image and offset in it; `None` for what is not in a section.
+    /// Section of the image and offset in it; `None` for a definition outside of sections.
     pub at: Option<(u32, u64)>,
     /// Declared to be a function (`STT_FUNC`), not only a label in code.
     pub callable: bool,
@@ -48,7 +48,7 @@ pub struct Place<'d> {
 }
 
 impl<'d> Graph<'d> {
-    /// What the image defines for others, each once, with its place.
+    /// The global definitions of the image, each once, with its place.
     pub fn places(&self) -> impl Iterator<Item = Place<'d>> + '_ {
         self.defining_symbols()
             .map(|(id, definition)| self.place(id, definition))
@@ -72,7 +72,7 @@ impl<'d> Graph<'d> {
         }
     }
 
-    /// Names of local variables that can change.
+    /// Names of local variables that are writable.
     pub fn local_variables(&self) -> impl Iterator<Item = &'d str> + '_ {
         let local = self.symbols.iter().filter(|s| s.bind == Bind::Local);
         local.filter_map(|symbol| {
@@ -88,14 +88,14 @@ impl<'d> Graph<'d> {
         })
     }
 
-    /// Names of definitions that some code or data reaches only if they are near: without the
-    /// GOT, and by less than an address; thread-locals without asking for them by module.
+    /// Names of definitions that some code or data reaches only if they are near: without the GOT,
+    /// and by a field smaller than an address; thread-locals without a lookup by module.
     pub fn reached_near(&self) -> HashSet<&'d str> {
         let mut near = HashSet::new();
         self.for_each_reference(|from, relocation, target| {
             let symbol = &self.symbols[target.index()];
             let kind = relocation.r_type(LittleEndian, false).0;
-            // Unwind records point at personalities and types through words of their own.
+            // Unwind records refer to personalities and types through words of their own.
             let loaded = self.sections[from.index()].class != Class::EhFrame;
             if symbol.bind != Bind::Local
                 && loaded
@@ -107,7 +107,7 @@ impl<'d> Graph<'d> {
         near
     }
 
-    /// Has references to the definitions that `wanted` accepts go outside.
+    /// Binds references to the definitions that `wanted` accepts to symbols outside.
     pub fn preempt(&mut self, mut wanted: impl FnMut(&Definition<'d>) -> bool) {
         let chosen: Vec<SymbolId> = self
             .defining_symbols()
@@ -149,8 +149,8 @@ impl<'d> Graph<'d> {
         }
     }
 
-    /// Preempted functions that another section calls by section and offset, so that the
-    /// call does not go outside.
+    /// Preempted functions that another section calls by section and offset, so that the call
+    /// bypasses the symbol outside.
     pub fn bypassed(&self) -> Vec<&'d str> {
         let starts: HashMap<(SectionId, u64), &'d str> = self
             .preempted
@@ -216,7 +216,7 @@ impl<'d> Placed<'d> {
         functions.map(|(index, symbol)| (self.defined(SymbolId(index as u32)), symbol.name))
     }
 
-    /// The definitions that were preempted, and where they are.
+    /// The preempted definitions and their addresses.
     pub fn preempted(&self) -> impl Iterator<Item = (Place<'d>, u64)> + '_ {
         let graph = &self.laid.graph;
         graph.preempted.iter().map(|&(id, _)| {

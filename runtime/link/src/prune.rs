@@ -1,12 +1,10 @@
-//! Leaving out what nothing kept refers to.
+//! Leaves out sections that no kept section refers to.
 //!
-//! A section is kept if it is a root or a kept section's relocations reach
-//! it. Roots: the sections of kept names, arrays of constructors and
-//! destructors, retained sections. Besides relocations, these pull along:
-//! an FDE, when its function is kept, what it and its CIE refer to (exception
-//! table, personality); a section, those linked to it by `SHF_LINK_ORDER`; a
-//! member, the rest of its group; a `__start_` or `__stop_` symbol, all
-//! sections of the name.
+//! A section is kept if it is a root or a kept section's relocations reach it. Roots: the sections
+//! of kept names, arrays of constructors and destructors, retained sections. Besides relocations,
+//! these keep others: an FDE, when its function is kept, keeps the referents of itself and its CIE
+//! (exception table, personality); a section, those linked to it by `SHF_LINK_ORDER`; a member, the
+//! rest of its group; a `__start_` or `__stop_` symbol, all sections of the name.
 //!
 //! Linear in sections, relocations and records.
 
@@ -47,7 +45,7 @@ struct Marker<'g, 'd> {
     graph: &'g Graph<'d>,
     kept: Vec<bool>,
     work: Vec<SectionId>,
-    /// Groups and CIEs that were followed once: again would find nothing new.
+    /// Groups and CIEs that were followed already: a second time finds nothing new.
     groups: Vec<bool>,
     cies: Vec<bool>,
     /// (function's section, record), sorted.
@@ -129,7 +127,7 @@ impl<'g, 'd> Marker<'g, 'd> {
         }
     }
 
-    /// Marks what some relocations of a section refer to.
+    /// Marks the targets of some relocations of a section.
     fn follow(&mut self, id: SectionId, relocations: std::ops::Range<usize>) {
         let section = &self.graph.sections[id.index()];
         for relocation in &section.relocations[relocations] {

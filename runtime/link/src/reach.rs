@@ -1,4 +1,4 @@
-//! Names from outside that code or data reaches with less than an address: candidates for the
+//! Finds names from outside that code or data refers to by less than an address: candidates for the
 //! copy relocations and canonical PLT entries of a static linker.
 
 use std::collections::{BTreeMap, HashSet};
@@ -11,7 +11,7 @@ use crate::relocation::{self, Expression};
 use crate::section::Class;
 use crate::symbol::{Bind, Origin, Symbol};
 
-/// How short the fields are that hold the address of one name.
+/// The short fields that hold the address of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Shortness {
     /// A field holds a distance of less than 64 bits from itself (`R_X86_64_PC32`), and is no
@@ -21,8 +21,8 @@ pub struct Shortness {
     pub absolute: bool,
 }
 
-/// The names that `objects` do not define and that some of their fields reach with less than 64
-/// bits. Branches and distances in unwind records are left out: both may go through a word.
+/// The names that `objects` do not define and that some of their fields hold in less than 64 bits.
+/// Branches and distances in unwind records are left out: both may go through a word.
 pub fn short_references<'d>(objects: &[Object<'d>]) -> BTreeMap<&'d str, Shortness> {
     let mut found: BTreeMap<&'d str, Shortness> = BTreeMap::new();
     for object in objects {
@@ -30,7 +30,7 @@ pub fn short_references<'d>(objects: &[Object<'d>]) -> BTreeMap<&'d str, Shortne
             if section.class == Class::Dropped {
                 continue;
             }
-            // Distances in unwind records may lead to an entry of the PLT.
+            // Distances in unwind records may go to an entry of the PLT.
             let records = section.class == Class::EhFrame;
             for relocation in section.relocations {
                 let index = relocation.r_sym(LittleEndian, false) as usize;
@@ -62,7 +62,7 @@ pub fn short_references<'d>(objects: &[Object<'d>]) -> BTreeMap<&'d str, Shortne
 }
 
 /// The names that some of `objects` need from outside of them, and those that some define. A name
-/// may be both.
+/// may be in both sets.
 pub fn undefined_names<'d>(objects: &[Object<'d>]) -> (HashSet<&'d str>, HashSet<&'d str>) {
     let symbols = objects.iter().flat_map(|object| &object.symbols);
     let shared = symbols.filter(|symbol| symbol.bind != Bind::Local);

@@ -1,32 +1,32 @@
-//! What a link notes of each field it fills, to know what a move must change.
+//! The records a link makes of the fields it fills, for a later move.
 //!
-//! A field is one relocation's, or a word of the GOT, or the distance in a PLT
-//! entry. The first reason against moving ends the notes.
+//! A field belongs to one relocation, or is a word of the GOT, or the distance in a PLT entry. The
+//! first reason against moving ends the records.
 
 use crate::layout::{Region, Segment};
 use crate::moves::{FieldKind, Immovable, KINDS, Moves, encode};
 use crate::relocation::{Range, Rule};
 
-/// A field that was filled: what a move would have to do to it.
+/// A field that was filled, with the change that a move makes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Effect {
-    /// The first byte that was changed, and the one after the last: the field,
-    /// and the opcode before it where that was rewritten.
+    /// The first changed byte, and the one after the last: the field, and the opcode before it if
+    /// that was rewritten.
     pub(crate) start: usize,
     pub(crate) end: usize,
-    /// Where the field starts.
+    /// Start of the field.
     pub(crate) at: usize,
     pub(crate) width: usize,
     pub(crate) range: Range,
     pub(crate) slope: i8,
-    /// What the program may keep if it reads the field.
+    /// The address that the program may keep if it reads the field.
     pub(crate) leak: Option<Leak>,
-    /// Whether that is an address of the image's own, code or data.
+    /// Whether the field holds an address of the image's own, code or data.
     pub(crate) escapes: bool,
 }
 
 impl Effect {
-    /// The field of `rule` at `at`, and nothing else.
+    /// The effect of filling the field of `rule` at `at`, and nothing else.
     pub(crate) fn plain(at: usize, rule: &Rule, slope: i8) -> Effect {
         Effect {
             start: at,
@@ -40,14 +40,14 @@ impl Effect {
         }
     }
 
-    /// The same, with `before` bytes in front of it rewritten.
+    /// The effect, with `before` bytes in front of the field rewritten.
     pub(crate) fn rewriting(self, before: usize) -> Effect {
         let start = self.at.saturating_sub(before);
         Effect { start, ..self }
     }
 }
 
-/// A code address that the program can get hold of.
+/// A code address that the program can get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leak {
     Function,
@@ -64,17 +64,17 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Whether some field gives an address of the image's own away.
+    /// Whether the program can get an address of the image's own from some field.
     pub(crate) fn escapes(&self) -> bool {
         self.escapes
     }
 
-    /// Notes one reason; the first one counts.
+    /// Records a reason against moving; the first one counts.
     pub(crate) fn forbid(&mut self, reason: Immovable) {
         self.immovable.get_or_insert(reason);
     }
 
-    /// Notes a field at `offset` of a region.
+    /// Records a field at `offset` of a region.
     pub(crate) fn note(&mut self, region: Region, offset: u64, effect: &Effect) {
         self.escapes |= effect.escapes;
         if self.immovable.is_some() {
@@ -100,7 +100,7 @@ impl Recorder {
         }
     }
 
-    /// The records of a segment with that alignment, or why there are none.
+    /// The records of a segment with that alignment, or the reason against moving.
     pub(crate) fn finish(self, align: u64) -> (Moves, Option<Immovable>) {
         let fields = match self.immovable {
             None => self.fields,

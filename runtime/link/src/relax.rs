@@ -1,9 +1,9 @@
-//! Instructions around a GOT access, and what they become without the word.
+//! Rewrites instructions with a GOT access into ones without the word.
 //!
-//! The field is the 32-bit displacement of an operand relative to the
-//! instruction pointer, and the last part of its instruction (so the addend
-//! is -4 and the next instruction starts 4 bytes after the field). `P` is the
-//! field's address, `S` the symbol's, `W` the address of a word that holds `S`.
+//! The field is the 32-bit displacement of an operand relative to the instruction pointer. It is
+//! the last part of its instruction, so the addend is -4 and the next instruction starts 4 bytes
+//! after the field. `P` is the field's address, `S` the symbol's, `W` the address of a word that
+//! holds `S`.
 //!
 //! | bytes before the field | instruction | becomes |
 //! |---|---|---|
@@ -14,12 +14,12 @@
 //! | `REX.W 8D /r` | `lea x@tlsdesc, r` | `REX.W C7 /0` (T): `mov $T, r` |
 //! | anything else | `cmp W, r`, `add W, r`, `push W` ... | stays |
 //!
-//! The prefix `67` changes nothing on a direct call; `66` before a plain `E8`
-//! would cut the address to 16 bits on AMD, `REX.W` takes that effect away.
+//! The prefix `67` changes nothing on a direct call. `66` before a plain `E8` would cut the address
+//! to 16 bits on AMD; `REX.W` prevents that.
 
 use crate::error::Problem;
 
-/// What an instruction does with the word its field points at.
+/// The use of the word that an instruction's field points at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Call,
@@ -53,14 +53,15 @@ pub(crate) fn is_branch(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// Whether the field at `at` is the operand of a `lea`: `8D /r` with a distance from here.
+/// Whether the field at `at` is the operand of a `lea`: `8D /r` relative to the instruction
+/// pointer.
 pub(crate) fn is_address(bytes: &[u8], at: usize) -> bool {
     let before = at.checked_sub(2).and_then(|start| bytes.get(start..at));
     matches!(before, Some([0x8d, modrm]) if modrm & 0xc7 == 0x05)
 }
 
-/// Makes the indirect call at `at` direct; `distance` is S-P. Gives how many bytes
-/// before the field were rewritten.
+/// Makes the indirect call at `at` direct; `distance` is S-P. Returns the number of bytes rewritten
+/// before the field.
 pub(crate) fn direct_call(bytes: &mut [u8], at: usize, distance: u64, padded: bool) -> usize {
     let before: &[u8] = if padded && at >= 4 && bytes[at - 4..at - 2] == [0x66, 0x48] {
         &[0x66, 0x66, 0x48, 0xe8]
@@ -79,13 +80,13 @@ pub(crate) fn direct_jump(bytes: &mut [u8], at: usize, distance: u64) {
     bytes[at + 3] = 0x90;
 }
 
-/// Makes the load at `at` compute the address; `distance` is S-P.
+/// Replaces the load at `at` by the computation of the address; `distance` is S-P.
 pub(crate) fn address(bytes: &mut [u8], at: usize, distance: u64) {
     bytes[at - 2] = 0x8d;
     put(bytes, at, distance.wrapping_sub(4));
 }
 
-/// Makes the descriptor's `lea` at `at` a move of `offset`.
+/// Replaces the descriptor's `lea` at `at` by a move of `offset`.
 pub(crate) fn descriptor(bytes: &mut [u8], at: usize, offset: u64) -> Result<(), Problem> {
     let wrong = Err(Problem::WrongInstruction);
     if bytes.len() < at.saturating_add(4) {
@@ -94,7 +95,7 @@ pub(crate) fn descriptor(bytes: &mut [u8], at: usize, offset: u64) -> Result<(),
     if at < 3 || bytes[at - 2] != 0x8d || bytes[at - 1] & 0xc7 != 0x05 {
         return wrong;
     }
-    // The register moves from the field `reg` to `rm`, and so do its high bits.
+    // The register goes from the field `reg` to `rm`, and so do its high bits.
     let prefix = bytes[at - 3];
     if at >= 4 && bytes[at - 4] == 0xd5 {
         if prefix & 0x88 != 0x08 {
@@ -112,7 +113,7 @@ pub(crate) fn descriptor(bytes: &mut [u8], at: usize, offset: u64) -> Result<(),
     Ok(())
 }
 
-/// Makes the descriptor's call, which starts at `at`, do nothing.
+/// Replaces the descriptor's call, which starts at `at`, by a `nop`.
 pub(crate) fn descriptor_call(bytes: &mut [u8], at: usize) -> Result<(), Problem> {
     match bytes
         .get_mut(at..)

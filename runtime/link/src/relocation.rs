@@ -30,7 +30,7 @@
 //! [`Problem::NoStaticOffset`]: crate::Problem::NoStaticOffset
 //! [`Problem::WrongInstruction`]: crate::Problem::WrongInstruction
 
-/// What a relocation computes.
+/// The computation of a relocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expression {
     /// Nothing.
@@ -77,7 +77,7 @@ pub(crate) enum Expression {
     DynamicOnly,
 }
 
-/// Which values a field takes.
+/// The values that a field can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Range {
     /// No field.
@@ -104,8 +104,8 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// Whether the field holds an address, or a distance to it, in less than eight bytes; or
-    /// that of a thread-local from something that is the image's own.
+    /// Whether the field holds an address, or a distance to it, in less than eight bytes; or the
+    /// offset of a thread-local from a base of the image itself.
     pub(crate) fn is_short(&self) -> bool {
         match self.expression {
             Expression::Absolute | Expression::Relative | Expression::FromGot => self.width < 8,
@@ -177,7 +177,7 @@ const RULES: [Rule; 52] = {
         row("GOTPCRELX", E::RelaxableWord, 4, Signed),
         row("REX_GOTPCRELX", E::RelaxableWord, 4, Signed),
         row("CODE_4_GOTPCRELX", E::RelaxableWord, 4, Signed),
-        // The same accesses behind longer prefixes.
+        // The same accesses, with longer prefixes.
         row("CODE_4_GOTTPOFF", E::ThreadOffsetWord, 4, Signed),
         row("CODE_4_GOTPC32_TLSDESC", E::Descriptor, 4, Signed),
         row("CODE_5_GOTPCRELX", E::Word, 4, Signed),
@@ -194,12 +194,12 @@ pub(crate) const WORD: Rule = RULES[1];
 /// The distance in a PLT entry, as a field.
 pub(crate) const DISTANCE: Rule = RULES[2];
 
-/// The row of a type number, if it is one.
+/// The row of a type number; `None` for an unknown type.
 pub(crate) fn rule(kind: u32) -> Option<&'static Rule> {
     RULES.get(kind as usize)
 }
 
-/// What errors call a type number.
+/// The name of a type number in errors.
 pub(crate) fn name(kind: u32) -> Box<str> {
     match rule(kind) {
         Some(rule) => format!("R_X86_64_{}", rule.name).into(),

@@ -1,5 +1,5 @@
-//! How an image's objects find each other: groups, then names, then symbols
-//! that the linker itself defines.
+//! Binds an image's references across objects: groups, then names, then symbols that the linker
+//! itself defines.
 //!
 //! Of definitions of one name the strongest wins, of equals the first:
 //! strong over common (`SHN_COMMON`, merged with others of its kind to the
@@ -14,7 +14,7 @@ use crate::section::{Class, Presence, SectionId};
 use crate::symbol::{Bind, Origin, Symbol, SymbolId};
 
 impl<'d> Graph<'d> {
-    /// Of the COMDAT groups with one key the first stays.
+    /// Chooses the first of the COMDAT groups with one key.
     pub(crate) fn choose_groups(&mut self) {
         let mut chosen = HashMap::with_capacity(self.groups.len());
         for (index, group) in self.groups.iter().enumerate() {
@@ -50,7 +50,7 @@ impl<'d> Graph<'d> {
                 names.insert(name, winner);
             }
         }
-        // Winners only ever replace earlier ones, so a chain ends at the winner.
+        // A winner only replaces earlier symbols, so a chain ends at the winner.
         for index in 0..self.symbols.len() {
             let mut end = self.symbols[index].canonical;
             while self.symbols[end.index()].canonical != end {
@@ -62,7 +62,7 @@ impl<'d> Graph<'d> {
         Ok(())
     }
 
-    /// Joins two global symbols of one name; says which stays.
+    /// Merges two global symbols of one name; returns the one that stays.
     fn merge(&mut self, old: SymbolId, new: SymbolId) -> Result<SymbolId, LinkError> {
         let rank = |symbol: &Symbol<'_>| match (symbol.origin, symbol.bind) {
             (Origin::Undefined, _) => 0,
@@ -101,8 +101,8 @@ impl<'d> Graph<'d> {
         Ok(winner)
     }
 
-    /// Gathers the sections with C-identifier names and gives `__start_` and
-    /// `__stop_` symbols and the linker's own names their meaning.
+    /// Gathers the sections with C-identifier names, and binds `__start_` and `__stop_` symbols and
+    /// the linker's own names.
     pub(crate) fn find_bounds(&mut self) -> Result<(), LinkError> {
         let mut bounds: HashMap<&'d str, usize> = HashMap::new();
         for (index, section) in self.sections.iter().enumerate() {
@@ -163,7 +163,7 @@ impl<'d> Graph<'d> {
     }
 }
 
-/// The class in which sections of two classes can lie side by side.
+/// The class for sections of two classes that lie side by side.
 fn side_by_side(one: Class, other: Class) -> Option<Class> {
     match (one, other) {
         _ if one == other => Some(one),

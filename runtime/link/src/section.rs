@@ -1,8 +1,8 @@
-//! Sections and what becomes of them.
+//! Sections, their classes, and whether they are in the image.
 //!
-//! A section's [`Class`] follows from its flags, which say what the code model
-//! and the language meant; names decide only where ELF has nothing else
-//! (`.ctors.N`, `.data.rel.ro`, `.eh_frame` as PROGBITS).
+//! A section's [`Class`] follows from its flags, which carry the intent of the code model and the
+//! language. Names decide only where ELF has no flag (`.ctors.N`, `.data.rel.ro`, `.eh_frame` as
+//! PROGBITS).
 
 use object::LittleEndian;
 use object::elf;
@@ -31,21 +31,21 @@ pub(crate) enum ArrayKind {
     Fini,
 }
 
-/// What a section is for, and so which segment it goes to.
+/// The use of a section, which decides its segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     Text,
     ReadOnly,
     /// Read-only once relocated.
     RelRo,
-    /// An array of functions. `reversed` for the old `.ctors` and `.dtors`,
-    /// which run from the end (`.ctors`) where the new ones run from the start.
+    /// An array of functions. `reversed` for the old `.ctors` and `.dtors`, which run from the end
+    /// (`.ctors`) where the new ones run from the start.
     Array {
         kind: ArrayKind,
         priority: u32,
         reversed: bool,
     },
-    /// Unwind records: taken apart and put together again, never copied whole.
+    /// Unwind records: copied record by record, never whole.
     EhFrame,
     Data,
     ZeroFill,
@@ -59,9 +59,9 @@ pub(crate) enum Class {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
     Live,
-    /// Another object's group of the same key was taken instead.
+    /// Another object's group of the same key was chosen instead.
     Lost,
-    /// Nothing that is kept refers to it.
+    /// No kept section refers to it.
     Pruned,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Section<'d> {
     pub(crate) relocations: &'d [Rela],
     pub(crate) class: Class,
     pub(crate) presence: Presence,
-    /// `SHF_LINK_ORDER`: lives as long as that section does.
+    /// `SHF_LINK_ORDER`: the section is kept if and only if that one is.
     pub(crate) link: Option<SectionId>,
     pub(crate) group: Option<u32>,
     /// `SHF_GNU_RETAIN`.
@@ -87,7 +87,7 @@ pub(crate) struct Section<'d> {
 }
 
 impl Section<'_> {
-    /// Whether the section has a home in the image as a whole.
+    /// Whether the section is placed in the image as a whole.
     pub(crate) fn is_placed(&self) -> bool {
         self.presence == Presence::Live && !matches!(self.class, Class::Dropped | Class::EhFrame)
     }
@@ -108,7 +108,7 @@ impl Section<'_> {
     }
 }
 
-/// Class by type, flags and name; `Err` says what is not taken.
+/// The class by type, flags and name; `Err` names the unsupported property.
 pub(crate) fn classify(kind: u32, flags: u64, name: &str) -> Result<Class, &'static str> {
     const ALLOC: u64 = elf::SHF_ALLOC.0;
     let has = |flag: elf::SectionFlags| flags & flag.0 != 0;
@@ -136,7 +136,7 @@ pub(crate) fn classify(kind: u32, flags: u64, name: &str) -> Result<Class, &'sta
     if zero {
         return Ok(Class::ZeroFill);
     }
-    // Properties of the whole program and tables for unwinders we do not use.
+    // Properties of the whole program, and tables for other unwinders.
     if name == ".note.gnu.property" || name == ".sframe" {
         return Ok(Class::Dropped);
     }
@@ -179,7 +179,7 @@ fn array_class(kind: u32, name: &str) -> Result<Option<Class>, &'static str> {
             Some(number) => {
                 let number: u32 = number.parse().map_err(|_| "priority is no number")?;
                 match reversed {
-                    // The old sections sort the other way round.
+                    // The old sections sort in reverse order.
                     true => u32::from(u16::MAX)
                         .checked_sub(number)
                         .ok_or("priority is not 0 to 65535")?,

@@ -1,4 +1,4 @@
-//! Symbols: what the tables of the objects say, and what an image offers.
+//! Symbols: entries of the objects' tables, and definitions that an image exports.
 
 use crate::section::SectionId;
 use uruk_base::{SlotAddress, StubAddress};
@@ -14,7 +14,7 @@ impl SymbolId {
     }
 }
 
-/// Where a symbol's value counts from.
+/// The base of a symbol's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Undefined,
@@ -29,12 +29,12 @@ pub(crate) enum Origin {
     },
     /// `_GLOBAL_OFFSET_TABLE_`.
     GotBase,
-    /// `_TLS_MODULE_BASE_`: the start of the thread-local template, by which
-    /// descriptors reach a file's own variables.
+    /// `_TLS_MODULE_BASE_`: the start of the thread-local template, from which descriptors reach a
+    /// file's own variables.
     TemplateBase,
 }
 
-/// How firmly a symbol is bound. The order is the order of precedence.
+/// The binding of a symbol. The order is the order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Bind {
     Local,
@@ -54,12 +54,12 @@ pub(crate) struct Symbol<'d> {
     pub(crate) hidden: bool,
     /// `STT_FUNC`: a function, not only a label in code.
     pub(crate) callable: bool,
-    /// The symbol that references to this one mean; itself for locals and for
-    /// the winner of a name. Never more than one step after resolution.
+    /// The symbol that references to this one are bound to; itself for locals and for the winner of
+    /// a name. Never more than one step after resolution.
     pub(crate) canonical: SymbolId,
 }
 
-/// What a definition is.
+/// The kind of a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Code, or a label in code.
@@ -70,55 +70,55 @@ pub enum Kind {
     Tls,
     /// A function whose address is chosen at run time by a resolver function.
     Ifunc,
-    /// A number, not a place.
+    /// A number, not an address.
     Absolute,
 }
 
-/// How a definition yields to others of its name.
+/// Precedence of a definition against others of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Binding {
-    /// The only one there may be.
+    /// The only strong definition allowed.
     Strong,
-    /// Yields to a strong one, and to whichever weak one came first.
+    /// Yields to a strong one, and to the first weak one.
     Weak,
     /// Yields to a strong one; merges with others of its kind.
     Common,
 }
 
-/// A symbol that an image defines for others.
+/// A symbol that an image defines for other images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Definition<'d> {
     /// The name, as in the object file.
     pub name: &'d str,
-    /// How it yields to others of its name.
+    /// Its precedence against others of its name.
     pub binding: Binding,
-    /// Not to be seen outside of the image.
+    /// Not visible outside of the image.
     pub hidden: bool,
-    /// What it is.
+    /// The kind of the definition.
     pub kind: Kind,
-    /// Size in bytes, zero if the object does not say.
+    /// Size in bytes, zero if the object does not give it.
     pub size: u64,
 }
 
-/// What a reference to a symbol from outside needs of it.
+/// The kinds of access that a reference needs from a symbol outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Need {
     /// May be absent: its address is then null.
     pub weak: bool,
-    /// Some site calls it or jumps to it, and does nothing else.
+    /// Some site only calls it or jumps to it.
     pub call: bool,
     /// Some site takes its address or reads its contents.
     pub address: bool,
-    /// Some site reaches it as a thread-local variable.
+    /// Some site accesses it as a thread-local variable.
     pub thread_local: bool,
-    /// Some site holds a distance to it that may be too short, and calls nothing.
+    /// Some site holds a distance to it that may be too short, and is no call.
     pub short: bool,
 }
 
 impl Need {
-    /// What both need.
+    /// The union of both needs.
     pub(crate) fn and(self, other: Need) -> Need {
         Need {
             weak: self.weak && other.weak,
@@ -130,16 +130,16 @@ impl Need {
     }
 }
 
-/// Where a symbol from outside was found.
+/// The place at which a symbol from outside was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Resolved {
     /// Its canonical address. For thread-locals unused.
     pub address: u64,
-    /// Address of an 8-byte word near the image that always holds where to
-    /// call it: indirect calls go straight through that word.
+    /// Address of an 8-byte word near the image that always holds the target of calls: indirect
+    /// calls go straight through that word.
     pub slot: Option<SlotAddress>,
-    /// Whether it is known to be a function, so that an entry of the PLT may stand for it where a
-    /// distance is too short. Asked for by [`Need::short`].
+    /// Whether it is known to be a function, so that a PLT entry may replace it where a distance is
+    /// too short. Needed for [`Need::short`].
     pub function: bool,
     /// For a thread-local: its module's id and its offset in the module, as
     /// `__tls_get_addr` takes them.
@@ -149,7 +149,7 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// A place that is known by its address only.
+    /// A symbol that is known by its address only.
     pub fn at(address: u64) -> Resolved {
         Resolved {
             address,
@@ -157,7 +157,7 @@ impl Resolved {
         }
     }
 
-    /// A function with a stub, and the word its callers jump through.
+    /// A function with a stub, and the slot that its callers jump through.
     pub fn stub(stub: StubAddress, slot: SlotAddress) -> Resolved {
         Resolved {
             address: stub.0,
@@ -175,9 +175,9 @@ impl Resolved {
     }
 }
 
-/// A name without what is appended to it: the default version of a definition, which is found
-/// without it; and the bytes of parameters, which LLVM appends for `vectorcall` functions and modules
-/// leave out.
+/// A name without its suffix after `@@`. The suffix is the default version of a definition, which
+/// is found without it. Or it is the number of parameter bytes, which LLVM appends for `vectorcall`
+/// functions and modules leave out.
 pub(crate) fn plain(name: &str, origin: Origin) -> &str {
     let is_size = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     match name.split_once("@@") {

@@ -1,4 +1,4 @@
-//! `.eh_frame` after relocation to [`FdeRow`]s: which code each record is for.
+//! Reads [`FdeRow`]s from `.eh_frame` after relocation: the code that each record is for.
 //!
 //! Reads versions 1 and 3 of the CIE with augmentations out of `z R P L S B G`
 //! (LSB Core, *Exception Frames*). A row needs the start of the function,
@@ -7,7 +7,7 @@
 use crate::error::LinkError;
 use crate::linked::FdeRow;
 
-/// Rows of the records in `table`, which runs at `address`, sorted by start.
+/// The rows of the records in `table`, which runs at `address`, sorted by start.
 pub(crate) fn rows(table: &[u8], address: u64) -> Result<Vec<FdeRow>, LinkError> {
     let mut rows = Vec::new();
     let mut last_cie = None;
@@ -76,7 +76,7 @@ fn fde_row(
     Ok((start < end).then_some(FdeRow { start, end, fde }))
 }
 
-/// How pointers are stored: `DW_EH_PE_*`.
+/// The encoding of pointers: `DW_EH_PE_*`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Encoding(u8);
 
@@ -160,7 +160,7 @@ impl Reader<'_> {
         self.take().map(u32::from_le_bytes)
     }
 
-    /// LEB128 of either sign, as far as its length goes: the low 64 bits.
+    /// Reads a LEB128 number of either sign, of any length: the low 64 bits.
     fn uleb(&mut self) -> Option<u64> {
         let (mut value, mut shift) = (0u64, 0u32);
         loop {

@@ -1,10 +1,10 @@
-//! Data in memory to [`Object`]: what a module's variables come to, without a file.
+//! Makes an [`Object`] from data in memory: a module's variables, without a file.
 //!
-//! [`Variables`] takes sections and symbols as an object file has them; the object of it is linked
-//! like any other. Sections are classed by flags and names as those of files are ([`classify`]).
+//! [`Variables`] takes sections and symbols as an object file has them; its object is linked like
+//! any other. Sections are classified by flags and names as those of files are ([`classify`]).
 //!
 //! # Invariants
-//! - What [`Object::parse`] checks is checked here, when a part is put: alignments, the sizes of
+//! - The checks of [`Object::parse`] are done here when a part is added: alignments, the sizes of
 //!   arrays of functions, symbols within their sections. Fields are checked when they are used.
 
 use object::{I64, LittleEndian, U64, elf};
@@ -20,34 +20,34 @@ const LE: LittleEndian = LittleEndian;
 #[derive(Debug)]
 pub struct Variables<'d> {
     name: &'d str,
-    /// The first is none; relocations stand apart, as sections borrow them.
+    /// The first is empty; relocations are kept separately, as sections borrow them.
     sections: Vec<Section<'d>>,
     relocations: Vec<Vec<Rela>>,
-    /// The first is none.
+    /// The first is empty.
     symbols: Vec<Symbol<'d>>,
 }
 
-/// What is in a section.
+/// The content of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content<'d> {
     /// Bytes.
     Bytes(&'d [u8]),
-    /// So many zeros.
+    /// This many zeros.
     Zeros(u64),
 }
 
-/// Who may touch a section.
+/// The access that a section allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Nobody changes it once it is relocated.
+    /// Constant after relocation.
     Read,
-    /// The program changes it.
+    /// The program writes to it.
     Write,
-    /// Each thread has a copy of its own.
+    /// Each thread has its own copy.
     Thread,
 }
 
-/// What a field of a section holds: `S`, `A`, `P` as the psABI has them.
+/// The value of a field of a section, with the psABI's `S`, `A`, `P`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Width {
     /// 8 bytes: `S + A` (`R_X86_64_64`).
@@ -59,7 +59,7 @@ pub enum Width {
 }
 
 impl<'d> Variables<'d> {
-    /// Without any; `name` is what errors call them.
+    /// An empty set of variables; `name` is their name in errors.
     pub fn new(name: &'d str) -> Variables<'d> {
         let none = Section {
             name: "",
@@ -82,16 +82,16 @@ impl<'d> Variables<'d> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no variables.
     pub fn is_empty(&self) -> bool {
         self.sections.len() == 1
     }
 
-    /// Puts a section. They are numbered from 0 on.
+    /// Adds a section. Sections are numbered from 0.
     ///
     /// # Errors
-    /// An alignment that is none, an array of functions that is not in words, a name that stands
-    /// for something else.
+    /// The alignment is invalid, an array of functions does not consist of words, or the name is
+    /// reserved for another kind of section.
     pub fn section(
         &mut self,
         name: &'d str,
@@ -136,11 +136,11 @@ impl<'d> Variables<'d> {
         Ok(())
     }
 
-    /// Defines a symbol at an offset in a section. Symbols are numbered from 0 on, in the order in
-    /// which they are put.
+    /// Defines a symbol at an offset in a section. Symbols are numbered from 0, in the order of
+    /// their definition.
     ///
     /// # Errors
-    /// A section that there is not, an offset beyond it.
+    /// The section does not exist, or the offset is beyond it.
     pub fn define(
         &mut self,
         name: &'d str,
@@ -171,7 +171,7 @@ impl<'d> Variables<'d> {
     /// Defines a symbol tentatively.
     ///
     /// # Errors
-    /// An alignment that is none.
+    /// The alignment is invalid.
     pub fn common(&mut self, name: &'d str, size: u64, align: u64) -> Result<(), LinkError> {
         let value = self.checked_align(name, align)?;
         self.push(Symbol {
@@ -182,15 +182,15 @@ impl<'d> Variables<'d> {
         Ok(())
     }
 
-    /// A symbol from outside. A weak one may be absent.
+    /// Adds a symbol from outside. A weak one may be absent.
     pub fn external(&mut self, name: &'d str, weak: bool) {
         self.push(symbol(name, 0, Origin::Undefined, bind(weak)));
     }
 
-    /// Has a field of a section filled, by rising offset; the addend is the psABI's `A`.
+    /// Adds a field to be filled, by rising offset; the addend is the psABI's `A`.
     ///
     /// # Errors
-    /// A section that there is not, or that has no bytes.
+    /// The section does not exist, or has no bytes.
     pub fn fill(
         &mut self,
         section: u32,
@@ -293,7 +293,7 @@ mod tests {
     use super::{Access, Content, Variables, Width};
     use crate::{Graph, LayoutOptions, LinkError, Placement, Resolved};
 
-    /// Where the definitions are, and the bytes of the read-write segment.
+    /// The addresses of the definitions, and the bytes of the read-write segment.
     fn check(variables: &Variables<'_>) -> (Vec<(String, u64)>, Vec<u8>) {
         let graph = Graph::new(vec![variables.object()]).expect("sound");
         let laid = graph.layout(&LayoutOptions::default()).expect("room");

@@ -64,7 +64,8 @@ fn constants_come_after_what_they_refer_to_and_are_filled_in() {
     assert!(table.align >= 8, "{}", table.align);
 }
 
-/// The code refers to where the caller put them, and nothing of them is in the image.
+/// The code refers to the addresses that the caller chose, and the image contains none of the
+/// constants.
 #[test]
 fn the_image_refers_to_where_they_were_put() {
     let Some(file) = compile("c", SOURCE, &["-O2", "-fPIC"]) else {

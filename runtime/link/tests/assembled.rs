@@ -1,4 +1,4 @@
-//! Code from memory is linked as the same code from a file is: to the same bytes, rows and moves.
+//! Code from memory is linked like the same code from a file: to the same bytes, rows and moves.
 
 mod support;
 
@@ -36,7 +36,7 @@ const CODE: [u8; 88] = {
 };
 const SIZE: u64 = 56;
 
-/// Where, how, the relocation's type, to whom by number in [`EXTERNALS`], and `A`.
+/// Offset, form, the relocation's type, number of the target in [`EXTERNALS`], and `A`.
 const FIELDS: [(u64, Form, RelocationType, usize, i64); 9] = [
     (2, Form::CallWord, elf::R_X86_64_GOTPCRELX, 0, -4),
     (9, Form::LoadWord, elf::R_X86_64_REX_GOTPCRELX, 0, -4),
@@ -162,7 +162,7 @@ fn it_is_what_a_file_comes_to() {
         oracle::check(&image, &[&file]);
         let linked = assembled(&world).expect("the assembly links");
         let mut of_file = image.linked;
-        // Numbers of sections are the file's.
+        // Numbers of sections are those of the file.
         of_file.map.clear();
         assert_eq!(linked, of_file);
         assert_eq!(linked.fdes.len(), 1);

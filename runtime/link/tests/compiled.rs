@@ -1,4 +1,4 @@
-//! What clang makes of C and C++, under all code models, judged by the oracle.
+//! Objects that clang makes from C and C++, under all code models, checked by the oracle.
 
 mod support;
 
@@ -108,7 +108,7 @@ fn near() -> World {
     world
 }
 
-/// Low addresses, where code that is not position-independent can live.
+/// Low addresses, for code that is not position-independent.
 fn low() -> World {
     let mut world = near();
     world.at.code = 0x40_0000;
@@ -181,8 +181,8 @@ fn cpp_links_with_exceptions_and_templates() {
             image.linked.dump()
         );
         assert_eq!(image.linked.init.len(), 1);
-        // The same file twice, as two files that share templates would be:
-        // strong names collide, and say so.
+        // The same file twice stands for two files that share templates: strong names collide, with
+        // an error.
         let error = world.error(&[&bytes, &bytes]).to_string();
         assert!(error.contains("is defined in 0.o and in 1.o"), "{error}");
         world.options.merge_read_only = true;
@@ -365,7 +365,7 @@ fn one_comdat_of_each_key_wins_with_its_constructor() {
         .iter()
         .filter(|m| m.name.contains("_Z7counterv"));
     assert_eq!(counters.count(), 1);
-    // Lost to another image: the variable's group goes, constructor included.
+    // Lost to another image: the variable's group is dropped, constructor included.
     let mut world = near();
     world.discard = vec!["_ZN4OnceIiE5valueE", "_ZGVN4OnceIiE5valueE"];
     let image = world.link(&[&two]).expect("links");

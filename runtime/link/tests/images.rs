@@ -1,5 +1,5 @@
-//! How objects join, and what an image looks like: written by hand, so that
-//! these run without a compiler.
+//! Joining of objects and the layout of an image: objects written by hand, so that these tests run
+//! without a compiler.
 
 mod support;
 
@@ -225,7 +225,7 @@ fn common_symbols_merge_and_yield_to_definitions() {
     ));
 }
 
-/// A function and data that name it, in the COMDAT group `key`.
+/// A function and data that refer to it, in the COMDAT group `key`.
 fn grouped(key: &str, byte: u8) -> Vec<u8> {
     let mut writer = Writer::new();
     let text = writer.section(".text.g", SectionKind::Text, &[byte; 4], 16);

@@ -1,5 +1,5 @@
-//! Code that moves, and code that says why it cannot. The comparison of moved bytes
-//! with linked ones runs in every test of this package that links ([`support::moves`]).
+//! Code that moves, and code that cannot, with the reason. The comparison of moved bytes with
+//! linked ones runs in every test of this package that links ([`support::moves`]).
 
 mod support;
 
@@ -19,7 +19,7 @@ fn world() -> World {
     world.external("target", Resolved::at(NEAR + 0x100))
 }
 
-/// Why an object cannot move.
+/// The reason why an object cannot move.
 fn reason(bytes: &[u8]) -> Option<Immovable> {
     support::moves::check(&world(), &[bytes])
 }
@@ -109,7 +109,7 @@ fn each_reason_against_moving_is_found() {
         (".text", K::Text, R_X86_64_PC16, "target", 0, None),
     ];
     for (name, kind, relocation, target, addend, wanted) in cases {
-        // A 16-bit field reaches only what is a few kilobytes away.
+        // A 16-bit field reaches only addresses a few kilobytes away.
         let narrow = [R_X86_64_16, R_X86_64_PC16].contains(&relocation);
         let bytes = field(name, kind, relocation, target, addend);
         if !narrow {
@@ -341,7 +341,7 @@ fn generated_objects_move_to_what_a_link_there_gives() {
     assert!(movable > 400 && reasons.len() > 1);
 }
 
-/// What a function of a tier looks like: constants of its own, calls through slots.
+/// Code like a tier's function: constants of its own, calls through slots.
 #[test]
 fn records_of_compiled_code_take_little_room() {
     let source = r#"

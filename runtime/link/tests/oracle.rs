@@ -1,4 +1,4 @@
-//! The oracle must be able to say no.
+//! Checks that the oracle detects errors.
 
 mod support;
 
@@ -37,7 +37,7 @@ fn near() -> World {
     world.external("external_data", Resolved::at(NEAR + 0x100))
 }
 
-/// The oracle must be able to say no: every field of an image, damaged, is noticed.
+/// The oracle detects errors: every field of an image, damaged, is noticed.
 #[test]
 fn the_oracle_notices_every_wrong_field() {
     let Some(bytes) = compile("c", SOURCE, &["-O1", "-fPIC"]) else {

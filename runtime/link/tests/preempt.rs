@@ -1,4 +1,4 @@
-//! Definitions that yield: which references go outside, and which stay.
+//! Preempted definitions: references that are bound outside, and those that stay.
 
 mod support;
 
@@ -13,7 +13,8 @@ const STUB: u64 = NEAR + 0x100;
 const SLOT: u64 = NEAR + 0x900;
 const OLD: u64 = NEAR + 0x2000;
 
-/// What a link of `bytes` yields if the names in `yields` do; and where those are.
+/// The result of a link of `bytes` with the names in `yields` preempted, and the addresses of
+/// those.
 fn link(bytes: &[u8], yields: &[&str]) -> (Linked, Vec<(String, u64)>, Vec<String>) {
     let mut graph = Graph::new(vec![Object::parse("o", bytes).expect("an object")]).expect("sound");
     graph.preempt(|definition| yields.contains(&definition.name));

@@ -165,7 +165,7 @@ fn branches_go_direct_or_through_the_plt() {
             "{broken}"
         );
     }
-    // Data out of reach has no way round.
+    // Data out of reach cannot use an entry.
     let load = in_code(&[0x8b, 0x05], &[], elf::R_X86_64_PC32, -4);
     let broken = problem(world(FAR).error(&[&load]));
     assert!(
@@ -177,7 +177,7 @@ fn branches_go_direct_or_through_the_plt() {
     world(FAR).link(&[&table]).expect("through the PLT");
 }
 
-/// What became of an instruction, address-free.
+/// The rewritten instruction, without addresses.
 fn rewritten(image: &Image) -> String {
     let mut decoder = iced_x86::Decoder::with_ip(64, &image.linked.code, CODE, 0);
     let instruction = decoder.decode();
@@ -370,7 +370,7 @@ fn words_of_the_got_hold_addresses() {
             );
         }
     }
-    // An addend on a GOT access moves within the table.
+    // An addend on a GOT access selects another word of the table.
     let mut writer = Writer::new();
     let data = writer.section(".data", SectionKind::Data, &[0; 8], 8);
     let target = writer.external("target");
@@ -418,7 +418,7 @@ fn thread_local_fields() {
             error.contains("no place for thread-locals was given"),
             "{error}"
         );
-        // The same against what is not thread-local.
+        // The same relocations against a symbol that is not thread-local.
         assert_eq!(problem(not_thread_local(kind)), Problem::NotThreadLocal);
     }
     let mut writer = Writer::new();

@@ -1,4 +1,4 @@
-//! Unwind records in the shapes that compilers do not all write.
+//! Unwind records in forms that only some compilers write.
 
 mod support;
 
@@ -7,7 +7,7 @@ use support::write::Writer;
 use support::{CODE, FAR, READ_WRITE, World};
 use uruk_link::{FdeRow, LinkError, Linked, Resolved};
 
-/// A CIE and the encoding its FDEs' addresses have.
+/// A CIE and the encoding of addresses in its FDEs.
 struct Cie {
     version: u8,
     augmentation: &'static [u8],

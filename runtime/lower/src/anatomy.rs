@@ -1,7 +1,7 @@
-//! A body of bitcode, told as [`Anatomy`], which says what of its loops can be left.
+//! Describes a body of bitcode as an [`Anatomy`], which decides which of its loops can be left.
 //!
-//! What is told has to be the same as what is told of the body in LLVM's memory
-//! (`uruk_codegen`): a test there compares them.
+//! The description must equal the one of the body in LLVM's memory (`uruk_codegen`): a test there
+//! compares them.
 
 use rustc_hash::FxHashSet;
 use uruk_bitcode::ir::{
@@ -24,21 +24,21 @@ mod attribute {
     pub(super) const SPECIALLY: [u32; 3] = [38, 47, 65];
 }
 
-/// What is found out once of a module.
+/// Properties of a module that are computed once.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// By type.
+    /// Representations by type.
     carried: Box<[Carried]>,
-    /// By global.
+    /// Meanings of intrinsics by global.
     meanings: Box<[Meaning]>,
-    /// By list of attributes: whether an argument is passed that is no value.
+    /// By list of attributes: whether an argument is passed that is no plain value.
     specially: Box<[bool]>,
-    /// Functions, by the address of one of whose blocks a constant of the module is.
+    /// Functions with a block whose address is a constant of the module.
     pub(crate) labelled: FxHashSet<u32>,
 }
 
 impl Known {
-    /// Looks at a module.
+    /// Computes the properties of a module.
     pub(crate) fn of(module: &Module, types: &Types) -> Known {
         let carried = (0..).map(TypeId).zip(&module.types);
         let meanings = module.globals.iter().map(|global| match global.kind {
@@ -75,7 +75,7 @@ fn has(list: &[Attribute], kind: u32) -> bool {
     })
 }
 
-/// How values of a type are carried.
+/// The representation of values of a type across a head.
 fn carry(id: TypeId, ty: &Type, types: &Types) -> Carried {
     let simple = match *ty {
         Type::Integer(bits) => Simple::integer(bits),
@@ -94,12 +94,12 @@ struct Telling<'a> {
     lowering: &'a Lowering,
     module: &'a Module,
     body: &'a Body,
-    /// Other copies have two instructions in the place of `fmuladd`.
+    /// True if copies have two instructions in the place of `fmuladd`.
     splits: bool,
     anatomy: &'a mut Anatomy,
 }
 
-/// Tells of the body of a global; `contract` is as for the compile of a copy.
+/// Describes the body of a global; `contract` is as for the compile of a copy.
 pub(crate) fn tell(
     lowering: &Lowering,
     body: &Body,
@@ -127,7 +127,7 @@ pub(crate) fn tell(
 }
 
 impl Telling<'_> {
-    /// What is so of the body as a whole, and its parameters.
+    /// Describes properties of the body as a whole, and its parameters.
     fn head(&mut self, number: u32) -> Covered<()> {
         let Some(global) = self.module.globals.get(number as usize) else {
             return invalid("no such function");
@@ -170,7 +170,7 @@ impl Telling<'_> {
         maker.map_or(NONE, |&it| parameters + it)
     }
 
-    /// Adds operands, those that are values.
+    /// Adds the operands that are values.
     fn add(&mut self, operands: &[ValueId]) {
         for &operand in operands {
             let number = self.number(operand);
@@ -298,7 +298,7 @@ impl Telling<'_> {
         flag.and_then(|&it| self.word(it)).is_none_or(|it| it != 0)
     }
 
-    /// The number that a constant is, as far as it fits, without a sign.
+    /// The low word of a constant number, without a sign.
     fn word(&self, value: ValueId) -> Option<u64> {
         let Some(Definition::Constant(constant)) = self.body.definition(self.module, value) else {
             return None;
@@ -314,7 +314,7 @@ impl Telling<'_> {
         }
     }
 
-    /// What is so of an `alloca`.
+    /// The facts about an `alloca`.
     fn room(&mut self, of: TypeId, operands: &[ValueId], is_entry: bool) -> Facts {
         let count = operands.first().and_then(|&it| self.word(it));
         let Some(count) = count else {
@@ -334,7 +334,7 @@ fn special(volatile: bool, ordering: Ordering) -> Facts {
     Facts::SPECIAL.when(volatile || ordering != Ordering::NotAtomic)
 }
 
-/// What an instruction is; `None` for what is not read here.
+/// The kind of an instruction; `None` if it is not read here.
 fn code_of(op: &Op) -> Option<Code> {
     Some(match op {
         Op::Binary(op, _) => binary(*op),

@@ -74,7 +74,7 @@ impl Reading<'_> {
             return invalid(TYPES);
         }
         let leaves = self.leaves(known)?;
-        // One bit for all, or one for each lane.
+        // The condition is one bit for all, or one for each lane.
         let bits = match self.shape_of(self.type_of(bit)?) {
             Shape::Vector { .. } => {
                 let bits = self.numbers(known)?.of(Type::Int(1));
@@ -94,7 +94,7 @@ impl Reading<'_> {
         self.stand(it, values)
     }
 
-    /// A value that is always the same, also where its operand is not.
+    /// A value that is the same at each use, even if its operand is not.
     pub(crate) fn freeze(&mut self, it: &Instruction) -> Covered<()> {
         let [value] = self.operands(it)?;
         let scalars = self.scalars(value)?;
@@ -133,7 +133,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A conversion between scalars; what it comes to.
+    /// A conversion between scalars; returns the result.
     pub(crate) fn convert(
         &mut self,
         op: CastOp,
@@ -170,7 +170,7 @@ impl Reading<'_> {
         }
     }
 
-    /// An integer cut off, or with zeros above.
+    /// An integer truncated, or extended with zeros.
     pub(crate) fn resize(&mut self, from: Type, to: Type, operand: Operand) -> Operand {
         let (Type::Int(has), Type::Int(wants)) = (from, to) else {
             return operand;
@@ -220,7 +220,7 @@ fn float_op(op: BinaryOp) -> Option<FloatOp> {
 /// LLVM's number of the first predicate of integers.
 const FIRST_OF_INTEGERS: u32 = 32;
 
-/// In the order of LLVM's numbers.
+/// Predicates of integers, in the order of LLVM's numbers.
 const INT_PREDICATES: [IntPredicate; 10] = [
     IntPredicate::Eq,
     IntPredicate::Ne,
@@ -234,7 +234,7 @@ const INT_PREDICATES: [IntPredicate; 10] = [
     IntPredicate::SLe,
 ];
 
-/// Likewise, from 0.
+/// Predicates of floating-point numbers, in the order of LLVM's numbers, from 0.
 const FLOAT_PREDICATES: [FloatPredicate; 16] = [
     FloatPredicate::False,
     FloatPredicate::OEq,

@@ -1,7 +1,7 @@
-//! Inline assembly that does nothing but keep what is around it in order, as it is here anyway.
+//! Inline assembly that only keeps the code around it in order, which holds here anyway.
 //!
-//! Its text may be empty, say `nop`, or align what comes next. What it gives is then what it
-//! takes: `"=r,0"` is the operand that shares the result's register.
+//! Its text may be empty, contain `nop`, or align the next instruction. Its results then are its
+//! operands: `"=r,0"` is the operand that shares the result's register.
 
 use smallvec::SmallVec;
 use uruk_baseline::ir::Operand;
@@ -52,8 +52,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether arguments are as many as the constraints have operands, and those in memory, and no
-    /// others, are pointers that name the type of what they lead to.
+    /// Whether arguments match the operands of the constraints in number. Operands in memory, and
+    /// no others, must be pointers with the type of their target.
     fn are_as_wanted(
         &self,
         call: &bitcode::Call,
@@ -78,7 +78,7 @@ impl Reading<'_> {
     }
 }
 
-/// Whether assembly has no instructions that do anything.
+/// Whether assembly has no instructions with an effect.
 pub(crate) fn is_empty(text: &str) -> bool {
     text.split(['\n', ';'])
         .map(str::trim)
@@ -94,8 +94,8 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Reads constraints; `None` if a result has a register to itself, or a constraint is none of
-    /// those that compilers write.
+    /// Reads constraints; `None` if a result has a register to itself, or a constraint is not in a
+    /// form that compilers write.
     fn of(constraints: &str) -> Option<Wanted> {
         let (mut results, mut in_memory) = (Vec::new(), SmallVec::new());
         // Outputs in order: of those in memory the address is an argument.

@@ -1,4 +1,4 @@
-//! Atomic memory accesses: the table of those that are covered, read-modify-write operations,
+//! Atomic memory accesses: the table of covered ones, read-modify-write operations,
 //! compare-and-exchange, fences.
 //!
 //! # Why
@@ -6,9 +6,9 @@
 //! LLVM emits an instruction for an atomic access of 1, 2, 4 or 8 bytes whose alignment is at least
 //! its size (`AtomicExpandPass`, `atomicSizeSupported`). Each other one is a call of libatomic:
 //! `__atomic_load`, `__atomic_store`, `__atomic_exchange`, `__atomic_compare_exchange`, or a
-//! function for 16 bytes. libatomic takes a lock where the bytes cross two words of 16, and an
-//! instruction of ours would not see that lock. The access's own alignment counts, not the
-//! address at run time: LLVM decides by it, too.
+//! function for 16 bytes. libatomic takes a lock if the bytes cross two words of 16, and an
+//! instruction of ours would not see that lock. The access's own alignment decides, not the address
+//! at run time, as in LLVM.
 //!
 //! A 16-byte access with its full alignment is `cmpxchg16b` where the function has the feature
 //! `cx16`, as tier 3 does on most processors, and a call of libatomic's `__atomic_*_16` elsewhere,
@@ -74,7 +74,7 @@ impl Reading<'_> {
     }
 
     pub(crate) fn fence(&mut self, ordering: bitcode::Ordering) -> Covered<()> {
-        // Towards handlers of signals the order of the code is enough.
+        // For signal handlers the order of the code is enough.
         let ordering = match ordering_of(ordering) {
             Ordering::Plain => Ordering::Weak,
             ordering => ordering,
@@ -83,7 +83,7 @@ impl Reading<'_> {
     }
 }
 
-/// In the order of LLVM's numbers in bitcode.
+/// Operations in the order of LLVM's numbers in bitcode.
 const RMW_OPS: [RmwOp; 13] = [
     RmwOp::Exchange,
     RmwOp::Add,

@@ -1,5 +1,5 @@
-//! What attributes say that changes code: how values are passed, and what is asked of a function
-//! as a whole. Each list of a module is looked at once.
+//! Attributes that change code: those on how values are passed, and requests to a function as a
+//! whole. Each list of a module is read once.
 
 use uruk_baseline::ir::Extension;
 use uruk_bitcode::ir::{Attribute, Attributes, AttributesId, TypeId};
@@ -8,18 +8,18 @@ mod wants;
 
 pub(crate) use wants::{Place, Wants};
 
-/// What one attribute says.
+/// The effect of one attribute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Says {
-    /// A value's bits above its own.
+    /// How a value's bits above its own are filled.
     Extended(Extension),
-    /// A copy of what is pointed at is passed.
+    /// A copy of the pointer's target is passed.
     ByValue,
-    /// The argument points to where the result goes.
+    /// The argument points to the memory of the result.
     Result,
     /// It comes in a register of its own.
     Nest,
-    /// The alignment of what is pointed at.
+    /// The alignment of the pointer's target.
     Align,
     /// The alignment of a place on the stack.
     StackAlign,
@@ -29,12 +29,12 @@ enum Says {
     ProbesStack,
     /// Arrays in a frame are guarded.
     Guarded,
-    /// What is not covered.
+    /// Not covered, with a text.
     Not(&'static str),
 }
 
-/// Attributes by LLVM's number in bitcode (`AttributeKindCodes`) that say something. Of a function as
-/// a whole all others up to [`LAST_KNOWN`] say nothing.
+/// Attributes with an effect, by LLVM's number in bitcode (`AttributeKindCodes`). On a function as
+/// a whole all others up to [`LAST_KNOWN`] have none.
 const BY_NUMBER: [(u32, Says); 24] = [
     (24, Says::Extended(Extension::Sign)),
     (34, Says::Extended(Extension::Zero)),
@@ -62,7 +62,7 @@ const BY_NUMBER: [(u32, Says); 24] = [
     (84, Says::Not("return thunks")),
 ];
 
-/// The largest number of LLVM 22 (`nocreateundeforpoison`): those of later versions are not covered.
+/// The largest number of LLVM 22 (`nocreateundeforpoison`): later numbers are not covered.
 const LAST_KNOWN: u32 = 105;
 
 /// Attributes of parameters and results that change nothing of how they are passed; all others that
@@ -99,7 +99,7 @@ const SILENT: [u32; 26] = [
 /// Features of the processor without which values are passed in other ways.
 const NEEDED: [&str; 4] = ["-sse", "-sse2", "-x87", "+soft-float"];
 
-/// String attributes that say something: whether they do so only with a value, other than `false`.
+/// String attributes with an effect: whether only a value other than `false` gives them one.
 const BY_TEXT: [(&str, bool, Says); 15] = [
     ("probe-stack", true, Says::ProbesStack),
     ("split-stack", false, Says::Not("a split stack")),
@@ -132,11 +132,11 @@ const OWN_REGISTERS: Says = Says::Not("a choice of saved registers");
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Passed {
     pub(crate) extension: Option<Extension>,
-    /// The type of what is copied.
+    /// The type of the copied target.
     pub(crate) by_value: Option<TypeId>,
     pub(crate) is_result: bool,
     pub(crate) is_nest: bool,
-    /// In bytes; 0 if nothing is said.
+    /// Alignment in bytes; 0 if there is no attribute.
     pub(crate) align: u32,
     pub(crate) stack_align: u32,
     pub(crate) not: Option<&'static str>,
@@ -173,7 +173,7 @@ impl Passed {
         passed
     }
 
-    /// With what a call adds to what the callee's declaration says.
+    /// Combines a call's attributes with those of the callee's declaration.
     pub(crate) fn and(self, more: Passed) -> Passed {
         let or = |a: u32, b: u32| if a == 0 { b } else { a };
         Passed {
@@ -190,13 +190,13 @@ impl Passed {
 
 const ODD: &str = "an unusual attribute";
 
-/// An alignment.
+/// A valid alignment: a power of two.
 fn power(bytes: u64) -> Option<u32> {
     let bytes = u32::try_from(bytes).ok()?;
     bytes.is_power_of_two().then_some(bytes)
 }
 
-/// What is said of a function, or a call, as a whole.
+/// The attributes of a function, or a call, as a whole.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Whole {
     pub(crate) returns_twice: bool,
@@ -257,10 +257,10 @@ fn said(attribute: &Attribute) -> Option<Says> {
 #[derive(Debug, Default)]
 struct List {
     whole: Whole,
-    /// Types that attributes ask for, of the result, then of parameters.
+    /// Types required by attributes, of the result, then of parameters.
     wants: Box<[Wants]>,
     asks: bool,
-    /// Of the result, then of parameters; those behind the last have none.
+    /// The passing of the result, then of parameters; those behind the last have none.
     passed: Box<[Passed]>,
 }
 
@@ -316,12 +316,13 @@ impl Lists {
             .map_or(Whole::default(), |it| it.whole)
     }
 
-    /// Whether attributes of values ask for nothing.
+    /// Whether attributes of values require no types.
     pub(crate) fn wants_nothing(&self, id: AttributesId) -> bool {
         self.0.get(id.0 as usize).is_none_or(|it| !it.asks)
     }
 
-    /// The demands of attributes of the result (0) or a parameter (from 1); `None` behind the last.
+    /// The types required by attributes of the result (0) or a parameter (from 1); `None` behind
+    /// the last.
     pub(crate) fn wants(&self, id: AttributesId, index: usize) -> Option<Wants> {
         let list = self.0.get(id.0 as usize)?;
         list.wants.get(index).copied()
@@ -344,7 +345,7 @@ mod tests {
     fn what_is_in_no_table_is_not_covered() {
         let silent = |kind: &u32| Passed::of(&[Attribute::Flag(*kind)]).not.is_none();
         let covered: Vec<u32> = (0..300).filter(silent).collect();
-        // Those that say something, and need no more than their number.
+        // Those with an effect that need no more than their number.
         let mut expected = vec![8, 23, 24, 26, 27, 28, 29, 34];
         expected.extend(SILENT);
         expected.sort_unstable();

@@ -1,7 +1,7 @@
-//! Calls: whom, and with what. How it is passed is in `signatures`.
+//! Calls: callees and arguments. `signatures` decides how arguments are passed.
 //!
-//! What a call says of its arguments and what its callee's declaration says count both, as for
-//! LLVM's own code.
+//! Attributes of the call and of its callee's declaration both apply to arguments, as in LLVM's own
+//! code.
 
 use uruk_baseline::ir::{Call, Callee, Op, Symbol, Tail};
 use uruk_bitcode::ir::{
@@ -15,17 +15,17 @@ use crate::reading::{Covered, Reading, TYPES, invalid, not};
 use crate::rounding::Control;
 use crate::values::NOWHERE;
 
-/// What is called.
+/// The callee of a call.
 #[derive(Clone, Copy)]
 enum Target {
-    /// A function by its name, with what its declaration says; or another name.
+    /// A function by its name, with the attributes of its declaration; or another name.
     Named(Symbol, Option<AttributesId>),
     Intrinsic(Becomes),
     /// Assembly that reads or writes the x87's control word.
     Control(Control),
     /// Assembly without instructions.
     Nothing,
-    /// What is computed.
+    /// A computed pointer.
     Value,
 }
 
@@ -77,7 +77,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether a call of an intrinsic has its type.
+    /// Whether a call of an intrinsic has its declared type.
     fn is_called_as_declared(&self, call: &bitcode::Call, callee: ValueId) -> bool {
         let Some(Definition::Global(global)) = self.definition(callee) else {
             return false;
@@ -85,7 +85,7 @@ impl Reading<'_> {
         self.module.globals[global as usize].ty == call.function
     }
 
-    /// Whether a return of what a call gives comes right behind it.
+    /// Whether a return of the call's result comes right behind it.
     fn is_returned(&self, it: &Instruction) -> bool {
         let block = self.flow.order[self.block as usize];
         let range = self.body.blocks[block as usize].clone();
@@ -123,7 +123,7 @@ impl Reading<'_> {
                 }
                 self.emit_for(it, Op::Invoke(Box::new(call)))?;
                 if let Some(result) = it.result {
-                    // It is there where the call went on, and nowhere else.
+                    // The result exists only where the call returned normally.
                     let on = self.flow.places[on.0 as usize];
                     let place = match self.flow.predecessors(on) {
                         [_] => on,
@@ -136,7 +136,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whom a call of `callee` reaches.
+    /// The callee that a call of `callee` reaches.
     fn target(&mut self, callee: ValueId) -> Covered<Target> {
         let global = match self.definition(callee) {
             Some(Definition::Global(global)) => global,
@@ -166,7 +166,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A call of something that has code.
+    /// A call of ordinary code.
     fn ordinary(
         &mut self,
         call: &bitcode::Call,

@@ -1,4 +1,4 @@
-//! Ends of blocks, and where exceptions come in.
+//! Ends of blocks, and landing pads.
 
 use uruk_baseline::ir::{Clause, Op, Operand, Operands, Symbol, Type};
 use uruk_bitcode::ir::{
@@ -74,7 +74,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether a block is one that exceptions come to.
+    /// Whether a block is a landing pad.
     pub(crate) fn is_pad(&self, block: BlockId) -> bool {
         let range = self.body.blocks[block.0 as usize].clone();
         let all = &self.body.instructions[range.start as usize..range.end as usize];
@@ -85,7 +85,7 @@ impl Reading<'_> {
         first.is_some_and(|it| matches!(it.op, bitcode::Op::LandingPad(..)))
     }
 
-    /// Whether nothing but exceptions comes to the block that is being read.
+    /// Whether only exceptions lead to the block that is being read.
     fn is_come_to_by_exceptions(&mut self) -> bool {
         let own = self.flow.order[self.block as usize];
         let body = self.body;
@@ -125,7 +125,7 @@ impl Reading<'_> {
         self.emit_for(it, Op::LandingPad { cleanup, clauses })
     }
 
-    /// A type that is caught; nothing for all.
+    /// A type that is caught; `None` for all types.
     pub(crate) fn caught(&mut self, value: ValueId) -> Covered<Option<Symbol>> {
         match self.one(value)? {
             Operand::Address(symbol, 0) => Ok(Some(symbol)),

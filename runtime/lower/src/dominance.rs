@@ -1,12 +1,12 @@
-//! Which blocks are passed on every way to a block.
+//! Finds the dominators of blocks.
 //!
 //! Lengauer and Tarjan, "A Fast Algorithm for Finding Dominators in a Flowgraph" (1979), with
-//! simple linking: `m log n` steps for `m` edges between `n` blocks, whatever the flow is.
+//! simple linking: `m log n` steps for `m` edges between `n` blocks, for any flow.
 //!
 //! # Why
 //! Rounds over the blocks in reverse postorder (Cooper, Harvey and Kennedy, 2001) take a step for
-//! each block between two predecessors of one: with 100,000 blocks that may all go to one, most
-//! of 30 seconds.
+//! each block between two predecessors of one. With 100,000 blocks that may all go to one, this
+//! took most of 30 seconds.
 
 /// No block.
 const NONE: u32 = u32::MAX;
@@ -20,7 +20,7 @@ pub(crate) struct Dominance {
     walk: Walk,
     /// By number of the walk: the least one from which a way leads there past greater ones only.
     semi: Vec<u32>,
-    /// The one of least `semi` on the way to the root of the forest, as far as it was looked at.
+    /// The number of least `semi` on the path to the root of the forest, in its visited part.
     label: Vec<u32>,
     /// The next one on that way, or [`NONE`].
     ancestor: Vec<u32>,
@@ -33,7 +33,7 @@ struct Walk {
     /// Blocks by number, and numbers by block.
     blocks: Vec<u32>,
     numbers: Vec<u32>,
-    /// By number, the one it was first reached from.
+    /// For each number, the number it was first reached from.
     parents: Vec<u32>,
     stack: Vec<(u32, u32)>,
 }
@@ -57,7 +57,7 @@ impl Dominance {
         first <= at && at - first < self.size[over as usize]
     }
 
-    /// By number of the walk, the number of the immediate dominator.
+    /// For each number of the walk, the number of the immediate dominator.
     fn immediate<'a>(&mut self, predecessors: impl Fn(u32) -> &'a [u32]) -> Vec<u32> {
         let count = self.walk.blocks.len();
         for list in [&mut self.semi, &mut self.label] {

@@ -1,11 +1,11 @@
-//! The control flow of a body: the blocks that are reached, in order, loops, and what dominates
-//! what. Buffers are kept from body to body; what few bodies need is found out when it is asked for.
+//! The control flow of a body: the reached blocks, in order, loops, and dominance. Buffers are kept
+//! from body to body; properties that few bodies need are computed on demand.
 //!
 //! Blocks have two numbers: that of the body, and their place in reverse postorder, which is their
-//! number in what is made.
+//! number in the result.
 //!
 //! A back edge is an edge to a block that is still on the stack of a depth-first walk from the
-//! entry; its target heads a loop. That is the textbook's definition for reducible flow; of
+//! entry; its target heads a loop. For reducible flow that is the textbook's definition; in
 //! irreducible flow it finds one edge of each cycle.
 
 use uruk_bitcode::ir::{Body, Op};
@@ -13,16 +13,16 @@ use uruk_leaving::Graph;
 
 use crate::dominance::Dominance;
 
-/// In the place of a block: it is not reached.
+/// Instead of a place: the block is not reached.
 pub(crate) const UNREACHED: u32 = u32::MAX;
 
-/// Blocks looked at, times loops: beyond that the loops of a body are not told apart.
+/// Visited blocks times loops: beyond that the loops of a body are not distinguished.
 const LOOP_WORK: usize = 4_000_000;
 
-/// What was found.
+/// The control flow of one body.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
-    /// Of the blocks of the body.
+    /// The graph of the body's blocks.
     pub(crate) graph: Graph,
     /// Blocks that are reached, in reverse postorder.
     pub(crate) order: Vec<u32>,
@@ -40,7 +40,7 @@ pub(crate) struct Flow {
 #[derive(Debug, Default)]
 struct Predecessors {
     known: bool,
-    /// As successors are kept, but by place, and of places.
+    /// Stored like successors, but by place, and with places.
     starts: Vec<u32>,
     list: Vec<u32>,
 }
@@ -52,7 +52,7 @@ enum State {
     Done,
 }
 
-/// Where an instruction leads, if it ends a block.
+/// The successors of a terminator; none for other instructions.
 pub(crate) fn successors(op: &Op) -> &[uruk_bitcode::ir::BlockId] {
     match op {
         Op::Jump(to) => std::slice::from_ref(to),
@@ -63,7 +63,7 @@ pub(crate) fn successors(op: &Op) -> &[uruk_bitcode::ir::BlockId] {
 }
 
 impl Flow {
-    /// Looks at a body.
+    /// Computes the flow of a body.
     pub(crate) fn look(&mut self, body: &Body) {
         self.predecessors.known = false;
         self.knows_dominance = false;
@@ -86,7 +86,7 @@ impl Flow {
         }
     }
 
-    /// How many loops there are.
+    /// The number of loops.
     pub(crate) fn loops(&mut self) -> u32 {
         self.heads().len() as u32
     }
@@ -154,7 +154,7 @@ impl Flow {
         if over == 0 || over == place {
             return true;
         }
-        // What is dominated comes later.
+        // A dominated block comes later.
         if over > place {
             return false;
         }
@@ -162,7 +162,7 @@ impl Flow {
         self.dominance.dominates(over, place)
     }
 
-    /// Finds the order; whether there is a cycle.
+    /// Finds the order; returns whether there is a cycle.
     fn walk(&mut self, blocks: usize) -> bool {
         self.states.clear();
         self.states.resize(blocks, State::New);
@@ -333,7 +333,7 @@ mod tests {
             let lists: Vec<&[u32]> = edges.iter().map(Vec::as_slice).collect();
             let mut flow = flow(&lists);
             for over in 0..flow.order.len() as u32 {
-                // What is reached without it.
+                // The blocks reached without it.
                 let without = flow.order[over as usize];
                 let mut seen = vec![false; blocks as usize];
                 let mut work = vec![0];

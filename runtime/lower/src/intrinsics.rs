@@ -1,6 +1,6 @@
-//! LLVM's intrinsics: what each becomes, as data.
+//! LLVM's intrinsics: the replacement of each, as data.
 //!
-//! One that is not in the table is not covered.
+//! An intrinsic that is not in the table is not covered.
 
 use std::sync::OnceLock;
 
@@ -12,11 +12,11 @@ mod machine;
 pub use machine::MACHINE;
 use machine::NAMES;
 
-/// What an intrinsic becomes.
+/// The replacement of an intrinsic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Becomes {
-    /// Nothing: it has no result, or nobody cares for it.
+    /// Nothing: it has no result, or its result has no effect here.
     Nothing,
     /// Its first operand.
     First,
@@ -34,12 +34,12 @@ pub enum Becomes {
     MulAdd,
     /// A call of this function of the C library, with the ending of its type.
     Library(&'static str),
-    /// Of the compiler's library, by type.
+    /// A call of the compiler's library, by type.
     Power,
     /// A fraction and the rest: a call of `modf` for the type.
     Fraction,
     Memory(MemoryOp),
-    /// To an integer, signed or not, with the nearest there is.
+    /// To an integer, signed or not, clamped to its range.
     Saturated(bool),
     /// Less, equal or greater, signed or not, as -1, 0 and 1.
     Order(bool),
@@ -57,7 +57,7 @@ pub enum Becomes {
     CycleCounter,
     ThreadPointer,
     Pause,
-    /// How the x87 rounds, as `FLT_ROUNDS` has it.
+    /// The rounding mode of the x87, in the encoding of `FLT_ROUNDS`.
     Rounding,
     Trap,
     /// Whether the operand is a constant.
@@ -66,24 +66,24 @@ pub enum Becomes {
     ObjectSize,
     /// A pointer without some bits.
     Mask,
-    /// What a table of distances has at an offset.
+    /// The entry at an offset of a table of distances.
     LoadRelative,
-    /// One number of all lanes.
+    /// The reduction of all lanes to one number.
     Reduce(Reduce),
     /// Bits of signs of all lanes.
     Signs,
-    /// What the processor does with lanes.
+    /// An operation of the processor on lanes.
     Lanes(LaneOp),
 }
 
-/// How lanes become one number.
+/// The reduction of lanes to one number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reduce {
-    /// Of integers, in any order.
+    /// A reduction of integers, in any order.
     Int(IntOp),
-    /// In order, from a first number.
+    /// A reduction in order, from a first number.
     Ordered(FloatOp),
-    /// Without one.
+    /// Without a first number.
     Float(FloatOp),
 }
 
@@ -91,8 +91,8 @@ pub enum Reduce {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum LaneOp {
-    /// Two vectors as one of lanes half as wide, with the nearest number: of a signed one, with a
-    /// sign or not.
+    /// Two vectors as one of lanes half as wide, clamped from signed numbers to signed or unsigned
+    /// ones.
     Pack { signed: bool },
     /// High halves of products of 16 bits.
     MulHigh { signed: bool },
@@ -104,7 +104,7 @@ pub enum LaneOp {
     Differences,
     /// Bytes of a table of 16, by their numbers; zero for a negative one.
     Shuffle,
-    /// Of all lanes by the same number, which may be too large.
+    /// All lanes by the same number, which may be too large.
     Shift(IntOp),
 }
 
@@ -269,7 +269,7 @@ pub const TABLE: &[(&str, Becomes)] = &[
     ),
 ];
 
-/// Intrinsics that have the name of another one as their beginning, and are not in the table.
+/// Intrinsics that begin with another one's name, and are not in the table.
 const OTHERS: [&str; 5] = [
     "llvm.memcpy.inline",
     "llvm.memcpy.element",
@@ -278,10 +278,10 @@ const OTHERS: [&str; 5] = [
     "llvm.memset.element",
 ];
 
-/// What the intrinsic of that name becomes: types follow its own name, behind points.
+/// The replacement of the intrinsic of that name: types follow its own name, behind points.
 ///
 /// # Errors
-/// That it is not covered.
+/// A text for an intrinsic that is not covered.
 pub(crate) fn becomes(name: &str) -> Result<Becomes, &'static str> {
     static KNOWN: OnceLock<FxHashMap<&str, Becomes>> = OnceLock::new();
     let known = KNOWN.get_or_init(|| TABLE.iter().chain(MACHINE).copied().collect());
@@ -302,25 +302,25 @@ pub(crate) fn becomes(name: &str) -> Result<Becomes, &'static str> {
 
 const WHAT: &str = "an intrinsic";
 
-/// What one that is not in the table is called.
+/// The text for an intrinsic that is not in the table.
 fn said_as(name: &str) -> &'static str {
     let known = NAMES.iter().find(|known| is_one_of(name, known));
     known.copied().unwrap_or(WHAT)
 }
 
-/// Whether a name is another one, or that with something behind a point.
+/// Whether a name equals another one, up to a suffix behind a point.
 fn is_one_of(name: &str, other: &str) -> bool {
     let rest = name.strip_prefix(other);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 impl Becomes {
-    /// Whether bytes of the frame are needed for it.
+    /// Whether it needs bytes of the frame.
     pub(crate) fn needs_room(self) -> bool {
         matches!(self, B::Fraction | B::Lanes(LaneOp::Shuffle))
     }
 
-    /// Whether it asks for the frame it is in.
+    /// Whether it inspects the frame it is in.
     pub(crate) fn minds_frame(self) -> bool {
         matches!(
             self,
@@ -329,7 +329,7 @@ impl Becomes {
     }
 }
 
-/// Whether an intrinsic that is not covered may ask for the frame it is in.
+/// Whether an uncovered intrinsic may inspect the frame it is in.
 pub(crate) fn may_mind_frame(name: &str) -> bool {
     const ALL: [&str; 4] = [
         "llvm.sponentry",

@@ -1,10 +1,10 @@
 //! Labels whose addresses are taken (`&&label`), and jumps by them (`goto *p`).
 //!
-//! The address of a label is a place in the *label space* of its function: as many bytes behind
-//! the start of the space as the number of the label's block in the body. The space holds nothing,
-//! and is no code. So a label has one address in all code of the module, whichever compiler made
-//! it, in data, and in all versions of the function; a jump dispatches on the distance from the
-//! start of the space.
+//! The address of a label is a place in the *label space* of its function. Its distance from the
+//! start of the space, in bytes, is the number of the label's block in the body. The space is
+//! empty, and contains no code. So a label has one address in all code of the module, from either
+//! compiler, in data, and in all versions of the function. A jump dispatches on the distance from
+//! the start of the space.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -16,14 +16,14 @@ use crate::reading::{Covered, Reading, invalid};
 /// Label spaces that a function mentions.
 #[derive(Default)]
 pub(crate) struct Jumps {
-    /// By the global that is their function.
+    /// By the global of their function.
     spaces: FxHashMap<u32, Symbol>,
     /// Some block ends in a jump by an address.
     has_jumps: bool,
 }
 
 impl<'a> Reading<'a> {
-    /// Whether addresses of labels are mentioned, or jumped to.
+    /// Whether the body mentions addresses of labels, or jumps to them.
     pub(crate) fn has_labels(&self) -> bool {
         self.jumps.has_jumps || !self.jumps.spaces.is_empty()
     }
@@ -47,7 +47,7 @@ impl<'a> Reading<'a> {
         Ok((self.label_space(function)?, i64::from(block.0)))
     }
 
-    /// A jump to an address of a label of this function: to one of some blocks.
+    /// A jump to the address of a label of this function: to one of the listed blocks.
     pub(crate) fn indirect(&mut self, it: &Instruction, to: &[BlockId]) -> Covered<()> {
         let [value] = self.operands(it)?;
         let address = self.address(value)?;
@@ -65,14 +65,14 @@ impl<'a> Reading<'a> {
         self.end(Op::Dispatch(number, values))
     }
 
-    /// The successors of what a jump became. A jump to a block that it does not list is undefined.
+    /// The successors of the dispatch made for a jump. A jump to an unlisted block is undefined.
     pub(crate) fn jump_successors(&self, to: &[BlockId]) -> SmallVec<[Block; 2]> {
         let places = distinct(to).map(|it| Block(self.flow.places[it.0 as usize]));
         places.collect()
     }
 
-    /// Whether a block, by place, ends in a jump, which has one edge to each of its blocks however
-    /// often it lists them.
+    /// Whether a block, by place, ends in a jump. A jump has one edge to each of its blocks, even
+    /// if it lists them repeatedly.
     pub(crate) fn is_jump(&self, from: u32) -> bool {
         let block = &self.body.blocks[self.flow.order[from as usize] as usize];
         let end = &self.body.instructions[block.end as usize - 1];

@@ -1,9 +1,9 @@
-//! Vectors, taken apart into their lanes: an operation on a vector is one on each lane, and whoever
-//! asks for the scalars of a vector gets its lanes.
+//! Vectors, split into their lanes: an operation on a vector is one on each lane, and the scalars
+//! of a vector are its lanes.
 //!
 //! # Why
-//! That is right for all operations there are and all lengths, without one instruction of the
-//! processor's vectors, and what runs long is compiled again anyway.
+//! This works for all operations and lengths, without vector instructions of the processor; code
+//! that runs long is compiled again anyway.
 
 use smallvec::SmallVec;
 use uruk_baseline::ir::{Cast, IntOp, Op, Operand, Term, Type};
@@ -21,12 +21,12 @@ const CONVERSION: &str = "an unusual conversion of a vector";
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Numbers {
     pub(crate) ty: Type,
-    /// How many a vector has.
+    /// The number of lanes of a vector.
     pub(crate) lanes: Option<u32>,
 }
 
 impl Numbers {
-    /// As many of another type.
+    /// The same count of numbers of another type.
     pub(crate) fn of(self, ty: Type) -> Numbers {
         Numbers { ty, ..self }
     }
@@ -62,7 +62,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The scalars of a value that is such numbers.
+    /// The scalars of a value with these numbers.
     pub(crate) fn lanes_as(&mut self, value: ValueId, numbers: Numbers) -> Covered<Lanes> {
         if self.numbers(self.type_of(value)?)? != numbers {
             return invalid(TYPES);
@@ -71,8 +71,8 @@ impl Reading<'_> {
         Ok(self.values.of(scalars).iter().copied().collect())
     }
 
-    /// Has what is made of each scalar of such numbers, together with those at its place in the
-    /// others, stand for what an instruction gives.
+    /// Calls `make` for each scalar of such numbers, together with the scalars at its place in the
+    /// other values. The results become the instruction's result.
     pub(crate) fn each<const N: usize>(
         &mut self,
         it: &Instruction,
@@ -97,7 +97,7 @@ impl Reading<'_> {
         self.stand(it, results)
     }
 
-    /// Likewise an operation.
+    /// Like [`Reading::each`], with an operation for each scalar.
     pub(crate) fn each_op<const N: usize>(
         &mut self,
         it: &Instruction,
@@ -110,7 +110,7 @@ impl Reading<'_> {
         })
     }
 
-    /// A conversion of each scalar, or of the bits of all.
+    /// Converts each scalar, or the bits of all.
     pub(crate) fn convert_all(
         &mut self,
         it: &Instruction,
@@ -146,7 +146,7 @@ impl Reading<'_> {
         self.stand(it, results)
     }
 
-    /// The bits of a vector as an integer of 128 bits, or of that as a vector.
+    /// The bits of a vector as an integer of 128 bits, or the reverse.
     fn wide_bits_of(
         &mut self,
         it: &Instruction,
@@ -175,7 +175,7 @@ impl Reading<'_> {
         self.stand(it, results)
     }
 
-    /// The bits of some lanes as more or fewer lanes of another type; the first ones are the low
+    /// The bits of some lanes as more or fewer lanes of another type; the first lanes are the low
     /// ones.
     pub(crate) fn divide(&mut self, lanes: &[Operand], from: Type, to: Numbers) -> Covered<Lanes> {
         let (Some(has), Some(wants)) = (bits_of(from), bits_of(to.ty)) else {
@@ -204,7 +204,7 @@ impl Reading<'_> {
         Ok(results)
     }
 
-    /// Adds what a lane is divided into.
+    /// Adds the lanes into which one lane is divided.
     fn take_apart(&mut self, from: Type, lane: Operand, to: Type, into: &mut Lanes) {
         let (Some(has), Some(wants)) = (bits_of(from), bits_of(to)) else {
             return;
@@ -222,7 +222,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The lane that some make together.
+    /// The lane that several lanes make together.
     fn put_together(&mut self, from: Type, group: &[Operand], to: Type) -> Operand {
         let (Some(has), Some(wants)) = (bits_of(from), bits_of(to)) else {
             return Operand::Undef;
@@ -270,7 +270,7 @@ impl Reading<'_> {
         let numbers = self.numbers(self.type_of(vector)?)?;
         let lanes = self.lanes_as(vector, numbers)?;
         if let Some(at) = self.lane_at(index)? {
-            // Beyond the vector is poison.
+            // An index beyond the vector gives poison.
             return self.stand(it, [lanes.get(at).copied().unwrap_or(Operand::Undef)]);
         }
         let (room, ty) = self.lanes_to_room(&lanes, numbers.ty)?;
@@ -300,7 +300,7 @@ impl Reading<'_> {
         self.stand(it, lanes)
     }
 
-    /// The lane that an operand names, if that is known.
+    /// The index of a lane, if it is a constant.
     fn lane_at(&mut self, index: ValueId) -> Covered<Option<usize>> {
         Ok(match self.typed(index)? {
             (Operand::Int(at), Type::Int(_)) => Some(usize::try_from(at).unwrap_or(usize::MAX)),
@@ -310,7 +310,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Writes lanes one behind the other; where, and what they are.
+    /// Writes lanes to the frame in order; returns their place and type.
     fn lanes_to_room(&mut self, lanes: &[Operand], ty: Type) -> Covered<(Operand, Type)> {
         if ty == Type::Int(1) {
             return not("a bit of a vector that is not known");
@@ -325,7 +325,7 @@ impl Reading<'_> {
         Ok((room, ty))
     }
 
-    /// Where the lane is that an operand names; beyond the vector, another one's.
+    /// The address of the lane with that index; beyond the vector, of another lane.
     fn lane_of_room(
         &mut self,
         room: Operand,

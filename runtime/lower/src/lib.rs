@@ -1,35 +1,34 @@
-//! A function as the baseline compiler takes it ([`uruk_baseline::ir`]), made of what a reader of
-//! bitcode gives ([`uruk_bitcode::ir`]), and a module's [`data`] as a linker takes it: no LLVM is
-//! asked.
+//! Lowers functions for the baseline compiler ([`uruk_baseline::ir`]) from decoded bitcode
+//! ([`uruk_bitcode::ir`]), and lays out a module's [`data`] for a linker, without LLVM.
 //!
 //! | file | is about |
 //! |---|---|
-//! | [`Lowering`] | what is found out once of a module |
-//! | `reading` | the function as far as it was read, its blocks in order, phis |
-//! | `flow` | which blocks are reached, loops, dominance |
-//! | `values`, `operands` | which scalars stand for what; constants and symbols |
-//! | `types`, `attributes` | what types and attributes come to |
+//! | [`Lowering`] | properties of a module that are computed once |
+//! | `reading` | the function being read, its blocks in order, phis |
+//! | `flow` | reached blocks, loops, dominance |
+//! | `values`, `operands` | scalars of values; constants and symbols |
+//! | `types`, `attributes` | the effects of types and attributes |
 //! | `arithmetic`, `wide` | integers, floating point; 128 bits |
 //! | `lanes`, `pieces` | vectors: their lanes; how they are passed |
 //! | `memory`, `atomics` | memory, addresses, aggregates; atomics |
 //! | `signatures` | which signatures are covered, and how values are passed |
-//! | `calls`, `intrinsics`, `lowering`, `numbers`, `reductions` | whom calls reach, and intrinsics |
+//! | `calls`, `intrinsics`, `lowering`, `numbers`, `reductions` | callees, and intrinsics |
 //! | `assembly` | assembly without instructions |
 //! | `control`, `phis` | ends of blocks, landing pads; phis |
 //! | `jumps` | labels, and jumps by their addresses |
-//! | `loops`, `anatomy` | which loops can be left, and what of the body is told to find that out |
-//! | `valid`, `unreached`, `prototypes` | what LLVM asks for of operands, of blocks that nothing leads to, and of intrinsics |
-//! | [`data`] | what a module has beside functions |
+//! | `loops`, `anatomy` | loops that can be left, and the description of the body that decides this |
+//! | `valid`, `unreached`, `prototypes` | LLVM's rules for operands, for unreachable blocks, and for intrinsics |
+//! | [`data`] | the module beside its functions |
 //!
 //! # Invariants
-//! - What is made keeps a reader's promises ([`uruk_baseline::ir::check`]), whatever the body is: a
-//!   body that is no valid IR in what counts here is refused, as is what is not covered.
-//! - No input panics, and none takes more than some times as long as it is large.
-//! - Addresses and integers of 64 bits are not told apart.
+//! - The result keeps the reader's invariants ([`uruk_baseline::ir::check`]), for any body: a body
+//!   is refused if it is invalid IR in a part that matters here, or not covered.
+//! - No input panics, and the time for each is bounded by a multiple of its size.
+//! - Addresses and integers of 64 bits are one type.
 //!
 //! # Why
 //! LLVM takes 150 us to read and verify a body of sqlite, and its C interface some nanoseconds for
-//! each question that is asked of it then. Here values are numbers, which index tables.
+//! each later query. Here values are numbers, which index tables.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -79,46 +78,46 @@ use types::Types;
 
 pub use types::Sizes;
 
-/// What lies outside of a body: what names mean, once modules are bound.
+/// The outside of a body: the meaning of names, once modules are bound.
 pub trait Outside {
-    /// What a global of the module is for code that names it.
+    /// The symbol of a global of the module for code that names it.
     ///
     /// # Errors
-    /// That it is none for this.
+    /// The global cannot be used here.
     fn symbol(&self, global: u32) -> Result<SymbolData, Refused>;
 
-    /// The label space of a function of the module: its labels are so many bytes behind it as their
-    /// blocks' numbers.
+    /// The label space of a function of the module: the distance of a label from its start, in
+    /// bytes, is the number of its block.
     ///
     /// # Errors
-    /// That it has none.
+    /// It has none.
     fn label_space(&self, function: u32) -> Result<SymbolData, Refused>;
 
-    /// Whether a call of that function cannot be one: its body has to be where the call is.
+    /// Whether a call of that function must not remain: its body has to be inlined.
     fn must_be_inlined(&self, global: u32) -> bool;
 }
 
-/// What is wanted besides the function.
+/// Parts that are requested besides the function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wanted<'a> {
-    /// The name of the words that entries and loops are counted in; nothing is counted without.
+    /// The name of the words that count entries and loops; without it nothing is counted.
     pub counters: Option<&'a str>,
-    /// The name of the words of loops that can be left; none can be without.
+    /// The name of the words of loops that can be left; without it none can be.
     pub leaves: Option<&'a str>,
     /// Whether other compiles of the function may fuse a multiplication and an addition.
     pub contract: bool,
 }
 
-/// Why a function was not lowered.
+/// The reason why a function was not lowered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The baseline compiler does not have it, whoever reads it.
+    /// The baseline compiler does not support it, from any reader.
     #[error(transparent)]
     Uncovered(#[from] Uncovered),
-    /// It is no valid IR, as far as was seen: LLVM says what is wrong.
+    /// It is invalid IR, in the checked parts: LLVM reports the error.
     #[error("invalid: {0}")]
     Invalid(&'static str),
-    /// Something that only LLVM tells.
+    /// A construct that only LLVM can read.
     #[error("{0} is for LLVM to read")]
     Unread(&'static str),
 }
@@ -136,7 +135,7 @@ impl Refused {
 /// A function that was lowered.
 #[derive(Debug, Clone)]
 pub struct Lowered {
-    /// What is compiled.
+    /// The function to compile.
     pub function: Function,
     /// Instructions of the body.
     pub instructions: u32,
@@ -146,17 +145,17 @@ pub struct Lowered {
     pub loops: u32,
     /// Whether one of them lies inside another.
     pub nested: bool,
-    /// Whether it never goes back to an earlier stack pointer by itself.
+    /// Whether it never restores an earlier stack pointer by itself.
     pub keeps_stack: bool,
     /// Whether anything is counted.
     pub counts: bool,
-    /// Which loops can be left.
+    /// The loops that can be left.
     pub heads: Heads,
     /// Whether it mentions labels by their addresses, or jumps by addresses of its own.
     pub has_labels: bool,
 }
 
-/// Tables that are kept from function to function, whatever modules they are of.
+/// Tables that are reused from function to function, of any modules.
 #[derive(Debug, Default)]
 pub struct Buffers {
     values: values::Values,
@@ -164,12 +163,12 @@ pub struct Buffers {
     phis: Vec<(u32, u32)>,
     edges: Vec<(u32, u32)>,
     anatomy: Anatomy,
-    /// A function whose room is used again.
+    /// A function whose memory is used again.
     spare: Function,
 }
 
 impl Buffers {
-    /// Takes back a function that was made with them: its room is used again.
+    /// Takes back a function that was made with them: its memory is used again.
     pub fn take_back(&mut self, mut function: Function) {
         function.parameters.clear();
         function.returns.clear();
@@ -193,7 +192,7 @@ impl Buffers {
     }
 }
 
-/// What a global is to a call.
+/// The meaning of a global to a call.
 #[derive(Debug, Clone, Copy)]
 enum Named {
     Function,
@@ -210,17 +209,17 @@ pub struct Lowering {
     types: Types,
     lists: Lists,
     named: Box<[Named]>,
-    /// By global: which parameters of an intrinsic take constants.
+    /// For each global, the parameters of an intrinsic that take constants.
     immediates: Box<[u32]>,
     known: anatomy::Known,
-    /// Whether any body may need bytes of the frame that it does not say.
+    /// Whether any body may need bytes of the frame that its IR does not show.
     may_need_room: bool,
-    /// Why nothing of it is lowered.
+    /// The reason why nothing of it is lowered.
     not: Option<Refused>,
 }
 
 impl Lowering {
-    /// Looks at a module.
+    /// Analyses a module.
     pub fn new(module: Arc<Module>) -> Lowering {
         let named = module.globals.iter().map(|global| {
             let name = module.name(global);
@@ -272,11 +271,11 @@ impl Lowering {
         self.known.labelled.contains(&function)
     }
 
-    /// Tells of the body of the function with that number among globals what says which of its
+    /// Describes the body of the function with that number among globals, to decide which of its
     /// loops can be left; `contract` is as in [`Wanted`].
     ///
     /// # Errors
-    /// What is not told here.
+    /// The construct that cannot be described here.
     pub fn tell(&self, body: &Body, function: u32, contract: bool) -> Result<Anatomy, Refused> {
         let mut anatomy = Anatomy::default();
         anatomy::tell(self, body, function, contract, &mut anatomy)?;
@@ -286,7 +285,7 @@ impl Lowering {
     /// Lowers the body of the function with that number among globals.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     pub fn lower(
         &self,
         body: &Body,
@@ -301,8 +300,8 @@ impl Lowering {
         reading::Reading::new(self, body, function, outside, buffers)?.run(wanted)
     }
 
-    /// Whether calls within a body that is inlined elsewhere ask nothing of the frame that they
-    /// are in; `inlined` is asked about functions whose own body would be.
+    /// Whether calls within a body that is inlined elsewhere do not inspect their frame; `inlined`
+    /// answers this for functions whose own body would be inlined.
     pub fn minds_no_frame(&self, body: &Body, inlined: &mut dyn FnMut(u32) -> bool) -> bool {
         calls::called(body, &self.module).all(|global| match self.named[global as usize] {
             Named::Intrinsic(becomes) => !becomes.minds_frame(),

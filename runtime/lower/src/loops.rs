@@ -1,4 +1,4 @@
-//! Which loops can be left, and what crosses at their heads.
+//! Decides which loops can be left, and lists the values that cross at their heads.
 
 use uruk_baseline::ir::{
     Argument, Block, Head, Operand, Passing, Reach, Stored, Symbol, SymbolData, Type,
@@ -12,7 +12,7 @@ use crate::reading::{Covered, Reading, invalid, not};
 use crate::types::{Shape, Vectors};
 
 impl Reading<'_> {
-    /// Says what is counted, and which loops can be left. All instructions were read.
+    /// Marks the counted blocks, and the loops that can be left. All instructions were read.
     pub(crate) fn count(&mut self, wanted: Wanted<'_>) -> Covered<Heads> {
         let Some(counters) = wanted.counters else {
             return Ok(Heads::default());
@@ -36,7 +36,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Says which loops are counted at their heads; the latches of the others are counted.
+    /// Marks the loops that are counted at their heads; the latches of the others are counted.
     fn osr_loops(&mut self, name: &str, contract: bool) -> Covered<Heads> {
         let mut anatomy = std::mem::take(self.anatomy);
         tell(
@@ -74,7 +74,7 @@ impl Reading<'_> {
             .enumerate()
         {
             let Places { slot, count, left } = Heads::places(place, all);
-            // Loops are found from the entry on.
+            // The search for loops starts at the entry.
             self.block = self.flow.places[own.block as usize];
             let mut head = Head {
                 block: Block(self.block),
@@ -96,7 +96,7 @@ impl Reading<'_> {
         Ok(decision.heads)
     }
 
-    /// Has these blocks count that they are left.
+    /// Makes these blocks count their executions.
     fn count_latches(&mut self, latches: &[u32]) {
         let places = latches.iter().map(|&it| self.flow.places[it as usize]);
         let mut places: Vec<u32> = places.collect();
@@ -104,7 +104,7 @@ impl Reading<'_> {
         self.out.counting.latches = places.into_iter().map(Block).collect();
     }
 
-    /// The value that a variable is of.
+    /// The value of a variable.
     fn value_of(&self, variable: &Variable) -> Option<ValueId> {
         match variable.value.checked_sub(self.body.parameters) {
             None => Some(ValueId(self.body.first + variable.value)),
@@ -112,7 +112,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether a variable can cross: of what is passed in memory, its scalars are stored there.
+    /// Whether a variable can cross: if it is passed in memory, its scalars are stored there.
     fn can_cross(&self, variable: &Variable) -> bool {
         if variable.kind != Kind::Stored {
             return true;
@@ -121,12 +121,12 @@ impl Reading<'_> {
         let ty = value.and_then(|value| self.body.type_of(self.module, value));
         ty.is_some_and(|ty| {
             let info = self.lowering.types.info(ty);
-            // Its place is as aligned as the stack is.
+            // Its place is aligned like the stack.
             info.vectors != Vectors::Bits && info.align <= 16 && self.leaves(ty).is_ok()
         })
     }
 
-    /// Adds what crosses for a variable.
+    /// Adds the crossing values of a variable.
     fn cross(&mut self, variable: Variable, head: &mut Head) -> Covered<()> {
         let Some(value) = self.value_of(&variable) else {
             return invalid("a use of nothing");

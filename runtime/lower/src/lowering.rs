@@ -1,4 +1,4 @@
-//! Calls of intrinsics: what the table says each becomes, with its operands.
+//! Lowers calls of intrinsics: the table's replacement, with their operands.
 
 use smallvec::smallvec;
 use uruk_baseline::ir::{
@@ -14,7 +14,7 @@ use crate::types::Shape;
 
 const INT: Type = Type::Int(32);
 
-/// Constants nested in each other that are looked at, at most.
+/// Most nested constants that are visited.
 const DEPTH: u32 = 16;
 
 impl Reading<'_> {
@@ -68,7 +68,7 @@ impl Reading<'_> {
             B::MulAdd => {
                 let numbers @ Numbers { ty, .. } = self.float_result(it)?;
                 let list = self.arguments(it)?;
-                // It is two in a copy.
+                // A copy has two instructions here.
                 self.notes.instructions += 1;
                 self.each(it, list, numbers, |reading, [a, b, c]| {
                     let product = reading.emit_one(Op::Float(FloatOp::Mul, ty, [a, b]));
@@ -101,7 +101,7 @@ impl Reading<'_> {
         }
     }
 
-    /// What has to do with the machine, the stack, or threads.
+    /// Intrinsics on the machine, the stack, or threads.
     fn machine(&mut self, it: &Instruction, becomes: Becomes) -> Covered<()> {
         use Becomes as B;
         match becomes {
@@ -153,7 +153,7 @@ impl Reading<'_> {
                 )
             }
             B::AddressOfReturnAddress => {
-                // Behind the saved frame pointer.
+                // The address behind the saved frame pointer.
                 let frame = self.emit_one(Op::FrameAddress(0));
                 let address = self.at(frame, 8);
                 self.stand(it, [address])
@@ -179,7 +179,7 @@ impl Reading<'_> {
         self.emit_for(it, Op::VaArg(ty, list))
     }
 
-    /// Of what has no effect: a result, if there is one, that nobody may rely on.
+    /// Lowers an intrinsic without effect: its result, if any, is undefined.
     fn nothing(&mut self, it: &Instruction) -> Covered<()> {
         let Some(result) = it.result else {
             return Ok(());
@@ -212,7 +212,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The type of a result that is numbers of at most 64 bits.
+    /// The type of a result with numbers of at most 64 bits.
     pub(crate) fn narrow(&self, it: &Instruction) -> Covered<Numbers> {
         let known = self.result(it)?;
         match self.shape_of(known) {
@@ -221,7 +221,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The type of a result that is one of them.
+    /// The type of a result with one number of at most 64 bits.
     fn narrow_one(&self, it: &Instruction) -> Covered<Type> {
         match self.narrow(it)? {
             Numbers { ty, lanes: None } => Ok(ty),
@@ -298,7 +298,7 @@ impl Reading<'_> {
         self.each_op(it, list, numbers, |[one]| Op::Cast(cast, from, to, one))
     }
 
-    /// Whether it is greater, less whether it is less.
+    /// Greater (0 or 1), minus less (0 or 1).
     fn order(&mut self, it: &Instruction, signed: bool) -> Covered<()> {
         let [a, b] = self.arguments(it)?;
         let known = self.type_of(a)?;
@@ -330,7 +330,7 @@ impl Reading<'_> {
         self.emit_for(it, Op::Int(IntOp::Sub, to, [greater, less]))
     }
 
-    /// A size that nobody knows: as large as can be, or nothing, as is asked.
+    /// An unknown size: the largest number, or 0, depending on the second argument.
     fn object_size(&mut self, it: &Instruction) -> Covered<()> {
         let Type::Int(bits) = self.narrow_one(it)? else {
             return not("an intrinsic");
@@ -344,7 +344,7 @@ impl Reading<'_> {
         self.stand(it, [Operand::Int(size)])
     }
 
-    /// What lies at an offset from a table is a distance from it.
+    /// Loads a distance from a table, at an offset, and adds the table's address.
     fn load_relative(&mut self, it: &Instruction) -> Covered<()> {
         let [base, index] = self.arguments(it)?;
         let base = self.address(base)?;
@@ -379,7 +379,7 @@ impl Reading<'_> {
         )
     }
 
-    /// Whether a constant is one before it is placed: no address is in it.
+    /// Whether a value is a constant before addresses are known: it contains none.
     fn is_manifest(&mut self, value: ValueId, depth: u32) -> Covered<bool> {
         self.count_part(0)?;
         let Some(Definition::Constant(constant)) = self.definition(value) else {

@@ -1,4 +1,4 @@
-//! Memory: what is in the frame, loads and stores, addresses; and aggregates, which are their
+//! Memory: objects in the frame, loads and stores, addresses; and aggregates, which are their
 //! scalars.
 
 use smallvec::SmallVec;
@@ -12,8 +12,8 @@ use crate::operands::Step;
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
 use crate::types::{Shape, Vectors};
 
-/// Whether an address so many bytes behind a symbol is made in a few steps of 2 GiB: no object is
-/// larger than what processors address.
+/// Whether an address so many bytes behind a symbol takes only a few steps of 2 GiB: no object is
+/// larger than the address space of processors.
 pub(crate) fn is_near(bytes: i64) -> bool {
     bytes.unsigned_abs() < 1 << 36
 }
@@ -91,7 +91,7 @@ impl Reading<'_> {
         for (at, leaf) in self.leaves(known)?.iter().enumerate() {
             let value = self.values.of(scalars)[at];
             if value == Operand::Undef && !access.volatile {
-                // Whatever is there is as good.
+                // Any content is allowed.
                 continue;
             }
             let place = self.at(address, i64::from(leaf.offset));
@@ -100,7 +100,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// How memory is accessed by a load or store of a type.
+    /// The kind of memory access of a load or store of a type.
     fn access(
         &self,
         known: TypeId,
@@ -128,7 +128,7 @@ impl Reading<'_> {
         })
     }
 
-    /// An address so many bytes on.
+    /// The address so many bytes further.
     pub(crate) fn at(&mut self, address: Operand, bytes: i64) -> Operand {
         match address {
             _ if bytes == 0 => address,
@@ -182,7 +182,7 @@ impl Reading<'_> {
         self.stand(it, [address])
     }
 
-    /// `getelementptr` of a vector of addresses, or by one of indices: what is one number goes with
+    /// `getelementptr` of a vector of addresses, or by one of indices: a scalar operand is used for
     /// all lanes.
     fn elements(&mut self, it: &Instruction, source: TypeId, lanes: usize) -> Covered<()> {
         let body = self.body;
@@ -234,13 +234,13 @@ impl Reading<'_> {
         self.stand(it, addresses)
     }
 
-    /// The number that an index is, if it is one.
+    /// The number of a constant index.
     fn constant_index(&mut self, index: ValueId) -> Covered<Option<i64>> {
         let scalars = self.scalars(index)?;
         let number = match self.values.of(scalars) {
             [Operand::Int(low), rest @ ..] => match (self.number(index), rest) {
                 (Some(number), _) => Some(number),
-                // The low half of one of 128 bits.
+                // The low half of a number of 128 bits.
                 (None, [Operand::Int(_)]) if self.is_wide_constant(index) => Some(*low as i64),
                 _ => None,
             },
@@ -296,7 +296,7 @@ impl Reading<'_> {
         self.stand(it, list)
     }
 
-    /// Which scalars of an aggregate a way into it names: the first and how many; and its type.
+    /// The scalars of an aggregate that a path into it names: the first, the count, and their type.
     fn part(&self, path: &[u32], of: ValueId) -> Covered<(u32, u32, TypeId)> {
         let mut within = self.type_of(of)?;
         self.leaves(within)?;
@@ -309,7 +309,8 @@ impl Reading<'_> {
                     None => return invalid(TYPES),
                 },
                 Shape::Array { element, .. } => {
-                    // A part of what has few scalars; without any, it may have many parts.
+                    // A part of a value with few scalars; without any, the value may have many
+                    // parts.
                     let each = self.leaves(element)?.len() as u32;
                     (element, each.saturating_mul(index))
                 }
@@ -322,7 +323,7 @@ impl Reading<'_> {
     }
 }
 
-/// Bytes that are accessed.
+/// The memory of an access.
 #[derive(Clone, Copy)]
 struct Access {
     align: u32,
@@ -331,7 +332,7 @@ struct Access {
 }
 
 impl Access {
-    /// The alignment so many bytes on.
+    /// The alignment so many bytes further.
     fn align(self, offset: u32) -> u32 {
         match offset {
             0 => self.align,
@@ -364,7 +365,7 @@ impl Access {
 /// Bytes of one variable of a frame: offsets are 32 bits.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// An alignment that is said.
+/// An alignment that must be explicit.
 fn explicit(align: u32) -> Covered<u32> {
     match align {
         0 => Err(Refused::Unread("an alignment that is not said")),

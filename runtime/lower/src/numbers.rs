@@ -10,7 +10,7 @@ use crate::lanes::{Lanes, Numbers, plain_load};
 use crate::reading::{Covered, Reading, TYPES, invalid, not};
 
 impl Reading<'_> {
-    /// A call of what the C library has for a type.
+    /// A call of the C library's function for a type.
     pub(crate) fn library_call(&mut self, it: &Instruction, name: &str) -> Covered<()> {
         let [value] = self.arguments(it)?;
         let Numbers { ty, .. } = self.numbers(self.type_of(value)?)?;
@@ -40,7 +40,7 @@ impl Reading<'_> {
         let mut lists = Vec::with_capacity(all.len());
         for &value in all {
             let numbers = self.numbers(self.type_of(value)?)?;
-            // One number goes with each lane of the others.
+            // A scalar operand is used for each lane of the others.
             if numbers
                 .lanes
                 .is_some_and(|lanes| result.lanes != Some(lanes))
@@ -73,7 +73,7 @@ impl Reading<'_> {
         self.stand(it, results)
     }
 
-    /// A fraction, and the whole number before it, which the library writes to memory.
+    /// A fraction, and the integral part, which the library writes to memory.
     pub(crate) fn fraction(&mut self, it: &Instruction) -> Covered<()> {
         let [value] = self.arguments(it)?;
         let (operand, ty) = self.typed(value)?;
@@ -105,9 +105,9 @@ impl Reading<'_> {
         self.stand(it, [fraction, whole])
     }
 
-    /// Tests of what kind a number is, of those that a comparison tells.
+    /// Tests the class of a number, for classes that one comparison can decide.
     pub(crate) fn float_class(&mut self, it: &Instruction) -> Covered<()> {
-        /// A number that is none, of both kinds.
+        /// Both kinds of NaN.
         const NAN: i64 = 0b11;
         const INFINITE: i64 = 1 << 2 | 1 << 9;
         const ALL: i64 = (1 << 10) - 1;

@@ -1,7 +1,7 @@
-//! What operands are: values that were read, constants, and addresses of symbols.
+//! Operands: values that were read, constants, and addresses of symbols.
 //!
-//! Constants are looked at once in each function, but addresses of thread-local variables, which
-//! are computed wherever they are used.
+//! Constants are evaluated once in each function, except addresses of thread-local variables, which
+//! are computed at each use.
 
 use smallvec::SmallVec;
 use uruk_baseline::ir::{Op, Operand, Reach, Symbol, SymbolData, Type};
@@ -21,7 +21,7 @@ const EXPRESSION: &str = "a constant expression";
 /// Constants nested in each other, at most.
 const DEPTH: u32 = 16;
 
-/// Parts of constants that are looked at in one function.
+/// Parts of constants that are visited in one function.
 const PARTS: u32 = 1 << 16;
 
 impl<'a> Reading<'a> {
@@ -33,7 +33,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Whatever stands for a value.
+    /// The scalars of a value.
     pub(crate) fn scalars(&mut self, value: ValueId) -> Covered<Scalars> {
         let Some((scalars, block)) = self.values.get(value.0) else {
             return self.constant(value, 0);
@@ -52,7 +52,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The scalar that stands for a value which is one.
+    /// The scalar of a value that has one.
     pub(crate) fn one(&mut self, value: ValueId) -> Covered<Operand> {
         let scalars = self.scalars(value)?;
         match self.values.of(scalars) {
@@ -61,13 +61,13 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The scalar that stands for a value, and its type.
+    /// The scalar of a value, and its type.
     pub(crate) fn typed(&mut self, value: ValueId) -> Covered<(Operand, Type)> {
         let ty = self.scalar(self.type_of(value)?)?;
         Ok((self.one(value)?, ty))
     }
 
-    /// The scalar that stands for a value of that type.
+    /// The scalar of a value of that type.
     pub(crate) fn one_as(&mut self, value: ValueId, ty: Type) -> Covered<Operand> {
         match self.typed(value)? {
             (operand, its) if its == ty => Ok(operand),
@@ -80,7 +80,7 @@ impl<'a> Reading<'a> {
         self.one_as(value, Type::PTR)
     }
 
-    /// Scalars that stand for values of one type.
+    /// The scalars of values of one type.
     pub(crate) fn all_as<const N: usize>(
         &mut self,
         values: [ValueId; N],
@@ -93,7 +93,7 @@ impl<'a> Reading<'a> {
         Ok(operands)
     }
 
-    /// What a value is, if it is a constant or a global.
+    /// The definition of a value, if it is a constant or a global.
     pub(crate) fn definition(&self, value: ValueId) -> Option<Definition<'a>> {
         self.body.definition(self.module, value)
     }
@@ -154,7 +154,7 @@ impl<'a> Reading<'a> {
         Ok(self.always(value, [operand]))
     }
 
-    /// Counts a part of a constant that is looked at.
+    /// Counts a visited part of a constant.
     pub(crate) fn count_part(&mut self, depth: u32) -> Covered<()> {
         self.parts += 1;
         match depth > DEPTH || self.parts > PARTS + self.body.operands.len() as u32 {
@@ -163,7 +163,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Has operands stand for a constant.
+    /// Makes operands the scalars of a constant.
     fn always(&mut self, value: ValueId, operands: impl IntoIterator<Item = Operand>) -> Scalars {
         let scalars = self.values.add(operands);
         self.values.set(value.0, EVERYWHERE, scalars);
@@ -193,7 +193,7 @@ impl<'a> Reading<'a> {
                 Ok(self.always(value, [Operand::Int(low & u64::MAX >> (64 - bits))]))
             }
             Shape::Wide => {
-                // Words above are zero if they are not there.
+                // Missing words above are zero.
                 let high = words.get(1).copied().unwrap_or(0);
                 Ok(self.always(value, [low, high].map(Operand::Int)))
             }
@@ -242,7 +242,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// A constant struct, array or vector: what its parts are, in order.
+    /// A constant struct, array or vector: the scalars of its parts, in order.
     fn aggregate(
         &mut self,
         value: ValueId,
@@ -306,7 +306,7 @@ impl<'a> Reading<'a> {
         Ok(self.always(value, operands))
     }
 
-    /// An address, or a number, that an expression comes to.
+    /// Evaluates an expression to an address, or a number.
     fn evaluate(&mut self, value: ValueId, depth: u32) -> Covered<(Option<Symbol>, i64)> {
         self.count_part(depth)?;
         let constant = match self.definition(value) {
@@ -368,7 +368,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The place that a constant `getelementptr` comes to.
+    /// The place that a constant `getelementptr` computes.
     fn evaluate_offset(
         &mut self,
         source: TypeId,
@@ -398,7 +398,7 @@ impl<'a> Reading<'a> {
         Ok((symbol, bytes))
     }
 
-    /// What an index into a type does.
+    /// The effect of an index into a type.
     pub(crate) fn step(&self, first: bool, within: TypeId) -> Covered<Step> {
         let info = self.lowering.types.info(within);
         match info.shape {
@@ -415,7 +415,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Where a constant index leads: bytes, and the type there.
+    /// The place that a constant index leads to: bytes, and the type there.
     pub(crate) fn take(&self, step: Step, within: TypeId, index: i64) -> Covered<(i64, TypeId)> {
         Ok(match step {
             Step::Each(size) => (index.wrapping_mul(size as i64), within),
@@ -429,7 +429,7 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// The symbol that a global is.
+    /// The symbol of a global.
     pub(crate) fn symbol(&mut self, global: u32) -> Covered<Symbol> {
         if let Some(known) = self.values.symbol(global) {
             return Ok(known);
@@ -471,13 +471,13 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// What an index does.
+/// The effect of an index.
 #[derive(Clone, Copy)]
 pub(crate) enum Step {
-    /// The first one: so many whole values on.
+    /// The first index: moves by so many whole values.
     Each(u64),
-    /// To an element of that type, so many bytes each.
+    /// Moves to an element of that type, with so many bytes each.
     Element(TypeId, u64),
-    /// To a field of the struct whose fields begin there, and are so many.
+    /// Moves to a field of the struct whose fields begin there, with that count.
     Field(u32, u32),
 }

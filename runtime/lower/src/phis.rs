@@ -1,4 +1,4 @@
-//! Phis, whose operands are read when everything else has been.
+//! Phis, whose operands are read after everything else.
 
 use rustc_hash::FxHashSet;
 use uruk_baseline::ir::{Block, Op};
@@ -29,7 +29,7 @@ impl<'a> Reading<'a> {
         self.define(it, value..last)
     }
 
-    /// The result of the `invoke` that ends a block, on the edge where the call went on.
+    /// The result of the `invoke` that ends a block, on its normal edge.
     fn on_edge(&self, value: ValueId, from: u32, to: u32) -> Option<Scalars> {
         let end = self.body.blocks[from as usize].end.checked_sub(1)?;
         let it = &self.body.instructions[end as usize];
@@ -93,7 +93,7 @@ impl<'a> Reading<'a> {
                 incoming.sort_by_key(|&(from, _)| from);
             }
         }
-        // What comes twice from one block is the same, and each edge is there.
+        // Repeated operands of one block must be equal, and each edge must occur.
         self.edges.sort_unstable();
         let differ = |pair: &[(u32, u32)]| pair[0].0 == pair[1].0 && pair[0].1 != pair[1].1;
         if self.edges.windows(2).any(differ) {

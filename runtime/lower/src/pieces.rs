@@ -1,5 +1,5 @@
-//! Values that hold vectors, as they are passed: a vector of at most 16 bytes is in one register of
-//! the processor's vectors, its lanes from the low end on, or its lanes are passed one by one.
+//! Passing of values with vectors: a vector of at most 16 bytes is in one vector register, its
+//! lanes from the low end on, or its lanes are passed one by one.
 //!
 //! | lanes | bytes with lanes rounded up to a power of two | passed |
 //! |---|---|---|
@@ -8,16 +8,16 @@
 //! | 3, 5 to 7, 9 to 15 | 16 | in one register |
 //! | 3, 5 to 7 | less than 16 | lane by lane |
 //!
-//! LLVM widens a vector to one that the processor has (`getVectorTypeBreakdown`). Where the number of
-//! lanes is no power of two it takes one step only, to the next power of two, and passes lanes one by
-//! one where that is no vector of the processor.
+//! LLVM widens a vector to one that the processor has (`getVectorTypeBreakdown`). If the number of
+//! lanes is no power of two it takes only one step, to the next power of two. It passes lanes one
+//! by one if that is no vector of the processor.
 //!
-//! Lanes get there, and out of there, through a few bytes of the frame. They are written one by
-//! one and read as a whole, or the other way round, and nothing else uses those bytes in between.
+//! Lanes are moved in and out through a few bytes of the frame. They are written one by one and
+//! read as a whole, or the other way round, and nothing else uses those bytes in between.
 //!
 //! # Why
-//! LLVM has a rule for every length. What is larger than a register, and what has bits as lanes,
-//! is passed in ways that depend on what the processor has: that is not covered.
+//! LLVM has a rule for every length. Vectors larger than a register, and vectors of bits, are
+//! passed in ways that depend on the processor's features: they are not covered.
 
 use smallvec::SmallVec;
 use uruk_baseline::ir::{Op, Operand, Type, Value};
@@ -32,7 +32,7 @@ use crate::values::{EVERYWHERE, Scalars};
 
 const PASSED: &str = "a vector that is passed in parts";
 
-/// A scalar as it is passed, and the leaves that are in it.
+/// A scalar as it is passed, and its leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) ty: Type,
@@ -73,7 +73,7 @@ impl Reading<'_> {
                 let bitcode::Type::Array(count, _) = *self.module.ty(ty) else {
                     return not(PASSED);
                 };
-                // What has no leaves may be there any number of times.
+                // A type without leaves may occur any number of times.
                 for _ in 0..if each == 0 { 0 } else { count } {
                     self.add_pieces(element, leaf, into)?;
                 }
@@ -109,7 +109,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// What is passed of scalars that stand for a value of a type that holds vectors.
+    /// The passed scalars of a value of a type that contains vectors.
     pub(crate) fn packed(&mut self, ty: TypeId, scalars: Scalars) -> Covered<Lanes> {
         let leaves = self.leaves(ty)?;
         let mut packed = Lanes::new();
@@ -125,7 +125,7 @@ impl Reading<'_> {
         Ok(packed)
     }
 
-    /// A vector of lanes.
+    /// Packs lanes into a vector.
     fn pack(&mut self, lanes: &[Operand], lane: Type) -> Covered<Operand> {
         if let Some(bytes) = constant(lanes, lane) {
             return Ok(self.wide_constant(u128::from_le_bytes(bytes)));
@@ -140,7 +140,7 @@ impl Reading<'_> {
         Ok(self.emit_one(plain_load(Type::V128, room)))
     }
 
-    /// The leaves of a value of a type that holds vectors, of which the pieces came.
+    /// The leaves of a value of a type that contains vectors, from its passed pieces.
     pub(crate) fn unpacked(&mut self, ty: TypeId, first: u32) -> Covered<Lanes> {
         let leaves = self.leaves(ty)?;
         let mut all = Lanes::new();
@@ -161,7 +161,7 @@ impl Reading<'_> {
         Ok(all)
     }
 
-    /// Some bytes of the frame, as many as any vector has.
+    /// Bytes of the frame, enough for any vector.
     pub(crate) fn room(&mut self) -> Covered<Operand> {
         match self.room {
             Some(room) => Ok(room),
@@ -169,7 +169,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Has the lanes of vectors that are parameters stand for them.
+    /// Unpacks the lanes of vectors that are parameters.
     pub(crate) fn take_vectors(&mut self) -> Covered<()> {
         self.make_room();
         if self.room.is_none() {
@@ -192,9 +192,10 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Makes room, at the beginning of the entry, if vectors are passed, or lanes are computed.
+    /// Makes room, at the beginning of the entry, if vectors are passed, or lane indices are
+    /// computed.
     fn make_room(&mut self) {
-        /// Of the most lanes that there are.
+        /// For the largest number of lanes.
         const MOST: u64 = 512;
         if !self.lowering.may_need_room {
             return;
@@ -223,7 +224,7 @@ impl Reading<'_> {
         self.room = Some(self.emit_one(Op::Alloca { size, align: 16 }));
     }
 
-    /// Whether an instruction passes vectors on, if there are any, or needs room by itself.
+    /// Whether an instruction passes vectors, if there are any, or needs room by itself.
     fn is_passing(&self, it: &bitcode::Instruction, vectors: bool) -> bool {
         let operands = self.body.operands_of(it);
         let is_call = matches!(it.op, bitcode::Op::Call(_) | bitcode::Op::Invoke(..));
@@ -239,7 +240,7 @@ impl Reading<'_> {
             })
     }
 
-    /// What the intrinsic becomes that is called.
+    /// The replacement of the called intrinsic.
     fn intrinsic_of(&self, operands: &[bitcode::ValueId]) -> Option<Becomes> {
         match self.definition(*operands.first()?)? {
             bitcode::Definition::Global(global) => match self.lowering.named[global as usize] {

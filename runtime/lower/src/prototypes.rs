@@ -1,13 +1,13 @@
-//! Types of intrinsics: a declaration of another type is LLVM's to judge.
+//! Types of intrinsics: a declaration of another type is left to LLVM.
 //!
 //! A signature is a text: the result, a point, the parameters, a letter for each. A `!` behind a
-//! parameter says that its argument is a constant.
+//! parameter means that its argument is a constant.
 //!
 //! | letter | type |
 //! |---|---|
 //! | `v` `p` `b` `c` `w` `l` `d` `m` | `void`, `ptr`, `i1`, `i8`, `i32`, `i64`, `double`, metadata |
-//! | `I` `J` | an integer or a vector of integers; the same type wherever the letter is |
-//! | `F` | likewise a floating-point type |
+//! | `I` `J` | an integer or a vector of integers; the same type for each use of the letter |
+//! | `F` | a floating-point type or a vector of them, likewise |
 //! | `A` | any type, likewise |
 //! | `B` | `i1`, or a vector of as many of them as `I` and `F` have |
 //! | `O` `P` | a struct of `I` and `B`, of two `F` |
@@ -19,7 +19,7 @@ use uruk_bitcode::ir::{Module, Type, TypeId};
 
 use crate::intrinsics::{Becomes, Reduce};
 
-/// The signature of an intrinsic; nothing for one whose types lowering asks for.
+/// The signature of an intrinsic; `None` if lowering checks its types.
 fn signature(becomes: Becomes, name: &str) -> Option<&'static str> {
     use Becomes as B;
     Some(match becomes {
@@ -63,7 +63,7 @@ fn signature(becomes: Becomes, name: &str) -> Option<&'static str> {
     })
 }
 
-/// Of what becomes its first operand, or nothing.
+/// The signature of an intrinsic that is replaced by its first operand, or dropped.
 fn by_name(name: &str) -> Option<&'static str> {
     const ALL: [(&str, &str); 15] = [
         ("llvm.lifetime.", "v.p"),
@@ -86,7 +86,7 @@ fn by_name(name: &str) -> Option<&'static str> {
     known.map(|&(_, signature)| signature)
 }
 
-/// Types that letters stand for.
+/// Types bound to letters.
 #[derive(Default)]
 struct Bound([Option<TypeId>; 26]);
 
@@ -95,7 +95,7 @@ impl Bound {
         *self.0[usize::from(letter - b'A')].get_or_insert(ty) == ty
     }
 
-    /// Whether a type is as a letter says, of those letters that stand alone.
+    /// Whether a type fits a letter, for letters that stand alone.
     fn fits(&mut self, module: &Module, letter: u8, ty: TypeId) -> bool {
         let own = module.ty(ty);
         let lane = match own {
@@ -121,7 +121,7 @@ impl Bound {
         }
     }
 
-    /// Whether what is made of other types is made of those.
+    /// Whether composite types are made of the bound ones.
     fn is_whole(&self, module: &Module) -> bool {
         let at = |letter: u8| self.0[usize::from(letter - b'A')];
         let is_bit = |ty: TypeId| {
@@ -153,8 +153,8 @@ fn is_float(ty: &Type) -> bool {
     )
 }
 
-/// Which parameters of an intrinsic take constants, a bit for each; `None` if it has another type
-/// than it is to have.
+/// The parameters of an intrinsic that take constants, a bit for each; `None` if it has another
+/// type than required.
 pub(crate) fn immediates(module: &Module, ty: TypeId, becomes: Becomes, name: &str) -> Option<u32> {
     let Type::Function(result, ref parameters, variadic) = *module.ty(ty) else {
         return None;

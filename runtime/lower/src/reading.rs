@@ -1,7 +1,7 @@
-//! One function that is being read: what was made of it so far.
+//! State of reading one function.
 //!
-//! Blocks are read in reverse postorder, so that whatever dominates a use has been read before
-//! it, and what cannot be reached is never read. Operands of phis are read at the end.
+//! Blocks are read in reverse postorder, so that all dominators of a use have been read before it,
+//! and unreachable blocks are never read. Operands of phis are read at the end.
 
 use std::cell::Cell;
 
@@ -50,7 +50,7 @@ pub(crate) struct Reading<'a> {
     pub(crate) anatomy: &'a mut Anatomy,
     /// Operands of phis are read: no instruction may be added.
     pub(crate) at_edges: bool,
-    /// Parts of constant expressions that were looked at.
+    /// Parts of constant expressions that were visited.
     pub(crate) parts: u32,
     /// Functions that the compiler's code calls by name.
     pub(crate) libraries: FxHashMap<Box<str>, Symbol>,
@@ -60,18 +60,18 @@ pub(crate) struct Reading<'a> {
     pub(crate) notes: Notes,
 }
 
-/// What is noted on the way.
+/// Properties noted while reading.
 #[derive(Default)]
 pub(crate) struct Notes {
     /// Instructions of the body.
     pub(crate) instructions: u32,
     /// Calls of named functions.
     pub(crate) calls: u32,
-    /// It goes back to stack pointers.
+    /// It restores stack pointers.
     pub(crate) restores: bool,
     /// Arrays are to be guarded.
     guarded: bool,
-    /// Bytes of its frame, as far as the code says so.
+    /// Bytes of its frame, as far as its IR shows.
     pub(crate) frame: u64,
 }
 
@@ -134,7 +134,7 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// Reads all of it.
+    /// Reads the whole function.
     pub(crate) fn run(mut self, wanted: Wanted<'_>) -> Covered<Lowered> {
         let loops = self.flow.loops();
         self.head()?;
@@ -166,7 +166,7 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// What is said of the function as a whole, its parameters and its result.
+    /// Reads the attributes of the function as a whole, its parameters and its result.
     fn head(&mut self) -> Covered<()> {
         let whole = self.lowering.lists.whole(self.global.attributes);
         self.out.probes_stack = whole.probes_stack;
@@ -317,7 +317,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Adds an instruction; its results.
+    /// Adds an instruction; returns its results.
     pub(crate) fn emit(&mut self, op: Op) -> std::ops::Range<u32> {
         let first = self.out.types.len() as u32;
         self.out.types.extend(op.results());
@@ -335,7 +335,7 @@ impl<'a> Reading<'a> {
         Operand::Value(Value(self.emit(op).start))
     }
 
-    /// Adds one without a result.
+    /// Adds an instruction without a result.
     pub(crate) fn end(&mut self, op: Op) -> Covered<()> {
         self.emit(op);
         Ok(())
@@ -346,7 +346,7 @@ impl<'a> Reading<'a> {
         !self.at_edges
     }
 
-    /// Has values of ours stand for what an instruction gives.
+    /// Makes new values the scalars of an instruction's result.
     pub(crate) fn define(
         &mut self,
         it: &bitcode::Instruction,
@@ -356,7 +356,7 @@ impl<'a> Reading<'a> {
         self.bind(it, scalars)
     }
 
-    /// Has operands stand for what an instruction gives.
+    /// Makes operands the scalars of an instruction's result.
     pub(crate) fn stand(
         &mut self,
         it: &bitcode::Instruction,
@@ -366,7 +366,7 @@ impl<'a> Reading<'a> {
         self.bind(it, scalars)
     }
 
-    /// Has scalars stand for what an instruction gives: those that its type says.
+    /// Makes scalars those of an instruction's result; checks them against its type.
     pub(crate) fn bind(&mut self, it: &bitcode::Instruction, scalars: Scalars) -> Covered<()> {
         let Some(result) = it.result else {
             return match scalars.count {
@@ -394,7 +394,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Adds an instruction that stands for one of the body.
+    /// Adds an instruction that replaces one of the body.
     pub(crate) fn emit_for(&mut self, it: &bitcode::Instruction, op: Op) -> Covered<()> {
         let results = self.emit(op);
         self.define(it, results)
@@ -408,7 +408,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The type of what an instruction gives.
+    /// The type of an instruction's result.
     pub(crate) fn result(&self, it: &bitcode::Instruction) -> Covered<TypeId> {
         match it.result {
             Some(value) => self.type_of(value),

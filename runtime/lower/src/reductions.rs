@@ -1,5 +1,5 @@
-//! Intrinsics that are about the lanes of vectors together: what all come to, and what the
-//! processor has instructions for and the language has not.
+//! Intrinsics on all lanes of vectors together: reductions, and instructions of the processor that
+//! the language lacks.
 
 use smallvec::smallvec;
 use uruk_baseline::ir::{Cast, IntOp, IntPredicate, Op, Operand, OverflowOp, Term, Type, Value};
@@ -15,7 +15,7 @@ const INT: Type = Type::Int(32);
 const BIT: Type = Type::Int(1);
 
 impl Reading<'_> {
-    /// Sums and the like, and which of them overflowed: all lanes, then all bits.
+    /// Sums and similar operations, with overflow bits: all lanes, then all bits.
     pub(crate) fn lanes_overflow(
         &mut self,
         it: &Instruction,
@@ -38,7 +38,7 @@ impl Reading<'_> {
         self.stand(it, all)
     }
 
-    /// What all lanes come to.
+    /// Reduces all lanes to one number.
     pub(crate) fn reduce(&mut self, it: &Instruction, by: Reduce) -> Covered<()> {
         let body = self.body;
         let Some((&last, before)) = body.operands_of(it).split_last() else {
@@ -64,7 +64,7 @@ impl Reading<'_> {
         self.stand(it, [sum])
     }
 
-    /// Bits of signs: the first lane's is the lowest.
+    /// A number of sign bits: the first lane's is the lowest.
     pub(crate) fn signs(&mut self, it: &Instruction) -> Covered<()> {
         let [value] = self.arguments(it)?;
         let numbers = self.numbers(self.type_of(value)?)?;
@@ -126,7 +126,7 @@ impl Reading<'_> {
         let ty = numbers.ty;
         let results: Lanes = match op {
             LaneOp::Pack { signed } => {
-                // Of each 16 bytes, those of the first come before those of the second.
+                // In each 16 bytes, those of the first vector come before those of the second.
                 let each = 128 / usize::from(bits);
                 let groups = a.chunks(each).zip(b.chunks(each));
                 let all = groups.flat_map(|(a, b)| a.iter().chain(b));
@@ -170,7 +170,7 @@ impl Reading<'_> {
         self.emit_one(Op::Int(op, ty, [a, b]))
     }
 
-    /// The nearest number of so many bits to a signed one.
+    /// Clamps a signed number to the range of so many bits.
     fn nearest(&mut self, lane: Operand, ty: Type, bits: u8, signed: bool) -> Operand {
         let Type::Int(has) = ty else {
             return Operand::Undef;
@@ -201,7 +201,7 @@ impl Reading<'_> {
         self.emit_one(Op::Cast(Cast::Trunc, INT, ty, half))
     }
 
-    /// Bytes by their numbers, in each 16.
+    /// Looks bytes up by their numbers, in each 16.
     fn look_up(&mut self, ty: Type, table: &[Operand], numbers: &[Operand]) -> Covered<Lanes> {
         let room = self.room()?;
         let mut found = Lanes::new();
@@ -241,8 +241,8 @@ impl Reading<'_> {
         })
     }
 
-    /// A shift of all lanes by one number, or by what is in the low half of a vector: by more than
-    /// there are bits, nothing is left but the sign.
+    /// A shift of all lanes by one number, or by the low half of a vector. A shift by more than the
+    /// width leaves only the sign.
     fn shift_lanes(
         &mut self,
         it: &Instruction,

@@ -1,10 +1,10 @@
-//! Ways to say that something is not lowered here.
+//! Constructors of refusals.
 
 use uruk_baseline::Uncovered;
 
 use crate::Refused;
 
-/// A result, if there is one.
+/// A result, or the reason for refusal.
 pub(crate) type Covered<T> = Result<T, Refused>;
 
 /// Not covered.

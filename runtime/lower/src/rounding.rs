@@ -1,5 +1,5 @@
-//! How floating-point operations round: `llvm.get.rounding`, and assembly that reads and writes the
-//! x87's control word, as C libraries and conversions of decimal numbers have it.
+//! Rounding of floating-point operations: `llvm.get.rounding`, and assembly that reads and writes
+//! the x87's control word, as in C libraries and conversions of decimal numbers.
 
 use uruk_baseline::ir::{Cast, IntOp, Op, Operand, Type};
 use uruk_bitcode::ir::{Assembly, Instruction};
@@ -20,7 +20,7 @@ pub(crate) enum Control {
 }
 
 impl Control {
-    /// Assembly that is such an instruction.
+    /// The instruction of an assembly, if it is one of these.
     pub(crate) fn of(assembly: &Assembly) -> Option<Control> {
         let mut operands = assembly.constraints.split(',');
         let mut clobbers = operands.clone().skip(1);
@@ -48,7 +48,7 @@ impl Reading<'_> {
         })
     }
 
-    /// `llvm.get.rounding`, which asks the x87 as LLVM does.
+    /// `llvm.get.rounding`, which queries the x87 as LLVM does.
     pub(crate) fn rounding(&mut self, it: &Instruction) -> Covered<()> {
         let (half, int) = (Type::Int(16), Type::Int(32));
         let word = self.emit_one(Op::ControlWord);

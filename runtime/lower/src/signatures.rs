@@ -1,5 +1,6 @@
-//! The whitelist of signatures: which functions and calls the baseline compiler takes, and how each
-//! value is passed. What is in no table here is LLVM's, callers and callees alike.
+//! The whitelist of signatures: the functions and calls that the baseline compiler takes, and how
+//! each value is passed. A signature in no table here is left to LLVM, for callers and callees
+//! alike.
 //!
 //! A caller and its callee may be compiled by different compilers, so both have to pass values the
 //! same way. A row is added together with a run of `cargo xtask abi`, which compares both compilers
@@ -19,10 +20,9 @@
 //! Registers and the order of the stack are in `uruk_baseline`'s `abi`.
 //!
 //! # Why
-//! LLVM has a rule for each type and convention, and a rule that is guessed gives wrong results
-//! without a word. `coldcc` preserves nearly all registers; `tailcc` callees take their arguments
-//! off the stack; an `i128` is kept whole only where it is a parameter by itself
-//! (`functionArgumentNeedsConsecutiveRegisters`).
+//! LLVM has a rule for each type and convention, and a guessed rule silently gives wrong results.
+//! `coldcc` preserves nearly all registers; `tailcc` callees pop their arguments; an `i128` is kept
+//! whole only as a parameter by itself (`functionArgumentNeedsConsecutiveRegisters`).
 
 use smallvec::SmallVec;
 use uruk_baseline::ir::{Argument, Extension, Function, Operand, Passing, Returned, Type};
@@ -55,7 +55,7 @@ impl Reading<'_> {
         let scalars = self.scalars(value)?;
         let start = into.len();
         self.passing(ty, passed, |ty, passing, _| {
-            // The operand comes below.
+            // The operand is set below.
             into.push(Argument {
                 operand: Operand::Undef,
                 ty,
@@ -76,7 +76,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Tells how each scalar of a parameter or argument is passed.
+    /// Determines how each scalar of a parameter or argument is passed.
     pub(crate) fn passing(
         &mut self,
         ty: TypeId,

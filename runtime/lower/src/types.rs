@@ -1,7 +1,7 @@
-//! What types are in scalars: leaves in the order in which LLVM passes them, sizes, and where
-//! fields are, on x86-64 Linux. All types of a module are looked at once.
+//! Scalars of types: leaves in the order in which LLVM passes them, sizes, and offsets of fields,
+//! on x86-64 Linux. All types of a module are analysed once.
 //!
-//! What has no size, or more bytes than can be counted, is [`Shape::Other`], and not sized.
+//! A type without a size, or with too many bytes to count, is [`Shape::Other`], and has no size.
 
 use uruk_baseline::ir::Type;
 use uruk_bitcode::ir::{self as bitcode, TypeId};
@@ -19,7 +19,7 @@ const MOST_BYTES: u64 = 1 << 60;
 /// Lanes that one vector may have.
 const MOST_LANES: u32 = 64;
 
-/// Why a vector has no leaves.
+/// The reason why a vector has no leaves.
 const VECTOR: &str = "a vector of an unusual type";
 
 const SCALABLE: &str = "a vector of unknown length";
@@ -30,44 +30,44 @@ const LARGE: &str = "a large aggregate";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaf {
     pub(crate) ty: Type,
-    /// In bytes.
+    /// Offset in bytes.
     pub(crate) offset: u32,
 }
 
-/// What a type is.
+/// The kind of a type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape {
-    /// `void`, or a kind of value that nothing computes with.
+    /// `void`, or a type without computable values.
     Nothing,
-    /// One scalar.
+    /// A scalar.
     Scalar(Type),
     /// An integer of 128 bits.
     Wide,
-    /// A struct, whose fields begin there among all, and how many they are.
+    /// A struct: the index of its first field among all fields, and the field count.
     Struct { fields: u32, count: u32 },
     /// Elements of a type, one behind the other.
     Array { element: TypeId, stride: u64 },
     /// A vector: so many scalars of a type, which are its leaves.
     Vector { lane: Type, lanes: u32 },
-    /// Another.
+    /// Any other type.
     Other,
 }
 
-/// What is known of a type.
+/// The properties of a type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Info {
     pub(crate) shape: Shape,
-    /// Its leaves, the first of them and their number; or why it has none.
+    /// Its leaves: the first and their number; or the reason why it has none.
     leaves: Result<(u32, u32), &'static str>,
-    /// Bytes from one to the next; `None` for what has no size.
+    /// Bytes from one to the next; `None` for a type without a size.
     pub(crate) size: Option<u64>,
-    /// In memory.
+    /// Alignment in memory.
     pub(crate) align: u32,
     /// Whether it is a vector, or has one as a part.
     pub(crate) vectors: Vectors,
 }
 
-/// What vectors a type holds.
+/// The kind of vectors that a type contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Vectors {
     /// None.
@@ -75,11 +75,11 @@ pub(crate) enum Vectors {
     None,
     /// Some, whose lanes are bytes.
     Bytes,
-    /// Some of bits, which are not where offsets of leaves say.
+    /// Some of bits, which do not lie at the offsets of their leaves.
     Bits,
 }
 
-/// Of a number that no type has.
+/// For a number that no type has.
 const NONE: Info = Info {
     shape: Shape::Other,
     leaves: Err("an unusual type"),
@@ -92,9 +92,9 @@ const NONE: Info = Info {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {
     pub(crate) ty: TypeId,
-    /// In bytes.
+    /// Offset in bytes.
     pub(crate) offset: u64,
-    /// Leaves of the fields before it; of no meaning in structs without leaves.
+    /// Leaves of the fields before it; meaningless in structs without leaves.
     pub(crate) leaf: u32,
 }
 
@@ -110,12 +110,12 @@ pub(crate) struct Types {
 pub struct Sizes(Types);
 
 impl Sizes {
-    /// Of a list in which types are made of earlier ones.
+    /// For a list in which types are made of earlier ones.
     pub fn of(all: &[bitcode::Type]) -> Sizes {
         Sizes(Types::of(all))
     }
 
-    /// Bytes of a type and its alignment in memory; `None` for what has no size.
+    /// Bytes of a type and its alignment in memory; `None` for a type without a size.
     pub fn of_type(&self, ty: TypeId) -> Option<(u64, u32)> {
         let info = self.0.info(ty);
         Some((info.size?, info.align))
@@ -123,7 +123,7 @@ impl Sizes {
 }
 
 impl Types {
-    /// Of a list in which types are made of earlier ones.
+    /// For a list in which types are made of earlier ones.
     pub(crate) fn of(all: &[bitcode::Type]) -> Types {
         let mut types = Types::default();
         for ty in all {
@@ -133,7 +133,7 @@ impl Types {
         types
     }
 
-    /// Whether one of them holds a vector.
+    /// Whether one of them contains a vector.
     pub(crate) fn have_vectors(&self) -> bool {
         self.infos.iter().any(|it| it.vectors != Vectors::None)
     }
@@ -344,7 +344,7 @@ fn natural(bits: u32) -> u32 {
     }
 }
 
-/// What has a size, but no scalars.
+/// The properties of a type with a size, but without scalars.
 fn other(what: &'static str, bits: u32, align: u32) -> Info {
     let bytes = u64::from(bits).div_ceil(8);
     Info {

@@ -1,5 +1,5 @@
-//! Blocks that are never reached, which are not lowered. LLVM checks types in them all the same, and
-//! that phis and landing pads elsewhere have the edges that come from them.
+//! Checks unreachable blocks, which are not lowered. LLVM checks types in them all the same, and
+//! that phis and landing pads elsewhere have the edges from these blocks.
 
 use uruk_bitcode::ir::{BlockId, Instruction, Op, ValueId};
 
@@ -9,7 +9,7 @@ use crate::reading::{Covered, Reading, invalid};
 const EDGES: &str = "an edge from where nothing comes";
 
 impl<'a> Reading<'a> {
-    /// Checks what is not lowered, if there is any.
+    /// Checks the blocks that are not lowered, if there are any.
     pub(crate) fn check_unreached(&self) -> Covered<()> {
         let blocks = &self.body.blocks;
         if self.flow.order.len() == blocks.len() {
@@ -67,7 +67,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Checks that phis and landing pads of a block are of the edges to it.
+    /// Checks that phis and landing pads of a block match the edges to it.
     fn check_edges(&self, block: u32, before: &[u32]) -> Covered<()> {
         let all = self.instructions_of(block);
         for it in all {

@@ -1,12 +1,12 @@
-//! Types of operands, as LLVM's verifier and its reader of bitcode ask for them.
+//! Types of operands, as LLVM's verifier and its reader of bitcode require them.
 //!
-//! Lowering tells apart what code is made of: an address and an integer of 64 bits are one scalar
-//! for it. LLVM tells types apart, and refuses a body whose types do not fit. Each instruction is
-//! checked here before it is lowered; a body that is refused is LLVM's to read, which says what is
-//! wrong with it. So a check may refuse what is valid and unusual, and must not accept what is not.
+//! Lowering distinguishes only what matters for code: an address and an integer of 64 bits are one
+//! scalar for it. LLVM distinguishes types, and refuses a body whose types do not fit. Each
+//! instruction is checked here before it is lowered; a refused body is left to LLVM, which reports
+//! the error. So a check may refuse valid but unusual IR, and must not accept invalid IR.
 //!
-//! Demands of lowering itself are not checked again: that definitions dominate uses, that phis have
-//! the edges of their block. Metadata is not read.
+//! The requirements of lowering itself are not checked again: that definitions dominate uses, that
+//! phis have the edges of their block. Metadata is not read.
 //!
 //! # Why
 //! Types are compared by their numbers: a module has each type once.
@@ -21,7 +21,7 @@ use crate::reading::{Covered, Reading, TYPES, invalid};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lane {
     Integer(u32),
-    /// By its bits, and how they are used.
+    /// By its bits, and their format.
     Float(u32, u8),
     Pointer(u32),
     Other,
@@ -41,7 +41,7 @@ impl Lane {
     }
 }
 
-/// Said, or another thing is invalid.
+/// Refuses the body unless the condition holds.
 fn ensure(holds: bool) -> Covered<()> {
     match holds {
         true => Ok(()),
@@ -62,7 +62,7 @@ impl Reading<'_> {
         *self.module.ty(self.returns) == Type::Void
     }
 
-    /// Whether a value is of the type that numbers of fields have.
+    /// Whether a value has the type of field numbers.
     pub(crate) fn is_field_number(&self, value: ValueId) -> Covered<bool> {
         let ty = self.type_of(value)?;
         Ok(*self.module.ty(ty) == Type::Integer(32))
@@ -175,7 +175,7 @@ impl Reading<'_> {
                 ensure(fits && self.type_of(b)? == ty)
             }
             (Op::Rmw { op, .. }, &[address, value]) => {
-                // Exchanges, and what is done with floating-point numbers.
+                // Exchanges, and operations on floating-point numbers.
                 let (exchanges, of_floats) = (*op == 0, matches!(op, 11..=14));
                 let (lane, lanes) = self.lane(self.type_of(value)?);
                 let fits = match lane {
@@ -212,7 +212,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Checks what is loaded or stored.
+    /// Checks the type of an atomic access.
     fn check_access(&self, of: TypeId, ordering: Ordering) -> Covered<()> {
         if ordering == Ordering::NotAtomic {
             return Ok(());
@@ -234,7 +234,7 @@ impl Reading<'_> {
                 Type::Array(_, of) => *of,
                 Type::Struct(fields, _) => {
                     ensure(lane == Lane::Integer(32))?;
-                    // A vector of one number: which field it is, is found out by lowering.
+                    // A vector of one number: lowering determines the field.
                     if lanes != 0 {
                         return Ok(());
                     }
@@ -290,7 +290,7 @@ impl Reading<'_> {
         self.check_attributes(call.attributes, result, &mut types)
     }
 
-    /// A tail call that is guaranteed passes and gives what its caller does, in the same way.
+    /// A guaranteed tail call passes and returns the same as its caller, in the same way.
     fn check_tail_call(
         &self,
         call: &uruk_bitcode::ir::Call,
@@ -311,7 +311,7 @@ impl Reading<'_> {
         ensure(call.convention == self.global.convention)
     }
 
-    /// Checks that attributes are of values that they can be of.
+    /// Checks that attributes fit the types of their values.
     pub(crate) fn check_attributes(
         &self,
         list: uruk_bitcode::ir::AttributesId,
@@ -334,14 +334,14 @@ impl Reading<'_> {
         ensure(lists.wants(list, count).is_none())
     }
 
-    /// Exceptions of one function are of one type.
+    /// All exceptions of one function have one type.
     fn check_exception(&self, ty: TypeId) -> Covered<()> {
         let first = self.pad.get().unwrap_or(ty);
         self.pad.set(Some(first));
         ensure(first == ty && self.global.personality.is_some())
     }
 
-    /// Each case is another number.
+    /// All cases have different numbers.
     fn check_cases(&self, cases: &[ValueId]) -> Covered<()> {
         let number = |&case: &ValueId| match (self.number(case), self.definition(case)) {
             (Some(number), _) => Ok(Words::from_slice(&[number as u64])),
@@ -358,7 +358,7 @@ impl Reading<'_> {
         ensure(numbers.windows(2).all(|pair| pair[0] != pair[1]))
     }
 
-    /// Whether a value of a type can be cast to another one so.
+    /// Whether a cast from one type to another is valid.
     pub(crate) fn casts(&self, op: CastOp, from: TypeId, to: TypeId) -> bool {
         use CastOp as C;
         let ((a, lanes), (b, others)) = (self.lane(from), self.lane(to));
@@ -380,7 +380,7 @@ impl Reading<'_> {
             C::PtrToInt | C::PtrToAddr => a.is_pointer() && b.is_integer(),
             C::IntToPtr => a.is_integer() && b.is_pointer(),
             C::AddrSpaceCast => a.is_pointer() && b.is_pointer() && a != b,
-            // Between vectors of other lanes the bits count, and pointers stay pointers.
+            // Between vectors of other lanes the bits must match, and pointers stay pointers.
             C::BitCast => {
                 let bits = |lane, lanes: u32| match lane {
                     Lane::Integer(bits) | Lane::Float(bits, _) => {
@@ -412,7 +412,7 @@ fn scalar(ty: &Type) -> Lane {
     }
 }
 
-/// Whether memory of that scalar can be accessed as one.
+/// Whether a scalar can be accessed atomically.
 fn is_atomic(lane: Lane) -> bool {
     match lane {
         Lane::Integer(bits) | Lane::Float(bits, _) => bits >= 8 && bits.is_power_of_two(),

@@ -1,5 +1,5 @@
-//! Which scalars stand for each value, and which symbols are known, by their numbers. The tables
-//! are used for function after function: what is of an earlier one says so, and nothing is cleared.
+//! The scalars of each value, and known symbols, by number. The tables are reused for function
+//! after function: entries of an earlier one are marked as such, and nothing is cleared.
 
 use uruk_baseline::ir::{Operand, Symbol};
 
@@ -20,17 +20,17 @@ impl Scalars {
     }
 }
 
-/// In the place of a block: it is there everywhere.
+/// Instead of a block: the value is available everywhere.
 pub(crate) const EVERYWHERE: u32 = u32::MAX;
 
-/// In the place of a block: it is there on the edge from an `invoke` only.
+/// Instead of a block: the value is available on the edge from an `invoke` only.
 pub(crate) const NOWHERE: u32 = u32::MAX - 1;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
-    /// The function it is of.
+    /// The function it belongs to.
     round: u32,
-    /// Where it is defined.
+    /// The block that defines it.
     block: u32,
     scalars: Scalars,
 }
@@ -39,14 +39,14 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Values {
     entries: Vec<Entry>,
-    /// By global.
+    /// Symbols by global.
     symbols: Vec<(u32, Symbol)>,
     round: u32,
     operands: Vec<Operand>,
 }
 
 impl Values {
-    /// Forgets all, and makes room.
+    /// Drops all entries, and makes room.
     pub(crate) fn start(&mut self, values: usize, globals: usize) {
         self.operands.clear();
         self.round = self.round.wrapping_add(1);
@@ -63,13 +63,13 @@ impl Values {
         }
     }
 
-    /// What stands for a value, and the block that defines it.
+    /// The scalars of a value, and the block that defines it.
     pub(crate) fn get(&self, value: u32) -> Option<(Scalars, u32)> {
         let entry = self.entries.get(value as usize)?;
         (entry.round == self.round).then_some((entry.scalars, entry.block))
     }
 
-    /// Has scalars stand for a value.
+    /// Sets the scalars of a value.
     pub(crate) fn set(&mut self, value: u32, block: u32, scalars: Scalars) {
         if let Some(entry) = self.entries.get_mut(value as usize) {
             *entry = Entry {
@@ -80,7 +80,7 @@ impl Values {
         }
     }
 
-    /// Has a value that stands for something be there in another block.
+    /// Makes a value with scalars available in another block.
     pub(crate) fn move_to(&mut self, value: u32, block: u32) {
         if let Some(entry) = self.entries.get_mut(value as usize) {
             entry.block = block;

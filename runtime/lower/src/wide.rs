@@ -12,7 +12,7 @@ use crate::types::Shape;
 const WORD: Type = Type::Int(64);
 const ZERO: Operand = Operand::Int(0);
 
-/// How functions of the library name a type.
+/// The letter for a type in names of library functions.
 fn ending(ty: Type) -> Option<char> {
     match ty {
         Type::F32 => Some('s'),
@@ -76,7 +76,7 @@ impl Reading<'_> {
         self.emit_for(it, Op::Wide(wide, [a, b, c, d].into_iter().collect()))
     }
 
-    /// A shift by 64 and more: so much more.
+    /// A shift by 64 and more.
     fn shift_far(
         &mut self,
         it: &Instruction,
@@ -160,7 +160,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A conversion that a function of the compiler's library does.
+    /// A conversion by a function of the compiler's library.
     fn convert_by(
         &mut self,
         it: &Instruction,
@@ -188,7 +188,7 @@ impl Reading<'_> {
         self.emit_for(it, Op::Call(Box::new(call)))
     }
 
-    /// An operation on the bits of one.
+    /// A bit operation on a number of 128 bits.
     pub(crate) fn wide_bits(&mut self, it: &Instruction, op: BitOp, value: ValueId) -> Covered<()> {
         let [low, high] = self.halves(value)?;
         let mut each = |value| self.emit_one(Op::Bits(op, WORD, value));
@@ -203,7 +203,7 @@ impl Reading<'_> {
                 self.stand(it, [sum, ZERO])
             }
             BitOp::LeadingZeros | BitOp::TrailingZeros => {
-                // Those of the half that comes first, or of the other one and 64.
+                // The count of the half that comes first, or that of the other one plus 64.
                 let (first, second) = match op {
                     BitOp::LeadingZeros => (high, low),
                     _ => (low, high),
@@ -263,7 +263,7 @@ impl Reading<'_> {
         let results = self.emit(Op::Wide(wide, x.into_iter().chain(y).collect()));
         let [low, high] = [results.start, results.start + 1].map(|it| Operand::Value(Value(it)));
         let bit = match op {
-            // Less than what was added to; or it was less than what was taken away.
+            // The sum is less than an operand; or the first operand was less than the second.
             OverflowOp::UAdd => {
                 let list = [low, high, x[0], x[1]];
                 self.emit_one(Op::WideCompare(IntPredicate::ULt, list))
@@ -272,7 +272,8 @@ impl Reading<'_> {
                 let list = [x[0], x[1], y[0], y[1]];
                 self.emit_one(Op::WideCompare(IntPredicate::ULt, list))
             }
-            // The sign is another than that of both; or signs differ, and it is not the first's.
+            // The sign differs from that of both; or signs differ, and the result's is not the
+            // first's.
             _ => {
                 let changed = self.word(IntOp::Xor, x[1], high);
                 let other = match wide {
@@ -286,8 +287,9 @@ impl Reading<'_> {
         self.stand(it, [low, high, bit])
     }
 
-    /// A product without sign, and whether it overflowed: both high halves count, a product of
-    /// one of them with a low half is more than a half, or the sum of the high parts is.
+    /// An unsigned product, and whether it overflowed. It did if both high halves are nonzero, a
+    /// product of one of them with a low half exceeds a half, or the sum of the high parts
+    /// overflows.
     fn wide_product(&mut self, it: &Instruction, of: [ValueId; 2]) -> Covered<()> {
         let ([a, b], [c, d]) = (self.halves(of[0])?, self.halves(of[1])?);
         let two = |results: std::ops::Range<u32>| {

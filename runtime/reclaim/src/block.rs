@@ -1,15 +1,15 @@
-//! Blocks: what is known of one allocation of code memory, and the steps of its life.
+//! Blocks: the record of one allocation of code memory, and the steps of its life.
 //!
 //! A block is in one [`State`]; [`State::step`] is the only function that changes it.
 //!
 //! | state \ event | `Swung` | `Refused` | `Retire` | `Found` | `Absent` | `Free` |
 //! |---|---|---|---|---|---|---|
 //! | `Draft`: a copy that no slot holds yet | `Live` | `Dead` | - | - | - | - |
-//! | `Live`: a slot holds it, or it is kept to go back to | - | - | `Retired` | - | - | - |
-//! | `Retired`: nobody can start it | - | - | - | `Pinned` | `Dead` | - |
+//! | `Live`: a slot holds it, or it is kept as a fallback | - | - | `Retired` | - | - | - |
+//! | `Retired`: it cannot be started | - | - | - | `Pinned` | `Dead` | - |
 //! | `Pinned`: the last scan found it on a stack | - | - | - | `Pinned` | `Dead` | - |
-//! | `Dead`: nobody executes it or returns into it | - | - | - | - | - | `Freed` |
-//! | `Freed`: its memory may hold anything | - | - | - | - | - | - |
+//! | `Dead`: no thread executes it or returns into it | - | - | - | - | - | `Freed` |
+//! | `Freed`: its memory may have been reused | - | - | - | - | - | - |
 //!
 //! `-` is an error that changes nothing. Two ways lead to `Dead`: a scan ([`State::Retired`],
 //! [`State::Pinned`]), or a copy whose address was never stored where a thread could load it.
@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use crate::ids::{BlockId, FunctionId, Nanos, Space, Span, ThreadId, VersionId};
 
-/// Why a block must stay where it is. It can be retired and freed like any other.
+/// Reason for which a block must stay in place. It can be retired and freed like any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Fixed {
@@ -26,11 +26,11 @@ pub enum Fixed {
     Labels,
     /// Data outside of it holds its addresses.
     Referenced,
-    /// Nothing is recorded by which its fields could be relocated.
+    /// It has no relocation records for its fields.
     Unrecorded,
     /// At another place one of its fields would not reach its target.
     OutOfReach,
-    /// The embedder asked for it.
+    /// The embedder requested it.
     Requested,
 }
 
@@ -46,76 +46,77 @@ impl std::fmt::Display for Fixed {
     }
 }
 
-/// What the runtime says of a block when it becomes live.
+/// The runtime's description of a block that becomes live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Its name.
+    /// Its number.
     pub id: BlockId,
-    /// Where it lies.
+    /// Its address range.
     pub span: Span,
     /// The space that holds it.
     pub space: Space,
-    /// Whose code it is; for orders and statistics.
+    /// Its function; for orders and statistics.
     pub function: FunctionId,
-    /// Which code of the function.
+    /// Its version of the function.
     pub version: VersionId,
-    /// Whether it may be evacuated, or why not.
+    /// `None` if it may be evacuated, else the reason.
     pub fixed: Option<Fixed>,
 }
 
-/// Where a block is in its life.
+/// The state of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
-    /// A copy that was made and that no slot holds yet.
+    /// A copy that no slot holds yet.
     Draft,
-    /// Something can start it.
+    /// It can be started.
     Live,
-    /// Nothing can start it; threads may be in it.
+    /// It cannot be started; threads may be in it.
     Retired {
-        /// Since when.
+        /// Time of retirement.
         since: Nanos,
     },
-    /// The last scan that looked for it found it.
+    /// The last scan that searched for it found it.
     Pinned {
-        /// Since when it is retired.
+        /// Time of retirement.
         since: Nanos,
-        /// How often it was found.
+        /// Number of scans that found it.
         tries: u32,
-        /// When it is looked for again.
+        /// Time of the next search.
         due: Nanos,
-        /// Who held it, as far as listed.
+        /// The threads that held it, as far as listed.
         by: Vec<ThreadId>,
     },
-    /// Nobody is in it or can come back.
+    /// No thread is in it or can return into it.
     Dead,
-    /// Its memory is the heap's again.
+    /// Its memory belongs to the heap again.
     Freed,
 }
 
-/// What happens to a block.
+/// An event of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The slot of a draft's version, and everything else that starts it, holds the draft.
+    /// The draft replaced the original in the slot and in all other references that start the
+    /// version.
     Swung,
-    /// The version was superseded before the draft could take its place.
+    /// The version was superseded before the draft could replace the original.
     Refused,
-    /// The last thing that could start it is gone.
+    /// The last reference that could start it was removed.
     Retire {
-        /// When.
+        /// Time of the event.
         now: Nanos,
     },
     /// A scan that began after it was retired found it.
     Found {
-        /// When it is looked for again.
+        /// Time of the next search.
         due: Nanos,
-        /// Who held it.
+        /// The threads that held it.
         by: Vec<ThreadId>,
     },
     /// A complete scan that began after it was retired did not find it.
     Absent,
-    /// It was handed to the heap.
+    /// It was given to the heap.
     Free,
 }
 
@@ -127,7 +128,7 @@ pub struct StepError {
     pub block: BlockId,
     /// Its state, unchanged.
     pub state: State,
-    /// What was tried.
+    /// The refused event.
     pub event: Event,
 }
 
@@ -164,10 +165,10 @@ impl State {
     }
 }
 
-/// A block that is dead. Only the engine makes one, so whoever holds one may rely on it:
-/// no thread executes the block or can return into it (a complete scan that began after
-/// the block was unreachable did not find it, or no thread ever saw its address); samples
-/// taken in it were drained; it was unregistered everywhere.
+/// A dead block. Only the engine makes one, so its holder may rely on three facts. No thread
+/// executes the block or can return into it. A complete scan that began after the block was
+/// unreachable did not find it, or no thread ever saw its address. Samples taken in it were
+/// drained. It was unregistered everywhere.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Dead {
     pub(crate) id: BlockId,
@@ -177,12 +178,12 @@ pub struct Dead {
 }
 
 impl Dead {
-    /// The block.
+    /// Its number.
     pub fn id(&self) -> BlockId {
         self.id
     }
 
-    /// Where it lies.
+    /// Its address range.
     pub fn span(&self) -> Span {
         self.span
     }
@@ -192,8 +193,8 @@ impl Dead {
         self.space
     }
 
-    /// Whether its pages are shared with another process since a `fork`, so that nothing
-    /// may be written to them.
+    /// Whether its pages are shared with another process since a `fork`, so that they must not be
+    /// written.
     pub fn frozen(&self) -> bool {
         self.frozen
     }

@@ -1,20 +1,20 @@
-//! A small world to try the engine in: functions, threads with stacks, memory that is
+//! A small model world for tests of the engine: functions, threads with stacks, memory that is
 //! reused, stores that become visible late, forks; and a check after every move.
 //!
-//! [`run`] plays a sequence of moves given as bytes; each choice takes one byte, so the same
-//! bytes give the same run, and a fuzzer's bytes are as good as a seed's. Threads move
-//! between any two calls of the environment, and between any two looks of a scan.
+//! [`run`] plays a sequence of moves given as bytes. Each choice takes one byte, so the same bytes
+//! give the same run, and a fuzzer's bytes serve as well as a seed's. Threads move between any two
+//! calls of the environment, and between any two steps of a scan.
 //!
 //! Checked:
-//! - a thread executes, and returns into, the version it expects, as its own core sees
-//!   memory (a core may keep instructions that were overwritten until it is serialised);
-//! - what executes has unwind rows;
-//! - samples are attributed to what was executed;
-//! - no row is left of memory that was freed, nothing is written that a child shares;
+//! - a thread executes, and returns into, the version it expects, as its own core sees memory (a
+//!   core may keep instructions that were overwritten until it is serialised);
+//! - executed code has unwind rows;
+//! - samples are attributed to the executed version;
+//! - freed memory has no rows, and memory shared with a child is not written;
 //! - a slot holds the version last published;
-//! - in the end, when all threads came back and answer, exactly the live blocks are left.
+//! - in the end, when all threads returned and answer, exactly the live blocks are left.
 //!
-//! [`Guard`] names what this rests on; [`run`] without one of them fails for some seed.
+//! [`Guard`] names the conditions of the protocol; [`run`] without one of them fails for some seed.
 
 mod guards;
 mod promises;
@@ -34,36 +34,36 @@ use crate::ids::{BlockId, FunctionId, Nanos, Span, ThreadId, VersionId};
 use crate::inbox::Note;
 use crate::policy::Kind;
 
-/// What went wrong in the world.
+/// A violated condition of the world.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// A thread executed something else than it should.
+    /// A thread executed another version than it should.
     #[error("{thread} executed {found:?} at {address:#x} instead of {expected}")]
     Executed {
-        /// Who.
+        /// The thread.
         thread: ThreadId,
-        /// Where.
+        /// The address.
         address: u64,
-        /// What it should have been.
+        /// The expected version.
         expected: VersionId,
-        /// What its core saw; `None`: a trap.
+        /// The version that its core saw; `None`: a trap.
         found: Option<VersionId>,
     },
     /// Code without unwind rows was executed.
     #[error("{version} runs at {address:#x} without unwind rows")]
     NoRows {
-        /// Whose.
+        /// The version.
         version: VersionId,
-        /// Where.
+        /// The address.
         address: u64,
     },
     /// A sample was counted for another version, or for none.
     #[error("a sample of {expected} was counted for {found:?}")]
     Sample {
-        /// What ran.
+        /// The executed version.
         expected: VersionId,
-        /// What was said to have run.
+        /// The version it was counted for.
         found: Option<VersionId>,
     },
     /// Freed memory still has unwind rows.
@@ -78,28 +78,28 @@ pub enum Violation {
         /// The memory.
         span: Span,
     },
-    /// A block that must stay was to be copied.
+    /// A copy of a block that must stay was requested.
     #[error("{0} must stay where it is and was to be copied")]
     Moved(BlockId),
-    /// A slot holds something else than was published last.
+    /// A slot does not hold the version published last.
     #[error("the slot of {function} holds {found:?}, {expected:?} was published")]
     Slot {
-        /// Whose.
+        /// The function.
         function: FunctionId,
-        /// What was published.
+        /// The published version.
         expected: Option<VersionId>,
-        /// What is in it.
+        /// The version in the slot.
         found: Option<VersionId>,
     },
-    /// In the end other blocks are left than live ones.
+    /// In the end the remaining blocks are not exactly the live ones.
     #[error("blocks {found:?} are left, {expected:?} are live")]
     Leak {
-        /// What is live.
+        /// The live blocks.
         expected: Vec<BlockId>,
-        /// What the engine or the memory still has.
+        /// The blocks that the engine or the memory still has.
         found: Vec<BlockId>,
     },
-    /// In the end memory is in use that no live block uses.
+    /// In the end memory is in use that belongs to no live block.
     #[error("{found} bytes are in use, {expected} are live")]
     Memory {
         /// Live bytes.
@@ -115,7 +115,7 @@ pub enum Violation {
     Note(String),
 }
 
-/// How much happened in a run; a run in which nothing happens checks nothing.
+/// Counts of events in a run; a run without events checks nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Calls into code.
@@ -128,7 +128,7 @@ pub struct Tally {
     pub freed: u64,
     /// Blocks found on a stack.
     pub pinned: u64,
-    /// Scans that somebody did not answer.
+    /// Scans that a thread did not answer.
     pub incomplete: u64,
     /// Forks.
     pub forks: u64,
@@ -205,13 +205,13 @@ fn config() -> Config {
 /// Time between two moves.
 const TICK: Nanos = Nanos(100);
 
-/// Steps in which the engine must be done with what is left at the end.
+/// Maximal steps in which the engine must finish the remaining work at the end.
 const LAST_STEPS: u32 = 2_000;
 
-/// Plays the moves; without `left_out`, if that is given.
+/// Plays the moves; without the guard `left_out`, if given.
 ///
 /// # Errors
-/// What went wrong first.
+/// The first violation.
 pub fn run(moves: &[u8], left_out: Option<Guard>) -> Result<Tally, Violation> {
     let mut world = World::new(moves, left_out);
     let mut engine = Engine::new(&config(), 0);
@@ -258,7 +258,7 @@ fn step(engine: &mut Engine, world: &mut World<'_>) -> Result<(), Violation> {
     world.check()
 }
 
-/// All threads come back and answer; then only what is live may be left.
+/// Lets all threads return and answer; then only live blocks may be left.
 fn settle(engine: &mut Engine, world: &mut World<'_>) -> Result<(), Violation> {
     world.come_back();
     world.check()?;

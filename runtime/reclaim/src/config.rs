@@ -1,8 +1,8 @@
-//! Settings of the engine: names, defaults, ranges and meanings in one list, which
-//! `uruk_base::settings` makes a struct of.
+//! Settings of the engine: names, defaults, ranges and meanings in one list, from which
+//! `uruk_base::settings` makes a struct.
 //!
-//! Invariant: what [`Config`] prints, [`Config::set`] reads back. The engine takes values
-//! outside their range as the nearest in it.
+//! Invariant: [`Config::set`] reads the output of [`Config`] back. The engine replaces values
+//! outside their range by the nearest in it.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use uruk_base::settings::Value;
 
 use crate::ids::Nanos;
 
-/// What is done about stacks that a program goes to in its own assembly.
+/// Treatment of stacks to which a program switches in its own assembly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stacks {
-    /// Whoever makes them says where they are; reclaim ends if one is found that was not told.
+    /// The program registers them; reclaim ends if an unregistered one is found.
     Told,
-    /// All memory is searched for them once the program has code that may go to one.
+    /// All memory is searched for them once the program has code that may switch to one.
     Auto,
     /// All memory is searched.
     Always,

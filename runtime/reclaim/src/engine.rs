@@ -1,9 +1,8 @@
-//! The engine: records of blocks, and cycles that free what is proved dead.
+//! The engine: records of blocks, and cycles that free proved blocks.
 //!
-//! One thread owns it: it applies the notes of [`crate::Inbox`] and calls
-//! [`Engine::step`] until that has nothing to do. A step is bounded
-//! ([`crate::Config::step_blocks`], but for the one scan of a cycle); between steps
-//! everything is consistent, and the thread may stop, for a fork or for good.
+//! One thread owns it: it applies the notes of [`crate::Inbox`] and calls [`Engine::step`] until
+//! that is idle. A step is bounded ([`crate::Config::step_blocks`], except for the one scan of a
+//! cycle). Between steps everything is consistent, and the thread may pause for a fork, or end.
 //!
 //! A cycle, in steps:
 //!
@@ -12,18 +11,18 @@
 //! sweep:                                           | choose, fence, scan | drain, unregister, free
 //! ```
 //!
-//! While scans prove nothing (no `/proc`, a thread that never answers), copies would only
-//! add to what is held: every original stays. An evacuation then begins with a scan, and
-//! ends there if that proves nothing either.
+//! While scans prove nothing (no `/proc`, a thread that never answers), copies would only add to
+//! held memory: every original stays. An evacuation then begins with a scan, and ends if that
+//! proves nothing either.
 //!
 //! Invariants:
-//! - A block is freed only as [`crate::Dead`], which `proof` or a swing that was
-//!   refused made it, and after `drain_samples` and `unregister`.
-//! - Every block that is retired is in `fresh` or in `waiting`, every dead one in `dead`:
-//!   none is forgotten, whatever fails.
-//! - What one note or verdict costs does not depend on what else is pending, but for the
+//! - A block is freed only as [`crate::Dead`], which is made by `proof` or by a refused swing, and
+//!   after `drain_samples` and `unregister`.
+//! - Every retired block is in `fresh` or in `waiting`, every dead one in `dead`: none is lost,
+//!   whatever fails.
+//! - The cost of one note or verdict does not depend on other pending work, except for the
 //!   logarithm of a search tree. [`Stats::visits`] counts.
-//! - A fork seen at a step's beginning breaks the cycle off and freezes all blocks.
+//! - A fork detected at a step's beginning aborts the cycle and freezes all blocks.
 
 mod cycle;
 mod records;
@@ -47,66 +46,66 @@ use crate::stats::{Amount, End, Stats, Summary};
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NoteError {
-    /// The number is taken, or its place is ([`Slots`]).
+    /// The number, or its place ([`Slots`]), is taken.
     #[error("block {0} exists already")]
     Duplicate(BlockId),
     /// The block has no bytes.
     #[error("block {0} is empty")]
     Empty(BlockId),
-    /// There is no such block, or it is freed.
+    /// The block does not exist, or is freed.
     #[error("there is no block {0}")]
     Unknown(BlockId),
-    /// The block is not in a state for it.
+    /// The block's state does not allow it.
     #[error(transparent)]
     Step(#[from] StepError),
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing to do before `until`, or a note; `None`: before a note.
+    /// No work before `until`, or a note; `None`: before a note.
     Idle {
-        /// When time alone will give something to do.
+        /// The time at which work is due without a note.
         until: Option<Nanos>,
     },
-    /// There is more to do at once: a cycle goes on.
+    /// More work is due at once: a cycle continues.
     Working,
     /// A cycle ended.
     Finished(Summary),
 }
 
-/// What is known of a block.
+/// The record of a block.
 #[derive(Debug)]
 struct Record {
     block: Block,
     state: State,
-    /// Shared with another process.
+    /// Whether its pages are shared with another process.
     frozen: bool,
-    /// Scans in a row that proved nothing of it.
+    /// Number of successive scans that proved nothing of it.
     unproved: u32,
     /// Its key in `waiting`.
     due: Option<Nanos>,
 }
 
-/// Bytes that the engine takes for a block, in a table that is full.
+/// Bytes of the engine's memory per block, in a full table.
 pub const BLOCK_BYTES: usize = size_of::<Option<(BlockId, Record)>>();
 
-/// Where a cycle is.
+/// The phase of a cycle.
 #[derive(Debug)]
 enum Phase {
     Idle,
-    /// Of an evacuation: whether anything can be proved.
+    /// Of an evacuation: checks whether scans can prove anything.
     Probing,
     Copying(VecDeque<BlockId>),
     Proving,
     Freeing,
 }
 
-/// The cycle under way.
+/// The cycle in progress.
 #[derive(Debug)]
 struct Cycle {
     summary: Summary,
-    /// Whether blocks are looked at before their back-off is over.
+    /// Whether blocks are examined before their back-off is over.
     all: bool,
     /// The ticket it answers.
     ticket: u64,
@@ -118,10 +117,10 @@ pub struct Engine {
     config: Config,
     generation: u64,
     blocks: Slots<Record>,
-    /// Retired and not looked at yet, in that order.
+    /// Retired and not examined yet, in that order.
     fresh: VecDeque<BlockId>,
     fresh_bytes: u64,
-    /// Retired, looked at in vain, by the time to look again.
+    /// Retired, examined without success, by the time of the next search.
     waiting: BTreeSet<(Nanos, BlockId)>,
     dead: VecDeque<BlockId>,
     phase: Phase,
@@ -131,7 +130,7 @@ pub struct Engine {
     answered: u64,
     published: u64,
     residue: u64,
-    /// The last scan failed, or proved nothing of any block.
+    /// Whether the last scan failed, or proved nothing of any block.
     barren: bool,
     last_start: Option<Nanos>,
     last_spent: Nanos,
@@ -164,10 +163,10 @@ impl Engine {
         }
     }
 
-    /// Takes note of what publishers did.
+    /// Applies a note of a publisher.
     ///
     /// # Errors
-    /// The note does not fit what is known; nothing changed.
+    /// The note contradicts the records; nothing changed.
     pub fn apply(&mut self, note: Note, now: Nanos) -> Result<(), NoteError> {
         match note {
             Note::Born(block) => self.born(block)?,
@@ -180,8 +179,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Does one bounded piece of work, if there is any. All notes that were left before the
-    /// call should have been applied.
+    /// Does one bounded piece of work, if there is any. All notes that were left before the call
+    /// should have been applied.
     pub fn step(&mut self, env: &mut dyn Environment, now: Nanos) -> Step {
         if let Some(summary) = self.meet_fork(env) {
             return Step::Finished(summary);
@@ -205,7 +204,7 @@ impl Engine {
         Step::Working
     }
 
-    /// Adds processor time that the last step took; the rate limit counts with it.
+    /// Adds processor time of the last step, for the rate limit.
     pub fn charge(&mut self, spent: Nanos) {
         self.stats.spent = self.stats.spent + spent;
         self.last_spent = self.last_spent + spent;
@@ -218,12 +217,12 @@ impl Engine {
         stats
     }
 
-    /// The state of a block; `None` if there is none, or it is freed.
+    /// The state of a block; `None` if it does not exist, or is freed.
     pub fn state(&self, id: BlockId) -> Option<&State> {
         self.blocks.get(id).map(|record| &record.state)
     }
 
-    /// Whether a cycle is under way.
+    /// Whether a cycle is in progress.
     pub fn is_busy(&self) -> bool {
         self.cycle.is_some()
     }
@@ -245,7 +244,7 @@ impl Engine {
         }
     }
 
-    /// Starts a cycle, or says when to come again.
+    /// Starts a cycle, or returns the time of the next one.
     fn begin(&mut self, env: &mut dyn Environment, now: Nanos) -> Step {
         let situation = self.situation(env);
         let Some((kind, reason)) = policy::decide(&self.config, &situation, now) else {
@@ -296,8 +295,8 @@ impl Engine {
         self.request = None;
     }
 
-    /// Whom little code asks for waits for longer: where all memory of a program is searched, a sweep
-    /// takes 40 ms.
+    /// A cycle for little code waits longer: if all memory of a program is searched, a sweep takes
+    /// 40 ms.
     fn not_before(&self, reason: Reason) -> Nanos {
         let Some(start) = self.last_start else {
             return Nanos::ZERO;
@@ -305,7 +304,7 @@ impl Engine {
         let share = self.last_spent.divided(self.config.cpu_fraction);
         let little = self.stats.retired.bytes <= self.config.sweep_floor;
         let share = match reason {
-            // Long before it is said to be stuck.
+            // Long before it counts as stuck.
             Reason::Aged | Reason::Retry if little => {
                 let dear = share.divided(self.config.aged_part);
                 dear.min(self.config.patience.divided(2.0)).max(share)
@@ -325,7 +324,7 @@ impl Engine {
         }
     }
 
-    /// Takes a step of a block's life and keeps the amounts.
+    /// Applies an event to a block and updates the amounts.
     fn advance(&mut self, id: BlockId, event: Event) -> Result<(), NoteError> {
         self.stats.visits += 1;
         let record = self.blocks.get_mut(id).ok_or(NoteError::Unknown(id))?;

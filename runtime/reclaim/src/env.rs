@@ -1,16 +1,17 @@
-//! What the engine needs done: copies, stores, scans and frees, by whoever owns the memory.
+//! The environment of the engine: copies, stores, scans and frees, implemented by the owner of the
+//! memory.
 //!
-//! Invariants the implementor keeps; the engine's proof rests on them:
-//! 1. [`Environment::swing`] stores under the lock that every publication of the function
-//!    takes, and only if the slot (or the record of a version to go back to) still holds
-//!    exactly this version in exactly this block.
-//! 2. What [`Environment::fence`] separates: every store that made a block unreachable is
-//!    visible to every thread before it returns (`membarrier` PRIVATE_EXPEDITED).
-//! 3. [`Environment::scan`] lists the threads after it was called, and looks at each, or
-//!    says which it could not look at.
+//! Invariants the implementor keeps; the engine's proof depends on them:
+//! 1. [`Environment::swing`] stores under the lock that every publication of the function takes,
+//!    and only if the slot (or the record of a fallback version) still holds exactly this version
+//!    in exactly this block.
+//! 2. [`Environment::fence`]: every earlier store that made a block unreachable is visible to every
+//!    thread before it returns (`membarrier` PRIVATE_EXPEDITED).
+//! 3. [`Environment::scan`] lists the threads after it was called, and examines each, or reports
+//!    those that it could not examine.
 //! 4. [`Environment::free`] makes memory reusable only after every core was serialised.
-//! 5. The process forks between steps of the engine, or while `scan` waits for threads;
-//!    the generation changes before the fork's parent or child steps again.
+//! 5. The process forks between steps of the engine, or while `scan` waits for threads; the
+//!    generation changes before the fork's parent or child steps again.
 
 use thiserror::Error;
 
@@ -21,15 +22,15 @@ use crate::order::Edge;
 /// The copy of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// Its name, new.
+    /// Its new number.
     pub id: BlockId,
-    /// Where it lies.
+    /// Its address range.
     pub span: Span,
     /// The space that holds it.
     pub space: Space,
 }
 
-/// Why a block was not copied. The block stays as it is.
+/// Reason for which a block was not copied. The block stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CopyError {
@@ -41,7 +42,7 @@ pub enum CopyError {
         /// Code memory that is held.
         held: u64,
     },
-    /// It cannot be moved, ever; the engine does not ask again.
+    /// It can never be moved; the engine does not try again.
     #[error("cannot be moved: {0}")]
     Fixed(Fixed),
     /// It was retired meanwhile.
@@ -49,24 +50,24 @@ pub enum CopyError {
     Superseded,
 }
 
-/// What became of a slot.
+/// The result of a swing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swing {
-    /// Whatever could start the old block starts the new one.
+    /// All references that could start the old block start the new one.
     Done,
-    /// The version is not what the slot holds or the function goes back to. Nothing was
-    /// stored; no thread knows the copy.
+    /// The version is neither in the slot nor the function's fallback. Nothing was stored; no
+    /// thread knows the copy.
     Superseded,
 }
 
-/// The other space could not be opened, or threads could not be looked at.
+/// The other space could not be opened, or threads could not be examined.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EnvironmentError {
-    /// There is no other space to copy into.
+    /// No other space exists to copy into.
     #[error("the other code space is not usable: {0}")]
     NoSpace(String),
-    /// No thread can be looked at.
+    /// No thread can be examined.
     #[error("threads cannot be scanned: {0}")]
     NoScan(String),
     /// Stores cannot be made visible to other threads.
@@ -74,7 +75,7 @@ pub enum EnvironmentError {
     NoFence(String),
 }
 
-/// Why a thread gave no answer.
+/// Reason for which a thread gave no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Silence {
@@ -84,7 +85,7 @@ pub enum Silence {
     TimedOut,
     /// Its stack could not be read.
     Unreadable,
-    /// The program took the signal away.
+    /// The program replaced the signal's handler.
     HandlerReplaced,
     /// Its alternate stack has no room for a signal.
     SmallStack,
@@ -105,7 +106,7 @@ impl std::fmt::Display for Silence {
     }
 }
 
-/// Which of the ranges a thread without an answer could be in.
+/// The ranges that a thread without an answer could be in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MayHold {
     /// Any of them.
@@ -119,46 +120,46 @@ pub enum MayHold {
 pub struct Missing {
     /// The thread.
     pub thread: ThreadId,
-    /// Why.
+    /// The reason.
     pub why: Silence,
-    /// What it could be in.
+    /// The ranges it could be in.
     pub may_hold: MayHold,
 }
 
 /// One thread found in one range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pin {
-    /// Index of the range that was asked about.
+    /// Index of the queried range.
     pub range: usize,
-    /// Who could return into it.
+    /// The thread that could return into it.
     pub thread: ThreadId,
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanAnswer {
-    /// Who is where; a word `w` pins a span by [`Span::is_pinned_by`].
+    /// Threads by range; a word `w` pins a span by [`Span::is_pinned_by`].
     pub pins: Vec<Pin>,
-    /// Threads that did not answer. Empty means: the scan is complete.
+    /// Threads that did not answer. If empty, the scan is complete.
     pub missing: Vec<Missing>,
-    /// Whether `pins` had to be cut off: then everything counts as pinned.
+    /// Whether `pins` was truncated: then everything counts as pinned.
     pub overflow: bool,
     /// Threads that answered.
     pub threads: u64,
-    /// The longest that one of them was held up.
+    /// The longest interruption of one of them.
     pub longest_handshake: Nanos,
 }
 
-/// What the engine knows about memory only from outside.
+/// Amounts of memory that only the environment knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Bytes in partly used pages that hold nothing and cannot be allocated as pages.
+    /// Unused bytes in partly used pages, which cannot be allocated as pages.
     pub fragmented: u64,
-    /// Bytes of code memory that are held, from the kernel's view.
+    /// Bytes of code memory that are held, as the kernel counts them.
     pub held: u64,
 }
 
-/// How much a version was executed, and who calls whom.
+/// Execution counts of versions, and the call graph.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Affinity {
     /// Samples by version; versions that are missing are cold.
@@ -170,34 +171,33 @@ pub struct Affinity {
 /// Memory, slots, threads and tables, as the engine uses them; see the module's invariants.
 /// All calls come from the thread that steps the engine, in the order of [`crate::Engine`].
 pub trait Environment {
-    /// How often this process, or an ancestor since its start, forked. Read before and
-    /// after whatever a fork would invalidate.
+    /// Number of forks of this process, and of its ancestors since their start. Read before and
+    /// after each step that a fork would invalidate.
     fn fork_generation(&self) -> u64;
 
-    /// Fragmentation, as it is now. Asked in every step without a cycle: it should cost
-    /// nothing.
+    /// The current fragmentation. Called in every step without a cycle: it should cost nothing.
     fn memory(&self) -> Memory;
 
-    /// Heat and calls, asked once at the start of an evacuation.
+    /// Heat and calls; called once at the start of an evacuation.
     fn affinity(&mut self) -> Affinity {
         Affinity::default()
     }
 
-    /// Makes the other space the one that allocations go to; returns the new one.
+    /// Makes the other space the target of allocations; returns that space.
     ///
     /// # Errors
     /// The other space is not usable. Nothing changed.
     fn flip(&mut self) -> Result<Space, EnvironmentError>;
 
-    /// Copies a live block into the current space, relocated, with unwind rows and a birth
-    /// in the address map, ready to be executed.
+    /// Copies a live block into the current space, relocated, with unwind rows and a birth in the
+    /// address map, ready to run.
     ///
     /// # Errors
     /// Nothing changed; see [`CopyError`].
     fn copy(&mut self, block: &Block) -> Result<Copied, CopyError>;
 
-    /// Copies several blocks, in this order: the answers of [`Environment::copy`], up to
-    /// the first [`CopyError::OutOfSpace`].
+    /// Copies several blocks, in this order: the results of [`Environment::copy`], up to the first
+    /// [`CopyError::OutOfSpace`].
     fn copy_all(&mut self, blocks: &[Block]) -> Vec<Result<Copied, CopyError>> {
         let mut answers = Vec::with_capacity(blocks.len());
         for block in blocks {
@@ -211,11 +211,11 @@ pub trait Environment {
         answers
     }
 
-    /// Stores the copy's entry wherever `old` can be started, if it still can be.
+    /// Stores the copy's entry in place of `old` wherever that can be started, if it still can be.
     fn swing(&mut self, old: &Block, new: &Block) -> Swing;
 
-    /// Swings several, each by itself: the answers of [`Environment::swing`] to each pair
-    /// of an old block and its copy.
+    /// Swings several pairs of an old block and its copy independently: the result of
+    /// [`Environment::swing`] for each.
     fn swing_all(&mut self, copies: &[(Block, Block)]) -> Vec<Swing> {
         let swing = |(old, new): &(Block, Block)| self.swing(old, new);
         copies.iter().map(swing).collect()
@@ -224,18 +224,18 @@ pub trait Environment {
     /// Makes all earlier stores into slots visible to all threads.
     ///
     /// # Errors
-    /// There is no such barrier; nothing can be proved.
+    /// The barrier is not available; nothing can be proved.
     fn fence(&mut self) -> Result<(), EnvironmentError>;
 
-    /// Asks all threads, one at a time, which of the ranges they may return into. The
-    /// ranges are sorted by address.
+    /// Finds for all threads, one at a time, the ranges they may return into. The ranges are sorted
+    /// by address.
     ///
     /// # Errors
-    /// No thread could be looked at.
+    /// No thread could be examined.
     fn scan(&mut self, ranges: &[Span]) -> Result<ScanAnswer, EnvironmentError>;
 
-    /// Attributes all samples taken so far; those in dead blocks are lost otherwise, or
-    /// counted for whatever lies there next.
+    /// Attributes all samples taken so far; otherwise those in dead blocks are lost, or counted for
+    /// the next code at that address.
     fn drain_samples(&mut self);
 
     /// Removes a dead block from unwind rows, address map and tools.
@@ -246,6 +246,6 @@ pub trait Environment {
         blocks.iter().for_each(|block| self.unregister(block));
     }
 
-    /// Gives dead blocks to the heap: poison, give pages back, serialise, reuse.
+    /// Gives dead blocks to the heap: poison, return pages, serialise, reuse.
     fn free(&mut self, batch: Vec<Dead>);
 }

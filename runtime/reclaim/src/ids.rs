@@ -1,6 +1,6 @@
-//! Names and units: blocks, functions, versions, threads, spans and times.
+//! Numbers and units: blocks, functions, versions, threads, spans and times.
 //!
-//! Numbers are the runtime's; nothing here makes any.
+//! The runtime assigns the numbers; this package makes none, except in [`crate::Slots`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,12 +28,12 @@ ids! {
     /// One allocation of code memory. Never reused; a copy of a block is another block.
     /// Blocks that exist at one time differ in their low 27 bits ([`crate::Slots`]).
     BlockId(u64) "b";
-    /// A thread, by the kernel's number.
+    /// A thread, by its kernel id.
     ThreadId(i32) "t";
 }
 
-/// Hashes one number by multiplication (Knuth's golden ratio) and a fold of the high half:
-/// the numbers are the runtime's, nobody chooses them to collide.
+/// Hashes one number by multiplication (Knuth's golden ratio) and a fold of the high half: the
+/// numbers are the runtime's, so deliberate collisions are impossible.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdHasher(u64);
 
@@ -58,14 +58,14 @@ impl Hasher for IdHasher {
     }
 }
 
-/// A table by number. Its order of iteration means nothing.
+/// A table by number. Its order of iteration is unspecified.
 pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
-/// Entries that a table may have room for, whatever it holds.
+/// Capacity that a table may always keep.
 const ROOM: usize = 1 << 10;
 
-/// Gives most of the room back of a table that is nearly empty. To be called after each
-/// removal: it moves what is left once in as many removals.
+/// Shrinks a table that is nearly empty. To be called after each removal: it moves the remaining
+/// entries once in as many removals.
 pub fn shrink<K: Eq + Hash, V>(table: &mut IdMap<K, V>) {
     if table.capacity() > ROOM && table.len() < table.capacity() / 8 {
         table.shrink_to((2 * table.len()).max(ROOM / 2));
@@ -82,18 +82,18 @@ pub struct Span {
 }
 
 impl Span {
-    /// Bytes in it; zero for one that is turned around.
+    /// Its length in bytes; zero if the end is before the start.
     pub fn len(self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
-    /// Whether it has no byte.
+    /// Whether it is empty.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// Whether a word found on a stack pins the block: `start <= word <= end`. The end
-    /// counts, because it is the return address of a call that is the last instruction.
+    /// Whether a word found on a stack pins the block: `start <= word <= end`. The end counts,
+    /// because it is the return address of a call that is the last instruction.
     pub fn is_pinned_by(self, word: u64) -> bool {
         self.start <= word && word <= self.end
     }
@@ -115,7 +115,7 @@ pub enum Space {
 }
 
 impl Space {
-    /// The one that this is not.
+    /// The other space.
     pub fn other(self) -> Space {
         match self {
             Space::A => Space::B,

@@ -1,13 +1,13 @@
-//! Notes from the threads that publish, to the one that steps the engine.
+//! Notes from the publishing threads to the one that steps the engine.
 //!
 //! The engine is used by one thread; publishers must not wait while it scans. They leave
 //! notes here instead, under a lock that is held for one push.
 //!
 //! Invariants:
-//! - A note `Retired` is left after the stores that made the block unreachable, and after the
-//!   note `Born` of the same block.
-//! - The length is bounded by the blocks there are: each is born, and retired, once.
-//! - Who took a ticket left its note before: whoever takes all notes answers it.
+//! - A note `Retired` is left after the stores that made the block unreachable, and after the note
+//!   `Born` of the same block.
+//! - The length is bounded by the number of blocks: each is born, and retired, once.
+//! - A ticket is taken after its note is left: the thread that takes all notes answers it.
 //!
 //! No `fork` finds the lock held (`uruk_base::locks`).
 
@@ -22,17 +22,17 @@ use crate::block::Block;
 use crate::ids::BlockId;
 use crate::policy::Kind;
 
-/// What the engine is told.
+/// A note to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
     /// The block is live from now on.
     Born(Block),
-    /// Nothing can start the block any more: no slot, no version to go back to, no gate.
+    /// The block cannot be started any more: by no slot, no fallback version, no gate.
     Retired(BlockId),
-    /// Somebody wants a cycle that begins after this.
+    /// Requests a cycle that begins after this.
     Request {
-        /// Which.
+        /// The kind of cycle.
         kind: Kind,
         /// Its number; answered by [`crate::Summary::answered`].
         ticket: u64,
@@ -45,8 +45,8 @@ struct Pending<N> {
     tickets: u64,
 }
 
-/// Where notes wait. Whoever runs the engine may have notes of its own, that become the
-/// engine's when they are read.
+/// The queue of notes. The owner of the engine may use notes of its own type, and convert them when
+/// they are read.
 #[derive(Debug)]
 pub struct Inbox<N>(Mutex<Pending<N>>);
 
@@ -60,12 +60,12 @@ impl<N> Default for Inbox<N> {
 }
 
 impl<N> Inbox<N> {
-    /// Leaves a note. The reader is to be woken by the caller.
+    /// Leaves a note. The caller must wake the reader.
     pub fn push(&self, note: N) {
         self.with(|pending| pending.notes.push(note));
     }
 
-    /// Leaves a note that carries its ticket, which tells when it is answered.
+    /// Leaves a note that carries its ticket, by which its answer is recognized.
     pub fn request(&self, note: impl FnOnce(u64) -> N) -> u64 {
         self.with(|pending| {
             pending.tickets += 1;
@@ -75,7 +75,7 @@ impl<N> Inbox<N> {
         })
     }
 
-    /// All notes, in the order they were left.
+    /// Takes all notes, in the order they were left.
     pub fn take(&self) -> Vec<N> {
         self.with(|pending| std::mem::take(&mut pending.notes))
     }
@@ -91,7 +91,7 @@ impl<N> Inbox<N> {
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Pending<N>) -> T) -> T {
-        // A panic under the lock leaves nothing half done: each change is one push.
+        // A panic under the lock leaves no partial change: each change is one push.
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

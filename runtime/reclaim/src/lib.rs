@@ -1,22 +1,22 @@
-//! Which code is dead, in which order it is proved, moved and freed.
+//! Decides which code is dead, and in which order it is proved, moved and freed.
 //!
-//! Nothing here touches memory, threads or clocks. The runtime tells the [`Engine`] what
-//! became live and what became unreachable; the engine decides ([`policy`]) when a cycle
-//! runs, and drives it through an [`Environment`].
+//! This package accesses no memory, threads or clocks. The runtime tells the [`Engine`] which
+//! blocks became live or unreachable; the engine decides ([`policy`]) when a cycle runs, and drives
+//! it through an [`Environment`].
 //!
 //! Semi-space reclaim with ambiguous roots: Bartlett's mostly-copying collection (WRL
 //! Research Report 88/2, 1988), applied to code. A block that some stack may return into
 //! stays where it is; the others are copied or freed around it.
 //!
-//! Modules, in reading order: [`ids`], [`slots`], [`block`] (a block's life), [`mod@env`] (what others
-//! do), `proof` (why freeing is right), [`policy`] (when), [`mod@order`] (where to),
-//! [`engine`] (the cycle), [`inbox`] (from publishers to the engine), [`stats`],
-//! [`config`], [`check`] (a world to try it in).
+//! Modules, in reading order: [`ids`], [`slots`], [`block`] (a block's life), [`mod@env`] (the
+//! environment), `proof` (the argument for freeing), [`policy`] (the time of cycles), [`mod@order`]
+//! (the order of copies), [`engine`] (the cycle), [`inbox`] (from publishers to the engine),
+//! [`stats`], [`config`], [`check`] (a model world for tests).
 //!
 //! Invariants:
-//! - A block is freed only if a scan that began after it became unreachable was answered by
-//!   every thread that could hold it, and none did.
-//! - Whatever fails, a block stays known; it is tried again, and holds up no other.
+//! - A block is freed only if a scan that began after it became unreachable was answered by every
+//!   thread that could hold it, and none did.
+//! - A block is never lost by a failure; it is tried again, and delays no other.
 //! - Equal inputs at equal times give equal calls of the environment.
 //!
 //! ```

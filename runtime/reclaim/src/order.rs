@@ -1,4 +1,4 @@
-//! In which order live blocks are copied: hot ones first, callees behind their callers.
+//! The order in which live blocks are copied: hot ones first, callees behind their callers.
 //!
 //! Call-chain clustering (C3): G. Ottoni, B. Maher, *Optimizing Function Placement for
 //! Large-Scale Data-Center Applications*, CGO 2017; `hfsort` of HHVM. Chosen over
@@ -28,22 +28,22 @@ pub struct Node {
     pub start: u64,
     /// Its size.
     pub bytes: u64,
-    /// How much it was executed; 0 is cold.
+    /// Execution count; 0 is cold.
     pub heat: u64,
 }
 
-/// That one calls another. Of several edges between the same two the heaviest counts.
+/// A call edge. Of several edges between the same two the heaviest counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge<T> {
     /// The caller.
     pub from: T,
     /// The callee.
     pub to: T,
-    /// How often.
+    /// Number of calls.
     pub weight: u64,
 }
 
-/// A density may fall by this factor when a cluster grows, no more.
+/// Maximal factor by which the density may fall when a cluster grows.
 const DEGRADATION: u64 = 8;
 
 /// Heat by byte, compared without rounding.
@@ -72,8 +72,8 @@ struct Cluster {
     density: Density,
 }
 
-/// All blocks of `nodes`, each once, in the order in which to place them. Edges are
-/// between positions in `nodes`; others are ignored.
+/// All blocks of `nodes`, each once, in the order of placement. Edges are between positions in
+/// `nodes`; others are ignored.
 pub fn order(nodes: &[Node], edges: &[Edge<usize>], cluster_bytes: u64) -> Vec<BlockId> {
     let density = |at: usize| Density {
         heat: nodes[at].heat,

@@ -1,6 +1,6 @@
-//! When a cycle runs, and of which kind: a pure function of what is known.
+//! The time and kind of cycles: a pure function of the situation.
 //!
-//! With `live`, `fresh` (retired and not looked at since), `fragmented` in bytes:
+//! With `live`, `fresh` (retired and not examined since), `fragmented` in bytes:
 //!
 //! ```text
 //! sweep     if  asked for
@@ -13,12 +13,11 @@
 //!           or  fragmented - residue > max(evacuate_floor, evacuate_fraction * live)
 //! ```
 //!
-//! A sweep goes first where both hold for size, because it makes pages whole.
-//! `residue` is what the last evacuation left fragmented (around pinned islands and code
-//! that cannot move); another one would leave it too.
+//! If sizes require both, a sweep runs first, because it makes pages whole. `residue` is the
+//! fragmentation that the last evacuation left (around pinned islands and code that cannot move);
+//! another one would leave it too.
 //!
-//! The rate limit bounds what reclaim costs, as long as memory does not suffer: a cycle
-//! begins
+//! The rate limit bounds the cost of reclaim, as long as memory does not suffer: a cycle begins
 //!
 //! ```text
 //! not before  start of the last cycle + max(interval, its processor time / share)
@@ -28,40 +27,39 @@
 //!         or  fresh > max(2 * sweep_floor, sweep_limit * live)
 //! ```
 //!
-//! Held memory is then at most `live * (1 + sweep_limit + evacuate_fraction)`, the floors,
-//! what is pinned and what is retired during a cycle; with the defaults 1.7 times live:
-//! the rest up to twice live is for what is published while the thread that reclaims waits
-//! for a processor.
+//! Held memory is then at most `live * (1 + sweep_limit + evacuate_fraction)`, the floors, pinned
+//! blocks and blocks retired during a cycle; with the defaults 1.7 times live. The rest up to twice
+//! live is for blocks that are published while the thread that reclaims waits for a processor.
 
 use crate::config::Config;
 use crate::ids::Nanos;
 
-/// What a cycle does. The greater includes the less.
+/// The work of a cycle. The greater includes the less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// Proves retired blocks dead and frees them where they are.
+    /// Proves retired blocks dead and frees them in place.
     Sweep,
     /// Copies live blocks to the other space first.
     Evacuate,
 }
 
-/// Why a cycle runs.
+/// Reason for a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Somebody asked.
+    /// A request.
     Requested,
-    /// Much is retired.
+    /// Many bytes are retired.
     Retired,
-    /// Something is retired for long.
+    /// A block has been retired for long.
     Aged,
-    /// Something that was pinned may not be any more.
+    /// The back-off of a pinned block is over.
     Retry,
-    /// An abandoned cycle left proved blocks.
+    /// An aborted cycle left proved blocks.
     Leftover,
-    /// The test knob.
+    /// The test setting `evacuate_every`.
     Published,
-    /// Live code is scattered.
+    /// Live code is fragmented.
     Fragmented,
 }
 
@@ -72,26 +70,26 @@ impl Reason {
     }
 }
 
-/// What a decision depends on.
+/// The inputs of a decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Situation {
     /// Bytes of live blocks.
     pub live: u64,
-    /// Bytes of retired blocks that were not looked at yet.
+    /// Bytes of retired blocks that were not examined yet.
     pub fresh: u64,
-    /// When the oldest of them was retired.
+    /// Time at which the oldest of them was retired.
     pub oldest: Option<Nanos>,
-    /// When the first block that was not freed is looked at again.
+    /// Time of the next search for a block that could not be freed.
     pub due: Option<Nanos>,
     /// Whether proved blocks wait to be freed.
     pub leftover: bool,
-    /// Bytes in partly used pages.
+    /// Unused bytes in partly used pages.
     pub fragmented: u64,
-    /// That, after the last evacuation.
+    /// The value of `fragmented` after the last evacuation.
     pub residue: u64,
     /// Blocks that became live since the last evacuation.
     pub published: u64,
-    /// What was asked for.
+    /// The requested kind of cycle.
     pub request: Option<Kind>,
 }
 
@@ -100,7 +98,7 @@ fn threshold(floor: u64, fraction: f64, live: u64) -> u64 {
     floor.max((live as f64 * fraction) as u64)
 }
 
-/// The cycle to run now, if any, the rate limit left aside.
+/// The cycle to run now, if any, without regard to the rate limit.
 pub fn decide(config: &Config, at: &Situation, now: Nanos) -> Option<(Kind, Reason)> {
     if let Some(kind) = at.request {
         return Some((kind, Reason::Requested));
@@ -130,13 +128,13 @@ pub fn decide(config: &Config, at: &Situation, now: Nanos) -> Option<(Kind, Reas
     None
 }
 
-/// Whether so much is retired that a sweep does not wait for the rate limit.
+/// Whether so many bytes are retired that a sweep does not wait for the rate limit.
 pub fn presses(config: &Config, at: &Situation) -> bool {
     let floor = config.sweep_floor.saturating_mul(2);
     at.fresh > threshold(floor, config.sweep_limit, at.live)
 }
 
-/// When [`decide`] would say something though nothing happened; `None` for never.
+/// The time at which [`decide`] would start a cycle without further events; `None` for never.
 pub fn wake(config: &Config, at: &Situation) -> Option<Nanos> {
     let aged = at.oldest.map(|since| since + config.sweep_after);
     [aged, at.due].into_iter().flatten().min()

@@ -1,29 +1,29 @@
-//! The proof that a block is dead, as values that can only be had in the right order.
+//! The proof that a block is dead, as values that can only be obtained in the right order.
 //!
-//! 1. Blocks are chosen that are unreachable: their `Retire` step was taken.
+//! 1. Unreachable blocks are chosen: their `Retire` step was taken.
 //! 2. [`Fenced::new`] makes every store that led there visible to all threads.
-//! 3. [`Fenced::scan`] consumes that and asks the threads, all of them listed after the
-//!    fence. A thread looked at then either holds the block and says so, or can never get
-//!    into it: no slot it can load holds the block, and no frame of it returns there.
-//! 4. [`judge`] says of each block whether that is proved.
+//! 3. [`Fenced::scan`] consumes that and queries the threads, all of them listed after the fence. A
+//!    thread examined then either holds the block and reports it, or can never enter it: no slot it
+//!    can load holds the block, and no frame of it returns there.
+//! 4. [`judge`] decides for each block whether that is proved.
 //!
 //! A fork between 2 and 4 makes the answer one about other threads: it proves nothing.
 
 use crate::env::{Environment, EnvironmentError, MayHold, ScanAnswer};
 use crate::ids::{BlockId, Span, ThreadId};
 
-/// What is known of one block after a scan.
+/// The result of a scan for one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nobody is in it or can return into it.
+    /// No thread is in it or can return into it.
     Clear,
-    /// These threads could.
+    /// These threads could return into it.
     Pinned(Vec<ThreadId>),
-    /// A thread that did not answer could.
+    /// A thread that did not answer could return into it.
     Unknown,
 }
 
-/// Why a scan came to nothing.
+/// Reason for which a scan proved nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoProof {
     /// Fence or scan failed.
@@ -32,7 +32,7 @@ pub(crate) enum NoProof {
     Forked,
 }
 
-/// Unreachable blocks, and evidence that every thread can see that they are.
+/// Unreachable blocks, and evidence that their unreachability is visible to every thread.
 pub(crate) struct Fenced {
     ids: Vec<BlockId>,
     spans: Vec<Span>,
@@ -41,9 +41,9 @@ pub(crate) struct Fenced {
 
 /// A scan's answer about blocks that were unreachable when it began.
 pub(crate) struct Scanned {
-    /// What was asked about, by address.
+    /// The queried blocks, by address.
     pub(crate) ids: Vec<BlockId>,
-    /// What was said.
+    /// The threads' answer.
     pub(crate) answer: ScanAnswer,
 }
 
@@ -63,7 +63,7 @@ impl Fenced {
         })
     }
 
-    /// Asks all threads.
+    /// Queries all threads.
     pub(crate) fn scan(self, env: &mut dyn Environment) -> Result<Scanned, NoProof> {
         let answer = env.scan(&self.spans).map_err(NoProof::Failed)?;
         if env.fork_generation() != self.generation {
@@ -76,9 +76,8 @@ impl Fenced {
     }
 }
 
-/// The verdict on each of `count` ranges. At most `listed` threads are named by block.
-/// An answer that names a range nobody asked about is not about this question: it proves
-/// nothing.
+/// The verdict on each of `count` ranges. At most `listed` threads are named by block. An answer
+/// with a range that was not queried belongs to another query: it proves nothing.
 pub(crate) fn judge(count: usize, answer: &ScanAnswer, listed: usize) -> Vec<Verdict> {
     let strange = answer.pins.iter().any(|pin| pin.range >= count);
     if answer.overflow || strange {

@@ -1,24 +1,24 @@
 //! A table of blocks: an array in pieces, indexed by the low bits of a [`BlockId`].
 //!
-//! Whoever makes numbers does so with [`Slots::add`], which takes the lowest place that is
-//! free; tables of others follow with [`Slots::insert`]. Blocks that were made one after
-//! the other lie one after the other, so a walk over what one evacuation copied reads
-//! memory from front to back, and a look costs an index instead of a hash.
+//! [`Slots::add`] makes new numbers and takes the lowest free place; tables with the same numbers
+//! use [`Slots::insert`]. Blocks that were made in sequence lie in sequence. So an iteration over
+//! the copies of one evacuation reads memory from front to back, and a look-up costs an index
+//! instead of a hash.
 //!
 //! ```text
 //! id = serial << PLACE_BITS | place
 //! ```
 //!
 //! Invariants:
-//! - An entry is found by exactly the id it was put under: an id whose place was reused
-//!   finds nothing.
+//! - An entry is found only by the exact id it was put under: an id whose place was reused finds
+//!   nothing.
 //! - A piece without entries holds no memory.
 
 use uruk_base::allocated::{of_slice, of_vec};
 
 use crate::ids::BlockId;
 
-/// Places that there can be: blocks of 16 bytes in 2 GiB.
+/// Bits of a place: blocks of 16 bytes in 2 GiB.
 const PLACE_BITS: u32 = 27;
 /// Entries of one piece; a bit of a word each.
 const PIECE: usize = u64::BITS as usize;
@@ -26,7 +26,7 @@ const PIECE: usize = u64::BITS as usize;
 #[derive(Debug)]
 struct Piece<T> {
     used: u64,
-    /// Empty while nothing is used.
+    /// Empty while no entry is used.
     entries: Box<[Option<(BlockId, T)>]>,
 }
 
@@ -56,18 +56,18 @@ fn place(id: BlockId) -> usize {
 }
 
 impl<T> Slots<T> {
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes that the allocator took for the table, without what entries point to.
+    /// Bytes that the allocator took for the table, without memory that entries point to.
     pub fn bytes(&self) -> usize {
         let pieces = self.pieces.iter();
         of_vec(&self.pieces) + pieces.map(|piece| of_slice(&piece.entries)).sum::<usize>()
     }
 
-    /// Whether there is none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -93,7 +93,7 @@ impl<T> Slots<T> {
     /// Puts an entry under a number that was made elsewhere.
     ///
     /// # Errors
-    /// Its place is taken; the value comes back.
+    /// Its place is taken; the value is returned.
     pub fn insert(&mut self, id: BlockId, value: T) -> Result<(), T> {
         let (piece, at) = (place(id) / PIECE, place(id) % PIECE);
         if piece >= self.pieces.len() {
@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// Against a map, at random: what is found, how many, and that places are reused.
+    /// Random comparison with a map: entries found, their number, and reuse of places.
     #[test]
     fn a_table_is_a_map_whose_places_are_reused() {
         let mut made: Slots<u64> = Slots::default();

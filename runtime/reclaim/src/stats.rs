@@ -1,4 +1,4 @@
-//! What the engine counted: how much is where, what was done, and what stands in the way.
+//! Counters of the engine: amounts by state, work done, and obstacles.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use crate::policy::{Kind, Reason};
 /// Blocks and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// How many.
+    /// Their number.
     pub blocks: u64,
-    /// Of how many bytes together.
+    /// Their bytes.
     pub bytes: u64,
 }
 
@@ -33,48 +33,47 @@ impl Amount {
 pub struct PinnedBlock {
     /// The block.
     pub block: BlockId,
-    /// Where it lies.
+    /// Its address range.
     pub span: Span,
-    /// Whose code it is.
+    /// Its function.
     pub function: FunctionId,
-    /// Which code of the function.
+    /// Its version of the function.
     pub version: VersionId,
-    /// Who holds it, as far as listed.
+    /// The threads that hold it, as far as listed.
     pub by: Vec<ThreadId>,
-    /// Since when it is retired.
+    /// Time of retirement.
     pub since: Nanos,
-    /// How often it was found.
+    /// Number of scans that found it.
     pub tries: u32,
 }
 
 /// Copies that were not made, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GivenUp {
-    /// There was no memory.
+    /// Memory was short.
     pub out_of_space: u64,
     /// The block turned out to be fixed.
     pub fixed: u64,
     /// The version was superseded before its copy, or before the swing.
     pub superseded: u64,
-    /// The copy's description was not one of a new block; it is left alone.
+    /// The copy's number or place was not new; it is ignored.
     pub strange: u64,
 }
 
 /// Counters of an engine; amounts are of now, counts since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// What can be started.
+    /// Blocks that can be started.
     pub live: Amount,
-    /// What cannot, and was not found by the last scan, if there was one.
+    /// Retired blocks that the last scan, if any, did not find.
     pub retired: Amount,
-    /// What the last scan found on some stack.
+    /// Blocks that the last scan found on a stack.
     pub pinned: Amount,
-    /// What is proved and not freed yet.
+    /// Blocks that are proved dead and not freed yet.
     pub dead: Amount,
-    /// Of all these, what is shared with another process since a fork.
+    /// Those of all these that are shared with another process since a fork.
     pub frozen: Amount,
-    /// Blocks that a scan could not prove, because a thread did not answer, by the last
-    /// scan.
+    /// Blocks that the last scan could not prove, because a thread did not answer.
     pub unproved: u64,
     /// Cycles that ran to their end, without copies.
     pub sweeps: u64,
@@ -82,13 +81,13 @@ pub struct Stats {
     pub evacuations: u64,
     /// Cycles by reason.
     pub reasons: BTreeMap<Reason, u64>,
-    /// Cycles that a fork broke off.
+    /// Cycles that a fork aborted.
     pub forked: u64,
     /// Cycles without a proof: no fence, no scan.
     pub failed: u64,
-    /// Evacuations that became sweeps, because there was no space to copy to.
+    /// Evacuations that became sweeps, for lack of a space to copy into.
     pub without_space: u64,
-    /// Copies that took the place of their original.
+    /// Copies that replaced their original.
     pub moved: Amount,
     /// Blocks given to the heap.
     pub freed: Amount,
@@ -96,21 +95,21 @@ pub struct Stats {
     pub given_up: GivenUp,
     /// Scans that were answered.
     pub scans: u64,
-    /// Of these, those that a thread did not answer.
+    /// Those of them that a thread did not answer.
     pub incomplete: u64,
     /// Threads without an answer, by reason.
     pub silent: BTreeMap<Silence, u64>,
-    /// Who did not answer the last scan.
+    /// Threads that did not answer the last scan.
     pub missing: Vec<Missing>,
-    /// The longest a thread was held up.
+    /// The longest interruption of a thread.
     pub longest_handshake: Nanos,
     /// Processor time of all cycles, as charged.
     pub spent: Nanos,
-    /// Records looked at: the engine's own work, in units that no clock blurs.
+    /// Records examined: the engine's own work, in units that do not depend on a clock.
     pub visits: u64,
     /// The largest pinned blocks, as far as listed.
     pub pins: Vec<PinnedBlock>,
-    /// Pinned or unproved blocks that are retired for longer than the patience.
+    /// Pinned or unproved blocks that have been retired for longer than the patience.
     pub stuck: u64,
 }
 
@@ -126,18 +125,18 @@ impl Stats {
     }
 }
 
-/// What a cycle did.
+/// The results of a cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// What it was.
+    /// Its kind.
     pub kind: Kind,
-    /// Why it ran.
+    /// Its reason.
     pub reason: Reason,
-    /// When it began.
+    /// Its start.
     pub began: Nanos,
-    /// How it ended.
+    /// Its end.
     pub end: End,
-    /// Copies that took the place of their original.
+    /// Copies that replaced their original.
     pub moved: Amount,
     /// Blocks given to the heap.
     pub freed: Amount,
@@ -149,13 +148,13 @@ pub struct Summary {
     pub answered: u64,
 }
 
-/// How a cycle ended. In each case what it did so far holds.
+/// How a cycle ended. Its results so far are valid in each case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum End {
-    /// All of it was done.
+    /// All work was done.
     Complete,
-    /// Not all could be copied; the rest was done.
+    /// Not all blocks could be copied; the rest was done.
     OutOfSpace,
     /// Nothing was proved.
     NoProof(crate::env::EnvironmentError),

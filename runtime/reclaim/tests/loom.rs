@@ -1,16 +1,14 @@
-//! The engine against callers and publishers under loom, every interleaving up to a bound
-//! of preemptions: `RUSTFLAGS="--cfg loom" cargo test -p uruk-reclaim --release --test loom`.
+//! The engine against callers and publishers under loom, every interleaving up to a bound of
+//! preemptions: `RUSTFLAGS="--cfg loom" cargo test -p uruk-reclaim --release --test loom`.
 //!
-//! One function. A slot holds a cell and the version the cell should hold; a freed cell
-//! holds a trap, or what a publisher put there next. Callers must execute the version their
-//! slot named.
+//! One function. A slot holds a cell and the version the cell should hold; a freed cell holds a
+//! trap, or a publisher's next version. Callers must execute the version their slot named.
 //!
-//! How a thread is looked at, as by `uruk-roots`:
-//! - blocked, by its count of switches, its stack, and the count again; nothing of that
-//!   makes the thread see a store, so `fence` must (`membarrier`: a `SeqCst` fence on both
-//!   sides);
-//! - running, by a signal, which comes between two instructions and is an exchange with the
-//!   thread: a lock around each instruction pair "load slot, be there".
+//! Examination of a thread, as by `uruk-roots`:
+//! - blocked, by its count of switches, its stack, and the count again; none of these reads makes
+//!   the thread see a store, so `fence` must (`membarrier`: a `SeqCst` fence on both sides);
+//! - running, by a signal, which comes between two instructions and is an exchange with the thread:
+//!   a lock around each instruction pair "load slot, be there".
 //!
 //! Each model is run again without one guard, and must fail then: loom 0.7 does not explore
 //! everything, and a model that cannot fail shows nothing.
@@ -20,7 +18,7 @@
 //! | `slot` | publisher, engine, under `function` | callers | release; acquire: code is whole |
 //! | `Caller::switches` | its caller | engine | relaxed, `SeqCst` fences on both sides |
 //! | `Caller::word` | its caller | engine | release when it leaves; acquire: reads come before the free |
-//! | `cells` | who owns the cell | callers | relaxed, ordered by `slot` and `word` |
+//! | `cells` | the owner of the cell | callers | relaxed, ordered by `slot` and `word` |
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(loom)]
 
@@ -37,7 +35,7 @@ const CELLS: usize = 3;
 const TRAP: usize = 0;
 const NOWHERE: usize = usize::MAX;
 
-/// What a model can be run without.
+/// The guard that a model runs without.
 #[derive(Clone, Copy, PartialEq)]
 enum Without {
     Nothing,
@@ -49,11 +47,11 @@ enum Without {
 }
 
 struct Caller {
-    /// How often it went to run or came to rest; even at rest.
+    /// Number of times it started or stopped running; even at rest.
     switches: AtomicUsize,
     /// The cell it is in.
     word: AtomicUsize,
-    /// Held between two instructions that a signal cannot part.
+    /// Held between two instructions that a signal cannot separate.
     core: Mutex<()>,
 }
 
@@ -275,8 +273,8 @@ fn steps(engine: &mut Engine, env: &mut Env, now: &mut Nanos, count: usize) {
     }
 }
 
-/// Callers and publishers beside an engine that runs a cycle; then all is quiet, and only
-/// what is live may be left.
+/// Runs callers and publishers beside an engine that runs a cycle; when all is quiet, only live
+/// blocks may be left.
 fn play(callers: usize, calls: usize, publications: usize, kind: Kind, without: Without) {
     let shared = Shared::new(callers, without);
     let mut threads = Vec::new();
@@ -334,7 +332,7 @@ fn model(bound: usize, check: impl Fn() + Sync + Send + 'static) {
     builder.check(check);
 }
 
-/// What the first interleaving that fails says.
+/// The message of the first interleaving that fails.
 fn breaks(bound: usize, check: impl Fn() + Sync + Send + 'static) -> Option<String> {
     let run = std::panic::AssertUnwindSafe(|| model(bound, check));
     let payload = std::panic::catch_unwind(run).err()?;

@@ -43,7 +43,7 @@ fn callees_follow_their_heaviest_caller() {
     // A chain, whatever the order of the edges.
     check(&nodes, &[(2, 3, 1), (0, 1, 8), (1, 2, 7)], &[0, 1, 2, 3]);
     check(&nodes, &[(1, 2, 7), (2, 3, 1), (0, 1, 8)], &[0, 1, 2, 3]);
-    // A circle is cut, a call to oneself does not count, nor does what is not there.
+    // A cycle is cut; calls to oneself and to unknown blocks do not count.
     check(
         &nodes,
         &[(0, 1, 8), (1, 0, 8), (2, 2, 99), (7, 3, 9)],

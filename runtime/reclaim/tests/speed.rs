@@ -1,5 +1,4 @@
-//! What the engine's own work costs: cycles over 2,000 blocks in an environment that does
-//! nothing.
+//! The cost of the engine's own work: cycles over 2,000 blocks in an environment that does nothing.
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(not(loom))]
 

@@ -1,4 +1,4 @@
-//! The engine in the world of `check`: random runs, and the table of what it rests on.
+//! The engine in the world of `check`: random runs, and the table of its guards.
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(not(loom))]
 
@@ -6,7 +6,7 @@ use uruk_reclaim::check::{Guard, Tally, moves, run};
 
 const LENGTH: usize = 4_000;
 
-/// No sequence of moves breaks the protocol, and together they make everything happen.
+/// No sequence of moves breaks the protocol, and together the sequences cause every event.
 #[test]
 fn random_runs_keep_the_promises() {
     let mut sum = Tally::default();
@@ -48,7 +48,7 @@ fn every_guard_is_needed() {
     assert!(idle.is_empty(), "nothing breaks without {idle:?}");
 }
 
-/// The same for long: `cargo test -p uruk-reclaim --release --test world -- --ignored`.
+/// A longer run: `cargo test -p uruk-reclaim --release --test world -- --ignored`.
 #[test]
 #[ignore = "takes a minute"]
 fn many_random_runs_keep_the_promises() {

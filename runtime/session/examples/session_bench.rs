@@ -1,4 +1,4 @@
-//! Prints what a session costs, beside ORC 22.1.8's figures where there are any.
+//! Prints the costs of a session, beside ORC 22.1.8's figures where they exist.
 
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Instant;
@@ -59,7 +59,7 @@ impl Unit for Many {
     }
 }
 
-/// Keeps its responsibility.
+/// A unit that keeps its responsibility and never answers.
 struct Never(Symbol, Arc<Mutex<Option<Responsibility>>>);
 
 impl Unit for Never {
@@ -153,7 +153,7 @@ fn publish(jobs: usize, pending: usize) {
     let kept = Arc::default();
     let session = session(jobs);
     let dylib = session.create_dylib("main").expect("new");
-    // A cycle that waits for something which never comes.
+    // A cycle that waits for a symbol that is never emitted.
     let symbols: Vec<Symbol> = (0..pending)
         .map(|n| session.intern(&format!("ring{n}")))
         .collect();

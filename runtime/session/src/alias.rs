@@ -1,13 +1,12 @@
 //! Other names for symbols, within a dylib and across dylibs.
 //!
-//! Only the aliases that are asked for are materialized: the rest goes back
-//! into a unit of its own. An alias has the address of its target and depends on
-//! it. Where targets are missing the aliases are given back too, so that a later
-//! lookup finds them. Chains inside one unit are walked link by link; cycles,
-//! in one unit or over several, are an error of the lookup.
+//! Only the requested aliases are materialized: the rest goes back into a unit of its own. An alias
+//! has the address of its target and depends on it. Where targets are missing the aliases are given
+//! back too, so that a later lookup finds them. Chains inside one unit are followed link by link;
+//! cycles, in one unit or over several, are an error of the lookup.
 //!
-//! Chains may be long: each alias of one is walked once (`Aliases::free`), and each goes on in
-//! a task of its own when its target is there, so that no stack grows with the chain.
+//! Chains may be long: each alias of a chain is visited once (`Aliases::free`). Each continues in
+//! its own task when its target is defined, so that no stack grows with the chain.
 
 use std::sync::Arc;
 
@@ -30,17 +29,17 @@ use crate::unit::{Interface, Unit};
 pub struct Alias {
     /// The new name.
     pub name: Symbol,
-    /// What it stands for.
+    /// The symbol that the alias refers to.
     pub target: Symbol,
     /// The flags of the new name.
     pub flags: Flags,
 }
 
-/// Where aliases lead to, and how it is searched.
+/// The dylib of the aliases' targets, and how it is searched.
 #[derive(Clone)]
 pub(crate) struct Source {
     dylib: DylibId,
-    /// For errors, once it is gone.
+    /// The dylib's name, for errors after its removal.
     name: Arc<str>,
     seen: Visibility,
 }
@@ -66,16 +65,15 @@ impl Source {
 struct AliasUnit {
     source: Source,
     aliases: SmallVec<[Alias; 1]>,
-    /// Names that were discarded; of no account until it is materialized.
+    /// Names that were discarded; ignored until the unit is materialized.
     discarded: NumberSet<Symbol>,
 }
 
-/// Where aliases lead, to find cycles.
+/// The target of each alias, to find cycles.
 #[derive(Debug, Default)]
 pub(crate) struct Aliases {
     targets: NumberMap<Place, Place>,
-    /// Those from which no way leads back, as long as no alias is added. Taking one out closes
-    /// no cycle.
+    /// Aliases that are on no cycle, as long as no alias is added. Removing one closes no cycle.
     free: NumberSet<Place>,
 }
 
@@ -131,7 +129,7 @@ pub(crate) fn define(
 }
 
 impl State {
-    /// The aliases from `start` on, if they lead back to one of themselves.
+    /// The chain from `start` on, if it contains a cycle.
     fn alias_cycle(&mut self, start: Place) -> Option<Vec<Place>> {
         let mut way = vec![start];
         let mut seen = NumberSet::from_iter([start]);
@@ -182,12 +180,12 @@ impl AliasUnit {
         });
     }
 
-    /// The targets have addresses, or never will.
+    /// Ends the lookup of the targets, with addresses or an error.
     fn finish(self, found: Result<LookupResult, SessionError>, responsibility: Responsibility) {
         match found {
             Ok(found) => self.publish(&found, responsibility),
             Err(error @ SessionError::NotFound(_)) => {
-                // Fails only if the tracker was removed, and then nobody waits.
+                // Fails only if the tracker was removed; then no lookup waits.
                 let _ = responsibility.fail_retryable(error, self);
             }
             Err(error) => responsibility.fail(error),
@@ -210,7 +208,7 @@ impl AliasUnit {
                 });
             }
         }
-        // A failure is told to those who wait.
+        // A failure is reported to the waiting lookups.
         let _ = responsibility.publish(&addresses, &groups);
     }
 }
@@ -254,7 +252,7 @@ impl Unit for AliasUnit {
         if let Some(names) = cycle {
             return responsibility.fail(SessionError::AliasCycle(names));
         }
-        // A target that this very call has to produce is waited for apart.
+        // A target that this responsibility itself has to produce is looked up separately.
         let chained = |alias: &Alias| own == source && wanted.contains(&alias.target);
         for alias in self.aliases.iter() {
             if !wanted.contains(&alias.name) || !chained(alias) {
@@ -279,7 +277,7 @@ impl Unit for AliasUnit {
 
 type Predicate = Box<dyn Fn(Symbol) -> bool + Send + Sync>;
 
-/// A generator that re-exports what another dylib has.
+/// A generator that re-exports symbols of another dylib.
 pub struct ReexportGenerator {
     session: WeakSession,
     source: Source,

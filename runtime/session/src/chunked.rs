@@ -6,7 +6,7 @@
 //!
 //! | field | written by | when | ordering |
 //! |---|---|---|---|
-//! | `chunks[k]` | whoever needs it first | once | `OnceLock`: release, read with acquire |
+//! | `chunks[k]` | the thread that needs it first | once | `OnceLock`: release, read with acquire |
 
 use std::sync::OnceLock;
 
@@ -33,27 +33,27 @@ impl<T: Default, const BASE_BITS: u32> Chunked<T, BASE_BITS> {
         ((log - BASE_BITS) as usize, (shifted - (1 << log)) as usize)
     }
 
-    /// The element, if its chunk was ever made.
+    /// The element, if its chunk exists.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         let (chunk, offset) = Self::place(index);
         self.at(chunk, offset)
     }
 
-    /// The element of a place.
+    /// The element at a place.
     #[inline]
     pub(crate) fn at(&self, chunk: usize, offset: usize) -> Option<&T> {
         self.chunks.get(chunk)?.get()?.get(offset)
     }
 
-    /// Bytes of all chunks, with what each element holds.
+    /// Bytes of all chunks, and of the memory that each element holds.
     pub(crate) fn bytes_of(&self, held: impl Fn(&T) -> usize) -> usize {
         let chunks = self.chunks.iter().filter_map(OnceLock::get);
         let bytes = |chunk: &[T]| size_of_val(chunk) + chunk.iter().map(&held).sum::<usize>();
         chunks.map(|chunk| bytes(chunk)).sum()
     }
 
-    /// The element; its chunk is made of default values if need be.
+    /// The element; its chunk is created with default values if necessary.
     pub(crate) fn get_or_create(&self, index: u32) -> &T {
         let (chunk, offset) = Self::place(index);
         let length = 1usize << (BASE_BITS as usize + chunk);
@@ -65,7 +65,7 @@ impl<T: Default, const BASE_BITS: u32> Chunked<T, BASE_BITS> {
 /// Elements of a leaf.
 const LEAF: u32 = 256;
 
-/// A vector like [`Chunked`] that has room for few more elements than were made: leaves of 256.
+/// A vector like [`Chunked`] that allocates space for few unused elements: leaves of 256.
 #[derive(Debug)]
 pub(crate) struct Leaves<T> {
     leaves: Chunked<OnceLock<Box<[T]>>, 2>,
@@ -78,21 +78,21 @@ impl<T: Default> Leaves<T> {
         }
     }
 
-    /// The element, if its leaf was ever made.
+    /// The element, if its leaf exists.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         let leaf = self.leaves.get(index / LEAF)?.get()?;
         leaf.get((index % LEAF) as usize)
     }
 
-    /// The element; its leaf is made of default values if need be.
+    /// The element; its leaf is created with default values if necessary.
     pub(crate) fn make(&self, index: u32) -> &T {
         let leaf = self.leaves.get_or_create(index / LEAF);
         let leaf = leaf.get_or_init(|| (0..LEAF).map(|_| T::default()).collect());
         &leaf[(index % LEAF) as usize]
     }
 
-    /// Bytes that it takes.
+    /// Bytes of memory of the vector.
     pub(crate) fn bytes(&self) -> usize {
         self.leaves
             .bytes_of(|leaf| leaf.get().map_or(0, |leaf| size_of_val(&**leaf)))

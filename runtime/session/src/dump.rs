@@ -1,4 +1,4 @@
-//! The symbol tables as values and as text, for people who look for what went wrong.
+//! The symbol tables as values and as text, for debugging.
 
 use std::error::Error;
 use std::fmt;
@@ -11,11 +11,11 @@ use crate::session::Session;
 use crate::state::{DylibState, State};
 use crate::tracker::TrackerKey;
 
-/// What a session's dylibs hold at one moment; its text has a line for each symbol.
+/// The contents of a session's dylibs at one moment; its text has a line for each symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dump {
-    /// In the order in which they were made.
+    /// The dylibs in the order of their creation.
     pub dylibs: Vec<DylibDump>,
 }
 
@@ -29,9 +29,9 @@ pub struct DylibDump {
     pub number: u32,
     /// Its name.
     pub name: Arc<str>,
-    /// What it searches after itself.
+    /// The link order.
     pub link_order: Vec<(Arc<str>, Visibility)>,
-    /// How many generators it asks for what it lacks.
+    /// The number of its generators.
     pub generators: usize,
     /// Sorted by name.
     pub symbols: Vec<SymbolDump>,
@@ -45,18 +45,18 @@ pub struct SymbolDump {
     pub name: Arc<str>,
     /// Its flags.
     pub flags: Flags,
-    /// How far it has come.
+    /// Its state.
     pub state: SymbolState,
     /// Its address, from [`SymbolState::Resolved`] on.
     pub address: Option<u64>,
-    /// What it is removed by.
+    /// The tracker that it is under.
     pub tracker: TrackerKey,
-    /// Why it failed.
+    /// The cause of its failure.
     pub error: Option<String>,
 }
 
 impl Session {
-    /// What all dylibs hold.
+    /// The contents of all dylibs.
     pub fn dump(&self) -> Dump {
         let state = self.lock();
         let dylibs = state.dylibs.values();
@@ -101,7 +101,7 @@ impl State {
     }
 }
 
-/// An error with what it came from.
+/// An error with its causes.
 fn with_causes(error: &SessionError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

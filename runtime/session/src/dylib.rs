@@ -17,10 +17,10 @@ use crate::symbol::Symbol;
 use crate::tracker::{Tracker, TrackerKey};
 use crate::unit::Unit;
 
-/// Which symbols of a dylib a search sees.
+/// The symbols of a dylib that a search sees.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Visibility {
-    /// Those that are exported.
+    /// The exported symbols.
     #[default]
     Exported,
     /// All, as the dylib itself does.
@@ -34,10 +34,10 @@ impl Visibility {
     }
 }
 
-/// What is the same for all handles of a dylib, and read without the lock.
+/// The part that all handles of a dylib share, and that is read without the lock.
 ///
-/// `generators` is written under the session's lock, with release, and read with
-/// acquire by ready lookups: none means that an undefined symbol is not here.
+/// `generators` is written under the session's lock, with release, and read with acquire by ready
+/// lookups: if it is 0, an undefined symbol is not in this dylib.
 #[derive(Debug)]
 pub(crate) struct DylibShared {
     pub id: DylibId,
@@ -67,7 +67,7 @@ impl DylibShared {
         self.generators.load(Ordering::Acquire) != 0
     }
 
-    /// Puts the dylib's name into an error that was made without it.
+    /// Adds the dylib's name to an error that was made without it.
     pub(crate) fn named(&self, error: SessionError) -> SessionError {
         match error {
             SessionError::TrackerDefunct { .. } => SessionError::TrackerDefunct {
@@ -135,17 +135,17 @@ impl Dylib {
     /// [`Tracker::define`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Tracker::define`].
     pub fn define(&self, unit: impl Unit + 'static) -> Result<(), SessionError> {
         self.session.define(&self.shared, None, Box::new(unit))
     }
 
-    /// Replaces definitions by a unit's in place, with no instant at which a
-    /// lookup finds none. The place for it; not built yet.
+    /// Would replace definitions by a unit's in place, with no instant at which a lookup finds
+    /// none. Not implemented yet.
     ///
     /// # Errors
-    /// `Unsupported`, always. Until then: remove the tracker and define anew, or
-    /// keep the address and change what is behind it.
+    /// `Unsupported`, always. Until then: remove the tracker and define again,
+    /// or keep the address and change the code behind it.
     pub fn redefine(&self, unit: impl Unit + 'static) -> Result<(), SessionError> {
         drop(unit);
         Err(SessionError::Unsupported {
@@ -160,13 +160,13 @@ impl Dylib {
         self.shared.ready.address(symbol)
     }
 
-    /// As [`Dylib::ready`], by name.
+    /// Like [`Dylib::ready`], by name.
     #[inline]
     pub fn ready_name(&self, name: &str) -> Option<u64> {
         self.ready(self.session.symbols().find(name)?)
     }
 
-    /// As [`Dylib::ready`], going on through the link order. None also if something that is not
+    /// Like [`Dylib::ready`], continued through the link order. `None` also if a symbol that is not
     /// ready, or a generator, comes first.
     #[inline]
     pub fn ready_in_order(&self, symbol: Symbol) -> Option<u64> {
@@ -191,7 +191,7 @@ impl Dylib {
         }
     }
 
-    /// As [`Dylib::lookup`], by name.
+    /// Like [`Dylib::lookup`], by name.
     ///
     /// # Errors
     /// Those of [`Session::lookup`].
@@ -203,7 +203,7 @@ impl Dylib {
         }
     }
 
-    /// The tracker of what is defined without one.
+    /// The tracker of symbols that are defined without one.
     ///
     /// # Errors
     /// `DylibDefunct`, `Ended`.
@@ -225,8 +225,8 @@ impl Dylib {
         Ok(Tracker::new(&self.session, &self.shared, key, false))
     }
 
-    /// A new tracker that no handle keeps: what is under it stays until it is removed. Handles
-    /// to it are made by [`Session::tracker`].
+    /// A new tracker that no handle keeps: its definitions stay until it is removed.
+    /// [`Session::tracker`] makes handles to it.
     ///
     /// # Errors
     /// `DylibDefunct`, `Ended`.
@@ -236,9 +236,9 @@ impl Dylib {
         Ok(state.add_tracker(self.shared.id))
     }
 
-    /// A new tracker whose definitions are taken back unless they are transferred to another
-    /// one: when it is removed or its last handle goes, weak definitions that they took the
-    /// place of are there again.
+    /// A new tracker whose definitions are undone unless they are transferred to another one. When
+    /// it is removed or its last handle is dropped, the weak definitions that they displaced are
+    /// restored.
     ///
     /// # Errors
     /// `DylibDefunct`, `Ended`.
@@ -251,11 +251,11 @@ impl Dylib {
         Ok(Tracker::new(&self.session, &self.shared, key, false))
     }
 
-    /// Removes symbols that nobody is at work on: never searched, ready or
-    /// failed ones. All or nothing.
+    /// Removes symbols that are not in production: never searched, ready or failed ones. All or
+    /// nothing.
     ///
     /// # Errors
-    /// `NotFound` or `InFlight` with all that are so.
+    /// `NotFound` or `InFlight` with all such symbols.
     pub fn remove(&self, symbols: &[Symbol]) -> Result<(), SessionError> {
         self.session
             .change(|state, effects| state.remove_symbols(&self.shared, symbols, effects))
@@ -281,7 +281,7 @@ impl Dylib {
             .map_or_else(Vec::new, |dylib| dylib.inits.clone())
     }
 
-    /// Adds a generator behind those that are there.
+    /// Adds a generator behind the existing ones.
     ///
     /// # Errors
     /// `DylibDefunct`, `Ended`.
@@ -304,8 +304,8 @@ impl Dylib {
         Ok(id)
     }
 
-    /// Removes a generator. Lookups that are inside it or stand in its line
-    /// fail. False if it was not there.
+    /// Removes a generator. Lookups that are inside it or in its queue fail. False if it was not
+    /// found.
     pub fn remove_generator(&self, id: GeneratorId) -> bool {
         self.session.change(|state, effects| {
             let Some(dylib) = state.dylib_mut(self.shared.id) else {
@@ -321,8 +321,8 @@ impl Dylib {
         })
     }
 
-    /// Where the symbols that this dylib uses are searched: itself with all
-    /// symbols, then its link order.
+    /// The search order for symbols that this dylib uses: itself with all symbols, then its link
+    /// order.
     pub fn search_order(&self) -> Vec<(Dylib, Visibility)> {
         let mut order = vec![(self.clone(), Visibility::All)];
         order.extend(
@@ -347,7 +347,7 @@ impl Dylib {
             .collect()
     }
 
-    /// Changes the link order; `added` are to be dylibs of this session that are there.
+    /// Changes the link order; `added` must be existing dylibs of this session.
     fn edit_link_order(
         &self,
         added: &[&Dylib],
@@ -385,10 +385,10 @@ impl Dylib {
         self.add_to_link_order_before(dylib, seen, None)
     }
 
-    /// As [`Dylib::add_to_link_order`], but in front of `last` where that ends the order.
+    /// Like [`Dylib::add_to_link_order`], but before `last` if that ends the order.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Dylib::add_to_link_order`].
     pub fn add_to_link_order_before(
         &self,
         dylib: &Dylib,
@@ -404,7 +404,7 @@ impl Dylib {
         })
     }
 
-    /// Puts `new` where `old` was; nothing if it was not there.
+    /// Puts `new` in the place of `old`; does nothing if `old` is not in the order.
     ///
     /// # Errors
     /// `DylibDefunct` of this dylib or `new`, `ForeignDylib`, `Ended`.
@@ -460,8 +460,7 @@ impl Dylib {
         self.reexport(self, Visibility::All, aliases)
     }
 
-    /// Defines names for symbols of `source`. Only what is asked for is
-    /// materialized there.
+    /// Defines names for symbols of `source`. Only the requested ones are materialized there.
     ///
     /// # Errors
     /// Those of [`Tracker::define`], `AliasCycle`, `ForeignDylib`.

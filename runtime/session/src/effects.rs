@@ -1,8 +1,8 @@
-//! What a change under the lock causes outside of it.
+//! Effects outside of the lock of a change made under it.
 //!
-//! Functions on `State` only add to an `Effects`; `run` does what is in it after
-//! the lock was given back. Nothing in it depends on the order of the lists. A callback of the
-//! embedder that panics is reported, and keeps no other one from being called.
+//! Functions on `State` only add to an `Effects`; `run` performs them after the lock was released.
+//! They do not depend on the order of the lists. A panic in a callback of the embedder is reported,
+//! and the other callbacks still run.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::symbol::Symbol;
 use crate::tracker::{Resource, TrackerEvent};
 use crate::unit::Unit;
 
-/// A unit that goes to work, with what it was not told yet.
+/// A unit that is to be materialized, with discards that it has not been told yet.
 pub(crate) type Launching = (Box<dyn Unit>, Vec<Symbol>, Launch);
 
 /// See the module text.
@@ -31,13 +31,13 @@ pub(crate) struct Effects {
     rare: Option<Box<Rare>>,
 }
 
-/// What most changes do not cause.
+/// Effects that most changes do not have.
 #[derive(Default)]
 pub(crate) struct Rare {
     pub flags: Vec<(FlagsCompletion, FlagsResult)>,
-    /// To be dropped, the last of all.
+    /// Dropped last of all.
     pub units: SmallVec<[Box<dyn Unit>; 1]>,
-    /// To be told about discarded symbols, the first of all.
+    /// Units to be told about discarded symbols, first of all.
     pub discards: Vec<Key>,
     pub resources: Vec<Box<dyn Resource>>,
     pub events: SmallVec<[TrackerEvent; 1]>,
@@ -47,7 +47,7 @@ pub(crate) struct Rare {
 }
 
 impl Effects {
-    /// To add to what most changes do not cause.
+    /// The rare effects, created on demand.
     pub(crate) fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
     }
@@ -70,12 +70,12 @@ impl Effects {
         }
     }
 
-    /// Takes a lookup up again.
+    /// Resumes a lookup.
     pub(crate) fn resume(&mut self, job: Job) {
         self.rare().jobs.push(job);
     }
 
-    /// A generator was removed: those in its line are told.
+    /// Fails the lookups in the queue of a generator that was removed.
     pub(crate) fn drop_generator(&mut self, mut cell: GeneratorCell, dylib: &Arc<str>) {
         for job in std::mem::take(&mut cell.line) {
             let dylib = Arc::clone(dylib);
@@ -84,13 +84,12 @@ impl Effects {
         self.rare().generators.push(cell);
     }
 
-    /// Does everything; units go to the pool.
+    /// Performs all effects; units go to the pool.
     pub(crate) fn run(self, session: &Session) {
         self.run_but_one(session, false);
     }
 
-    /// Does everything, but with `keep` gives back one unit for the caller to
-    /// run himself.
+    /// Performs all effects; with `keep`, returns one unit for the caller to run.
     pub(crate) fn run_but_one(mut self, session: &Session, keep: bool) -> Option<Launching> {
         let mut rare = self.rare.take();
         for unit in rare.iter_mut().flat_map(|rare| rare.discards.drain(..)) {
@@ -102,8 +101,8 @@ impl Effects {
         if let Some(rare) = &mut rare {
             rare.run(session);
         }
-        // The last: a pool without workers runs the others here and now, and so all of them in
-        // the order of the question.
+        // The last one: a pool without workers runs the others here and now, so all run in the
+        // order of the lookup.
         let kept = if keep { self.launches.pop() } else { None };
         for launching in self.launches.drain(..) {
             let shared = session.clone();
@@ -124,7 +123,7 @@ impl Rare {
         for event in &self.events {
             session.tracker_event(event);
         }
-        // As destructors do: what was attached last goes first.
+        // The resource attached last is released first, as with destructors.
         for resource in self.resources.drain(..).rev() {
             session.guarded(|| resource.release());
         }

@@ -1,8 +1,8 @@
-//! What can go wrong, with the operands.
+//! Errors of a session, with their operands.
 //!
-//! Errors share what they carry and keep the names alive, so they can be cloned
-//! for each of a thousand waiting lookups and outlive their session. A set of
-//! symbols is kept as symbols and written out only when the error is shown.
+//! Errors share their contents and keep the names alive, so they can be cloned for each of a
+//! thousand waiting lookups and outlive their session. A set of symbols is kept as symbols and
+//! formatted only when the error is shown.
 
 use std::error::Error;
 use std::fmt;
@@ -65,7 +65,7 @@ impl fmt::Debug for Names {
     }
 }
 
-/// Why an operation on a session failed. The session stays usable.
+/// An error of an operation on a session. The session stays usable.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -79,28 +79,28 @@ pub enum SessionError {
     /// These could not be materialized, or depend on something that could not.
     #[error("failed to materialize {symbols}")]
     Failed {
-        /// All that failed at once.
+        /// All symbols that failed at once.
         symbols: Names,
-        /// What the unit said.
+        /// The unit's error.
         #[source]
         cause: Option<Arc<SessionError>>,
     },
     /// Code was emitted that depends on symbols which failed or were removed.
     #[error("dependences are not available: {0}")]
     DependenceFailed(Names),
-    /// These were removed while somebody waited for them.
+    /// These were removed while a lookup waited for them.
     #[error("symbols removed: {0}")]
     Removed(Names),
     /// These cannot be removed while their materialization is in flight.
     #[error("symbols are being materialized: {0}")]
     InFlight(Names),
-    /// A responsibility for these ended without a word.
+    /// A responsibility for these was dropped without an answer.
     #[error("materialization abandoned: {0}")]
     Abandoned(Names),
-    /// A responsibility was told about symbols that are not its own.
+    /// A responsibility was given symbols that are not its own.
     #[error("not responsible for {0}")]
     NotResponsible(Names),
-    /// Symbols were emitted without an address.
+    /// Symbols were emitted before they were resolved.
     #[error("emitted without an address: {0}")]
     Unresolved(Names),
     /// These were resolved to more than one address.
@@ -132,7 +132,7 @@ pub enum SessionError {
         /// The name of the handle's dylib.
         dylib: Arc<str>,
     },
-    /// A generator looks up what it is being asked for, on behalf of that question.
+    /// A generator looks up a symbol that its own request asks for.
     #[error("a generator needs itself: {0}")]
     GeneratorCycle(Names),
     /// The dylib was removed.
@@ -141,7 +141,7 @@ pub enum SessionError {
         /// The dylib's name.
         dylib: Arc<str>,
     },
-    /// There is a dylib of that name.
+    /// A dylib of that name exists already.
     #[error("dylib {dylib} exists")]
     DylibExists {
         /// The name.
@@ -153,7 +153,7 @@ pub enum SessionError {
         /// The dylib's name.
         dylib: Arc<str>,
     },
-    /// A generator dropped the lookup that it had kept.
+    /// A generator dropped a request that it had kept.
     #[error("a generator of dylib {dylib} abandoned a lookup")]
     GeneratorAbandoned {
         /// The dylib's name.
@@ -174,31 +174,31 @@ pub enum SessionError {
     /// The embedder's own error.
     #[error("{context}")]
     Unit {
-        /// What was being done, e.g. the unit's name.
+        /// The operation, e.g. the unit's name.
         context: Arc<str>,
-        /// What went wrong.
+        /// The cause.
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
     /// The session was ended.
     #[error("the session was ended")]
     Ended,
-    /// There is a place for it, but it is not there yet.
+    /// The operation is declared, but not implemented.
     #[error("not supported yet: {what}")]
     Unsupported {
-        /// What was asked for.
+        /// The operation.
         what: &'static str,
     },
 }
 
 impl SessionError {
-    /// The error that nobody in the search order of `dylib` defines `symbols`.
+    /// Makes the error that no dylib in the search order of `dylib` defines `symbols`.
     pub fn not_found(dylib: &crate::Dylib, symbols: Vec<Symbol>) -> Self {
         let set = (Arc::from(dylib.name()), symbols);
         SessionError::NotFound(Names::new(dylib.session().symbols(), vec![set]))
     }
 
-    /// An error of the embedder's; `context` is e.g. the unit's name.
+    /// An error of the embedder; `context` is e.g. the unit's name.
     pub fn unit(context: &str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         SessionError::Unit {
             context: context.into(),
@@ -206,7 +206,7 @@ impl SessionError {
         }
     }
 
-    /// Whether it is, in the end, for want of a definition.
+    /// Whether the root cause is a missing definition.
     pub fn is_missing(&self) -> bool {
         match self {
             SessionError::NotFound(_) => true,

@@ -1,4 +1,4 @@
-//! What a symbol is (`Flags`) and how far it has come (`SymbolState`).
+//! Properties of a symbol (`Flags`) and its state of production (`SymbolState`).
 
 use std::fmt;
 use std::ops::BitOr;
@@ -18,10 +18,10 @@ impl Flags {
     pub const EXPORTED: Flags = Flags(4);
     /// A function.
     pub const CALLABLE: Flags = Flags(8);
-    /// A fixed number rather than something that was placed in memory.
+    /// A fixed number instead of an address in memory.
     pub const ABSOLUTE: Flags = Flags(16);
-    /// Has no address: stands for the effect of materializing. Must be looked
-    /// up as weakly referenced; gone once ready.
+    /// Has no address: stands for the effect of materializing. Must be looked up as weakly
+    /// referenced; removed once ready.
     pub const SIDE_EFFECTS_ONLY: Flags = Flags(32);
 
     const ALL: [(Flags, &'static str); 6] = [
@@ -46,7 +46,7 @@ impl Flags {
         Flags(self.0 | other.0)
     }
 
-    /// These flags less `other`.
+    /// These flags without `other`.
     #[inline]
     #[must_use]
     pub const fn without(self, other: Flags) -> Flags {
@@ -59,7 +59,7 @@ impl Flags {
         self.0 & (Flags::WEAK.0 | Flags::COMMON.0) == 0
     }
 
-    /// Whether lookups that want exported symbols only can see it.
+    /// Whether lookups of exported symbols only can see it.
     #[inline]
     pub const fn is_exported(self) -> bool {
         self.contains(Flags::EXPORTED)
@@ -96,20 +96,19 @@ impl fmt::Debug for Flags {
     }
 }
 
-/// How far a symbol has come. The order is the order of life; `Failed` is apart
-/// and last.
+/// The state of a symbol's production. The order is that of its life; `Failed` is apart and last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SymbolState {
-    /// Defined by a unit that nobody asked for yet.
+    /// Defined by a unit that was not materialized yet.
     NeverSearched,
-    /// A responsibility is at work on it.
+    /// A responsibility is producing it.
     Materializing,
-    /// Has its address; its memory is not to be touched yet.
+    /// Has its address; its memory must not be accessed yet.
     Resolved,
-    /// In memory; waits for what it depends on.
+    /// In memory; waits for its dependences.
     Emitted,
-    /// It and all that it depends on are in memory.
+    /// It and all its dependences are in memory.
     Ready,
-    /// Its materialization, or one it depends on, failed.
+    /// Its materialization, or that of a dependence, failed.
     Failed,
 }

@@ -27,8 +27,8 @@ pub(crate) struct Forest {
 }
 
 impl Forest {
-    /// Makes `node` a tree of its own, whatever it was. Sound for the whole of a
-    /// tree at once, or for a node without relations.
+    /// Makes `node` a tree of its own, whatever its state. Sound for a whole tree at once, or for a
+    /// node without relations.
     pub(crate) fn reset(&mut self, node: u32) {
         if node as usize >= self.nodes.len() {
             self.nodes.resize(node as usize + 1, LONE);

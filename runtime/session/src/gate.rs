@@ -1,19 +1,18 @@
 //! Keeps other threads out of the locks while the process forks.
 //!
-//! Every short stay under a lock passes the gate. Closing it waits until nobody
-//! is inside; whoever comes later sleeps and looks again, without touching a
-//! lock, so that the child (where those threads do not exist) finds all locks
-//! free.
+//! Every short stay under a lock passes the gate. Closing it waits until no thread is inside. Later
+//! threads sleep and retry, without touching a lock, so that the child (where those threads do not
+//! exist) finds all locks free.
 //!
 //! | field | written by | when | ordering |
 //! |---|---|---|---|
-//! | `inside` | everyone who enters | around the stay | sequentially consistent: the addition before the load of `closed` in `enter` pairs with the store of `closed` before the loads of `inside` in `close` - one of the two sees the other |
+//! | `inside` | every entering thread | around the stay | sequentially consistent: the addition before the load of `closed` in `enter` pairs with the store of `closed` before the loads of `inside` in `close` - one of the two sees the other |
 //! | `closed` | the forking thread | around the fork | same |
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long to sleep before looking again. A fork takes 0.1 to 10 ms.
+/// Sleep between two attempts. A fork takes 0.1 to 10 ms.
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
 /// See the module text.
@@ -23,7 +22,7 @@ pub(crate) struct Gate {
     closed: AtomicBool,
 }
 
-/// Holding one means being inside.
+/// Guard of a thread that is inside.
 #[derive(Debug)]
 pub(crate) struct Inside<'a>(&'a Gate);
 
@@ -52,7 +51,7 @@ impl Gate {
         }
     }
 
-    /// Closes the gate and waits until nobody is inside.
+    /// Closes the gate and waits until no thread is inside.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         while self.inside.load(Ordering::SeqCst) != 0 {
@@ -60,7 +59,7 @@ impl Gate {
         }
     }
 
-    /// Closes the gate unless somebody is inside; whether it is closed.
+    /// Closes the gate unless a thread is inside; returns whether it is closed.
     pub(crate) fn try_close(&self) -> bool {
         self.closed.store(true, Ordering::SeqCst);
         let empty = self.inside.load(Ordering::SeqCst) == 0;

@@ -1,12 +1,12 @@
-//! Generators: what a dylib asks for symbols that it does not have.
+//! Generators: they define symbols that a dylib lacks.
 //!
-//! One lookup at a time is inside a generator; later ones stand in line and go
-//! in, in order, as it leaves. Those made on behalf of the one inside go in past the line:
-//! it waits for them. If they want what it is being asked for, they fail. An [`GeneratorRequest`] is that lookup:
-//! answered at once, or kept and answered later from any thread.
+//! A generator handles one lookup at a time; later ones queue and enter in order. Lookups made on
+//! behalf of the one inside bypass the queue, as that one waits for them. If they need the symbols
+//! that the generator is asked for, they fail. A [`GeneratorRequest`] is that lookup: answered at
+//! once, or kept and answered later from any thread.
 //!
 //! Lookups in two generators, each made on behalf of the one inside the other, would wait for each
-//! other: when the last of such a circle comes, all of it go in past their lines.
+//! other. When the last lookup of such a cycle arrives, all of them bypass their queues.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,14 +21,14 @@ use crate::session::Session;
 use crate::symbol::Symbol;
 use crate::sync::Mutex;
 
-/// Names a generator of a session.
+/// Identifies a generator of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GeneratorId(pub(crate) u64);
 
-/// Something that can define symbols which a lookup does not find.
+/// A callback that can define symbols which a lookup does not find.
 ///
-/// Not called under a lock. It defines what it can in [`GeneratorRequest::dylib`] and calls
-/// [`GeneratorRequest::finish`]; not defining anything is no error.
+/// Not called under a lock. It defines symbols in [`GeneratorRequest::dylib`] and calls
+/// [`GeneratorRequest::finish`]; defining none is no error.
 pub trait Generator: Send + Sync {
     /// Answers one lookup, now or, by keeping `ask`, later.
     fn generate(&self, ask: GeneratorRequest);
@@ -49,9 +49,9 @@ where
 pub(crate) struct GeneratorCell {
     pub id: GeneratorId,
     pub generator: Arc<dyn Generator>,
-    /// A lookup is inside, or the next in line was sent for.
+    /// A lookup is inside, or the next in the queue was resumed.
     pub busy: bool,
-    /// The question of the lookup inside, unless it went in past the line.
+    /// The question of the lookup inside, unless that bypassed the queue.
     pub inside: Option<Arc<Question>>,
     pub line: VecDeque<Job>,
 }
@@ -72,8 +72,7 @@ pub(crate) enum Progress {
     Suspended,
 }
 
-/// A lookup inside a generator. Dropping it unanswered is an error for the
-/// lookup.
+/// A lookup inside a generator. Dropping it unanswered fails the lookup.
 pub struct GeneratorRequest {
     session: Session,
     question: Arc<Question>,
@@ -117,12 +116,12 @@ impl GeneratorRequest {
         Dylib::new(&self.session, &self.question.shared)
     }
 
-    /// Why the symbols are looked up.
+    /// The reason for the lookup.
     pub fn kind(&self) -> LookupKind {
         self.kind
     }
 
-    /// What nobody defined so far.
+    /// The symbols without a definition so far.
     pub fn missing(&self) -> &[(Symbol, Need)] {
         &self.missing
     }
@@ -131,23 +130,23 @@ impl GeneratorRequest {
         &self.question
     }
 
-    /// Does `work` on behalf of this question. Whoever keeps the question and looks
-    /// something up for its answer elsewhere does it in here: then a lookup that needs this
-    /// question's own answer is an error, instead of a wait without end. Within
-    /// [`Generator::generate`] that is so without this.
+    /// Does `work` on behalf of this request. An embedder that keeps the request and looks
+    /// something up for its answer elsewhere must do it here. A lookup that needs this request's
+    /// own answer is then an error, instead of an endless wait. Within [`Generator::generate`] the
+    /// scope is set already.
     pub fn scope<R>(&self, work: impl FnOnce() -> R) -> R {
         let _inside = inside::set(Some(Arc::clone(&self.question)));
         work()
     }
 
-    /// Says that the calling thread is about to answer, until the guard goes: in the child of a fork
-    /// by another thread, the lookup's place is given up. Within [`Generator::generate`] that is so
-    /// without this.
+    /// Declares that the calling thread is about to answer, until the guard is dropped: in a fork's
+    /// child made by another thread, the lookup's place is given up. Within [`Generator::generate`]
+    /// this is set already.
     pub fn answering(&self) -> Answering {
         self.question.answering()
     }
 
-    /// Sends the lookup on its way, or fails it.
+    /// Continues the lookup, or fails it.
     pub fn finish(mut self, answer: Result<(), SessionError>) {
         self.answer(answer);
     }

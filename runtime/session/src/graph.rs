@@ -1,8 +1,8 @@
-//! Which symbols are ready: the dependence graph, as a pure data structure.
+//! The dependence graph decides which symbols are ready; a pure data structure.
 //!
-//! A node is *open* until its owner emits it with its dependences. It becomes
-//! ready when no open node can be reached from it, so the members of a cycle
-//! become ready together. A failure takes along all that can reach the failed.
+//! A node is *open* until its owner emits it with its dependences. It becomes ready when no open
+//! node can be reached from it, so the members of a cycle become ready together. A failure also
+//! fails all nodes that can reach the failed one.
 //!
 //! Invariants:
 //! - Emitted nodes that are known to lie on one cycle are one *component*
@@ -11,18 +11,16 @@
 //!   outside of it. Along the watches the components form a forest whose roots
 //!   are the open nodes: that is the proof that nothing pending could be ready.
 //!
-//! How it works: emitting makes a root look for something to watch among its
-//! dependences. If the dependence hangs below that very root, the path between
-//! them is a cycle, and becomes one component. If nothing is left to watch, the
-//! component is ready; those that watched it look on. Each dependence is looked
-//! at once, each merge makes a component fewer, and roots are found by link-cut
-//! trees: `O((nodes + dependences) log nodes)` in all, in whatever order things
-//! are emitted. ORC 22.1.8 simplifies whole sets at each emission (a chain of
-//! 4,000 symbols: 58.8 s).
+//! How it works: emitting makes a root search its dependences for one to watch. If the dependence
+//! hangs below that very root, the path between them is a cycle, and becomes one component. If none
+//! is left to watch, the component is ready; its watchers continue their search. Each dependence is
+//! examined once, each merge makes a component fewer, and roots are found by link-cut trees:
+//! `O((nodes + dependences) log nodes)` in all, in whatever order nodes are emitted. ORC 22.1.8
+//! simplifies whole sets at each emission (a chain of 4,000 symbols: 58.8 s).
 
 use crate::forest::Forest;
 
-/// A node of a [`Graph`]. Stale for ever once the node is ready or has failed.
+/// A node of a [`Graph`]. The id is stale once the node is ready or has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NodeId {
     index: u32,
@@ -34,23 +32,23 @@ struct Node<T> {
     generation: u32,
     live: bool,
     emitted: bool,
-    /// `None` for nodes that only stand for a group.
+    /// `None` for nodes that only represent a group.
     item: Option<T>,
     /// Union-find: the node itself if it leads its component.
     leader: u32,
     /// Of leaders: the other nodes of the component.
     members: Vec<u32>,
-    /// Of leaders: what was not looked at yet.
+    /// Of leaders: dependences not examined yet.
     dependences: Vec<NodeId>,
     /// Of leaders: the dependence that keeps the component from being ready.
     watch: Option<NodeId>,
-    /// Who named this node as a dependence; some may be dead.
+    /// Nodes that named this one as a dependence; some may be dead.
     users: Vec<NodeId>,
     /// How many of `users` failed.
     dead_users: usize,
 }
 
-/// See the module text. `T` is what the caller wants back.
+/// See the module text. `T` is the caller's item for a node.
 #[derive(Debug)]
 pub struct Graph<T> {
     nodes: Vec<Node<T>>,
@@ -89,8 +87,8 @@ impl<T: Clone> Graph<T> {
         self.insert(Some(item))
     }
 
-    /// A new open node that stands for no item: one node in front of a set of
-    /// dependences that several others share.
+    /// A new open node without an item: one node in front of a set of dependences that several
+    /// others share.
     pub fn add_group(&mut self) -> NodeId {
         self.insert(None)
     }
@@ -130,7 +128,7 @@ impl<T: Clone> Graph<T> {
             .is_some_and(|n| n.live && n.generation == node.generation)
     }
 
-    /// The leader of the component, shortening the way for the next time.
+    /// The leader of the component; shortens the path for the next search.
     fn find(&mut self, mut index: u32) -> u32 {
         loop {
             let above = self.nodes[index as usize].leader;
@@ -143,9 +141,9 @@ impl<T: Clone> Graph<T> {
         }
     }
 
-    /// Closes an open node: it depends on `dependences` (those no longer pending
-    /// count as ready). What becomes ready by that is appended to `ready`.
-    /// A node that was emitted before or is no longer pending is left as it is.
+    /// Closes an open node: it depends on `dependences` (those no longer pending count as ready).
+    /// Items that become ready by that are appended to `ready`. A node that was emitted before or
+    /// is no longer pending is left as it is.
     pub fn emit(&mut self, node: NodeId, dependences: &[NodeId], ready: &mut Vec<T>) {
         if !self.is_pending(node) || self.nodes[node.index as usize].emitted {
             return;
@@ -165,8 +163,7 @@ impl<T: Clone> Graph<T> {
         }
     }
 
-    /// Finds something to watch for a component that watches nothing, or makes
-    /// it ready.
+    /// Finds a dependence to watch for a component without one, or makes it ready.
     fn settle(&mut self, root: u32, roots: &mut Vec<u32>, ready: &mut Vec<T>) {
         while let Some(dependence) = self.nodes[root as usize].dependences.pop() {
             if !self.is_pending(dependence) {
@@ -177,7 +174,7 @@ impl<T: Clone> Graph<T> {
                 continue;
             }
             let node = &self.nodes[root as usize];
-            // Nothing hangs below a node that nobody named: no cycle.
+            // No node hangs below one that is no node's dependence: no cycle.
             let unknown = node.users.is_empty() && node.members.is_empty();
             if unknown || self.forest.root(other) != root {
                 self.nodes[root as usize].watch = Some(dependence);
@@ -203,7 +200,7 @@ impl<T: Clone> Graph<T> {
         members.push(other);
         let mut dependences = std::mem::take(&mut node.dependences);
         let node = &mut self.nodes[root as usize];
-        // The shorter goes onto the longer: each entry moves log(n) times.
+        // The shorter is appended to the longer: each entry moves log(n) times.
         if members.len() > node.members.len() {
             std::mem::swap(&mut members, &mut node.members);
         }
@@ -226,7 +223,7 @@ impl<T: Clone> Graph<T> {
         all
     }
 
-    /// Gives dead nodes back; nothing but they may hang below them any more.
+    /// Frees dead nodes; only dead nodes may still hang below them.
     fn bury(&mut self, dead: &[u32]) {
         for index in dead {
             self.forest.reset(*index);
@@ -260,8 +257,8 @@ impl<T: Clone> Graph<T> {
         self.bury(&dead);
     }
 
-    /// Fails nodes and all that depend on them. Gives the items of all that
-    /// failed, the asked-for ones first. Costs what fails, whatever else pends.
+    /// Fails nodes and all that depend on them. Returns the items of all that failed, the given
+    /// ones first. The cost is proportional to the failed nodes only.
     pub fn fail(&mut self, nodes: impl IntoIterator<Item = NodeId>) -> Vec<T> {
         let mut failed = Vec::new();
         let mut dead: Vec<u32> = Vec::new();
@@ -297,7 +294,7 @@ impl<T: Clone> Graph<T> {
         failed
     }
 
-    /// One of the node's users failed: drops the dead ones when they are half.
+    /// Notes that one of the node's users failed: drops the dead ones when they are half.
     fn forget_user(&mut self, index: u32) {
         let node = &mut self.nodes[index as usize];
         node.dead_users += 1;
@@ -321,7 +318,7 @@ impl<T: Clone> Graph<T> {
         })
     }
 
-    /// The items that depend on `node`, itself first, nothing changed.
+    /// The items that depend on `node`, itself first; changes nothing.
     pub fn dependents(&self, node: NodeId) -> Vec<T> {
         self.walk(node, |graph, index, queue| {
             queue.extend_from_slice(&graph.nodes[index as usize].users);
@@ -344,7 +341,7 @@ impl<T: Clone> Graph<T> {
         .collect()
     }
 
-    /// All nodes that `step` leads to; a component counts as a whole.
+    /// All nodes reachable by `step`; a component counts as a whole.
     fn walk(&self, start: NodeId, step: impl Fn(&Self, u32, &mut Vec<NodeId>)) -> Vec<u32> {
         let mut seen = std::collections::HashSet::new();
         let mut order = Vec::new();

@@ -1,17 +1,17 @@
-//! On whose behalf a lookup is made: the questions to generators that wait for it.
+//! The generator question on behalf of which a lookup is made, and the outer ones that wait for it.
 //!
-//! A generator that looks up, on the way to its answer, what it is being asked for would
-//! wait for itself. So each question knows the one on behalf of which its own lookup was
-//! made, and lookups and units that begin on a thread belong to the question the thread
-//! works for. The thread's own call of the generator sets it; work that is started meanwhile
-//! takes it along ([`Session::spawn`](crate::Session)); whoever answers later from elsewhere
-//! says so ([`GeneratorRequest::scope`](crate::GeneratorRequest::scope)).
+//! A generator that needs, for its answer, a symbol that it is being asked for would wait for
+//! itself. So each question knows the one on behalf of which its own lookup was made. Lookups and
+//! units that begin on a thread belong to the question the thread works for. The thread's own call
+//! of the generator sets it; work that is started meanwhile inherits it
+//! ([`Session::spawn`](crate::Session)); an answer from elsewhere sets it by
+//! [`GeneratorRequest::scope`](crate::GeneratorRequest::scope).
 //!
-//! A question also knows the thread that is about to answer it: in a child that another thread
-//! forks, it never does ([`Session::give_up_lost`](crate::Session::give_up_lost)).
+//! A question also knows the thread that is about to answer it: in a child forked by another
+//! thread, it is never answered ([`Session::give_up_lost`](crate::Session::give_up_lost)).
 //!
-//! Invariant: a chain of questions has no circle, for a question is made after the one it is
-//! on behalf of.
+//! Invariant: a chain of questions has no cycle, as a question is created after the one it is on
+//! behalf of.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -23,25 +23,25 @@ use crate::dylib::DylibShared;
 use crate::generator::GeneratorId;
 use crate::symbol::Symbol;
 
-/// What a lookup asks of a generator.
+/// A lookup's question to a generator.
 #[derive(Debug)]
 pub(crate) struct Question {
     pub id: GeneratorId,
     pub shared: Arc<DylibShared>,
-    /// What the generator is asked for.
+    /// The symbols that the generator is asked for.
     pub symbols: Vec<Symbol>,
-    /// Whether the lookup went in past the line: it is made on behalf of the one inside.
+    /// Whether the lookup bypassed the queue: it is made on behalf of the one inside.
     pub nested: bool,
     outer: Option<Arc<Question>>,
-    /// It was answered. Relaxed: written and read under the session's lock.
+    /// Whether it was answered. Relaxed: written and read under the session's lock.
     over: AtomicBool,
-    /// The thread that answers it, by its mark; 0: none does now. Relaxed: read in the child of a
+    /// The mark of the thread that answers it; 0 if none does now. Relaxed: read in the child of a
     /// fork, before which other threads left the session's locks.
     thread: AtomicUsize,
 }
 
 impl Question {
-    /// A question that is not answered, asked on behalf of `outer`.
+    /// A new, unanswered question, asked on behalf of `outer`.
     pub(crate) fn new(
         id: GeneratorId,
         shared: &Arc<DylibShared>,
@@ -60,7 +60,7 @@ impl Question {
         }
     }
 
-    /// Says that it was answered: nobody waits on its behalf any more.
+    /// Marks the question as answered: no lookup waits on its behalf any more.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
@@ -70,7 +70,7 @@ impl Question {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Says that the calling thread answers it, until the guard goes.
+    /// Marks the calling thread as the one that answers, until the guard is dropped.
     pub(crate) fn answering(self: &Arc<Self>) -> Answering {
         let before = self.thread.swap(thread_mark(), Ordering::Relaxed);
         Answering(Arc::clone(self), before)
@@ -82,14 +82,14 @@ impl Question {
         thread != 0 && thread != thread_mark()
     }
 
-    /// This one and those it is on behalf of, innermost first.
+    /// This question and its outer ones, innermost first.
     pub(crate) fn chain(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Question>> {
         std::iter::successors(Some(self), |question| question.outer.as_ref())
     }
 }
 
 impl Drop for Question {
-    /// Chains are as long as lookups nest: taken apart link by link, not by recursion.
+    /// Chains are as long as lookups nest: dropped link by link, not by recursion.
     fn drop(&mut self) {
         let mut next = self.outer.take();
         while let Some(question) = next.and_then(Arc::into_inner) {
@@ -99,7 +99,7 @@ impl Drop for Question {
     }
 }
 
-/// The calling thread answers a question while it lives.
+/// Guard: the calling thread answers a question while it lives.
 #[derive(Debug)]
 pub struct Answering(Arc<Question>, usize);
 
@@ -113,25 +113,25 @@ thread_local! {
     static INSIDE: RefCell<Option<Arc<Question>>> = const { RefCell::new(None) };
 }
 
-/// On whose behalf a thread works, to be taken along to another one that does part of the work.
+/// The question that a thread works for, to be passed to another thread that does part of the work.
 #[derive(Clone, Debug)]
 pub struct Behalf(Option<Arc<Question>>);
 
 impl Behalf {
-    /// The calling thread's.
+    /// That of the calling thread.
     pub fn now() -> Behalf {
         Behalf(now())
     }
 
-    /// Does `work` on this behalf: a lookup in it that needs the answer which it is made for is
-    /// an error, instead of a wait without end.
+    /// Does `work` on behalf of this question: a lookup in it that needs the answer which it is
+    /// made for is an error, instead of an endless wait.
     pub fn scope<R>(self, work: impl FnOnce() -> R) -> R {
         let _inside = set(self.0);
         work()
     }
 }
 
-/// Makes what is kept here on the calling thread.
+/// Creates this module's thread-local on the calling thread.
 pub(crate) fn prepare() {
     INSIDE.with(|_| ());
 }
@@ -141,18 +141,18 @@ pub(crate) fn now() -> Option<Arc<Question>> {
     INSIDE.with(|inside| inside.borrow().clone())
 }
 
-/// Has this thread work for another question until the guard goes.
+/// Makes this thread work for another question until the guard is dropped.
 pub(crate) fn set(question: Option<Arc<Question>>) -> Inside {
     Inside(INSIDE.with(|inside| inside.replace(question)))
 }
 
-/// Puts the question of before back.
+/// Guard that restores the previous question.
 pub(crate) struct Inside(Option<Arc<Question>>);
 
 impl Drop for Inside {
     fn drop(&mut self) {
         let before = self.0.take();
-        // What it worked for until now goes after the table was given back.
+        // The last reference is dropped after the thread-local was released.
         let _last = INSIDE.with(|inside| inside.replace(before));
     }
 }

@@ -1,5 +1,4 @@
-//! A lookup on its way: what is asked, which generators were asked, and who is
-//! to be told.
+//! A lookup in progress: its symbols, the generators already asked, and its completion.
 
 use std::sync::Arc;
 
@@ -18,10 +17,10 @@ use crate::symbol::Symbol;
 
 /// The answer to a flags lookup.
 pub(crate) type FlagsResult = Result<Vec<(Symbol, Flags)>, SessionError>;
-/// Who is told it.
+/// Callback of a flags lookup.
 pub(crate) type FlagsCompletion = Box<dyn FnOnce(FlagsResult) + Send>;
 
-/// What is wanted.
+/// The kind of result, with its completion.
 pub(crate) enum Outcome {
     Addresses(Completion),
     Flags(FlagsCompletion),
@@ -35,11 +34,11 @@ pub(crate) struct Job {
     pub required: Required,
     pub missing: Missing,
     pub asked: Vec<GeneratorId>,
-    /// A generator that is kept free for this lookup.
+    /// A generator that is reserved for this lookup.
     pub granted: Option<(DylibId, GeneratorId)>,
-    /// It enters the next generator past the line: it would wait for itself there.
+    /// Whether it bypasses the next generator's queue, where it would wait for itself.
     pub past: bool,
-    /// The question of a generator that it is asked on behalf of.
+    /// The generator question on behalf of which it is made.
     pub inside: Option<Arc<Question>>,
     pub outcome: Outcome,
 }
@@ -64,7 +63,7 @@ impl Job {
         }
     }
 
-    /// The end of it that a future waits for.
+    /// The lookup's half of a future.
     pub(crate) fn promise(&self) -> Option<&Promise<LookupResult>> {
         match &self.outcome {
             Outcome::Addresses(Completion::Future(promise)) => Some(promise),
@@ -72,12 +71,12 @@ impl Job {
         }
     }
 
-    /// The wait for it, if a thread may wait.
+    /// The wait of its caller, if a thread may wait.
     pub(crate) fn waiter(&self) -> Option<Arc<Waiter>> {
         self.promise().map(|promise| Arc::clone(promise.waiter()))
     }
 
-    /// Whether nothing can ask for the result any more.
+    /// Whether no future can read the result any more.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.promise().is_some_and(Promise::is_abandoned)
     }

@@ -1,8 +1,8 @@
 //! Sessions, dylibs, units and lookup: the model of LLVM's ORC, rebuilt.
 //!
-//! A [`Session`] holds [`Dylib`]s, which are symbol tables. A [`Unit`] promises
-//! definitions; a lookup that wants one of them has the unit materialized, which
-//! is an obligation ([`Responsibility`]): resolve addresses, emit, or fail.
+//! A [`Session`] holds [`Dylib`]s, which are symbol tables. A [`Unit`] promises definitions. A
+//! lookup of one of them materializes the unit, which gets an obligation ([`Responsibility`]):
+//! resolve addresses, emit, or fail.
 //!
 //! Invariants:
 //! - A name is looked up as an address only once it is *ready*: it and all that
@@ -13,14 +13,13 @@
 //!   they cause is collected in `effects.rs` and done after it.
 //! - Nothing here knows memory, machine code or LLVM. Addresses are `u64`.
 //!
-//! The modules in reading order:
-//! `symbol` and `flags` name things; `error` says what went wrong; `unit`,
-//! `responsibility`, `tracker`, `generator`, `alias` and `lookup` are what an
-//! embedder meets, through the handles `session` and `dylib`; `state` is the
-//! symbol tables under the one lock, with a file per kind of change; `graph`
-//! (on `forest`) decides readiness; `ready` is the lock-free table, `order` the link order beside it; `pool` runs
-//! tasks; `inside` says on whose behalf; `gate` keeps a fork out of the locks; `chunked`, `slab` and `sync`
-//! carry the rest.
+//! The modules in reading order: `symbol` and `flags` name things; `error` has the errors; `unit`,
+//! `responsibility`, `tracker`, `generator`, `alias` and `lookup` are the embedder's interface,
+//! through the handles `session` and `dylib`; `state` is the symbol tables under the one lock, with
+//! a file per kind of change; `graph` (on `forest`) decides readiness; `ready` is the lock-free
+//! table, `order` the link order beside it; `pool` runs tasks; `inside` tracks the question that a
+//! lookup is made for; `gate` keeps a fork out of the locks; `chunked`, `slab` and `sync` are the
+//! data structures below.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -74,7 +73,7 @@ pub use unit::{AbsoluteSymbols, Interface, Unit};
 
 #[cfg(loom)]
 pub mod model {
-    //! What the loom models reach of the inside.
+    //! Internal items that the loom models need.
     pub use crate::pool::Waiter;
     pub use crate::ready::ReadyTable;
 }

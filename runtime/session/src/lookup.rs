@@ -1,4 +1,4 @@
-//! What is looked up, and what comes back.
+//! Lookups and their results.
 
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::slab::Key;
 use crate::symbol::Symbol;
 use crate::sync::{AtomicU64, Mutex};
 
-/// Why symbols are looked up; generators may answer differently.
+/// The reason for a lookup; generators may answer differently.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum LookupKind {
     /// To link code: archives pull in members.
@@ -26,7 +26,7 @@ pub enum LookupKind {
     Dlsym,
 }
 
-/// What happens if a symbol is not found.
+/// The treatment of a symbol that is not found.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Need {
     /// The lookup fails.
@@ -36,7 +36,7 @@ pub enum Need {
     Weak,
 }
 
-/// How far symbols must have come.
+/// The state that symbols must have reached.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Required {
     /// They have addresses: enough to link against them.
@@ -46,29 +46,29 @@ pub enum Required {
     Ready,
 }
 
-/// What happens if a required symbol is defined nowhere in the order.
+/// The treatment of a required symbol that is defined nowhere in the order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Missing {
     /// The lookup fails and names all such symbols.
     #[default]
     Fail,
-    /// The lookup waits until somebody defines them; meanwhile
+    /// The lookup waits until they are defined; meanwhile
     /// [`Session::still_missing`](crate::Session::still_missing) lists them.
     Wait,
 }
 
-/// A question to a session.
+/// A query of symbols.
 #[derive(Clone, Debug, Default)]
 pub struct Lookup {
-    /// Why.
+    /// The reason.
     pub kind: LookupKind,
-    /// Where, in this order; the first match wins.
+    /// The dylibs to search, in this order; the first match wins.
     pub order: Vec<(Dylib, Visibility)>,
-    /// What.
+    /// The symbols.
     pub symbols: Vec<(Symbol, Need)>,
-    /// How far.
+    /// The required state.
     pub required: Required,
-    /// What to do about symbols that are defined nowhere.
+    /// The treatment of symbols that are defined nowhere.
     pub missing: Missing,
 }
 
@@ -104,7 +104,7 @@ impl Lookup {
         self
     }
 
-    /// Sets how far symbols must have come.
+    /// Sets the required state.
     #[must_use]
     pub fn at(mut self, required: Required) -> Self {
         self.required = required;
@@ -135,13 +135,13 @@ pub struct Found {
     pub address: u64,
     /// Its flags.
     pub flags: Flags,
-    /// Where it was found.
+    /// The dylib in which it was found.
     pub dylib: DylibId,
     /// Whether it was ready. If not, code that uses it depends on it.
     pub ready: bool,
 }
 
-/// What a lookup found, in the order of the question, less what was missing.
+/// The found symbols, in the order of the lookup, without the missing ones.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LookupResult(SmallVec<[Found; 1]>);
 
@@ -150,19 +150,19 @@ impl LookupResult {
         Self(found)
     }
 
-    /// The same with each entry changed, for layers that give addresses a meaning of their own.
+    /// Applies `change` to each entry, for layers that give addresses a meaning of their own.
     #[must_use]
     pub fn mapped(mut self, change: impl FnMut(&mut Found)) -> Self {
         self.0.iter_mut().for_each(change);
         self
     }
 
-    /// Everything that was found.
+    /// All entries.
     pub fn iter(&self) -> std::slice::Iter<'_, Found> {
         self.0.iter()
     }
 
-    /// How much was found.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -172,7 +172,7 @@ impl LookupResult {
         self.0.is_empty()
     }
 
-    /// What was found for a symbol.
+    /// The entry of a symbol.
     pub fn get(&self, symbol: Symbol) -> Option<&Found> {
         self.0.iter().find(|found| found.symbol == symbol)
     }
@@ -182,7 +182,7 @@ impl LookupResult {
         self.get(symbol).map(|found| found.address)
     }
 
-    /// What was not ready: the dependences of code that uses the result.
+    /// The symbols that were not ready: the dependences of code that uses the result.
     pub fn dependences(&self) -> Vec<(DylibId, Symbol)> {
         self.0
             .iter()
@@ -200,7 +200,7 @@ impl<'a> IntoIterator for &'a LookupResult {
     }
 }
 
-/// What a lookup is told at its end.
+/// The receiver of a lookup's result.
 pub(crate) enum Completion {
     Call(Box<dyn FnOnce(Result<LookupResult, SessionError>) + Send>),
     Future(Promise<LookupResult>),
@@ -215,21 +215,21 @@ impl Completion {
     }
 }
 
-/// What a wait is for, and tasks to be woken when it is there: those that look for it under the
-/// lock of `wakers` and find nothing.
+/// The shared result of a future, and the tasks to be woken when it arrives. Such a task has
+/// checked the result under the lock of `wakers` and found none.
 struct Slot<T> {
     session: WeakSession,
     pool: Pool,
     waiter: Arc<Waiter>,
     result: OnceLock<Result<T, SessionError>>,
     wakers: Mutex<Vec<Waker>>,
-    /// Futures of this lookup. At 0 nothing can ask for the result.
+    /// Number of futures of this lookup. At 0 the result cannot be read any more.
     futures: AtomicU64,
-    /// Place among those that wait for definitions. Changes under the session's lock.
+    /// Key of the lookup among those that wait for definitions. Changes under the session's lock.
     waits: Mutex<Option<Key>>,
 }
 
-/// The other end of a [`LookupFuture`]: the lookup's. It keeps no lookup waiting.
+/// The lookup's half of a [`LookupFuture`]. It keeps no lookup waiting.
 pub(crate) struct Promise<T>(Arc<Slot<T>>);
 
 impl<T> Clone for Promise<T> {
@@ -243,12 +243,12 @@ impl<T> Promise<T> {
         &self.0.waiter
     }
 
-    /// Whether all futures were dropped. Once it is, it stays so.
+    /// Whether all futures were dropped. This is final.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.0.futures.load(Ordering::SeqCst) == 0
     }
 
-    /// Notes where the lookup waits for definitions.
+    /// Notes the key under which the lookup waits for definitions.
     pub(crate) fn note_wait(&self, key: Key) {
         *self.0.waits.lock() = Some(key);
     }
@@ -268,9 +268,9 @@ impl<T> Slot<T> {
     }
 }
 
-/// The result of a lookup that may not be there yet: to be waited for ([`LookupFuture::wait`]), or
-/// awaited. The clones are one lookup. When the last is dropped, a lookup that waits for
-/// definitions ([`Missing::Wait`]) ends; one that is being answered goes on.
+/// The future result of a lookup: to be waited for ([`LookupFuture::wait`]), or awaited. The clones
+/// are one lookup. When the last is dropped, a lookup that waits for definitions
+/// ([`Missing::Wait`]) ends; one that is being answered goes on.
 pub struct LookupFuture<T = LookupResult>(Arc<Slot<T>>);
 
 impl<T> Clone for LookupFuture<T> {
@@ -325,12 +325,12 @@ impl<T: Clone> LookupFuture<T> {
         self.0.finish(result);
     }
 
-    /// Whether the result is there.
+    /// Whether the result has arrived.
     pub fn is_done(&self) -> bool {
         self.0.waiter.is_done()
     }
 
-    /// The result, if it is there.
+    /// The result, if it has arrived.
     pub fn result(&self) -> Option<Result<T, SessionError>> {
         self.0.result.get().cloned()
     }

@@ -6,7 +6,7 @@
 //! | middle | up to 27 bytes | 32 |
 //! | long | longer | 24, and a block |
 //!
-//! A number leads to its slot by a word: the class in the two highest bits, and the index in it.
+//! A word maps a number to its slot: the class in the two highest bits, and the index below.
 //!
 //! | field | written by | when | ordering |
 //! |---|---|---|---|
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::chunked::Leaves;
 
-/// A length, and as many bytes of the rest.
+/// A length byte and the name's bytes.
 type Slot<const SIZE: usize> = OnceLock<[u8; SIZE]>;
 
 const SHORT: usize = 12;
@@ -31,7 +31,7 @@ pub(crate) struct NameTable {
     short: Leaves<Slot<SHORT>>,
     middle: Leaves<Slot<MIDDLE>>,
     long: Leaves<OnceLock<Box<str>>>,
-    /// How many there are of each class.
+    /// The number of names in each class.
     used: [AtomicU32; 3],
     /// Bytes of long names.
     blocks: std::sync::atomic::AtomicUsize,
@@ -50,7 +50,7 @@ fn unpack<const SIZE: usize>(slot: Option<&Slot<SIZE>>) -> &[u8] {
 }
 
 impl NameTable {
-    /// Names there may be at most.
+    /// Maximal number of names.
     pub(crate) const LIMIT: u32 = 1 << 30;
 
     pub(crate) fn new() -> NameTable {
@@ -82,7 +82,7 @@ impl NameTable {
             self.blocks.fetch_add(name.len(), Ordering::Relaxed);
         }
         let place = (class as u32 + 1) << 30 | index;
-        // Release: who sees the place also sees the name.
+        // Release: a thread that sees the place also sees the name.
         self.places.make(id).store(place, Ordering::Release);
     }
 
@@ -118,7 +118,7 @@ impl NameTable {
         std::str::from_utf8(self.bytes_of(id)).unwrap_or_default()
     }
 
-    /// Bytes that all of it takes.
+    /// Bytes of memory of the table.
     pub(crate) fn bytes(&self) -> usize {
         let slots = self.places.bytes() + self.short.bytes() + self.middle.bytes();
         slots + self.long.bytes() + self.blocks.load(Ordering::Relaxed)

@@ -1,17 +1,17 @@
-//! Numbers of dylibs, of which each is of one session.
+//! Numbers of dylibs, each unique to one session.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Names a dylib of a session; never used twice there. Sessions of a process number theirs from
-/// different beginnings ([`DylibNumbers`]), so that another session's is known from one of its own.
+/// Number of a dylib in a session; never reused there. The sessions of a process number theirs from
+/// different start values ([`DylibNumbers`]), so that a dylib of another session is recognized.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DylibId(u32);
 
 /// The numbers of one session's dylibs.
 ///
-/// Beginnings are multiples of 2^32 divided by the golden ratio, modulo 2^32, which lie far from each
-/// other, however many there are: with 20,000 sessions each has 80,000 numbers before it comes to
-/// another one's.
+/// Start values are multiples of 2^32 divided by the golden ratio, modulo 2^32. They lie far from
+/// each other, however many there are: with 20,000 sessions each has 80,000 numbers before it
+/// reaches another's.
 #[derive(Debug)]
 pub(crate) struct DylibNumbers {
     first: u32,
@@ -22,7 +22,7 @@ impl DylibNumbers {
     pub(crate) fn new() -> Self {
         const STEP: u32 = 0x9e37_79b9;
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // A number of its own; nothing is ordered by it.
+        // Relaxed: the number must be unique; nothing is ordered by it.
         let first = NEXT.fetch_add(STEP, Ordering::Relaxed);
         Self { first, taken: 0 }
     }

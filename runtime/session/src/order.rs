@@ -1,11 +1,11 @@
-//! Where lookups that start at a dylib go on, as ready lookups read it: without a lock.
+//! Copies of dylibs' link orders, read by ready lookups without a lock.
 //!
-//! The link order itself is under the session's lock (`state.rs`); this is a copy of it with the
-//! dylibs' own parts, which a change of the order replaces as a whole. A reader sees the one or
-//! the other.
+//! The link order itself is under the session's lock (`state.rs`). This is a copy of it with the
+//! dylibs' shared parts, replaced as a whole when the order changes. A reader sees the old or the
+//! new one.
 //!
-//! Two dylibs may be in each other's order, so the copies can hold each other: they are emptied
-//! when their dylib is removed, and with the session.
+//! Two dylibs may be in each other's order, so the copies can form a reference cycle: they are
+//! emptied when their dylib is removed, and with the session.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,23 +22,22 @@ use crate::symbol::Symbol;
 pub(crate) struct Order(ArcSwap<Vec<(Arc<DylibShared>, Visibility)>>);
 
 impl fmt::Debug for Order {
-    /// Not the dylibs: they may be in each other's order.
+    /// Prints no dylibs: they may be in each other's order.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Order({} dylibs)", self.0.load().len())
     }
 }
 
 impl Order {
-    /// Lets go of the dylibs.
+    /// Drops the references to the dylibs.
     pub(crate) fn clear(&self) {
         self.0.store(Arc::default());
     }
 }
 
 impl DylibShared {
-    /// The address of a symbol that is ready where a lookup that starts here finds it: in this
-    /// dylib or in its link order. `None` if it is not, or if a generator would have to be asked
-    /// before.
+    /// The address of a ready symbol that a lookup starting here finds: in this dylib or in its
+    /// link order. `None` if it is not ready, or if a generator would have to be asked before.
     #[inline]
     pub(crate) fn ready_in_order(&self, symbol: Symbol) -> Option<u64> {
         let spot = ReadyTable::spot(symbol);
@@ -73,8 +72,8 @@ impl Dylib {
 }
 
 impl Dylib {
-    /// Whether a symbol that is defined here is for other dylibs, too. Takes no lock,
-    /// starts nothing and asks no generator.
+    /// Whether a symbol that is defined here is exported. Takes no lock, starts nothing and asks no
+    /// generator.
     pub fn exports(&self, symbol: Symbol) -> bool {
         match self.peek(symbol) {
             Ready::At(_, flags) | Ready::Defined(flags) => flags.is_exported(),
@@ -82,7 +81,7 @@ impl Dylib {
         }
     }
 
-    /// A symbol for other dylibs that is ready here at an address. Looks at all there are.
+    /// An exported symbol that is ready here at an address. Examines all symbols.
     pub fn exported_at(&self, address: u64) -> Option<Symbol> {
         let state = self.session().lock();
         let symbols = state.dylib(self.id())?.symbols.keys();
@@ -114,7 +113,7 @@ impl State {
         self.show_order(id);
     }
 
-    /// Has ready lookups see the link order of a dylib as it is now.
+    /// Updates the copy of a dylib's link order that ready lookups see.
     pub(crate) fn show_order(&self, id: DylibId) {
         let Some(state) = self.dylib(id) else {
             return;

@@ -1,23 +1,21 @@
-//! The worker pool: a bounded number of persistent threads, and waiting that
-//! works.
+//! The worker pool: a bounded number of persistent threads, and waits that help.
 //!
 //! Invariants:
-//! - At most `jobs` workers run tasks at a time. A worker that waits inside a
-//!   task does not count; a *spare* thread takes its place while there is work
-//!   ([`MAX_SPARES`] bounds them), so a blocking lookup inside a materializer
-//!   never starves what it waits for, with one worker either.
-//! - A waiting thread helps only with tasks that were started for the sake of
-//!   its own wait. An arbitrary task on top of its stack might wait for what is
-//!   buried below, which nothing could then finish. Without workers (`jobs` = 0)
-//!   nobody else would run the others, so there they are helped with too.
-//! - Helping nests at most `help_depth` deep on one stack; deeper waits leave
-//!   the work to spare threads, also in a pool without workers, and where there can be
-//!   none any more the wait is an error.
+//! - At most `jobs` workers run tasks at a time. A worker that waits inside a task does not count;
+//!   a *spare* thread takes its place while there is work ([`MAX_SPARES`] bounds them), so a
+//!   blocking lookup inside a materializer never starves the work it waits for, even with one
+//!   worker.
+//! - A waiting thread helps only with tasks that were started for the sake of its own wait. An
+//!   arbitrary task on top of its stack might wait for a task below it, which could then never
+//!   finish. Without workers (`jobs` = 0) no other thread would run the rest, so there waiting
+//!   threads help with all tasks.
+//! - Helping nests at most `help_depth` deep on one stack; deeper waits leave the work to spare
+//!   threads, also in a pool without workers. Where no more spares are possible, the wait is an
+//!   error.
 //!
-//! How it works: tasks stand in one queue, in [`Task`] cells that are taken at
-//! most once; a task started during a wait stands in that wait's own list too.
-//! Parked threads stand in `idle`; a new task wakes one of them. Every parked
-//! thread leaves its name in the list until it is woken or leaves.
+//! How it works: tasks are in one queue, in [`Task`] cells that are taken at most once; a task
+//! started during a wait is also in that wait's own list. Parked threads are in `idle`; a new task
+//! wakes one of them. Every parked thread stays in the list until it is woken or leaves.
 //!
 //! Everything is under `inner` except each parker's token, each wait's list, and the count of
 //! threads that run a task (`running.rs`).
@@ -45,11 +43,11 @@ use running::Running;
 use crate::gate::Gate;
 use crate::sync::Mutex;
 
-/// Threads beyond `jobs` that stand in for waiting workers.
+/// Maximal number of threads beyond `jobs` that stand in for waiting workers.
 const MAX_SPARES: usize = 64;
-/// How often a thread that may not start a task looks again.
+/// Sleep of a thread that may not start a task, before it retries.
 const HELD_AGAIN: Duration = Duration::from_micros(100);
-/// Tasks in the queue; beyond it, whoever starts one runs it.
+/// Maximal number of tasks in the queue; beyond it, the starting thread runs the task itself.
 const QUEUE_LIMIT: usize = 1 << 20;
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -75,15 +73,15 @@ impl fmt::Debug for Pool {
 
 use own::{DEPTH, SAKE, Sake, WORKER};
 
-/// Makes what lookups keep on the calling thread and has destructors: the C library notes
-/// these under the dynamic loader's lock, which a thread may hold that waits for this one.
+/// Creates the lookups' thread-locals that have destructors on the calling thread. The C library
+/// registers these under the dynamic loader's lock, which may be held by a thread that waits for
+/// this one.
 pub fn prepare_thread() {
     SAKE.with(|_| crate::inside::prepare());
 }
 
 impl Pool {
-    /// A pool; its threads start when there is work. `on_panic` is told of tasks
-    /// that panicked.
+    /// A new pool; its threads start when there is work. `on_panic` gets the panics of tasks.
     pub fn new(config: PoolConfig, on_panic: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
         Self(Arc::new(Shared {
             config,
@@ -104,7 +102,7 @@ impl Pool {
         change(&mut self.0.inner.lock())
     }
 
-    /// How many threads run tasks.
+    /// The number of threads that run tasks.
     pub fn jobs(&self) -> usize {
         self.0.config.jobs
     }
@@ -114,8 +112,8 @@ impl Pool {
         self.inner(|inner| inner.threads)
     }
 
-    /// Starts a task. It runs on a worker, or without workers in this thread: at once, or after the
-    /// task that this is called from.
+    /// Starts a task. It runs on a worker, or without workers on this thread: at once, or after the
+    /// current task.
     pub fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         let sake = SAKE.with(|sake| sake.borrow().clone());
         let task = Arc::new(Task {
@@ -160,7 +158,7 @@ impl Pool {
         }
     }
 
-    /// Runs what stands in the queue, in this thread.
+    /// Runs the queued tasks on this thread.
     fn drain(&self) {
         while self.run_next() {}
     }
@@ -198,7 +196,7 @@ impl Pool {
         self.run_admitted(work, sake);
     }
 
-    /// Counts a task in that is about to run, once tasks may start.
+    /// Counts a task that is about to run, once tasks may start.
     fn begin(&self) {
         if !self.0.running.begin() {
             return;
@@ -211,12 +209,12 @@ impl Pool {
             }
             open
         }) {
-            // A fork is on its way; see `quiesce`.
+            // A fork is coming; see `quiesce`.
             std::thread::sleep(HELD_AGAIN);
         }
     }
 
-    /// As `run`, once the task is counted in `running` if it is the outermost.
+    /// Like `run`, after the task was counted in `running` if it is the outermost.
     fn run_admitted(&self, work: impl FnOnce(), sake: Option<Arc<Waiter>>) {
         let depth = DEPTH.with(|depth| depth.replace(depth.get() + 1));
         {
@@ -244,13 +242,13 @@ impl Pool {
         quiet.iter().for_each(|parker| parker.unpark());
     }
 
-    /// Says whether tasks are kept from starting.
+    /// Sets whether tasks are kept from starting.
     fn hold(&self, inner: &mut Inner, held: bool) {
         inner.held = held;
         self.0.running.hold(held);
     }
 
-    /// Runs `work`, whose tasks are then started for the sake of `waiter`.
+    /// Runs `work`; the tasks it starts are for the sake of `waiter`.
     pub(crate) fn for_the_sake_of<R>(&self, waiter: &Arc<Waiter>, work: impl FnOnce() -> R) -> R {
         let _sake = Sake::set(Some(Arc::clone(waiter)));
         work()
@@ -263,8 +261,8 @@ impl Pool {
             && (config.jobs == 0 || config.help_outside || WORKER.with(Cell::get))
     }
 
-    /// Waits until `waiter` is finished, helping on the way. False if no thread
-    /// is left that could do the work: waits nest too deep.
+    /// Waits until `waiter` is finished, helping meanwhile. False if no thread is left that could
+    /// do the work: waits nest too deep.
     pub fn wait(&self, waiter: &Arc<Waiter>) -> bool {
         let nested = DEPTH.with(Cell::get) > 0;
         let worker = nested && WORKER.with(Cell::get);
@@ -288,7 +286,7 @@ impl Pool {
                 inner.nested_waits -= 1;
                 inner.deep_waits -= usize::from(deep);
                 inner.waiting -= usize::from(worker);
-                // The spares of a pool without workers leave with the last deep wait.
+                // The spares of a pool without workers exit after the last deep wait.
                 match deep && inner.deep_waits == 0 {
                     true => std::mem::take(&mut inner.idle),
                     false => Vec::new(),
@@ -327,13 +325,13 @@ impl Pool {
                 self.leave_idle(waiter);
             }
         }
-        // Another thread may wait for the same.
+        // Another thread may wait for it too.
         waiter.parker.unpark();
         true
     }
 
-    /// Takes a wait out of the list, and passes on a wake that it may have
-    /// been given for a task it will not run.
+    /// Takes a wait out of the list, and passes on a wake-up that it may have received for a task
+    /// it will not run.
     fn leave_idle(&self, waiter: &Arc<Waiter>) {
         let wake = self.inner(|inner| {
             let before = inner.idle.len();
@@ -371,14 +369,14 @@ impl Pool {
                 pool.work();
             });
         if let Err(error) = thread {
-            // The task stays in the queue for the threads that there are.
+            // The task stays in the queue for the existing threads.
             tracing::error!(%error, "cannot start a worker thread");
             self.inner(|inner| inner.threads -= 1);
         }
     }
 
-    /// The life of a worker: runs tasks until the pool quits, or until it is a
-    /// spare that is no longer needed.
+    /// The main loop of a worker: runs tasks until the pool quits, or until it is a spare that is
+    /// no longer needed.
     pub fn work(&self) {
         WORKER.with(|worker| worker.set(true));
         let own = Arc::new(Waiter::new());

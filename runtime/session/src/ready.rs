@@ -1,7 +1,7 @@
 //! The lock-free half of a dylib's symbol table: one word per symbol.
 //!
-//! A word says whether the dylib defines the symbol, and once it is ready, where
-//! it is. A lookup that finds all its symbols ready never enters the session.
+//! A word says whether the dylib defines the symbol, and once it is ready, its address. A lookup
+//! that finds all its symbols ready takes no lock of the session.
 //!
 //! Word: bit 63 defined, bit 62 ready, bits 57 to 61 the flags exported,
 //! callable, weak, common, absolute; bits 0 to 56 the address. 57 bits hold every
@@ -11,7 +11,7 @@
 //!
 //! | field | written by | when | ordering |
 //! |---|---|---|---|
-//! | leaf words | holders of the session's lock | every change of a symbol | release; pairs with the acquire load in `get`: who reads a ready address also sees the code that was written before it was published |
+//! | leaf words | holders of the session's lock | every change of a symbol | release; pairs with the acquire load in `get`: a thread that reads a ready address also sees the code that was written before it was published |
 //! | leaves, directory | holders of the session's lock | once | `OnceLock` |
 
 use std::sync::OnceLock;
@@ -39,12 +39,12 @@ const _: () = assert!(KEPT == 31);
 
 type Leaf = OnceLock<Box<[AtomicU64]>>;
 
-/// What a dylib has under a symbol, as far as can be told without the lock.
+/// A dylib's entry for a symbol, as far as it is known without the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ready {
-    /// Not defined here (a generator may still know it).
+    /// Not defined here (a generator may still define it).
     Undefined,
-    /// Defined; only the session knows more than its flags.
+    /// Defined and not ready; the session knows more.
     Defined(Flags),
     /// Ready at this address.
     At(u64, Flags),
@@ -78,7 +78,7 @@ impl ReadyTable {
         }
     }
 
-    /// Where a symbol is, in every table.
+    /// The place of a symbol's word, the same in every table.
     #[inline]
     pub(crate) fn spot(symbol: Symbol) -> Spot {
         let id = symbol.id();
@@ -115,13 +115,13 @@ impl ReadyTable {
         leaf[(id % LEAF) as usize].store(word, Ordering::Release);
     }
 
-    /// What is there now.
+    /// The current entry of a symbol.
     #[inline]
     pub fn get(&self, symbol: Symbol) -> Ready {
         self.get_at(&Self::spot(symbol))
     }
 
-    /// The same, for who looks into many tables.
+    /// Like `get`, for callers that search many tables.
     #[inline]
     pub(crate) fn get_at(&self, spot: &Spot) -> Ready {
         let word = self.word_at(spot);
@@ -145,7 +145,7 @@ impl ReadyTable {
         (word & READY != 0).then_some(word & ADDRESS)
     }
 
-    /// Bytes that it takes.
+    /// Bytes of memory of the table.
     pub(crate) fn bytes(&self) -> usize {
         self.leaves
             .bytes_of(|leaf| leaf.get().map_or(0, |leaf| size_of_val(&**leaf)))

@@ -1,9 +1,8 @@
-//! The obligation to define what was promised.
+//! The obligation to define the symbols of a unit.
 //!
-//! A [`Responsibility`] is handed to a unit when one of its symbols is asked
-//! for. It ends by `emit` or `fail`, or is passed on in parts; dropping it is a
-//! failure of its symbols, not a leak. After its tracker was removed each step
-//! says so (`TrackerDefunct`), and ending it in any way is fine.
+//! A [`Responsibility`] is handed to a unit when one of its symbols is looked up. It ends by `emit`
+//! or `fail`, or is passed on in parts; dropping it fails its symbols, and nothing leaks. After its
+//! tracker was removed each step returns `TrackerDefunct`, and any way to end it is fine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,17 +21,17 @@ use crate::symbol::Symbol;
 use crate::tracker::{Resource, TrackerKey};
 use crate::unit::{Interface, Unit};
 
-/// Symbols that are ready only when all of `dependences` are.
+/// Symbols that become ready only when all of `dependences` are.
 ///
-/// A symbol may be in several groups. Dependences among the symbols of one
-/// responsibility, cycles and ready dependences are fine. What nobody looked up
-/// yet is waited for, and not asked for: that is done by the lookup that finds
-/// out what is used ([`LookupResult::dependences`](crate::LookupResult::dependences)).
+/// A symbol may be in several groups. Dependences among the symbols of one responsibility, cycles
+/// and ready dependences are fine. A group waits for symbols that were never looked up, but does
+/// not start them: that is done by the lookup that finds the dependences
+/// ([`LookupResult::dependences`](crate::LookupResult::dependences)).
 #[derive(Clone, Debug, Default)]
 pub struct DependenceGroup {
     /// Symbols of the responsibility.
     pub symbols: Vec<Symbol>,
-    /// What each of them uses.
+    /// The symbols that each of them uses.
     pub dependences: Vec<(DylibId, Symbol)>,
 }
 
@@ -79,7 +78,7 @@ impl Responsibility {
         Dylib::new(&self.session, &self.shared)
     }
 
-    /// The symbols, less those that were passed on.
+    /// The symbols, without those that were passed on.
     pub fn symbols(&self) -> &[(Symbol, Flags)] {
         &self.symbols
     }
@@ -94,8 +93,8 @@ impl Responsibility {
         self.init.filter(|init| self.covers(*init))
     }
 
-    /// Those of the symbols that somebody waits for now. The others may be
-    /// given back with `replace`.
+    /// The symbols that a lookup or dependent waits for now. The others may be given back with
+    /// `replace`.
     pub fn requested(&self) -> Vec<Symbol> {
         let state = self.session.lock();
         let wanted = |symbol: &Symbol| {
@@ -129,8 +128,8 @@ impl Responsibility {
             .map_err(|error| self.shared.named(error))
     }
 
-    /// Gives symbols their addresses; lookups that require no more are answered.
-    /// Addresses for side-effects-only symbols are ignored.
+    /// Gives symbols their addresses; lookups that require no more are answered. Addresses of
+    /// side-effects-only symbols are ignored.
     ///
     /// # Errors
     /// `NotResponsible`, `SeveralAddresses`, `NullCallable`, `TrackerDefunct`; nothing is changed
@@ -158,7 +157,8 @@ impl Responsibility {
         })
     }
 
-    /// Resolves and emits in one step: nobody sees the symbols resolved and not emitted.
+    /// Resolves and emits in one step: the intermediate state, resolved and not emitted, is never
+    /// visible.
     ///
     /// # Errors
     /// Those of `resolve` and of `emit`; the symbols have failed then.
@@ -179,8 +179,8 @@ impl Responsibility {
         })
     }
 
-    /// Takes on more symbols, found while at work. Weak ones that are defined
-    /// elsewhere are not taken; the result is those that were.
+    /// Adds symbols found during materialization. Weak ones that are defined elsewhere are skipped;
+    /// returns those that were added.
     ///
     /// # Errors
     /// `Duplicate`, `TrackerDefunct`; nothing is changed then.
@@ -195,8 +195,8 @@ impl Responsibility {
         self.symbols.retain(|(symbol, _)| !gone.contains(symbol));
     }
 
-    /// Gives symbols back to another unit, which is materialized when they are
-    /// asked for: at once if somebody waits for one already.
+    /// Gives symbols back to another unit, which is materialized when they are looked up: at once
+    /// if a lookup waits for one already.
     ///
     /// # Errors
     /// `NotResponsible`, `TrackerDefunct`; the unit was dropped.
@@ -234,7 +234,7 @@ impl Responsibility {
         })
     }
 
-    /// Keeps something until the definitions are removed.
+    /// Keeps a resource until the definitions are removed.
     ///
     /// # Errors
     /// `TrackerDefunct`; the resource was released.
@@ -244,16 +244,15 @@ impl Responsibility {
         })
     }
 
-    /// The symbols cannot be defined: they have failed, and so has what depends
-    /// on them. `error` goes to all who wait, or to the reporter if nobody does.
+    /// Fails the symbols and their dependents. `error` goes to all waiting lookups, or else to the
+    /// reporter.
     pub fn fail(mut self, error: SessionError) {
         self.give_up(|_, _| error);
     }
 
-    /// The symbols cannot be defined *now*, e.g. because an external is missing:
-    /// all who wait are told, and `unit` will be asked by the next lookup of
-    /// one of them, or of something that depends on one. Emitted code that
-    /// depends on them keeps waiting instead of failing.
+    /// Fails the symbols for now, e.g. because an external is missing. All waiting lookups fail,
+    /// and the next lookup of one of them, or of a dependent, materializes `unit`. Emitted code
+    /// that depends on them keeps waiting instead of failing.
     ///
     /// # Errors
     /// `NotResponsible` if the unit defines other symbols; they have failed
@@ -288,22 +287,22 @@ impl Responsibility {
 }
 
 impl Responsibility {
-    /// Says that the calling thread is making the symbols, until the guard goes: in the child of
-    /// a fork by another thread they have failed. Within [`Unit::materialize`] that is so without
-    /// this.
+    /// Declares that the calling thread is making the symbols, until the guard is dropped: in a
+    /// fork's child made by another thread they fail. Within [`Unit::materialize`] this is set
+    /// already.
     pub fn making(&self) -> Making {
         self.maker.store(thread_mark(), Ordering::Relaxed);
         Making(Arc::clone(&self.maker))
     }
 }
 
-/// The calling thread is making symbols while it lives.
+/// Guard: the calling thread is making symbols while it lives.
 #[derive(Debug)]
 pub struct Making(Maker);
 
 impl Drop for Making {
     fn drop(&mut self) {
-        // Unless another thread makes them by now.
+        // Cleared unless another thread makes them by now.
         let (own, relaxed) = (thread_mark(), Ordering::Relaxed);
         let _ = self.0.compare_exchange(own, 0, relaxed, relaxed);
     }
@@ -315,7 +314,7 @@ impl Drop for Responsibility {
             return;
         }
         if self.symbols.is_empty() {
-            // Everything was passed on.
+            // All symbols were passed on.
             self.session.forget(self.key);
         } else {
             self.give_up(|state, places| {

@@ -1,4 +1,4 @@
-//! The session: the handle to everything. Lookups are in `session/lookups.rs`.
+//! The session handle. Lookups are in `session/lookups.rs`.
 
 mod lookups;
 mod lost;
@@ -27,16 +27,16 @@ use crate::unit::Unit;
 type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
 type TrackerHook = Arc<dyn Fn(&TrackerEvent) + Send + Sync>;
 
-/// How a [`Session`] is to be.
+/// Settings of a [`Session`].
 #[derive(Clone, Default)]
 pub struct SessionConfig {
-    /// The workers.
+    /// The settings of the workers.
     pub pool: PoolConfig,
     /// Names to share with other sessions.
     pub symbols: Option<Arc<SymbolPool>>,
-    /// Told about errors that nobody waits for. By default they are logged.
+    /// Callback for errors that no caller waits for. By default they are logged.
     pub reporter: Option<Reporter>,
-    /// Told when trackers are removed or transferred, after the fact.
+    /// Callback for removed or transferred trackers, after the fact.
     pub on_tracker_event: Option<TrackerHook>,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// A session that is not kept alive.
+/// A weak handle of a session.
 #[derive(Clone)]
 pub struct WeakSession(Weak<Inner>);
 
@@ -89,13 +89,13 @@ impl fmt::Debug for WeakSession {
 }
 
 impl WeakSession {
-    /// The session, if it is still there.
+    /// The session, if it still exists.
     pub fn upgrade(&self) -> Option<Session> {
         self.0.upgrade().map(Session)
     }
 }
 
-/// The state under its lock, and inside the gate; given back in this order.
+/// The state under its lock, and inside the gate; released in this order.
 pub(crate) struct Guard<'a> {
     state: MutexGuard<'a, State>,
     _inside: Inside<'a>,
@@ -119,12 +119,12 @@ impl std::ops::DerefMut for Guard<'_> {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct StillMissing {
-    /// Where it searches; empty for one that has found all definitions.
+    /// The dylibs it searches; empty for a lookup that has found all definitions.
     pub order: Vec<(DylibId, Visibility)>,
-    /// What is defined nowhere there.
+    /// The symbols that none of these defines.
     pub symbols: Vec<Symbol>,
-    /// Symbols that are defined, and not as far as the lookup wants them: units have not made them, or the
-    /// code that was emitted depends on them. Two units that wait for each other stay here.
+    /// Symbols that are defined, but not in the state that the lookup requires: units have not made
+    /// them, or the emitted code depends on them. Two units that wait for each other stay here.
     pub in_production: Vec<(DylibId, Symbol)>,
 }
 
@@ -159,8 +159,8 @@ impl Session {
         WeakSession(Arc::downgrade(&self.0))
     }
 
-    /// Bytes that the session's tables take: names, symbols, units, trackers. What units and resources
-    /// point to is not counted.
+    /// Bytes of the session's tables: names, symbols, units, trackers. Memory that units and
+    /// resources point to is not counted.
     pub fn bytes(&self) -> usize {
         self.lock().bytes()
     }
@@ -188,9 +188,9 @@ impl Session {
         &self.0.pool
     }
 
-    /// Tells the reporter.
+    /// Passes an error to the reporter.
     pub fn report(&self, error: &SessionError) {
-        // There is nothing that a panic of the reporter could be reported to.
+        // A panic of the reporter cannot be reported.
         let _ = catch_unwind(AssertUnwindSafe(|| (self.0.reporter)(error)));
     }
 
@@ -199,7 +199,7 @@ impl Session {
         let question = inside::now();
         self.0.pool.spawn(move || {
             let _inside = inside::set(question);
-            // Whoever runs it may have come for something else.
+            // The thread that runs it may lack a cover.
             let _covered = Covered::ensure();
             work();
         });
@@ -221,7 +221,7 @@ impl Session {
         }
     }
 
-    /// Changes the state, then does what that causes.
+    /// Changes the state, then performs the effects.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut State, &mut Effects) -> R) -> R {
         let mut effects = Effects::default();
         let result = change(&mut self.lock(), &mut effects);
@@ -304,8 +304,8 @@ impl Session {
         Some(Dylib::new(self, &state.dylib(id)?.shared))
     }
 
-    /// Removes dylibs and all that is in them, in this order. Later definitions
-    /// get an error, work in flight is told.
+    /// Removes dylibs and all their definitions, in this order. Later definitions and work in
+    /// flight get an error.
     ///
     /// # Errors
     /// `DylibDefunct`, `ForeignDylib`; nothing is changed then.
@@ -317,8 +317,8 @@ impl Session {
         self.change(|state, effects| state.remove_dylibs(&shared, effects))
     }
 
-    /// Removes everything, the youngest dylib first, and ends the workers. All
-    /// later operations get `Ended`. Errors stay good.
+    /// Removes everything, the youngest dylib first, and ends the workers. All later operations
+    /// return `Ended`. Existing errors stay valid.
     ///
     /// # Errors
     /// `Ended`, the second time.
@@ -353,7 +353,7 @@ impl Session {
     pub(crate) fn drop_tracker(&self, shared: &Arc<DylibShared>, key: TrackerKey) {
         self.change(|state, effects| {
             if state.tentative.contains(&key) {
-                // It is there.
+                // The tracker exists.
                 let _ = state.remove_tracker(key, effects);
                 return;
             }
@@ -389,7 +389,7 @@ impl Session {
         })
     }
 
-    /// An empty responsibility is over.
+    /// Ends a responsibility without symbols.
     pub(crate) fn forget(&self, key: Key) {
         let mut state = self.lock();
         if let Some(gone) = state.responsibilities.remove(key)
@@ -399,8 +399,8 @@ impl Session {
         }
     }
 
-    /// Tells a unit which of its symbols were discarded; drops it if none is
-    /// left, sends it off if it was asked for meanwhile.
+    /// Tells a unit which of its symbols were discarded. Drops it if none is left, starts it if it
+    /// was looked up meanwhile.
     pub(crate) fn tell_discards(&self, key: Key) {
         loop {
             let (mut unit, discards, dylib) = {
@@ -442,7 +442,7 @@ impl Session {
         }
     }
 
-    /// Has a unit do its work, in this thread.
+    /// Materializes a unit on this thread.
     pub(crate) fn materialize(&self, (mut unit, discards, launch): Launching) {
         let responsibility = Responsibility::new(self, launch);
         self.guarded(move || {
@@ -457,8 +457,7 @@ impl Session {
         });
     }
 
-    /// Looks init symbols up, dylib by dylib: all effects have happened when this
-    /// returns.
+    /// Looks init symbols up, dylib by dylib: all effects have happened when this returns.
     ///
     /// # Errors
     /// Those of [`Session::lookup`].
@@ -472,7 +471,7 @@ impl Session {
         Ok(())
     }
 
-    /// How far a symbol of a dylib has come; `None` if it is not defined there.
+    /// The state of a symbol of a dylib; `None` if it is not defined there.
     pub fn symbol_state(&self, dylib: &Dylib, symbol: Symbol) -> Option<crate::SymbolState> {
         let dylib = self.own(dylib).ok()?;
         Some(self.lock().entry((dylib, symbol))?.state)
@@ -484,8 +483,8 @@ impl Session {
         Some(self.lock().entry((dylib, symbol))?.tracker)
     }
 
-    /// A handle to a tracker by its key, if it is not defunct. Does not count as
-    /// a handle whose loss would transfer what is under it.
+    /// A handle to a tracker by its key, if it is not defunct. Dropping it never transfers the
+    /// tracker's definitions.
     pub fn tracker(&self, key: TrackerKey) -> Option<Tracker> {
         let shared = {
             let state = self.lock();

@@ -1,9 +1,9 @@
-//! A table of values under keys that are never mistaken for a later value's.
+//! A table of values whose keys never match a later value.
 //!
-//! A key carries the generation of its place: once the value is taken out, the
-//! key is stale for ever, also when the place is used again.
+//! A key carries the generation of its place: once the value is removed, the key is stale, even if
+//! the place is reused.
 
-/// The place of a value and the generation it was put there in.
+/// The place of a value and its generation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key {
     index: u32,

@@ -1,19 +1,19 @@
-//! The symbol tables: everything that is not on the ready path.
+//! The symbol tables: all state that is not on the ready path.
 //!
-//! One lock guards it (`Session::lock`), and it is never taken twice. Lookups are
-//! all-or-nothing over several dylibs, failures spread over all of them, and
-//! locks per dylib would make neither simpler nor correct; a stay under the
-//! lock is short: it costs what it changes, whatever else is pending, and calls
-//! nobody. Ready lookups, interning and compiling happen outside.
+//! One lock guards it (`Session::lock`), and it is never taken twice. Lookups are all-or-nothing
+//! over several dylibs, failures spread over all of them, and locks per dylib would make neither
+//! simpler nor correct. A stay under the lock is short: its cost is proportional to the change,
+//! whatever else is pending, and it calls no callbacks. Ready lookups, interning and compiling
+//! happen outside.
 //!
 //! Invariants:
-//! - The word of a symbol in its dylib's `ReadyTable` says what its entry says.
-//! - An entry is owned by the unit that promises it, by the responsibility
-//!   that is at work on it, or (emitted, ready, failed) by nobody.
-//! - An entry has a graph node only while it is not ready and something
-//!   depends on it, or it waits for something.
-//! - Changes are made by the functions of `state/*.rs`, which check first and
-//!   then change, so that an error leaves everything as it was.
+//! - The word of a symbol in its dylib's `ReadyTable` agrees with its entry.
+//! - An entry is owned by the unit that promises it, or by the responsibility that is producing it;
+//!   an emitted, ready or failed one has no owner.
+//! - An entry has a graph node only while it is not ready and another node depends on it, or it
+//!   waits for a dependence.
+//! - Changes are made by the functions of `state/*.rs`, which check first and then change, so that
+//!   an error leaves everything as it was.
 
 mod bytes;
 mod circles;
@@ -74,7 +74,7 @@ pub(crate) type NumberSet<K> = HashSet<K, BuildHasherDefault<NumberHasher>>;
 /// A symbol of a dylib.
 pub(crate) type Place = (DylibId, Symbol);
 
-/// Who has to do something about an entry.
+/// The owner that has to produce an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
     Nobody,
@@ -91,9 +91,9 @@ pub(crate) struct Entry {
     pub tracker: TrackerKey,
     pub owner: Owner,
     pub node: Option<NodeId>,
-    /// Who waits, with the slot of the symbol in the query.
+    /// The waiting queries, each with the slot of the symbol in it.
     pub queries: SmallVec<[(Key, u32); 1]>,
-    /// Of failed entries.
+    /// The error of a failed entry.
     pub error: Option<Box<SessionError>>,
 }
 
@@ -108,7 +108,7 @@ impl Entry {
         }
     }
 
-    /// Whether a lookup that requires this much need not wait.
+    /// Whether a lookup with this requirement need not wait.
     pub(crate) fn satisfies(&self, required: Required) -> bool {
         match required {
             _ if self.state == SymbolState::Failed => false,
@@ -127,7 +127,7 @@ pub(crate) struct DylibState {
     pub default_tracker: TrackerKey,
     pub trackers: NumberSet<TrackerKey>,
     pub link_order: Vec<(DylibId, Visibility)>,
-    /// Dylibs in whose link order it is.
+    /// Dylibs that have it in their link order.
     pub searchers: NumberSet<DylibId>,
     pub generators: Vec<GeneratorCell>,
     pub inits: Vec<Symbol>,
@@ -135,24 +135,24 @@ pub(crate) struct DylibState {
 
 /// A unit that promises symbols.
 pub(crate) struct UnitCell {
-    /// Not there while it is being told about discarded symbols.
+    /// `None` while it is being told about discarded symbols.
     pub unit: Option<Box<dyn Unit>>,
     pub dylib: DylibId,
     pub symbols: Vec<(Symbol, Flags)>,
     pub init: Option<Symbol>,
-    /// Entries that it owns.
+    /// Number of entries that it owns.
     pub live: usize,
-    /// Not told yet.
+    /// Discarded symbols that it was not told yet.
     pub discards: Vec<Symbol>,
-    /// Asked for while the unit was not there.
+    /// Set if it was looked up while `unit` was `None`.
     pub launch: Option<Launch>,
 }
 
-/// The thread that has a responsibility, by its mark, as far as it has said so; else 0. Relaxed: read
+/// The mark of the thread that has a responsibility, if it declared itself; else 0. Relaxed: read
 /// in the child of a fork.
 pub(crate) type Maker = Arc<AtomicUsize>;
 
-/// A unit's symbols on their way to `materialize`.
+/// A unit's symbols, on their way to `materialize`.
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub responsibility: Key,
@@ -162,7 +162,7 @@ pub(crate) struct Launch {
     pub init: Option<Symbol>,
 }
 
-/// What a `Responsibility` handle stands for. Gone: finished or defunct.
+/// State behind a `Responsibility` handle. Absent: finished or defunct.
 #[derive(Debug)]
 pub(crate) struct ResponsibilityState {
     pub dylib: DylibId,
@@ -172,17 +172,17 @@ pub(crate) struct ResponsibilityState {
 
 pub(crate) struct TrackerState {
     pub dylib: DylibId,
-    /// Symbols that were put under it; some may be gone since.
+    /// Symbols that were put under it; some may have been removed since.
     pub symbols: Vec<Symbol>,
     /// Entries that were put under it and removed since.
     pub stale: usize,
     pub responsibilities: NumberSet<Key>,
     pub resources: Vec<Box<dyn Resource>>,
-    /// What its definitions took the place of, while it may still be undone.
+    /// The definitions that its own displaced, while that may still be undone.
     pub displaced: Option<Vec<Displaced>>,
 }
 
-/// A lookup that found everything and waits for it to be ready.
+/// A lookup that found all symbols and waits for them to be ready.
 pub(crate) struct Query {
     pub required: Required,
     pub remaining: usize,
@@ -205,12 +205,12 @@ pub(crate) struct State {
     /// Trackers whose definitions may still be undone.
     pub tentative: NumberSet<TrackerKey>,
     pub next_generator: u64,
-    /// Unasked symbols that emitted code waits for: their unit was given back.
+    /// Symbols that emitted code waits for and that no lookup requested: their unit was given back.
     pub stalled: HashSet<Place>,
     /// Lookups that wait for definitions.
     pub waiting: Slab<(Job, Vec<Symbol>)>,
     pub waiting_for: NumberMap<Symbol, Vec<Key>>,
-    /// Where aliases lead, to find cycles.
+    /// The target of each alias, to find cycles.
     pub aliases: Aliases,
     pub ended: bool,
 }
@@ -254,14 +254,14 @@ impl State {
         self.dylib_mut(dylib)?.symbols.get_mut(&symbol)
     }
 
-    /// Whether a lookup waits for a symbol; an answered one may be in its list still.
+    /// Whether a lookup waits for a symbol; the list may still contain an answered one.
     pub(crate) fn is_asked(&self, place: Place) -> bool {
         let queries = self.entry(place).map(|entry| &entry.queries);
         let mut queries = queries.into_iter().flatten();
         queries.any(|(query, _)| self.queries.get(*query).is_some())
     }
 
-    /// Whether something that was emitted waits for a symbol.
+    /// Whether emitted code waits for a symbol.
     pub(crate) fn is_needed(&self, place: Place) -> bool {
         let node = self.entry(place).and_then(|entry| entry.node);
         node.is_some_and(|node| self.graph.is_needed(node))
@@ -274,7 +274,7 @@ impl State {
         }
     }
 
-    /// The set for an error, one group per dylib in order of appearance.
+    /// The names for an error, one group per dylib in order of appearance.
     pub(crate) fn name_set(&self, places: impl IntoIterator<Item = Place>) -> Names {
         let mut order: Vec<(DylibId, Vec<Symbol>)> = Vec::new();
         let mut at: NumberMap<DylibId, usize> = NumberMap::default();

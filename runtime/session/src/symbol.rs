@@ -4,11 +4,11 @@
 //! long as the pool; there is no per-symbol count to keep, so a [`Symbol`] is a
 //! plain number. The limit is 2^32 - 1 names.
 //!
-//! How it works: an open-addressed table of numbers (id + 1; 0 is free) with eight bits of each name's
-//! hash, probed linearly, at most three quarters full. A full table is followed by one of twice
-//! the size; the old one stays for readers that still have it, which at most doubles the memory.
-//! Finding a name takes no lock; only a new name takes the lock. Names of up to 27 bytes lie in the tables themselves
-//! ([`names`](crate::names)).
+//! How it works: an open-addressed table of numbers (id + 1; 0 is free) with eight bits of each
+//! name's hash, probed linearly, at most three quarters full. A full table is followed by one of
+//! twice the size; the old one stays for readers that still use it, which at most doubles the
+//! memory. Finding a name takes no lock; only a new name takes the lock. Names of up to 27 bytes
+//! lie in the tables themselves ([`names`](crate::names)).
 //!
 //! | field | written by | when | ordering |
 //! |---|---|---|---|
@@ -19,11 +19,11 @@
 //! | `current` | the same | after `tables[k]` | release; pairs with the acquire load in `table` |
 //!
 //! # Why
-//! A host that makes up names for months keeps them: a [`Symbol`] is a number that embedders copy, so a
-//! name has no last holder. A name of 7 bytes takes about 36 here, and 8 more in the
-//! [ready table](crate::ReadyTable) of its dylib (96 and 8 with a block of the allocator for each
-//! name). Old tables stay, as a name is looked for where a thread must register nothing at its first
-//! time: in handlers, and beside who holds the dynamic loader's lock.
+//! A host that generates names for months keeps them: a [`Symbol`] is a number that embedders copy,
+//! so a name has no last holder. A name of 7 bytes takes about 36 here, and 8 more in the [ready
+//! table](crate::ReadyTable) of its dylib (96 and 8 with a block of the allocator for each name).
+//! Old tables stay, as names are looked up in places where a thread must not register thread-locals
+//! on first use. These are handlers, and while another thread holds the dynamic loader's lock.
 
 use std::hash::BuildHasher;
 use std::sync::OnceLock;
@@ -80,10 +80,10 @@ impl Table {
         count * 4 > self.cells.len() * 3
     }
 
-    /// Puts an id into a free cell; its name is there.
+    /// Puts an id into a free cell; its name is already stored.
     fn put(&self, at: usize, hash: u64, id: u32) {
         self.tags[at].store(tag(hash), Ordering::Relaxed);
-        // Release: who finds the id also finds its tag and its name.
+        // Release: a thread that finds the id also finds its tag and its name.
         self.cells[at].store(id + 1, Ordering::Release);
     }
 
@@ -98,7 +98,7 @@ impl Table {
     }
 }
 
-/// The bits of a hash that choose no cell.
+/// Bits of a hash that do not select the cell.
 fn tag(hash: u64) -> u8 {
     (hash >> 56) as u8
 }
@@ -124,8 +124,8 @@ impl SymbolPool {
         pool
     }
 
-    /// An empty pool whose names are told to people, in errors, as `shown` says: for layers
-    /// that make up names of their own.
+    /// An empty pool that formats names in errors by `shown`: for layers that generate names of
+    /// their own.
     pub fn shown_by(shown: fn(&str) -> &str) -> Self {
         Self {
             shown,
@@ -133,7 +133,7 @@ impl SymbolPool {
         }
     }
 
-    /// The name of a symbol, for people.
+    /// The name of a symbol for messages.
     pub fn shown(&self, symbol: Symbol) -> &str {
         (self.shown)(self.name(symbol))
     }
@@ -204,10 +204,10 @@ impl SymbolPool {
         Symbol(id)
     }
 
-    /// Publishes a table of twice the size with the same content: the ids below `count`; under the
-    /// lock of that.
+    /// Publishes a table of twice the size with the same content: the ids below `count`; called
+    /// under the lock of `count`.
     fn grow(&self, old: &Table, count: u32) -> &Table {
-        // Relaxed: only who has the lock writes it.
+        // Relaxed: only the holder of the lock writes it.
         let next = self.current.load(Ordering::Relaxed) + 1;
         let table = self.tables[next].get_or_init(|| {
             let table = Table::new(old.cells.len() * 2);
@@ -236,7 +236,7 @@ impl SymbolPool {
         cells * (size_of::<u32>() + size_of::<u8>()) + self.names.bytes()
     }
 
-    /// How many names there are.
+    /// The number of names.
     pub fn len(&self) -> usize {
         *self.count.lock() as usize
     }

@@ -1,12 +1,12 @@
-//! The primitives of this package, in one place so that a model checker can
-//! stand in for them (`--cfg loom`).
+//! The synchronization primitives of this package, in one place so that a model checker can replace
+//! them (`--cfg loom`).
 //!
-//! Locks are std's: a futex word each and nothing process-wide, so a child of
-//! `fork` finds no half-changed table of parked threads. Each is taken under a cover
-//! ([`uruk_base::locks`]): embedders come here through handles of their own, units and
-//! generators, without one, and get one for as long as they hold the lock. Waits have none.
-//! A panic under a lock is a bug of ours; the lock is then taken as it is, for the embedder is
-//! better served by the rest of the session than by a second panic.
+//! Locks are std's: a futex word each and nothing process-wide, so a child of `fork` finds no
+//! half-changed table of parked threads. Each is taken under a cover ([`uruk_base::locks`]).
+//! Embedders arrive through their own handles, units and generators without a cover, and get one
+//! while they hold the lock. Waits have none. A panic under a lock is a bug of the library. The
+//! lock is then taken as it is, as the rest of the session serves the embedder better than a second
+//! panic.
 
 #[cfg(loom)]
 use loom::sync::atomic::AtomicU32;
@@ -45,7 +45,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// The lock is open again before the cover goes.
+/// The lock is released before the cover.
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'a, T> {
     guard: raw::MutexGuard<'a, T>,
@@ -69,20 +69,19 @@ impl<T> std::ops::DerefMut for MutexGuard<'_, T> {
 }
 
 const NONE: u32 = 0;
-/// Somebody waits for it.
+/// A thread waits for the token.
 const AWAITED: u32 = 1;
 const THERE: u32 = 2;
 
 /// A binary token: `unpark` leaves it, `park` waits for it and takes it.
 ///
-/// A wake that comes before the wait is kept. Nobody is woken if nobody waits: that would be a
-/// system call for nothing. Where several threads park, the one that takes the token leaves a new
-/// one.
+/// A wake-up that comes before the wait is kept. `unpark` makes a system call only if a thread
+/// waits. Where several threads park, the one that takes the token leaves a new one.
 ///
 /// | `token` | written by | when | ordering |
 /// |---|---|---|---|
-/// | `THERE` | `unpark` | always | release: pairs with the acquire exchange in `take`; who was woken sees why |
-/// | `AWAITED` | `park` | no token is there, before it sleeps | relaxed: says only that a wake is wanted |
+/// | `THERE` | `unpark` | always | release: pairs with the acquire exchange in `take`; a woken thread sees the cause |
+/// | `AWAITED` | `park` | no token is there, before it sleeps | relaxed: says only that a wake-up is wanted |
 /// | `NONE` | `park` | it takes the token | as above |
 #[derive(Debug)]
 pub(crate) struct Parker {
@@ -106,12 +105,12 @@ impl Parker {
         token.compare_exchange(THERE, NONE, taken, seen).is_ok()
     }
 
-    /// Waits until a token is there and takes it.
+    /// Waits until a token arrives and takes it.
     pub(crate) fn park(&self) {
         if self.take() {
             return;
         }
-        // Whoever leaves the token may fork first, or be a handler on this thread.
+        // The thread that leaves the token may fork first, or be a handler on this thread.
         uncovered(|| {
             while !self.take() {
                 let relaxed = Ordering::Relaxed;
@@ -138,7 +137,7 @@ impl Parker {
         atomic_wait::wake_all(&self.token);
     }
 
-    /// What a futex does, for the model checker.
+    /// The behaviour of a futex, for the model checker.
     #[cfg(loom)]
     fn sleep(&self) {
         let (lock, changed) = &self.sleeper;

@@ -1,9 +1,8 @@
 //! Trackers: the handles by which definitions are removed or transferred.
 //!
-//! Each dylib has a default tracker. Dropping the last handle of another one
-//! moves what is under it to the default tracker; of a tentative one, takes it back. Resources (memory, stubs,
-//! unwind rows) are attached to trackers and handed back on removal, after the
-//! symbols are gone and outside of any lock.
+//! Each dylib has a default tracker. Dropping the last handle of another one moves its definitions
+//! to the default tracker; of a tentative one, undoes them. Resources (memory, stubs, unwind rows)
+//! are attached to trackers and released on removal, after the symbols and outside of any lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use crate::session::Session;
 use crate::symbol::Symbol;
 use crate::unit::Unit;
 
-/// Names a tracker of a session; never used twice.
+/// Identifies a tracker of a session; never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TrackerKey(u64);
 
@@ -27,13 +26,13 @@ impl TrackerKey {
         Self(number)
     }
 
-    /// The number, by which people tell trackers apart.
+    /// The number, for display.
     pub const fn number(self) -> u64 {
         self.0
     }
 }
 
-/// Something that belongs to definitions and is let go with them.
+/// A resource of definitions that is released with them.
 pub trait Resource: Send {
     /// The definitions were removed. Those attached last are released first.
     fn release(self: Box<Self>);
@@ -45,24 +44,24 @@ impl<F: FnOnce() + Send> Resource for F {
     }
 }
 
-/// What happened to a tracker; told to `SessionConfig::on_tracker_event`, for
-/// embedders that keep their own tables by key.
+/// A change of a tracker; passed to `SessionConfig::on_tracker_event`, for embedders that keep
+/// their own tables by key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TrackerEvent {
-    /// Its definitions are gone, and so is the key.
+    /// Its definitions were removed, and so was the key.
     Removed {
-        /// Whose.
+        /// The dylib.
         dylib: DylibId,
-        /// Which.
+        /// The tracker.
         tracker: TrackerKey,
     },
-    /// What was under `from` is under `to` now; `from` is gone.
+    /// The definitions of `from` were moved to `to`; `from` is defunct.
     Transferred {
-        /// Whose.
+        /// The dylib.
         dylib: DylibId,
         /// The defunct one.
         from: TrackerKey,
-        /// The one that has it all.
+        /// The tracker that has them now.
         to: TrackerKey,
     },
 }
@@ -137,10 +136,10 @@ impl Tracker {
             .define(&handle.shared, Some(handle.key), Box::new(unit))
     }
 
-    /// As [`Dylib::reexport`], under this tracker; of its own dylib, as [`Dylib::alias`].
+    /// Like [`Dylib::reexport`], under this tracker; for its own dylib, like [`Dylib::alias`].
     ///
     /// # Errors
-    /// As there, and `TrackerDefunct`.
+    /// Those of [`Dylib::reexport`], and `TrackerDefunct`.
     pub fn reexport(
         &self,
         source: &Dylib,
@@ -159,7 +158,7 @@ impl Tracker {
             .map_err(|error| shared.named(error))
     }
 
-    /// Keeps something until the definitions are removed.
+    /// Keeps a resource until the definitions are removed.
     ///
     /// # Errors
     /// `TrackerDefunct`; the resource was released.
@@ -173,9 +172,9 @@ impl Tracker {
         })
     }
 
-    /// Removes the definitions, in whatever state they are, fails what waits for
-    /// them or depends on them, and releases the resources. Work in flight is
-    /// told at its next step. The tracker is defunct from then on.
+    /// Removes the definitions, in whatever state they are, fails waiting lookups and dependents,
+    /// and releases the resources. Work in flight gets an error at its next step. The tracker is
+    /// defunct from then on.
     ///
     /// # Errors
     /// `TrackerDefunct`.
@@ -187,9 +186,8 @@ impl Tracker {
             .map_err(|error| handle.shared.named(error))
     }
 
-    /// Takes definitions of its dylib over from the trackers they are under, so that they go
-    /// with this one. Names that are not defined, and those that somebody is at work on, are
-    /// left as they are.
+    /// Moves definitions of its dylib from their trackers to this one, so that they are removed
+    /// with it. Names that are not defined, and those in production, are left as they are.
     ///
     /// # Errors
     /// `TrackerDefunct`.
@@ -201,8 +199,8 @@ impl Tracker {
             .map_err(|error| handle.shared.named(error))
     }
 
-    /// Moves everything to another tracker of the same dylib, work in flight
-    /// and resources too. This one is defunct from then on.
+    /// Moves everything to another tracker of the same dylib, including work in flight and
+    /// resources. This one is defunct from then on.
     ///
     /// # Errors
     /// `TrackerDefunct`; `ForeignTracker` if it belongs to another dylib, `ForeignDylib` if

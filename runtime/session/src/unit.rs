@@ -1,11 +1,11 @@
-//! What can produce definitions on demand.
+//! Units: definitions on demand.
 
 use crate::dylib::Dylib;
 use crate::flags::Flags;
 use crate::responsibility::Responsibility;
 use crate::symbol::Symbol;
 
-/// What a unit promises to define.
+/// The symbols that a unit promises to define.
 #[derive(Clone, Debug, Default)]
 pub struct Interface {
     /// Each symbol once.
@@ -24,30 +24,30 @@ impl FromIterator<(Symbol, Flags)> for Interface {
     }
 }
 
-/// Something that can define symbols when they are asked for: IR, an object,
-/// an archive member, aliases, anything else.
+/// A source of definitions that are made on demand: IR, an object, an archive member, aliases, and
+/// others.
 ///
-/// No method is called under a lock of the session. A panic is reported, and
-/// counts as a failure of what the unit was responsible for.
+/// No method is called under a lock of the session. A panic is reported, and fails the symbols that
+/// the unit was responsible for.
 pub trait Unit: Send {
-    /// For messages.
+    /// The unit's name, for messages.
     fn name(&self) -> &str;
 
-    /// The symbols; asked once, when the unit is defined.
+    /// The symbols; called once, when the unit is defined.
     fn interface(&self) -> Interface;
 
     /// Defines the symbols of `responsibility`, now or, by keeping it, later.
     /// Runs on a worker or in a thread that waits for the result.
     fn materialize(self: Box<Self>, responsibility: Responsibility);
 
-    /// Another definition of `symbol` was chosen. Called before `materialize`,
-    /// or before the unit is dropped because nothing of it is left.
+    /// Notes that another definition of `symbol` was chosen. Called before `materialize`, or before
+    /// the unit is dropped because none of its symbols is left.
     fn discard(&mut self, dylib: &Dylib, symbol: Symbol) {
         let _ = (dylib, symbol);
     }
 }
 
-/// A unit that knows its addresses beforehand.
+/// A unit of symbols with fixed addresses.
 #[derive(Debug)]
 pub struct AbsoluteSymbols(Vec<(Symbol, u64, Flags)>);
 
@@ -74,7 +74,7 @@ impl Unit for AbsoluteSymbols {
             .iter()
             .map(|(symbol, address, _)| (*symbol, *address))
             .collect();
-        // It fails only if the tracker was removed, and then nobody waits.
+        // Fails only if the tracker was removed; then no lookup waits.
         let _ = responsibility.publish(&addresses, &[]);
     }
 

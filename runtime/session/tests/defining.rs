@@ -411,7 +411,7 @@ fn aliases_wait_for_their_target() {
 fn reported_errors_reach_the_reporter() {
     let env = env(0);
     env.session.report(&oops());
-    // So do failures that nobody waits for, and panics.
+    // The reporter also gets failures without a waiting lookup, and panics.
     let (unit, kept) = env.kept(&[env.a, env.b]);
     env.dylib.define(unit).unwrap();
     drop(env.start(&[env.a], Required::Ready));

@@ -20,7 +20,7 @@ impl Random {
     }
 }
 
-/// What is true by definition: a node is ready when it reaches no open node.
+/// The definition: a node is ready when it reaches no open node.
 #[derive(Default)]
 struct Oracle {
     emitted: Vec<Option<Vec<usize>>>,
@@ -175,9 +175,8 @@ fn on_processor() -> Duration {
     Duration::from_nanos(first.parse().expect("nanoseconds"))
 }
 
-/// What one graph of `count` nodes takes, against as many nodes in small graphs: quadratic work
-/// would take `PARTS` times as long. Times of the processor, so that it does not matter what
-/// else runs.
+/// Compares the time of one graph of `count` nodes with as many nodes in small graphs: quadratic
+/// work would take `PARTS` times as long. Uses processor time, so that other load does not matter.
 fn grows_gently(what: &str, count: usize, run: impl Fn(usize)) {
     const PARTS: usize = 32;
     let timed = |times, count| {

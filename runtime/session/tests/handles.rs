@@ -1,5 +1,5 @@
-//! Handles that are used where they do not belong, and lookups that nobody could answer:
-//! errors each time, and nothing is changed.
+//! Handles used in the wrong place, and lookups that can never be answered: errors each time, and
+//! nothing is changed.
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(not(loom))]
 
@@ -277,7 +277,7 @@ fn what_was_started_on_behalf_of_a_question_may_ask_again_after_it() {
     }
 }
 
-/// What is found without a lock is what a lookup finds.
+/// A lookup without a lock finds the same symbols as one with it.
 #[test]
 fn ready_symbols_are_found_along_the_link_order_as_it_is() {
     let env = env(0);
@@ -310,7 +310,7 @@ fn ready_symbols_are_found_along_the_link_order_as_it_is() {
     assert_eq!(env.dylib.ready_in_order(env.a), None);
     others[1].lookup(env.a).unwrap();
     assert_eq!(env.dylib.ready_in_order(env.a), Some(3));
-    // So is the order itself, and who has a generator is asked.
+    // The same holds for the order itself, and a dylib with a generator is asked.
     env.dylib.remove_from_link_order(&others[1]).unwrap();
     assert_eq!(env.dylib.ready_in_order(env.a), Some(1));
     env.dylib.add_to_link_order(&others[1], seen).unwrap();

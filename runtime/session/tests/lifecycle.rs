@@ -207,7 +207,7 @@ fn replace_and_delegate() {
     ab.replace(rest).unwrap();
     assert_eq!(env.state(env.b), Some(SymbolState::NeverSearched));
     assert_eq!(log.runs(), 0);
-    // What somebody waits for is materialized at once.
+    // Symbols that a lookup waits for are materialized at once.
     let (whole, whole_log) = env.plain(&[env.a]);
     ab.replace(whole).unwrap();
     assert_eq!(whole_log.runs(), 1);
@@ -245,7 +245,7 @@ fn failed_for_missing_is_tried_again() {
         }
     }
     let env = env(0);
-    // c is emitted and depends on a, whose unit needs b, which nobody has.
+    // c is emitted and depends on a, whose unit needs b, which is not defined.
     env.dylib.define(Needy(env.a, env.b)).unwrap();
     let (c, fc) = env.at_work(&[env.c]);
     c.emit(&[env.depends(&[env.a], &[env.c])]).unwrap();
@@ -390,7 +390,7 @@ fn publishing_what_is_not_ones_own_is_a_failure_of_ones_own() {
     assert!(matches!(error, SessionError::NotResponsible(_)), "{error}");
     let told = waiting.wait().unwrap_err();
     assert!(matches!(told, SessionError::Failed { .. }), "{told}");
-    // Removed meanwhile: the step says so, and nobody else is told.
+    // Removed meanwhile: the step returns an error, which is not reported elsewhere.
     let tracker = env.dylib.create_tracker().unwrap();
     let (unit, kept) = env.kept(&[env.c]);
     tracker.define(unit).unwrap();

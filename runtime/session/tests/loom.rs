@@ -1,4 +1,4 @@
-//! Models of what runs without the session's lock: run with
+//! Models of code that runs without the session's lock: run with
 //! `RUSTFLAGS="--cfg loom" cargo test -p uruk-session --release --test loom`.
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(loom)]
@@ -18,7 +18,7 @@ fn bounded(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
     builder.check(check);
 }
 
-/// Who reads a ready address also sees the code written before it was published.
+/// A thread that reads a ready address also sees the code written before it was published.
 #[test]
 fn a_ready_address_is_of_finished_code() {
     model(|| {
@@ -64,7 +64,7 @@ fn a_wait_ends() {
     });
 }
 
-/// Who sees that a wait is over sees what was done before it was, without the wait itself.
+/// A thread that sees the end of a wait also sees all earlier writes, without waiting itself.
 #[test]
 fn what_was_waited_for_is_seen() {
     model(|| {

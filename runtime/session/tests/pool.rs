@@ -319,7 +319,7 @@ fn race(workers: usize) {
             })
         })
         .collect();
-    // Whoever waits for a dependence that is never asked for is told at the end.
+    // A lookup that waits for a dependence that is never requested is answered at the end.
     let ender = std::thread::spawn(move || {
         while !threads.iter().all(std::thread::JoinHandle::is_finished) {
             std::thread::sleep(Duration::from_millis(5));

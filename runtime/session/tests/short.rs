@@ -1,8 +1,8 @@
 //! The short way of a lookup of one symbol leads where the long one does.
 //!
-//! The oracle is [`Session::lookup`] of the same symbol in the same order: two sessions are made
-//! by the same random steps, one is asked in each way, and both must have answered, run, told and
-//! kept the same.
+//! The oracle is [`Session::lookup`] of the same symbol in the same order. Two sessions are made by
+//! the same random steps, and each is searched in one of the ways. Both must have the same answers,
+//! runs, reports and states.
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(not(loom))]
 
@@ -31,7 +31,7 @@ impl Random {
     }
 }
 
-/// What a unit does when one of its symbols is asked for.
+/// The action of a unit when one of its symbols is looked up.
 #[derive(Clone, Copy)]
 enum Work {
     Finish,
@@ -40,7 +40,7 @@ enum Work {
     Fail,
     Abandon,
     Panic,
-    /// Emits what is ready with another symbol.
+    /// Emits symbols that are ready with another one.
     Need(Symbol),
     /// Looks one up first that asks for nothing itself.
     Ask,
@@ -60,7 +60,7 @@ fn work(work: Work) -> impl FnOnce(Responsibility) + Send + 'static {
             .map(|s| (*s, 0x2000 + u64::from(s.id())))
             .collect();
         let dylib = responsibility.dylib();
-        // Errors are what is compared: lookups show them.
+        // The comparison covers errors: lookups return them.
         match work {
             Work::Finish => finish(responsibility),
             Work::Publish => drop(responsibility.publish(&addresses, &[])),
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// Takes a step of the kinds that change what is there; what came of it.
+    /// Takes a random step that changes the session; returns its outcome.
     fn step(&mut self, random: &mut Random) -> String {
         let dylib = self.dylibs[random.below(3) as usize].clone();
         let other = self.dylibs[random.below(3) as usize].clone();
@@ -156,7 +156,7 @@ impl World {
                     Work::GiveBack,
                     Work::RemoveItself,
                 ];
-                // What has no address is there for others only once it is ready.
+                // A symbol without an address is visible to others only once it is ready.
                 let shape = random.below(4);
                 let chosen = random.of(&all);
                 let work = work(if shape == 1 { Work::Finish } else { chosen });
@@ -207,7 +207,7 @@ impl World {
             _ => match random.below(8) {
                 0 => format!("{:?}", dylib.clear()),
                 1 => {
-                    // What displaces a weak definition may be undone: not for long.
+                    // A definition that displaces a weak one may be undone, but not for long.
                     let tracker = dylib.create_tentative_tracker().unwrap();
                     let (unit, log) = Custom::new(&[(name, EXPORTED)], finish);
                     self.logs.push(log);

@@ -84,7 +84,7 @@ fn what_was_removed_meanwhile_does_not_come_back() {
     tentative.define(env.plain(&[env.a, env.b]).0).unwrap();
     first.remove().unwrap();
     assert_eq!(one_log.drops(), 1, "nothing of it is left");
-    // What was transferred comes back under the new tracker.
+    // Transferred definitions are restored under the new tracker.
     let third = env.dylib.create_tracker().unwrap();
     second.transfer_to(&third).unwrap();
     tentative.remove().unwrap();

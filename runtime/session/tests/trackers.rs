@@ -187,7 +187,7 @@ fn dylibs_go_with_work_in_flight() {
     let late = Arc::new(Mutex::new(None));
     let tried = Arc::clone(&late);
     let (unit, _) = env.plain(&[env.b]);
-    // Whoever is told about the removal finds both dylibs gone.
+    // A callback that is told about the removal finds both dylibs removed.
     let told = other.create_tracker().unwrap();
     told.attach(Box::new(move || {
         *tried.lock().unwrap() = Some(dylib.define(unit))

@@ -1,4 +1,4 @@
-//! The settings of a session.
+//! Settings of a session.
 
 use std::fmt;
 use std::path::Path;
@@ -32,7 +32,7 @@ use crate::told::tools::{ToolSettings, Tools};
 use crate::version::baseline::Baseline;
 use crate::version::failed::{FailedCallHandler, FailureHandler, OnFailure};
 
-/// Is told of errors that no caller waits for.
+/// Callback for session errors that no caller waits for.
 pub(crate) type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
 
 /// Settings of a session; made by [`Jit::builder`].
@@ -67,7 +67,7 @@ impl fmt::Debug for JitBuilder {
     }
 }
 
-/// More threads than this wait for each other.
+/// Upper limit of compile threads: more would wait for each other.
 const MOST_JOBS: usize = 256;
 
 impl JitBuilder {
@@ -80,18 +80,19 @@ impl JitBuilder {
         self
     }
 
-    /// Limit of the bytes handed out for code and data, in all.
+    /// Limits the total bytes handed out for code and data.
     #[must_use]
     pub fn memory_limit(mut self, bytes: usize) -> JitBuilder {
         self.heap.limit = Some(bytes);
         self
     }
 
-    /// Bytes of code that functions may have. Beyond, code that was not used for longest goes,
-    /// until a fifth of the budget is free; the next call of such a function compiles it again.
-    /// Counted is code of IR functions that calls reach: not code of object files and units, and
-    /// not what was replaced and is not free yet ([`Jit::memory`]). Pinned functions, and those whose
-    /// labels' addresses the program may have, keep theirs. See [`EvictionStats`].
+    /// Limits the bytes of code of functions. Beyond it, the least recently used code is evicted
+    /// until a fifth of the budget is free; the next call of an evicted function compiles it again.
+    /// The budget counts code of IR functions that calls reach. It does not count code of object
+    /// files and units, nor replaced code that is not freed yet ([`Jit::memory`]). Pinned
+    /// functions, and those whose labels' addresses the program may hold, keep their code. See
+    /// [`EvictionStats`].
     ///
     /// ```
     /// let jit = uruk::Jit::builder().code_budget(64 << 20).build()?;
@@ -118,17 +119,17 @@ impl JitBuilder {
         self
     }
 
-    /// What a call does whose function cannot be compiled. The handler runs on the
-    /// calling thread, maybe in a signal handler; the call continues at the address it
-    /// returns, with the call's own arguments. By default a line is written to standard
-    /// error and the process ends. [`Jit::compile`] tells the error itself.
+    /// Sets the handler of calls whose function cannot be compiled. The handler runs on the calling
+    /// thread, maybe in a signal handler; the call continues at the address it returns, with the
+    /// call's own arguments. By default a line is written to standard error and the process ends.
+    /// [`Jit::compile`] returns the error itself.
     #[must_use]
     pub fn on_failure(mut self, handler: FailureHandler) -> JitBuilder {
         self.on_failure = OnFailure::Number(handler);
         self
     }
 
-    /// As [`JitBuilder::on_failure`], with the function's name and the cause.
+    /// Like [`JitBuilder::on_failure`], with the function's name and the cause.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -154,7 +155,7 @@ impl JitBuilder {
         self
     }
 
-    /// How functions are compiled over their life. Default: [`Tiers::Auto`].
+    /// Sets how functions are compiled over their life. Default: [`Tiers::Auto`].
     ///
     /// ```
     /// use uruk::{Jit, Tier, Tiers};
@@ -170,18 +171,18 @@ impl JitBuilder {
         self
     }
 
-    /// Has functions begin at tier 2, under [`Tiers::Auto`]: for a session in a native program
-    /// whose functions it takes over ([`Dylib::adopt`](crate::Dylib::adopt)), beside whose code
-    /// that of tier 1 would be a loss.
+    /// Starts functions at tier 2, under [`Tiers::Auto`]: for a session in a native program whose
+    /// functions it takes over ([`Dylib::adopt`](crate::Dylib::adopt)), since code of tier 1 would
+    /// be slower than the native code.
     #[must_use]
     pub fn over_native(mut self, over: bool) -> JitBuilder {
         self.tiers.over_native = over;
         self
     }
 
-    /// Which functions the baseline compiler compiles at tier 1, in a fifth of the time that
-    /// LLVM takes there, to code that is about as fast. What it does not cover LLVM
-    /// compiles, so a session does with it what it does without. On by default.
+    /// Selects the functions that the baseline compiler compiles at tier 1, in a fifth of the time
+    /// that LLVM takes there, to code that is about as fast. LLVM compiles the functions that it
+    /// does not cover, so the session's behaviour is the same. On by default.
     ///
     /// ```
     /// use uruk::{Baseline, Jit};
@@ -201,28 +202,28 @@ impl JitBuilder {
         self
     }
 
-    /// Has LLVM's library opened when it is first needed, instead of when the session is made:
-    /// that takes 3 to 13 ms, and a program whose first code the baseline compiler makes may end before.
-    /// For a process that does nothing but run one program. In any other, code of the session that
-    /// is called for the first time by a constructor of a library that is being opened, or in a
-    /// callback of `dl_iterate_phdr`, may wait for ever.
+    /// Opens LLVM's library when it is first needed, instead of when the session is made. Opening
+    /// takes 3 to 13 ms, and a program whose first code the baseline compiler makes may end before.
+    /// Meant for a process that runs one program only. In any other, session code may wait forever
+    /// if a library's constructor or a callback of `dl_iterate_phdr` calls it for the first time.
     ///
-    /// No difference where this package was built without the feature `late`: LLVM is loaded with
-    /// the executable then.
+    /// Makes no difference if this package was built without the feature `late`: LLVM is then
+    /// loaded with the executable.
     #[must_use]
     pub fn late_llvm(mut self, late: bool) -> JitBuilder {
         self.late_llvm = late;
         self
     }
 
-    /// Has data of what is added be found by `dl_iterate_phdr`, as that of a library is: by
-    /// collectors of garbage and checkers for leaks, which look for pointers there. Constants and
-    /// variables are segments (`PT_LOAD`), thread-locals are `PT_TLS`; an image is listed until its
-    /// memory is freed. Off by default; a [`Program`](crate::Program) is listed always.
+    /// Lists data of added modules in `dl_iterate_phdr`, like that of a library, for garbage
+    /// collectors and leak checkers that search it for pointers. Constants and variables are
+    /// segments (`PT_LOAD`), thread-locals are `PT_TLS`; an image is listed until its memory is
+    /// freed. Off by default; a [`Program`](crate::Program) is always listed.
     ///
-    /// For this, words are written by which the executable and the libraries of the process call that
-    /// function: of those that are there when the session is made, when [`Jit::add_library`] returns, and
-    /// when something is added. Unwinders (libgcc, libunwind) keep the C library's function.
+    /// The session overwrites the words through which the executable and the libraries of the
+    /// process call that function. It does so when the session is made, when [`Jit::add_library`]
+    /// returns, and when code is added. Unwinders (libgcc, libunwind) keep the C library's
+    /// function.
     ///
     /// ```
     /// let jit = uruk::Jit::builder().list_images(true).build()?;
@@ -235,10 +236,10 @@ impl JitBuilder {
         self
     }
 
-    /// Has code run on the stacks of the process's threads, those to come too, as natively in an
-    /// executable whose linker was asked for that: for modules with trampolines
-    /// (`llvm.init.trampoline`, nested functions of GNU C), which crash without. Off by default, as
-    /// it weakens the process; a [`Program`](crate::Program) that needs it has it.
+    /// Makes the stacks of the process's threads executable, future threads included, as an
+    /// executable gets them whose linker was asked to. Modules with trampolines
+    /// (`llvm.init.trampoline`, nested functions of GNU C) crash without. Off by default, as it
+    /// weakens the process; a [`Program`](crate::Program) that needs it has it.
     #[must_use]
     pub fn executable_stacks(mut self, executable: bool) -> JitBuilder {
         self.executable_stacks = executable;
@@ -253,8 +254,8 @@ impl JitBuilder {
         self
     }
 
-    /// Where samples come from that rank functions, under [`Tiers::Auto`]. Default: the first
-    /// source that works.
+    /// Sets the source of the samples that rank functions, under [`Tiers::Auto`]. Default: the
+    /// first source that works.
     #[must_use]
     pub fn sampling(mut self, sampling: SamplingChoice) -> JitBuilder {
         self.tiers.sampling = sampling;
@@ -276,7 +277,7 @@ impl JitBuilder {
         self
     }
 
-    /// Which of other people's tools are told about compiled code. Default: none.
+    /// Selects the external tools that are told of compiled code. Default: none.
     ///
     /// ```
     /// use uruk::{Jit, ToolSettings};
@@ -308,8 +309,8 @@ impl JitBuilder {
         self
     }
 
-    /// Measures where time goes, for [`Stats::parts`]. Off by default: it takes a look at the
-    /// clock for each part of a compile, and a few at the thread's processor time for each compile.
+    /// Measures where time goes, for [`Stats::parts`]. Off by default: it reads the clock for each
+    /// part of a compile, and the thread's processor time a few times for each compile.
     ///
     /// ```
     /// use uruk::{Jit, Part};
@@ -329,8 +330,8 @@ impl JitBuilder {
         self
     }
 
-    /// Calls `report` for each error of the session that no caller waits for: a unit that failed unasked,
-    /// a panic in a unit. By default they are logged.
+    /// Sets the callback for session errors that no caller waits for: a unit that failed in the
+    /// background, a panic in a unit. By default they are logged.
     #[must_use]
     pub fn on_error(
         mut self,
@@ -340,7 +341,7 @@ impl JitBuilder {
         self
     }
 
-    /// Calls `listen` for every [`Event`], besides what was given before.
+    /// Adds a listener that receives every [`Event`].
     ///
     /// ```
     /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -367,14 +368,14 @@ impl JitBuilder {
         self
     }
 
-    /// The settings of the tiering policy that a session would have: with its `jobs` and
-    /// this machine's `cpus`.
+    /// The tiering policy's settings that the session would have: with its `jobs` and this
+    /// machine's `cpus`.
     pub fn effective_policy(&self) -> PolicyConfig {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = self.jobs.unwrap_or(cpus).max(1);
         PolicyConfig {
             cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
-            // Half of the processors: the program has something to do, too.
+            // Half of the processors: the program needs the rest.
             jobs: u32::try_from(jobs.min(cpus.div_ceil(2))).unwrap_or(u32::MAX),
             ..self.tiers.policy.clone()
         }
@@ -407,7 +408,7 @@ impl JitBuilder {
             Arc::new(move |error| gate::outside(|| reporter(error)))
         });
         attend_process(self.list_images, self.executable_stacks)?;
-        // Until the session is known to whoever forks.
+        // The pass lasts until the session is registered for forks.
         let pass = fork::begin();
         room::check()?;
         unwinding::attend();
@@ -430,7 +431,7 @@ impl JitBuilder {
         }
         core.on_failure(self.on_failure);
         if let Some(handler) = self.on_fault {
-            // There is none yet.
+            // The cell was empty: the session is new.
             let _ = core.asked.set(Asked::new(handler)?);
         }
         if self.record {
@@ -458,13 +459,13 @@ impl JitBuilder {
         }
         let jit = Jit::of(core);
         drop(pass);
-        // Without all of its threads it ends here, and those that were started with it.
+        // If a thread did not start, the session ends here, together with the threads that did.
         started?;
         Ok(jit)
     }
 }
 
-/// Has the process be as a session wants it. Without a pass, as the loader's lock is waited for.
+/// Prepares the process for a session. Runs without a pass, as it waits for the loader's lock.
 fn attend_process(list_images: bool, executable_stacks: bool) -> Result<(), Error> {
     if list_images {
         listed::attend();

@@ -1,4 +1,4 @@
-//! Dylibs: named symbol tables modules are added to and looked up in.
+//! Dylibs: named symbol tables, to which modules are added and in which symbols are looked up.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ use crate::version::calls;
 /// ```
 #[derive(Clone)]
 pub struct Dylib {
-    /// Dropped first: the last handle of a session is to be the other one, which ends it under
-    /// a pass.
+    /// Dropped first: the session's last handle must be the other field, whose drop ends the
+    /// session under a pass.
     pub(crate) dylib: uruk_session::Dylib,
     pub(crate) jit: Jit,
 }
@@ -60,8 +60,8 @@ impl Dylib {
         self.dylib.name()
     }
 
-    /// Has lookups that start here go on to `other`, after what is in the order already, but
-    /// before the process ([`Jit::process`]) where that is last; once, however often it is added.
+    /// Appends `other` to this dylib's link order, but before the process ([`Jit::process`]) where
+    /// that is last. A dylib that is already in the order is not added again.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
@@ -91,9 +91,9 @@ impl Dylib {
         })
     }
 
-    /// Adds a module of LLVM bitcode. Its functions get their addresses at once
-    /// and are compiled when first called. Weak definitions, of data too, yield to what the
-    /// dylib, its link order or the process has.
+    /// Adds a module of LLVM bitcode. Its functions get their addresses at once and are compiled
+    /// when first called. Weak definitions, of data too, yield to definitions in the dylib, its
+    /// link order or the process.
     ///
     /// ```
     /// # use uruk::inkwell::context::Context;
@@ -183,8 +183,8 @@ impl Dylib {
         })
     }
 
-    /// Adds a file: bitcode, IR text, an object, or an archive whose members are added as they are
-    /// needed ([`Dylib::add_archive`]), told by its content.
+    /// Adds a file, whose format is detected by its content: bitcode, IR text, an object, or an
+    /// archive whose members are added as they are needed ([`Dylib::add_archive`]).
     ///
     /// # Errors
     /// As the other `add` functions, and files that cannot be read.
@@ -192,13 +192,13 @@ impl Dylib {
         self.add_source(Source::read(path)?)
     }
 
-    /// Gives a name to an address of the host.
+    /// Defines a name for an address of the host.
     ///
     /// ```
     /// static ANSWER: i64 = 42;
     ///
     /// let jit = uruk::Jit::new()?;
-    /// // SAFETY: a number that is there as long as the program is, and that nobody writes to.
+    /// // SAFETY: a static that is never written to.
     /// unsafe { jit.main().define_address("answer", (&raw const ANSWER).cast())? };
     /// jit.add_ir("m", "@answer = external global i64
     ///   define i64 @ask() { %x = load i64, ptr @answer ret i64 %x }")?;
@@ -209,8 +209,8 @@ impl Dylib {
     /// ```
     ///
     /// # Safety
-    /// 1. What is at `address` fits what JIT'd code takes `name` for.
-    /// 2. It stays there as long as the session is used.
+    /// 1. The memory at `address` fits the type by which JIT'd code uses `name`.
+    /// 2. It stays valid as long as the session is used.
     ///
     /// # Errors
     /// The name is defined already.
@@ -222,8 +222,8 @@ impl Dylib {
         })
     }
 
-    /// The address of a symbol: for functions their stub, which stays the same
-    /// whatever is recompiled.
+    /// The address of a symbol. A function's address is that of its stub, which recompilation does
+    /// not change.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
@@ -236,7 +236,7 @@ impl Dylib {
     /// ```
     ///
     /// # Errors
-    /// [`Error::MissingSymbols`]; [`Error::Session`] with what a unit or generator failed for.
+    /// [`Error::MissingSymbols`]; [`Error::Session`] with the error of a unit or generator.
     pub fn lookup(&self, name: &str) -> Result<u64, Error> {
         let core = self.jit.core();
         match core.names.ready_symbol_of(&self.dylib, name) {
@@ -245,12 +245,13 @@ impl Dylib {
         }
     }
 
-    /// What is not ready, or has no address of its own. Has no pass but while it needs one: the
-    /// unit that makes the symbol goes without.
+    /// Looks up a symbol that is not ready, or has no address of its own. Holds a pass only while
+    /// it needs one: the unit that makes the symbol runs without.
     fn lookup_slowly(&self, symbol: Symbol) -> Result<u64, Error> {
         let core = self.jit.core();
         let mut found = self.dylib.find(symbol)?;
-        // Once more where it is given away for the first time: it may have been removed meanwhile.
+        // The address is given out for the first time: look it up again, as it may have been
+        // removed meanwhile.
         if found.is_some_and(|address| core.names.give(address)) {
             found = self.dylib.find(symbol)?;
         }
@@ -258,10 +259,10 @@ impl Dylib {
         found.ok_or_else(|| crate::api::error::missing(self.jit.name_of(symbol)))
     }
 
-    /// As [`Dylib::lookup`], of an interned name ([`Jit::intern`]).
+    /// Like [`Dylib::lookup`], for an interned name ([`Jit::intern`]).
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::lookup`].
     pub fn lookup_symbol(&self, symbol: Symbol) -> Result<u64, Error> {
         let core = self.jit.core();
         match core.names.ready_symbol(&self.dylib, symbol) {
@@ -270,7 +271,7 @@ impl Dylib {
         }
     }
 
-    /// [`Dylib::lookup_symbol`] of each, in their order.
+    /// Calls [`Dylib::lookup_symbol`] for each symbol, in order.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
@@ -282,14 +283,15 @@ impl Dylib {
     /// ```
     ///
     /// # Errors
-    /// As there, of the first that is missing; [`Jit::lookup_all`] names all.
+    /// Those of [`Dylib::lookup_symbol`], for the first that is missing; [`Jit::lookup_all`] names
+    /// all.
     pub fn lookup_symbols(&self, symbols: &[Symbol]) -> Result<Vec<u64>, Error> {
         let each = symbols.iter().map(|symbol| self.lookup_symbol(*symbol));
         each.collect()
     }
 
-    /// A typed function. Its type is compared with the IR's once, here; functions of units and
-    /// of object files have none to be compared with.
+    /// A typed function. Its type is compared with the IR's once, here; functions of units and of
+    /// object files have no known type.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
@@ -315,7 +317,7 @@ impl Dylib {
         let core = self.jit.core();
         let (id, lease) = self.leased(name)?;
         let wanted = F::function_type();
-        // Without a type the caller's promise is all there is, also for what comes after it.
+        // Without a known type, this function and later calls rely on the caller's promise.
         if let Some(actual) = core.function_type(id)? {
             if !wanted.agrees(&actual) {
                 return Err(Error::Signature {
@@ -331,9 +333,9 @@ impl Dylib {
         Ok(Func::new(self.jit.clone(), (id, lease)))
     }
 
-    /// The type of a function as LLVM writes it: `i64 (i64, ptr)`. Small integers have marks behind
-    /// them of how they are extended, where IR says it: `i16 zeroext (i8 signext)`. `None` for functions
-    /// of units and of object files, which have none that is known.
+    /// The type of a function as LLVM writes it: `i64 (i64, ptr)`. Small integers carry their
+    /// extension attributes, where the IR has them: `i16 zeroext (i8 signext)`. `None` for
+    /// functions of units and of object files, whose types are unknown.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
@@ -361,17 +363,17 @@ impl Dylib {
     /// ```
     ///
     /// # Errors
-    /// Whatever its compile reports; the function stays as it was.
+    /// Those of its compile; the function stays as it was.
     pub fn compile(&self, name: &str) -> Result<(), Error> {
         calls::compile_now(self.jit.core(), self.id_of(name)?, None)
     }
 
-    /// Compiles a function at a tier now and publishes the version, over whatever runs. A
+    /// Compiles a function at a tier now and publishes the version, in place of the current one. A
     /// unit's function is materialized before, and its unit asked for better code, on this thread
-    /// ([`Reoptimizer`](crate::Reoptimizer)).
-    /// The policy may move it on later; see [`Dylib::pin`]. Who does so faster than code
-    /// can be reclaimed is held up for 2 ms each time, after the publication. [`Tier::Native`] goes
-    /// back to native code, where there is any.
+    /// ([`Reoptimizer`](crate::Reoptimizer)). The policy may change the tier later; see
+    /// [`Dylib::pin`]. A caller that compiles faster than code can be reclaimed is delayed by 2 ms
+    /// each time, after the publication. [`Tier::Native`] returns to native code, if the function
+    /// has any.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
@@ -382,7 +384,7 @@ impl Dylib {
     /// ```
     ///
     /// # Errors
-    /// Whatever its compile reports; what ran before runs on.
+    /// Those of its compile; the previous version stays published.
     pub fn compile_at(&self, name: &str, tier: Tier) -> Result<(), Error> {
         let (core, id) = (self.jit.core(), self.id_of(name)?);
         match tier {
@@ -393,8 +395,8 @@ impl Dylib {
         Ok(())
     }
 
-    /// Keeps a function at one tier, to which it is brought in the background should it
-    /// run at another; or leaves it to the policy again. Of effect only under
+    /// Pins a function to a tier, or with `None` returns it to the policy. A function that runs at
+    /// another tier is compiled in the background. Has an effect only under
     /// [`Tiers::Auto`](crate::Tiers::Auto).
     ///
     /// ```
@@ -426,10 +428,10 @@ impl Dylib {
         Ok(())
     }
 
-    /// Takes the code of a function away, which its next call compiles again, at the tier of
-    /// first code. Who is inside finishes there. False if it stays: it has none, cannot be made
-    /// again ([`JitBuilder::code_budget`](crate::JitBuilder::code_budget) says which), or is being
-    /// compiled or replaced.
+    /// Evicts the code of a function; its next call compiles it again, at the tier of first code.
+    /// Running calls finish in the old code. Returns false if the code stays: the function has
+    /// none, it cannot be recompiled ([`JitBuilder::code_budget`](crate::JitBuilder::code_budget)
+    /// says which), or it is being compiled or replaced.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
@@ -466,7 +468,7 @@ impl Dylib {
         Ok(versions.snapshot().published.map(|version| version.tier))
     }
 
-    /// A function for a handle, which keeps its stub.
+    /// A function for a handle, with a lease that keeps its stub.
     pub(crate) fn leased(&self, name: &str) -> Result<(FunctionId, Arc<Lease>), Error> {
         let _busy = gate::enter();
         let id = self.id_of(name)?;

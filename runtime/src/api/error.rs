@@ -16,7 +16,7 @@ use crate::calls::trap::Trap;
 use crate::load::untrusted::Rejection;
 use crate::replace::ReplaceError;
 
-/// What can go wrong in the library; the session stays usable after any of them.
+/// An error of the library; the session stays usable after any of them.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -28,21 +28,21 @@ pub enum Error {
         /// The system's error.
         cause: Arc<std::io::Error>,
     },
-    /// Sessions of the process have as many different handlers of faults as there may be
+    /// The sessions of the process have the maximal number of different fault handlers
     /// ([`JitBuilder::on_fault`](crate::JitBuilder::on_fault)).
     #[error("{most} handlers of faults are asked already")]
     ManyFaultHandlers {
-        /// How many there may be.
+        /// The maximum.
         most: usize,
     },
-    /// Address space is limited, and what is left is too little to begin with.
+    /// Address space is limited, and the rest is too small for a session.
     #[error("{}", limits(*.limit, *.used, Some(*.needed)))]
     Room {
         /// Bytes that the process may map (`ulimit -v`, or `-d`).
         limit: usize,
-        /// Bytes of it that are taken.
+        /// Bytes of it that are in use.
         used: usize,
-        /// Bytes that were needed on top of them.
+        /// Further bytes that were needed.
         needed: usize,
     },
     /// A thread cannot be started.
@@ -59,8 +59,8 @@ pub enum Error {
         #[source]
         cause: Arc<std::io::Error>,
     },
-    /// The process is the child of a fork, made by a handler while its thread waited for another
-    /// one, which the child does not have.
+    /// The process is the child of a fork that a handler made while its thread waited for another
+    /// thread, which the child does not have.
     #[error("{work}: the process was copied while a thread waited for the result")]
     Copied {
         /// The thread that did the work.
@@ -72,23 +72,23 @@ pub enum Error {
         /// The file.
         file: String,
     },
-    /// Code of a program is to run on the stack, and no stack can be made executable: a policy of
-    /// the system, or the C library, refuses.
+    /// Code of a program needs an executable stack, and a policy of the system, or the C library,
+    /// refuses to make one.
     #[error("{file}: code on the stack, as trampolines of nested functions are: {why}")]
     ExecutableStacks {
-        /// The file with such code, or that asks for it by its section `.note.GNU-stack`.
+        /// The file with such code, or that requests it by its section `.note.GNU-stack`.
         file: String,
         /// The C library's message.
         why: String,
     },
-    /// A layer of the embedder's did not let something pass.
+    /// A layer of the embedder rejected an input.
     #[error("{file}: {layer}: {message}")]
     Layer {
-        /// Which.
+        /// The kind of layer.
         layer: &'static str,
-        /// What it was given.
+        /// The file it was given.
         file: String,
-        /// What it said.
+        /// The layer's message.
         message: String,
     },
     /// A static archive cannot be used.
@@ -96,24 +96,24 @@ pub enum Error {
     Archive {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
-    /// A member of an archive, which something needs, cannot be added.
+    /// A member of an archive that is needed cannot be added.
     #[error("{archive}: {cause}")]
     Member {
         /// The archive.
         archive: String,
-        /// Why.
+        /// The cause.
         #[source]
         cause: Box<Error>,
     },
-    /// An input of a session for untrusted ones was not let in.
+    /// An input of a session for untrusted inputs was rejected.
     #[error("{file}: {why}")]
     Untrusted {
         /// The input.
         file: String,
-        /// What its reader met.
+        /// The reader's reason.
         why: Rejection,
     },
     /// Loading, extracting or compiling failed.
@@ -125,7 +125,8 @@ pub enum Error {
     /// No memory for code or data.
     #[error(transparent)]
     Heap(#[from] Arc<HeapError>),
-    /// Objects of a program reach thread-locals at fixed places, and there is no room for so many.
+    /// Objects of a program reach thread-locals at fixed offsets, and the space for these is too
+    /// small.
     #[error(
         "{cause}: {size} bytes of thread-locals at fixed places are more than there is room for"
     )]
@@ -134,28 +135,29 @@ pub enum Error {
         size: usize,
         /// Their alignment in bytes.
         align: usize,
-        /// Where one is reached.
+        /// The reference to one of them.
         #[source]
         cause: Arc<LinkError>,
     },
-    /// No memory for a variable that begins as zeros and does not fit what code can reach.
+    /// No memory for a zero-initialized variable that is too large for the range that code can
+    /// reach.
     #[error("no memory for the {size} bytes of `{name}`")]
     Variable {
         /// The variable.
         name: String,
-        /// In bytes.
+        /// Its size in bytes.
         size: u64,
         /// The system's error.
         #[source]
         cause: Arc<std::io::Error>,
     },
-    /// No stub or slot left.
+    /// No stub or slot is left.
     #[error(transparent)]
     Stub(#[from] Arc<StubError>),
     /// The session refused a definition or could not satisfy a lookup.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// Two strong definitions of one name.
+    /// One name has two strong definitions.
     #[error("duplicate symbol `{symbol}`: defined in {first} and in {second}")]
     DuplicateSymbol {
         /// The symbol.
@@ -165,13 +167,13 @@ pub enum Error {
         /// File of the second one.
         second: String,
     },
-    /// A weak definition is to yield to one that is being removed at this moment.
+    /// A weak definition would yield to one that is being removed at this moment.
     #[error("`{symbol}` is being removed")]
     Leaving {
         /// The symbol.
         symbol: String,
     },
-    /// A tentative definition that is larger than what there is: that is in use and cannot grow.
+    /// A tentative definition is larger than the existing one, which is in use and cannot grow.
     #[error("{file}: `{symbol}` has {size} bytes here, and {defined} where it was defined first")]
     CommonSize {
         /// The file.
@@ -180,28 +182,27 @@ pub enum Error {
         symbol: String,
         /// Its size in the file.
         size: u64,
-        /// The size of the definition there is.
+        /// The size of the existing definition.
         defined: u64,
     },
-    /// What a tool is told by cannot be opened.
+    /// The output for a tool cannot be opened.
     #[error("{cause}{}", why(&**.cause))]
     Tool {
-        /// What, and why.
+        /// The output and the reason.
         cause: Arc<OutputError>,
     },
-    /// A version cannot go on: its function changed meanwhile, or has too many under
-    /// way.
+    /// A version was refused: its function changed meanwhile, or has too many versions in progress.
     #[error("{function}: {cause}")]
     Version {
         /// The function.
         function: &'static str,
-        /// What is in the way.
+        /// The reason.
         cause: Refusal,
     },
-    /// Symbols that nothing defines.
+    /// Symbols without a definition.
     #[error("undefined symbols: {}", list(.missing))]
     MissingSymbols {
-        /// Each symbol with those who need it.
+        /// Each symbol with its users.
         missing: Vec<Missing>,
     },
     /// The program has no such entry function.
@@ -220,24 +221,24 @@ pub enum Error {
         /// The dynamic loader's message.
         message: String,
     },
-    /// No module word for thread-locals left.
+    /// No module word is left for thread-locals.
     #[error("more than {limit} modules with thread-local variables")]
     TooManyTlsModules {
-        /// How many there can be.
+        /// The maximum.
         limit: usize,
     },
-    /// Other dylibs search one that was to be removed.
+    /// Other dylibs search the one that was to be removed.
     #[error("dylib {dylib} is searched by {}", .by.join(", "))]
     DylibInUse {
         /// The one to be removed.
         dylib: String,
-        /// Those in whose link order it is.
+        /// Those that have it in their link order.
         by: Vec<String>,
     },
-    /// The dylib of programs was to be removed.
+    /// The main dylib cannot be removed.
     #[error("the main dylib stays as long as its session: clear it, or remove trackers")]
     MainDylib,
-    /// Code was to be added to the dylib that stands for the process.
+    /// Code cannot be added to the dylib that stands for the process.
     #[error(
         "code cannot be added to the dylib of the process, whose names are those of its libraries"
     )]
@@ -251,10 +252,10 @@ pub enum Error {
         wanted: String,
         /// The type it has.
         actual: String,
-        /// Why they do not agree, where that is not seen at once.
+        /// The reason, where the two types do not show it.
         why: Option<&'static str>,
     },
-    /// A module declares a function of the host with another type than it has there.
+    /// A module declares a function of the host with a type that differs from the host's.
     #[error("{file}: `{function}` is declared as {declared}, and the host's is {defined}")]
     HostSignature {
         /// The module.
@@ -263,20 +264,20 @@ pub enum Error {
         function: String,
         /// The type in the module.
         declared: String,
-        /// The type that the host's has.
+        /// The type of the host's function.
         defined: String,
     },
-    /// A call was to be made with values that the function does not take.
+    /// A call had arguments that the function does not take.
     #[error("`{function}` is {ty}: {why}")]
     Arguments {
         /// The function.
         function: String,
         /// Its type.
         ty: String,
-        /// What does not fit.
+        /// The argument that does not fit.
         why: String,
     },
-    /// Passes cannot be counted.
+    /// Fuel cannot be counted.
     #[error(
         "passes cannot be counted: this library was opened by a running process, which has used up \
          the words that all threads have (32 keys of pthread_key_create)"
@@ -302,44 +303,44 @@ pub enum Error {
     Unwind(#[from] UnwindError),
 }
 
-/// What is in a version's way.
+/// Reason for which a version is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The function is of an object file: it has the code it came with.
+    /// The function comes from an object file and has only the code of that file.
     #[error("its code comes from an object file, {file}")]
     FromObject {
         /// The file.
         file: String,
     },
-    /// The function's unit has no better code, or never has.
+    /// The function's unit has no better code at this tier, or at any.
     #[error("its unit has no code for tier {}", .tier.number())]
     Declined {
         /// The tier that was asked for.
         tier: Tier,
     },
-    /// Nobody [adopted](crate::Dylib::adopt) native code for the function, and none is compiled.
+    /// No native code was [adopted](crate::Dylib::adopt) for the function, and none is compiled.
     #[error("it has no native code")]
     NotNative,
-    /// A function is not kept at a tier that nothing is compiled at.
+    /// A function cannot be pinned to a tier at which no code is compiled.
     #[error("nothing is compiled at tier 0")]
     Uncompiled,
-    /// The function's unit dropped the question for better code.
+    /// The function's unit dropped the request for better code.
     #[error("its unit did not answer")]
     Unanswered,
-    /// The object with better code has what only whole images have.
+    /// The object with better code contains a construct that only whole images may have.
     #[error("its object has {construct}, which a version of one function cannot have")]
     Construct {
-        /// What.
+        /// The construct.
         construct: &'static str,
     },
-    /// The addresses of its labels may be in the program's memory.
+    /// The addresses of the function's labels may be in the program's memory.
     #[error("the function keeps its first version: addresses of its labels may be stored")]
     FirstStays,
-    /// Its compile did not come to an end.
+    /// Its compile did not finish.
     #[error("its compile {what}")]
     Unfinished {
-        /// What became of it.
+        /// The outcome.
         what: &'static str,
     },
     /// The function was removed before it was compiled.
@@ -351,7 +352,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// True if it only came too late.
+    /// True if the version was refused only because it came too late.
     pub fn is_late(&self) -> bool {
         matches!(
             self,
@@ -360,17 +361,17 @@ impl Refusal {
     }
 }
 
-/// What an error of the system adds to what could not be done.
+/// The cause of a system error, as a suffix for messages; empty if there is none.
 fn why(cause: &dyn std::error::Error) -> String {
     let source = cause.source();
     source.map_or_else(String::new, |source| format!(": {source}"))
 }
 
 impl Error {
-    /// If there was no room for the variables of a module: bytes with which there is, to be
-    /// given to [`JitBuilder::static_data`](crate::JitBuilder).
+    /// If there was no room for the variables of a module: the bytes that would suffice, to be
+    /// passed to [`JitBuilder::static_data`](crate::JitBuilder).
     pub fn wants_static_data(&self) -> Option<usize> {
-        /// For alignment, and for what is allocated later.
+        /// For alignment, and for later allocations.
         const MORE: usize = 16 << 20;
         let Error::Heap(cause) = self else {
             return None;
@@ -392,7 +393,7 @@ impl Error {
         matches!(self, Error::Link(cause) if cause.wants_low_addresses())
     }
 
-    /// True if it is for want of a definition.
+    /// True if the cause is a missing definition.
     pub(crate) fn is_missing(&self) -> bool {
         match self {
             Error::MissingSymbols { .. } => true,
@@ -402,28 +403,28 @@ impl Error {
         }
     }
 
-    /// True if what was defined was to go under a tracker that was removed.
+    /// True if the definition's tracker had been removed.
     pub(crate) fn is_defunct_tracker(&self) -> bool {
         matches!(self, Error::Session(SessionError::TrackerDefunct { .. }))
     }
 
-    /// True if LLVM was needed where it is refused.
+    /// True if the cause is LLVM's use in a place that refuses it.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Error::Codegen(cause) if cause.is_refusal())
     }
 
-    /// True if a compile ended because somebody wanted it to.
+    /// True if a compile ended because it was cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         matches!(self, Error::Codegen(cause) if cause.is_cancelled())
     }
 }
 
-/// An undefined symbol and who needs it.
+/// An undefined symbol and its users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     /// The symbol.
     pub symbol: String,
-    /// `file: function` of each user, some of them at least.
+    /// Users, as `file: function`; the list may be incomplete.
     pub needed_by: Vec<String>,
 }
 
@@ -438,7 +439,7 @@ fn list(missing: &[Missing]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// One undefined symbol that a lookup asked for.
+/// Error for one undefined symbol of a lookup.
 pub(crate) fn missing(symbol: &str) -> Error {
     let symbol = symbol.to_owned();
     Error::MissingSymbols {
@@ -461,7 +462,7 @@ macro_rules! shared {
 
 shared!(LinkError => Link, HeapError => Heap, StubError => Stub, ReplaceError => Replace);
 
-/// A limit of address space in words, in the unit of `ulimit`.
+/// Formats a limit of address space, in the unit of `ulimit`.
 pub(crate) fn limits(limit: usize, used: usize, needed: Option<usize>) -> String {
     let kb = |bytes: usize| bytes.div_ceil(1024);
     let text = format!(

@@ -1,10 +1,10 @@
-//! Typed functions: checked once, when they are acquired, then called through their
-//! slots like a C function pointer.
+//! Typed functions: checked once, when acquired, then called through their slots like a C function
+//! pointer.
 //!
 //! # Why
-//! Threads that promise to come in through `Func` only (`FuncOnlyThread`) are neither signalled
-//! nor read while they are outside. It is a promise: a function pointer handed to a library
-//! passes no place of ours.
+//! Threads that promise to enter JIT'd code through `Func` only (`FuncOnlyThread`) are neither
+//! signalled nor read while they are outside. The promise cannot be checked: a call through a
+//! function pointer that a library holds passes no code of the runtime.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -48,16 +48,17 @@ impl Core {
     }
 }
 
-/// Says that the thread it was made on runs JIT'd code only within [`Func`] calls.
+/// Promise that the thread that made it runs JIT'd code only within [`Func`] calls.
 #[derive(Debug)]
 pub struct FuncOnlyThread {
     _counted: CountedThread,
 }
 
 impl FuncOnlyThread {
-    /// Counts the calling thread's calls from now on, so that the search for return addresses
-    /// leaves it alone while it is in none: no signal, no reading of its stacks. A call costs
-    /// two more stores. At most 256 threads at once; more are searched as ever.
+    /// Counts the calling thread's calls from now on, so that the search for return addresses skips
+    /// the thread while it is outside of them. It gets no signal, and its stacks are not read. A
+    /// call costs two more stores. At most 256 threads at once; further threads are searched as
+    /// usual.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
@@ -73,11 +74,11 @@ impl FuncOnlyThread {
     /// # Safety
     /// Until the result is dropped, for every session of the process:
     /// 1. The thread is in no JIT'd code now, and enters it by `Func::call` only: not through an
-    ///    address ([`Func::address`], [`Jit::lookup`]) outside of such a call, nor by
-    ///    a callback of a library, a handler of a signal, or the end of a thread-local.
-    ///    Nothing passes a place where this could be seen: it has to be promised.
-    /// 2. The result is dropped on this thread, not forgotten: its id is given to other
-    ///    threads later.
+    ///    address ([`Func::address`], [`Jit::lookup`]) outside of such a call, nor by a callback of
+    ///    a library, a signal handler, or the destructor of a thread-local. The runtime cannot
+    ///    check this.
+    /// 2. The result is dropped on this thread, not forgotten: its id is given to other threads
+    ///    later.
     pub unsafe fn begin() -> FuncOnlyThread {
         FuncOnlyThread {
             // SAFETY: by the caller's promises; `Func::call` lives within an `Inside`.
@@ -96,8 +97,8 @@ pub struct Func<F> {
     marker: PhantomData<F>,
 }
 
-// SAFETY: a slot is an atomic word of the session, which the handle keeps alive;
-// what the function itself may be called from is the caller's promise on acquiring.
+// SAFETY: a slot is an atomic word of the session, which the handle keeps alive; the threads that
+// may call the function itself are the caller's promise on acquiring.
 unsafe impl<F> Send for Func<F> {}
 // SAFETY: as above.
 unsafe impl<F> Sync for Func<F> {}
@@ -125,7 +126,7 @@ impl<F> Clone for Func<F> {
 }
 
 impl<F> Func<F> {
-    /// A handle of a function whose type was compared already.
+    /// Makes a handle of a function whose type has been compared.
     pub(crate) fn new(jit: Jit, (id, lease): (FunctionId, Arc<Lease>)) -> Func<F> {
         let slot = jit.core().stubs.slot_address(id).0 as *const AtomicU64;
         Func {
@@ -144,37 +145,39 @@ impl<F> Func<F> {
 
     /// The function, with a limit of time for guarded calls of it.
     ///
-    /// A guarded call, `call_guarded`, returns a [`Trap`] where a call would end the process, for
+    /// A guarded call, `call_guarded`, returns a [`Trap`] where a call would end the process. It
+    /// covers
     ///
-    /// - faults of JIT'd code that it runs: division by zero, memory, `llvm.trap`; the end of the
-    ///   stack. Faults elsewhere, in a library that JIT'd code calls for example, go to the handlers
-    ///   there are;
+    /// - faults of JIT'd code that it runs: division by zero, memory, `llvm.trap`, stack overflow.
+    ///   Faults elsewhere, for example in a library that JIT'd code calls, go to the handlers of
+    ///   the process;
     /// - errors of the host's functions ([`HostResult`](crate::HostResult));
-    /// - calls of functions that have no code ([`JitBuilder::on_failure`](crate::JitBuilder::on_failure)
-    ///   goes first, where it is set);
+    /// - calls of functions that have no code
+    ///   ([`JitBuilder::on_failure`](crate::JitBuilder::on_failure) goes first, where it is set);
     /// - interrupts ([`Jit::interrupt`]), and the limit.
     ///
-    /// Nothing is unwound then: destructors and cleanups of the frames that are left do not run,
-    /// what they had allocated or locked stays so, and memory that JIT'd code was writing is half
-    /// written. A `longjmp` to one of them is undefined. C code in between, as `qsort`'s, is left as
-    /// well. If a handler of a signal made the failing call, what it blocks stays blocked.
+    /// A trap unwinds nothing: destructors and cleanups of the skipped frames do not run. Memory
+    /// they had allocated and locks they hold stay so, and memory that JIT'd code was writing is
+    /// half written. A `longjmp` to one of them is undefined. C code in between, as `qsort`'s, is
+    /// skipped as well. If a signal handler made the failing call, the signals that it blocks stay
+    /// blocked.
     ///
-    /// A function of the host that calls JIT'd code makes guarded calls itself, and returns the error:
-    /// the calls below it are not ended by what happens above it. Exceptions and panics pass, as
-    /// they do through a call.
+    /// A function of the host that calls JIT'd code makes guarded calls itself, and returns the
+    /// error: a trap above it does not end the calls below it. Exceptions and panics pass, as they
+    /// do through a plain call.
     ///
-    /// A call that fails allocates its trap: in a handler of a signal, only where the interrupted code
-    /// is not in the allocator. The signal by which limits and interrupts come, a real-time one that
-    /// nobody uses, is unblocked on threads that make guarded calls.
+    /// A call that fails allocates its trap: in a signal handler, only where the interrupted code
+    /// is not in the allocator. Limits and interrupts use a real-time signal that the process does
+    /// not use; it is unblocked on threads that make guarded calls.
     ///
-    /// A thread may make guarded calls on several stacks (fibers, coroutines), which end in any order: of
-    /// any memory but the thread's own stack. A fiber in an array of one of its frames is taken for
-    /// calls that a jump has left: once a guarded call begins in a frame above the array, those on the
-    /// fiber count no more, and a fault there ends the process.
+    /// A thread may make guarded calls on several stacks (fibers, coroutines), which end in any
+    /// order, and lie in any memory but the thread's own stack. A fiber in an array of one of its
+    /// frames is mistaken for calls that a jump has left. Once a guarded call begins in a frame
+    /// above the array, those on the fiber no longer count, and a fault there ends the process.
     ///
-    /// A fault that LLVM takes for impossible is no error of a language: in IR a division by zero is
-    /// undefined, and optimization may leave out the division with what is behind it. A function
-    /// compares first, and traps, or calls a function of the host that returns an error.
+    /// A fault that LLVM assumes impossible is not an error of the language. In IR a division by
+    /// zero is undefined, and optimization may remove the division and the code behind it. A
+    /// function must compare first, then trap or call a function of the host that returns an error.
     ///
     /// ```
     /// use std::time::Duration;
@@ -216,9 +219,9 @@ impl<F> Func<F> {
         }
     }
 
-    /// The function, with a limit of passes for guarded calls of it, where its session counts them
-    /// ([`JitBuilder::count_fuel`](crate::JitBuilder::count_fuel), which has an example); where
-    /// it does not, such calls fail with [`TrapKind::NotCounted`](crate::TrapKind::NotCounted).
+    /// The function, with a fuel limit for guarded calls of it, where its session counts fuel
+    /// ([`JitBuilder::count_fuel`](crate::JitBuilder::count_fuel), which has an example). Elsewhere
+    /// such calls fail with [`TrapKind::NotCounted`](crate::TrapKind::NotCounted).
     pub fn with_fuel(&self, passes: u64) -> LimitedCall<'_, F> {
         LimitedCall {
             func: self,
@@ -236,7 +239,7 @@ impl<F> Func<F> {
         }
     }
 
-    /// Whether its session's code counts passes.
+    /// Whether its session's code counts fuel.
     pub(crate) fn looks(&self) -> bool {
         self.jit.core().layers.look.is_some()
     }
@@ -248,7 +251,7 @@ impl<F> Func<F> {
     }
 }
 
-/// A function whose guarded calls have a limit of time or passes: [`Func::within`],
+/// A function whose guarded calls have a limit of time or fuel: [`Func::within`],
 /// [`Func::with_fuel`].
 #[derive(Debug)]
 pub struct LimitedCall<'f, F> {
@@ -257,14 +260,14 @@ pub struct LimitedCall<'f, F> {
 }
 
 impl<F> LimitedCall<'_, F> {
-    /// With a limit of time, too ([`Func::within`]).
+    /// Adds a time limit ([`Func::within`]).
     #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
         self.limits.time = Some(limit);
         self
     }
 
-    /// With a limit of passes, too ([`Func::with_fuel`]).
+    /// Adds a fuel limit ([`Func::with_fuel`]).
     #[must_use]
     pub fn with_fuel(mut self, passes: u64) -> Self {
         self.limits.fuel = Some(passes);
@@ -284,30 +287,31 @@ impl<F> LimitedCall<'_, F> {
     }
 }
 
-/// Calls of one kind of function pointer: `call` as a plain function, or an unsafe one.
+/// Defines the call methods for one kind of function pointer: `call` is safe for plain ones, unsafe
+/// for others.
 macro_rules! calls {
     ($kind:ty, [$($unsafe:tt)?] $as:ty, $result:ident, $($name:ident $ty:ident),*) => {
         impl<$result: Value, $($ty: Value),*> Func<$kind> {
             /// Calls the published version.
             ///
             /// # Safety
-            /// As the function behind it asks for, where it is an unsafe one.
+            /// Those of the function itself, where it is an unsafe one.
             #[allow(clippy::too_many_arguments, reason = "as many as the function has")]
             pub $($unsafe)? fn call(&self, $($name: $ty),*) -> $result {
                 let _inside = Inside::begin();
-                // SAFETY: a slot holds ready code or a trampoline that leads to it, and
-                // the type was compared on acquiring; the rest was promised there, or now.
-                // `C-unwind`, as C++ code may throw through the call.
+                // SAFETY: a slot holds ready code or a trampoline that leads to it, and the type
+                // was compared on acquiring; the other promises were made then, or now. `C-unwind`,
+                // as C++ code may throw through the call.
                 let function = unsafe { std::mem::transmute::<u64, $as>(self.entry()) };
                 function($($name),*)
             }
 
-            /// Calls the published version; what goes wrong in JIT'd code is a value.
+            /// Calls the published version; errors of JIT'd code are returned as a value.
             ///
-            /// See [`Func::within`] for what that is, and for a limit of time.
+            /// See [`Func::within`] for these errors, and for a time limit.
             ///
             /// # Safety
-            /// As the function behind it asks for, where it is an unsafe one.
+            /// Those of the function itself, where it is an unsafe one.
             ///
             /// # Errors
             /// The [`Trap`].
@@ -323,10 +327,10 @@ macro_rules! calls {
         }
 
         impl<$result: Value, $($ty: Value),*> LimitedCall<'_, $kind> {
-            /// As the function's `call_guarded`, within the limit.
+            /// Like the function's `call_guarded`, within the limit.
             ///
             /// # Safety
-            /// As the function behind it asks for, where it is an unsafe one.
+            /// Those of the function itself, where it is an unsafe one.
             ///
             /// # Errors
             /// The [`Trap`].

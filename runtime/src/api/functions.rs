@@ -1,5 +1,5 @@
-//! Functions by type: of the host, of IR that is written when they are first called, and those that are
-//! called with values; and loops of functions that are left.
+//! Functions by kind: of the host, with lazily generated IR, and with dynamically typed arguments;
+//! and OSR of their loops.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::calls::value::Signature;
 use crate::fork::gate;
 
 impl Dylib {
-    /// Gives a name to a function or closure of the host. Its type is compared with the
+    /// Defines a name for a function or closure of the host. Its type is compared with the
     /// declarations of modules that call it.
     ///
-    /// A function, and a closure that captures nothing, is called directly. Others are called with
-    /// their state, which is dropped when the function was removed and no code can call it any more, or
-    /// with the session. Functions that return `Result` can end the
-    /// call that JIT'd code was called by ([`HostResult`](crate::HostResult)). A panic unwinds JIT'd
-    /// code as a C++ exception does.
+    /// A function, and a closure that captures nothing, is called directly. Other closures are
+    /// called with their state. The state is dropped when the function was removed and no code can
+    /// call it any more, or with the session. Functions that return `Result` can end the call that
+    /// entered JIT'd code ([`HostResult`](crate::HostResult)). A panic unwinds JIT'd code as a C++
+    /// exception does.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Dylib {
         self.define_fns([(name, f.into_host())])
     }
 
-    /// [`Dylib::define_fn`] of each, all or none.
+    /// Calls [`Dylib::define_fn`] for each function: all are defined, or none.
     ///
     /// ```
     /// use uruk::HostFunction;
@@ -92,7 +92,7 @@ impl Dylib {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Dylib::define_fn`].
     pub fn define_fns<'n>(
         &self,
         functions: impl IntoIterator<Item = (&'n str, HostFunction)>,
@@ -100,20 +100,20 @@ impl Dylib {
         define_fns_under(self, functions.into_iter().collect(), None)
     }
 
-    /// Defines a function of type `F` whose IR `generate` writes into a module, when the function is
-    /// first called, on the calling thread. The module defines the function under its name, and
-    /// whatever it needs of its own. To define the name again is to redefine it: the next call asks
-    /// the new closure, who is inside goes on in the old body.
+    /// Defines a function of type `F` whose IR `generate` writes into a module, when the function
+    /// is first called, on the calling thread. The module defines the function under its name, and
+    /// any helpers it needs. Defining the name again redefines it: the next call runs the new
+    /// closure, and running calls finish in the old body.
     ///
-    /// Other calls wait meanwhile. If `generate` fails the call does, as by an error of a function of
-    /// the host ([`HostResult`](crate::HostResult)): with a [`Trap`](crate::Trap) where it is
-    /// guarded, else by a panic; and so do later ones, until the function is redefined. So does a call
-    /// of the function by its own closure. Closures of two functions that call each other on two
-    /// threads wait for each other.
+    /// Other calls wait meanwhile. If `generate` fails the call does, as by an error of a function
+    /// of the host ([`HostResult`](crate::HostResult)): with a [`Trap`](crate::Trap) where it is
+    /// guarded, else by a panic. Later calls fail too, until the function is redefined. A call of
+    /// the function by its own closure fails likewise. Closures of two functions that call each
+    /// other on two threads wait for each other.
     ///
-    /// A function that is redefined, replaced or removed while its first body is produced is what it
-    /// has become: the body is dropped, and calls that waited for it go on in the new one. A first
-    /// body is no replacement: it cannot be rolled back.
+    /// If a function is redefined, replaced or removed while its first body is produced, that body
+    /// is dropped, and the waiting calls continue in the new state. A first body is no replacement:
+    /// it cannot be rolled back.
     ///
     /// ```
     /// use uruk::Jit;
@@ -152,10 +152,10 @@ impl Dylib {
         self.define_lazy_as(name, F::function_type(), generate)
     }
 
-    /// As [`Dylib::define_lazy`], of a type that is known when the program runs.
+    /// Like [`Dylib::define_lazy`], for a type that is known only at run time.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Dylib::define_lazy`].
     pub fn define_lazy_as(
         &self,
         name: &str,
@@ -165,7 +165,7 @@ impl Dylib {
         define_lazy_under(self, name, ty, generate, None)
     }
 
-    /// A function that is called with values whose types are compared with its own at each call.
+    /// A function called with dynamic values, whose types are compared with its own at each call.
     ///
     /// ```
     /// use uruk::Val;
@@ -191,16 +191,16 @@ impl Dylib {
     /// As [`Dylib::function`].
     ///
     /// # Errors
-    /// As there; [`Error::Arguments`] for types that cannot be passed so, and for functions without
-    /// a type of their own.
+    /// Those of [`Dylib::function`]; [`Error::Arguments`] for types that cannot be passed so, and
+    /// for functions without a known type.
     pub unsafe fn dynamic_function(&self, name: &str) -> Result<DynFunc, Error> {
         let leased = self.leased(name)?;
         let text = self.jit.core().function_type(leased.0)?.unwrap_or_default();
         DynFunc::new(Func::new(self.jit.clone(), leased), name, &text)
     }
 
-    /// As [`Dylib::dynamic_function`], of one that has no type of its own: of an object file, or of
-    /// a unit. `ty` is what LLVM would write. The type of a function of IR is known, and compared
+    /// Like [`Dylib::dynamic_function`], for a function without a known type: of an object file, or
+    /// of a unit. `ty` is written as LLVM does. For a function of IR the known type is compared
     /// with `ty`.
     ///
     /// ```
@@ -216,8 +216,8 @@ impl Dylib {
     /// As [`Dylib::function`]; a function without a type of its own is of this type.
     ///
     /// # Errors
-    /// As there; [`Error::Signature`] if the function is of another type; [`Error::Arguments`] for
-    /// types that cannot be passed so.
+    /// Those of [`Dylib::function`]; [`Error::Signature`] if the function is of another type;
+    /// [`Error::Arguments`] for types that cannot be passed so.
     pub unsafe fn dynamic_function_as(&self, name: &str, ty: &str) -> Result<DynFunc, Error> {
         let actual = compared(self, name, ty)?;
         let leased = self.leased(name)?;
@@ -225,9 +225,9 @@ impl Dylib {
         DynFunc::new(Func::new(self.jit.clone(), leased), name, ty)
     }
 
-    /// The address of a function, after its type was compared with `ty`, which is what LLVM would
-    /// write. Marks of how small integers are extended need not be in `ty`. A function of an object
-    /// file or of a unit has no type to be compared with.
+    /// The address of a function, after its type was compared with `ty`, written as LLVM does. `ty`
+    /// may omit the extension attributes of small integers. A function of an object file or of a
+    /// unit has no known type, and is not compared.
     ///
     /// # Errors
     /// As [`Dylib::lookup`]; [`Error::Signature`] if the function is of another type,
@@ -237,17 +237,17 @@ impl Dylib {
         self.lookup(name)
     }
 
-    /// Compiles continuations, at tier 2, for the loops of a function's versions of tier 1, and
-    /// offers them: a thread in one of the loops goes on in better code at its next pass. How
-    /// many are offered; none where no version of tier 1 is there that can be left
-    /// ([`ContinuationStats::refused`] counts why), or where it is forbidden.
+    /// Compiles OSR continuations, at tier 2, for the loops of a function's versions of tier 1, and
+    /// offers them. A thread in one of the loops switches to better code at its next iteration.
+    /// Returns the number of loops offered. It is 0 if no version of tier 1 can be left
+    /// ([`ContinuationStats::refused`] counts why), or OSR is forbidden.
     ///
-    /// Under [`Tiers::Auto`](crate::Tiers::Auto) that is done without asking, for loops that are
-    /// worth it.
+    /// Under [`Tiers::Auto`](crate::Tiers::Auto) the policy does this itself, for loops where it
+    /// pays off.
     ///
     /// # Errors
-    /// [`Error::MissingSymbols`], [`Error::NotAFunction`]; whatever a compile reports, after which
-    /// what was offered before stays so.
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`]; errors of a compile, after which earlier
+    /// offers stay.
     ///
     /// [`ContinuationStats::refused`]: crate::ContinuationStats::refused
     pub fn osr_loops(&self, name: &str) -> Result<usize, Error> {
@@ -255,8 +255,8 @@ impl Dylib {
         self.jit.core().osr_loops(id)
     }
 
-    /// Forbids that loops of a function are left for continuations, or allows it again. What is
-    /// offered is taken back; who has left a loop does not come back.
+    /// Forbids OSR for the loops of a function, or allows it again. Offers are withdrawn; a thread
+    /// that has left a loop does not return.
     ///
     /// # Errors
     /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
@@ -269,8 +269,8 @@ impl Dylib {
 }
 
 impl Tracker {
-    /// Like [`Dylib::define_fn`], under this tracker: the name goes when it is removed. What the
-    /// function needs is dropped once no code can call it any more.
+    /// Like [`Dylib::define_fn`], under this tracker: the name is removed with the tracker. The
+    /// function's state is dropped once no code can call it any more.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
@@ -289,7 +289,7 @@ impl Tracker {
         self.define_fns([(name, f.into_host())])
     }
 
-    /// [`Tracker::define_fn`] of each, all or none.
+    /// Calls [`Tracker::define_fn`] for each function: all are defined, or none.
     ///
     /// # Errors
     /// Those of [`Tracker::define_fn`].
@@ -300,8 +300,8 @@ impl Tracker {
         define_fns_under(&self.dylib(), functions.into_iter().collect(), Some(self))
     }
 
-    /// Like [`Dylib::define_lazy`], under this tracker. A function that is defined already is
-    /// redefined, and stays under the tracker that it has.
+    /// Like [`Dylib::define_lazy`], under this tracker. A function that is already defined is
+    /// redefined, and stays under its tracker.
     ///
     /// # Errors
     /// Those of [`Dylib::define_lazy`]; the tracker is defunct.
@@ -321,25 +321,25 @@ impl Tracker {
 }
 
 impl Jit {
-    /// Keeps a value as long as the session: it is dropped when the session's code can not be
-    /// called any more.
+    /// Keeps a value as long as the session: it is dropped when the session's code can no longer be
+    /// called.
     pub fn keep(&self, value: Arc<dyn Any + Send + Sync>) {
         let _pass = gate::enter();
         self.core().host.keep(value);
     }
 
-    /// [`Dylib::define_fn`] of [`Jit::main`].
+    /// Calls [`Dylib::define_fn`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::define_fn`].
     pub fn define_fn<M>(&self, name: &str, f: impl HostFn<M>) -> Result<(), Error> {
         self.main().define_fn(name, f)
     }
 
-    /// [`Dylib::define_fns`] of [`Jit::main`].
+    /// Calls [`Dylib::define_fns`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::define_fns`].
     pub fn define_fns<'n>(
         &self,
         functions: impl IntoIterator<Item = (&'n str, HostFunction)>,
@@ -347,10 +347,10 @@ impl Jit {
         self.main().define_fns(functions)
     }
 
-    /// [`Dylib::define_lazy`] of [`Jit::main`].
+    /// Calls [`Dylib::define_lazy`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::define_lazy`].
     pub fn define_lazy<F: Signature>(
         &self,
         name: &str,
@@ -359,13 +359,13 @@ impl Jit {
         self.main().define_lazy::<F>(name, generate)
     }
 
-    /// [`Dylib::dynamic_function`] of [`Jit::main`].
+    /// Calls [`Dylib::dynamic_function`] on [`Jit::main`].
     ///
     /// # Safety
-    /// As there.
+    /// As [`Dylib::dynamic_function`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::dynamic_function`].
     pub unsafe fn dynamic_function(&self, name: &str) -> Result<DynFunc, Error> {
         // SAFETY: by the caller's promise.
         unsafe { self.main().dynamic_function(name) }

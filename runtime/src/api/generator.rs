@@ -1,4 +1,4 @@
-//! Generators: what a dylib asks for symbols that it does not have.
+//! Generators: they define symbols that a dylib lacks.
 
 use std::fmt;
 
@@ -12,14 +12,13 @@ use crate::fork::errands::Errand;
 use crate::fork::gate;
 use crate::units::hands;
 
-/// Something that can define symbols which a lookup does not find.
+/// A callback that can define symbols which a lookup does not find.
 ///
-/// It defines what it can in [`GeneratorRequest::dylib`] and calls [`GeneratorRequest::finish`]; not defining anything is no
-/// error. Closures that take `&GeneratorRequest` answer at once.
+/// It defines symbols in [`GeneratorRequest::dylib`] and calls [`GeneratorRequest::finish`];
+/// defining none is no error. Closures that take `&GeneratorRequest` answer at once.
 ///
-/// It runs without any lock, as a [`Unit`](crate::Unit) does. One lookup at a time is inside a
-/// generator; later ones stand in line and go in, in order. A lookup that is made inside it and
-/// needs its own answer is an error.
+/// It runs without any lock, as a [`Unit`](crate::Unit) does. A generator handles one lookup at a
+/// time; later lookups queue. A lookup that is made inside it and needs its own answer is an error.
 ///
 /// ```
 /// use uruk::{GeneratorRequest, Jit};
@@ -56,9 +55,9 @@ where
     }
 }
 
-/// A lookup inside a generator. To drop it unanswered is an error for the lookup.
+/// A lookup inside a generator. Dropping it unanswered fails the lookup.
 pub struct GeneratorRequest {
-    /// `None` once it was answered.
+    /// `None` once answered.
     inner: Option<uruk_session::GeneratorRequest>,
     jit: Jit,
 }
@@ -93,25 +92,25 @@ impl GeneratorRequest {
         self.jit.dylib_of(&self.inner().dylib())
     }
 
-    /// Why the symbols are looked up.
+    /// The reason for the lookup.
     pub fn kind(&self) -> LookupKind {
         self.inner().kind()
     }
 
-    /// What nobody defined so far.
+    /// The symbols without a definition so far.
     pub fn missing(&self) -> &[(Symbol, Need)] {
         self.inner().missing()
     }
 
-    /// Does `work` on behalf of this question. Whoever keeps the question and looks something up
-    /// for its answer elsewhere does it in here: then a lookup that needs this question's own
-    /// answer is an error, instead of a wait without end. Within [`Generator::generate`] that is
-    /// so without this.
+    /// Does `work` on behalf of this request. An embedder that keeps the request and looks
+    /// something up for its answer elsewhere must do it here. A lookup that needs this request's
+    /// own answer is then an error, instead of an endless wait. Within [`Generator::generate`] the
+    /// scope is set already.
     pub fn scope<R>(&self, work: impl FnOnce() -> R) -> R {
         self.inner().scope(work)
     }
 
-    /// Sends the lookup on its way, or fails it.
+    /// Continues the lookup, or fails it.
     pub fn finish<E: Into<SessionError>>(mut self, answer: Result<(), E>) {
         let answer = answer.map_err(Into::into);
         let _pass = gate::enter();
@@ -121,7 +120,7 @@ impl GeneratorRequest {
     }
 }
 
-/// What the session sees of a generator.
+/// Adapts the embedder's generator to the session's trait.
 pub(crate) struct Adapter<G> {
     pub(crate) jit: WeakJit,
     pub(crate) generator: std::sync::Arc<G>,

@@ -1,4 +1,4 @@
-//! Better code of a unit's functions: who is asked for it, and how it is handed over.
+//! Better code of a unit's functions: the reoptimizer that is asked for it, and its delivery.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::api::error::Error;
 use crate::api::jit::Jit;
 use crate::version::better::{Asked, Kept};
 
-/// Makes better code of a unit's functions when it is asked to; see
-/// [`Unit::improver`](crate::Unit::improver). Closures are improvers, too.
+/// Makes better code of a unit's functions on request; see
+/// [`Unit::improver`](crate::Unit::improver). Closures are reoptimizers, too.
 ///
-/// A function runs at tier 1 with the code that its unit made for its first call. It is asked for
-/// better code of it
+/// A function runs at tier 1 with the code that its unit made for its first call. Better code is
+/// requested
 ///
 /// | by | at tier |
 /// |---|---|
@@ -24,22 +24,22 @@ use crate::version::better::{Asked, Kept};
 /// | its first call, under [`Tiers::Fixed`](crate::Tiers::Fixed) above 1 | that one |
 /// | [`Dylib::compile_at`](crate::Dylib::compile_at) | that one, each time |
 ///
-/// Samples find a function in code that the session linked for it
-/// ([`Responsibility::link`](crate::Responsibility::link), [`ReoptimizeRequest::link`]), not where
-/// that leads: who runs an interpreter behind it counts for himself, and pins.
+/// Samples count for a function only in code that the session linked for it
+/// ([`Responsibility::link`](crate::Responsibility::link), [`ReoptimizeRequest::link`]), not in
+/// code that it calls. An interpreter behind a function must count for itself, and pin.
 ///
-/// Whatever comes of it, the code there is runs on until there is better. What cannot be made is
-/// said in an [`Event::Failed`](crate::Event::Failed), is told to who asked or else to the
-/// session's reporter ([`JitBuilder::on_error`](crate::JitBuilder::on_error)), and the policy
-/// does not ask for it again until the function is defined anew.
+/// The current code runs on until better code is published. A failure raises
+/// [`Event::Failed`](crate::Event::Failed), and goes to the requester or else to the session's
+/// reporter ([`JitBuilder::on_error`](crate::JitBuilder::on_error)). The policy does not ask again
+/// until the function is redefined.
 pub trait Reoptimizer: Send + Sync + 'static {
-    /// Makes better code, now or, by keeping the improvement, later.
+    /// Makes better code, now or, by keeping the request, later.
     ///
-    /// Runs without any lock, on a thread of the library's with all signals blocked, or on the
-    /// one that called [`Dylib::compile_at`](crate::Dylib::compile_at) or
-    /// [`Dylib::compile`](crate::Dylib::compile). It may use the session, and call its functions.
-    /// A panic is a failure. Of the policy's questions, as many as there may be jobs are
-    /// under way at the same time.
+    /// Runs without any lock, on a thread of the library with all signals blocked, or on the one
+    /// that called [`Dylib::compile_at`](crate::Dylib::compile_at) or
+    /// [`Dylib::compile`](crate::Dylib::compile). It may use the session, and call its functions. A
+    /// panic is a failure. The policy has at most as many requests in progress as there may be
+    /// jobs.
     fn improve(&self, improvement: ReoptimizeRequest);
 }
 
@@ -49,11 +49,11 @@ impl<F: Fn(ReoptimizeRequest) + Send + Sync + 'static> Reoptimizer for F {
     }
 }
 
-/// The question for better code of one function, to be answered once. To drop it is a failure.
+/// A request for better code of one function, to be answered once. Dropping it is a failure.
 ///
-/// The better version has a number and a tracker of its own. It is published by one store, once
-/// what it depends on is ready, unless the function was replaced or removed meanwhile; the code
-/// before it stays for a while, to go back to, and is freed when no thread is in it any more.
+/// The better version has a number and a tracker of its own. It is published by one store, once its
+/// dependences are ready, unless the function was replaced or removed meanwhile. The previous code
+/// stays for a while, for a fallback, and is freed when no thread is in it any more.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -97,7 +97,7 @@ impl<F: Fn(ReoptimizeRequest) + Send + Sync + 'static> Reoptimizer for F {
 /// ```
 pub struct ReoptimizeRequest {
     jit: Jit,
-    /// `None` once it is answered.
+    /// `None` once answered.
     asked: Option<Arc<Asked>>,
     kept: Kept,
 }
@@ -142,12 +142,12 @@ impl ReoptimizeRequest {
         self.jit.dylib_of(&self.asked().unit.dylib)
     }
 
-    /// The function, as its unit knows it.
+    /// The function's symbol in its unit.
     pub fn function(&self) -> Symbol {
         self.asked().unit.own
     }
 
-    /// How good the code is to be.
+    /// The tier that is requested.
     pub fn tier(&self) -> Tier {
         self.asked().request.tier
     }
@@ -157,33 +157,31 @@ impl ReoptimizeRequest {
         self.asked().request.version
     }
 
-    /// Whether nobody wants the code any more: the function was replaced or removed, is pinned
-    /// to another tier, or the session ends. Who takes long looks at it now and then.
+    /// Whether the code is no longer needed: the function was replaced or removed, is pinned to
+    /// another tier, or the session ends. A long-running reoptimizer should check it now and then.
     pub fn is_cancelled(&self) -> bool {
         self.asked().cancel.is_cancelled()
     }
 
-    /// Keeps something for as long as the version's code may be run: what it refers to and the
-    /// session knows nothing of. Released on a thread of the library's; at once, if there will
-    /// be no version.
+    /// Keeps a resource for as long as the version's code may run, for references that the session
+    /// does not know. Released on a thread of the library; at once, if the version is never made.
     pub fn attach(&mut self, resource: impl Resource + 'static) {
         self.kept.add(Box::new(resource));
     }
 
-    /// Links an ELF object that defines the function, as a version of it.
+    /// Links an ELF object that defines the function, as a new version of it.
     ///
-    /// What the object defines besides is the version's own, unless the function's dylib defines
-    /// something by that name: then all references go there, as they do for the function itself,
-    /// and to its stub. So what is to outlive the version is defined by the unit. If an
-    /// address of what the version has of its own can be kept (it is loaded, or stored in
-    /// data), its memory stays until the function is removed. Other code is freed once no
-    /// thread can return into it, and may be moved by then: no address within it may be kept
-    /// but on stacks.
+    /// Other definitions of the object are private to the version, unless the function's dylib
+    /// defines the same name. Then all references go to that definition, or its stub, as they do
+    /// for the function itself. So data that must outlive the version is defined by the unit. If an
+    /// address of a private definition can be kept (it is loaded, or stored in data), the version's
+    /// memory stays until the function is removed. Other code is freed once no thread can return
+    /// into it, and may be moved before: an address within it may be kept on stacks only.
     ///
     /// # Errors
-    /// No object for this machine, one without the function, or with what only whole images have
-    /// (constructors, thread-locals, ifuncs); a missing symbol; that it is cancelled. Who asked
-    /// is told the same.
+    /// Not an object for this machine; an object without the function, or with constructs that only
+    /// whole images may have (constructors, thread-locals, ifuncs); a missing symbol; cancellation.
+    /// The requester gets the same error.
     pub fn link(mut self, name: &str, object: impl Into<Arc<[u8]>>) -> Result<(), Error> {
         let kept = self.kept.take();
         match self.asked.take() {
@@ -192,12 +190,12 @@ impl ReoptimizeRequest {
         }
     }
 
-    /// Has calls go on at an address of the embedder's own: the version is a jump there.
+    /// Redirects calls to an address of the embedder: the version is a jump there.
     ///
-    /// The session does not see who is in that code, so it stays until nobody can be.
+    /// The session cannot see threads in that code, so the version stays until none can be in it.
     ///
     /// # Errors
-    /// No memory for the jump; that it is cancelled.
+    /// No memory for the jump; cancellation.
     pub fn resolve(mut self, address: u64) -> Result<(), Error> {
         let kept = self.kept.take();
         match self.asked.take() {
@@ -206,14 +204,14 @@ impl ReoptimizeRequest {
         }
     }
 
-    /// There is no better code at this tier.
+    /// Answers that the unit has no better code at this tier.
     pub fn decline(mut self) {
         if let Some(asked) = self.asked.take() {
             asked.decline();
         }
     }
 
-    /// Better code cannot be made.
+    /// Answers that better code cannot be made.
     pub fn fail(mut self, error: impl Into<SessionError>) {
         if let Some(asked) = self.asked.take() {
             asked.fail(Error::Session(error.into()));

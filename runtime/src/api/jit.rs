@@ -27,10 +27,9 @@ use crate::told::stats::Stats;
 
 /// A session: cheap to clone, usable from any thread.
 ///
-/// Its memory lives as long as the last handle or function of it; after that,
-/// calling an address obtained from it is undefined. Its destructors, and what its code
-/// registered to be called at the end of the process, run then, as when all is
-/// [removed](crate::Tracker::remove).
+/// Its memory lives as long as the last handle or function of it; after that, calling an address
+/// obtained from it is undefined. At its end it runs its destructors and its code's exit handlers,
+/// as when everything is [removed](crate::Tracker::remove).
 ///
 /// ```
 /// use uruk::Jit;
@@ -73,8 +72,8 @@ impl fmt::Debug for Jit {
     }
 }
 
-/// A session that is not kept alive, for what the session itself keeps: units and generators that
-/// need it get it from what they are called with.
+/// A weak handle of a session, for objects that the session itself keeps: units and generators get
+/// the session from their arguments.
 #[derive(Clone)]
 pub struct WeakJit {
     shared: Weak<Shared>,
@@ -87,7 +86,7 @@ impl fmt::Debug for WeakJit {
 }
 
 impl WeakJit {
-    /// The session, if it is still there.
+    /// The session, if it still exists.
     pub fn upgrade(&self) -> Option<Jit> {
         let shared = self.shared.upgrade()?;
         Some(Jit { shared })
@@ -119,7 +118,7 @@ impl Jit {
         Jit::builder().build()
     }
 
-    /// Settings to start from.
+    /// Default settings to start from.
     ///
     /// ```
     /// use uruk::{Jit, Tier, Tiers};
@@ -134,62 +133,62 @@ impl Jit {
         JitBuilder::default()
     }
 
-    /// [`Dylib::add_ir`] of [`Jit::main`].
+    /// Calls [`Dylib::add_ir`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::add_ir`].
     pub fn add_ir(&self, name: &str, text: &str) -> Result<(), Error> {
         self.main().add_ir(name, text)
     }
 
-    /// [`Dylib::add_module`] of [`Jit::main`].
+    /// Calls [`Dylib::add_module`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::add_module`].
     pub fn add_module(&self, module: &inkwell::module::Module<'_>) -> Result<(), Error> {
         self.main().add_module(module)
     }
 
-    /// [`Dylib::add_bitcode`] of [`Jit::main`].
+    /// Calls [`Dylib::add_bitcode`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::add_bitcode`].
     pub fn add_bitcode(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
         self.main().add_bitcode(name, bytes)
     }
 
-    /// [`Dylib::add_file`] of [`Jit::main`].
+    /// Calls [`Dylib::add_file`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::add_file`].
     pub fn add_file(&self, path: &Path) -> Result<(), Error> {
         self.main().add_file(path)
     }
 
-    /// [`Dylib::add_object`] of [`Jit::main`].
+    /// Calls [`Dylib::add_object`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::add_object`].
     pub fn add_object(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
         self.main().add_object(name, bytes)
     }
 
-    /// [`Dylib::function`] of [`Jit::main`].
+    /// Calls [`Dylib::function`] on [`Jit::main`].
     ///
     /// # Safety
-    /// As there.
+    /// As [`Dylib::function`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::function`].
     pub unsafe fn function<F: Signature>(&self, name: &str) -> Result<Func<F>, Error> {
         // SAFETY: by the caller's promise.
         unsafe { self.main().function(name) }
     }
 
-    /// [`Dylib::lookup`] of [`Jit::main`].
+    /// Calls [`Dylib::lookup`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::lookup`].
     pub fn lookup(&self, name: &str) -> Result<u64, Error> {
         // Without a handle of the dylib: making one counts, in words that all threads share.
         let core = &self.shared.core;
@@ -199,7 +198,7 @@ impl Jit {
         }
     }
 
-    /// The dylib that modules go to which are added through the handle itself.
+    /// The dylib to which the handle itself adds modules.
     pub fn main(&self) -> Dylib {
         Dylib {
             jit: self.clone(),
@@ -253,60 +252,60 @@ impl Jit {
         added
     }
 
-    /// [`Dylib::define_address`] of [`Jit::main`].
+    /// Calls [`Dylib::define_address`] on [`Jit::main`].
     ///
     /// # Safety
-    /// As there.
+    /// As [`Dylib::define_address`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::define_address`].
     pub unsafe fn define_address(&self, name: &str, address: *const ()) -> Result<(), Error> {
         // SAFETY: by the caller's promise.
         unsafe { self.main().define_address(name, address) }
     }
 
-    /// [`Dylib::compile`] of [`Jit::main`].
+    /// Calls [`Dylib::compile`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::compile`].
     pub fn compile(&self, name: &str) -> Result<(), Error> {
         self.main().compile(name)
     }
 
-    /// [`Dylib::compile_at`] of [`Jit::main`].
+    /// Calls [`Dylib::compile_at`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::compile_at`].
     pub fn compile_at(&self, name: &str, tier: Tier) -> Result<(), Error> {
         self.main().compile_at(name, tier)
     }
 
-    /// [`Dylib::pin`] of [`Jit::main`].
+    /// Calls [`Dylib::pin`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::pin`].
     pub fn pin(&self, name: &str, tier: Option<Tier>) -> Result<(), Error> {
         self.main().pin(name, tier)
     }
 
-    /// [`Dylib::tier`] of [`Jit::main`].
+    /// Calls [`Dylib::tier`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::tier`].
     pub fn tier(&self, name: &str) -> Result<Option<Tier>, Error> {
         self.main().tier(name)
     }
 
     /// Ends a thread's innermost guarded call ([`Func::within`]) with
-    /// [`TrapKind::Interrupted`](crate::TrapKind::Interrupted), as soon as it is in JIT'd code; false
-    /// if it is in none. A thread that sleeps in the system, or is in a function of the host, is not
-    /// woken. [`GuestThread::current`] has an example.
+    /// [`TrapKind::Interrupted`](crate::TrapKind::Interrupted), as soon as it is in JIT'd code;
+    /// false if it is in none. A thread that sleeps in the kernel, or is in a function of the host,
+    /// is not woken. [`GuestThread::current`] has an example.
     pub fn interrupt(&self, thread: &GuestThread) -> bool {
         thread.interrupt()
     }
 
-    /// Starts no better versions by itself until [`Jit::resume_tiers`]; counting and
-    /// sampling go on, and what was asked for or pinned is still compiled.
+    /// Stops the policy from starting better versions until [`Jit::resume_tiers`]. Counting and
+    /// sampling go on, and explicit requests and pins are still compiled.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
@@ -329,7 +328,8 @@ impl Jit {
     }
 
     /// Runs the constructors of everything added since the last call, with no arguments: by
-    /// priority over all inputs, as in one library, and of equal ones in the order they were added.
+    /// priority over all inputs, as in one library. Those of equal priority run in the order they
+    /// were added.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
@@ -351,10 +351,9 @@ impl Jit {
     /// As calling any function of the modules.
     ///
     /// # Errors
-    /// [`Error::Trap`]: what went wrong in a constructor, as in a guarded call
-    /// ([`Func::call_guarded`](crate::Func)), an error of a function of the host among it; a panic of
-    /// such a function. Its input is not initialized; constructors of others that were behind it run
-    /// at the next call.
+    /// [`Error::Trap`]: the trap of a constructor, as in a guarded call
+    /// ([`Func::call_guarded`](crate::Func)), errors and panics of functions of the host included.
+    /// Its input is not initialized; later constructors of other inputs run at the next call.
     pub unsafe fn initialize(&self) -> Result<(), Error> {
         let core = &self.shared.core;
         {
@@ -365,37 +364,37 @@ impl Jit {
         unsafe { core.run_due(&|_| true) }
     }
 
-    /// Runs the destructors of what [`Jit::initialize`] initialized: of the latest call first, and of
-    /// one call by reversed priority over all inputs. What is removed
-    /// before, or not until the session ends, has them run then
-    /// ([`Tracker::remove`](crate::Tracker::remove)). One that fails, by a panic or an error of a function
-    /// of the host or by a trap, is told to [`JitBuilder::on_error`](crate::JitBuilder::on_error), and
-    /// the others run.
+    /// Runs the destructors of the inputs that [`Jit::initialize`] initialized: the latest call's
+    /// first, and within one call by reversed priority over all inputs. Inputs that are removed
+    /// earlier, or live until the session ends, have theirs run then
+    /// ([`Tracker::remove`](crate::Tracker::remove)). A destructor that fails, by a panic, an error
+    /// of a function of the host or a trap, is reported to
+    /// [`JitBuilder::on_error`](crate::JitBuilder::on_error), and the others run.
     ///
     /// # Safety
     /// As calling any function of the modules.
     pub unsafe fn deinitialize(&self) {
-        // Each is taken out before it runs: one may come back here, or remove others.
+        // Each is taken out before it runs: a destructor may call this function, or remove other
+        // inputs.
         while let Some(address) = self.shared.core.next_destructor(|_, _| true) {
             // SAFETY: by the caller's promise.
             unsafe { self.shared.core.destroy(address) };
         }
     }
 
-    /// Frees retired code now, and with [`ReclaimKind::Evacuate`] moves live code
-    /// together, hot first. Waits until that is done, at most for `limit`; true if it is.
-    /// What threads may return into stays, see [`MemoryStats::pins`]. By itself it
-    /// happens as [`JitBuilder::reclaim`] says.
+    /// Frees retired code now, and with [`ReclaimKind::Evacuate`] compacts live code, hot first.
+    /// Waits until done, at most for `limit`; true if done. Code that threads may return into
+    /// stays, see [`MemoryStats::pins`]. Automatic reclamation follows [`JitBuilder::reclaim`].
     pub fn reclaim(&self, kind: ReclaimKind, limit: Duration) -> bool {
         self.shared.core.reclaim_now(kind, limit)
     }
 
-    /// Says that code of the session may run on `stack` while no thread of the process is
-    /// on it, as on a fiber's: what is to be returned into there stays. Threads' own
-    /// stacks, alternate signal stacks, and in JIT'd code those of `makecontext`, are
-    /// known. Usable on any thread.
+    /// Declares that code of the session may run on `stack` while no thread of the process is on
+    /// it, as on a fiber's: code with return addresses there stays. Threads' own stacks, alternate
+    /// signal stacks, and in JIT'd code those of `makecontext`, are known. Usable on any thread.
     ///
-    /// For code that switches stacks itself all memory is searched, or not: [`Stacks`](crate::Stacks).
+    /// For code that switches stacks itself, [`Stacks`](crate::Stacks) selects whether all memory
+    /// is searched.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
@@ -408,8 +407,8 @@ impl Jit {
     /// ```
     ///
     /// # Safety
-    /// 1. The memory stays readable until what is returned is dropped.
-    /// 2. It is dropped only when nobody goes on to run on the stack what began there.
+    /// 1. The memory stays readable until the result is dropped.
+    /// 2. It is dropped only when no thread will continue the calls that began on the stack.
     ///
     /// # Errors
     /// A range that is empty or not aligned to 8 bytes, 4,096 stacks are registered
@@ -420,7 +419,7 @@ impl Jit {
         RegisteredStack::new(core, stack)
     }
 
-    /// What the session has done so far.
+    /// Statistics of the session so far.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
@@ -434,22 +433,22 @@ impl Jit {
         self.shared.core.stats()
     }
 
-    /// [`Dylib::evict`] of [`Jit::main`].
+    /// Calls [`Dylib::evict`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::evict`].
     pub fn evict(&self, name: &str) -> Result<bool, Error> {
         self.main().evict(name)
     }
 
-    /// Evicts code of functions until no more than `most` bytes are left, what was not used for
-    /// longest first; how many bytes went. See [`JitBuilder::code_budget`].
+    /// Evicts code of functions until at most `most` bytes are left, least recently used first;
+    /// returns the bytes evicted. See [`JitBuilder::code_budget`].
     pub fn evict_cold(&self, most: u64) -> u64 {
         let _busy = gate::enter();
         self.shared.core.evict_down_to(most)
     }
 
-    /// What the dylibs hold at this moment, for people: link orders, and symbols with their flags,
+    /// A readable dump of the dylibs at this moment: link orders, and symbols with their flags,
     /// states, addresses and trackers.
     ///
     /// ```
@@ -463,13 +462,13 @@ impl Jit {
         let _busy = gate::enter();
         let core = &self.shared.core;
         let mut dump = core.names.session().dump();
-        // What versions are called among us.
+        // The dylib of internal names of versions is left out.
         let bodies = core.names.bodies.id();
         dump.dylibs.retain(|dylib| dylib.id != bodies);
         dump
     }
 
-    /// What the session's memory is used for, by dylib, tracker, tier and purpose.
+    /// The session's memory use, by dylib, tracker, tier and purpose.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;

@@ -1,4 +1,4 @@
-//! Layers: what an embedder does to code on its way, and keeps of it.
+//! Layers: the embedder's changes to code between input and link, and its cache.
 //!
 //! | layer | sees | when |
 //! |---|---|---|
@@ -9,7 +9,7 @@
 //!
 //! | [`Partition`] | the names of a module and of a function of it | after the function's first compile |
 //!
-//! All run on threads that compile or link, where LLVM may be in use and signals are blocked: they
+//! All run on threads that compile or link, where LLVM may be in use and signals are blocked. They
 //! do not call JIT'd code, wait for a compile, or use the session.
 
 use std::fmt;
@@ -23,21 +23,21 @@ pub use uruk_link::Graph as LinkGraph;
 use crate::api::builder::JitBuilder;
 use crate::api::error::Error;
 
-/// Changes an object, given its name and bytes, or says what is wrong.
+/// Changes an object, given its name and bytes, or returns an error message.
 pub type ObjectTransform = Arc<dyn Fn(&str, Vec<u8>) -> Result<Vec<u8>, String> + Send + Sync>;
 
-/// Looks at what is about to be linked, changes it, or says what is wrong with it.
+/// Inspects or changes a graph before it is linked, or returns an error message.
 pub type LinkPass = Arc<dyn Fn(&mut LinkGraph<'_>) -> Result<(), String> + Send + Sync>;
 
-/// Keeps compiled functions over runs. An entry that is not what was put under its key is taken
-/// for none; but whoever can write entries can have any code run.
+/// Keeps compiled functions between runs. An entry that differs from the one stored under its key
+/// is ignored as absent; but a process that can write entries can have any code run.
 ///
-/// Functions at tiers 1 and 2 are kept, where nothing but their module went into them.
+/// Functions at tiers 1 and 2 are kept, if they depend on nothing but their module.
 pub trait ObjectCache: Send + Sync {
-    /// What was kept under `key`.
+    /// The entry kept under `key`.
     fn get(&self, key: &[u8; 32]) -> Option<Vec<u8>>;
 
-    /// Keeps `entry` under `key`, or not.
+    /// Keeps `entry` under `key`; the cache may refuse.
     fn put(&self, key: &[u8; 32], entry: &[u8]);
 }
 
@@ -46,10 +46,10 @@ pub trait ObjectCache: Send + Sync {
 pub struct DirectoryCache(PathBuf);
 
 impl DirectoryCache {
-    /// A cache in `folder`, which is made if it is not there.
+    /// A cache in `folder`, which is created if it does not exist.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The folder cannot be created.
     pub fn new(folder: impl Into<PathBuf>) -> Result<DirectoryCache, Error> {
         let folder = folder.into();
         std::fs::create_dir_all(&folder).map_err(|cause| Error::File {
@@ -79,21 +79,22 @@ impl ObjectCache for DirectoryCache {
     }
 
     fn put(&self, key: &[u8; 32], entry: &[u8]) {
-        // A cache that cannot be written to is one that has less. Others see the whole entry.
+        // A failed write only leaves the cache without this entry. Other processes see the whole
+        // entry.
         let _ = uruk_files::write(self.file(key), entry);
     }
 }
 
-/// Given a module's name and that of a function of it, the functions of the module that belong to
-/// it.
+/// Returns the functions that belong to one function, given the names of the module and of the
+/// function.
 pub type ChoosePart = Arc<dyn Fn(&str, &str) -> Vec<String> + Send + Sync>;
 
-/// Which functions of a module are compiled together, when one of them is called for the first
-/// time. Each stays a version of its own: it moves up, is replaced and freed alone.
+/// The functions of a module that are compiled together, at the first call of one of them. Each
+/// stays a version of its own: it is promoted, replaced and freed alone.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Partition {
-    /// Each by its own first call.
+    /// Each function at its own first call.
     #[default]
     Function,
     /// All functions of a module.
@@ -113,7 +114,7 @@ impl fmt::Debug for Partition {
 }
 
 impl Layers {
-    /// A module with what its code looks at, if it does.
+    /// A module with fuel counters, if the session counts fuel.
     pub(crate) fn looking(&self, bitcode: Bitcode) -> Result<Bitcode, CodegenError> {
         self.look
             .map_or(Ok(bitcode.clone()), |look| bitcode.looking(look))
@@ -123,7 +124,7 @@ impl Layers {
 /// The layers of a session.
 #[derive(Clone, Default)]
 pub(crate) struct Layers {
-    /// What code looks at.
+    /// The fuel counters that are added to code.
     pub(crate) look: Option<Look>,
     pub(crate) partition: Partition,
     pub(crate) ir: Option<Transform>,
@@ -147,7 +148,7 @@ fn failed(layer: &'static str, file: &str, message: String) -> Error {
 }
 
 impl Layers {
-    /// An object as it is to be linked.
+    /// Applies the object transforms before an object is linked.
     pub(crate) fn object(&self, name: &str, object: Vec<u8>) -> Result<Vec<u8>, Error> {
         let mut changes = self.objects.iter();
         changes.try_fold(object, |object, change| {
@@ -160,24 +161,24 @@ impl Layers {
         !self.objects.is_empty()
     }
 
-    /// Whether code may be other than what was compiled.
+    /// Whether layers may change code after its compile.
     pub(crate) fn changes_code(&self) -> bool {
         self.changes_objects() || !self.links.is_empty()
     }
 
-    /// Has passes see a graph.
+    /// Runs the link passes on a graph.
     pub(crate) fn link(&self, name: &str, graph: &mut LinkGraph<'_>) -> Result<(), Error> {
         let mut passes = self.links.iter();
         passes
             .try_for_each(|pass| pass(graph).map_err(|message| failed("link pass", name, message)))
     }
 
-    /// What is kept under a key.
+    /// The cached result of a compile.
     pub(crate) fn cached(&self, key: &Key) -> Option<uruk_codegen::Compiled> {
         uruk_codegen::Compiled::from_bytes(&self.cache.as_ref()?.get(key)?)
     }
 
-    /// Keeps a result.
+    /// Puts a result into the cache.
     pub(crate) fn keep(&self, key: &Key, compiled: &uruk_codegen::Compiled) {
         if let (Some(cache), Some(bytes)) = (&self.cache, compiled.to_bytes()) {
             cache.put(key, &bytes);
@@ -186,35 +187,37 @@ impl Layers {
 }
 
 impl JitBuilder {
-    /// Changes the IR of each function before it is optimized ([layers](crate::Transform)). One.
+    /// Changes the IR of each function before it is optimized ([layers](crate::Transform)). The
+    /// last call wins.
     #[must_use]
     pub fn transform_ir(mut self, transform: Transform) -> JitBuilder {
         self.layers.ir = Some(transform);
         self
     }
 
-    /// Changes each object before it is linked; after those that were given before.
+    /// Changes each object before it is linked; runs after the transforms given before.
     #[must_use]
     pub fn transform_objects(mut self, transform: ObjectTransform) -> JitBuilder {
         self.layers.objects.push(transform);
         self
     }
 
-    /// Has a pass see each object that is linked; after those that were given before.
+    /// Adds a pass over each object that is linked; runs after the passes given before.
     #[must_use]
     pub fn link_pass(mut self, pass: LinkPass) -> JitBuilder {
         self.layers.links.push(pass);
         self
     }
 
-    /// Which functions are compiled together. Who calls the first does not wait for the others.
+    /// Selects the functions that are compiled together. The caller of the first does not wait for
+    /// the others.
     #[must_use]
     pub fn partition(mut self, partition: Partition) -> JitBuilder {
         self.layers.partition = partition;
         self
     }
 
-    /// Keeps compiled functions over runs.
+    /// Keeps compiled functions between runs.
     #[must_use]
     pub fn object_cache(mut self, cache: Arc<dyn ObjectCache>) -> JitBuilder {
         self.layers.cache = Some(cache);

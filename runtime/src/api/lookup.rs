@@ -29,7 +29,7 @@ impl From<Dylib> for uruk_session::Dylib {
     }
 }
 
-/// A result with the addresses that things are at now.
+/// A result with the current addresses.
 fn settled(jit: &Jit, found: LookupResult) -> LookupResult {
     let core = jit.core();
     found.mapped(|found| {
@@ -40,9 +40,9 @@ fn settled(jit: &Jit, found: LookupResult) -> LookupResult {
 }
 
 impl Jit {
-    /// Looks symbols up and waits for the answer: what [`Lookup`] says, from all dylibs it names,
-    /// in one step. Takes no lock if everything is ready. Of functions it gives the stubs'
-    /// addresses; of thread-locals, that of the calling thread's.
+    /// Looks symbols up and waits for the answer: all symbols of the [`Lookup`], from all dylibs it
+    /// names, in one step. Takes no lock if everything is ready. A function's address is its
+    /// stub's; a thread-local's is that of the calling thread.
     ///
     /// ```
     /// use uruk::{Jit, Lookup, Visibility};
@@ -66,7 +66,8 @@ impl Jit {
         if let Some(found) = session.lookup_ready(&lookup) {
             let names = &self.core().names;
             let given = found.iter().map(|found| names.give(found.address));
-            // Once more where one is given away for the first time: it may have been removed meanwhile.
+            // One address is given out for the first time: look it up again, as it may have been
+            // removed meanwhile.
             if given.filter(|first| *first).count() == 0 {
                 return Ok(settled(self, found));
             }
@@ -75,8 +76,8 @@ impl Jit {
         Ok(settled(self, session.lookup(lookup)?))
     }
 
-    /// Looks symbols up and tells `done` the answer: in this thread if it is there already, else
-    /// in the thread that makes it so.
+    /// Looks symbols up and passes the answer to `done`: on this thread if it is ready already,
+    /// else on the thread that makes it ready.
     pub fn lookup_async(
         &self,
         lookup: Lookup,
@@ -113,7 +114,7 @@ impl Jit {
         Ok(self.core().names.session().lookup_flags(lookup)?)
     }
 
-    /// As [`Jit::lookup_flags`], without waiting.
+    /// Like [`Jit::lookup_flags`], without waiting.
     pub fn lookup_flags_async(
         &self,
         lookup: Lookup,
@@ -126,16 +127,17 @@ impl Jit {
         });
     }
 
-    /// Tells an error to who is told of those that nobody waits for
+    /// Reports an error to the session's callback for errors that no caller waits for
     /// ([`JitBuilder::on_error`](crate::JitBuilder::on_error)).
     pub fn report(&self, error: &SessionError) {
         let _pass = gate::enter();
         self.core().names.session().report(error);
     }
 
-    /// The lookups that wait: for definitions ([`Lookup::wait_for_missing`]), and for symbols that units
-    /// make. Units that wait for each other, or for themselves by a generator, wait for ever, which the
-    /// session cannot know, as any may go on by itself: they stay here. Looks at all symbols.
+    /// The lookups that wait: for definitions ([`Lookup::wait_for_missing`]), and for symbols that
+    /// units make. Units that wait for each other, or for themselves by a generator, wait forever
+    /// and stay listed here. The session cannot detect that, as any of them may continue by itself.
+    /// Examines all symbols.
     pub fn still_missing(&self) -> Vec<StillMissing> {
         let _pass = gate::enter();
         self.core().names.session().still_missing()
@@ -153,7 +155,7 @@ fn upgrade(jit: &WeakJit) -> Result<Jit, Error> {
 pub struct LookupFuture {
     inner: uruk_session::LookupFuture,
     jit: WeakJit,
-    /// The last one takes the session's lock.
+    /// Dropping the last clone takes the session's lock.
     end: gate::End,
 }
 

@@ -1,7 +1,7 @@
-//! The public handles: what an embedder holds, and nothing that does the work.
+//! The public handles: they are held by embedders, and contain no logic.
 //!
 //! A handle takes a pass of the gate ([`crate::fork::gate`]), finds its session
-//! ([`crate::core::Core`]) and calls the entry of the room that does it.
+//! ([`crate::core::Core`]) and calls the entry of the responsible module.
 //!
 //! | file | handle |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Functions that have machine code already: of the program that the session lives in.
+//! Functions with existing machine code: those of the program that the session lives in.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -15,27 +15,29 @@ use crate::api::jit::Jit;
 use crate::fork::{self, gate};
 use crate::guest::{processes, threads};
 
-/// Machine code that somebody else made of a function of a dylib: a linker, from the same source.
+/// Native machine code of a function of a dylib, made from the same source by another compiler and
+/// linker.
 ///
-/// It is the function's first version. Calls through the function's stub reach it until there is a
-/// better one, samples in it are the function's, and it is what is gone back to.
+/// It is the function's first version. Calls through the function's stub reach it until a better
+/// one exists, samples in it are the function's, and the function falls back to it.
 #[derive(Debug, Clone)]
 pub struct NativeCode {
-    /// Where a call that comes through the stub goes on: behind what may be made a jump to the
-    /// stub.
+    /// Address at which a call through the stub continues: behind the bytes that may be overwritten
+    /// by a jump to the stub.
     pub entry: u64,
-    /// All of it.
+    /// The function's whole code.
     pub code: Range<u64>,
-    /// Code beside it whose samples may count for it, too: of functions that it calls, and that are
-    /// replaced with it only, or with others that have the same beside them. These are asked in turns.
+    /// Other code whose samples may count for the function: of functions that it calls and that are
+    /// replaced only together with it, or with other callers of the same copy. These callers take
+    /// turns.
     pub beside: Vec<InlinedCopy>,
-    /// Functions of the dylib whose bodies, or facts of them, may be in the code: what depends on
-    /// them is compiled anew when they are replaced. Names the dylib does not define as functions
-    /// count for nothing.
+    /// Functions of the dylib whose bodies, or facts of them, may be in the code: code that depends
+    /// on them is recompiled when they are replaced. Names that the dylib does not define as
+    /// functions are ignored.
     pub holds: Vec<String>,
 }
 
-/// Native code of a function that is replaced with its callers only.
+/// Native code of a function that is replaced only together with its callers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InlinedCopy {
     /// The function, by its name in the dylib.
@@ -45,11 +47,11 @@ pub struct InlinedCopy {
 }
 
 impl Dylib {
-    /// Makes code that is there the version that calls of a function reach: its first, or, given
-    /// later, one that takes the place of whatever runs.
+    /// Makes existing code the version that calls of a function reach: its first, or, if adopted
+    /// later, in place of the current one.
     ///
-    /// The number of the version is returned; events and statistics count it as tier 0. Samples
-    /// are attributed if the code lies in what a session was told to attend to.
+    /// Returns the version's number; events and statistics count it as tier 0. Samples are
+    /// attributed if the code lies in a range that the session attends to.
     ///
     /// ```
     /// extern "C" fn native() -> i32 {
@@ -96,9 +98,9 @@ impl Dylib {
         Ok(version)
     }
 
-    /// Has adopted code depend on other functions than [`NativeCode::holds`] said: it is compiled anew
-    /// with these when they are replaced, and a [`Level::Quiescent`](crate::Level::Quiescent)
-    /// replacement waits until it is left.
+    /// Sets the functions that adopted code depends on, in place of [`NativeCode::holds`]. The code
+    /// is recompiled when these are replaced, and a [`Level::Quiescent`](crate::Level::Quiescent)
+    /// replacement waits until no thread is in it.
     ///
     /// # Errors
     /// [`Error::MissingSymbols`], [`Error::NotAFunction`], of `name`.
@@ -111,36 +113,36 @@ impl Dylib {
     }
 }
 
-/// Does something during which no process is copied by `fork`, and no handler of the program's runs
-/// on this thread: what is locked in it, no child finds locked. It must not wait for others.
+/// Runs `work` while `fork` does not copy the process, and no handler of the program runs on this
+/// thread: a child finds no lock taken by `work`. It must not wait for other threads.
 pub fn uncopied<R>(work: impl FnOnce() -> R) -> R {
     let _pass = gate::enter();
     work()
 }
 
-/// Begins to live in a native program, on its main thread and before the program starts: copies of
-/// the process are whole from now on, and it ends when the last thread of the *program* does, also
-/// where the main thread leaves first.
+/// Prepares the runtime inside a native program, on its main thread and before the program starts.
+/// From then on forks copy the whole process, and it ends with the last thread of the *program*,
+/// also where the main thread exits first.
 pub fn enter_program() {
     processes::prepare();
     fork::register_fork_handlers();
     threads::watch_main_thread();
 }
 
-/// Has `run` called in each whole child of a fork, by the thread that forked, before its program goes
-/// on. The first that is given is called.
+/// Registers `run` to be called in each whole child of a fork, by the thread that forked, before
+/// its program continues. Only the first registration counts.
 pub fn on_fork_in_child(run: fn()) {
     fork::on_child(run);
 }
 
-/// Looks whether the main thread of the program has left by a system call that nobody saw. A
-/// session's worker does; before there is one, somebody else has to.
+/// Checks whether the main thread of the program has exited by a system call that the runtime did
+/// not observe. A session's worker does this; before one exists, the embedder has to.
 pub fn look_at_main_thread() {
     threads::look_at_main_thread();
 }
 
-/// Starts a thread that counts for none of the program's: no handler of it runs there, it is no
-/// reason for the process to live, and a copy of the process does not miss it.
+/// Starts a thread that is not one of the program's. No handler of the program runs there, it does
+/// not keep the process alive, and a forked child does not miss it.
 ///
 /// # Errors
 /// [`Error::Thread`].
@@ -148,7 +150,8 @@ pub fn spawn_own(name: &str, run: impl Fn() + Send + 'static) -> Result<(), Erro
     fork::thread::spawn(name.to_owned(), run)
 }
 
-/// Whether a thread of [`spawn_own`] is to end, as all others: the process gives up system calls.
+/// Whether a thread of [`spawn_own`] must end, like all others of the library, because the process
+/// gives up system calls.
 pub fn own_threads_end() -> bool {
     fork::confine::is_begun()
 }
@@ -163,7 +166,7 @@ impl<'j> NativeFiles<'j> {
         NativeFiles(jit)
     }
 
-    /// The sources that modules say they were made of, in their order.
+    /// The source names that modules record, in their order.
     ///
     /// # Errors
     /// Bitcode that LLVM does not read.
@@ -176,12 +179,12 @@ impl<'j> NativeFiles<'j> {
         })
     }
 
-    /// Rebinds a module of the program that the session lives in, before it is added: its
-    /// variables become those that the program has, addresses of functions those that the program
-    /// knows, as `choose` says of each name. The new bitcode.
+    /// Rebinds a module of the program that the session lives in, before it is added. Its variables
+    /// become those of the program, and addresses of functions those that the program knows, as
+    /// `choose` decides for each name. Returns the new bitcode.
     ///
     /// # Errors
-    /// Bitcode that LLVM does not read; as many choices as fit another module.
+    /// Bitcode that LLVM does not read; choices that fit another module.
     pub fn rebind(
         &self,
         name: &str,
@@ -195,12 +198,12 @@ impl<'j> NativeFiles<'j> {
         })
     }
 
-    /// Like [`rebind`](NativeFiles::rebind), of a module that is first compared with another one:
-    /// `compare` tells whether it is to go on, and there is no bitcode if not. `choose` may be asked several
-    /// times: the last survey says what all bodies mention that are kept.
+    /// Like [`rebind`](NativeFiles::rebind), for a module that is first compared with another
+    /// one: `compare` decides whether to continue; if not, no bitcode is returned. `choose` may be
+    /// called several times: the last survey lists the names that all kept bodies mention.
     ///
     /// # Errors
-    /// As there.
+    /// As [`rebind`](NativeFiles::rebind).
     pub fn renew(
         &self,
         name: &str,
@@ -230,7 +233,7 @@ impl<'j> NativeFiles<'j> {
         })
     }
 
-    /// All that two versions of a module are compared by.
+    /// The contents by which two versions of a module are compared.
     ///
     /// # Errors
     /// Bitcode that is damaged, or that LLVM does not read.
@@ -242,8 +245,8 @@ impl<'j> NativeFiles<'j> {
         })
     }
 
-    /// Looks at native code of a file, of which `called` functions may get other bodies; `None` if the file
-    /// is too large for that.
+    /// Finds the native callers in a file whose `called` functions may get other bodies; `None` if
+    /// the file is too large for that.
     ///
     /// # Errors
     /// Bitcode that is damaged, or that LLVM does not read.
@@ -261,7 +264,7 @@ impl<'j> NativeFiles<'j> {
         })
     }
 
-    /// Native callers of functions of a file that are not right for its new version.
+    /// Native callers of functions of a file that its new version makes outdated.
     ///
     /// # Errors
     /// Bitcode that is damaged, or that LLVM does not read.
@@ -285,7 +288,7 @@ impl<'j> NativeFiles<'j> {
         })
     }
 
-    /// The additions to the `changed` functions of a file; none if anything else is new in them.
+    /// The additions to the `changed` functions of a file; none if they contain any other change.
     ///
     /// # Errors
     /// Bitcode that LLVM does not read.
@@ -305,8 +308,8 @@ impl<'j> NativeFiles<'j> {
         })
     }
 
-    /// Has samples in a part of the address space counted for the functions whose native code lies
-    /// there ([`Dylib::adopt`]). To be told before they are adopted.
+    /// Attributes samples in an address range to the functions whose native code lies there
+    /// ([`Dylib::adopt`]). To be called before they are adopted.
     pub fn attend(&self, text: Range<u64>) {
         let _pass = gate::enter();
         self.0.core().tiers.sampling.attend(text);

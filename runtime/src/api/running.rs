@@ -30,8 +30,9 @@ impl Jit {
         self.core().tuning_views()
     }
 
-    /// Results of the tuner, for [`JitBuilder::tuned_before`](crate::JitBuilder::tuned_before) of another run on this machine:
-    /// the best variant of each function that was tried, and what helped functions like it.
+    /// Results of the tuner, for [`JitBuilder::tuned_before`](crate::JitBuilder::tuned_before) in
+    /// another run on this machine: the best variant of each function that was tried, and the
+    /// variants that helped similar functions.
     ///
     /// ```
     /// use uruk::Jit;
@@ -47,7 +48,8 @@ impl Jit {
         self.core().tuning_text()
     }
 
-    /// Writes [`tuning_text`](Jit::tuning_text) to a file: all of it, or what is there stays.
+    /// Writes [`tuning_text`](Jit::tuning_text) to a file atomically: on failure the old contents
+    /// stay.
     ///
     /// ```
     /// let jit = uruk::Jit::builder().tune(true).build()?;
@@ -66,9 +68,9 @@ impl Jit {
         self.core().keep_tuning(&file)
     }
 
-    /// Says that `units` of work were done: requests answered, frames drawn. From the first call
-    /// on functions are [tuned](crate::JitBuilder::tune) for processor time per unit instead of per
-    /// entry of theirs. One atomic addition.
+    /// Reports that `units` of work were done: requests answered, frames drawn. From the first call
+    /// on, functions are [tuned](crate::JitBuilder::tune) for processor time per unit instead of
+    /// per entry. Costs one atomic addition.
     ///
     /// ```
     /// let jit = uruk::Jit::builder().tune(true).build()?;
@@ -79,10 +81,9 @@ impl Jit {
         self.core().tuning.work_done(units);
     }
 
-    /// Takes no samples until [`Jit::resume_sampling`]: no thread is interrupted
-    /// for it. What was taken before still counts; functions are ranked by counters alone
-    /// meanwhile. Nothing is opened in a session that has not
-    /// begun to sample. The child of a fork is as paused as its parent.
+    /// Takes no samples until [`Jit::resume_sampling`]: no thread is interrupted for it. Earlier
+    /// samples still count; functions are ranked by counters alone meanwhile. A session that has
+    /// not begun to sample opens no source. The child of a fork inherits the pause.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
@@ -96,66 +97,67 @@ impl Jit {
         self.core().pause_sampling();
     }
 
-    /// Ends [`Jit::pause_sampling`], at the rate of before: a pause is not taken for
-    /// idleness, and a burst that it broke off goes on.
+    /// Ends [`Jit::pause_sampling`], at the previous rate: a pause is not counted as idleness, and
+    /// an interrupted burst continues.
     pub fn resume_sampling(&self) {
         let _busy = gate::enter();
         self.core().resume_sampling();
     }
 
-    /// Writes what the tiering policy is told from now on to `out`, as text of
-    /// `uruk_tiering::stream`, 256 MiB at most: the package's example `simulate` replays it
-    /// under other settings. It costs a line for every function that was called, at every
-    /// look at the counters. What is recorded already ends there.
+    /// Records the tiering policy's inputs from now on to `out`, as text of `uruk_tiering::stream`,
+    /// 256 MiB at most: the package's example `simulate` replays it under other settings. It costs
+    /// a line for every called function, at every read of the counters. Ends a recording already in
+    /// progress.
     ///
     /// # Errors
-    /// Those of `out`, or at the end of the recording before.
+    /// Those of `out`, or of the end of the previous recording.
     pub fn record_policy(&self, out: impl Write + Send + 'static) -> io::Result<()> {
         let _busy = gate::enter();
         self.core().record_policy(Box::new(out))
     }
 
-    /// Ends [`Jit::record_policy`]; so does the end of a program of `uruk run`, and the last
-    /// handle that is dropped.
+    /// Ends [`Jit::record_policy`]. The end of a program of `uruk run`, and the drop of the last
+    /// handle, end it too.
     ///
     /// # Errors
-    /// The first that `out` has returned.
+    /// The first error that `out` returned.
     pub fn end_policy_record(&self) -> io::Result<()> {
         self.core().end_policy_record()
     }
 
-    /// As [`Dylib::compile_ahead`](crate::Dylib::compile_ahead), of [main](Jit::main).
+    /// Like [`Dylib::compile_ahead`](crate::Dylib::compile_ahead), for [main](Jit::main).
     pub fn compile_ahead(&self, functions: &[&str]) {
         self.main().compile_ahead(functions);
     }
 
-    /// The functions that were called so far, by the names they are linked by, in the order of
-    /// their first calls: what another session of the same program may [compile ahead](Jit::compile_ahead).
-    /// Empty unless the session [speculates](crate::JitBuilder::speculate). Several that were
-    /// compiled ahead and called within the time of a compile are in the order in which they
-    /// were expected.
+    /// The functions called so far, by their linkage names, in the order of their first calls, for
+    /// another session of the same program to [compile ahead](Jit::compile_ahead). Empty unless the
+    /// session [speculates](crate::JitBuilder::speculate). Functions that were compiled ahead and
+    /// called within the time of one compile appear in the expected order.
     pub fn first_calls(&self) -> Vec<String> {
         let _pass = gate::enter();
         self.core().first_calls()
     }
 
-    /// Goes back to what ran before the latest replacement. Variables keep their contents, what was new stays, and functions that were
-    /// removed meanwhile are left out. The last 8 can be rolled back, one after the other; see [`JitBuilder::replacements_kept`](crate::JitBuilder::replacements_kept).
+    /// Restores the state before the latest replacement. Variables keep their contents, added
+    /// definitions stay, and functions that were removed meanwhile are left out. The last 8 can be
+    /// rolled back, one after the other; see
+    /// [`JitBuilder::replacements_kept`](crate::JitBuilder::replacements_kept).
     ///
-    /// At the level of that replacement: what came in when no thread ran old code, goes when
-    /// no thread runs the new one, within the same longest wait, so that its functions are never
-    /// mixed. [`Jit::rollback_at`] takes another.
+    /// Uses the level of that replacement. A replacement that was published when no thread ran old
+    /// code is rolled back when no thread runs the new code, so that its functions are never mixed.
+    /// The maximal wait is the same. [`Jit::rollback_at`] takes another level.
     ///
     /// # Errors
     /// [`ReplaceError::NothingToRollBack`](crate::ReplaceError::NothingToRollBack),
-    /// [`ReplaceError::StillRunning`](crate::ReplaceError::StillRunning) after the wait, and whatever
-    /// compiling dependents reports. Nothing has changed then.
+    /// [`ReplaceError::StillRunning`](crate::ReplaceError::StillRunning) after the wait, and errors
+    /// of compiling dependents. Nothing has changed then.
     pub fn rollback(&self) -> Result<RolledBack, Error> {
         self.rollback_at(Rollback::new())
     }
 
-    /// As [`Jit::rollback`], at a level of the caller's: at [`Level::Immediate`](crate::Level::Immediate)
-    /// what a thread is in for ever is taken back, too.
+    /// Like [`Jit::rollback`], at a given level: [`Level::Immediate`](crate::Level::Immediate) also
+    /// rolls back code that a thread never leaves.
     ///
     /// ```
     /// use std::time::Duration;
@@ -180,10 +182,10 @@ impl Jit {
     }
 
     /// Replaces functions of [`Jit::main`] by those of `files` (bitcode, IR text or objects)
-    /// whenever one of them changes, and prints a line on standard error that says what
-    /// was replaced, or why not. Who is in a loop goes on in the new body where it can
-    /// ([`Replacement::osr`](crate::Replacement::osr)): a program's main loop is in a function that is never called
-    /// again. For the rest of the process.
+    /// whenever one of them changes, for the rest of the process. Prints a line on standard error
+    /// that lists the replaced functions, or the reason why not. A thread in a loop switches to the
+    /// new body by OSR where it can ([`Replacement::osr`](crate::Replacement::osr)): a program's
+    /// main loop is in a function that is never called again.
     ///
     /// # Errors
     /// No thread.
@@ -195,15 +197,14 @@ impl Jit {
 impl Dylib {
     /// Exchanges the code of functions of this dylib while they run.
     ///
-    /// The input may define any number of functions. Those that exist get its bodies; their
-    /// addresses stay. Those that do not exist are added, as are new variables; variables
-    /// that exist keep their address and contents. Local functions and variables are
-    /// matched by name with those of the modules that are replaced. Constructors are run on
-    /// request ([`Replacement::run_constructors`]).
+    /// The input may define any number of functions. Existing functions get its bodies and keep
+    /// their addresses. New functions and variables are added; existing variables keep their
+    /// address and contents. Local functions and variables are matched by name with those of the
+    /// replaced modules. Constructors are run on request ([`Replacement::run_constructors`]).
     ///
-    /// Everything is compiled and linked first, as is code elsewhere that holds, or relies
-    /// on, a body that is replaced. If anything fails, nothing has changed. Of several
-    /// replacements at a time, each waits for the one before.
+    /// Everything is compiled and linked first, dependent code that inlined or relies on a replaced
+    /// body included. If anything fails, nothing has changed. Concurrent replacements run one after
+    /// the other.
     ///
     /// ```
     /// use uruk::{Jit, Replacement};
@@ -222,15 +223,15 @@ impl Dylib {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Replace`] and whatever compiling and linking report.
+    /// [`Error::Replace`] and errors of compiling and linking.
     pub fn replace(&self, replacement: Replacement) -> Result<Replaced, Error> {
         replace::replace(self, replacement)
     }
 
-    /// Says which functions will be called for the first time, in this order: a session that
-    /// [speculates](crate::JitBuilder::speculate) compiles them ahead of their calls, before
-    /// what it would guess itself. They are looked up now; what has no body, was called before,
-    /// or is not defined yet is passed over.
+    /// Gives the expected order of first calls: a session that
+    /// [speculates](crate::JitBuilder::speculate) compiles these functions ahead of their calls,
+    /// before its own predictions. They are looked up now; names without a body, called before, or
+    /// not defined yet are skipped.
     pub fn compile_ahead(&self, functions: &[&str]) {
         let _pass = gate::enter();
         let core = self.jit().core();
@@ -241,8 +242,8 @@ impl Dylib {
     ///
     /// # Errors
     /// The file cannot be read or is no archive with an index, or the dylib was removed; with
-    /// [`Members::All`], what adding a member ended with. A member that cannot be added later is
-    /// an error of the lookup that needs it.
+    /// [`Members::All`], the error of adding a member. A member that cannot be added later is an
+    /// error of the lookup that needs it.
     pub fn add_archive(&self, path: &Path, members: Members) -> Result<Option<GeneratorId>, Error> {
         add_members(self, Arc::new(Archive::read(path)?), members, Settled::NONE)
     }

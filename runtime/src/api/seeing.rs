@@ -1,4 +1,5 @@
-//! Looking at a session from outside: what the command prints and writes of a program's run.
+//! Views of a session from outside: the output that the command prints and writes of a program's
+//! run.
 
 use std::io::{self, Write};
 
@@ -11,7 +12,7 @@ use crate::api::jit::Jit;
 use crate::fork::gate;
 use crate::told::stats::StatsFormat;
 
-/// A function by how much it ran ([`Jit::hottest`]).
+/// A function with its share of the run ([`Jit::hottest`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FunctionProfile {
@@ -19,9 +20,9 @@ pub struct FunctionProfile {
     pub function: String,
     /// The tier of the version that calls reach; `None` while there is none.
     pub tier: Option<Tier>,
-    /// Samples in all its versions: where time goes.
+    /// Samples in all its versions.
     pub samples: u64,
-    /// Calls that were counted; only code of tier 1 counts.
+    /// Counted calls; only code of tier 1 counts.
     pub entries: u64,
     /// Versions that were compiled and are not retired.
     pub versions: usize,
@@ -30,8 +31,8 @@ pub struct FunctionProfile {
 }
 
 impl JitBuilder {
-    /// Records what happens, for [`Jit::report_page`] and [`Jit::trace`]. Off by default: a full recording
-    /// takes up to 50 MB; what comes after is counted only.
+    /// Records events, for [`Jit::report_page`] and [`Jit::trace`]. Off by default: a full
+    /// recording takes up to 50 MB; later events are counted only.
     #[must_use]
     pub fn record(mut self, record: bool) -> JitBuilder {
         self.record = record;
@@ -40,8 +41,8 @@ impl JitBuilder {
 }
 
 impl Jit {
-    /// The page of the run so far, as the command's `--report` writes it: one file of HTML, which
-    /// needs nothing else. `None` unless the session [records](JitBuilder::record).
+    /// The page of the run so far, as the command's `--report` writes it: one self-contained HTML
+    /// file. `None` unless the session [records](JitBuilder::record).
     ///
     /// ```
     /// let jit = uruk::Jit::builder().record(true).build()?;
@@ -85,7 +86,7 @@ impl Jit {
     }
 
     /// [`Jit::stats`] and [`Jit::memory`] as the command's `--stats` prints them: a table, or one
-    /// object of JSON on a line. With the figures of the run where the session
+    /// JSON object on a line. Includes the figures of the run where the session
     /// [records](JitBuilder::record).
     ///
     /// ```
@@ -152,18 +153,18 @@ impl Jit {
         named.collect()
     }
 
-    /// [`Dylib::disassemble`] of [`Jit::main`].
+    /// Calls [`Dylib::disassemble`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::disassemble`].
     pub fn disassemble(&self, name: &str, tier: Option<Tier>) -> Result<Option<String>, Error> {
         self.main().disassemble(name, tier)
     }
 
-    /// [`Dylib::ir`] of [`Jit::main`].
+    /// Calls [`Dylib::ir`] on [`Jit::main`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Dylib::ir`].
     pub fn ir(&self, name: &str, tier: Tier) -> Result<String, Error> {
         self.main().ir(name, tier)
     }
@@ -171,8 +172,8 @@ impl Jit {
 
 impl Dylib {
     /// The machine code of a function, one instruction a line, with names for the addresses it
-    /// mentions: of the version that calls reach, or of the newest of `tier`. `None` if there is none
-    /// such; [`Dylib::compile_at`] makes one.
+    /// mentions: of the version that calls reach, or of the newest of `tier`. `None` if no such
+    /// version exists; [`Dylib::compile_at`] makes one.
     ///
     /// ```
     /// use uruk::Tier;
@@ -208,10 +209,9 @@ impl Dylib {
         Ok(version.and_then(|version| core.listing(version)))
     }
 
-    /// The IR that machine code of a function is made of at a tier, after all passes: with what was
-    /// copied along and is left, what counts at tier 1 (by LLVM; the baseline compiler takes the
-    /// function's own IR), but without what a profile changes. It is compiled for this, and nothing
-    /// comes of that.
+    /// The IR of a function at a tier, after all passes: with remaining inlined copies and with the
+    /// counters of tier 1 (by LLVM; the baseline compiler takes the function's own IR), but without
+    /// profile-guided changes. It is compiled for this call only, and never published.
     ///
     /// ```
     /// use uruk::Tier;
@@ -226,7 +226,7 @@ impl Dylib {
     ///
     /// # Errors
     /// [`Error::MissingSymbols`], [`Error::NotAFunction`], also for functions of objects and units;
-    /// whatever its compile reports.
+    /// errors of its compile.
     pub fn ir(&self, name: &str, tier: Tier) -> Result<String, Error> {
         let id = self.id_of(name)?;
         self.jit.core().ir_of(id, tier)

@@ -1,4 +1,5 @@
-//! Settings of a session that are another room's: tuning, sampling, speculation, fuel, faults, memory.
+//! Settings of a session that belong to other modules: tuning, sampling, speculation, fuel, faults,
+//! memory.
 
 use std::time::Duration;
 
@@ -15,19 +16,21 @@ use crate::load::untrusted::InputLimits;
 use crate::tiers::nanos;
 
 impl JitBuilder {
-    /// Has hot functions compiled in several ways above tier 1, and the fastest stay: see
+    /// Compiles hot functions in several variants above tier 1, and keeps the fastest: see
     /// [`Jit::tuning`](crate::Jit::tuning). Off by default.
     ///
-    /// Trials that win nothing take at most 2 % of the program's processor time, after a first
-    /// quarter of a second that a session has which [knows](JitBuilder::tuned_before) of no function;
-    /// [`tuning_budget`](JitBuilder::tuning_budget) sets both. Code above tier 1 counts its entries, unless they are less than 25 ns apart.
+    /// Trials that win nothing take at most 2 % of the program's processor time, plus an initial
+    /// quarter of a second in a session that [knows](JitBuilder::tuned_before) no function;
+    /// [`tuning_budget`](JitBuilder::tuning_budget) sets both. Code above tier 1 counts its
+    /// entries, unless they are less than 25 ns apart.
     #[must_use]
     pub fn tune(mut self, tune: bool) -> JitBuilder {
         self.tiers.tuning.on = tune;
         self
     }
 
-    /// For tests of the tuner: each candidate is compiled as what it is compared with.
+    /// For tests of the tuner: compiles each candidate with the same settings as the version it is
+    /// compared with.
     #[doc(hidden)]
     #[must_use]
     pub fn tune_same(mut self, same: bool) -> JitBuilder {
@@ -35,8 +38,8 @@ impl JitBuilder {
         self
     }
 
-    /// How all functions are compiled above tier 1; where the session is
-    /// [tuned](JitBuilder::tune), what it begins with.
+    /// Sets how all functions are compiled above tier 1; where the session is
+    /// [tuned](JitBuilder::tune), the initial variant.
     ///
     /// ```
     /// use uruk::{Jit, Tier, Tiers, Variant};
@@ -55,7 +58,7 @@ impl JitBuilder {
         self
     }
 
-    /// The price that trials may have: a part of the program's processor time, and how much in advance.
+    /// Sets the price of trials: a share of the program's processor time, and an initial credit.
     #[must_use]
     pub fn tuning_budget(mut self, share: f64, credit: Duration) -> JitBuilder {
         self.tiers.tuning.budget = Some(Budget {
@@ -65,9 +68,10 @@ impl JitBuilder {
         self
     }
 
-    /// Starts from what an earlier run had [learned](crate::Jit::tuning_text); of use only where the
+    /// Starts from the [results](crate::Jit::tuning_text) of an earlier run; of use only where the
     /// session is [tuned](JitBuilder::tune). Text that is damaged, of another version or of another
-    /// processor does no harm: [`TuningStats::before`](crate::TuningStats::before) says what became of it.
+    /// processor is ignored: [`TuningStats::before`](crate::TuningStats::before) says whether it
+    /// was used.
     ///
     /// ```
     /// let jit = uruk::Jit::builder().tune(true).tuned_before("nonsense".into()).build()?;
@@ -88,12 +92,12 @@ impl JitBuilder {
         self
     }
 
-    /// Has idle processors compile functions that are likely to be called soon: see
-    /// [`Stats::ahead`](crate::Stats::ahead). Their first calls find them ready, or wait for
-    /// less. Nothing that JIT'd code can observe changes; units and generators of the embedder
-    /// may be asked for what a function needs that is never called. On a single processor, or
-    /// with one [job](JitBuilder::jobs), it does nothing; nor does it in the child of a fork, or
-    /// under [`Tiers::Churn`](crate::Tiers). Off by default.
+    /// Compiles on idle processors functions that are likely to be called soon: see
+    /// [`Stats::ahead`](crate::Stats::ahead). Their first calls find code, or wait for less. JIT'd
+    /// code cannot observe the change; units and generators of the embedder may be asked for needs
+    /// of a function that is never called. Has no effect on a single processor, with one
+    /// [job](JitBuilder::jobs), in the child of a fork, or under [`Tiers::Churn`](crate::Tiers).
+    /// Off by default.
     #[must_use]
     pub fn speculate(mut self, speculate: bool) -> JitBuilder {
         self.tiers.speculate = speculate;
@@ -107,18 +111,18 @@ impl JitBuilder {
         self
     }
 
-    /// Has the code of IR functions count its passes, at every tier: entries of functions that call
-    /// others, and ends of loops' bodies. Off by default. Code of object files, of units and of shared
-    /// libraries counts none, also where it is called by code that does.
+    /// Counts fuel in the code of IR functions, at every tier: entries of functions that call
+    /// others, and ends of loops' bodies. Off by default. Code of object files, of units and of
+    /// shared libraries counts none, also where it is called by code that does.
     ///
-    /// Guarded calls can have a limit of passes then
-    /// ([`Func::with_fuel`](crate::Func::with_fuel)), which ends the same call at the same place each
-    /// time; and [`Jit::interrupt`](crate::Jit::interrupt) and deadlines end them without a signal,
-    /// a slice of 16,384 passes later. (If the thread is in code that does not count by then, of an
-    /// object file or a unit, the signal comes 20 ms after.) `cargo xtask bench --only "counted
-    /// passes"` prints what it costs.
+    /// Guarded calls can then have a fuel limit ([`Func::with_fuel`](crate::Func::with_fuel)),
+    /// which ends the same call at the same place each time.
+    /// [`Jit::interrupt`](crate::Jit::interrupt) and deadlines then end them without a signal, at
+    /// most 16,384 passes later. (If the thread is then in code that does not count, of an object
+    /// file or a unit, the signal comes 20 ms after.) `cargo xtask bench --only "counted passes"`
+    /// prints the cost.
     ///
-    /// Code is changed when it is added, which takes LLVM the time to read and write it once.
+    /// Code is changed when it is added: LLVM reads and writes it once.
     ///
     /// ```
     /// use uruk::{GuestThread, Jit, TrapKind};
@@ -157,16 +161,16 @@ impl JitBuilder {
         Ok(self)
     }
 
-    /// Has memory faults be told to `handler` first: those of a collector, whose pages are closed for
-    /// its barriers, in its own code, in JIT'd code and in what that calls. It is asked of each memory
-    /// fault (`SIGSEGV`, `SIGBUS`) that the processor raises on any thread of the process, before the
-    /// guarded call that it would end and before handlers that the process had when the first such
-    /// session was made; a handler that is set later gets the signal instead, and can call the one that
-    /// was there.
+    /// Passes memory faults to `handler` first: those of a collector that protects pages for its
+    /// barriers, in its own code, in JIT'd code and in its callees. It gets each memory fault
+    /// (`SIGSEGV`, `SIGBUS`) that the processor raises on any thread of the process. It runs before
+    /// the guarded call that the fault would end, and before handlers that the process had when the
+    /// first such session was made. A handler that is set later gets the signal instead, and can
+    /// call the previous one.
     ///
-    /// It runs in the signal's handler on the thread that faults, maybe on an alternate stack, with all
-    /// signals blocked but those of faults, and must do only what is async-signal-safe and cannot fault
-    /// itself; `errno` stays what it was. It must not panic or unwind. It is asked as long as the
+    /// It runs in the signal's handler on the thread that faults, maybe on an alternate stack, with
+    /// all signals blocked but those of faults. It must be async-signal-safe and must not fault
+    /// itself; `errno` is preserved. It must not panic or unwind. It is called as long as the
     /// session lives; sessions may share one, and a process has at most 16 different ones.
     ///
     /// ```
@@ -208,10 +212,10 @@ impl JitBuilder {
         self
     }
 
-    /// Bitcode and IR that are added, run or replaced with were written by strangers: a
-    /// child process reads each of them first, within these limits, and what LLVM crashes
-    /// or hangs on is [`Error::Untrusted`]. An `add` takes a fork, and as long again as
-    /// compiling all of the module at the first tier. The embedder sees a `SIGCHLD`.
+    /// Treats added bitcode and IR, also of runs and replacements, as untrusted. A child process
+    /// reads each input first, within these limits; an input on which LLVM crashes or hangs is
+    /// [`Error::Untrusted`]. An `add` takes a fork, and as long again as compiling all of the
+    /// module at the first tier. The embedder sees a `SIGCHLD`.
     ///
     /// ```
     /// use uruk::{Jit, InputLimits};
@@ -227,10 +231,9 @@ impl JitBuilder {
         self
     }
 
-    /// Makes room for that many bytes of variables, up to 1.8 GiB with the largest
-    /// reservation; there is room for 0.9 GiB in any case ([`HeapConfig::data`]). A module
-    /// whose data does not fit fails to load, with an error that tells how much
-    /// [would do](Error::wants_static_data).
+    /// Reserves that many bytes for variables, up to 1.8 GiB with the largest reservation; the
+    /// minimum is 0.9 GiB ([`HeapConfig::data`]). A module whose data does not fit fails to load,
+    /// with an error that names the [size needed](Error::wants_static_data).
     ///
     /// [`HeapConfig::data`]: uruk_heap::HeapConfig
     #[must_use]
@@ -239,11 +242,11 @@ impl JitBuilder {
         self
     }
 
-    /// Places code and data below 2 GiB, as objects of the small non-PIC model need, and
-    /// inline assembly that takes addresses for numbers of 32 bits; at most 1.5 GiB
-    /// (`HeapConfig::place`). Without it they fail to link, with an error that
-    /// [says so](Error::wants_low_addresses). By default memory is placed at random
-    /// anywhere. See [`needs_low_addresses`](crate::needs_low_addresses).
+    /// Places code and data below 2 GiB, at most 1.5 GiB (`HeapConfig::place`). Objects of the
+    /// small non-PIC model need this, as does inline assembly that uses addresses as 32-bit
+    /// numbers. Otherwise they fail to link, with an error that [says
+    /// so](Error::wants_low_addresses). By default memory is placed at random anywhere. See
+    /// [`needs_low_addresses`](crate::needs_low_addresses).
     #[must_use]
     pub fn low_addresses(mut self, low: bool) -> JitBuilder {
         self.heap.place = match low {

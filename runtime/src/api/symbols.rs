@@ -1,5 +1,5 @@
-//! What a dylib can be told of symbols, beside modules that are added to it: units, aliases,
-//! generators, addresses, link orders.
+//! Other definitions of a dylib's symbols, beside modules: units, aliases, generators, addresses,
+//! link orders.
 
 use std::fmt;
 use std::path::Path;
@@ -22,7 +22,8 @@ use crate::guest::process::Library;
 use crate::replace::scrubbed;
 
 impl Jit {
-    /// The symbol of a name: names are compared by it. Takes no lock if the name is known.
+    /// The interned symbol of a name, by which names are compared. Takes no lock if the name is
+    /// known.
     pub fn intern(&self, name: &str) -> Symbol {
         self.core().names.session().intern(name)
     }
@@ -32,14 +33,14 @@ impl Jit {
         self.core().names.session().name(symbol)
     }
 
-    /// The dylib that stands for the process: what the libraries that were allowed
-    /// ([`Jit::add_library`]) export. It is last in the link order of each dylib of
-    /// [`Jit::create_dylib`]; where it stands is for the embedder to say.
+    /// The dylib that stands for the process: exports of the allowed libraries
+    /// ([`Jit::add_library`]). It is last in the link order of each dylib of [`Jit::create_dylib`];
+    /// the embedder may move it.
     pub fn process(&self) -> Dylib {
         self.dylib_of(self.core().names.host())
     }
 
-    /// A new dylib that searches nothing but itself, not the process either.
+    /// A new dylib that searches only itself, not even the process.
     ///
     /// # Errors
     /// The name is taken.
@@ -56,7 +57,7 @@ impl Jit {
         Some(self.dylib_of(&dylib))
     }
 
-    /// The handle of the library to a dylib of the session.
+    /// The library's handle of a dylib of the session.
     pub(crate) fn dylib_of(&self, dylib: &uruk_session::Dylib) -> Dylib {
         Dylib {
             dylib: dylib.clone(),
@@ -90,10 +91,10 @@ impl PartialEq for Dylib {
 impl Eq for Dylib {}
 
 impl Tracker {
-    /// [`Dylib::define`], under this tracker.
+    /// Like [`Dylib::define`], under this tracker.
     ///
     /// # Errors
-    /// As there, and that the tracker was removed.
+    /// As [`Dylib::define`], and that the tracker was removed.
     pub fn define(&self, unit: impl Unit) -> Result<(), Error> {
         let interface = unit.interface();
         let _pass = gate::enter();
@@ -106,11 +107,10 @@ impl Tracker {
 }
 
 impl Dylib {
-    /// Defines what `unit` promises: all of it, or nothing.
+    /// Defines the symbols of `unit`'s interface: all of them, or none.
     ///
-    /// A strong definition takes the place of a weak one that nobody searched for; a weak one
-    /// yields to what is there, and the unit is told
-    /// ([`Unit::discard`]).
+    /// A strong definition replaces a weak one that was never searched for; a weak one yields to an
+    /// existing one, and the unit is told ([`Unit::discard`]).
     ///
     /// # Errors
     /// `Duplicate` if a strong symbol is defined already, or the dylib was removed.
@@ -125,7 +125,7 @@ impl Dylib {
     /// Defines symbols at addresses of the host, or with other fixed values.
     ///
     /// # Safety
-    /// As [`Dylib::define_address`], of each.
+    /// As [`Dylib::define_address`], for each.
     ///
     /// # Errors
     /// As [`Dylib::define`].
@@ -138,9 +138,9 @@ impl Dylib {
         self.jit.core().change_names(define)
     }
 
-    /// Defines other names for symbols of this dylib. Only what is asked for is materialized.
+    /// Defines other names for symbols of this dylib. Only requested aliases are materialized.
     ///
-    /// An alias of a function means the function's stub: it follows replacements, and
+    /// An alias of a function is an alias of the function's stub: it follows replacements, and
     /// definitions that come after a removal.
     ///
     /// # Errors
@@ -152,21 +152,21 @@ impl Dylib {
     /// Defines names for symbols of `source`, as [`Dylib::alias`] does for its own.
     ///
     /// # Errors
-    /// As there, and that `source` is of another session.
+    /// Those of [`Dylib::alias`], and that `source` is of another session.
     pub fn reexport(
         &self,
         source: &Dylib,
         seen: Visibility,
         aliases: impl IntoIterator<Item = Alias>,
     ) -> Result<(), Error> {
-        // It may be code of the embedder that yields them.
+        // The iterator may be code of the embedder.
         let aliases: Vec<Alias> = aliases.into_iter().collect();
         let define = || self.dylib.reexport(&source.dylib, seen, aliases);
         self.jit.core().change_aliases(define)
     }
 
-    /// Re-exports whatever `source` has, under the same names, where `allowed` says so; each when
-    /// it is asked for.
+    /// Re-exports the symbols of `source` that `allowed` accepts, under the same names; each when
+    /// it is looked up.
     ///
     /// # Errors
     /// A dylib was removed, or is of another session.
@@ -192,7 +192,7 @@ impl Dylib {
         self.jit.core().change_aliases(add)
     }
 
-    /// Has what this dylib lacks be made by `generator`, after those that were added before.
+    /// Adds a generator for symbols that this dylib lacks, after those that were added before.
     ///
     /// # Errors
     /// The dylib was removed.
@@ -205,15 +205,15 @@ impl Dylib {
         self.jit.core().change_names(add)
     }
 
-    /// Removes a generator. Lookups that are inside it or stand in its line fail. False if it
-    /// was not there.
+    /// Removes a generator. Lookups that are inside it or in its queue fail. False if it was not
+    /// found.
     pub fn remove_generator(&self, id: GeneratorId) -> bool {
         let _pass = gate::enter();
         self.dylib.remove_generator(id)
     }
 
-    /// Has this dylib find what a shared library exports, if `allowed` says so; the library is
-    /// loaded, and stays. For all dylibs that search the process: [`Jit::add_library`].
+    /// Makes the exports of a shared library visible in this dylib, if `allowed` accepts them; the
+    /// library is loaded, and stays. For all dylibs that search the process: [`Jit::add_library`].
     ///
     /// # Errors
     /// The dynamic loader's message, or that the dylib was removed.
@@ -226,8 +226,8 @@ impl Dylib {
         self.find_in(library, allowed)
     }
 
-    /// Has this dylib find what the process exports, as `dlsym` does, and what the host's
-    /// executable defines without exporting it, if `allowed` says so.
+    /// Makes the exports of the process visible in this dylib, as `dlsym` does, and the unexported
+    /// definitions of the host's executable, if `allowed` accepts them.
     ///
     /// # Errors
     /// The executable cannot be read, or the dylib was removed.
@@ -255,23 +255,22 @@ impl Dylib {
             if found.is_empty() {
                 return Ok(());
             }
-            // SAFETY: they are of a library that stays loaded.
+            // SAFETY: the addresses are of a library that stays loaded.
             unsafe { ask.dylib().define_addresses(found) }
         })
     }
 
-    /// Runs the constructors of what was added to this dylib and has not been initialized, and
-    /// before that of what it links against, as loading a library does: dylibs depth first, inputs
-    /// in the order in which they were added, constructors by priority.
+    /// Runs the constructors of inputs of this dylib that are not initialized, and before that
+    /// those of the dylibs it links against, as loading a library does. The order is dylibs depth
+    /// first, inputs in the order in which they were added, constructors by priority.
     ///
     /// # Safety
     /// As calling any function of the modules.
     ///
     /// # Errors
-    /// [`Error::Trap`]: what went wrong in a constructor, as in a guarded call
-    /// ([`Func::call_guarded`](crate::Func)), an error of a function of the host among it; a panic of
-    /// such a function. Constructors behind it in its input do not run, those of later inputs do at
-    /// the next call.
+    /// [`Error::Trap`]: the trap of a constructor, as in a guarded call
+    /// ([`Func::call_guarded`](crate::Func)), errors and panics of functions of the host included.
+    /// Later constructors of its input do not run, those of later inputs do at the next call.
     pub unsafe fn initialize(&self) -> Result<(), Error> {
         let core = self.jit.core();
         let order = {
@@ -291,10 +290,10 @@ impl Dylib {
         Ok(())
     }
 
-    /// Runs what is to be run at the end of this dylib, as closing a library does: destructors of
-    /// the calling thread's variables, destructors of what was initialized, handlers of `atexit`,
-    /// latest first; of this dylib only. It can be initialized again, which runs its constructors
-    /// again; variables keep what they have.
+    /// Runs the end of this dylib, as closing a library does: destructors of the calling thread's
+    /// variables, destructors of initialized inputs, handlers of `atexit`, latest first; of this
+    /// dylib only. It can be initialized again, which runs its constructors again; variables keep
+    /// their values.
     ///
     /// # Safety
     /// As calling any function of the modules.
@@ -310,58 +309,58 @@ impl Dylib {
         core.schedule().again(|life| ended.contains(&life));
     }
 
-    /// Whether what is added may need symbols that nobody defines yet. By default that is an error
-    /// of the `add` ([`Error::MissingSymbols`]).
+    /// Sets whether added modules may need symbols without a definition. By default that is an
+    /// error of the `add` ([`Error::MissingSymbols`]).
     ///
-    /// If so, functions that need them fail when they are called (as
-    /// [`JitBuilder::on_failure`](crate::JitBuilder::on_failure) says), until they are defined,
-    /// wherever that is; other functions can be called at once. If a module's data refers to what
-    /// is missing, all its data waits, and so do its constructors: it is found once everything is
-    /// defined, and until then a lookup of it says what is not. Modules can so be added in any
-    /// order, and refer to each other. What is waited for: [`Dylib::unresolved`].
+    /// If so, calls of functions that need them fail (as
+    /// [`JitBuilder::on_failure`](crate::JitBuilder::on_failure) says), until any dylib in reach
+    /// defines them; other functions can be called at once. If a module's data refers to a missing
+    /// symbol, all its data and its constructors wait for the definitions; until then a lookup of
+    /// the data names the missing ones. So modules can be added in any order, and refer to each
+    /// other. [`Dylib::unresolved`] lists the missing symbols.
     pub fn allow_missing(&self, allowed: bool) {
         let _pass = gate::enter();
         self.jit.core().waiting.allow(&self.dylib, allowed);
     }
 
-    /// The symbols that what was added here needs and nobody defines, and who needs them.
+    /// The symbols that code of this dylib needs and that have no definition, with their users.
     ///
     /// # Errors
-    /// What a generator answered.
+    /// The error of a generator.
     pub fn unresolved(&self) -> Result<Vec<Missing>, Error> {
         let _pass = gate::enter();
         self.jit.core().unresolved(&self.dylib)
     }
 
-    /// Removes symbols that nobody is at work on: all of them, or none. Calls of units' functions
-    /// go to the failure handler, until they are defined again.
+    /// Removes symbols that are not being materialized: all of them, or none. Calls of units'
+    /// functions go to the failure handler, until they are defined again.
     ///
     /// # Safety
     /// As [`Tracker::remove`], for units' functions. Data of modules stays where it is, and so do
     /// their functions as long as anything may call them: code or data that refers to them, an
-    /// address that was given away, a handle.
+    /// address that was given out, a handle.
     ///
     /// # Errors
-    /// `NotFound` or `InFlight` with all that are so.
+    /// `NotFound` or `InFlight` with all such symbols.
     pub unsafe fn undefine(&self, symbols: &[Symbol]) -> Result<(), Error> {
         let _pass = gate::enter();
         Ok(scrubbed(|| self.jit.core().undefine(&self.dylib, symbols))?)
     }
 
-    /// How far a symbol of this dylib has come; `None` if it is not defined here.
+    /// The state of a symbol of this dylib; `None` if it is not defined here.
     pub fn state_of(&self, symbol: Symbol) -> Option<SymbolState> {
         let _pass = gate::enter();
         let session = self.jit.core().names.session();
         session.symbol_state(&self.dylib, symbol)
     }
 
-    /// Whether it was removed.
+    /// Whether the dylib was removed.
     pub fn is_defunct(&self) -> bool {
         let _pass = gate::enter();
         self.dylib.is_defunct()
     }
 
-    /// Where lookups that start here go on, after this dylib itself.
+    /// The link order: the dylibs searched after this one.
     pub fn link_order(&self) -> Vec<(Dylib, Visibility)> {
         let _pass = gate::enter();
         let order = self.dylib.link_order().into_iter();
@@ -370,8 +369,7 @@ impl Dylib {
             .collect()
     }
 
-    /// Sets where lookups that start here go on; the process is searched where
-    /// [`Jit::process`] stands.
+    /// Sets the link order; the process is searched where [`Jit::process`] stands.
     ///
     /// # Errors
     /// A dylib was removed, or is of another session. Nothing is changed then.
@@ -386,7 +384,7 @@ impl Dylib {
         self.jit.core().change_names(set)
     }
 
-    /// Puts `new` where `old` was in the link order; nothing if it was not there.
+    /// Puts `new` in the place of `old` in the link order; does nothing if `old` is not in it.
     ///
     /// # Errors
     /// As [`Dylib::set_link_order`].
@@ -417,8 +415,8 @@ impl Dylib {
         order.map(|dylib| self.jit.dylib_of(&dylib)).collect()
     }
 
-    /// The init symbols of units defined so far, oldest first. To look one up runs what it
-    /// stands for.
+    /// The init symbols of units defined so far, oldest first. Looking one up runs its
+    /// initializers.
     pub fn init_symbols(&self) -> Vec<Symbol> {
         let _pass = gate::enter();
         self.dylib.init_symbols()
@@ -426,8 +424,8 @@ impl Dylib {
 }
 
 impl Dylib {
-    /// Defines something under the default tracker; anew, if another thread cleared the dylib
-    /// meanwhile, and the tracker is another one.
+    /// Runs `define` under the default tracker; retries if another thread cleared the dylib
+    /// meanwhile, which replaces the tracker.
     pub(crate) fn in_default_tracker<R>(
         &self,
         mut define: impl FnMut(&uruk_session::Tracker) -> Result<R, Error>,
@@ -445,7 +443,7 @@ impl Dylib {
     }
 }
 
-/// Whether the tracker has gone, and its dylib has not.
+/// Whether the tracker was removed, and its dylib was not.
 fn is_cleared(dylib: &uruk_session::Dylib, tracker: &uruk_session::Tracker) -> bool {
     let _pass = gate::enter();
     tracker.is_defunct() && !dylib.is_defunct()

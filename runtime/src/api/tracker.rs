@@ -1,4 +1,4 @@
-//! Trackers: what was added together is removed together.
+//! Trackers: definitions that were added together are removed together.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::removal::life::Life;
 use crate::replace::scrubbed;
 use crate::units::LazyObject;
 
-/// The handle by which a set of definitions of one dylib is removed. Clones are the same
-/// tracker; dropping the last leaves what is under it to the dylib.
+/// The handle by which a set of definitions of one dylib is removed. Clones are the same tracker;
+/// dropping the last leaves its definitions to the dylib.
 ///
 /// ```
 /// let jit = uruk::Jit::new()?;
 /// let tracker = jit.main().create_tracker()?;
 /// tracker.add_ir("m", "define i32 @one() { ret i32 1 }")?;
 /// assert!(jit.lookup("one").is_ok());
-/// // SAFETY: nobody calls `one` any more, or uses its data.
+/// // SAFETY: `one` is not called any more, and its data not used.
 /// unsafe { tracker.remove()? };
 /// assert!(jit.lookup("one").is_err());
 /// # Ok::<(), uruk::Error>(())
@@ -38,7 +38,7 @@ pub struct Tracker {
     pub(crate) tracker: Tracked,
 }
 
-/// A handle of the session's that may go anywhere: the last one takes the session's lock.
+/// The session's tracker handle, usable anywhere: dropping the last one takes the session's lock.
 #[derive(Clone)]
 pub(crate) struct Tracked {
     tracker: uruk_session::Tracker,
@@ -87,7 +87,7 @@ impl Dylib {
         })
     }
 
-    /// The tracker of what is added without one.
+    /// The tracker of definitions that were added without one.
     ///
     /// # Errors
     /// The dylib was removed.
@@ -97,14 +97,14 @@ impl Dylib {
     }
 }
 
-/// What to do about dylibs that search one that is to be removed.
+/// Treatment of dylibs that search one that is to be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Removal {
-    /// Do nothing, and say which they are.
+    /// Refuse the removal, and list them.
     #[default]
     Refused,
-    /// Take it out of their link orders: what they look up there fails from then on,
-    /// calls of its functions go to the failure handler.
+    /// Take it out of their link orders: their lookups of its symbols fail from then on, calls of
+    /// its functions go to the failure handler.
     Forced,
 }
 
@@ -112,7 +112,7 @@ impl Dylib {
     /// Removes all definitions, as [`Tracker::remove`] does for each tracker.
     ///
     /// # Safety
-    /// As there.
+    /// As [`Tracker::remove`].
     ///
     /// # Errors
     /// The dylib was removed.
@@ -122,7 +122,7 @@ impl Dylib {
         Ok(leave(core, images, |_| self.dylib.clear())?)
     }
 
-    /// Removes the dylib and all that is in it.
+    /// Removes the dylib and all its definitions.
     ///
     /// # Safety
     /// As [`Tracker::remove`].
@@ -180,7 +180,7 @@ impl Jit {
         let lives = &core.names.lives;
         let images = || removed.iter().flat_map(|d| lives.of(d)).collect();
         leave(core, images, |left| {
-            // A handler may have changed who searches them.
+            // A handler may have changed which dylibs search them.
             let searching = searching(core, &removed, removal).inspect_err(|_| {
                 left.iter().for_each(|image| image.reopen());
             })?;
@@ -189,7 +189,7 @@ impl Jit {
                 core.forget_dylib(dylib);
             }
             for (other, dylib) in searching {
-                // It may have been removed meanwhile.
+                // The other dylib may have been removed meanwhile.
                 let _ = other.remove_from_link_order(&dylib);
             }
             Ok(())
@@ -197,8 +197,8 @@ impl Jit {
     }
 }
 
-/// The dylibs that search those that are to be removed and stay themselves, each with what it
-/// searches; if all may be removed.
+/// Returns the remaining dylibs that search the ones to be removed, each with the one it searches,
+/// if all may be removed.
 fn searching(
     core: &Core,
     removed: &[uruk_session::Dylib],
@@ -226,9 +226,9 @@ fn searching(
     Ok(all)
 }
 
-/// Runs what images registered that are about to be removed, and what those registered that a
-/// handler adds to them. Then removes them, told those that were left: under the pass under which
-/// none was found any more.
+/// Runs the exit handlers of images that are about to be removed, and those that a handler adds.
+/// Then calls the removal with the images that were closed, under the pass under which no further
+/// handler was found.
 fn leave<R>(
     core: &Arc<Core>,
     images: impl Fn() -> Vec<Arc<Life>>,
@@ -261,12 +261,12 @@ impl PartialEq for Tracker {
 impl Eq for Tracker {}
 
 impl Tracker {
-    /// The dylib whose definitions are under it.
+    /// The dylib of the definitions.
     pub fn dylib(&self) -> Dylib {
         self.jit.dylib_of(&self.tracker.dylib())
     }
 
-    /// What it is called in [`MemoryReport`](crate::MemoryReport)s.
+    /// The tracker's key in [`MemoryReport`](crate::MemoryReport)s.
     pub fn key(&self) -> TrackerKey {
         self.tracker.key()
     }
@@ -277,7 +277,7 @@ impl Tracker {
         self.tracker.is_defunct()
     }
 
-    /// Keeps something until what is under the tracker is removed; what was attached last is
+    /// Keeps a resource until the tracker's definitions are removed; the resource attached last is
     /// released first.
     ///
     /// # Errors
@@ -289,35 +289,35 @@ impl Tracker {
         Ok(self.tracker.attach(Box::new(release))?)
     }
 
-    /// [`Dylib::add_bitcode`], under this tracker.
+    /// Like [`Dylib::add_bitcode`], under this tracker.
     ///
     /// # Errors
-    /// As there, and that the tracker was removed.
+    /// As [`Dylib::add_bitcode`], and that the tracker was removed.
     pub fn add_bitcode(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
         self.add(Source::Bitcode(Bitcode::new(name, bytes)))
     }
 
-    /// [`Dylib::add_ir`], under this tracker.
+    /// Like [`Dylib::add_ir`], under this tracker.
     ///
     /// # Errors
-    /// As there, and that the tracker was removed.
+    /// As [`Dylib::add_ir`], and that the tracker was removed.
     pub fn add_ir(&self, name: &str, text: &str) -> Result<(), Error> {
         self.add(Source::text(name, text))
     }
 
-    /// [`Dylib::add_module`], under this tracker.
+    /// Like [`Dylib::add_module`], under this tracker.
     ///
     /// # Errors
-    /// As there, and that the tracker was removed.
+    /// As [`Dylib::add_module`], and that the tracker was removed.
     pub fn add_module(&self, module: &inkwell::module::Module<'_>) -> Result<(), Error> {
         let name = module.get_name().to_string_lossy().into_owned();
         self.add_bitcode(&name, module.write_bitcode_to_memory().as_slice())
     }
 
-    /// [`Dylib::add_object`], under this tracker.
+    /// Like [`Dylib::add_object`], under this tracker.
     ///
     /// # Errors
-    /// As there, and that the tracker was removed.
+    /// As [`Dylib::add_object`], and that the tracker was removed.
     pub fn add_object(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
         self.add(Source::Object {
             file: name.to_owned(),
@@ -325,27 +325,26 @@ impl Tracker {
         })
     }
 
-    /// [`Dylib::add_file`], under this tracker; but no archives, whose members come as they are
-    /// needed.
+    /// Like [`Dylib::add_file`], under this tracker; but no archives, whose members are added on demand.
     ///
     /// # Errors
-    /// As there, and that the tracker was removed.
+    /// As [`Dylib::add_file`], and that the tracker was removed.
     pub fn add_file(&self, path: &Path) -> Result<(), Error> {
         self.add(Source::read(path)?)
     }
 
-    /// [`Dylib::alias`], under this tracker.
+    /// Like [`Dylib::alias`], under this tracker.
     ///
     /// # Errors
-    /// As there, and that the tracker was removed.
+    /// As [`Dylib::alias`], and that the tracker was removed.
     pub fn alias(&self, aliases: impl IntoIterator<Item = Alias>) -> Result<(), Error> {
         self.reexport(&self.dylib(), Visibility::All, aliases)
     }
 
-    /// [`Dylib::reexport`], under this tracker.
+    /// Like [`Dylib::reexport`], under this tracker.
     ///
     /// # Errors
-    /// As there, and that the tracker was removed.
+    /// As [`Dylib::reexport`], and that the tracker was removed.
     pub fn reexport(
         &self,
         source: &Dylib,
@@ -357,13 +356,13 @@ impl Tracker {
         self.jit.core().change_aliases(define)
     }
 
-    /// [`Dylib::define_addresses`], under this tracker.
+    /// Like [`Dylib::define_addresses`], under this tracker.
     ///
     /// # Safety
-    /// As there, until the tracker is removed.
+    /// As [`Dylib::define_addresses`], until the tracker is removed.
     ///
     /// # Errors
-    /// As there, and that the tracker was removed.
+    /// As [`Dylib::define_addresses`], and that the tracker was removed.
     pub unsafe fn define_addresses(
         &self,
         symbols: impl IntoIterator<Item = (Symbol, u64, Flags)>,
@@ -373,40 +372,40 @@ impl Tracker {
         self.jit.core().change_names(define)
     }
 
-    /// Removes what is under the tracker: names first, then calls go to the failure
-    /// handler ([`JitBuilder::on_failure`](crate::JitBuilder::on_failure)), then the
-    /// memory goes, code when no thread can return into it, data when no code is left
-    /// that was linked against it. Threads that are inside finish there.
+    /// Removes the tracker's definitions. Names go first, then calls go to the failure handler
+    /// ([`JitBuilder::on_failure`](crate::JitBuilder::on_failure)). Then the memory is freed: code
+    /// when no thread can return into it, data when no code is left that was linked against it.
+    /// Threads inside finish there.
     ///
-    /// Before that, what is to be called at its end is called, as when a library is closed: on
-    /// this thread, latest first, each once. Destructors of C++'s `thread_local` objects of this
-    /// thread are first; then those of what [`Jit::initialize`] has initialized
-    /// (`llvm.global_dtors`, `.fini_array`), unless [`Jit::deinitialize`] has run them; then
-    /// handlers that its code registered with `atexit` and `__cxa_atexit`. They may register
-    /// others, end the process, remove other trackers; an exception that one lets out ends the
-    /// process. As long as other threads have `thread_local` objects of it, what was removed
-    /// has no names any more, but stays otherwise. So it does until a key of `pthread_key_create` is deleted whose destructor is
-    /// in there. To be called without a lock that a handler could want.
+    /// Before that, exit handlers run, as when a library is closed: on this thread, latest first,
+    /// each once. Destructors of C++'s `thread_local` objects of this thread are first. Then those
+    /// of inputs that [`Jit::initialize`] has initialized run (`llvm.global_dtors`, `.fini_array`),
+    /// unless [`Jit::deinitialize`] has run them; then handlers that its code registered with
+    /// `atexit` and `__cxa_atexit`. They may register others, end the process, remove other
+    /// trackers; an exception that leaves one ends the process. As long as other threads have
+    /// `thread_local` objects of it, the removed code has no names any more, but stays otherwise.
+    /// It also stays until a key of `pthread_key_create` is deleted whose destructor is in it. Must
+    /// be called without a lock that a handler could take.
     ///
-    /// What modules elsewhere have weak definitions of and share with it (inline variables and
-    /// functions, classes, `common` variables) stays as long as they do, handlers included.
-    /// Only its other names are free before.
+    /// Definitions that modules elsewhere share with it, as they define them weakly too (inline
+    /// variables and functions, classes, `common` variables), stay as long as those modules,
+    /// handlers included. Only its other names are free before.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
     /// let tracker = jit.main().create_tracker()?;
     /// tracker.add_ir("m", "define i64 @thrice(i64 %x) { %y = mul i64 %x, 3 ret i64 %y }")?;
     /// assert!(jit.lookup("thrice").is_ok());
-    /// // SAFETY: nobody keeps an address of its data.
+    /// // SAFETY: no address of its data is kept.
     /// unsafe { tracker.remove()? };
     /// assert!(jit.lookup("thrice").is_err());
     /// # Ok::<(), uruk::Error>(())
     /// ```
     ///
     /// # Safety
-    /// 1. Nobody keeps using addresses of its data, or of functions of object files,
-    ///    that the program or its host took. A call that is the last thing a function of it
-    ///    does may still be using its arguments: its strings are data.
+    /// 1. Addresses of its data, or of functions of object files, that the program or its host took
+    ///    are not used any more. A tail call of one of its functions may still be using its
+    ///    arguments: its strings are data.
     ///
     /// # Errors
     /// It was removed before.
@@ -416,14 +415,14 @@ impl Tracker {
         Ok(leave(core, images, |_| self.tracker.remove())?)
     }
 
-    /// Moves everything to another tracker of the same dylib. This one is of no use then.
+    /// Moves all definitions to another tracker of the same dylib. This one is defunct then.
     ///
     /// ```
     /// let jit = uruk::Jit::new()?;
     /// let (first, second) = (jit.main().create_tracker()?, jit.main().create_tracker()?);
     /// first.add_ir("m", "@word = global i64 7")?;
     /// first.transfer_to(&second)?;
-    /// // SAFETY: nobody has the address of `word`.
+    /// // SAFETY: the address of `word` is not used.
     /// unsafe { second.remove()? };
     /// assert!(jit.lookup("word").is_err());
     /// # Ok::<(), uruk::Error>(())
@@ -469,7 +468,8 @@ impl Tracker {
         self.jit.core().add(&self.tracker, source)
     }
 
-    /// Has an object be linked once what it needs is there, if that may be missing and is.
+    /// Queues an object to be linked once the symbols it needs are defined, if they may be missing
+    /// and are. Returns whether it waits.
     fn wait_with_object(&self, file: &str, bytes: &Arc<[u8]>) -> Result<bool, Error> {
         let core = self.jit.core();
         let dylib = {

@@ -1,4 +1,4 @@
-//! Units: an embedder's own way to make definitions.
+//! Units: definitions that an embedder makes itself.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,17 +16,17 @@ use crate::api::tracker::Tracker;
 use crate::fork::gate;
 use crate::units::{BodyNames, LazyObject};
 
-/// Something that defines symbols when they are asked for: a language's own functions, an object,
-/// bytes that an assembler made.
+/// An embedder's source of definitions that are made on demand: a language's own functions, an
+/// object, bytes of an assembler.
 ///
-/// What the interface calls [`Flags::CALLABLE`] gets a stub: its name is ready at once, and the
-/// unit is materialized by the first call. Everything else is materialized when it is looked up,
-/// as by a module that mentions it. (A function that is to be there as soon as it is looked up is
-/// not flagged callable.)
+/// Symbols with [`Flags::CALLABLE`] in the interface get a stub: the name is ready at once, and the
+/// first call materializes the unit. Other symbols are materialized when they are looked up, as by
+/// a module that mentions them. (A function that must be compiled when it is looked up is not
+/// flagged callable.)
 ///
-/// Methods run without any lock, on the thread that asks, or on one of the library's with all
-/// signals blocked where a first call asks. They may use the session, and call its functions. A
-/// panic is reported, and is a failure of what the unit was responsible for.
+/// Methods run without any lock, on the thread that asks; if a first call asks, on a library thread
+/// with all signals blocked. They may use the session, and call its functions. A panic is reported,
+/// and fails the symbols that the unit was responsible for.
 ///
 /// ```
 /// use uruk::{Flags, Interface, Jit, Responsibility, Symbol, Unit};
@@ -42,7 +42,7 @@ use crate::units::{BodyNames, LazyObject};
 ///     fn materialize(self: Box<Self>, responsibility: Responsibility) {
 ///         let squares: &'static [u64] = Vec::from_iter((0..10).map(|n| n * n)).leak();
 ///         let address = squares.as_ptr() as u64;
-///         // Fails if it was removed meanwhile; then nobody asks.
+///         // Fails if it was removed meanwhile; then no lookup waits.
 ///         let _ = responsibility.resolve(&[(self.0, address)]);
 ///         let _ = responsibility.emit(&[]);
 ///     }
@@ -63,34 +63,34 @@ use crate::units::{BodyNames, LazyObject};
 /// # Ok::<(), uruk::Error>(())
 /// ```
 pub trait Unit: Send + 'static {
-    /// For messages.
+    /// The unit's name, for messages.
     fn name(&self) -> &str;
 
-    /// The symbols; asked once, when the unit is defined.
+    /// The symbols; called once, when the unit is defined.
     fn interface(&self) -> Interface;
 
     /// Defines the symbols of `responsibility`, now or, by keeping it, later.
     fn materialize(self: Box<Self>, responsibility: Responsibility);
 
-    /// Another definition of `symbol` was chosen. Called before `materialize`, or before the
-    /// unit is dropped because nothing of it is left.
+    /// Notes that another definition of `symbol` was chosen. Called before `materialize`, or before
+    /// the unit is dropped because none of its symbols is left.
     fn discard(&mut self, dylib: &Dylib, symbol: Symbol) {
         let _ = (dylib, symbol);
     }
 
-    /// Who makes better code of the unit's functions that have stubs, once they are hot; none
-    /// does unless this says so. Asked once, when the unit is defined; not of units that parts
-    /// are given back to.
+    /// The reoptimizer that makes better code of the unit's hot functions that have stubs; by
+    /// default none. Called once, when the unit is defined; not for units that parts are given back
+    /// to.
     ///
-    /// What [`Responsibility::link`] links for such a unit is freed when better code has taken
-    /// its place, unless an address of what it has of its own can be kept; see
-    /// [`ReoptimizeRequest::link`](crate::ReoptimizeRequest::link), whose rules then hold there, too.
+    /// Code that [`Responsibility::link`] links for such a unit is freed when better code has
+    /// replaced it, unless an address of its private definitions can be kept. The rules of
+    /// [`ReoptimizeRequest::link`](crate::ReoptimizeRequest::link) then hold there, too.
     fn improver(&self) -> Option<Arc<dyn Reoptimizer>> {
         None
     }
 }
 
-/// A unit as the session keeps it, which gives parts of a responsibility back.
+/// A unit as the session keeps it, to which parts of a responsibility are given back.
 pub(crate) struct Given {
     pub(crate) jit: WeakJit,
     pub(crate) names: Arc<BodyNames>,
@@ -98,15 +98,15 @@ pub(crate) struct Given {
     pub(crate) interface: Interface,
 }
 
-/// The obligation of a unit to define what was asked of it: it resolves the symbols' addresses,
-/// then emits them, or fails. Parts can be passed on. To drop it before is a failure of its
-/// symbols, not a leak. After its tracker was removed each step says so, and ending it in any way
-/// is fine.
+/// The obligation of a unit to define the requested symbols: it resolves the symbols' addresses,
+/// then emits them, or fails. Parts can be passed on. Dropping it early fails its symbols; nothing
+/// leaks. After its tracker was removed each step returns that error, and any way to end it is
+/// fine.
 pub struct Responsibility {
-    /// `None` once it is over.
+    /// `None` once it has ended.
     inner: Option<uruk_session::Responsibility>,
     names: Arc<BodyNames>,
-    /// Where the session calls one otherwise.
+    /// The symbols by their own names, where the session uses other names.
     symbols: Option<Vec<(Symbol, Flags)>>,
     jit: Jit,
 }
@@ -121,7 +121,7 @@ impl fmt::Debug for Responsibility {
 
 impl Drop for Responsibility {
     fn drop(&mut self) {
-        // A pass costs two system calls, and most are over by now.
+        // A pass costs two system calls, and most responsibilities have ended by now.
         if self.inner.is_some() {
             let _pass = gate::enter();
             self.inner = None;
@@ -177,7 +177,7 @@ impl Responsibility {
         Ok(Tracker::of(&self.jit, tracker))
     }
 
-    /// The symbols, less those that were passed on.
+    /// The symbols, without those that were passed on.
     pub fn symbols(&self) -> &[(Symbol, Flags)] {
         match &self.symbols {
             Some(symbols) => symbols,
@@ -195,7 +195,7 @@ impl Responsibility {
         self.inner().init_symbol()
     }
 
-    /// Those of the symbols that somebody waits for now. The others may be given back
+    /// The symbols that a lookup or call waits for now. The others may be given back
     /// ([`Responsibility::replace`]).
     pub fn requested(&self) -> Vec<Symbol> {
         let _pass = gate::enter();
@@ -203,7 +203,7 @@ impl Responsibility {
         requested.map(|symbol| self.names.own(symbol)).collect()
     }
 
-    /// Gives symbols their addresses; lookups that require no more are answered. Addresses for
+    /// Gives symbols their addresses; lookups that require no more are answered. Addresses of
     /// side-effects-only symbols are ignored.
     ///
     /// # Errors
@@ -214,8 +214,8 @@ impl Responsibility {
         self.inner().resolve(&addresses)
     }
 
-    /// All symbols are in memory. Each becomes ready as soon as the dependences of its groups
-    /// are; one without a group at once.
+    /// All symbols are in memory. Each becomes ready as soon as the dependences of its groups are;
+    /// one without a group at once.
     ///
     /// # Errors
     /// `Unresolved` if one has no address, `NotResponsible` if a group names another's,
@@ -230,8 +230,8 @@ impl Responsibility {
         }
     }
 
-    /// [`Responsibility::resolve`] and [`Responsibility::emit`] in one step, at half the cost:
-    /// nobody sees the symbols resolved and not emitted.
+    /// Does [`Responsibility::resolve`] and [`Responsibility::emit`] in one step, at half the cost:
+    /// the intermediate state, resolved and not emitted, is never visible.
     ///
     /// ```
     /// use uruk::{Flags, Interface, Jit, Responsibility, Symbol, Unit};
@@ -245,7 +245,7 @@ impl Responsibility {
     ///     }
     ///     fn materialize(self: Box<Self>, responsibility: Responsibility) {
     ///         static ZERO: u64 = 0;
-    ///         // Fails if it was removed meanwhile; then nobody asks.
+    ///         // Fails if it was removed meanwhile; then no lookup waits.
     ///         let _ = responsibility.publish(&[(self.0, &raw const ZERO as u64)], &[]);
     ///     }
     /// }
@@ -271,7 +271,7 @@ impl Responsibility {
         }
     }
 
-    /// As the session calls the symbols.
+    /// Translates the symbols to the session's names.
     fn addresses<'a>(&self, addresses: &'a [(Symbol, u64)]) -> Cow<'a, [(Symbol, u64)]> {
         if self.names.is_empty() {
             return Cow::Borrowed(addresses);
@@ -280,7 +280,7 @@ impl Responsibility {
         addresses.iter().map(body).collect()
     }
 
-    /// As the session calls the symbols.
+    /// Translates the symbols to the session's names.
     fn groups<'a>(&self, groups: &'a [DependenceGroup]) -> Cow<'a, [DependenceGroup]> {
         if self.names.is_empty() {
             return Cow::Borrowed(groups);
@@ -292,8 +292,8 @@ impl Responsibility {
         groups.iter().map(named).collect()
     }
 
-    /// Takes on more symbols, found while at work; they get no stubs. Weak ones that are defined
-    /// elsewhere are not taken; the result is those that were.
+    /// Adds symbols found during materialization; they get no stubs. Weak ones that are defined
+    /// elsewhere are skipped; returns those that were added.
     ///
     /// # Errors
     /// `Duplicate`, `TrackerDefunct`; nothing is changed then.
@@ -325,8 +325,8 @@ impl Responsibility {
         }
     }
 
-    /// Gives symbols back to another unit, which is materialized when they are asked for: at
-    /// once if somebody waits for one already.
+    /// Gives symbols back to another unit, which is materialized when they are looked up: at once
+    /// if a lookup waits for one already.
     ///
     /// # Errors
     /// `NotResponsible`, `TrackerDefunct`; the unit was dropped.
@@ -356,7 +356,7 @@ impl Responsibility {
         ))
     }
 
-    /// Keeps something until the definitions are removed.
+    /// Keeps a resource until the definitions are removed.
     ///
     /// # Errors
     /// `TrackerDefunct`; the resource was released.
@@ -370,13 +370,13 @@ impl Responsibility {
     /// Links an ELF object that defines the symbols, and ends the responsibility: by emitting, with
     /// the dependences that the object's relocations show, or by failing.
     ///
-    /// What else the object defines for others is [claimed](Responsibility::claim). Its functions
-    /// call each other, and themselves, through stubs where they have one, and so can be
-    /// replaced. Its memory is the session's and goes with the tracker, code when no thread can
+    /// Other definitions that the object exports are [claimed](Responsibility::claim). Its
+    /// functions call each other, and themselves, through stubs where they have one, and so can be
+    /// replaced. Its memory is the session's and is freed with the tracker, code when no thread can
     /// return into it. Constructors run at the next [`Jit::initialize`].
     ///
-    /// If something that it refers to is not defined now, all who wait are told, and it is linked
-    /// by the next lookup, or first call, of one of the symbols that finds it defined.
+    /// If it refers to an undefined symbol, all waiting lookups fail. The object is linked by the
+    /// next lookup, or first call, of one of the symbols that finds the reference defined.
     ///
     /// # Errors
     /// No object for this machine, a promised symbol that it does not define, a duplicate symbol,
@@ -402,9 +402,8 @@ impl Responsibility {
         }
     }
 
-    /// The symbols cannot be defined: they have failed, and so has what depends on them. The
-    /// error goes to all who wait, or to the reporter
-    /// ([`JitBuilder::on_error`](crate::JitBuilder::on_error)) if nobody does.
+    /// Fails the symbols and their dependents. The error goes to all waiting lookups, or else to
+    /// the reporter ([`JitBuilder::on_error`](crate::JitBuilder::on_error)).
     pub fn fail(mut self, error: impl Into<SessionError>) {
         let error = error.into();
         let _pass = gate::enter();
@@ -413,9 +412,9 @@ impl Responsibility {
         }
     }
 
-    /// The symbols cannot be defined *now*, e.g. because an external is missing: all who wait are
-    /// told, and `unit` will be asked by the next lookup of one of them, or of something that
-    /// depends on one. Emitted code that depends on them keeps waiting instead of failing.
+    /// Fails the symbols for now, e.g. because an external is missing. All waiting lookups fail,
+    /// and the next lookup of one of them, or of a dependent, materializes `unit`. Emitted code
+    /// that depends on them keeps waiting instead of failing.
     ///
     /// # Errors
     /// `NotResponsible` if the unit defines other symbols; they have failed then.
@@ -437,7 +436,7 @@ impl Responsibility {
 }
 
 impl From<Error> for SessionError {
-    /// The session's own as it is, others as those of a unit.
+    /// Converts a session error back as it is, others as errors of a unit.
     fn from(error: Error) -> SessionError {
         match error {
             Error::Session(error) => error,

@@ -1,12 +1,13 @@
-//! Handlers of embedders that are asked of memory faults before all others: a collector's, whose
-//! pages are closed for its barriers.
+//! Embedders' handlers that get memory faults before all others: for collectors that protect pages
+//! for their barriers.
 //!
-//! A handler is a plain function, found in a table of words by the signal handler ([`super::fault`]),
-//! which takes no lock and reads no memory of a session: one may end meanwhile. A handler that runs
-//! while its session ends runs to its end.
+//! A handler is a plain function, found in a table of words by the signal handler
+//! ([`super::fault`]), which takes no lock. It reads no memory of a session, as a session may end
+//! meanwhile. A handler that runs while its session ends runs to its end.
 //!
 //! # Invariants
-//! - A place holds one function, and how many sessions asked for it; its word is zero if none did.
+//! - A place holds one function, and the number of sessions that registered it; its word is zero if
+//!   none did.
 //! - Places are written under [`PLACES`], and read without.
 
 use std::sync::PoisonError;
@@ -21,45 +22,45 @@ use crate::api::error::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryFault {
-    /// The address, if the processor says it, else 0.
+    /// The address, if the processor reports it, else 0.
     pub address: u64,
-    /// What was to be done there.
+    /// The kind of access.
     pub access: Access,
-    /// The instruction, of any code of the process.
+    /// The address of the instruction, in any code of the process.
     pub instruction: u64,
 }
 
-/// What follows a fault.
+/// A handler's answer to a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultAnswer {
-    /// The handler has mended the cause: the instruction runs again.
+    /// The handler has removed the cause: the instruction runs again.
     Again,
-    /// It is none of the handler's: the next one is asked, then the guarded call fails that it is in,
-    /// or the process's handler is called that was there before.
+    /// The fault is not the handler's. The next handler is called; then the enclosing guarded call
+    /// fails, or the process's previous handler is called.
     NotMine,
 }
 
-/// Is asked of memory faults ([`JitBuilder::on_fault`](crate::JitBuilder::on_fault)).
+/// Handles memory faults ([`JitBuilder::on_fault`](crate::JitBuilder::on_fault)).
 pub type FaultHandler = fn(&MemoryFault) -> FaultAnswer;
 
-/// Functions that sessions of a process may ask for at a time.
+/// Maximal number of functions that the sessions of a process may register at a time.
 const MOST: usize = 16;
 
-/// Addresses of functions, or zero. Stored with release once the function's session is there, and
+/// Addresses of functions, or zero. Stored with release once the function's session exists, and
 /// read with acquire by signal handlers.
 static HANDLERS: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
 
-/// How many sessions asked for each.
+/// Number of sessions that registered each.
 static PLACES: Mutex<[usize; MOST]> = Mutex::new([0; MOST]);
 
-/// A session's wish to have its handler asked, as long as this lives.
+/// The registration of a session's handler, until dropped.
 #[derive(Debug)]
 pub(crate) struct Asked {
     place: usize,
 }
 
 impl Asked {
-    /// Has `handler` asked.
+    /// Registers `handler`.
     ///
     /// # Errors
     /// [`Error::ManyFaultHandlers`].
@@ -90,7 +91,7 @@ impl Drop for Asked {
     }
 }
 
-/// Whether a handler has mended the cause. In a signal handler.
+/// Whether a handler has removed the cause. In a signal handler.
 pub(super) fn mended(fault: impl FnOnce() -> MemoryFault) -> bool {
     let words = HANDLERS.each_ref().map(|it| it.load(Ordering::Acquire));
     if words == [0; MOST] {
@@ -98,8 +99,8 @@ pub(super) fn mended(fault: impl FnOnce() -> MemoryFault) -> bool {
     }
     let fault = fault();
     words.into_iter().filter(|&word| word != 0).any(|word| {
-        // SAFETY: the word of a function of that type, which is there as long as the process: what
-        // is not zero was one.
+        // SAFETY: the word of a function of that type, which is valid for the process's life: a
+        // non-zero word was one.
         let handler: FaultHandler = unsafe { std::mem::transmute(word) };
         handler(&fault) == FaultAnswer::Again
     })

@@ -1,20 +1,20 @@
-//! Which guarded calls of a thread are to end: their serials, as many as there are.
+//! The guarded calls of a thread that must end: a set of serials, of any size.
 //!
-//! | who | does |
+//! | thread | action |
 //! |---|---|
-//! | a thread that interrupts, under the lock of the timer | writes a serial into a place that has none, or adds a place |
-//! | the thread, and its handlers | reads; clears what was obeyed or is over |
+//! | a thread that interrupts, under the lock of the timer | writes a serial into a free place, or adds a place |
+//! | the thread itself, and its handlers | reads; clears serials of calls that ended |
 //!
-//! A place that has a serial is changed by the thread only, so neither loses what the other writes.
+//! A place with a serial is changed by the thread only, so no write is lost.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// Calls that are to end.
+/// The set of calls that must end.
 #[derive(Debug, Default)]
 pub(super) struct Asks {
     first: AtomicPtr<Ask>,
-    /// Counts what was asked, so that who sets the timer sees what came meanwhile.
+    /// Counts requests, so that the thread that sets the timer sees those that came meanwhile.
     count: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ impl Asks {
         std::iter::successors(first, next).map(|ask| &ask.serial)
     }
 
-    /// Asks for the end of a call. One thread at a time.
+    /// Requests the end of a call. One thread at a time.
     pub(super) fn add(&self, serial: u64) {
         if !self.has(serial) {
             let mut free = self.places();
@@ -52,24 +52,24 @@ impl Asks {
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How often was asked.
+    /// The number of requests.
     pub(super) fn count(&self) -> u64 {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Whether a call is to end.
+    /// Whether a call must end.
     pub(super) fn has(&self, serial: u64) -> bool {
         let mut places = self.places();
         places.any(|place| place.load(Ordering::Acquire) == serial)
     }
 
-    /// Whether any is.
+    /// Whether any call must end.
     pub(super) fn any(&self) -> bool {
         let mut places = self.places();
         places.any(|place| place.load(Ordering::Acquire) != 0)
     }
 
-    /// Forgets those that are not wanted; for the thread itself.
+    /// Removes the serials that `wanted` rejects; for the thread itself.
     pub(super) fn retain(&self, wanted: impl Fn(u64) -> bool) {
         for place in self.places() {
             let serial = place.load(Ordering::Acquire);
@@ -84,7 +84,7 @@ impl Drop for Asks {
     fn drop(&mut self) {
         let mut ask = self.first.swap(ptr::null_mut(), Ordering::Acquire);
         while !ask.is_null() {
-            // SAFETY: made by `add`; the list is over.
+            // SAFETY: made by `add`; the list is being dropped.
             let owned = unsafe { Box::from_raw(ask) };
             ask = owned.next;
         }

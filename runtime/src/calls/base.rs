@@ -1,24 +1,25 @@
-//! Whether the calling thread still is in the function that it began with.
+//! Detection whether the calling thread still is in its start function.
 //!
-//! Destructors of thread-locals run after that function, and Rust's standard library takes the
-//! thread's alternate stack away before them, also one that is not its own. The end of the stack
-//! would end the process then. To ask the kernel (`sigaltstack`) at each guarded call takes 470 ns on the
+//! Destructors of thread-locals run after that function, and Rust's standard library removes the
+//! thread's alternate stack before them, even one that is not its own. A stack overflow would then
+//! end the process. Asking the kernel (`sigaltstack`) at each guarded call takes 470 ns on the
 //! machine where the call takes 45.
 //!
-//! The C library calls the function that a thread begins with, and what runs at the thread's end, from
-//! one frame: the *base* here (`start_thread`; `__libc_start_call_main` of the first thread). The
+//! The C library calls the thread's start function, and the code at the thread's end, from one
+//! frame: the *base* here (`start_thread`; `__libc_start_call_main` of the first thread). The
 //! return addresses of both calls lie in the same place, and differ. So the place and the address
-//! are noted with the thread's first guarded call, and later ones begin with a look at it.
+//! are noted with the thread's first guarded call, and later ones begin by comparing it.
 //!
-//! | the address | the base is looked for | the alternate stack is looked for |
+//! | the address | search for the base | search for the alternate stack |
 //! |---|---|---|
 //! | is the noted one | no | no |
 //! | is another one | yes | yes |
 //! | was not found: on a fiber, above code without tables, in a program without shared libraries | at calls 1, 2, 4, 8, ... | at each call |
 //!
-//! `std::process::exit` takes the stack away, too, and its frames are above the base's: destructors and
-//! handlers that run from there are known by code of ours which ran before them ([`leave`]). Those that were
-//! registered after the first guarded call run before it, and have no alternate stack.
+//! `std::process::exit` removes the stack, too, and its frames are above the base's: destructors
+//! and handlers that run from there are recognized, as code of the runtime ran before them
+//! ([`leave`]). Those that were registered after the first guarded call run before it, and have no
+//! alternate stack.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -26,14 +27,14 @@ use std::sync::OnceLock;
 
 use super::stacks;
 
-/// Where the return address lies, and the one that was noted.
+/// The place of the return address, and the noted value.
 #[derive(Clone, Copy)]
 struct Base {
     place: *const u64,
     noted: u64,
 }
 
-/// Differs from what is noted where no base is known.
+/// Differs from the noted value while no base is known.
 static NOWHERE: u64 = 0;
 
 const UNKNOWN: Base = Base {
@@ -43,11 +44,11 @@ const UNKNOWN: Base = Base {
 
 thread_local! {
     static BASE: Cell<Base> = const { Cell::new(UNKNOWN) };
-    /// How often no base was found in a row.
+    /// Number of successive searches without a base.
     static MISSED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether the thread may have left the function that it began with, as far as [`note`] found it.
+/// Whether the thread may have left its start function, as noted by [`note`].
 #[inline]
 pub(super) fn is_left() -> bool {
     let base = BASE.get();
@@ -55,13 +56,13 @@ pub(super) fn is_left() -> bool {
     unsafe { base.place.read_volatile() != base.noted }
 }
 
-/// From now on the thread counts as having left, until a base is noted.
+/// Makes the thread count as having left, until a base is noted.
 pub(super) fn leave() {
     BASE.set(UNKNOWN);
     MISSED.set(0);
 }
 
-/// Looks for the base, under the caller's frame.
+/// Searches for the base, under the caller's frame.
 pub(super) fn note() {
     let missed = MISSED.get();
     BASE.set(UNKNOWN);
@@ -74,14 +75,14 @@ pub(super) fn note() {
     }
 }
 
-/// A frame: what it goes on with, and the stack it has then.
+/// A frame: the address where it continues, and its stack pointer then.
 #[derive(Clone, Copy, Default)]
 struct Frame {
     pc: u64,
     stack: u64,
 }
 
-/// The outermost frames that a walk met, the last one at `met - 1`.
+/// The outermost frames of a walk, the last one at `met - 1`.
 #[derive(Default)]
 struct Outermost {
     frames: [Frame; Outermost::KEPT],
@@ -89,7 +90,7 @@ struct Outermost {
 }
 
 impl Outermost {
-    /// More than the C library has below a thread's function.
+    /// More frames than the C library has below a thread's function.
     const KEPT: usize = 8;
 }
 
@@ -103,11 +104,11 @@ unsafe extern "C" {
 }
 
 extern "C" fn look(context: *mut c_void, data: *mut c_void) -> c_int {
-    /// Frames after which the walk ends.
+    /// Maximal frames of a walk.
     const MOST: usize = 1 << 16;
     const GO_ON: c_int = 0;
     const END: c_int = 4;
-    // SAFETY: the unwinder's own, and what `find` gives.
+    // SAFETY: the unwinder's own, and the argument that `find` passes.
     let outermost = unsafe { &mut *data.cast::<Outermost>() };
     // SAFETY: likewise.
     let (pc, stack) = unsafe { (_Unwind_GetIP(context), _Unwind_GetCFA(context)) };
@@ -118,10 +119,10 @@ extern "C" fn look(context: *mut c_void, data: *mut c_void) -> c_int {
 
 fn find() -> Option<Base> {
     let mut outermost = Outermost::default();
-    // SAFETY: `look` is given what it takes.
+    // SAFETY: `look` gets the type it expects.
     unsafe { _Unwind_Backtrace(look, (&raw mut outermost).cast()) };
     let kept = outermost.met.min(Outermost::KEPT);
-    // From the outermost on.
+    // From the outermost inwards.
     let frames = (1..=kept).map(|back| outermost.frames[(outermost.met - back) % Outermost::KEPT]);
     // The first thread's outermost frame is the program's `_start`.
     let at = frames.clone().take(2).position(is_of_the_c_library)?;
@@ -135,17 +136,17 @@ fn find() -> Option<Base> {
         return None;
     }
     let (place, noted) = (place as *const u64, base.pc);
-    // SAFETY: a word of the thread's own stack, in a frame that goes on.
+    // SAFETY: a word of the thread's own stack, in a frame that is still active.
     let found = unsafe { place.read_volatile() };
     (found == noted).then_some(Base { place, noted })
 }
 
-/// Whether a frame is of the library that threads begin in. Before glibc 2.34 there were two.
+/// Whether a frame is of the library in which threads begin. Before glibc 2.34 there were two.
 fn is_of_the_c_library(frame: Frame) -> bool {
     static LIBRARIES: OnceLock<[Option<usize>; 2]> = OnceLock::new();
     let libraries = LIBRARIES.get_or_init(|| {
         [c"gnu_get_libc_version", c"pthread_key_create"].map(|name: &CStr| {
-            // SAFETY: asks the loader, with a text that ends.
+            // SAFETY: calls the loader, with a terminated text.
             let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
             library_of(address)
         })
@@ -156,7 +157,7 @@ fn is_of_the_c_library(frame: Frame) -> bool {
         && library != library_of(find as *const c_void)
 }
 
-/// Where the library begins that an address is in.
+/// Base address of the library that contains an address.
 fn library_of(address: *const c_void) -> Option<usize> {
     // SAFETY: an empty structure, filled by the call.
     unsafe {
@@ -169,7 +170,7 @@ fn library_of(address: *const c_void) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Notes its base, and in a destructor that it is left.
+    /// Notes its base, and in a destructor checks that it was left.
     struct AtEnd(std::sync::mpsc::Sender<bool>);
 
     impl Drop for AtEnd {

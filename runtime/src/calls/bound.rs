@@ -1,9 +1,10 @@
-//! Functions of the host under their names, and what they need. Their types: [`super::declared`].
+//! Functions of the host by name, and their state. Their types: [`super::declared`].
 //!
-//! Invariant: the state of a function, or of a placeholder (`lazy`), lives as long as the module whose
-//! IR refers to it, and as the code that was compiled from it or has its body inlined: a frame of that
-//! code lies on the stack while the function runs. It is the embedder's, with a destructor that may use
-//! the session: it goes on a thread for code of embedders ([`Parting`]).
+//! Invariant: the state of a function, or of a placeholder (`lazy`), lives as long as the module
+//! whose IR refers to it, and as the code that was compiled from it or has its body inlined. A
+//! frame of that code lies on the stack while the function runs. It belongs to the embedder, and
+//! its destructor may use the session: it is dropped on a thread for code of embedders
+//! ([`Parting`]).
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -24,7 +25,7 @@ use crate::fork::gate;
 use crate::load::names::{Definition, Name};
 use crate::units::hands::Hands;
 
-/// State of the embedder's that goes with code: where that goes, threads hold locks of the session.
+/// State of the embedder that is dropped with code; there, threads hold locks of the session.
 struct Parting {
     states: Vec<State>,
     hands: Weak<Hands>,
@@ -46,11 +47,10 @@ pub(crate) type State = Arc<dyn Any + Send + Sync>;
 /// The host's functions of a session.
 #[derive(Default)]
 pub(crate) struct HostFunctions {
-    /// By name, with their addresses: the same code may be there for functions of several types.
+    /// Types by name, with addresses: functions of several types may share code.
     types: HostTypes,
     states: Mutex<Vec<State>>,
-    /// States that modules which are about to be read refer to, by their files, and whether such
-    /// a module was read.
+    /// States of modules that are about to be read, by file, and whether the module was read.
     coming: Mutex<HashMap<Arc<str>, (State, bool)>>,
     /// Producers of functions whose placeholder is their body, or can become it again.
     lazy: Mutex<HashMap<FunctionId, Vec<Arc<dyn Lazy>>>>,
@@ -66,15 +66,15 @@ impl HostFunctions {
         states.push(state);
     }
 
-    /// Has the module of a file, which no other has, hold a state, and all code that is made of
+    /// Makes the module of a file, whose name is unique, hold a state, and all code compiled from
     /// its functions; until [`HostFunctions::came`].
     pub(super) fn announce(&self, file: &Arc<str>, state: State) {
         let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
         coming.insert(Arc::clone(file), (state, false));
     }
 
-    /// Says that the module of a file was added, or not at all. A state that it does not hold
-    /// stays with the session.
+    /// Ends [`HostFunctions::announce`]: the module of a file was added, or not. A state that the
+    /// module does not hold stays with the session.
     pub(super) fn came(&self, file: &str, added: bool) {
         let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
         let found = coming.remove(file);
@@ -86,7 +86,7 @@ impl HostFunctions {
         }
     }
 
-    /// The state that the module of a file refers to.
+    /// The state to which the module of a file refers.
     pub(crate) fn state_for(&self, file: &str) -> Option<State> {
         let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
         let (state, held) = coming.get_mut(file)?;
@@ -94,7 +94,7 @@ impl HostFunctions {
         Some(Arc::clone(state))
     }
 
-    /// Notes the producer of a function; how many it has.
+    /// Notes the producer of a function; returns their number.
     pub(super) fn note_lazy(&self, id: FunctionId, producer: Arc<dyn Lazy>) -> usize {
         let mut lazy = self.lazy.lock().unwrap_or_else(PoisonError::into_inner);
         let all = lazy.entry(id).or_default();
@@ -102,7 +102,7 @@ impl HostFunctions {
         all.len()
     }
 
-    /// Takes the producers of a function that are not of use any more.
+    /// Takes the producers of a function that are no longer needed.
     pub(super) fn lapsed(
         &self,
         id: FunctionId,
@@ -114,7 +114,7 @@ impl HostFunctions {
         lapsed.unwrap_or_default()
     }
 
-    /// Drops the producers of a function that goes.
+    /// Drops the producers of a removed function.
     pub(crate) fn forget_lazy(&self, id: FunctionId) {
         let mut lazy = self.lazy.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = lazy.remove(&id);
@@ -124,7 +124,7 @@ impl HostFunctions {
         }
     }
 
-    /// In the child of a fork: no thread produces anything.
+    /// Resets production in the child of a fork: no thread produces a body.
     pub(crate) fn after_fork_child(&self) {
         let lazy = self.lazy.lock().unwrap_or_else(PoisonError::into_inner);
         let all = lazy.values().flatten();
@@ -132,7 +132,8 @@ impl HostFunctions {
     }
 }
 
-/// Gives names to functions of the host, all or none; under the default tracker without another one.
+/// Defines names for functions of the host, all or none; under the default tracker if none is
+/// given.
 pub(crate) fn define_fns_under(
     dylib: &Dylib,
     functions: Vec<(&str, HostFunction)>,
@@ -163,7 +164,7 @@ pub(crate) fn define_fns_under(
             .map(|&(name, _, address)| Name::strong(name, Definition::Address(address)));
         let names: Vec<Name> = names.collect();
         core.change_names(|| {
-            // Before the name is found: a declaration is compared with it from then on.
+            // Before the name can be found: declarations are compared with the type from then on.
             direct
                 .iter()
                 .for_each(|(name, ty, address)| note(dylib, name, *address, ty));
@@ -197,7 +198,7 @@ fn check_new(dylib: &Dylib, functions: &[(&str, HostFunction)]) -> Result<(), Er
     Ok(())
 }
 
-/// Defines functions that `ir` defines, which refer to their states.
+/// Defines functions with state by `ir`, which refers to the states.
 fn define_with_state(
     dylib: &Dylib,
     ir: &str,
@@ -208,7 +209,7 @@ fn define_with_state(
         return Ok(());
     }
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    // Relaxed: only to be told apart.
+    // Relaxed: the number must only be unique.
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let core = dylib.jit.core();
     let names: Vec<&str> = functions.iter().map(|(name, ..)| *name).collect();

@@ -1,31 +1,32 @@
-//! The guards of a thread, and which of them counts at a stack pointer.
+//! The guards of a thread, and the choice of the one in force at a stack pointer.
 //!
-//! A thread may have several stacks (fibers, coroutines), on each of which guarded calls are under
-//! way, and they may end in any order. So guards are no list: they are records in a table of the
-//! thread's, each with its *top*, an address right above the frames of its call. The innermost guard
-//! at a stack pointer is the one with the lowest top above it on the same stack.
+//! A thread may have several stacks (fibers, coroutines), each with guarded calls in progress,
+//! which may end in any order. So guards are not a list: they are records in a table of the thread,
+//! each with its *top*, an address right above the frames of its call. The innermost guard at a
+//! stack pointer is the one with the lowest top above it on the same stack.
 //!
 //! | stacks of two addresses | the same if |
 //! |---|---|
 //! | one is within the thread's own stack | both are |
 //! | neither is | all pages between them are readable ([`probe`](super::probe)) |
 //!
-//! So a fiber whose stack lies right below another one's, without a guard page, has its guards; these
-//! are covered by the function of the host that the other fiber is suspended in. Which of the guarded
-//! calls on fibers another one is within, a walk of the frames tells.
+//! So a fiber whose stack lies right below another one's, without a guard page, sees its guards.
+//! These are covered by the function of the host in which the other fiber is suspended. For guarded
+//! calls on fibers, a walk of the frames finds the enclosing one.
 //!
-//! A call that was left by a `longjmp` of the host, or whose fiber was freed, leaves its record. At
-//! its top lies a *mark* as long as the call goes on. A record whose mark is gone is not counted;
-//! one at or below the stack pointer of a call that begins on the thread's own stack is dropped.
+//! A call that was left by a `longjmp` of the host, or whose fiber was freed, leaves its record. A
+//! *mark* lies at its top while the call is active. A record without its mark is ignored; one at or
+//! below the stack pointer of a call that begins on the thread's own stack is dropped.
 //!
 //! # Invariants
-//! - Records lie in memory of the thread's, not on stacks: each can be read until the thread ends.
+//! - Records lie in memory of the thread, not on stacks: each can be read until the thread ends.
 //! - The table is changed by its own thread and its handlers, by single atomic operations.
-//! - Marks on other stacks than the thread's own are read through the kernel: the stack may be gone.
+//! - Marks on stacks other than the thread's own are read through the kernel: the stack may be
+//!   freed.
 //!
 //! # Why
-//! A list that is linked through frames reads frames that are gone, and an end that unlinks by
-//! position makes another call the innermost one.
+//! A list that is linked through frames would read frames that no longer exist, and a call that
+//! unlinks by position would make another call the innermost one.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -38,25 +39,27 @@ use super::guard::Guard;
 use super::interrupt::Serial;
 use super::{fault, probe, stacks};
 
-/// Records of a chunk.
+/// Number of records of a chunk.
 const RECORDS: usize = 32;
 
-/// A record that no call uses, and one that is not counted yet or any more.
+/// A free record, and one that is not active yet or any more.
 const FREE: u64 = 0;
 const TAKEN: u64 = 1;
 
-/// How far above a mark on a fiber's stack a call begins whose fiber may have left that mark's call.
+/// Maximal distance above a mark on a fiber's stack at which a call of a fiber begins that may have
+/// left that mark's call.
 const CLOSE: u64 = 1 << 16;
 
-/// No guarded call has this serial.
+/// A serial of no guarded call.
 const NONE: Serial = Serial::MAX;
 
-/// Records, in memory that was zero.
+/// Records, in memory that is zero initially.
 struct Chunk {
-    /// [`FREE`], [`TAKEN`], or the top of a guard that counts.
+    /// [`FREE`], [`TAKEN`], or the top of an active guard.
     tops: [AtomicU64; RECORDS],
     records: [MaybeUninit<Guard>; RECORDS],
-    /// Records from here on were never used: each call of a function of the host looks.
+    /// Records from here on were never used: each call of a function of the host searches the
+    /// table.
     used: AtomicUsize,
     next: AtomicPtr<Chunk>,
 }
@@ -65,7 +68,7 @@ thread_local! {
     static FIRST: Cell<*mut Chunk> = const { Cell::new(ptr::null_mut()) };
     /// Whether the thread made guarded calls on a stack that is not its own.
     static FIBERS: Cell<bool> = const { Cell::new(false) };
-    /// The innermost guard of a thread without fibers: its record, which may not count any more.
+    /// The innermost guard of a thread without fibers: its record, which may be inactive.
     static INNERMOST: Cell<Option<&'static Guard>> = const { Cell::new(None) };
 }
 
@@ -136,7 +139,7 @@ fn take_free() -> Option<Slot> {
     })
 }
 
-/// A record for a guard; `None` if the system gives no memory.
+/// Takes a record for a guard; `None` if the system gives no memory.
 pub(super) fn take() -> Option<Slot> {
     if let Some(slot) = take_free() {
         return Some(slot);
@@ -159,10 +162,10 @@ pub(super) fn take() -> Option<Slot> {
 }
 
 impl Slot {
-    /// Fills the record, and has it count from `top` down.
+    /// Fills the record, and activates it from `top` down.
     ///
     /// # Safety
-    /// It was taken and is not filled. At `top` is a word of the caller's frame.
+    /// It was taken and is not filled. A word of the caller's frame is at `top`.
     pub(super) unsafe fn put(self, guard: Guard, top: u64) -> &'static Guard {
         if !guard.is_own {
             FIBERS.set(true);
@@ -181,7 +184,7 @@ impl Slot {
         }
     }
 
-    /// Has the guard count no more. Its record stays.
+    /// Deactivates the guard. Its record stays.
     pub(super) fn hide(self) {
         compiler_fence(Ordering::SeqCst);
         // SAFETY: tops stay.
@@ -189,10 +192,10 @@ impl Slot {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Gives the record back.
+    /// Frees the record.
     pub(super) fn free(self) {
         self.hide();
-        // SAFETY: it was filled, and is not counted any more.
+        // SAFETY: it was filled, and is not active any more.
         unsafe {
             ptr::drop_in_place(self.record);
             (*self.top).store(FREE, Ordering::Release);
@@ -200,7 +203,7 @@ impl Slot {
     }
 }
 
-/// The guards that count, in no order; marks are not looked at.
+/// The active guards, in no order; marks are not checked.
 fn counted() -> impl Iterator<Item = (Slot, &'static Guard)> {
     let of = |chunk: &'static Chunk| {
         let places = chunk.tops.iter().zip(&chunk.records);
@@ -211,14 +214,14 @@ fn counted() -> impl Iterator<Item = (Slot, &'static Guard)> {
                 top,
                 record: record.as_ptr().cast_mut(),
             };
-            // SAFETY: a record that counts is filled.
+            // SAFETY: an active record is filled.
             counts.then(|| (slot, unsafe { record.assume_init_ref() }))
         })
     };
     chunks().flat_map(of)
 }
 
-/// The guards of calls of the thread that go on, on all stacks, in no order.
+/// The guards of the thread's active calls, on all stacks, in no order.
 pub(super) fn all() -> impl Iterator<Item = &'static Guard> {
     let guards = counted().map(|(_, guard)| guard);
     guards.filter(|guard| guard.is_marked())
@@ -229,7 +232,7 @@ pub(super) fn innermost() -> Option<&'static Guard> {
     let sp = here();
     if !FIBERS.get() {
         match INNERMOST.get() {
-            // Without guards on fibers, one on a fiber has none.
+            // Without guards on fibers, a call on a fiber has none.
             None => return None,
             Some(guard) if guard.top > sp && stacks::is_within(sp) && guard.is_marked() => {
                 return Some(guard);
@@ -240,7 +243,7 @@ pub(super) fn innermost() -> Option<&'static Guard> {
     at(sp)
 }
 
-/// Notes which guard is the innermost one after another one's call.
+/// Updates the innermost guard after another one's call.
 pub(super) fn note_innermost() {
     INNERMOST.set(at(here()));
 }
@@ -274,10 +277,10 @@ fn stacks_are_same(guard: &Guard, sp: u64) -> bool {
     same
 }
 
-/// The guarded call on a fiber that a call from `top` on is within, or [`NONE`].
+/// The enclosing guarded call, on a fiber, of a call from `top` on, or [`NONE`].
 ///
-/// Stacks that lie next to each other in one mapping, as those of a pool without guard pages, look like
-/// one. So where there is a guard above, the frames in between are walked.
+/// Adjacent stacks in one mapping, as those of a pool without guard pages, look like one. So if
+/// there is a guard above, the frames in between are walked.
 pub(super) fn outer_of(top: u64, is_own: bool) -> Serial {
     if is_own || !FIBERS.get() {
         return NONE;
@@ -287,7 +290,7 @@ pub(super) fn outer_of(top: u64, is_own: bool) -> Serial {
     above.map_or(NONE, |guard| guard.serial)
 }
 
-/// A guard and those of the calls that it is within: on its stack, and for one on a fiber all on the
+/// A guard and those of the enclosing calls: on its stack, and for one on a fiber all on the
 /// thread's own stack, from which fibers are resumed.
 pub(super) fn from<'g>(guard: &'g Guard) -> impl Iterator<Item = &'g Guard> {
     let outer = |inner: &&'g Guard| -> Option<&'g Guard> {
@@ -301,7 +304,7 @@ pub(super) fn from<'g>(guard: &'g Guard) -> impl Iterator<Item = &'g Guard> {
     std::iter::successors(Some(guard), outer).chain(own)
 }
 
-/// Drops the guards of calls that were left without their ends: a call begins at `top`.
+/// Drops the guards of calls that were left without ending, when a call begins at `top`.
 pub(super) fn drop_left(top: u64, is_own: bool) {
     for (slot, guard) in counted() {
         let left = guard.top <= top
@@ -316,12 +319,12 @@ pub(super) fn drop_left(top: u64, is_own: bool) {
     }
 }
 
-/// Whether a call with this serial goes on.
+/// Whether a call with this serial is active.
 pub(super) fn has(serial: u64) -> bool {
     all().any(|guard| guard.serial == serial)
 }
 
-/// At the thread's end.
+/// Frees the table at the thread's end.
 pub(super) fn end_thread() {
     INNERMOST.set(None);
     let mut chunk = FIRST.replace(ptr::null_mut());

@@ -1,8 +1,8 @@
-//! Types of the host's functions, against declarations.
+//! Compares types of the host's functions with declarations.
 //!
-//! A declaration is compared when it and the function meet: when a module is added that declares a
-//! name which means a function of the host, or when the function is defined and a module was added
-//! before that waits for it. A module is not asked for its types if it declares no such name.
+//! A declaration is compared when a module is added that declares a name of a host function, or
+//! when the function is defined after a module that waits for it. The types of a module are not
+//! read if it declares no such name.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -17,11 +17,12 @@ use crate::core::{Core, Module};
 use crate::load::image::Image;
 use crate::load::names::Definition;
 
-/// By name: the addresses it has in dylibs, and how what is there is called.
+/// By name: its addresses in dylibs, and the types of the functions there.
 #[derive(Default)]
 struct Types {
     named: HashMap<Box<str>, Vec<Typed>>,
-    /// Entries when those of names that are gone were last dropped, twice and some.
+    /// Number of entries at which removed names are dropped next: somewhat over twice that of the
+    /// last time.
     next_look: usize,
     entries: usize,
 }
@@ -37,7 +38,7 @@ pub(super) struct Typed {
 pub(super) struct HostTypes(RwLock<Types>);
 
 impl Types {
-    /// Drops entries of names that are gone, now and then: as often as there are twice as many.
+    /// Drops entries of removed names each time the number of entries has doubled.
     fn prune(&mut self, is_there: impl Fn(&str, &Typed) -> bool) {
         const SOME: usize = 64;
         if self.entries < self.next_look.max(SOME) {
@@ -54,7 +55,7 @@ impl Types {
 }
 
 impl HostTypes {
-    /// Notes how what `name` means in a dylib is called.
+    /// Notes the type of the function `name` in a dylib.
     pub(super) fn note(&self, name: &str, typed: Typed, names: &crate::load::names::Names) {
         let mut types = self.0.write().unwrap_or_else(PoisonError::into_inner);
         types.prune(|name, typed| names.exports(&typed.dylib, name));
@@ -62,10 +63,10 @@ impl HostTypes {
         types.named.entry(name.into()).or_default().push(typed);
     }
 
-    /// The type of what `name` means, if that is a function of the host at `address`.
+    /// The type of the host function `name`, if it is at `address`.
     fn type_at(&self, name: &str, address: u64) -> Option<FunctionType> {
         let types = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        // The last of them: an address may be used again.
+        // The last one: an address may be reused.
         let of_name = types.named.get(name)?.iter().rev();
         let mut found = of_name.filter(|typed| typed.address == address);
         found.next().map(|typed| typed.ty.clone())
@@ -77,7 +78,7 @@ impl HostTypes {
     }
 }
 
-/// A function that `module` declares under a name that `wanted` says yes to.
+/// Functions that `module` declares under names that `wanted` selects.
 fn declared(module: &Module, wanted: impl Fn(&str) -> bool) -> Vec<(SymbolId, String)> {
     let symbols = module.readers.summary().symbols.iter().enumerate();
     let functions = symbols.filter(|(_, info)| {
@@ -88,7 +89,7 @@ fn declared(module: &Module, wanted: impl Fn(&str) -> bool) -> Vec<(SymbolId, St
         .collect()
 }
 
-/// Compares a declaration with what the host has.
+/// Compares a declaration with the host's type.
 fn compare(
     module: &Arc<Module>,
     symbol: SymbolId,
@@ -108,7 +109,7 @@ fn compare(
 }
 
 impl Core {
-    /// Compares what the modules of an image declare with the host's functions of these names.
+    /// Compares the declarations of an image's modules with the host's functions of these names.
     pub(crate) fn check_host_types(&self, image: &Image) -> Result<(), Error> {
         for (_, module) in &image.modules {
             for (symbol, name) in declared(module, |name| self.host.types().is_name(name)) {
@@ -128,7 +129,7 @@ impl Core {
         Ok(())
     }
 
-    /// Compares what modules declare that wait for a name with the function it is to mean in
+    /// Compares the declarations of modules that wait for a name with the function it will be in
     /// `dylib`.
     pub(super) fn check_waiting_types(
         &self,

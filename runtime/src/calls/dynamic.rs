@@ -1,9 +1,9 @@
-//! Calls of functions whose types are known when they are called: a tool's, an interpreter's.
+//! Calls of functions whose types are known at run time, for tools and interpreters.
 //!
-//! Values are compared with what the function takes, as LLVM writes it, and put where the x86-64 psABI
-//! has them: integers and pointers in six registers, floating-point numbers in eight, the rest and
-//! copies of structs on the stack. What is not known how to pass (vectors, `x86_fp80`, aggregates of
-//! more than two parts) is an error.
+//! Values are compared with the function's parameter types, as LLVM writes them, and placed as in
+//! the x86-64 psABI. Integers and pointers use six registers, floating-point numbers eight; the
+//! rest and copies of structs on the stack. Types without support (vectors, `x86_fp80`, aggregates
+//! of more than two parts) are errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::api::func::Func;
 
-/// A value that a [`DynFunc`] is called with, or returns.
+/// An argument or result of a [`DynFunc`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Val {
-    /// Nothing, of a function that returns `void`.
+    /// No value, for a function that returns `void`.
     Void,
     /// `i1`.
     Bool(bool),
@@ -51,7 +51,7 @@ pub enum Val {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Type {
     Bool,
-    /// So many bytes, with zeros beyond them or its sign.
+    /// An integer of this number of bytes, extended as given.
     Int(u8, Extend),
     F32,
     F64,
@@ -111,7 +111,7 @@ impl Type {
         })
     }
 
-    /// The value that a register has.
+    /// The value of a register's bits.
     pub(super) fn value(&self, bits: u64) -> Val {
         match self {
             Type::Bool => Val::Bool(bits & 1 != 0),
@@ -126,7 +126,7 @@ impl Type {
     }
 }
 
-/// What a call is made of.
+/// The prepared arguments of a call.
 #[derive(Default)]
 struct Call {
     values: Values,
@@ -135,13 +135,13 @@ struct Call {
     stack: Words,
 }
 
-/// Words of a call's stack. Few lie in the frame: a host that leaves the call by `longjmp` has no
-/// memory of theirs left over.
+/// Words of a call's stack. Few lie in the frame, so a host that leaves the call by `longjmp` leaks
+/// no memory.
 #[derive(Default)]
 struct Words {
     few: [u64; 32],
     count: usize,
-    /// All of them, if they are more.
+    /// All of them, if they exceed `few`.
     many: Vec<u64>,
 }
 
@@ -250,7 +250,8 @@ impl DynFunc {
         }
     }
 
-    /// Puts values where the function takes them; where the result goes, if that is memory.
+    /// Places values as the function expects them; also returns memory for the result, if it needs
+    /// any.
     fn prepare(&self, values: &[Val]) -> Result<(Call, Option<Vec<u8>>), Error> {
         let mut call = Call::default();
         let mut memory = None;
@@ -310,15 +311,15 @@ impl DynFunc {
     /// Calls the published version.
     ///
     /// # Errors
-    /// [`Error::Arguments`]: other values than it takes.
+    /// [`Error::Arguments`]: the values do not fit its parameters.
     pub fn call(&self, values: &[Val]) -> Result<Val, Error> {
         let (mut call, memory) = self.prepare(values)?;
         self.enter(&mut call);
         Ok(self.result(&call, memory))
     }
 
-    /// As [`DynFunc::call`]; what goes wrong in JIT'd code is a value, as of
-    /// [`Func::call_guarded`](Func). `limit` is how long it may take.
+    /// Like [`DynFunc::call`]; errors of JIT'd code are returned as a value, as by
+    /// [`Func::call_guarded`](Func). `limit` is the time limit.
     ///
     /// # Errors
     /// [`Error::Arguments`], [`Error::Trap`].
@@ -326,11 +327,11 @@ impl DynFunc {
         self.call_limited(values, limit, None)
     }
 
-    /// As [`DynFunc::call_guarded`], with a limit of passes, too
+    /// Like [`DynFunc::call_guarded`], with a fuel limit, too
     /// ([`Func::with_fuel`](crate::Func::with_fuel)).
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`DynFunc::call_guarded`].
     pub fn call_limited(
         &self,
         values: &[Val],
@@ -340,11 +341,11 @@ impl DynFunc {
         self.run(self.prepare(values)?, limit, fuel)
     }
 
-    /// As [`DynFunc::call_limited`]; the values are dropped before the call begins. A host that leaves
-    /// the call by `longjmp` has no memory of theirs left over.
+    /// Like [`DynFunc::call_limited`]; the values are dropped before the call begins. So a host
+    /// that leaves the call by `longjmp` leaks none of their memory.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`DynFunc::call_limited`].
     pub fn call_with(
         &self,
         values: Vec<Val>,
@@ -379,7 +380,7 @@ impl DynFunc {
     }
 }
 
-/// The type of a function of IR, if `ty` is the same.
+/// The type of a function of IR, after comparing it with `ty`.
 pub(crate) fn compared(dylib: &Dylib, name: &str, ty: &str) -> Result<Option<String>, Error> {
     let actual = dylib.type_of(name)?;
     let wanted = FunctionType::parse(ty);

@@ -1,7 +1,7 @@
-//! The end of a thread that made guarded calls: what it had for them is given back.
+//! The end of a thread that made guarded calls: its resources for them are freed.
 //!
-//! By a key of `pthread_key_create`, whose destructors run after those of thread-locals of C++ and
-//! Rust: these may make guarded calls, whenever they were made.
+//! Uses a key of `pthread_key_create`, whose destructors run after those of thread-locals of C++
+//! and Rust: these may make guarded calls, whenever they were made.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -10,8 +10,8 @@ use std::sync::{Once, OnceLock};
 
 use super::{base, chain, interrupt, stacks};
 
-/// The round of destructors of keys in which it is given back: others' may call until then. The C
-/// library makes four.
+/// The round of key destructors in which they are freed: destructors of others may call until then.
+/// The C library makes four rounds.
 const ROUND: usize = 3;
 
 thread_local! {
@@ -42,10 +42,11 @@ fn key() -> Option<libc::pthread_key_t> {
     })
 }
 
-/// The calling thread has something that is to be given back at its end.
+/// Notes that the calling thread has resources to be freed at its end.
 pub(super) fn note() {
     if !NOTED.replace(true) {
-        // In a destructor of a thread-local it may be over: the base is that destructor's then.
+        // In a destructor of a thread-local the key may be gone: the base is that destructor's
+        // then.
         let _ = LAST.try_with(|_| {});
         static AT_EXIT: Once = Once::new();
         // SAFETY: a function that lives as long as the process, as the key's.
@@ -56,7 +57,7 @@ pub(super) fn note() {
 
 fn in_round(round: usize) {
     if let Some(key) = key() {
-        // SAFETY: a key of ours; without memory for it what the thread has stays.
+        // SAFETY: a key of this module; without memory for it the thread's resources are leaked.
         unsafe { libc::pthread_setspecific(key, ptr::without_provenance(round)) };
     }
 }

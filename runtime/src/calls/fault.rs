@@ -1,29 +1,30 @@
 //! Faults of instructions in JIT'd code above a guard: from the signal to the landing.
 //!
 //! Handlers for `SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL` and `SIGTRAP` are set when the process
-//! makes its first guarded call, or has a session whose embedder is asked of memory faults before all
-//! others ([`super::asked`]). What is not a guard's goes to the handler that was there before,
-//! with its mask; where there was none, the default action is set again and the instruction runs
-//! once more, so that a core file shows it. Who sets a handler afterwards gets all of these
-//! signals, ours among them, and can call the one that was there (`sigaction` gives it).
+//! makes its first guarded call, or has a session whose embedder handles memory faults before all
+//! others ([`super::asked`]). A fault that is not a guard's goes to the previous handler, with its
+//! mask. If there was none, the default action is set again and the instruction runs once more, so
+//! that a core file shows it. A handler that is set later gets all of these signals, the runtime's
+//! included, and can call the previous one (`sigaction` returns it).
 //!
 //! A fault is a guard's if
-//! 1. its instruction is of a session (it lies in the memory of one), or is being fetched from where
-//!    nothing is, by a call from such code: a null function pointer. (Where the call was a jump,
-//!    as a last call is, the stack tells whose it was: up to the guard there is nobody else.);
+//! 1. its instruction is of a session (it lies in the memory of one), or is being fetched from an
+//!    unmapped address, by a call from such code: a null function pointer. (Where the call was a
+//!    jump, as a tail call is, the stack identifies the caller: up to the guard there is no other
+//!    code.);
 //! 2. the processor raised it, not `kill`; and
 //! 3. the innermost guard of the stack ([`chain`]) is not covered by a function of the host.
 //!
-//! So one in the C library is not, even if JIT'd code gave it the pointer: the library may hold a
-//! lock.
+//! So a fault in the C library is not, even if JIT'd code passed the pointer: the library may hold
+//! a lock.
 //!
-//! # The end of the stack
-//! A fault on memory that was never there, within [`NEAR`] of the stack pointer and beyond the
-//! lowest page that the thread's stack has, is one of the stack. The handler runs on an alternate
-//! stack: each thread gets one of [`ALTERNATE`] bytes with its first guarded call, unless it has a
-//! larger one, and keeps it until it ends; where others take it away at the thread's end it gets it again
-//! ([`base`](super::base)). A function whose frame is larger than the guard page
-//! below a stack, compiled without probes, may miss the page, as it may natively.
+//! # Stack overflow
+//! A fault on memory that was never mapped, within [`NEAR`] of the stack pointer and beyond the
+//! lowest page of the thread's stack, is a stack overflow. The handler runs on an alternate stack.
+//! Each thread gets one of [`ALTERNATE`] bytes with its first guarded call, unless it has a larger
+//! one, and keeps it until it ends. If other code removes it at the thread's end, the thread gets
+//! it again ([`base`](super::base)). A function whose frame is larger than the guard page below a
+//! stack, compiled without probes, may miss the page, as it may natively.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -48,29 +49,29 @@ const SIGNALS: [c_int; 5] = [
     libc::SIGTRAP,
 ];
 
-/// Bytes of a thread's alternate stack: two frames of a signal with the largest registers there
-/// are (11 KiB each), and what unwinding takes.
+/// Bytes of a thread's alternate stack: two frames of a signal with the largest registers (11 KiB
+/// each), and the needs of unwinding.
 pub(super) const ALTERNATE: usize = 128 << 10;
 
-/// How far below the stack pointer an instruction may touch the stack: more than a frame has
-/// that is not probed.
+/// Maximal distance below the stack pointer at which an instruction may touch the stack: more than
+/// a frame without probes has.
 pub(super) const NEAR: u64 = 1 << 20;
 
-/// A fault, as the kernel tells it.
+/// A fault, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     signal: c_int,
     code: c_int,
     address: u64,
-    /// The processor's word on a page fault.
+    /// The processor's error code of a page fault.
     error: u64,
-    /// Whether it is the end of the stack.
+    /// Whether it is a stack overflow.
     stack: bool,
 }
 
 impl Fault {
     pub(super) fn kind(self) -> TrapKind {
-        /// Integer division, and what else integers trap for (`FPE_INTDIV`, `FPE_INTOVF`).
+        /// Integer division, and other integer traps (`FPE_INTDIV`, `FPE_INTOVF`).
         const INTEGER: [c_int; 2] = [1, 2];
         match self.signal {
             libc::SIGFPE if INTEGER.contains(&self.code) => TrapKind::Division,
@@ -86,9 +87,9 @@ impl Fault {
     }
 }
 
-/// What was to be done with memory, by the processor's word on a page fault.
+/// The kind of memory access, by the processor's error code of a page fault.
 fn access(error: u64) -> Access {
-    /// It was a write, it was an instruction's fetch.
+    /// Bits of a write, and of an instruction fetch.
     const WRITE: u64 = 1 << 1;
     const FETCH: u64 = 1 << 4;
     match error {
@@ -98,8 +99,8 @@ fn access(error: u64) -> Access {
     }
 }
 
-/// Whether an embedder's handler has mended the cause of a memory fault. `errno` is the interrupted
-/// code's, and stays.
+/// Whether an embedder's handler has removed the cause of a memory fault. `errno` belongs to the
+/// interrupted code, and is preserved.
 fn mended(address: u64, error: u64, instruction: u64) -> bool {
     // SAFETY: the thread's own word.
     let errno = unsafe { &mut *libc::__errno_location() };
@@ -113,7 +114,8 @@ fn mended(address: u64, error: u64, instruction: u64) -> bool {
     mended
 }
 
-/// What the handlers found, by place in [`SIGNALS`]. Written before they are set, and not after.
+/// The previous handlers, by place in [`SIGNALS`]. Written before the runtime's are set, and not
+/// after.
 struct Before(std::cell::UnsafeCell<[MaybeUninit<libc::sigaction>; SIGNALS.len()]>);
 
 // SAFETY: written once, under `Once`, before the handlers that read it can run.
@@ -123,7 +125,7 @@ static BEFORE: Before = Before(std::cell::UnsafeCell::new(
     [const { MaybeUninit::uninit() }; SIGNALS.len()],
 ));
 
-/// Sets the handlers, once, and sees to it that the thread has an alternate stack.
+/// Sets the handlers, once, and ensures that the thread has an alternate stack.
 #[inline]
 pub(super) fn attend() {
     if super::base::is_left() {
@@ -146,9 +148,9 @@ fn attend_anew() {
     super::base::note();
 }
 
-/// What handlers of ours block. A handler of the host's must not run inside of them: a guarded call of
-/// its would find the signal of its trap or of its limit blocked, and its stack overflow would be one
-/// of the alternate stack that ours is on.
+/// The signals that the runtime's handlers block. A handler of the host must not run inside of
+/// them. Its guarded call would find the signal of its trap or of its limit blocked. Its stack
+/// overflow would be one of the alternate stack on which the runtime's handler runs.
 pub(super) fn all_but_faults() -> libc::sigset_t {
     // SAFETY: a set, which is filled.
     unsafe {
@@ -169,8 +171,8 @@ pub(super) fn set() {
 
 fn set_handlers() {
     for (place, &signal) in SIGNALS.iter().enumerate() {
-        // SAFETY: valid structures; what was there is noted before the handler can run. Nobody
-        // else writes the place: `call_once`.
+        // SAFETY: valid structures; the previous action is noted before the handler can run. Only
+        // this closure writes the place: `call_once`.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             let mut before: libc::sigaction = std::mem::zeroed();
@@ -195,15 +197,15 @@ unsafe extern "C" fn handler(signal: c_int, info: *mut libc::siginfo_t, context:
     }
 }
 
-/// Whether an instruction is of a session: nothing is read but what is lock-free. Not by rows of
-/// unwinding: functions may have none.
+/// Whether an instruction is of a session: reads only lock-free data. Does not use unwind rows:
+/// functions may have none.
 pub(super) fn is_jitted(pc: u64) -> bool {
     uruk_unwind::covers(pc)
 }
 
-/// Has the thread go on below its guard, if the fault is one's.
+/// Makes the thread continue below its guard, if the fault is a guard's.
 fn take(signal: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -> bool {
-    // What `kill` and its kin send.
+    // The signal was sent by `kill` or similar.
     if info.si_code <= 0 {
         return false;
     }
@@ -217,17 +219,17 @@ fn take(signal: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -
     if memory && mended(address, error, pc) {
         return true;
     }
-    // Behind the instruction, where a trap is reported.
+    // The address behind the instruction, where a trap is reported.
     let within = if signal == libc::SIGTRAP {
         pc.wrapping_sub(1)
     } else {
         pc
     };
     let fetch = memory && address == pc && !is_jitted(pc);
-    // Thread-locals come last: they may be made when they are first used.
+    // Thread-locals come last: they may be created at their first use.
     let code = match fetch {
-        // SAFETY: where a call has just pushed its return address, if that is what it was; the
-        // stack is readable there, or the fault would be another one.
+        // SAFETY: the return address that a call has just pushed, if it was a call; the stack is
+        // readable there, or the fault would be another one.
         true => unsafe { *(sp as *const u64) }.wrapping_sub(1),
         false => within,
     };
@@ -246,8 +248,8 @@ fn take(signal: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -
     let registers = &mut context.uc_mcontext.gregs;
     if fetch {
         addresses.add(pc);
-        // As though the call had not been: nobody knows a frame where nothing is. The unwinder
-        // finds these registers where the kernel put them.
+        // As though the call had not happened: the unwinder has no frame for an unmapped address.
+        // It finds these registers where the kernel put them.
         registers[libc::REG_RIP as usize] = code as i64;
         registers[libc::REG_RSP as usize] = (sp + 8) as i64;
     }
@@ -273,17 +275,17 @@ fn take(signal: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -
     }));
     registers[libc::REG_RIP as usize] = landing_address() as i64;
     registers[libc::REG_RDI as usize] = guard.landing() as i64;
-    // A handler begins with the direction flag clear; who goes on is to find it so.
+    // A handler begins with the direction flag clear; the code that continues must find it so.
     registers[libc::REG_EFL as usize] &= !(1 << 10);
     true
 }
 
-/// Notes who called: the stack from the first frame of JIT'd code on, up to `stack`.
+/// Notes the callers: the stack from the first frame of JIT'd code on, up to `stack`.
 pub(super) fn note_callers(addresses: &mut Addresses, stack: u64) {
     note_frames(addresses, None, stack);
 }
 
-/// Notes the stack from the frame on whose instruction is `pc`, up to the guarded call below `stack`.
+/// Notes the stack from the frame whose instruction is `pc`, up to the guarded call below `stack`.
 pub(super) fn note_from(addresses: &mut Addresses, pc: u64, stack: u64) -> Reached {
     let reached = note_frames(addresses, Some(pc), stack);
     if addresses.is_empty() {
@@ -301,7 +303,7 @@ unsafe extern "C" {
     fn _Unwind_GetCFA(context: *mut c_void) -> u64;
 }
 
-/// Whether the caller runs above a guarded call whose frames lie below `stack`: on the same stack.
+/// Whether the caller runs above a guarded call whose frames lie below `stack`, on the same stack.
 #[inline(never)]
 pub(super) fn is_called_by(stack: u64) -> bool {
     extern "C" fn look(context: *mut c_void, data: *mut c_void) -> c_int {
@@ -311,36 +313,36 @@ pub(super) fn is_called_by(stack: u64) -> bool {
             (_Unwind_GetCFA(context), data)
         };
         *met = frame == *stack;
-        // Frames above it are of its caller, or of who resumed this fiber.
+        // Frames above it belong to its caller, or to the code that resumed this fiber.
         if *met || frame > *stack { END } else { GO_ON }
     }
     let mut data = (stack, false);
-    // SAFETY: `look` is given two words.
+    // SAFETY: `look` gets two words.
     unsafe { _Unwind_Backtrace(look, (&raw mut data).cast()) };
     data.1
 }
 
-/// What a step of a walk says.
+/// Return values of a step of a walk.
 const GO_ON: c_int = 0;
 const END: c_int = 4;
 
 struct Walk<'a> {
     addresses: &'a mut Addresses,
-    /// Where to begin; `None`: at the first frame of JIT'd code.
+    /// The first frame; `None`: the first frame of JIT'd code.
     from: Option<u64>,
     begun: bool,
     stack: u64,
     reached: Reached,
 }
 
-/// How far a walk from JIT'd code came.
+/// The end of a walk from JIT'd code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reached {
-    /// To a frame that the unwinder does not know, or too far for a backtrace.
+    /// A frame that the unwinder does not know, or the maximal length of a backtrace.
     Unknown,
     /// To the guarded call.
     Guard,
-    /// Past it, without its frame: it is on another stack.
+    /// Past it, without its frame: the guarded call is on another stack.
     Elsewhere,
 }
 
@@ -352,8 +354,8 @@ fn note_frames(addresses: &mut Addresses, from: Option<u64>, stack: u64) -> Reac
         begun: false,
         stack,
     };
-    // SAFETY: `step` is given a `Walk`. It may run in a handler: the thread was in JIT'd code,
-    // and holds no lock of the unwinder's.
+    // SAFETY: `step` gets a `Walk`. It may run in a handler: the thread was in JIT'd code, and
+    // holds no lock of the unwinder.
     unsafe { _Unwind_Backtrace(step, (&raw mut walk).cast()) };
     walk.reached
 }
@@ -374,7 +376,7 @@ extern "C" fn step(context: *mut c_void, data: *mut c_void) -> c_int {
             return GO_ON;
         }
     }
-    // The handler's frames are elsewhere; those below the guard are not its call's.
+    // The handler's frames are on another stack; those below the guard are not its call's.
     if frame == walk.stack {
         walk.reached = Reached::Guard;
     }
@@ -387,7 +389,7 @@ extern "C" fn step(context: *mut c_void, data: *mut c_void) -> c_int {
     if walk.addresses.add(pc) { GO_ON } else { END }
 }
 
-/// Does with somebody else's fault what was done before us.
+/// Passes a fault that is not the runtime's to the previous handler.
 ///
 /// # Safety
 /// The arguments are the kernel's.
@@ -401,10 +403,10 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     let sent = unsafe { (*info).si_code } <= 0;
     match before.sa_sigaction {
         libc::SIG_IGN if sent => {}
-        // Ignored or not, an instruction that cannot run ends the process.
+        // Even if ignored, an instruction that cannot run ends the process.
         libc::SIG_IGN | libc::SIG_DFL => {
             // SAFETY: async-signal-safe calls. An instruction runs again, and faults again; a
-            // signal that was sent is sent again, and is pending until we return.
+            // signal that was sent is sent again, and is pending until this handler returns.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = libc::SIG_DFL;
@@ -419,8 +421,8 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     }
 }
 
-/// Calls a handler with the signals blocked that the interrupted code blocks, and those that the
-/// handler wants blocked.
+/// Calls a handler with the signals blocked that the interrupted code blocks, and those in the
+/// handler's mask.
 ///
 /// # Safety
 /// A handler that was set as `action` says; the arguments are the kernel's.

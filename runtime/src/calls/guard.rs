@@ -1,29 +1,29 @@
-//! Calls that can be left from their middle: each has a guard.
+//! Guarded calls: each has a guard, to which it can be left from any point.
 //!
-//! A guard stands below a call of JIT'd code. What goes wrong above it, in JIT'd code, ends the call
-//! and is a value ([`Trap`]):
+//! A guard is set below a call of JIT'd code. An error above it, in JIT'd code, ends the call and
+//! is returned as a value ([`Trap`]):
 //!
-//! | what | seen by |
+//! | error | detected by |
 //! |---|---|
-//! | a fault of an instruction, the end of the stack | a handler of signals ([`fault`](super::fault)) |
-//! | an interrupt, a deadline | a handler of a timer's signal ([`interrupt`](super::interrupt)), or code that looks |
-//! | fuel | code that looks ([`passes`](super::passes)) |
+//! | a fault of an instruction, stack overflow | a signal handler ([`fault`](super::fault)) |
+//! | an interrupt, a deadline | the handler of a timer's signal ([`interrupt`](super::interrupt)), or code that counts fuel |
+//! | fuel | code that counts it ([`passes`](super::passes)) |
 //! | an error of a function of the host | the function's own frame, once it has returned ([`raise`]) |
-//! | a call of what has no code | the failure handler ([`leave_address`]) |
+//! | a call of a function without code | the failure handler ([`leave_address`]) |
 //!
 //! # Invariants
-//! - What is left are frames of JIT'd code and of C between it, never frames of Rust that have
-//!   something to be done: a function of the host ([`host`](super::host)) *covers* the guards below
-//!   it while it runs ([`Covered`]). What goes wrong in JIT'd code that it calls without a guard
-//!   of its own is what it would be without any.
-//! - Nothing is unwound: destructors of C++ and cleanups of Rust in frames that are left do not
-//!   run, locks they hold stay locked, and what a `setjmp` of theirs noted is not to be used.
-//! - A guard is written by its own thread, in handlers too, and read by nobody else.
+//! - The skipped frames are those of JIT'd code and of C in between, never frames of Rust with
+//!   pending destructors: a function of the host ([`host`](super::host)) *covers* the guards below
+//!   it while it runs ([`Covered`]). An error in JIT'd code that it calls without a guard of its
+//!   own has the same effect as without any guard.
+//! - Frames are not unwound: destructors of C++ and cleanups of Rust in skipped frames do not run,
+//!   their locks stay locked, and their `setjmp` buffers must not be used.
+//! - A guard is written by its own thread, in handlers too, and read by no other.
 //!
 //! # Why
-//! Frames are not unwound because tables describe a frame at its calls only: at a fault, personality
-//! functions of C++ find no entry and call `std::terminate`. And memory that made a program fault
-//! may be what a destructor would use.
+//! Frames are not unwound because tables describe a frame at its calls only: at a fault,
+//! personality functions of C++ find no entry and call `std::terminate`. And a destructor might use
+//! the very memory that made the program fault.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
@@ -43,38 +43,38 @@ use super::trap::{Addresses, HostError, Trap, TrapKind};
 use crate::api::error::Error;
 use crate::fork::shield::Shield;
 
-/// Why a call was left, as far as a handler may write it.
+/// The reason for leaving a call, as far as a handler may write it.
 #[derive(Clone, Copy)]
 pub(super) enum Caught {
     Nothing,
     Fault(fault::Fault),
     Interrupted,
     Deadline,
-    /// The rest is in `Guard::cause`.
+    /// The details are in `Guard::cause`.
     Raised,
 }
 
-/// Below a call that can be left.
+/// The record below a guarded call.
 pub(super) struct Guard {
     landing: UnsafeCell<Landing>,
-    /// An address in the frame below its call, where its mark lies.
+    /// The address in the frame below its call where its mark lies.
     pub(super) top: u64,
-    /// Whether that is on the thread's own stack.
+    /// Whether `top` is on the thread's own stack.
     pub(super) is_own: bool,
-    /// The guarded call on the same fiber that it is within, if there is one.
+    /// The enclosing guarded call on the same fiber, if any.
     pub(super) outer: Serial,
-    /// The lowest address known to be on its stack, of one on a fiber.
+    /// The lowest address known to be on its stack, for a guard on a fiber.
     pub(super) lowest: Cell<u64>,
-    /// Functions of the host that run above it.
+    /// Number of functions of the host that run above it.
     pub(super) covers: Cell<u32>,
     pub(super) serial: Serial,
-    /// When the call is to be over, by the monotonic clock; 0: whenever it is.
+    /// The deadline of the call, by the monotonic clock; 0: none.
     pub(super) deadline: Cell<u64>,
-    /// The pass of its thread after which it is over, if there is one.
+    /// The last pass of its thread that its fuel allows, if limited.
     pub(super) last_pass: Cell<Option<u64>>,
-    /// Whether code that it calls looks.
+    /// Whether the code that it calls counts fuel.
     pub(super) looks: bool,
-    /// What `deadline` was made of.
+    /// The time limit from which `deadline` was computed.
     pub(super) limit: Option<Duration>,
     pub(super) caught: Cell<Caught>,
     pub(super) addresses: UnsafeCell<Addresses>,
@@ -87,25 +87,25 @@ impl Guard {
         self.covers.get() == 0
     }
 
-    /// What its thread is to go on with, for a handler.
+    /// The place where its thread continues, for a handler.
     pub(super) fn landing(&self) -> *const Landing {
         self.landing.get()
     }
 
-    /// The stack below which its call's frames lie.
+    /// The stack address below which its call's frames lie.
     pub(super) fn stack(&self) -> u64 {
         // SAFETY: written before the call, by this thread.
         unsafe { (*self.landing.get()).stack() }
     }
 
-    /// What lies at its top as long as its call goes on.
+    /// The word at its top while its call is active.
     pub(super) fn mark(&self) -> u64 {
-        /// Some bits that no address and no small number has.
+        /// Bits that no address and no small number has.
         const MARK: u64 = 0xa5c3_0000_0000_0000;
         MARK ^ self.serial.rotate_left(32) ^ self.top
     }
 
-    /// Whether its frame is still there.
+    /// Whether its frame still exists.
     pub(super) fn is_marked(&self) -> bool {
         let found = match self.is_own {
             // SAFETY: on the thread's own stack, which stays.
@@ -116,7 +116,7 @@ impl Guard {
     }
 }
 
-/// A guard that counts, until a call is over, or a panic or an exception passes.
+/// An active guard, until its call ends, or a panic or an exception passes.
 struct Standing {
     guard: &'static Guard,
     slot: Slot,
@@ -146,9 +146,9 @@ impl Standing {
             addresses: UnsafeCell::new(Addresses::NONE),
             cause: UnsafeCell::new(None),
         };
-        // SAFETY: taken above; the mark is a word of a frame that goes on.
+        // SAFETY: taken above; the mark is a word of an active frame.
         let guard = unsafe { slot.put(guard, top) };
-        // Only now: whoever interrupts the call is to find it.
+        // Only now, so that an interrupt of the call finds it.
         interrupt::begun(guard);
         Some(Standing {
             guard,
@@ -157,11 +157,11 @@ impl Standing {
         })
     }
 
-    /// The call is over.
+    /// Deactivates the guard at the call's end.
     fn hide(&mut self) {
         if std::mem::replace(&mut self.counts, false) {
             self.slot.hide();
-            // SAFETY: a word of the frame below, which goes on.
+            // SAFETY: a word of the frame below, which is active.
             unsafe { (self.guard.top as *mut u64).write_volatile(0) };
             chain::note_innermost();
             interrupt::ended(self.guard);
@@ -179,11 +179,11 @@ impl Drop for Standing {
     }
 }
 
-/// Runs `body`, which does nothing but call JIT'd code; `Err` if that was left. What `body` has
-/// written by then is there.
+/// Runs `body`, which only calls JIT'd code; `Err` if the call was left. Writes of `body` before
+/// that remain.
 pub(crate) fn run<F: FnOnce()>(limits: Limits, body: F) -> Result<(), Trap> {
     unsafe extern "C-unwind" fn call<F: FnOnce()>(data: *mut u8) {
-        // SAFETY: what `run` gives: a body that nobody has taken.
+        // SAFETY: the argument that `run` passes: a body that was not taken yet.
         let body = unsafe { (*data.cast::<Option<F>>()).take() };
         if let Some(body) = body {
             body();
@@ -221,15 +221,15 @@ fn run_with(
     if let Some(fuel) = limits.fuel {
         passes::begin(guard, fuel);
     }
-    // SAFETY: `call` takes this data; the landing is of this call. Above are frames of JIT'd
-    // code, and `call`'s, which has nothing to do at its end: that is what `covers` sees to.
+    // SAFETY: `call` takes this data; the landing is of this call. Above are frames of JIT'd code,
+    // and `call`'s, which has no pending destructors: `covers` ensures that.
     let left = unsafe { call_landed(guard.landing.get(), call, data) };
     standing.hide();
     match left {
         0 => Ok(()),
         _ => {
-            // Names are looked for under locks of the allocator and of the dynamic loader, and a
-            // handler of the host's may make guarded calls as well.
+            // Names are looked up under locks of the allocator and of the dynamic loader, and a
+            // handler of the host may make guarded calls as well.
             let _shield = Shield::raise();
             Err(guard.take_trap())
         }
@@ -242,13 +242,13 @@ impl Guard {
             Caught::Fault(fault) => fault.kind(),
             Caught::Deadline => TrapKind::Deadline(self.limit.unwrap_or_default()),
             Caught::Raised => {
-                // SAFETY: the call was left: nothing else uses it.
+                // SAFETY: the call was left: no other code uses it.
                 let cause = unsafe { (*self.cause.get()).take() };
                 cause.unwrap_or(TrapKind::Interrupted)
             }
             Caught::Interrupted | Caught::Nothing => TrapKind::Interrupted,
         };
-        // SAFETY: nobody writes any more: the call was left.
+        // SAFETY: it is not written any more: the call was left.
         let backtrace = unsafe { (*self.addresses.get()).frames() };
         Trap { kind, backtrace }
     }
@@ -256,7 +256,7 @@ impl Guard {
     /// Leaves the call.
     ///
     /// # Safety
-    /// Its thread's innermost guard, with nothing but JIT'd code and C above it.
+    /// It is its thread's innermost guard, with only JIT'd code and C above it.
     pub(super) unsafe fn leave(&self, kind: TrapKind) -> ! {
         // SAFETY: its own thread's.
         unsafe {
@@ -267,20 +267,20 @@ impl Guard {
     }
 }
 
-/// The innermost guard of the thread's stack that it is on.
+/// The innermost guard on the thread's current stack.
 pub(super) fn current() -> Option<&'static Guard> {
     chain::innermost()
 }
 
-/// The same, if what is above it may be left.
+/// The innermost guard, if the code above it may be left.
 fn open_guard() -> Option<&'static Guard> {
     current().filter(|guard| guard.is_open())
 }
 
-/// While it lives, a function of the host runs: guards below are not for what goes wrong in it.
+/// Guard that marks a running function of the host: errors in it do not concern the guards below.
 pub(crate) struct Covered {
     guard: Option<(&'static Guard, Serial)>,
-    /// To the thread it was made on.
+    /// Bound to the thread it was made on.
     _thread: PhantomData<*const ()>,
 }
 
@@ -301,7 +301,7 @@ impl Covered {
 impl Drop for Covered {
     #[inline]
     fn drop(&mut self) {
-        // Another serial: the record is another call's by now.
+        // Another serial: the record belongs to another call by now.
         if let Some((guard, serial)) = self.guard
             && guard.serial == serial
         {
@@ -313,10 +313,10 @@ impl Drop for Covered {
     }
 }
 
-/// Ends the guarded call that a function of the host was called in. Where there is none it is a
-/// panic, which unwinds JIT'd code as any other does.
+/// Ends the guarded call in which a function of the host was called. Without one it panics, which
+/// unwinds JIT'd code as any other panic does.
 ///
-/// For the frame that JIT'd code called, with nothing left to be done in it.
+/// To be called in the frame that JIT'd code called, without pending destructors.
 pub(crate) fn raise(error: HostError) -> ! {
     let Some(guard) = open_guard() else {
         drop_and_panic(error);
@@ -327,23 +327,23 @@ pub(crate) fn raise(error: HostError) -> ! {
     unsafe { guard.leave(TrapKind::Host(error)) }
 }
 
-/// Runs `body` as a function of the host: what goes wrong in it does not end the guarded call that
-/// it runs in. For libraries that JIT'd code may call by other ways than
+/// Runs `body` as a function of the host: errors in it do not end the enclosing guarded call. For
+/// libraries that JIT'd code may call otherwise than by
 /// [`Dylib::define_fn`](crate::Dylib::define_fn), such as an interface for C.
 pub fn covered<R>(body: impl FnOnce() -> R) -> R {
     let _covered = Covered::begin();
     body()
 }
 
-/// Ends the guarded call that the calling frame runs in by an error
-/// ([`TrapKind::Host`]), and does not return. It returns, and `error` is not called, if there is no
-/// such call, or if a function of the host ([`HostFn`](crate::HostFn)) runs in it.
+/// Ends the enclosing guarded call by an error ([`TrapKind::Host`]), and does not return. It
+/// returns, without calling `error`, if there is no such call, or if a function of the host
+/// ([`HostFn`](crate::HostFn)) runs in it.
 ///
-/// Frames between are left as by `longjmp`: nothing of them is unwound.
+/// Frames between are left as by `longjmp`, without unwinding.
 ///
 /// # Safety
-/// Frames of this thread above the guarded call are of JIT'd code, of C, and of the caller, and have
-/// nothing to be done at their ends.
+/// Frames of this thread above the guarded call are of JIT'd code, of C, and of the caller, and
+/// have no pending destructors.
 pub unsafe fn raise_error(error: impl FnOnce() -> HostError) {
     if open_guard().is_some() {
         raise(error());
@@ -355,8 +355,8 @@ fn drop_and_panic(error: HostError) -> ! {
     std::panic::panic_any(format!("a function of the host failed: {error}"));
 }
 
-/// Notes that a function has no code which was called above an open guard: where the call is to go
-/// on then, with whatever arguments. `None` where there is no such guard.
+/// Notes that a function without code was called above an open guard; returns the address where the
+/// call continues, with any arguments. `None` without such a guard.
 pub(crate) fn leave_address(function: &str, cause: Option<&Arc<Error>>) -> Option<u64> {
     let guard = open_guard()?;
     // SAFETY: its own thread's.
@@ -371,12 +371,12 @@ pub(crate) fn leave_address(function: &str, cause: Option<&Arc<Error>>) -> Optio
     Some(leave_now as *const c_void as u64)
 }
 
-/// Goes on below the innermost guard, whatever it is called with.
+/// Continues below the innermost guard, with any arguments.
 extern "C" fn leave_now() -> ! {
     let Some(guard) = current() else {
-        // `leave_address` found one at this place.
+        // `leave_address` found one here.
         std::process::abort()
     };
-    // SAFETY: its call goes on; above it are JIT'd code and this frame.
+    // SAFETY: its call is active; above it are JIT'd code and this frame.
     unsafe { land(guard.landing()) }
 }

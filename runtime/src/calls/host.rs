@@ -1,6 +1,6 @@
 //! Functions of the host that JIT'd code calls by name.
 //!
-//! | what it is | what the name means |
+//! | kind | meaning of the name |
 //! |---|---|
 //! | a function, or a closure that captures nothing | a C function of the host, compiled around it; JIT'd code calls it directly |
 //! | a closure with state | a function of IR, which calls such a C function with the state as a last argument; compiled as all IR is, and inlined as such |
@@ -8,14 +8,14 @@
 //! | a closure over values ([`received`](super::received)) | a function of IR, which calls a C function with its arguments as words |
 //!
 //! Each has its types ([`bound`](super::bound)). A function of the host covers guards below it
-//! ([`guard`](super::guard)): it is ordinary Rust, whose frames are never left but by returning or
-//! by a panic.
+//! ([`guard`](super::guard)): it is ordinary Rust, whose frames are only left by returning or by a
+//! panic.
 //!
 //! # Why
-//! The state comes last, so that what is before it is passed in the registers and on the stack as
-//! without it: first, and a struct that fits into registers for the caller might not for the callee.
-//! IR, and not machine code of ours: an argument may be a struct, or on the stack, and LLVM knows how
-//! to pass each on.
+//! The state comes last, so that earlier arguments are passed in the registers and on the stack as
+//! without it. If it came first, a struct that fits into registers for the caller might not for the
+//! callee. IR is used instead of generated machine code: an argument may be a struct, or on the
+//! stack, and LLVM knows how to pass each on.
 
 use std::any::Any;
 use std::fmt::Write;
@@ -28,7 +28,7 @@ use super::trap::HostError;
 use super::types::{Extend, FunctionType, Piece, result_text};
 use super::value::Value;
 
-/// A function of the host, with its types, to be defined under a name
+/// A function of the host, with its types, for a definition
 /// ([`Dylib::define_fns`](crate::Dylib::define_fns)).
 #[derive(Clone)]
 pub struct HostFunction {
@@ -42,19 +42,19 @@ impl std::fmt::Debug for HostFunction {
     }
 }
 
-/// What there is of a host's function.
+/// The code of a host function.
 #[derive(Clone)]
 pub(super) enum Code {
     /// The address of a C function.
     At(u64),
-    /// The address of one that takes the state, behind its arguments.
+    /// The address of a C function that takes the state after its arguments.
     With {
         address: u64,
         state: Arc<dyn Any + Send + Sync>,
-        /// Where it is.
+        /// The address of the state.
         at: u64,
     },
-    /// What takes values whose types are known when it is defined.
+    /// A function over values whose types are known when it is defined.
     Receiving(Arc<Receiver>),
 }
 
@@ -69,12 +69,12 @@ impl HostFunction {
         f.into_host()
     }
 
-    /// What is at an address, with the type that C or LLVM would give it.
+    /// Makes a host function of an address, with its C or LLVM type.
     ///
     /// # Safety
-    /// 1. At `address` is a function that may be called as `ty` says, from where the name it gets is
-    ///    called.
-    /// 2. It stays there as long as the session is used.
+    /// 1. At `address` is a function that may be called with type `ty`, from all callers of its
+    ///    name.
+    /// 2. It stays valid as long as the session is used.
     pub unsafe fn from_address(ty: FunctionType, address: *const ()) -> HostFunction {
         HostFunction {
             ty,
@@ -88,17 +88,17 @@ impl HostFunction {
     }
 }
 
-/// What a function of the host may return: a [`Value`], or a `Result` of one. `Err` ends the guarded
-/// call it was called in ([`Func::call_guarded`](crate::Func)), which returns it as
-/// [`TrapKind::Host`](crate::TrapKind::Host); where there is none it is a panic.
+/// A result of a host function: a [`Value`], or a `Result` of one. `Err` ends the enclosing guarded
+/// call ([`Func::call_guarded`](crate::Func)), which returns it as
+/// [`TrapKind::Host`](crate::TrapKind::Host); without one it is a panic.
 pub trait HostResult {
-    /// What JIT'd code gets.
+    /// The value that JIT'd code gets.
     type Value: Value;
 
     /// The value, or the error.
     ///
     /// # Errors
-    /// What ends the guarded call.
+    /// The error that ends the guarded call.
     fn into_value(self) -> Result<Self::Value, HostError>;
 }
 
@@ -120,14 +120,14 @@ impl<V: Value, E: std::error::Error + Send + Sync + 'static> HostResult for Resu
     }
 }
 
-/// Functions and closures that JIT'd code may call: `Fn` of up to sixteen [`Value`]s that are
-/// returned from ([`HostResult`]). `M` is found by the compiler.
+/// Functions and closures that JIT'd code may call: `Fn` of up to sixteen [`Value`]s, with a
+/// [`HostResult`]. The compiler infers `M`.
 pub trait HostFn<M>: Send + Sync + 'static {
-    /// With its types.
+    /// Adds its types.
     fn into_host(self) -> HostFunction;
 }
 
-/// The end of each function of the host, when nothing of it is left to be done.
+/// The end of each function of the host, without pending destructors.
 #[inline]
 pub(super) fn finish<V>(result: Result<V, HostError>) -> V {
     match result {
@@ -154,8 +154,8 @@ macro_rules! host_functions {
                 {
                     let result = {
                         let _covered = Covered::begin();
-                        // SAFETY: a type without a size, of which there is a value that was
-                        // given to `into_host` and not dropped.
+                        // SAFETY: a type without a size, a value of which was given to `into_host`
+                        // and not dropped.
                         let f = unsafe { NonNull::<F>::dangling().as_ref() };
                         f($($name),*).into_value()
                     };
@@ -174,7 +174,7 @@ macro_rules! host_functions {
                 {
                     let result = {
                         let _covered = Covered::begin();
-                        // SAFETY: the session has it, as long as its code may be called.
+                        // SAFETY: the session keeps it, as long as its code may be called.
                         let f = unsafe { &*state };
                         f($($name),*).into_value()
                     };
@@ -217,8 +217,9 @@ host_functions! {
     (a A b B c C d D e E g G h H i I j J k K l L m M n N o O p P q Q),
 }
 
-/// A definition of `name` in IR, which calls what is at `address` with `state` behind its own
-/// arguments. No jump: as long as that runs, the frame of the call keeps the code, and so the state.
+/// A definition of `name` in IR, which calls the function at `address` with `state` after its own
+/// arguments. Not by a jump: while that function runs, the frame of the call keeps the code, and so
+/// the state.
 pub(super) fn forwarding(name: &str, ty: &FunctionType, address: u64, state: u64) -> String {
     let (result, parameters) = ty.pieces();
     let extension = |piece: &Piece| match piece {
@@ -231,7 +232,7 @@ pub(super) fn forwarding(name: &str, ty: &FunctionType, address: u64, state: u64
             let ty = match piece {
                 Piece::ByVal(size) => format!("ptr byval([{size} x i8]) align 8"),
                 Piece::SRet(size) => format!("ptr sret([{size} x i8]) align 8"),
-                // Only what is called may count on it: declarations seldom say it.
+                // Only the callee may rely on it: declarations seldom have it.
                 piece if calling => format!("{piece}{}", extension(piece)),
                 piece => piece.to_string(),
             };
@@ -262,7 +263,8 @@ pub(super) fn forwarding(name: &str, ty: &FunctionType, address: u64, state: u64
     ir
 }
 
-/// A body of `name` that calls what is at `address` with `state`, and then what that answers.
+/// A body of `name` that calls the function at `address` with `state`, and then the function that
+/// it returns.
 pub(super) fn placeholder(name: &str, ty: &FunctionType, address: u64, state: u64) -> String {
     let (result, parameters) = ty.pieces();
     let each = parameters.iter().enumerate().map(|(index, piece)| {
@@ -289,7 +291,7 @@ pub(super) fn placeholder(name: &str, ty: &FunctionType, address: u64, state: u6
     )
 }
 
-/// A name of IR.
+/// Quotes a name for IR.
 pub(super) fn quoted(name: &str) -> String {
     let mut text = String::from("@\"");
     for byte in name.bytes() {

@@ -1,29 +1,30 @@
 //! Interrupts and deadlines of guarded calls.
 //!
-//! A thread that makes guarded calls has a timer of its own, whose signal comes to it. When a
-//! deadline passes, or somebody interrupts a call, the handler of that signal looks where the
-//! thread is. In JIT'd code right above the innermost guard: it goes on below the guard. Anywhere
-//! else, in the library, in libc or in a function of the host, it is let go on, and looked at again
-//! [`AGAIN_NS`] later, until it is back in JIT'd code, or the call is over.
+//! A thread that makes guarded calls has a timer of its own, whose signal is sent to it. When a
+//! deadline passes, or a call is interrupted, the handler of that signal checks where the thread
+//! is. In JIT'd code right above the innermost guard, it continues below the guard. Anywhere else,
+//! in the library, in libc or in a function of the host, it continues where it is, and is checked
+//! again [`AGAIN_NS`] later, until it is back in JIT'd code, or the call ends.
 //!
 //! # Why
-//! Code looks at a word at its loops and entries only where somebody asks for it
-//! ([`passes`](super::passes)): it pays for that. A signal costs what is not interrupted nothing, in
-//! every tier, and reaches code of object files and units. What it cannot do: end a call at the same
-//! place each time it is run, as counted fuel does; wake a thread that sleeps in the system; or reach
-//! one that blocks the signal. Of code that looks, the signal comes [`GRACE_NS`] late, for what does
-//! not look.
+//! Code counts fuel at its loops and entries only where the embedder requests it
+//! ([`passes`](super::passes)), as that has a cost. A signal costs nothing without an interrupt, in
+//! every tier, and reaches code of object files and units. It cannot end a call at the same place
+//! each time it is run, as fuel does. It cannot wake a thread that sleeps in the kernel, or reach
+//! one that blocks the signal. For code that counts fuel, the signal comes [`GRACE_NS`] late, for
+//! parts that do not count.
 //!
 //! | field of `Thread` | written by | ordering |
 //! |---|---|---|
-//! | `current` | the thread: serial of its innermost guarded call, which counts by then | release; acquire in `interrupt` |
-//! | `looks` | the thread: whether its code looks by itself | relaxed: it is only how long to wait |
+//! | `current` | the thread: serial of its innermost guarded call, which is active by then | release; acquire in `interrupt` |
+//! | `looks` | the thread: whether its code counts fuel | relaxed: it only determines a waiting time |
 //! | `asks` | see there | see there |
-//! | `timer` | the thread, with the first use, in a child of `fork` again, and at its end | its lock |
+//! | `timer` | the thread, at its first use, in a child of `fork` again, and at its end | its lock |
 //! | `armed_by`, `of` | likewise; read by the thread and its handlers only | relaxed |
 //!
-//! Who interrupts asks first, then sets the timer. The thread sets it, then looks whether somebody
-//! has asked meanwhile ([`Thread::rearm`]). So the timer is never set later than what was asked.
+//! The interrupting thread stores the request first, then sets the timer. The interrupted thread
+//! sets it, then checks for requests that came meanwhile ([`Thread::rearm`]). So the timer is never
+//! set later than requested.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -48,32 +49,33 @@ use crate::fork::gate;
 /// The number of a guarded call on its thread, from 1.
 pub(super) type Serial = u64;
 
-/// When a thread is looked at again that cannot be interrupted where it is.
+/// Delay until a thread is checked again that could not be interrupted.
 const AGAIN_NS: u64 = 200_000;
 
-/// How long code that looks is waited for, before it gets a signal: it may be in code that does not.
+/// Time for code that counts fuel to stop by itself, before it gets a signal: it may be in code
+/// that does not count.
 const GRACE_NS: u64 = 20_000_000;
 
-/// When a thread is looked at again where the call that is to end is on another stack of it.
+/// Delay until a thread is checked again whose call to be ended is on another of its stacks.
 const ELSEWHERE_NS: u64 = 10_000_000;
 
-/// What is shared of a thread that makes guarded calls.
+/// The shared state of a thread that makes guarded calls.
 #[derive(Debug, Default)]
 struct Thread {
     current: AtomicU64,
     asks: Asks,
-    /// Whether code of the innermost guarded call looks.
+    /// Whether code of the innermost guarded call counts fuel.
     looks: AtomicBool,
     timer: Mutex<Timer>,
-    /// The same without the lock, for the thread and its handlers: the timer's number and one.
+    /// The timer's number plus one, without the lock, for the thread and its handlers.
     armed_by: AtomicU64,
-    /// The process that has it, likewise.
+    /// The process that owns the timer, likewise.
     of: AtomicI32,
 }
 
 #[derive(Debug, Default)]
 struct Timer {
-    /// Its number, and the process that has it.
+    /// Its number, and the process that owns it.
     made: Option<(usize, libc::pid_t)>,
     over: bool,
 }
@@ -87,17 +89,17 @@ pub struct GuestThread {
 
 thread_local! {
     static SERIAL: Cell<Serial> = const { Cell::new(0) };
-    /// What is shared of the thread, of which it has a reference; null before there is one.
+    /// The shared state of the thread, with a reference of its own; null before it exists.
     static SEEN: Cell<*const Thread> = const { Cell::new(ptr::null()) };
 }
 
-/// At the thread's end.
+/// Drops the shared state at the thread's end.
 pub(super) fn end_thread() {
     let seen = SEEN.replace(ptr::null());
     if seen.is_null() {
         return;
     }
-    // SAFETY: the thread's own reference, which it uses no more.
+    // SAFETY: the thread's own reference, which it does not use any more.
     let shared = unsafe { Arc::from_raw(seen) };
     let _pass = gate::enter();
     let mut timer = shared.timer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,19 +107,19 @@ pub(super) fn end_thread() {
     if let Some((number, process)) = timer.made.take()
         && process == getpid()
     {
-        // SAFETY: a timer of this process, which nobody uses any more: the lock is held.
+        // SAFETY: a timer of this process, which is not used any more: the lock is held.
         unsafe { libc::timer_delete(ptr::without_provenance_mut(number)) };
     }
 }
 
-/// What is shared of the calling thread, if there is such.
+/// The shared state of the calling thread, if it exists.
 fn seen() -> Option<&'static Thread> {
-    // SAFETY: null, or the thread's own, which lives until its end.
+    // SAFETY: null, or the thread's own state, which lives until its end.
     unsafe { SEEN.get().as_ref() }
 }
 
 fn getpid() -> libc::pid_t {
-    // SAFETY: asks.
+    // SAFETY: a plain query.
     unsafe { libc::getpid() }
 }
 
@@ -131,7 +133,7 @@ fn now_ns() -> u64 {
 }
 
 impl GuestThread {
-    /// The calling thread. It gets a timer with the first call of this.
+    /// The calling thread. The first call creates its timer.
     ///
     /// ```
     /// use std::time::Duration;
@@ -168,9 +170,9 @@ impl GuestThread {
         GuestThread { shared }
     }
 
-    /// Passes that the calling thread has made in code that counts them
-    /// ([`JitBuilder::count_fuel`](crate::JitBuilder::count_fuel), which has an example). What
-    /// a call made is the difference.
+    /// The fuel that the calling thread has used in code that counts it
+    /// ([`JitBuilder::count_fuel`](crate::JitBuilder::count_fuel), which has an example). The
+    /// difference of two results is the fuel used in between.
     pub fn fuel_used() -> u64 {
         passes::made()
     }
@@ -198,12 +200,12 @@ impl GuestThread {
     }
 }
 
-/// The number of a guarded call that begins.
+/// The serial of a new guarded call.
 pub(super) fn next_serial() -> Serial {
     let mut serial: u64 = 1;
     SERIAL.with(|place| {
-        // SAFETY: adds to a word of the thread's, by one instruction, so that no handler's call gets
-        // the same number; other threads do not see it, so no lock of the bus.
+        // SAFETY: adds to a word of the thread by one instruction, so that no handler's call gets
+        // the same number; other threads do not see it, so no lock prefix is needed.
         unsafe {
             std::arch::asm!(
                 "xadd [{}], {}",
@@ -216,14 +218,14 @@ pub(super) fn next_serial() -> Serial {
     serial + 1
 }
 
-/// A guarded call has begun: its guard counts.
+/// Notes a guarded call that has begun: its guard is active.
 pub(super) fn begun(guard: &Guard) {
     if let Some(thread) = seen() {
         thread.goes_on(Some(guard));
     }
 }
 
-/// A guarded call is over: its guard counts no more. The timer goes on for others.
+/// Notes a guarded call that has ended: its guard is inactive. The timer continues for others.
 pub(super) fn ended(guard: &Guard) {
     let Some(thread) = seen() else { return };
     thread.goes_on(current());
@@ -235,8 +237,8 @@ pub(super) fn ended(guard: &Guard) {
     }
 }
 
-/// A function of the host returns into a guarded call, on a thread that has fibers: it may have
-/// been another one's turn meanwhile.
+/// Notes that a function of the host returns into a guarded call, on a thread that has fibers:
+/// another call may have run meanwhile.
 pub(super) fn resumed(guard: &Guard) {
     let Some(thread) = seen() else { return };
     thread.goes_on(Some(guard));
@@ -247,7 +249,7 @@ pub(super) fn resumed(guard: &Guard) {
     }
 }
 
-/// In the child of a fork, on its only thread: timers are not copied.
+/// Resets the thread in the child of a fork, whose only thread it is: timers are not copied.
 pub(crate) fn after_fork_child() {
     if let Some(thread) = seen()
         && thread.of.load(Ordering::Relaxed) != 0
@@ -260,7 +262,7 @@ pub(crate) fn after_fork_child() {
 }
 
 impl Thread {
-    /// The thread goes on in a guarded call, or in none.
+    /// Sets the guarded call in which the thread continues, if any.
     fn goes_on(&self, guard: Option<&Guard>) {
         let looks = guard.is_some_and(|guard| guard.looks);
         self.looks.store(looks, Ordering::Relaxed);
@@ -268,7 +270,7 @@ impl Thread {
         self.current.store(serial, Ordering::Release);
     }
 
-    /// When the thread gets a signal that is asked to end.
+    /// Delay until the thread gets a signal if its call must end.
     fn soon(&self) -> u64 {
         match self.looks.load(Ordering::Relaxed) {
             true => GRACE_NS,
@@ -282,7 +284,7 @@ impl Thread {
         (self.of.load(Ordering::Relaxed) == getpid()).then_some(number as usize)
     }
 
-    /// Makes the timer of the calling thread, whose this is, unless it has one.
+    /// Creates the timer of the calling thread, to which `self` belongs, unless it has one.
     fn make_timer(&self) {
         // Relaxed: the thread's own.
         if self.number().is_none() {
@@ -291,7 +293,7 @@ impl Thread {
         }
     }
 
-    /// The same under a pass, or in a child that nobody else is in.
+    /// Like `make_timer`, under a pass, or in a child with one thread.
     fn make_timer_inside(&self) {
         let process = getpid();
         let mut timer = self.timer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -301,7 +303,7 @@ impl Thread {
         self.of.store(process, Ordering::Relaxed);
     }
 
-    /// Sets the timer for what comes next: in `due` nanoseconds if a call is to end by now.
+    /// Sets the timer for the next event: in `due` nanoseconds if a call must end now.
     fn rearm(&self, number: usize, due: u64) {
         let mut due = due;
         loop {
@@ -323,7 +325,7 @@ impl Thread {
     }
 }
 
-/// Has a call be over in time; false if there is no timer that would see to it.
+/// Sets the deadline of a call; false if there is no timer to enforce it.
 pub(super) fn arm(guard: &Guard, limit: Duration) -> bool {
     let thread = GuestThread::current().shared;
     let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
@@ -334,13 +336,13 @@ pub(super) fn arm(guard: &Guard, limit: Duration) -> bool {
             timers::unblock();
             thread.rearm(number, thread.soon());
         }
-        // Code that looks sees it by itself.
+        // Code that counts fuel detects it by itself.
         None => return guard.looks,
     }
     true
 }
 
-/// When the first of them gets a signal.
+/// The time at which the first of them gets a signal.
 fn earliest<'g>(guards: impl Iterator<Item = &'g Guard>) -> Option<u64> {
     let deadlines = guards.filter(|guard| guard.deadline.get() != 0);
     let signals = deadlines.map(|guard| {
@@ -350,8 +352,8 @@ fn earliest<'g>(guards: impl Iterator<Item = &'g Guard>) -> Option<u64> {
     signals.min()
 }
 
-/// Why the innermost guarded call of the calling thread is over, if it or one below it is; for code
-/// that looks.
+/// The reason if the innermost guarded call of the calling thread, or one below it, must end; for
+/// code that counts fuel.
 pub(super) fn why_over(guard: &Guard) -> Option<TrapKind> {
     let thread = seen()?;
     let timed = from(guard).any(|guard| guard.deadline.get() != 0);
@@ -372,14 +374,14 @@ pub(super) fn why_over(guard: &Guard) -> Option<TrapKind> {
 }
 
 impl Guard {
-    /// Whether its limit has passed.
+    /// Whether its deadline has passed.
     fn has_passed(&self, now: u64) -> bool {
         self.deadline.get() != 0 && self.deadline.get() <= now
     }
 }
 
 impl Thread {
-    /// Whether a call is to end.
+    /// Whether a call must end.
     fn is_due(&self, guard: &Guard, now: u64) -> bool {
         guard.has_passed(now) || self.asks.has(guard.serial)
     }
@@ -403,8 +405,8 @@ pub(super) unsafe extern "C" fn handler(
     }
 }
 
-/// Leaves the innermost guarded call, if it or one below it is to end and its thread is where it
-/// may be left.
+/// Leaves the innermost guarded call, if it or one below it must end and its thread can be
+/// interrupted there.
 fn look(context: &mut libc::ucontext_t) {
     let Some(thread) = seen() else { return };
     let Some(number) = thread.number() else {
@@ -426,7 +428,7 @@ fn look(context: &mut libc::ucontext_t) {
     // SAFETY: its own thread's.
     let addresses = unsafe { &mut *guard.addresses.get() };
     if note_from(addresses, pc, guard.stack()) == Reached::Elsewhere {
-        // On a fiber without a guard, below the one of the guard.
+        // On a fiber without a guard, below the guard's.
         *addresses = Addresses::NONE;
         return thread.rearm(number, ELSEWHERE_NS);
     }
@@ -439,6 +441,6 @@ fn look(context: &mut libc::ucontext_t) {
     registers[libc::REG_RIP as usize] = landing_address() as i64;
     registers[libc::REG_RDI as usize] = guard.landing() as i64;
     registers[libc::REG_EFL as usize] &= !(1 << 10);
-    // For a call below that is to end, too.
+    // For another call below that must end, too.
     set(number, AGAIN_NS);
 }

@@ -1,4 +1,4 @@
-//! Producers of first bodies that are of no use any more: nothing can bring their placeholders back.
+//! Producers of first bodies that are no longer needed: their placeholders can never be restored.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use crate::api::dylib::Dylib;
 use crate::fork::gate;
 use crate::load::names::Definition;
 
-/// Closures of a function that may stay because others replace functions meanwhile.
+/// Closures of a function that may be kept while other threads replace functions.
 const LAPSED: usize = 16;
 
-/// Notes who produces the function's body, and has earlier closures go whose placeholder nothing
-/// can bring back.
+/// Notes the producer of the function's body, and drops earlier closures whose placeholder can
+/// never be restored.
 pub(super) fn note_lazy(dylib: &Dylib, name: &str, producer: Arc<dyn Lazy>) {
     let core = dylib.jit.core();
     let own = || match core.names.find_own(&dylib.dylib, name) {
@@ -23,17 +23,18 @@ pub(super) fn note_lazy(dylib: &Dylib, name: &str, producer: Arc<dyn Lazy>) {
         own().map(|id| (id, core.host.note_lazy(id, Arc::clone(&producer))))
     };
     let Some((id, count)) = noted else {
-        // It was removed meanwhile. What was captured is dropped without a lock: it may use the
-        // session.
+        // The function was removed meanwhile. The captured state is dropped without a lock: it may
+        // use the session.
         return producer.lapse();
     };
     if count == 1 {
         return;
     }
-    // While a set is committed or rolled back, its bodies are neither functions' nor in the
-    // history: only under a turn is it known that nothing leads to a placeholder.
+    // While a set is committed or rolled back, its bodies belong neither to functions nor to the
+    // history. Only under a turn is it certain that no reference to a placeholder is left.
     let turn = match core.replacing.try_turn() {
-        // Who redefines a function again and again beside others waits at some time.
+        // A thread that redefines a function repeatedly beside other replacements waits at some
+        // point.
         None if count > LAPSED => core.replacing.turn().ok(),
         turn => turn,
     };

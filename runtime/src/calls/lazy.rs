@@ -1,31 +1,32 @@
-//! Functions whose IR is produced when they are first called.
+//! Functions whose IR is produced at their first call.
 //!
-//! Until then a function is its *placeholder*, a body of IR of its type, which calls the host to
-//! have the body produced, and then what the host says:
+//! Until then a function is its *placeholder*, a body of IR of its type. It calls the host to
+//! produce the body, and then the address that the host returns:
 //!
 //! ```text
 //! call f ─ stub ─ placeholder ─ host: produce f's first body ─ f's stub ─ f's body
 //! ```
 //!
-//! So it is a function of IR from the start: it has its address, its placeholder is compiled as any
-//! body is, and it is tiered and replaced as any other. To define it again replaces the body by a new
-//! placeholder, at the next call.
+//! So it is a function of IR from the start. It has its address, its placeholder is compiled as any
+//! body is, and it is tiered and replaced as any other. Defining it again replaces the body by a
+//! new placeholder, at the next call.
 //!
-//! | the function has | a call of the placeholder, also one that came earlier and waits | |
+//! | the function has | a call of the placeholder, also an earlier one that waits | |
 //! |---|---|---|
-//! | this placeholder, and no thread produces its body ([`Production`]) | produces it, and publishes it in a turn of replacements ([`FirstBody`]) | goes on in the body |
-//! | this placeholder, and another thread produces it | waits | goes on in the body |
+//! | this placeholder, and no thread produces its body ([`Production`]) | produces it, and publishes it in a turn of replacements ([`FirstBody`]) | continues in the body |
+//! | this placeholder, and another thread produces it | waits | continues in the body |
 //! | this placeholder, and its body could not be produced | fails | until it is defined again |
-//! | another body: it was replaced, or defined again, even while this one was produced | drops what it has produced | goes on in that body |
-//! | none, and the name is another function of this type | the same | goes on in that function |
+//! | another body: it was replaced, or defined again, even during production | drops the produced body | continues in that body |
+//! | none, and the name is another function of this type | the same | continues in that function |
 //! | none: it was removed | the same | fails |
 //!
-//! The closure is kept until its body is published, or nothing can bring the placeholder back
-//! (a rollback can): it is dropped then.
+//! The closure is kept until its body is published, or the placeholder can never be restored (a
+//! rollback can); then it is dropped.
 //!
 //! # Why
-//! Not a unit: a unit's function has a stub of its own, and each call of IR behind it would take two.
-//! The host says where to go on, so that a call goes on where the name does if the function is gone.
+//! Not a unit: a unit's function has a stub of its own, and each call of IR behind it would take
+//! two. The host returns the target, so that a call continues at the current definition of the name
+//! if the function was removed.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,7 +52,7 @@ use crate::fork::gate;
 use crate::load::names::Definition;
 use crate::replace::{FirstBody, ReplaceError, Replacement, put_first_body};
 
-/// What a closure that produces IR may fail with.
+/// An error of a closure that produces IR.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a function could not be produced.
@@ -69,7 +70,7 @@ impl fmt::Display for NotProduced {
 
 impl std::error::Error for NotProduced {}
 
-/// The module has no function that may take the placeholder's place.
+/// The module has no function that can replace the placeholder.
 #[derive(Debug, Clone, thiserror::Error)]
 enum Unfit {
     #[error("the module does not define it")]
@@ -88,22 +89,22 @@ enum Unfit {
     Itself,
 }
 
-/// Produces a body, or has a caller wait until it is there.
+/// Produces a body, or makes a caller wait for it.
 ///
-/// In the names of placeholders' files, between the function's and a number.
+/// In the names of placeholders' files, between the function's name and a number.
 const FILE_MARK: &str = ", before its first call (";
 
-/// Whether a module that has state of the host's is that of a placeholder.
+/// Whether a module with state of the host is that of a placeholder.
 pub(crate) fn is_placeholder(file: &str) -> bool {
     file.contains(FILE_MARK)
 }
 
-/// The placeholder's code has its address, and holds it.
+/// The producer of a body. The placeholder's code contains its address, and holds it.
 struct Producer<G> {
     jit: WeakJit,
     dylib: Arc<str>,
     name: Arc<str>,
-    /// Of the placeholder's module, which no other has.
+    /// The file of the placeholder's module, a unique name.
     file: Arc<str>,
     ty: FunctionType,
     generate: ArcSwapOption<G>,
@@ -111,7 +112,7 @@ struct Producer<G> {
     failure: OnceLock<NotProduced>,
 }
 
-/// A producer, whatever its closure.
+/// A producer with any closure.
 pub(super) trait Lazy: Send + Sync {
     /// The file of its placeholder.
     fn file(&self) -> &str;
@@ -119,7 +120,7 @@ pub(super) trait Lazy: Send + Sync {
     /// Drops the closure, unless it is in use.
     fn lapse(&self);
 
-    /// In the child of a fork: no thread produces anything.
+    /// Resets production in the child of a fork: no thread produces a body.
     fn after_fork_child(&self);
 }
 
@@ -138,7 +139,7 @@ impl<G: Send + Sync> Lazy for Producer<G> {
 }
 
 impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
-    /// Where a call of the placeholder goes on.
+    /// The address where a call of the placeholder continues.
     fn produce(&self) -> Result<*const u8, NotProduced> {
         loop {
             let work = match self.production.enter() {
@@ -156,7 +157,7 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
                 };
                 self.put_in_place(&*generate, work)?;
             }
-            // None only if it became the placeholder again meanwhile, by a rollback.
+            // None only if a rollback restored the placeholder meanwhile.
             if let Some(address) = self.target().map_err(|cause| self.failed(&cause))? {
                 return Ok(address);
             }
@@ -170,7 +171,7 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
         }
     }
 
-    /// Whether the function has its placeholder.
+    /// Whether the placeholder is the function's body.
     fn is_placeholder(&self) -> bool {
         let jit = self.jit.upgrade();
         let dylib = jit.as_ref().and_then(|jit| jit.dylib(&self.dylib));
@@ -188,7 +189,7 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
         }
     }
 
-    /// What the name means now, unless that is the placeholder.
+    /// The current definition of the name, unless that is the placeholder.
     fn target(&self) -> Result<Option<*const u8>, Unfit> {
         let jit = self.jit.upgrade().ok_or(Unfit::Gone("session"))?;
         let dylib = jit.dylib(&self.dylib).ok_or(Unfit::Gone("dylib"))?;
@@ -222,9 +223,9 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
                 Ok(())
             }
             Ok(false) => Ok(()),
-            // What a function that is gone fails with is not asked for.
+            // An error is irrelevant if the function has another body.
             Err(_) if !self.is_placeholder() => Ok(()),
-            // A handler came while its thread replaces: later calls may succeed.
+            // A handler interrupted its thread's replacement: later calls may succeed.
             Err(cause) if is_nested(&*cause) => Err(self.failed(&*cause)),
             Err(cause) => {
                 let failure = self.failed(&*cause);
@@ -249,7 +250,7 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
             let wanted = self.ty.to_string();
             return Err(Unfit::Type { actual, wanted }.into());
         }
-        // Front ends differ in how they mark what is the same call.
+        // Front ends mark the same call in different ways.
         let body = Replacement::module(&module).allow_signatures(true);
         Ok(put_first_body(&dylib, body, &self.first())?)
     }
@@ -262,7 +263,7 @@ fn is_nested(cause: &(dyn std::error::Error + 'static)) -> bool {
     }
 }
 
-/// Whether there was nothing to replace.
+/// Whether there was no definition to replace.
 fn is_nothing(cause: &Error) -> bool {
     match cause {
         Error::Replace(cause) => {
@@ -275,7 +276,7 @@ fn is_nothing(cause: &Error) -> bool {
     }
 }
 
-/// Whether another definition was first.
+/// Whether another definition came first.
 fn is_duplicate(cause: &Error) -> bool {
     matches!(
         cause,
@@ -283,8 +284,8 @@ fn is_duplicate(cause: &Error) -> bool {
     )
 }
 
-/// A function's type in LLVM's words, with the arguments marked that lie in memory; `wanted` says
-/// how large they are.
+/// A function's type as LLVM writes it, with marks on arguments in memory; `wanted` gives their
+/// sizes.
 fn text_of(function: FunctionValue<'_>, wanted: &FunctionType) -> String {
     let text = function.get_type().print_to_string();
     let text = text.to_string_lossy();
@@ -313,8 +314,8 @@ fn text_of(function: FunctionValue<'_>, wanted: &FunctionType) -> String {
     format!("{result} ({})", each.collect::<Vec<_>>().join(", "))
 }
 
-/// Defines a function whose IR `generate` writes at its first call; under the default tracker without
-/// another one.
+/// Defines a function whose IR `generate` writes at its first call; under the default tracker if
+/// none is given.
 pub(crate) fn define_lazy_under(
     dylib: &Dylib,
     name: &str,
@@ -323,7 +324,7 @@ pub(crate) fn define_lazy_under(
     under: Option<&Tracker>,
 ) -> Result<(), Error> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    // Relaxed: only to be told apart.
+    // Relaxed: the number must only be unique.
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let file: Arc<str> = format!("{name}{FILE_MARK}{number})").into();
     let producer = Producer {
@@ -353,7 +354,7 @@ pub(crate) fn define_lazy_under(
         let known = core.names.find_own(&dylib.dylib, name);
         matches!(known, Some(Definition::Function { .. }))
     };
-    // As something else than a function.
+    // Whether it is defined as something other than a function.
     let is_other = || {
         let _pass = gate::enter();
         let known = core.names.find_own(&dylib.dylib, name);
@@ -364,7 +365,7 @@ pub(crate) fn define_lazy_under(
         None => dylib.add_ir(&file, &ir),
         Some(tracker) => tracker.add_ir(&file, &ir),
     };
-    // Another thread may define it meanwhile, which the later one redefines, or remove it.
+    // Another thread may define it meanwhile, and the later definition redefines it; or remove it.
     let added = loop {
         match is_function() {
             true => match replaced() {

@@ -1,19 +1,19 @@
-//! What crosses between the host and JIT'd code: values, functions of the host, and calls of JIT'd
-//! code that fail with a value.
+//! The interface between the host and JIT'd code: values, functions of the host, and calls of JIT'd
+//! code that return errors as values.
 //!
-//! | file | does |
+//! | file | contents |
 //! |---|---|
-//! | [`types`], [`value`] | what values are to a call, and Rust's types among them |
+//! | [`types`], [`value`] | types of values in calls, and Rust's types among them |
 //! | [`host`], [`bound`] | functions of the host, and their types against declarations |
 //! | [`received`] | functions of the host whose types are known when they are defined |
-//! | [`lazy`] | functions whose IR is produced when they are first called |
+//! | [`lazy`] | functions whose IR is produced at their first call |
 //! | [`dynamic`] | calls whose types are known when they are made |
-//! | [`guard`], [`trap`] | calls that can be left, and what they fail with |
-//! | [`chain`], [`probe`] | which guard counts, on whichever stack |
+//! | [`guard`], [`trap`] | guarded calls, and their errors |
+//! | [`chain`], [`probe`] | the guard in force, on any stack |
 //! | [`fault`], [`stacks`] | from a signal to a guard |
 //! | [`interrupt`], [`asks`] | interrupts and deadlines |
 //! | [`base`], [`ends`] | the end of a thread that made such calls |
-//! | [`passes`], [`word`] | what code that looks asks: fuel, and the same without signals |
+//! | [`passes`], [`word`] | fuel, and interrupts and deadlines without signals |
 
 pub(crate) mod asked;
 mod asks;

@@ -1,9 +1,10 @@
-//! Passes of code that looks: fuel, and interrupts and deadlines that need no signal.
+//! Fuel, and interrupts and deadlines that need no signal.
 //!
-//! In a session that counts passes ([`JitBuilder::count_fuel`](crate::JitBuilder::count_fuel))
-//! code takes one from a word of its thread at entries and loops (`codegen::looks`). The word has a
-//! *slice*: when that is used up code asks here, and gets another one or is left. So a thread's
-//! passes are known, and somebody who waits for it to stop waits for a slice at most.
+//! In a session that counts fuel ([`JitBuilder::count_fuel`](crate::JitBuilder::count_fuel)) code
+//! subtracts one from a word of its thread at entries and loops, a *pass* (`codegen::looks`). The
+//! word has a *slice*: when that is used up, code calls this module, and gets another one or its
+//! call ends. So a thread's passes are known, and a thread that waits for it to stop waits for a
+//! slice at most.
 //!
 //! | thread-local | written by | read by |
 //! |---|---|---|
@@ -11,19 +12,19 @@
 //! | `GIVEN`, `BEFORE` | [`slice`], [`settle`] | the thread |
 //!
 //! # Invariants
-//! - Passes made are `BEFORE + GIVEN` less the word, at any time but within [`settle`].
-//! - A slice ends where the fuel of a guarded call does, if that is earlier: its end is found at the
+//! - The passes made are `BEFORE + GIVEN` minus the word, at any time except within [`settle`].
+//! - A slice ends where the fuel of a guarded call does, if that is earlier: the call ends at the
 //!   same pass each time.
-//! - The word lies at the same distance from the thread pointer in all threads, or code is not made to
-//!   look ([`look`]).
+//! - The word lies at the same distance from the thread pointer in all threads, or code does not
+//!   count ([`look`]).
 //!
-//! A handler of a signal that runs JIT'd code while its thread is here makes passes that may be
-//! counted twice or not at all.
+//! A signal handler that runs JIT'd code while its thread is here makes passes that may be counted
+//! twice or not at all.
 //!
 //! # Why
-//! Not a word that others write, as a flag or an epoch: it had to be read as often, and could not be
-//! kept in a register through a loop. Not fuel in the word itself without slices: an interrupt would
-//! have to change a word that another thread changes all the time.
+//! Not a word that others write, as a flag or an epoch: it would have to be read as often, and
+//! could not be kept in a register through a loop. Not fuel in the word itself without slices: an
+//! interrupt would have to change a word that another thread changes all the time.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -47,23 +48,24 @@ thread_local! {
     static BEFORE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What a guarded call may take.
+/// The limits of a guarded call.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Limits {
     pub(crate) time: Option<Duration>,
     pub(crate) fuel: Option<u64>,
-    /// Whether the code that is called looks.
+    /// Whether the called code counts fuel.
     pub(crate) looks: bool,
 }
 
 impl Limits {
-    /// Why a call within them is not made: there is fuel, and nothing uses it.
+    /// The reason for refusing a call: it has a fuel limit, and its code counts no fuel.
     pub(super) fn refused(&self) -> Option<TrapKind> {
         (self.fuel.is_some() && !self.looks).then_some(TrapKind::NotCounted)
     }
 }
 
-/// What code of this process looks at; `None` if threads have their words elsewhere.
+/// The fuel counters for code of this process; `None` if threads have their words at different
+/// distances.
 pub(crate) fn look() -> Option<Look> {
     word::distance().map(|distance| Look {
         distance,
@@ -71,7 +73,7 @@ pub(crate) fn look() -> Option<Look> {
     })
 }
 
-/// The calling thread's passes so far.
+/// The passes that the calling thread has made.
 pub(super) fn made() -> u64 {
     let left = word::left();
     BEFORE
@@ -80,7 +82,7 @@ pub(super) fn made() -> u64 {
         .wrapping_sub(left as u64)
 }
 
-/// Counts what was used of the slice, which is over.
+/// Counts the used part of the slice, which ends.
 fn settle() -> u64 {
     let made = made();
     GIVEN.set(0);
@@ -89,7 +91,7 @@ fn settle() -> u64 {
     made
 }
 
-/// Begins a slice that ends where a guarded call from `guard` on is to, or regularly.
+/// Begins a slice that ends at the fuel limit of a guarded call from `guard` on, or regularly.
 fn slice(guard: Option<&Guard>, made: u64) {
     let ends = guard.into_iter().flat_map(chain::from);
     let ends = ends.filter_map(|guard| guard.last_pass.get());
@@ -99,21 +101,21 @@ fn slice(guard: Option<&Guard>, made: u64) {
     word::set_left(given as i64);
 }
 
-/// A guarded call with fuel begins.
+/// Begins a guarded call with fuel.
 pub(super) fn begin(guard: &Guard, fuel: u64) {
     let made = settle();
     guard.last_pass.set(Some(made.saturating_add(fuel)));
     slice(Some(guard), made);
 }
 
-/// A guarded call with fuel is over; `below` is the one below it.
+/// Ends a guarded call with fuel; `below` is the one below it.
 pub(super) fn end(below: Option<&Guard>) {
     let made = settle();
     slice(below, made);
 }
 
-/// Called by JIT'd code that has used its slice up. Ends the innermost guarded call if it, or one
-/// below it, is to end; another time if it is covered by a function of the host.
+/// Called by JIT'd code that has used up its slice. Ends the innermost guarded call if it, or one
+/// below it, must end; later if it is covered by a function of the host.
 extern "C" fn ask() {
     let made = settle();
     let guard = guard::current();
@@ -124,12 +126,11 @@ extern "C" fn ask() {
     };
     // SAFETY: its own thread's.
     fault::note_callers(unsafe { &mut *guard.addresses.get() }, guard.stack());
-    // SAFETY: the innermost; above it is JIT'd code, and this frame, in which nothing is left to
-    // be done.
+    // SAFETY: the innermost; above it is JIT'd code, and this frame, without pending destructors.
     unsafe { guard.leave(kind) }
 }
 
-/// Why a call is over, if it is.
+/// The reason if a call must end.
 fn why_over(guard: &Guard, made: u64) -> Option<TrapKind> {
     let is_used = |guard: &Guard| guard.last_pass.get().is_some_and(|last| last < made);
     if is_used(guard) {

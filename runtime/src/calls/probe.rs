@@ -1,28 +1,28 @@
-//! Looks at memory that may not be there: stacks of fibers that may have been freed. The kernel
-//! reads it (`process_vm_readv`), which fails where nothing is. Async-signal-safe.
+//! Reads of memory that may be unmapped: stacks of fibers that may have been freed. The kernel
+//! reads it (`process_vm_readv`), which fails on unmapped memory. Async-signal-safe.
 
 use std::ffi::c_void;
 
 /// The page size of x86-64.
 const PAGE: u64 = 4096;
 
-/// Pages that one call of the kernel looks at.
+/// Maximal pages that one system call examines.
 const PAGES: usize = 32;
 
-/// The largest part of a fiber's stack that a guarded call may use.
+/// Maximal part of a fiber's stack that a guarded call may use.
 const LARGEST: u64 = 64 << 20;
 
-/// Pages below a stack that a stack pointer may be in when the stack is used up.
+/// Maximal pages below a stack in which its stack pointer may be on overflow.
 const BEYOND: u64 = 256;
 
-/// What the kernel says of some places of one byte, or of one word: the bytes it could read, and
-/// `None` if it does not read for us.
+/// Reads places of one byte, or of one word, through the kernel: the number of bytes it could read,
+/// and `None` if the system forbids the call.
 fn read(places: &[libc::iovec], into: &mut [u8]) -> Option<usize> {
     let to = libc::iovec {
         iov_base: into.as_mut_ptr().cast(),
         iov_len: into.len(),
     };
-    // SAFETY: writes to `into` only; asks for the process itself.
+    // SAFETY: writes to `into` only; reads the process itself.
     let (count, cause) = unsafe {
         let errno = libc::__errno_location();
         let before = *errno;
@@ -44,7 +44,7 @@ fn read(places: &[libc::iovec], into: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// The word at an address; `None` if nothing is there.
+/// The word at an address; `None` if it is unmapped.
 pub(super) fn word(address: u64) -> Option<u64> {
     let mut bytes = [0; 8];
     let place = libc::iovec {
@@ -53,12 +53,12 @@ pub(super) fn word(address: u64) -> Option<u64> {
     };
     match read(&[place], &mut bytes) {
         Some(count) => (count == bytes.len()).then(|| u64::from_ne_bytes(bytes)),
-        // SAFETY: where the system refuses the look, stacks of calls that go on are taken to stay.
+        // SAFETY: if the system forbids the call, stacks of active calls are assumed to stay.
         None => Some(unsafe { (address as *const u64).read_volatile() }),
     }
 }
 
-/// The first page from `from` on, up to `end`, that cannot be read; both are addresses of pages.
+/// The first page from `from` on, up to `end`, that cannot be read; both are page addresses.
 fn first_gap(from: u64, end: u64) -> Option<u64> {
     let mut at = from;
     while at < end {
@@ -70,7 +70,7 @@ fn first_gap(from: u64, end: u64) -> Option<u64> {
         for (place, page) in places.iter_mut().zip(0..) {
             place.iov_base = (at + page * PAGE) as *mut c_void;
         }
-        // Where the kernel does not say, fibers are told apart by nothing else.
+        // Without the kernel's answer, fibers cannot be distinguished otherwise.
         let readable = read(&places[..count], &mut [0; PAGES][..count])?;
         at += readable as u64 * PAGE;
         if readable < count {
@@ -80,8 +80,8 @@ fn first_gap(from: u64, end: u64) -> Option<u64> {
     None
 }
 
-/// Whether two addresses on stacks that are not the thread's own are on one stack: no page between
-/// them is missing. A stack pointer right below the end of its stack is on it.
+/// Whether two addresses on stacks other than the thread's own are on one stack: all pages between
+/// them are mapped. A stack pointer right below the end of its stack belongs to it.
 pub(super) fn is_one_stack(sp: u64, top: u64) -> bool {
     let (mut low, high) = (sp & !(PAGE - 1), (top & !(PAGE - 1)) + PAGE);
     if high.saturating_sub(low) > LARGEST {

@@ -1,4 +1,4 @@
-//! Work that one thread does and the others that need it wait for.
+//! Work that one thread does while the others that need it wait.
 //!
 //! ```text
 //! idle ── enter ──> under way, by a thread ── end ──> ended
@@ -10,8 +10,8 @@
 //!
 //! | field | writer | ordering |
 //! |---|---|---|
-//! | `word` | *idle* to a thread's id by that thread, and to *idle* or *ended* by it; the child of a fork | acquire to look, release to end: whoever finds it ended sees what the work did |
-//! | `waiting` | a thread that waits, around it | sequentially consistent, as the steps of `word`: before the kernel looks at it |
+//! | `word` | *idle* to a thread's id by that thread, and to *idle* or *ended* by it; the child of a fork | acquire to read, release to end: a thread that finds it ended sees the effects of the work |
+//! | `waiting` | a thread that waits, around it | sequentially consistent, as the steps of `word`: before the kernel reads the word |
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -27,17 +27,17 @@ pub(super) struct Production {
     waiting: AtomicU32,
 }
 
-/// What a thread that needs the work finds.
+/// The state of the work, for a thread that needs it.
 pub(super) enum Entered<'a> {
-    /// It is this thread's.
+    /// This thread must do it.
     Work(Work<'a>),
     /// It was done.
     Ended,
-    /// This thread does it, further up its stack.
+    /// This thread is doing it, further up its stack.
     Itself,
 }
 
-/// The work, which begins anew with another thread unless it is ended.
+/// The work; if it is dropped without an end, another thread begins it again.
 pub(super) struct Work<'a>(&'a Production);
 
 impl Production {
@@ -62,7 +62,7 @@ impl Production {
         }
     }
 
-    /// In the child of a fork: the thread that does the work may not be there.
+    /// Resets the work in the child of a fork: the thread that does it may not exist.
     pub(super) fn after_fork_child(&self) {
         if self.word.load(Ordering::Relaxed) != ENDED {
             self.word.store(IDLE, Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl Production {
 }
 
 impl Work<'_> {
-    /// It is done for good.
+    /// Ends the work permanently.
     pub(super) fn end(self) {
         self.0.leave(ENDED);
         std::mem::forget(self);
@@ -116,7 +116,7 @@ mod tests {
                             assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
                             assert!(matches!(production.enter(), Entered::Itself));
                             inside.fetch_sub(1, Ordering::Relaxed);
-                            // Some fail, and another thread begins anew.
+                            // Some threads fail, and another thread begins again.
                             if tries.fetch_add(1, Ordering::Relaxed) == round % 4 {
                                 work.end();
                             }

@@ -1,7 +1,7 @@
-//! Functions of the host whose types are known when they are defined: an interpreter's, a binding's.
+//! Host functions whose types are known when they are defined, for interpreters and bindings.
 //!
-//! The name means a function of IR. It stores its arguments as words of 64 bits, and calls
-//! [`receive`] with their place; the result comes back in the first word.
+//! The name refers to a function of IR. It stores its arguments as words of 64 bits, and calls
+//! [`receive`] with their address; the result is returned in the first word.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Receiver {
     body: Box<Body>,
 }
 
-/// A result of another type than the function's.
+/// An error: the result is of another type than the function's.
 #[derive(Debug, thiserror::Error)]
 #[error("a function of the host returns {ty}, and its result is {result}")]
 struct WrongResult {
@@ -32,10 +32,10 @@ struct WrongResult {
 }
 
 impl HostFunction {
-    /// A function that takes values and returns one, as LLVM's words for its type say. Values are
-    /// integers of 1, 8, 16, 32 and 64 bits, floating-point numbers of 32 and 64 bits, and pointers.
-    /// `Err`, and a result of another type, end the guarded call that it is called in, as
-    /// of [`HostResult`](crate::HostResult).
+    /// Makes a host function over values, with a type as LLVM writes it. Values are integers of 1,
+    /// 8, 16, 32 and 64 bits, floating-point numbers of 32 and 64 bits, and pointers. `Err`, and a
+    /// result of another type, end the enclosing guarded call, as with
+    /// [`HostResult`](crate::HostResult).
     ///
     /// ```
     /// use uruk::{HostFunction, Val};
@@ -55,7 +55,7 @@ impl HostFunction {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Arguments`]: `ty` is not such a type.
+    /// [`Error::Arguments`]: `ty` is no such type.
     pub fn of_values(
         ty: &str,
         body: impl Fn(&[Val]) -> Result<Val, HostError> + Send + Sync + 'static,
@@ -88,7 +88,7 @@ impl HostFunction {
     }
 }
 
-/// How a value becomes a word, and a word a value, if it does.
+/// The IR types to convert a value to a word and back, if supported.
 fn word(ty: &Type) -> Option<(&'static str, &'static str)> {
     match ty {
         Type::Bool => Some(("i1", "zeroext")),
@@ -111,7 +111,7 @@ fn mark(extend: Extend) -> &'static str {
     }
 }
 
-/// Writes the steps that make `%wN` of `%aN`.
+/// Writes the IR that computes `%wN` from `%aN`.
 fn write_word(to: &mut String, index: usize, ir: &str) {
     let (from, word) = (format!("%a{index}"), format!("%w{index}"));
     // Writing to a string does not fail.
@@ -128,7 +128,7 @@ fn write_word(to: &mut String, index: usize, ir: &str) {
     };
 }
 
-/// Writes the steps that return the word `%r`.
+/// Writes the IR that returns the word `%r`.
 fn write_result(to: &mut String, ir: &str) {
     // Writing to a string does not fail.
     let _ = match ir {
@@ -186,7 +186,7 @@ impl Receiver {
         ir
     }
 
-    /// Calls the body; the word of its result.
+    /// Calls the body; returns the word of its result.
     fn answer(&self, words: &[u64]) -> Result<u64, HostError> {
         let values = self.parameters.iter().zip(words);
         let values: Vec<Val> = values.map(|(ty, &word)| ty.value(word)).collect();
@@ -210,12 +210,12 @@ impl Receiver {
 /// Called by IR of [`Receiver::forwarding`].
 ///
 /// # Safety
-/// `state` is of the session that calls; `words` has room for as many words as there are parameters,
-/// one at least, and holds them.
+/// `state` is of the session that calls; `words` has room for as many words as there are
+/// parameters, one at least, and contains them.
 unsafe extern "C-unwind" fn receive(state: *const Receiver, words: *mut u64) {
     let answer = {
         let _covered = Covered::begin();
-        // SAFETY: the session has it, as long as its code may be called.
+        // SAFETY: the session keeps it, as long as its code may be called.
         let receiver = unsafe { &*state };
         // SAFETY: by the caller's promise.
         let given = unsafe { std::slice::from_raw_parts(words, receiver.parameters.len()) };

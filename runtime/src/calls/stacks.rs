@@ -1,4 +1,4 @@
-//! Where a thread's stack ends, and the alternate stack on which that is noticed.
+//! The end of a thread's stack, and the alternate stack on which an overflow is handled.
 //!
 //! | thread-local | written by | read by |
 //! |---|---|---|
@@ -19,20 +19,20 @@ thread_local! {
     static ALTERNATE: Cell<Option<Alternate>> = const { Cell::new(None) };
 }
 
-/// An alternate stack of ours, in use.
+/// An alternate stack of the runtime, in use.
 #[derive(Clone, Copy)]
 struct Alternate {
     memory: *mut libc::c_void,
     before: libc::stack_t,
 }
 
-/// At the thread's end: takes its alternate stack away.
+/// Removes the thread's alternate stack, at its end.
 pub(super) fn end_thread() {
     let Some(alternate) = ALTERNATE.take() else {
         return;
     };
     let mut now: libc::stack_t = empty();
-    // SAFETY: asks; whoever has set another one since keeps it.
+    // SAFETY: a plain query; an alternate stack that other code has set since is kept.
     unsafe { libc::sigaltstack(ptr::null(), &mut now) };
     if now.ss_sp == alternate.memory {
         change(&alternate.before);
@@ -50,7 +50,7 @@ fn empty() -> libc::stack_t {
     }
 }
 
-/// Sets the calling thread's alternate stack, and has the search for return addresses know.
+/// Sets the calling thread's alternate stack, and informs the search for return addresses.
 fn change(stack: &libc::stack_t) -> bool {
     let bytes = match stack.ss_flags & libc::SS_DISABLE {
         0 => stack.ss_size,
@@ -58,28 +58,29 @@ fn change(stack: &libc::stack_t) -> bool {
     };
     let mut done = false;
     set_alternate_stack(bytes, || {
-        // SAFETY: a stack that is there as long as it is set.
+        // SAFETY: a stack that exists as long as it is set.
         done = unsafe { libc::sigaltstack(stack, ptr::null_mut()) } == 0;
         done
     });
     done
 }
 
-/// Gets the calling thread ready: finds its stack's end, and gives it an alternate stack, unless
-/// it has one that is large enough.
+/// Prepares the calling thread: finds its stack's end, and sets an alternate stack, unless it has
+/// one that is large enough.
 pub(super) fn prepare() {
     OWN.set(own());
     provide();
 }
 
-/// The same where others may have taken it away, as the standard library does at the thread's end.
+/// Sets it again where other code may have removed it, as the standard library does at the thread's
+/// end.
 pub(super) fn prepare_again() {
     provide();
 }
 
 fn provide() {
     let mut before = empty();
-    // SAFETY: asks.
+    // SAFETY: a plain query.
     unsafe { libc::sigaltstack(ptr::null(), &mut before) };
     let has_one = before.ss_flags & libc::SS_DISABLE == 0;
     if has_one && (before.ss_size >= BYTES || before.ss_flags & libc::SS_ONSTACK != 0) {
@@ -117,7 +118,7 @@ fn provide() {
         ss_size: BYTES,
     };
     if !change(&stack) {
-        // SAFETY: mapped above, used by nobody.
+        // SAFETY: mapped above, and not used.
         unsafe { libc::munmap(memory, BYTES) };
         return;
     }
@@ -144,15 +145,15 @@ fn own() -> (u64, u64) {
     }
 }
 
-/// Whether a fault at `address` is the end of a stack whose pointer is `sp`: near it, and below
-/// what the thread's stack may grow to; on another stack, as a fiber's, right below or at it.
+/// Whether a fault at `address` is an overflow of the stack with pointer `sp`: near it, and below
+/// the thread's stack; on another stack, as a fiber's, right below or at it.
 pub(super) fn is_end(address: u64, sp: u64, near: u64) -> bool {
-    /// Pages that are touched at the end of a stack which is not the thread's.
+    /// Size of the region that an overflow touches at the end of a stack other than the thread's.
     const PAGE: u64 = 4096;
     let (lowest, end) = OWN.get();
     let close = address >= sp.saturating_sub(near) && address < sp.saturating_add(PAGE);
-    // The kernel keeps some pages free below the main thread's stack, which may not grow into
-    // them: it ends up to that much before its limit.
+    // The kernel keeps some pages free below the main thread's stack, into which it may not grow:
+    // it ends up to that much before its limit.
     const GAP: u64 = 1 << 20;
     let own = (lowest.saturating_sub(near)..end).contains(&sp);
     match own {

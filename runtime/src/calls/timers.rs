@@ -1,8 +1,8 @@
-//! Timers of threads, whose signal has a guarded call end that is over.
+//! Timers of threads, whose signal ends guarded calls that must end.
 //!
-//! The signal is a real-time one that nobody uses, chosen once, which host threads that block all
-//! signals would not get: it is unblocked where a thread begins a call with a limit, and with its first
-//! guarded call, so that others can interrupt those. It stays so.
+//! The signal is an unused real-time one, chosen once. Host threads that block all signals would
+//! not get it. It is unblocked where a thread begins a call with a limit, and with its first
+//! guarded call, so that other threads can interrupt it. It stays unblocked.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -15,13 +15,13 @@ use super::fault;
 use super::interrupt::handler;
 use crate::fork::gate;
 
-/// The signal of the timers; 0: none is there yet, -1: there is none.
+/// The signal of the timers; 0: not chosen yet, -1: none is free.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-/// Has the calling thread get the signal.
+/// Unblocks the signal on the calling thread.
 pub(super) fn unblock() {
     let Some(signal) = signal() else { return };
-    // SAFETY: a set of one signal, which is ours.
+    // SAFETY: a set of one signal, which is the runtime's.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
@@ -30,7 +30,7 @@ pub(super) fn unblock() {
     }
 }
 
-/// Has a timer expire once, in so many nanoseconds; 0: not at all. Async-signal-safe.
+/// Makes a timer expire once, in so many nanoseconds; 0: never. Async-signal-safe.
 pub(super) fn set(number: usize, after_ns: u64) {
     let at = libc::timespec {
         tv_sec: (after_ns / 1_000_000_000).min(i64::MAX as u64) as i64,
@@ -49,7 +49,7 @@ pub(super) fn set(number: usize, after_ns: u64) {
     unsafe { libc::timer_settime(timer, 0, &when, ptr::null_mut()) };
 }
 
-/// A timer whose signal comes to the calling thread.
+/// A timer whose signal is sent to the calling thread.
 pub(super) fn new_timer() -> Option<usize> {
     let signal = signal()?;
     // SAFETY: a valid structure, with the calling thread's number where the kernel reads it.
@@ -64,7 +64,7 @@ pub(super) fn new_timer() -> Option<usize> {
     }
 }
 
-/// The signal of the timers: a real-time one that nobody uses, chosen once.
+/// The signal of the timers: an unused real-time one, chosen once.
 fn signal() -> Option<c_int> {
     static CHOICE: Mutex<()> = Mutex::new(());
     let known = || match SIGNAL.load(Ordering::Relaxed) {
@@ -80,18 +80,19 @@ fn signal() -> Option<c_int> {
         return known;
     }
     let free = |&signal: &c_int| {
-        // SAFETY: asks.
+        // SAFETY: a plain query.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, ptr::null(), &mut action) == 0
                 && action.sa_sigaction == libc::SIG_DFL
         }
     };
-    // From the middle: programs take the lowest and the highest.
+    // From the middle: programs use the lowest and the highest.
     let middle = (libc::SIGRTMIN() + libc::SIGRTMAX()) / 2;
     let mut candidates = (middle..libc::SIGRTMAX()).chain(libc::SIGRTMIN()..middle);
     let chosen = candidates.find(free).filter(|&signal| {
-        // SAFETY: a valid structure; a handler of that type. It interrupts no system call for good.
+        // SAFETY: a valid structure; a handler of that type. Interrupted system calls are
+        // restarted.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler as *const () as usize;

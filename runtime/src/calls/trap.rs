@@ -1,4 +1,4 @@
-//! What a guarded call fails with: a value that says what happened, and where.
+//! Traps: the errors of guarded calls, with the event and its place.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -14,77 +14,76 @@ use crate::loops::offer::continued;
 /// An error that a function of the host raised ([`HostFn`](crate::HostFn)).
 pub type HostError = Arc<dyn std::error::Error + Send + Sync>;
 
-/// Why a guarded call did not return ([`Func::call_guarded`](crate::Func)).
+/// A trap: the reason why a guarded call did not return ([`Func::call_guarded`](crate::Func)).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Trap {
-    /// What happened.
+    /// The event.
     pub kind: TrapKind,
-    /// Where, innermost first, up to the guarded call; at most [`Trap::FRAMES`] of them.
+    /// The stack, innermost frame first, up to the guarded call; at most [`Trap::FRAMES`] frames.
     pub backtrace: Vec<Frame>,
 }
 
-/// What ended a guarded call.
+/// The event that ended a guarded call.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum TrapKind {
     /// An integer was divided by zero, or its quotient does not fit.
     Division,
-    /// A floating-point operation, where the program has these trap.
+    /// A floating-point operation, where the program enables traps.
     FloatingPoint,
-    /// An instruction that the processor refuses: `llvm.trap`, and what C and Rust make of
-    /// unreachable code.
+    /// An invalid instruction: `llvm.trap`, and unreachable code of C and Rust.
     Illegal,
     /// A breakpoint: `llvm.debugtrap`.
     Breakpoint,
-    /// Memory that is not there, or not to be used so.
+    /// An access to memory that is unmapped, or not allowed.
     Memory {
-        /// The address, if the processor says it.
+        /// The address, if the processor reports it.
         address: u64,
-        /// What was to be done there.
+        /// The kind of access.
         access: Access,
     },
-    /// The stack is used up.
+    /// The stack overflowed.
     StackOverflow,
     /// A function of the host raised an error.
     Host(HostError),
-    /// A function that was called has no code.
+    /// A called function has no code.
     NotCompiled {
         /// The function.
         function: String,
-        /// Why its compile failed; `None` for a function that was removed.
+        /// The cause of its failed compile; `None` for a function that was removed.
         cause: Option<Arc<Error>>,
     },
-    /// Somebody asked for it: [`Jit::interrupt`](crate::Jit::interrupt).
+    /// The call was interrupted by [`Jit::interrupt`](crate::Jit::interrupt).
     Interrupted,
-    /// It made more passes than [`Func::with_fuel`](crate::Func::with_fuel) lets it.
+    /// It used more fuel than [`Func::with_fuel`](crate::Func::with_fuel) allows.
     OutOfFuel,
-    /// It was not made: it was to have fuel, and its session's code counts no passes
+    /// It was not made: it has a fuel limit, and its session's code counts no fuel
     /// ([`JitBuilder::count_fuel`](crate::JitBuilder::count_fuel)).
     NotCounted,
-    /// The call took longer than [`Func::within`](crate::Func::within) lets it.
+    /// The call took longer than [`Func::within`](crate::Func::within) allows.
     Deadline(Duration),
-    /// It was not made: the system refused what it needs, which this names. A call with a limit of
-    /// time needs a timer; there are as many as signals that may be pending (`ulimit -i`).
+    /// It was not made: the system refused the named resource. A call with a time limit needs a
+    /// timer; there are as many as signals that may be pending (`ulimit -i`).
     Refused(&'static str),
 }
 
-/// What was to be done with memory.
+/// The kind of memory access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// It was to be read.
+    /// A read.
     Read,
-    /// It was to be written to.
+    /// A write.
     Write,
-    /// It was to be run, as by a call of a null pointer.
+    /// An instruction fetch, as by a call of a null pointer.
     Execute,
 }
 
 /// A frame of a backtrace.
 ///
-/// A call that went on in a continuation of its loop has two frames on the stack and one here: that
-/// of the continuation, by the name of the function.
+/// A call that continued in an OSR continuation of its loop has two frames on the stack and one
+/// here: that of the continuation, with the name of the function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Frame {
@@ -102,7 +101,7 @@ pub struct Frame {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Source {
-    /// The file, as the compiler that made the bitcode was told.
+    /// The file, as the compiler that made the bitcode recorded it.
     pub file: String,
     /// The line, from 1.
     pub line: u32,
@@ -114,8 +113,8 @@ impl fmt::Display for Source {
     }
 }
 
-/// An address of code by its complement: a search of all memory for suspended calls would take the
-/// address itself for one, for as long as the host keeps the trap.
+/// An address of code, stored as its complement. A search of all memory for suspended calls would
+/// mistake the address itself for one, as long as the host keeps the trap.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Kept(u64);
 
@@ -132,17 +131,17 @@ impl fmt::Debug for Kept {
 }
 
 impl Frame {
-    /// The instruction; of callers the one behind the call.
+    /// The instruction; for callers the one after the call.
     pub fn address(&self) -> u64 {
         !self.address.0
     }
 }
 
 impl Trap {
-    /// Frames that a backtrace has at most.
+    /// Maximal frames of a backtrace.
     pub const FRAMES: usize = 64;
 
-    /// The function it happened in, if its name is known.
+    /// The function in which it happened, if its name is known.
     pub fn function(&self) -> Option<&str> {
         self.backtrace.first()?.function.as_deref()
     }
@@ -179,7 +178,7 @@ impl fmt::Display for TrapKind {
                 let mut next = cause
                     .as_deref()
                     .map(|it| it as &(dyn std::error::Error + 'static));
-                // A unit's own error is the source of one that names symbols only.
+                // A unit's own error is the source of one that only names symbols.
                 while let Some(cause) = next {
                     let text = cause.to_string();
                     if !told.contains(&text) {
@@ -233,7 +232,7 @@ impl std::error::Error for Trap {
     }
 }
 
-/// Names of frames that follow each other so often.
+/// Names of frames that repeat this number of times.
 #[derive(Debug, PartialEq, Eq)]
 struct Folded<'a> {
     names: &'a [Cow<'a, str>],
@@ -243,7 +242,7 @@ struct Folded<'a> {
 /// The longest cycle of functions that is folded.
 const CYCLE: usize = 4;
 
-/// Folds recursion: what follows itself is named once, and how often.
+/// Folds recursion: a repeated cycle is named once, with its count.
 fn folded<'a>(names: &'a [Cow<'a, str>]) -> Vec<Folded<'a>> {
     let mut all = Vec::new();
     let mut rest = names;
@@ -255,7 +254,7 @@ fn folded<'a>(names: &'a [Cow<'a, str>]) -> Vec<Folded<'a>> {
                 .count()
         };
         let lengths = 1..=CYCLE.min(rest.len() / 2);
-        // One name alone is no cycle; of equally long ones the shortest.
+        // A single name is no cycle; of equally long ones the shortest is used.
         let length = lengths.into_iter().find(|length| times(length) > 1);
         let length = length.unwrap_or(1);
         let times = times(&length);
@@ -281,7 +280,7 @@ impl Addresses {
         count: 0,
     };
 
-    /// Adds one; false if there is no room for more.
+    /// Adds one; false if it is full.
     pub(super) fn add(&mut self, pc: u64) -> bool {
         if let Some(place) = self.pcs.get_mut(self.count) {
             *place = pc;
@@ -290,7 +289,7 @@ impl Addresses {
         self.count < self.pcs.len()
     }
 
-    /// Whether `is` says yes to none of the callers.
+    /// Whether `is` holds for none of the callers.
     pub(super) fn none(&self, is: impl Fn(u64) -> bool) -> bool {
         let pcs = self.pcs.iter().take(self.count).skip(1);
         pcs.copied().all(|pc| !is(pc))
@@ -300,13 +299,13 @@ impl Addresses {
         self.count == 0
     }
 
-    /// With names, up to the last that is of a session: below it is the guarded call. The first is
-    /// of an instruction, the others are behind their calls. As long as they lie on a stack, the
-    /// code they are of stays.
+    /// The frames with names, up to the last one of a session: the guarded call is below it. The
+    /// first address is that of an instruction, the others are behind their calls. While the
+    /// addresses lie on a stack, their code stays.
     pub(super) fn frames(&self) -> Vec<Frame> {
         let mut frames: Vec<Frame> = Vec::with_capacity(self.count);
-        // Whose continuation the frame before is of: it was called by a frame of the same call,
-        // unless that was optimized away.
+        // The function whose continuation the previous frame is: it was called by a frame of the
+        // same call, unless that was optimized away.
         let mut goes_on: Option<String> = None;
         for (index, &pc) in self.pcs.iter().take(self.count).enumerate() {
             let mut frame = frame(pc, pc.wrapping_sub(u64::from(index != 0)));
@@ -327,7 +326,7 @@ impl Addresses {
     }
 }
 
-/// The frame of `address`, whose code is found at `within`.
+/// The frame of `address`, whose code is found by the address `within`.
 fn frame(address: u64, within: u64) -> Frame {
     if uruk_unwind::covers(within) {
         let _pass = gate::enter();

@@ -1,9 +1,9 @@
-//! What a value is to a call, and whether a function of IR is called so.
+//! Types of values in calls, and their comparison with functions of IR.
 //!
-//! A front end does not pass a struct as such: it passes what the x86-64 psABI makes of it, two
-//! registers, or a copy in memory. Two front ends may write the same call in different ways (for
-//! two `float`s clang has `<2 x float>`, rustc `double`). So types are compared as what they come
-//! down to, *pieces*; numbers and pointers are one piece each, and compared as they are written.
+//! A front end does not pass a struct as such: it passes the form that the x86-64 psABI prescribes,
+//! two registers, or a copy in memory. Two front ends may write the same call in different ways
+//! (for two `float`s clang has `<2 x float>`, rustc `double`). So types are compared as *pieces*;
+//! numbers and pointers are one piece each, and compared as they are written.
 //!
 //! | value | pieces |
 //! |---|---|
@@ -13,24 +13,24 @@
 //! | a larger one | `ptr byval(N)`; as a result `void`, and `ptr sret(N)` for the first argument |
 //!
 //! # `i1` for the `bool` of a struct
-//! In memory, and in Rust's and C's structs, a `bool` is eight bits that are 0 or 1. IR leaves the bits
-//! above an `i1` undefined. So such a parameter agrees, as its function looks at one bit, and so does a
-//! result of nothing else, whose other bits are cleared (`codegen/src/flags.rs`). A result with other
-//! parts, `{ i64, i1 }`, does not: that cannot be said of a part ([`FunctionType::undefined_bits`]).
-//! Nor does a parameter that is marked as extended to 32 bits: what is behind a struct's field is
-//! anything.
+//! In memory, and in Rust's and C's structs, a `bool` is eight bits that are 0 or 1. IR leaves the
+//! bits above an `i1` undefined. So such a parameter agrees, as its function reads one bit, and so
+//! does a result that is a single `i1`, whose other bits are cleared (`codegen/src/flags.rs`). A
+//! result with other parts, `{ i64, i1 }`, does not: clearing is not possible for a part
+//! ([`FunctionType::undefined_bits`]). A parameter that is marked as extended to 32 bits does not
+//! agree either: the bits behind a struct's field are arbitrary.
 //!
-//! Pure; what LLVM wrote comes in as text (`uruk_codegen` marks `byval` and `sret`).
+//! Pure; LLVM's types come as text (`uruk_codegen` marks `byval` and `sret`).
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// A field of a struct, as far as a call sees it.
+/// A field of a struct, as passed in a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leaf {
-    /// An integer of so many bytes.
+    /// An integer of this number of bytes.
     Int(u8),
     /// A byte that is 0 or 1.
     Bool,
@@ -38,7 +38,7 @@ pub enum Leaf {
     Pointer,
     /// 4 bytes of a floating-point number.
     Float,
-    /// 8 bytes of one.
+    /// 8 bytes of a floating-point number.
     Double,
 }
 
@@ -53,13 +53,13 @@ impl Leaf {
     }
 }
 
-/// How the caller fills a register beyond a small integer.
+/// How the caller fills the register above a small integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Extend {
-    /// Not at all.
+    /// Undefined.
     No,
-    /// With its sign.
+    /// With the sign.
     Sign,
     /// With zeros.
     Zero,
@@ -74,18 +74,18 @@ pub(super) enum Repr {
     Scalar {
         ir: Cow<'static, str>,
         extend: Extend,
-        /// What it is in a struct; `None` for what cannot be in one, as `void`.
+        /// Its form in a struct; `None` for types that cannot be a field, as `void`.
         leaf: Option<Leaf>,
     },
     Struct {
         size: usize,
-        /// With their offsets.
+        /// Its fields with their offsets.
         leaves: Vec<(usize, Leaf)>,
     },
 }
 
 impl ValueType {
-    /// A value that LLVM has a type for.
+    /// A value with a type of LLVM.
     pub const fn scalar(ir: &'static str, extend: Extend, leaf: Option<Leaf>) -> ValueType {
         ValueType(Repr::Scalar {
             ir: Cow::Borrowed(ir),
@@ -94,7 +94,7 @@ impl ValueType {
         })
     }
 
-    /// One that was read.
+    /// A value type read from LLVM's text.
     pub(crate) fn read(text: &str) -> ValueType {
         let (ir, extend) = extended(text);
         ValueType(Repr::Scalar {
@@ -113,7 +113,7 @@ impl ValueType {
         ValueType(Repr::Struct { size, leaves })
     }
 
-    /// The fields of an array are those of a struct.
+    /// An array, whose elements are treated as fields of a struct.
     pub fn array(size: usize, count: usize, element: &ValueType) -> ValueType {
         let each = size.checked_div(count).unwrap_or(0);
         let fields: Vec<_> = (0..count).map(|i| (i * each, element.clone())).collect();
@@ -130,36 +130,36 @@ impl ValueType {
     }
 }
 
-/// One value as a call passes it.
+/// One part of a value as a call passes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Piece {
     /// A value of this type; its extension.
     Exact(Cow<'static, str>, Extend),
-    /// Eight bytes of a struct in a register of integers, of which so many are used.
+    /// Eight bytes of a struct in an integer register, of which `bytes` are used.
     Integer { bytes: usize, only: Option<Only> },
     /// Eight bytes of a struct in a vector register.
     Vector { floats: usize, double: bool },
     /// A copy on the stack.
     ByVal(usize),
-    /// Where the result goes.
+    /// The address of the result.
     SRet(usize),
 }
 
-/// The only thing that is in a register of integers.
+/// The only field in an integer register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Only {
     Pointer,
     Bool,
 }
 
-/// Where a value goes to.
+/// The receiver of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Passed {
-    /// To a function of IR.
+    /// A function of IR.
     ToIr,
-    /// To its caller, with nothing else.
+    /// Its caller, as a single part.
     BackAlone,
-    /// With other parts; or the function is one of the host, which IR calls.
+    /// Its caller, with other parts; or a function of the host, called by IR.
     Otherwise,
 }
 
@@ -182,7 +182,7 @@ impl fmt::Display for Piece {
 }
 
 impl Piece {
-    /// Whether LLVM's `text`, which is extended so, is passed like this.
+    /// Whether LLVM's `text`, with this extension, is passed like this.
     fn agrees(&self, text: &str, extend: Extend, passed: Passed) -> bool {
         match self {
             Piece::Integer { bytes, only } => {
@@ -203,23 +203,23 @@ impl Piece {
     }
 }
 
-/// Registers for arguments that are left.
+/// Remaining argument registers.
 struct Registers {
     general: usize,
     vector: usize,
 }
 
-/// The type of a function, as a call sees it.
+/// The type of a function, as passed in a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionType {
-    /// What it returns.
+    /// The type of its result.
     pub result: ValueType,
-    /// What it is given.
+    /// The types of its parameters.
     pub parameters: Vec<ValueType>,
 }
 
 impl FunctionType {
-    /// Of LLVM's own words: `i64 (ptr, double)`. `None` if they are not such.
+    /// Parses a type as LLVM writes it: `i64 (ptr, double)`. `None` if it is invalid.
     ///
     /// ```
     /// let ty = uruk::FunctionType::parse("i64 (ptr, double)").expect("well written");
@@ -234,7 +234,7 @@ impl FunctionType {
         })
     }
 
-    /// What is returned, and what is passed.
+    /// The pieces of the result, and of the parameters.
     pub(crate) fn pieces(&self) -> (Vec<Piece>, Vec<Piece>) {
         let mut left = Registers {
             general: 6,
@@ -258,12 +258,12 @@ impl FunctionType {
         (result, parameters)
     }
 
-    /// Whether a function of IR, which LLVM has this type for, is called so.
+    /// Whether a function of IR with this LLVM type is called this way.
     pub(crate) fn agrees(&self, actual: &str) -> bool {
         self.compare(actual, Passed::ToIr, Passed::BackAlone)
     }
 
-    /// Whether a function of the host is called so where LLVM has this type for it.
+    /// Whether a function of the host is called this way through a declaration with this LLVM type.
     pub(crate) fn agrees_with_declared(&self, declared: &str) -> bool {
         self.compare(declared, Passed::Otherwise, Passed::Otherwise)
     }
@@ -302,7 +302,7 @@ impl FunctionType {
         agree(&pieces, &result, returned) && agree(&passed, &parameters, given)
     }
 
-    /// Why a function of IR is not called so, if that is for bits of its result which are undefined.
+    /// The reason if a function of IR does not agree because bits of its result are undefined.
     pub(crate) fn undefined_bits(&self, actual: &str) -> Option<&'static str> {
         let (result, parameters) = split(actual)?;
         let result = extended(result).0;
@@ -320,7 +320,7 @@ impl FunctionType {
 }
 
 impl fmt::Display for FunctionType {
-    /// As clang writes it.
+    /// Formats the type as clang writes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (result, parameters) = self.pieces();
         f.write_str(&result_text(&result))?;
@@ -342,7 +342,7 @@ pub(crate) fn result_text(pieces: &[Piece]) -> String {
 }
 
 impl Registers {
-    /// Passes a value: its pieces go to `to`.
+    /// Passes a value: its pieces are appended to `to`.
     fn pass(&mut self, value: &ValueType, to: &mut Vec<Piece>) {
         match &value.0 {
             Repr::Scalar { ir, .. } if ir == "void" => {}
@@ -376,7 +376,7 @@ impl Registers {
     }
 }
 
-/// The pieces of a struct that registers hold.
+/// The pieces of a struct in registers.
 fn eightbytes(size: usize, leaves: &[(usize, Leaf)]) -> Vec<Piece> {
     let of = |start: usize| {
         let here = leaves
@@ -385,7 +385,7 @@ fn eightbytes(size: usize, leaves: &[(usize, Leaf)]) -> Vec<Piece> {
         let here: Vec<_> = here.collect();
         let is_integer = |leaf: &Leaf| matches!(leaf, Leaf::Int(_) | Leaf::Bool | Leaf::Pointer);
         if here.iter().any(|(_, leaf)| is_integer(leaf)) {
-            // As clang: what a single field has, else up to the struct's end.
+            // Like clang: the size of a single field, else up to the struct's end.
             let bytes = match &here[..] {
                 [(at, leaf)] if *at == start => leaf.size(),
                 _ => (size - start).min(8),
@@ -406,15 +406,15 @@ fn eightbytes(size: usize, leaves: &[(usize, Leaf)]) -> Vec<Piece> {
     (0..size).step_by(8).map(of).collect()
 }
 
-/// The result and the parameters of LLVM's words for a function's type.
+/// Splits LLVM's text of a function's type into the result and the parameters.
 pub(crate) fn split(text: &str) -> Option<(&str, Vec<&str>)> {
     let (result, rest) = text.split_once(" (")?;
     let inner = rest.strip_suffix(')')?;
     Some((result, list(inner)))
 }
 
-/// Without the address spaces of pointers, which are passed like all others; but for those that
-/// x86-64 counts from a segment.
+/// Removes the address spaces of pointers, which are passed like all others, except those that
+/// x86-64 addresses through a segment.
 fn without_spaces(text: &str) -> Cow<'_, str> {
     const SEGMENTS: RangeInclusive<u32> = 256..=258;
     let mut parts = text.split(" addrspace(");
@@ -429,7 +429,7 @@ fn without_spaces(text: &str) -> Cow<'_, str> {
     plain
 }
 
-/// A type without the mark of how it is extended.
+/// Splits a type and its extension attribute.
 pub(crate) fn extended(text: &str) -> (&str, Extend) {
     match text.rsplit_once(' ') {
         Some((ty, "signext")) => (ty, Extend::Sign),
@@ -438,7 +438,8 @@ pub(crate) fn extended(text: &str) -> (&str, Extend) {
     }
 }
 
-/// What a value in registers is passed as: members of structs and arrays one by one.
+/// The values in which LLVM passes an aggregate in registers: members of structs and arrays one by
+/// one.
 fn members(text: &str) -> Vec<Cow<'_, str>> {
     let inner = text
         .strip_prefix('{')
@@ -458,7 +459,7 @@ fn members(text: &str) -> Vec<Cow<'_, str>> {
     vec![Cow::Borrowed(text)]
 }
 
-/// The members of a list of types, which may have lists of their own.
+/// The members of a list of types, which may contain lists.
 pub(crate) fn list(text: &str) -> Vec<&str> {
     let (mut depth, mut start, mut parts) = (0_u32, 0, Vec::new());
     for (at, byte) in text.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! Rust's types in calls: which have a counterpart, and which that is.
+//! Rust's types in calls, and their counterparts.
 //!
 //! | Rust | LLVM IR | C |
 //! |---|---|---|
@@ -16,7 +16,7 @@
 //! | `bool` in such a struct | `i8`; as a parameter `i1`, too | `bool` |
 //! | `[T; N]`, in such a struct only | as `N` fields | an array |
 //!
-//! A reference in the type of a [`Func`](crate::Func) needs a lifetime with a name: write
+//! A reference in the type of a [`Func`](crate::Func) needs a named lifetime: write
 //! `type Sum<'a> = extern "C" fn(&'a [i64; 4]) -> i64` and `jit.function::<Sum>("sum")`.
 
 use std::arch::x86_64::{__m128, __m128d, __m128i};
@@ -24,7 +24,7 @@ use std::ptr::NonNull;
 
 use super::types::{Extend, FunctionType, Leaf, ValueType};
 
-/// Types a value may have in a typed function; [`ValueType`] says what they are to a call.
+/// Types of values in a typed function; [`ValueType`] describes how a call passes them.
 ///
 /// | Rust | LLVM IR |
 /// |---|---|
@@ -39,7 +39,7 @@ use super::types::{Extend, FunctionType, Leaf, ValueType};
 /// | a larger one | `ptr byval(T)`; as a result `ptr sret(T)` |
 /// | `bool` in such a struct | `i8`; as a parameter `i1`, too. The bits above an `i1` of a result are undefined |
 ///
-/// References need a lifetime with a name, which an alias gives them:
+/// References need a named lifetime, which an alias gives them:
 ///
 /// ```
 /// type Sum<'a> = extern "C" fn(&'a [i64; 2]) -> i64;
@@ -58,20 +58,20 @@ use super::types::{Extend, FunctionType, Leaf, ValueType};
 /// ```
 ///
 /// # Safety
-/// A value of the implementing type is passed by `extern "C"` functions of Rust as C passes what
+/// `extern "C"` functions of Rust pass a value of the implementing type as C passes the type that
 /// `value_type` describes.
 pub unsafe trait Value {
-    /// What it is to a call.
+    /// The type as passed in a call.
     fn value_type() -> ValueType;
 }
 
-/// What a struct of [`repr_c!`](crate::repr_c) may have as a field: values but `()`, `i128` and
-/// vectors, and arrays of them.
+/// A field of a struct of [`repr_c!`](crate::repr_c): values except `()`, `i128` and vectors, and
+/// arrays of them.
 ///
 /// # Safety
 /// As [`Value`].
 pub unsafe trait Field {
-    /// What it is to a call.
+    /// The type as passed in a call.
     fn field_type() -> ValueType;
 }
 
@@ -82,7 +82,7 @@ unsafe impl<T: Field, const N: usize> Field for [T; N] {
     }
 }
 
-/// Implements `Value`, and `Field` by it.
+/// Implements `Value`, and `Field` with the same type.
 macro_rules! value {
     ([$($parameter:tt)*] $ty:ty => $value:expr) => {
         // SAFETY: the x86-64 psABI's mapping, as clang emits it; pointers are thin, opaque in IR,
@@ -146,16 +146,16 @@ value!(['a, T] &'a mut T => POINTER);
 value!(['a, T] Option<&'a T> => POINTER);
 value!(['a, T] Option<&'a mut T> => POINTER);
 
-/// Function pointer types [`Func`](crate::Func) can have: `extern "C"` and `extern "C-unwind"`,
-/// safe and unsafe, of up to sixteen [values](Value).
+/// Function pointer types of a [`Func`](crate::Func): `extern "C"` and `extern "C-unwind"`, safe
+/// and unsafe, of up to sixteen [values](Value).
 ///
 /// # Safety
 /// `function_type` describes the implementing type.
 pub unsafe trait Signature {
-    /// The type of such a function, as a call sees it.
+    /// The type of such a function, as passed in a call.
     fn function_type() -> FunctionType;
 
-    /// The same as clang would write it.
+    /// That type as clang writes it.
     fn ir_type() -> String {
         Self::function_type().to_string()
     }

@@ -1,10 +1,10 @@
-//! The word of each thread that JIT'd code counts its passes in, at one distance from the thread
+//! The word of each thread in which JIT'd code counts its passes, at one distance from the thread
 //! pointer.
 //!
-//! In an executable and the libraries it is started with that is a thread-local. Those of a library
-//! that is opened later (`dlopen`, as Python does) lie elsewhere in each thread. What is left there is
-//! the C library's block of each thread: glibc has the values of the first 32 keys of
-//! `pthread_key_create` in it. JIT'd code counts in the value of a key then.
+//! In an executable and the libraries it is started with that is a thread-local. Thread-locals of a
+//! library that is opened later (`dlopen`, as Python does) lie at different distances in each
+//! thread. The remaining place is the C library's block of each thread: glibc stores the values of
+//! the first 32 keys of `pthread_key_create` in it. JIT'd code then counts in the value of a key.
 //!
 //! | field | written by | read by |
 //! |---|---|---|
@@ -13,10 +13,10 @@
 //! | `OF_KEY` | [`find_key`], once | all |
 //!
 //! # Invariants
-//! - Where the value lies is seen, not known: it is looked for with two values, and what is written there
-//!   is what the C library reads, on two threads. Otherwise there is no such word.
-//! - The C library clears values of a thread that ends if it set one of them, so that a thread which
-//!   gets its block begins with 0: each thread sets its own ([`claim`]).
+//! - The place of the value is tested, not assumed: it is searched with two values, and the C
+//!   library must read the words written there, on two threads. Otherwise there is no such word.
+//! - The C library clears the values of an ending thread if it set one of them, so that a thread
+//!   which reuses its block begins with 0: each thread sets its own ([`claim`]).
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -33,15 +33,15 @@ thread_local! {
     static CLAIMED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Where the key's value lies in all threads, from the thread pointer; 0: `LEFT` is used.
+/// The distance of the key's value from the thread pointer in all threads; 0: `LEFT` is used.
 static OF_KEY: AtomicI64 = AtomicI64::new(0);
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// Words of a thread's block that are looked at. glibc's keys end at the 162nd, the block after the
+/// Words of a thread's block that are searched. glibc's keys end at the 162nd, the block after the
 /// 280th.
 const BLOCK: i64 = 192;
 
-/// Where threads have their words, from the thread pointer; `None` if there is no such place.
+/// The distance of threads' words from the thread pointer; `None` if there is no common one.
 pub(super) fn distance() -> Option<i64> {
     static DISTANCE: OnceLock<Option<i64>> = OnceLock::new();
     *DISTANCE.get_or_init(|| {
@@ -54,7 +54,7 @@ pub(super) fn distance() -> Option<i64> {
 }
 
 fn on_another_thread<R: Send + 'static>(run: impl FnOnce() -> R + Send + 'static) -> Option<R> {
-    // No handler of the program's runs on a thread that lives for this.
+    // No handler of the program runs on the thread made for this.
     let signals = block_signals();
     let other = std::thread::Builder::new().spawn(run);
     restore_signals(&signals);
@@ -95,10 +95,11 @@ fn of_key() -> Option<*mut i64> {
     word
 }
 
-/// Has the C library know that the thread's value is not 0. What is in it stays: code may have counted.
+/// Makes the C library register that the thread's value is not 0. The value stays: code may have
+/// counted.
 fn claim(word: *mut i64) {
-    // SAFETY: a word of the thread's block, and a key of ours; glibc stores to it and to nothing that it
-    // would have to allocate.
+    // SAFETY: a word of the thread's block, and a key of this module; glibc stores to it and
+    // allocates nothing.
     unsafe {
         let counted = word.read_volatile();
         libc::pthread_setspecific(KEY.load(Ordering::Relaxed), ptr::without_provenance(1));
@@ -116,7 +117,7 @@ fn find_key() -> Option<i64> {
     let here = place_of(key);
     let there = on_another_thread(move || place_of(key)).flatten();
     let Some(distance) = here.filter(|&here| Some(here) == there) else {
-        // SAFETY: made above, used by nothing.
+        // SAFETY: made above, and not used.
         unsafe { libc::pthread_key_delete(key) };
         return None;
     };
@@ -126,13 +127,14 @@ fn find_key() -> Option<i64> {
     Some(distance)
 }
 
-/// Where the calling thread has the value of a key, from the thread pointer; the value is 0 then.
+/// The distance of a key's value from the thread pointer in the calling thread; the value is 0
+/// afterwards.
 fn place_of(key: libc::pthread_key_t) -> Option<i64> {
     let set = |value: *const c_void| {
-        // SAFETY: a key of ours.
+        // SAFETY: a key of this module.
         unsafe { libc::pthread_setspecific(key, value) == 0 }
     };
-    // Values that nothing else in the block has: addresses in this frame.
+    // Values that are unique in the block: addresses in this frame.
     let marks = [0_u64; 3];
     let [first, second, third] = [0, 1, 2].map(|at| (&raw const marks[at]).cast::<c_void>());
     let at = |word: i64| (thread_pointer() + 8 * word) as *mut *const c_void;
@@ -146,7 +148,7 @@ fn place_of(key: libc::pthread_key_t) -> Option<i64> {
     found.retain(|&word| is_set && has(word, second));
     let place = match found[..] {
         [word] => {
-            // SAFETY: the place of the key's value; what is read is compared.
+            // SAFETY: the place of the key's value; the result is compared.
             let read = unsafe {
                 at(word).write_volatile(third);
                 libc::pthread_getspecific(key)
@@ -162,7 +164,7 @@ fn place_of(key: libc::pthread_key_t) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// A thread's count in its value of a key is its own, and goes with the thread.
+    /// A thread's count in its value of a key is its own, and ends with the thread.
     #[test]
     fn values_of_keys_are_words_of_threads() {
         let mut key = 0;

@@ -1,12 +1,11 @@
-//! `makecontext` that says where the new context's stack lies: it is a root of the code
-//! that runs on it, whenever no thread does.
+//! `makecontext` that notes the new context's stack: it is a root of the code that runs on it,
+//! while no thread does.
 //!
-//! The function takes any number of arguments, which are left where they are: six
-//! registers are kept around the note, then the C library's function goes on with the
-//! caller's stack.
+//! The function takes any number of arguments, which are left in place: six registers are saved
+//! around the note, then the C library's function continues on the caller's stack.
 //!
-//! That one is asked for by name: an executable that is linked against it says that its own
-//! code makes contexts ([`crate::reclaim`] looks at what files name).
+//! The C library's function is looked up by name: linking against it would mark the runtime's
+//! executable as one that makes contexts ([`crate::reclaim`] examines the names in files).
 
 use std::arch::naked_asm;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +52,7 @@ unsafe extern "C" fn guest_makecontext() {
 }
 
 unsafe extern "C" fn note(context: *const libc::ucontext_t) {
-    // SAFETY: what `makecontext` takes is a context that was filled in.
+    // SAFETY: the argument of `makecontext` is a context that was filled in.
     let stack = unsafe { (*context).uc_stack };
     let start = stack.ss_sp as u64;
     uruk_roots::note_context_stack(start..start.saturating_add(stack.ss_size as u64));

@@ -1,8 +1,8 @@
 //! `dlsym` and `dladdr` that know JIT'd symbols.
 //!
-//! A natively linked program that exports its symbols finds them in the global
-//! scope; JIT'd code must find them there too. Libraries that call `dlsym`
-//! themselves find what stands for the program there ([`preempt`]).
+//! A natively linked program that exports its symbols finds them in the global scope; JIT'd code
+//! must find them there too. Libraries that call `dlsym` themselves find the program's stand-in
+//! there ([`preempt`]).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null;
@@ -13,21 +13,20 @@ use crate::fork::shield::Shield;
 use crate::guest::listed::place_of;
 use crate::guest::preempt;
 
-/// What the guest's view of the dynamic loader asks the session.
+/// The session's symbols, for the guest's view of the dynamic loader.
 pub(crate) trait Symbols: Send + Sync {
-    /// The address of a symbol the program defines for others, if that can be told without a lock.
+    /// The address of a symbol the program exports, if it is known without a lock.
     fn ready_address(&self, name: &str) -> Option<u64>;
-    /// The address of a symbol the program defines for others.
+    /// The address of a symbol the program exports.
     fn address(&self, name: &str) -> Option<u64>;
-    /// The function a code address lies in: its name, nul-terminated and alive for
-    /// ever, and its start.
+    /// The function that contains a code address: its name, nul-terminated and never freed, and its
+    /// start.
     fn function_at(&self, pc: u64) -> Option<(&'static CStr, u64)>;
-    /// The variable for others that begins at an address: its name, nul-terminated and alive for
-    /// ever.
+    /// The exported variable that begins at an address: its name, nul-terminated and never freed.
     fn variable_at(&self, start: u64) -> Option<&'static CStr>;
-    /// All function bodies there are: start, end, name.
+    /// All existing function bodies: start, end, name.
     fn functions(&self) -> Vec<(u64, u64, &'static CStr)>;
-    /// Where function bodies lie.
+    /// The address range of function bodies.
     fn code_range(&self) -> std::ops::Range<u64>;
     /// The program's file name.
     fn file(&self) -> &CStr;
@@ -50,7 +49,7 @@ pub(crate) fn installed() -> Option<&'static dyn Symbols> {
 fn is_global(handle: *mut c_void) -> bool {
     static MAIN: OnceLock<usize> = OnceLock::new();
     let main = || {
-        // A child of fork would wait for who asks.
+        // Under a pass: a child of fork would wait for the thread that initializes this.
         let _busy = gate::enter();
         MAIN.get_or_init(|| {
             // SAFETY: asks for the main program's own handle.
@@ -87,7 +86,7 @@ pub(crate) unsafe extern "C" fn guest_dlsym(
         // SAFETY: a C string by the caller's promise.
         crate::reclaim::note_asked(unsafe { CStr::from_ptr(name) });
     }
-    // A handler's first call may have a worker ask the loader, too.
+    // The first call of a handler may make a worker call the loader, too.
     let _shield = Shield::raise();
     // SAFETY: by the caller's promise.
     let found = unsafe { libc::dlsym(handle, name) };
@@ -98,7 +97,7 @@ pub(crate) unsafe extern "C" fn guest_dlsym(
     }
 }
 
-/// A name and where what it names begins.
+/// A name and its start address.
 type Named = (&'static CStr, u64);
 
 /// The answer of `dladdr` for an address of the program: its base, and the name if there is one.
@@ -117,7 +116,7 @@ fn describe(symbols: &dyn Symbols, address: u64) -> Option<(u64, Option<Named>)>
         });
         return Some((place.base, variable));
     }
-    // Functions of objects without names for others.
+    // Functions of objects without exported names.
     let code = symbols.code_range();
     code.contains(&address).then_some((code.start, None))
 }
@@ -147,7 +146,7 @@ pub(crate) unsafe extern "C" fn guest_dladdr(
     unsafe { libc::dladdr(address, info) }
 }
 
-/// Where the dynamic loader tells debuggers of its libraries (`struct r_debug`); 0 if it does not.
+/// The dynamic loader's record of libraries for debuggers (`struct r_debug`); 0 if it has none.
 pub(crate) fn loader_debug() -> u64 {
     // SAFETY: a C string.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_r_debug".as_ptr()) as u64 }

@@ -1,5 +1,5 @@
-//! The numbers of the ELF specification that the dynamic loader's tables are read with, as its
-//! fields hold them.
+//! Numbers of the ELF specification for reading the dynamic loader's tables, in the types of its
+//! fields.
 
 pub(super) const DT_NEEDED: u64 = 1;
 pub(super) const DT_PLTRELSZ: u64 = 2;

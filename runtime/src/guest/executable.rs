@@ -1,7 +1,7 @@
-//! What the executable of the process defines without exporting it: its own symbol table, which
-//! the dynamic loader does not read.
+//! Unexported definitions of the process's executable: its own symbol table, which the dynamic
+//! loader does not read.
 //!
-//! A name that several files of the executable define for themselves means nothing here.
+//! A name that several files of the executable define locally is ambiguous, and not found.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,7 +15,7 @@ use crate::api::error::Error;
 /// Addresses by name.
 pub(crate) struct Executable(HashMap<Box<str>, u64>);
 
-/// Where the running executable can be read.
+/// Path of the running executable.
 const FILE: &str = "/proc/self/exe";
 
 impl Executable {
@@ -44,7 +44,7 @@ impl Executable {
                 Entry::Vacant(entry) => {
                     entry.insert(place);
                 }
-                // A global one is what other files of the executable mean.
+                // A global one is the one that other files of the executable refer to.
                 Entry::Occupied(mut entry) if entry.get().1 && !place.1 => {
                     entry.insert(place);
                 }
@@ -65,10 +65,10 @@ impl Executable {
     }
 }
 
-/// No symbol's address.
+/// Marks an ambiguous name; no symbol has this address.
 const AMBIGUOUS: u64 = u64::MAX;
 
-/// How far the executable lies from where it was linked for.
+/// Distance of the executable from its link address.
 fn bias() -> u64 {
     unsafe extern "C" fn first(
         info: *mut libc::dl_phdr_info,

@@ -1,22 +1,23 @@
-//! `atexit` and its relatives: what is called when the process, a thread or a library ends.
+//! `atexit` and related functions: handlers at the end of the process, a thread or a library.
 //!
-//! The C library keeps some of these functions in the static part of every executable and
-//! library, where they pass on whose they are (`__dso_handle`); an image has such a part here,
-//! too (`own`). Who registers is found by that handle, or by the image that the handler is in,
-//! and the registration holds the images that it needs (`life`). The C library keeps the list,
-//! as it keeps that of everybody else in the process, so that the order at the end is native.
+//! The C library keeps some of these functions in the static part of every executable and library,
+//! where they pass on their owner's handle (`__dso_handle`). An image has such a part here, too
+//! (`own`). The registering image is found by that handle, or by the image that contains the
+//! handler, and the registration holds the images that it needs (`life`). The C library keeps the
+//! list, together with that of all other registrations of the process, so that the order at the end
+//! is native.
 //!
-//! What is registered there is a *record* of ours under a key of its own instead of the
-//! library's handle. `__cxa_finalize` of that key calls it, and no other, at any time; the C
-//! library sees to it that this happens once, whoever else ends the process meanwhile. So the
-//! handlers of any set of images can be run, in the reverse order of their registration.
+//! A registration there is a *record* of the runtime under a key of its own instead of the library's
+//! handle. `__cxa_finalize` of that key calls this record only, at any time. The C library ensures
+//! that this happens once, even if another thread ends the process meanwhile. So the handlers of
+//! any set of images can be run, in the reverse order of their registration.
 //!
 //! # Invariants
-//! - No handler runs under a lock of ours. A list is locked to find the next one, which may
-//!   register others, end the process, or remove what it likes.
-//! - A frame of ours that a handler is called from owns nothing: an exception that a handler
-//!   of `exit` lets out may pass it, as natively, and then what the record holds is kept. Who
-//!   removes an image calls above a frame that is the end of the stack.
+//! - No handler runs under a lock of the runtime. A list is locked to find the next one, which may
+//!   register others, end the process, or remove any image.
+//! - A frame of the runtime that calls a handler owns nothing: an exception that leaves a handler
+//!   of `exit` may unwind it, as natively, and then the record's contents are kept. The removal of
+//!   an image calls handlers above a frame that is the end of the stack.
 //! - After [`run_and_close`] the C library knows no handler of the image but those that other
 //!   threads are running.
 
@@ -36,7 +37,7 @@ pub(crate) use record::{run_and_close, run_ends};
 /// Identifies the guest program to `__cxa_atexit`; only its address matters.
 static DSO_HANDLE: u64 = 0;
 
-/// A function that the C library calls at the end of something.
+/// A function that the C library calls at the end of the process, a thread or a library.
 pub(crate) type Handler = unsafe extern "C-unwind" fn(*mut c_void);
 
 unsafe extern "C" {
@@ -81,8 +82,8 @@ pub unsafe fn register_exit_handler(
 }
 
 /// Whether `address` is in LLVM's library, which may be about to be opened. LLVM registers
-/// thousands of handlers while it is, so the answer is kept. Relaxed: both words are written with
-/// the same values by whoever is first, and a range that is seen half is empty.
+/// thousands of handlers while it is opened, so the answer is cached. Relaxed: both words are
+/// written with the same values by any first caller, and a half-written range is empty.
 fn is_llvms(address: u64) -> bool {
     static START: AtomicU64 = AtomicU64::new(0);
     static END: AtomicU64 = AtomicU64::new(0);
@@ -125,7 +126,7 @@ fn holder_of(address: u64) -> (Range<u64>, bool) {
             return 0;
         }
         search.found = range;
-        // SAFETY: null, or the name that the loader knows it by.
+        // SAFETY: null, or the loader's name of it.
         let name = (!info.dlpi_name.is_null()).then(|| unsafe { CStr::from_ptr(info.dlpi_name) });
         search.named = name.is_some_and(uruk_late::is_library);
         1
@@ -149,7 +150,7 @@ fn dso_handle() -> *mut c_void {
     (&raw const DSO_HANDLE).cast::<c_void>().cast_mut()
 }
 
-/// `atexit` by that name, not of an image's own.
+/// `atexit` as found by name, without an image's handle.
 ///
 /// # Safety
 /// As `atexit`: `handler` stays callable until its image is removed, or the process ends.
@@ -180,7 +181,7 @@ unsafe extern "C" fn cxa_atexit(
     unsafe { record::at_exit(handler, argument, dso) }
 }
 
-/// As `atexit`, with an argument.
+/// Like `atexit`, with an argument.
 ///
 /// # Safety
 /// 1. `handler` stays callable until the process ends, and takes `argument`.
@@ -192,7 +193,7 @@ pub(crate) unsafe fn at_exit_with(handler: Handler, argument: *mut c_void) -> c_
     }
 }
 
-/// `at_quick_exit` by that name, not of an image's own.
+/// `at_quick_exit` as found by name, without an image's handle.
 unsafe extern "C" fn at_quick_exit(handler: Handler) -> c_int {
     // SAFETY: as for `atexit`.
     unsafe { at_quick_exit_of(handler, dso_handle()) }
@@ -205,12 +206,12 @@ unsafe extern "C" fn at_quick_exit(handler: Handler) -> c_int {
 pub(crate) unsafe extern "C" fn at_quick_exit_of(handler: Handler, dso: *mut c_void) -> c_int {
     let addresses = [handler as *const () as u64];
     record::forgettable(dso, &addresses, -1, |key| {
-        // SAFETY: as for `atexit_of`; the key goes before the image does.
+        // SAFETY: as for `atexit_of`; the key is finalized before the image is freed.
         unsafe { __cxa_at_quick_exit(handler, key) }
     })
 }
 
-/// `pthread_atfork` by that name, not of an image's own.
+/// `pthread_atfork` as found by name, without an image's handle.
 unsafe extern "C" fn pthread_atfork(
     prepare: Option<unsafe extern "C" fn()>,
     parent: Option<unsafe extern "C" fn()>,
@@ -223,7 +224,7 @@ unsafe extern "C" fn pthread_atfork(
 /// `pthread_atfork` of an image.
 ///
 /// # Safety
-/// As [`atexit_of`], of all handlers there are.
+/// As [`atexit_of`], for all handlers passed.
 pub(crate) unsafe extern "C" fn pthread_atfork_of(
     prepare: Option<unsafe extern "C" fn()>,
     parent: Option<unsafe extern "C" fn()>,
@@ -240,7 +241,7 @@ pub(crate) unsafe extern "C" fn pthread_atfork_of(
     })
 }
 
-/// Keeps the images that something at `addresses` belongs to.
+/// Holds the images that `addresses` belong to.
 pub(super) fn hold_at(addresses: &[u64]) -> Result<Vec<Hold>, Gone> {
     if addresses.is_empty() {
         return Ok(Vec::new());
@@ -250,10 +251,10 @@ pub(super) fn hold_at(addresses: &[u64]) -> Result<Vec<Hold>, Gone> {
     record::hold_all(&images)
 }
 
-/// The rest of what a static link finds in libc's non-shared part, and the functions of the
-/// shared part that register something.
+/// Functions of libc's non-shared part that a static link contains, and functions of the shared
+/// part that register handlers.
 pub(crate) fn overrides() -> Vec<(&'static str, u64)> {
-    // While no lock of the loader's can matter.
+    // Looked up now, while no lock of the loader matters.
     register_at_exit();
     vec![
         ("atexit", atexit as *const () as u64),

@@ -1,18 +1,18 @@
-//! What loaded libraries export, read from their own symbol tables.
+//! Exports of loaded libraries, read from their own symbol tables.
 //!
-//! `dlsym` takes the dynamic loader's lock. A thread of the program holds that while it opens
-//! or closes a library, and while constructors of one run; a handler that comes then, and a
-//! constructor, may call a function for the first time. The worker that compiles it must not
-//! wait for the loader. So names are looked up here: in the table that the library's
-//! `DT_GNU_HASH` is, which nobody writes any more.
+//! `dlsym` takes the dynamic loader's lock. A thread of the program holds that lock while it opens
+//! or closes a library, and while constructors of one run. A constructor, or a handler at that
+//! time, may call a function for the first time. The worker that compiles it must not wait for the
+//! loader. So names are looked up here, in the library's `DT_GNU_HASH` table, which is never
+//! written any more.
 //!
 //! The answer is that of `dlsym(handle, name)`:
-//! - The library itself is asked, then what it needs (`DT_NEEDED`), breadth first.
+//! - The library itself is searched, then its dependences (`DT_NEEDED`), breadth first.
 //! - Of several versions of a name, the default one: not hidden (`DT_VERSYM`, bit 15).
-//! - A function that is chosen by its resolver (`STT_GNU_IFUNC`) is what the resolver returns.
+//! - A function that is chosen by its resolver (`STT_GNU_IFUNC`) is the resolver's result.
 //!
-//! Two kinds of symbols are the loader's to tell: those of which a process has one, whichever
-//! library defines it (`STB_GNU_UNIQUE`), and thread-locals.
+//! Only the loader can answer for two kinds of symbols: those that are unique in a process,
+//! whichever library defines them (`STB_GNU_UNIQUE`), and thread-locals.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -23,16 +23,16 @@ use crate::guest::elf::{
     STB_GNU_UNIQUE, STB_WEAK, STT_COMMON, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT, STT_TLS,
 };
 
-/// A library and all it needs, in the order of a search. They stay loaded.
+/// A library and its dependences, in the order of a search. They stay loaded.
 #[derive(Debug)]
 pub(crate) struct Scope(Vec<Exports>);
 
-/// What a name is.
+/// The kind of an exported name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Export {
     /// At an address.
     At(u64),
-    /// Something only the dynamic loader can tell more of.
+    /// A symbol for which the dynamic loader must be asked.
     AskLoader,
 }
 
@@ -40,9 +40,9 @@ pub(crate) enum Export {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Variable {
     pub(crate) address: u64,
-    /// The largest size that one of its names has.
+    /// The largest size of its names.
     pub(crate) size: u64,
-    /// All its names, the one that was asked for among them.
+    /// All its names, including the one that was looked up.
     pub(crate) names: Vec<CString>,
 }
 
@@ -70,7 +70,7 @@ struct Hash {
     filter_shift: u32,
 }
 
-// SAFETY: tables that nobody writes, of libraries that stay.
+// SAFETY: tables that are never written, of libraries that stay.
 unsafe impl Send for Exports {}
 // SAFETY: as above.
 unsafe impl Sync for Exports {}
@@ -99,8 +99,8 @@ struct LinkMap {
 }
 
 impl Scope {
-    /// Of a handle of `dlopen`'s; `None` if a library has no table of this kind: then the
-    /// loader is asked.
+    /// The scope of a handle of `dlopen`; `None` if a library has no table of this kind: then the
+    /// loader must be asked.
     ///
     /// # Safety
     /// 1. The handle is open and is never closed.
@@ -115,8 +115,8 @@ impl Scope {
             {
                 continue;
             }
-            // SAFETY: the loader's description of a library that is loaded, and stays: by
-            // duty 1 what needs it stays, or it was opened below.
+            // SAFETY: the loader's description of a library that is loaded, and stays: by duty 1
+            // the dependent library stays, or it was opened below.
             let (exports, needed) = unsafe { Exports::of(map) }?;
             for name in needed {
                 // SAFETY: a string of the library's.
@@ -143,19 +143,19 @@ impl Scope {
         found.next().is_some_and(|it| it.info & 15 == STT_TLS)
     }
 
-    /// What `name` is. Takes no lock.
+    /// Looks `name` up. Takes no lock.
     pub(crate) fn find(&self, name: &CStr) -> Option<Export> {
         let hash = hash(name);
         self.0.iter().find_map(|library| library.find(name, hash))
     }
 }
 
-/// The description of a library that is loaded, which stays from now on.
+/// The description of a loaded library, which stays loaded from now on.
 ///
 /// # Safety
 /// 1. `name` is a C string.
 unsafe fn open_again(name: *const c_char) -> Option<LinkMap> {
-    // SAFETY: duty 1; it is loaded, and its constructors are done or under way.
+    // SAFETY: duty 1; it is loaded, and its constructors have run or are running.
     let handle = unsafe { libc::dlopen(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     // SAFETY: an open handle that is not closed.
     (!handle.is_null()).then(|| unsafe { link_map(handle) })?
@@ -176,7 +176,7 @@ unsafe fn link_map(handle: *mut c_void) -> Option<LinkMap> {
     (failed == 0).then(|| unsafe { *map.assume_init() })
 }
 
-/// Where the library behind a handle is loaded.
+/// The load address of the library behind a handle.
 ///
 /// # Safety
 /// 1. The handle is open.
@@ -185,7 +185,7 @@ pub(crate) unsafe fn base_of(handle: *mut c_void) -> Option<u64> {
     unsafe { link_map(handle) }.map(|map| map.base)
 }
 
-/// Where its dynamic section is, which tells it from all other libraries.
+/// The address of its dynamic section, which identifies the library.
 ///
 /// # Safety
 /// 1. The handle is open.
@@ -195,7 +195,7 @@ pub(crate) unsafe fn dynamic_of(handle: *mut c_void) -> Option<u64> {
 }
 
 impl Exports {
-    /// The tables, and the names of what the library needs.
+    /// The tables, and the names of the library's dependences.
     ///
     /// # Safety
     /// 1. The library is loaded and stays.
@@ -242,7 +242,7 @@ impl Exports {
         self.export(self.lookup(name, hash)?)
     }
 
-    /// The symbol of `name`, if the library exports it and it can be found by that name.
+    /// The symbol of `name`, if the library exports it under its default version.
     fn lookup(&self, name: &CStr, hash: u32) -> Option<Symbol> {
         let mut candidate = self.hash.first_of(hash);
         while let Some((index, value, last)) = candidate {
@@ -257,7 +257,7 @@ impl Exports {
         None
     }
 
-    /// Symbol `index`, if it is defined for others, and whether its version is the default one.
+    /// Symbol `index`, if it is exported, and whether its version is the default one.
     fn symbol(&self, index: u32) -> Option<(Symbol, bool)> {
         // SAFETY: an index of the hash table is one of the symbol table, and of that of
         // versions.
@@ -318,8 +318,8 @@ impl Exports {
             (STB_GNU_UNIQUE, _) | (STB_GLOBAL | STB_WEAK, STT_TLS) => Some(Export::AskLoader),
             (STB_GLOBAL | STB_WEAK, STT_GNU_IFUNC) => {
                 let resolver = self.base + symbol.value;
-                // SAFETY: what the library's symbol says it is, a resolver without parameters
-                // as the x86-64 psABI has them; the loader has relocated the library.
+                // SAFETY: by the library's symbol type, a resolver without parameters as in the
+                // x86-64 psABI; the loader has relocated the library.
                 let resolve =
                     unsafe { std::mem::transmute::<u64, extern "C" fn() -> u64>(resolver) };
                 Some(Export::At(resolve()))
@@ -373,11 +373,11 @@ impl Hash {
         (filter & bits == bits && start >= self.first).then(|| self.entry(start))
     }
 
-    /// A symbol: its index, the hash of its name but for bit 0, and whether it is the last
-    /// of its bucket, which that bit says.
+    /// A symbol: its index, the hash of its name without bit 0, and whether it is the last of its
+    /// bucket, which that bit says.
     fn entry(&self, index: u32) -> (u32, u32, bool) {
-        // SAFETY: a word for each symbol from the first one on, behind the buckets; whoever
-        // asks stops at the last of a bucket.
+        // SAFETY: a word for each symbol from the first one on, behind the buckets; callers stop at
+        // the last of a bucket.
         let value = unsafe {
             let chains = self.buckets.add(self.bucket_count as usize);
             *chains.add((index - self.first) as usize)
@@ -394,7 +394,7 @@ fn hash(name: &CStr) -> u32 {
     })
 }
 
-/// What the loader says, for comparison and for what only it can tell.
+/// The loader's answer, for comparison and for symbols that only it knows.
 ///
 /// # Safety
 /// 1. The handle is open.

@@ -1,10 +1,10 @@
-//! Filters of system calls (seccomp), read before they are installed: whether threads of ours could
-//! go on under one.
+//! Filters of system calls (seccomp), read before they are installed: whether the runtime's threads
+//! could continue under one.
 //!
-//! A filter is a program in classic BPF that only jumps forward. It is followed once for each
-//! call that threads of ours make, in the order of its instructions, with what is known of each
-//! value: its number, or nothing. Arguments are unknown, so both sides of a test of one are
-//! followed. The answer errs towards "deadly", which costs better code, and never a process.
+//! A filter is a program in classic BPF that only jumps forward. It is interpreted once for each
+//! call that the runtime's threads make, in the order of its instructions, where each value is a
+//! known number or unknown. Arguments are unknown, so both sides of a test of one are followed. The
+//! answer errs towards "deadly", which costs better code, and never a process.
 
 /// An instruction, as the kernel takes it (`struct sock_filter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +22,11 @@ pub(super) const LONGEST: usize = 4096;
 /// `AUDIT_ARCH_X86_64`.
 const ARCHITECTURE: u32 = 0xc000_003e;
 
-/// Length of what a filter can read (`struct seccomp_data`).
+/// Length of a filter's input (`struct seccomp_data`).
 const DATA: u32 = 64;
 
-/// Calls that threads of ours make. Not `perf_event_open`: the profiler asks a child first.
+/// Calls that the runtime's threads make. Not `perf_event_open`: the profiler tries it in a child
+/// first.
 const CALLS: [i64; 50] = [
     libc::SYS_read,
     libc::SYS_pread64,
@@ -79,8 +80,8 @@ const CALLS: [i64; 50] = [
     libc::SYS_wait4,
 ];
 
-/// Calls without which threads of ours, the C library's allocator and its locks cannot go on. An
-/// error is enough to end them, if all calls get one.
+/// Calls that the runtime's threads, the C library's allocator and its locks cannot do without. If
+/// all calls of one return an error, the threads must end.
 const ESSENTIAL: [i64; 5] = [
     libc::SYS_futex,
     libc::SYS_mmap,
@@ -89,16 +90,16 @@ const ESSENTIAL: [i64; 5] = [
     libc::SYS_rt_sigprocmask,
 ];
 
-/// Whether a call that threads of ours make could be answered by the end of the thread or of the
-/// process, by a signal or by another process; or one of the essential ones is always refused. Not
-/// for what the kernel refuses as a filter.
+/// Whether a call that the runtime's threads make could be answered by the end of the thread or of
+/// the process, by a signal or by another process. Also true if an essential call is always
+/// refused. False for a program that the kernel refuses as a filter.
 pub(super) fn is_deadly(program: &[Instruction]) -> bool {
     let kills = |&call: &i64| answers(program, call as u32).kills;
     let refuses = |&call: &i64| answers(program, call as u32).refuses();
     CALLS.iter().any(kills) || ESSENTIAL.iter().any(refuses)
 }
 
-/// How a filter may answer a call.
+/// The possible answers of a filter to a call.
 #[derive(Clone, Copy, Default)]
 struct Answers {
     kills: bool,
@@ -111,11 +112,11 @@ impl Answers {
         self.errs && !self.allows
     }
 
-    /// Counts an action. An unknown one is the end of the process, for the kernel too.
+    /// Adds an action. An unknown one ends the process, as in the kernel.
     fn add(&mut self, action: Value) {
         match action.map(|action| action & libc::SECCOMP_RET_ACTION_FULL) {
             Some(libc::SECCOMP_RET_ALLOW | libc::SECCOMP_RET_LOG) => self.allows = true,
-            // An error, where no other process traces this one.
+            // An error, unless another process traces this one.
             Some(libc::SECCOMP_RET_ERRNO | libc::SECCOMP_RET_TRACE) => self.errs = true,
             _ => self.kills = true,
         }
@@ -134,7 +135,7 @@ struct Known {
 }
 
 impl Known {
-    /// Values that are the same on both ways that meet.
+    /// Keeps the values that are equal on both joining paths.
     fn meet(self, other: Known) -> Known {
         let meet = |one: Value, other: Value| one.filter(|_| one == other);
         let mut memory = self.memory;
@@ -153,10 +154,10 @@ impl Known {
 enum Step {
     Next,
     Return(Value),
-    /// To these distances behind the next instruction.
+    /// Jumps by these distances behind the next instruction.
     Jump(u32),
     Either(u32, u32),
-    /// The kernel refuses it.
+    /// The kernel refuses the program.
     Refused,
 }
 
@@ -195,7 +196,7 @@ fn answers(program: &[Instruction], call: u32) -> Answers {
     answers
 }
 
-/// Carries one instruction out.
+/// Executes one instruction.
 fn step(instruction: Instruction, known: &mut Known, call: u32) -> Step {
     let Instruction { code, k, .. } = instruction;
     let code = u32::from(code);

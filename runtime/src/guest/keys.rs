@@ -1,9 +1,9 @@
-//! Keys of threads' values whose destructor is JIT'd code.
+//! Thread-specific keys whose destructor is JIT'd code.
 //!
-//! Nobody says whose a key is, and it is not known how many threads still have a value. So the
-//! image that the destructor is in stays until the key is deleted; natively, the end of a
-//! thread crashes once the library is closed. A process has 1,024 keys (`PTHREAD_KEYS_MAX`),
-//! so no more images stay for this reason.
+//! The owner of a key is unknown, and so is the number of threads that still have a value. So the
+//! image that contains the destructor stays until the key is deleted; natively, the end of a thread
+//! crashes once the library is closed. A process has 1,024 keys (`PTHREAD_KEYS_MAX`), so no more
+//! images stay for this reason.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -17,7 +17,7 @@ use crate::removal::life::Hold;
 
 type Destructor = unsafe extern "C" fn(*mut c_void);
 
-/// What is held for a key.
+/// The images held for each key.
 static HELD: Mutex<BTreeMap<libc::pthread_key_t, Vec<Hold>>> = Mutex::new(BTreeMap::new());
 
 /// `thrd_error` of C11's `threads.h`, as glibc has it.
@@ -28,7 +28,7 @@ unsafe extern "C" {
     fn tss_delete(key: libc::pthread_key_t);
 }
 
-/// Replaces what is held for a key.
+/// Replaces the images held for a key.
 fn set_held(key: libc::pthread_key_t, holds: Vec<Hold>) {
     let _pass = gate::enter();
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -37,11 +37,11 @@ fn set_held(key: libc::pthread_key_t, holds: Vec<Hold>) {
         false => held.insert(key, holds),
     };
     drop(held);
-    // It may be the last, and then code is retired, which takes locks.
+    // It may be the last hold; then code is retired, which takes locks.
     drop(before);
 }
 
-/// Creates a key by `create` and keeps the image of its destructor.
+/// Creates a key by `create` and holds the image of its destructor.
 ///
 /// # Safety
 /// 1. `key` is writable.
@@ -58,7 +58,8 @@ unsafe fn create(
     // SAFETY: duty 1.
     let status = unsafe { create(key, destructor) };
     if status == 0 {
-        // SAFETY: duty 1. What the same key held before goes, should its end not have been seen.
+        // SAFETY: duty 1. Holds of an earlier key with this number are dropped, if its deletion was
+        // not observed.
         set_held(unsafe { *key }, holds);
     }
     status
@@ -67,7 +68,7 @@ unsafe fn create(
 /// `pthread_key_create`.
 ///
 /// # Safety
-/// As that.
+/// As `pthread_key_create`.
 unsafe extern "C" fn guest_key_create(
     key: *mut libc::pthread_key_t,
     destructor: Option<Destructor>,
@@ -79,7 +80,7 @@ unsafe extern "C" fn guest_key_create(
 /// `tss_create`.
 ///
 /// # Safety
-/// As that.
+/// As `tss_create`.
 unsafe extern "C" fn guest_tss_create(
     key: *mut libc::pthread_key_t,
     destructor: Option<Destructor>,
@@ -91,7 +92,7 @@ unsafe extern "C" fn guest_tss_create(
 /// `pthread_key_delete`.
 ///
 /// # Safety
-/// As that.
+/// As `pthread_key_delete`.
 unsafe extern "C" fn guest_key_delete(key: libc::pthread_key_t) -> c_int {
     // Before another thread can be given the same key.
     set_held(key, Vec::new());
@@ -102,14 +103,14 @@ unsafe extern "C" fn guest_key_delete(key: libc::pthread_key_t) -> c_int {
 /// `tss_delete`.
 ///
 /// # Safety
-/// As that.
+/// As `tss_delete`.
 unsafe extern "C" fn guest_tss_delete(key: libc::pthread_key_t) {
     set_held(key, Vec::new());
     // SAFETY: by the caller's promise.
     unsafe { tss_delete(key) }
 }
 
-/// The functions above.
+/// Replacements of the functions above.
 pub(super) fn overrides() -> [(&'static str, u64); 6] {
     let (create, delete) = (
         guest_key_create as *const () as u64,
@@ -117,7 +118,7 @@ pub(super) fn overrides() -> [(&'static str, u64); 6] {
     );
     [
         ("pthread_key_create", create),
-        // As headers of C++ libraries call it.
+        // The name that headers of C++ libraries use.
         ("__pthread_key_create", create),
         ("pthread_key_delete", delete),
         ("__pthread_key_delete", delete),

@@ -1,12 +1,13 @@
-//! Functions of the C library whose names whoever holds this code may export itself.
+//! Functions of the C library whose names the file with this code may export itself.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One of them: the next definition after that of the executable or library with this code.
 ///
-/// Looked for once: `dlsym` takes the lock of the dynamic loader, under which constructors of libraries
-/// come here, and is nothing for a handler of a signal. Relaxed: all who look find the same.
+/// Looked up once: `dlsym` takes the dynamic loader's lock, under which constructors of libraries
+/// call this, and must not be called in a signal handler. Relaxed: all callers find the same
+/// address.
 pub(super) struct Library(&'static CStr, AtomicUsize);
 
 impl Library {

@@ -1,27 +1,28 @@
-//! Images in the list of `dl_iterate_phdr`, for libraries that look for the program's data:
-//! collectors of garbage, which scan it for pointers, and checkers for leaks.
+//! Images in the list of `dl_iterate_phdr`, for libraries that search the program's data: garbage
+//! collectors, which scan it for pointers, and leak checkers.
 //!
 //! An image is listed as the dynamic loader lists a library: its constants and its variables are
 //! `PT_LOAD` segments, its thread-locals `PT_TLS`. Code is left out: it has no unwind table that an
-//! unwinder could read there. The first image of a program is its executable: it comes first, has no
-//! name, and the executable of the process, which is the runtime, is not listed.
+//! unwinder could read there. The first image of a program is its executable: it comes first and
+//! has no name. The process's own executable, which is the runtime, is not listed.
 //!
-//! The functions here stand in for the C library's: guest code is linked to them, and the words of
-//! libraries are written ([`attend`], [`preempt`](super::preempt)). Unwinders keep the C library's
-//! function: they look for frames of the runtime, too.
+//! These functions replace the C library's: guest code is linked to them, and the words of
+//! libraries are overwritten ([`attend`], [`preempt`](super::preempt)). Unwinders keep the C
+//! library's function: they search frames of the runtime, too.
 //!
 //! # Readers
-//! A callback may scan what it is shown, with all other threads stopped: LeakSanitizer does. So a reader
-//! takes no lock but the loader's, under which the C library calls back. Memory of an image is not
-//! given back while there are readers ([`Listed`]).
+//! A callback may scan the listed memory with all other threads stopped, as LeakSanitizer does. So
+//! a reader takes no lock but the loader's, under which the C library calls back. Memory of an
+//! image is not freed while there are readers ([`Listed`]).
 //!
 //! | field | writer | reader |
 //! |---|---|---|
 //! | `HEAD`, [`Node::next`] | under `STATE`, release | any, acquire |
-//! | `READERS` | each reader, before it reads `HEAD` and after | who takes a node out, after that; both sequentially consistent |
+//! | `READERS` | each reader, before it reads `HEAD` and after | the thread that unlinks a node, after that; both sequentially consistent |
 //! | `ADDED`, `REMOVED` | under `STATE`, relaxed | any |
 //!
-//! A reader that left its callback by a jump is counted for ever: the memory of images then stays.
+//! A reader that left its callback by a jump stays counted: the memory of images is then never
+//! freed.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr::null_mut;
@@ -43,7 +44,7 @@ pub(crate) use variables::{Variables, place_of};
 
 const NAME: &CStr = c"dl_iterate_phdr";
 
-/// All names whose words are written.
+/// All names whose words are overwritten.
 pub(super) const NAMES: [&CStr; 2] = [NAME, c"__tls_get_addr"];
 
 /// A callback, which may throw.
@@ -78,7 +79,7 @@ struct State {
 
 // SAFETY: nodes are written under the lock around the state.
 unsafe impl Send for State {}
-// SAFETY: a node is owned by who has it; what it refers to is the process's.
+// SAFETY: a node is owned by its holder; the memory it refers to is the process's.
 unsafe impl Send for Gone {}
 
 static HEAD: AtomicPtr<Node> = AtomicPtr::new(null_mut());
@@ -90,25 +91,25 @@ static STATE: Mutex<State> = Mutex::new(State {
     gone: Vec::new(),
 });
 
-/// Places that are not listed for a program: where the runtime's own files lie.
+/// Load addresses of the runtime's own files, which are not listed for a program.
 static HIDDEN: OnceLock<Vec<u64>> = OnceLock::new();
 
 /// The parts of an image.
 pub(crate) struct Shape<'a> {
-    /// Its data, in any order; code among it is passed over.
+    /// Its data, in any order; code in it is skipped.
     pub(crate) memory: &'a [Sealed],
-    /// Bytes of its variables that begin as zeros, at the end.
+    /// Bytes of its zero-initialized variables, at the end.
     pub(crate) zeros: usize,
-    /// Variables that lie apart.
+    /// Variables in separate mappings.
     pub(crate) apart: &'a [Mapping],
     pub(crate) thread_locals: Option<tls::Place>,
-    /// Those with names for others.
+    /// The exported variables.
     pub(crate) variables: Variables,
     /// Whether it is the program's executable.
     pub(crate) main: bool,
 }
 
-/// An image that is listed for as long as this lives.
+/// An image that is listed while this lives.
 #[derive(Debug)]
 pub(crate) struct Listed {
     node: *mut Node,
@@ -142,7 +143,8 @@ impl Listed {
             tls: shape.thread_locals,
         }));
         let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the last node, which goes under the lock only; and the new one, which is ours.
+        // SAFETY: the last node, which is unlinked under the lock only; and the new one, which is
+        // ours.
         unsafe { (*node).previous = state.last };
         // Release: with the acquire of readers.
         link_after(state.last).store(node, Ordering::Release);
@@ -157,10 +159,10 @@ impl Listed {
         })
     }
 
-    /// Ends it with its data, which goes as soon as no reader can see it.
+    /// Unlists the image and frees its data as soon as no reader can see it.
     ///
     /// # Safety
-    /// 1. As of [`Sealed::release`], but for readers of the list.
+    /// 1. As for [`Sealed::release`], except for readers of the list.
     pub(crate) unsafe fn end(
         mut self,
         data: Vec<Sealed>,
@@ -171,9 +173,9 @@ impl Listed {
     }
 }
 
-/// The word that leads to what is behind `node`.
+/// The link to the node after `node`.
 fn link_after(node: *mut Node) -> &'static AtomicPtr<Node> {
-    // SAFETY: a node of the list, which does not go while the caller has the lock.
+    // SAFETY: a node of the list, which is not unlinked while the caller has the lock.
     match unsafe { node.as_ref() } {
         Some(node) => &node.next,
         None => &HEAD,
@@ -274,7 +276,7 @@ impl Drop for Reader {
     }
 }
 
-/// The data that goes through the C library's function.
+/// The state of an iteration, passed through the C library's function.
 struct Round {
     callback: Callback,
     data: *mut c_void,
@@ -282,7 +284,7 @@ struct Round {
     size: usize,
 }
 
-/// The C library's function, also where its words are written.
+/// The C library's function, also where its words are overwritten.
 static REAL: Library = Library::new(NAME);
 
 type Function = unsafe extern "C-unwind" fn(Callback, *mut c_void) -> c_int;
@@ -293,7 +295,7 @@ fn real() -> Option<Function> {
     unsafe { std::mem::transmute::<usize, Option<Function>>(function) }
 }
 
-/// `dl_iterate_phdr` with the images that are listed. Takes no lock but the loader's, and allocates
+/// `dl_iterate_phdr` including the listed images. Takes no lock but the loader's, and allocates
 /// nothing.
 ///
 /// # Safety
@@ -349,11 +351,11 @@ unsafe extern "C-unwind" fn each(
 }
 
 impl Round {
-    /// Calls back with those images that are the program's executable, or with the others. `own` is
+    /// Calls back with the images that are the program's executable, or with the others. `own` is
     /// the record of the process's executable.
     ///
     /// # Safety
-    /// 1. As of [`iterate`].
+    /// 1. As for [`iterate`].
     unsafe fn nodes(&self, own: &libc::dl_phdr_info, main: bool) -> c_int {
         let mut at = HEAD.load(Ordering::SeqCst);
         // SAFETY: a node is not freed while there are readers.
@@ -386,7 +388,7 @@ impl Round {
     }
 
     /// # Safety
-    /// 1. As of [`iterate`].
+    /// 1. As for [`iterate`].
     unsafe fn tell(&self, mut info: libc::dl_phdr_info) -> c_int {
         info.dlpi_adds += ADDED.load(Ordering::Relaxed);
         info.dlpi_subs += REMOVED.load(Ordering::Relaxed);
@@ -395,18 +397,18 @@ impl Round {
     }
 }
 
-/// From now on files of the runtime are not listed: where they lie.
+/// Sets the load addresses of the runtime's files, which are not listed from now on.
 pub(super) fn hide(bases: Vec<u64>) {
     // A process has one program.
     let _ = HIDDEN.set(bases);
 }
 
-/// The words of a library that are written: those of the list, and if there are any, those by
-/// which it finds thread-locals that the list tells of.
+/// The words of a library to overwrite: those of the list, and if there are any, its words for
+/// `__tls_get_addr`, for thread-locals that the list shows.
 pub(super) struct Words {
-    /// An unwinder looks for frames of the runtime, too; LLVM is the runtime's.
+    /// An unwinder, which searches frames of the runtime, too, or LLVM, which is the runtime's.
     left: bool,
-    /// By its words for thread-locals this code calls the C library.
+    /// Its words for thread-locals are used by this code to call the C library.
     own: bool,
     lists: bool,
     found: Vec<(&'static CStr, u64)>,
@@ -423,7 +425,7 @@ impl Words {
         }
     }
 
-    /// Notes a word if it is one of them.
+    /// Notes a word if it has one of the names.
     pub(super) fn note(&mut self, word: &loaded::Word<'_>) {
         if let Some(name) = NAMES.into_iter().find(|name| *name == word.name) {
             self.lists |= name == NAME && !self.left;
@@ -443,10 +445,10 @@ impl Words {
     }
 }
 
-/// Libraries that had been loaded when words were written last.
+/// The loader's count of loaded libraries when words were last written.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
-/// Has all that is loaded call [`iterate`]. Without a pass, as the loader's lock is waited for.
+/// Makes all loaded libraries call [`iterate`]. Without a pass, as the loader's lock is waited for.
 pub(crate) fn attend() {
     unsafe extern "C-unwind" fn once(
         info: *mut libc::dl_phdr_info,
@@ -461,10 +463,10 @@ pub(crate) fn attend() {
         }
         1
     }
-    // Before the words are written through which this code would find it.
+    // Before the words are overwritten through which this code would find it.
     if let Some(function) = real() {
-        // Under the loader's lock nothing is unloaded.
-        // SAFETY: a callback that looks at none of its arguments.
+        // Under the loader's lock nothing is unloaded. SAFETY: a callback that uses none of its
+        // arguments.
         unsafe { function(once, null_mut()) };
     }
 }
@@ -476,8 +478,8 @@ fn write_words() {
         // SAFETY: nothing is unloaded meanwhile.
         unsafe { library.each_word(|word| words.note(&word)) };
         let values: Vec<_> = words.values().map(|(_, at, value)| (at, value)).collect();
-        // A word that cannot be written leaves that library without the images.
-        // SAFETY: as above; the functions do what those of the C library do, and more.
+        // A library whose word cannot be written does not see the images. SAFETY: as above; the
+        // functions are extensions of the C library's.
         unsafe { library.write(&values) };
     }
 }

@@ -1,24 +1,24 @@
-//! When LLVM's library is opened, and who has to know of it.
+//! The opening of LLVM's library, and its notifications.
 //!
 //! | session | opened |
 //! |---|---|
 //! | of an embedder | when it is made |
-//! | of a program that was started for nothing else ([`JitBuilder::late_llvm`]) | at the first need of it; by a background worker once the program has run for a while (`tiers::warmth`) |
+//! | of a program in a dedicated process ([`JitBuilder::late_llvm`]) | at its first use; by a background worker once the program has run for a while (`tiers::warmth`) |
 //! | the same, of a program that is about to call the dynamic loader | before that ([`before_loader`]) |
 //!
-//! Whoever needs LLVM may be a worker that the guest waits for. The library is opened under the
-//! dynamic loader's lock; a guest that has the lock itself, in a constructor of a library that is
-//! being opened or in a callback of `dl_iterate_phdr`, would wait for ever. Guests get there by
-//! functions that are ours, or by a library of their own: a program with such libraries has LLVM
-//! from the start, too. What is left are libraries that the C library opens by itself (for
-//! locales, names of hosts): no code of a guest runs in their constructors.
+//! The thread that needs LLVM may be a worker that the guest waits for. The library is opened under
+//! the dynamic loader's lock. A guest that has the lock itself, in a constructor of a library that
+//! is being opened or in a callback of `dl_iterate_phdr`, would wait forever. Guests get there by
+//! functions of the runtime, or by a library of their own: a program with such libraries has LLVM
+//! from the start, too. The remaining case is libraries that the C library opens by itself (for
+//! locales, names of hosts): their constructors run no guest code.
 //!
-//! It is opened behind the C++ library ([`process`](super::process)), which the allocation
-//! functions look for that an executable exports and that constructors of LLVM call; and before
-//! what stands for the program ([`preempt`](super::preempt)) can be found by the loader: else
-//! LLVM's library, and those that it needs, might be bound to the program's functions. They are
-//! the runtime's, whenever they come: nothing of theirs is written, and what they allocate is the
-//! runtime's ([`came`]).
+//! It is opened after the C++ library ([`process`](super::process)), which is searched by the
+//! allocation functions that an executable exports and that constructors of LLVM call. It is opened
+//! before the loader can find the program's stand-in ([`preempt`](super::preempt)): else LLVM's
+//! library, and its dependences, might be bound to the program's functions. They belong to the
+//! runtime, whenever they are loaded: their words are not overwritten, and their allocations are
+//! the runtime's ([`came`]).
 //!
 //! [`JitBuilder::late_llvm`]: crate::JitBuilder::late_llvm
 
@@ -32,30 +32,30 @@ use super::preempt::loaded::{self, Loaded, closure};
 use crate::api::error::Error;
 use crate::fork::gate;
 
-/// What was loaded because of LLVM after the program began.
+/// Files loaded because of LLVM after the program began.
 struct Came {
     /// Dynamic sections.
     dynamics: HashSet<u64>,
     /// Where LLVM's own library is loaded.
     base: Option<u64>,
-    /// In the order of addresses.
+    /// Code ranges, in the order of addresses.
     text: Vec<Range<u64>>,
 }
 
 static CAME: OnceLock<Came> = OnceLock::new();
-/// Dynamic sections of what was loaded when the program began.
+/// Dynamic sections of the files loaded when the program began.
 static BEFORE: OnceLock<HashSet<u64>> = OnceLock::new();
 
-/// Has the library open from now on.
+/// Opens the library, which stays open.
 ///
 /// # Errors
-/// It is not there.
+/// It is not installed.
 pub(crate) fn open() -> Result<(), Error> {
     Ok(uruk_late::open().map_err(CodegenError::from)?)
 }
 
-/// Has the library open before a guest calls the dynamic loader. If it cannot be, whoever needs
-/// it says so.
+/// Opens the library before a guest calls the dynamic loader. A failure is reported later, by the
+/// first use.
 pub(crate) fn before_loader() {
     if !uruk_late::is_open() {
         let _pass = gate::enter();
@@ -63,20 +63,21 @@ pub(crate) fn before_loader() {
     }
 }
 
-/// The program begins, with that loaded: dynamic sections. What LLVM brings from now on is known.
+/// Notes the dynamic sections that are loaded when the program begins. Files that LLVM loads later
+/// are then recognized.
 pub(super) fn expect(loaded: impl Iterator<Item = u64>) {
     if !uruk_late::is_open() && BEFORE.set(loaded.collect()).is_ok() {
         uruk_late::when_open(came);
     }
 }
 
-/// Which of what is loaded is LLVM's library, if it is open.
+/// The index of LLVM's library among the loaded files, if it is open.
 pub(super) fn place(loaded: &[Loaded]) -> Option<usize> {
     let function = uruk_late::function()? as u64;
     loaded.iter().position(|one| one.holds(function))
 }
 
-/// LLVM's library, if it is open, else what is loaded that it will need: indexes.
+/// LLVM's library, if it is open, else the loaded files that it will need: indexes.
 pub(super) fn needed(loaded: &[Loaded]) -> impl Iterator<Item = usize> {
     let place = place(loaded);
     let to_come = move |one: &Loaded| place.is_none() && uruk_late::needs(one.name());
@@ -84,7 +85,8 @@ pub(super) fn needed(loaded: &[Loaded]) -> impl Iterator<Item = usize> {
     place.into_iter().chain(needed)
 }
 
-/// Notes what came with LLVM. Called by who opens it, before anybody else can call it.
+/// Notes the files that were loaded with LLVM. Called by the thread that opens it, before others
+/// can call it.
 fn came() {
     let Some(before) = BEFORE.get() else { return };
     let (loaded, _) = loaded::all();
@@ -106,18 +108,18 @@ fn came() {
     });
 }
 
-/// Whether the library with that dynamic section came with LLVM.
+/// Whether the library with that dynamic section was loaded with LLVM.
 pub(super) fn brought(dynamic: u64) -> bool {
     CAME.get()
         .is_some_and(|came| came.dynamics.contains(&dynamic))
 }
 
-/// Whether LLVM's library came, and was loaded there.
+/// Whether LLVM's library was loaded late, at that address.
 pub(super) fn is_at(base: u64) -> bool {
     CAME.get().is_some_and(|came| came.base == Some(base))
 }
 
-/// Whether `address` is in code that came with LLVM.
+/// Whether `address` is in code that was loaded with LLVM.
 pub(super) fn holds(address: u64) -> bool {
     let text = CAME.get().map_or(&[][..], |came| &came.text);
     let behind = text.partition_point(|range| range.start <= address);

@@ -1,8 +1,8 @@
 //! `mlockall`, for programs that must not wait for memory.
 //!
-//! The runtime reserves gigabytes of addresses for code and data to come. The C library's function
-//! has all of them filled and kept; a program of 2 MiB would take more than 3 GiB. So pages are
-//! locked as they are touched (`MCL_ONFAULT`), the program's own ones, too.
+//! The runtime reserves gigabytes of addresses for future code and data. The C library's function
+//! would fill and lock all of them; a program of 2 MiB would take more than 3 GiB. So pages are
+//! locked when they are touched (`MCL_ONFAULT`), the program's own ones, too.
 
 use std::ffi::c_int;
 

@@ -1,9 +1,9 @@
-//! What JIT'd code gets from its surroundings where a natively linked program
-//! would get it from the static part of its executable: thread-local storage,
-//! `atexit` and friends; and functions that are ours to know of: `makecontext`, those of signals,
-//! those that copy the process, those that have something called at the end of a thread or of
-//! the process, those that forbid it system calls, and `dlopen` and `dlsym`, which know the program's own symbols. And what
-//! libraries get from the program: its names, as those of an executable ([`preempt`]).
+//! Parts of JIT'd code's environment. A natively linked program gets thread-local storage, `atexit`
+//! and related functions from the static part of its executable. Functions that the runtime must
+//! observe are replaced: `makecontext`, those of signals, those that copy the process, those that
+//! register handlers for the end of a thread or of the process, those that forbid it system calls,
+//! and `dlopen` and `dlsym`, which know the program's own symbols. Libraries get the program's
+//! names, as those of an executable ([`preempt`]).
 //!
 //! Everything here may be called by guest code on any thread at any time, from
 //! signal handlers too where the native counterpart allows it.
@@ -39,8 +39,8 @@ unsafe extern "C" {
     fn __cpu_indicator_init() -> i32;
 }
 
-/// What a static link takes from `libgcc.a` and the shared library does not offer:
-/// the CPU features behind `__builtin_cpu_supports` and function multi-versioning.
+/// Symbols that a static link takes from `libgcc.a` and the shared library lacks: the CPU features
+/// behind `__builtin_cpu_supports` and function multi-versioning.
 fn libgcc() -> [(&'static str, u64); 3] {
     [
         ("__cpu_model", &raw const __cpu_model as u64),

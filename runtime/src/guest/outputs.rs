@@ -1,4 +1,4 @@
-//! Files and text about a run of a program, written once it is over.
+//! Files and text about a run of a program, written at its end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::guest::program::ProgramOptions;
 use crate::tiers::diary::PolicyText;
 use crate::told::stats::StatsFormat;
 
-/// Outputs about the run, written once it is over.
+/// The outputs of a run, written at its end.
 pub(crate) struct Outputs {
-    /// The process they are about: a child of a fork writes nothing.
+    /// The process of the run: a child of a fork writes nothing.
     process: u32,
     stats: Option<StatsFormat>,
     trace: Option<OutputPath>,
@@ -26,11 +26,11 @@ pub(crate) struct Outputs {
     record: Option<(OutputPath, PolicyText)>,
 }
 
-/// How long the end of a run waits for workers before statistics are written.
+/// Maximal wait for workers at the end of a run before statistics are written.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
 impl Outputs {
-    /// Opens the folders of outputs, before the program can change its own.
+    /// Opens the folders of outputs, before the program can change its current folder.
     pub(crate) fn of(options: &ProgramOptions, core: &Core) -> Result<Outputs, Error> {
         let failed = |path: &Path, cause| Error::File {
             file: path.display().to_string(),
@@ -61,13 +61,13 @@ impl Outputs {
         })
     }
 
-    /// Whether events of the run are needed for them.
+    /// Whether the outputs need events of the run.
     pub(crate) fn want_events(&self) -> bool {
         self.stats.is_some() || self.trace.is_some() || self.report.is_some()
     }
 
-    /// Writes what was asked for; what cannot be written is said on standard error, and
-    /// changes nothing about the exit status.
+    /// Writes the requested outputs; failures are reported on standard error, and do not change the
+    /// exit status.
     pub(crate) fn write(&self, core: &Core, status: i32) {
         if self.process != std::process::id() {
             return;
@@ -85,11 +85,11 @@ impl Outputs {
                 say!("uruk: {}: {cause}", file.path().display());
             }
         }
-        // The end of a run waits for nobody if nobody is to be told of it.
+        // Without a recorder the end of a run does not wait.
         if core.events.recorder().is_none() {
             return;
         }
-        // Callers go on before the worker has said what it published for them.
+        // Callers continue before the worker has reported the code it published for them.
         gate::settle(LAST_WORDS);
         let _busy = gate::enter();
         let Some(recording) = core.finish_recording(self.report.is_some(), status) else {
@@ -113,7 +113,7 @@ impl Outputs {
         }
     }
 
-    /// Ends what the embedder or this records of the policy's inputs. A record that is not whole
+    /// Ends a record of the policy's inputs, the embedder's or this one. An incomplete record
     /// replaces no file.
     fn write_record(&self, core: &Core) {
         if let Err(cause) = core.end_policy_record() {

@@ -1,13 +1,12 @@
 //! `dl_iterate_phdr` that also shows JIT'd code.
 //!
-//! Rust's standard library names the frames of a backtrace by reading the symbol
-//! tables of the files this function lists. For JIT'd code there is no file; so a
-//! small ELF file with the symbols of all bodies is made in memory when it is first
-//! asked for, and listed under its descriptor's path. The standard library reads the
-//! list once, so functions compiled after the first backtrace are not named by it.
+//! Rust's standard library names the frames of a backtrace by reading the symbol tables of the
+//! files this function lists. JIT'd code has no file; so a small ELF file with the symbols of all
+//! bodies is made in memory at the first request, and listed under its descriptor's path. The
+//! standard library reads the list once, so functions compiled after the first backtrace are not
+//! named by it.
 //!
-//! The descriptor is a high number: the ones a program gets from `open` stay what
-//! they are natively.
+//! The descriptor is a high number: a program gets the same numbers from `open` as natively.
 
 use std::ffi::{CString, c_int, c_void};
 use std::io::{Seek, Write};
@@ -25,8 +24,8 @@ use crate::fork::gate;
 /// The file shown for JIT'd code, and the one segment it claims.
 struct Shown {
     path: CString,
-    /// Symbols and segment count from here: base zero would mean a static executable,
-    /// whose file the standard library thinks it knows.
+    /// Symbols and the segment's address are relative to it: base zero would mean a static
+    /// executable, whose file the standard library would read instead.
     base: u64,
     segment: [libc::Elf64_Phdr; 1],
     _file: OwnFile,
@@ -47,14 +46,14 @@ pub(crate) unsafe extern "C-unwind" fn guest_dl_iterate_phdr(
     }
     static SHOWN: OnceLock<Option<Shown>> = OnceLock::new();
     let shown = SHOWN.get().unwrap_or_else(|| {
-        // A child of fork would wait for who makes it.
+        // Under a pass: a child of fork would wait for the thread that makes it.
         let _busy = gate::enter();
         SHOWN.get_or_init(make)
     });
     let Some(shown) = shown else {
         return 0;
     };
-    // SAFETY: a record of zeros is valid; the fields set below are all it says.
+    // SAFETY: a record of zeros is valid; only the fields set below are used.
     let mut info: libc::dl_phdr_info = unsafe { std::mem::zeroed() };
     info.dlpi_addr = shown.base;
     info.dlpi_name = shown.path.as_ptr();
@@ -84,7 +83,7 @@ fn make() -> Option<Shown> {
     let mut file = OwnFile::in_memory(c"uruk-symbols", false).ok()?;
     file.write_all(&bytes).ok()?;
     file.rewind().ok()?;
-    // SAFETY: zeros are a valid header; the fields set below are all it says.
+    // SAFETY: zeros are a valid header; only the fields set below are used.
     let mut segment: libc::Elf64_Phdr = unsafe { std::mem::zeroed() };
     segment.p_type = libc::PT_LOAD;
     segment.p_flags = libc::PF_R | libc::PF_X;

@@ -1,9 +1,9 @@
 //! Symbols of the process that a program may use: an allow-list of libraries.
 //!
-//! Lookups go library by library, never through the global scope: that would also
-//! offer the symbols of this executable and of LLVM. Thread-locals of libraries are
-//! answered with libc's own (module, offset) pair. Nor does a lookup take a lock of the dynamic
-//! loader's, but for thread-locals and the like ([`exports`](crate::guest::exports)).
+//! Lookups go library by library, never through the global scope: that would also offer the symbols
+//! of this executable and of LLVM. Thread-locals of libraries are answered with libc's own (module,
+//! offset) pair. A lookup takes no lock of the dynamic loader, except for thread-locals and unique
+//! symbols ([`exports`](crate::guest::exports)).
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -26,35 +26,35 @@ const DEFAULT_LIBRARIES: [&str; 5] = [
     "libatomic.so.1",
 ];
 
-/// The libraries symbols are looked up in, in order.
+/// The libraries in which symbols are looked up, in order.
 pub(crate) struct Process {
     libraries: Vec<Library>,
-    /// Thread-locals that were found: a module that needs one is checked when it is added, so
-    /// that its compiles need not ask the loader.
+    /// Thread-locals that were found: a module that needs one is checked when it is added, so that
+    /// its compiles need not call the loader.
     thread_locals: Mutex<HashMap<Box<str>, ThreadLocal>>,
 }
 
 /// The place of a library's thread-local variable.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ThreadLocal {
-    /// As `__tls_get_addr` takes them.
+    /// The pair for `__tls_get_addr`.
     pub(crate) module: u64,
     pub(crate) offset: u64,
-    /// Its offset from the thread pointer, where that is the same in all threads.
+    /// Its offset from the thread pointer, if that is the same in all threads.
     pub(crate) fixed: Option<i64>,
 }
 
-/// A library that is loaded, and stays.
+/// A loaded library, which stays.
 pub(crate) struct Library {
     handle: *mut c_void,
-    /// `None` if there are no tables that can be read: the loader is asked.
+    /// `None` if it has no readable tables: the loader is called.
     scope: Option<Scope>,
-    /// What the executable defines and does not export, where it is asked for that, too.
+    /// Unexported definitions of the executable, for a library that includes them.
     executable: Option<Executable>,
 }
 
 impl Library {
-    /// Opens a library whose symbols others do not find.
+    /// Opens a library whose symbols other libraries do not see.
     ///
     /// # Errors
     /// [`Error::Library`] with the loader's message.
@@ -62,7 +62,7 @@ impl Library {
         open(&path.display().to_string(), libc::RTLD_LOCAL)
     }
 
-    /// All that the process exports, and what its executable defines.
+    /// The exports of the process, and the definitions of its executable.
     ///
     /// # Errors
     /// The executable cannot be read.
@@ -81,7 +81,7 @@ impl Library {
             .or_else(|| self.executable.as_ref()?.find(name))
     }
 
-    /// Whether the name is a thread-local's; false where there are no tables that can be read.
+    /// Whether the name is that of a thread-local; false without readable tables.
     fn has_thread_local(&self, name: &CStr) -> bool {
         let scope = self.scope.as_ref();
         scope.is_some_and(|scope| scope.is_thread_local(name))
@@ -168,7 +168,7 @@ impl Process {
             .filter_map(|library| library.scope.as_ref());
         let mut scopes = scopes.filter(|scope| scope.find(&name).is_some());
         let mut variable = scopes.next()?.variable(&name)?;
-        // Of unique symbols the process has one, whose place the loader tells.
+        // A unique symbol has one place in the process, which the loader knows.
         let address = self
             .libraries
             .iter()
@@ -180,7 +180,7 @@ impl Process {
         Some(variable)
     }
 
-    /// The dynamic sections of the libraries, which tell them from all others.
+    /// The dynamic sections of the libraries, which identify them.
     pub(crate) fn dynamics(&self) -> Vec<u64> {
         let libraries = self.libraries.iter();
         // SAFETY: handles that stay open.
@@ -198,8 +198,8 @@ impl Process {
         if let Some(&found) = known().get(name) {
             return Some(found);
         }
-        // For a thread-local, `dlsym` answers the calling thread's address, which
-        // also makes sure that the thread has the library's block.
+        // For a thread-local, `dlsym` answers the calling thread's address, which also ensures that
+        // the thread has the library's block.
         let address = self.find(name)?;
         let mut search = TlsSearch {
             address,
@@ -225,8 +225,8 @@ impl Process {
     }
 }
 
-/// Whether an address is in code. The kernel is asked, and not the dynamic loader, whose lock may be
-/// held by a thread that waits for this one.
+/// Whether an address is in code. Reads the kernel's map: the dynamic loader's lock may be held by
+/// a thread that waits for this one.
 pub(crate) fn is_code(address: u64) -> bool {
     let text = uruk_files::read_to_string("/proc/self/maps").unwrap_or_default();
     let number = |text| u64::from_str_radix(text, 16).ok();

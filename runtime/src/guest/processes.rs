@@ -1,12 +1,12 @@
-//! `_Fork`, `clone` and `syscall` for the program: a child of theirs is made while nobody
-//! compiles, as one of `fork`, and can go on (`fork::unseen`).
+//! `_Fork`, `clone` and `syscall` for the program: their child is made while no thread compiles, as
+//! for `fork`, and can continue (`fork::unseen`).
 //!
-//! Who shares its parent's memory for as long as that waits (`CLONE_VFORK`), and who is a
-//! thread, is none of our business.
+//! A child that shares its parent's memory while the parent waits (`CLONE_VFORK`), and a thread,
+//! need no handling.
 //!
-//! JIT'd code is linked with them. Native code comes to them where the process finds them before
-//! the C library's: in a library that is loaded first, which exports them as the names
-//! ([`crate::interposed`]). So the C library's own are asked for by [`Library`], not by name.
+//! JIT'd code is linked with them. Native code reaches them where the process finds them before the
+//! C library's: in a library that is loaded first, which exports them under those names
+//! ([`crate::interposed`]). So the C library's own are looked up by [`Library`], not by name.
 
 use std::arch::{asm, naked_asm};
 use std::ffi::{c_int, c_long, c_void};
@@ -19,7 +19,7 @@ use crate::fork::unseen::{self, Held};
 static FORK: Library = Library::new(c"_Fork");
 static CLONE: Library = Library::new(c"clone");
 
-/// Looks for what [`Library`] gives, while that is no trouble: before the program runs.
+/// Looks the functions up by [`Library`] in advance, before the program runs, when no lock matters.
 pub(crate) fn prepare() {
     FORK.address();
     CLONE.address();
@@ -27,14 +27,14 @@ pub(crate) fn prepare() {
 
 type Run = extern "C-unwind" fn(*mut c_void) -> c_int;
 
-/// What [`guest_clone`]'s child begins with, on its own copy of the parent's stack.
+/// The start data of [`guest_clone`]'s child, on its own copy of the parent's stack.
 struct Start {
     run: Run,
     argument: *mut c_void,
     held: ManuallyDrop<Held>,
 }
 
-/// As `libc::clone`, with a function that may unwind.
+/// Like `libc::clone`, with a function that may unwind.
 type Clone = unsafe extern "C-unwind" fn(
     run: Option<Run>,
     stack: *mut c_void,
@@ -55,7 +55,7 @@ pub(crate) fn overrides() -> [(&'static str, u64); 4] {
     ]
 }
 
-/// `_Fork`, of which there is none before version 2.34 of the C library: it fails with `ENOSYS` then.
+/// `_Fork`. It fails with `ENOSYS` before version 2.34 of the C library, which lacks it.
 pub extern "C" fn guest_quiet_fork() -> libc::pid_t {
     // SAFETY: the C library's function has this type, and null is none.
     let fork = unsafe {
@@ -65,23 +65,23 @@ pub extern "C" fn guest_quiet_fork() -> libc::pid_t {
         return missing();
     };
     let _held = unseen::hold();
-    // SAFETY: as `fork`, without handlers.
+    // SAFETY: as `fork`, without its handlers.
     unsafe { fork() }
 }
 
-/// What a function returns that the C library does not have.
+/// Result of a function that the C library lacks.
 fn missing() -> c_int {
     // SAFETY: the calling thread's own.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
     -1
 }
 
-/// Whether a process made with `flags` has a copy of the memory, and this thread's locals.
+/// Whether a process made with `flags` has a copy of the memory, and this thread's thread-locals.
 fn copies(flags: u64) -> bool {
     flags & (libc::CLONE_VM | libc::CLONE_SETTLS) as u64 == 0
 }
 
-/// To be told of who has no copy.
+/// Notes a child without a copy of the memory.
 fn note(flags: u64) {
     let known = (libc::CLONE_VFORK | libc::CLONE_THREAD) as u64;
     if flags & libc::CLONE_VM as u64 != 0 && flags & known == 0 {
@@ -134,15 +134,14 @@ extern "C-unwind" fn begin(start: *mut c_void) -> c_int {
     } = unsafe { start.cast::<Start>().read() };
     drop(ManuallyDrop::into_inner(held));
     let status = run(argument);
-    // The C library goes on with the system call.
+    // The C library continues with the system call.
     threads::note_exit(status);
     status
 }
 
 /// `syscall`: calls that copy the process, end its main thread, or install a filter of system calls
-/// are seen to first. All
-/// others go on in `uruk_roots`, which can tell their numbers when a scan interrupts them, with
-/// registers and stack as they came.
+/// are handled first. All others continue in `uruk_roots`, which knows their numbers when a scan
+/// interrupts them, with registers and stack unchanged.
 ///
 /// # Safety
 /// As `syscall`.
@@ -195,8 +194,8 @@ pub unsafe extern "C" fn guest_syscall() {
     )
 }
 
-/// Whether [`copy_process`] is to make the call. Not where a child goes on with another stack:
-/// its caller sees to that, and knows nothing of frames of ours.
+/// Whether [`copy_process`] must make the call. Not for a child that continues on another stack:
+/// its caller handles that, and does not expect frames of the runtime.
 extern "C" fn call_copies(number: c_long, first: u64, second: u64, third: u64) -> bool {
     let (flags, stack) = match number {
         libc::SYS_fork => return true,
@@ -222,9 +221,9 @@ extern "C" fn call_copies(number: c_long, first: u64, second: u64, third: u64) -
     copies(flags) && stack == 0
 }
 
-/// Flags and stack of `clone3`, if they can be read: else the kernel says what is wrong.
+/// Flags and stack of `clone3`, if they can be read: else the kernel returns the error.
 fn clone_arguments(at: u64, size: u64) -> Option<(u64, u64)> {
-    // No thread of ours is left that a copy could miss, and the call below may be forbidden.
+    // No thread of the runtime is left that a copy could miss, and the call below may be forbidden.
     if uruk_base::sandbox::is_closed() {
         return None;
     }
@@ -240,15 +239,15 @@ fn clone_arguments(at: u64, size: u64) -> Option<(u64, u64)> {
         iov_base: std::ptr::with_exposed_provenance_mut(at as usize),
         ..local
     };
-    // SAFETY: fills the words; what is read from is checked by the kernel.
+    // SAFETY: fills the words; the kernel checks the source.
     let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     (read == size_of_val(&words) as isize).then_some((words[0], words[5]))
 }
 
-/// A call that copies the process, on this stack.
+/// Makes a call that copies the process, on this stack.
 ///
 /// # Safety
-/// As the call.
+/// As that call.
 unsafe extern "C" fn copy_process(
     number: c_long,
     a: u64,
@@ -259,7 +258,7 @@ unsafe extern "C" fn copy_process(
 ) -> c_long {
     let held = unseen::hold();
     let result: c_long;
-    // SAFETY: the ABI of system calls; the child goes on with a copy of all of this.
+    // SAFETY: the ABI of system calls; the child continues with a copy of this state.
     unsafe {
         asm!(
             "syscall",

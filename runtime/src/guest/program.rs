@@ -1,9 +1,9 @@
 //! Runs an image as the program of this process.
 //!
-//! The order of a native start and end is kept: preinit functions, constructors by
-//! priority and file, the entry function, handlers of `atexit` in reverse, then
-//! destructors. After them code stays mapped and compilable: threads that are still
-//! running, and destructors of libraries, may call into it until the very end.
+//! The order of a native start and end is kept: preinit functions, constructors by priority and
+//! file, the entry function, handlers of `atexit` in reverse, then destructors. After them code
+//! stays mapped and compilable: threads that are still running, and destructors of libraries, may
+//! call into it until the process ends.
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -30,49 +30,48 @@ use crate::told::recording;
 use crate::told::stats::StatsFormat;
 use crate::units::{Settled, add_helpers};
 
-/// When code is compiled.
+/// When functions are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Each function when it is first called.
+    /// Each function at its first call.
     #[default]
     Lazy,
     /// Everything before the program starts, module by module.
     Eager,
 }
 
-/// How a program is loaded and run.
+/// Settings for loading and running a program.
 #[derive(Debug, Clone)]
 pub struct ProgramOptions {
-    /// When code is compiled.
+    /// When functions are compiled.
     pub mode: Mode,
     /// The program's name (`argv[0]`), instead of its first file.
     pub name: Option<OsString>,
-    /// The function to start at.
+    /// The start function.
     pub entry: String,
-    /// Statistics printed on standard error at the end.
+    /// Format of the statistics that are printed on standard error at the end.
     pub stats: Option<StatsFormat>,
-    /// Where a timeline in Chrome's trace format is written to at the end.
+    /// File for a timeline in Chrome's trace format, written at the end.
     pub trace: Option<PathBuf>,
-    /// Where a page about the run is written to at the end.
+    /// File for a page about the run, written at the end.
     pub report: Option<PathBuf>,
-    /// Where the order of first calls is kept: of a former run, which is expected of this one,
-    /// and at the end of this one. Of use where the session
-    /// [speculates](crate::JitBuilder::speculate).
+    /// File for the order of first calls: read as the expected order, and rewritten at the end of
+    /// the run. Of use where the session [speculates](crate::JitBuilder::speculate).
     pub first_calls: Option<PathBuf>,
-    /// Where what the [tuner](crate::JitBuilder::tune) learned is written to at the end.
+    /// File for the results of the [tuner](crate::JitBuilder::tune), written at the end.
     pub tuning: Option<PathBuf>,
-    /// Where what the tiering policy was told is written to at the end, as by
-    /// [`Jit::record_policy`]; it is kept in memory until then.
+    /// File for the inputs of the tiering policy, written at the end as by [`Jit::record_policy`];
+    /// they are kept in memory until then.
     pub record: Option<PathBuf>,
     /// Functions whose disassembly is printed on standard error once compiled.
     pub dump_asm: Vec<String>,
-    /// Whether names that the program exports count for the shared libraries of the process,
-    /// as they do where it is the executable: what these call by such a name is the program's,
-    /// and what is opened later finds it. Allocation functions (`malloc`, `operator new`)
-    /// count only in an executable that exports gates for them, as the command does.
+    /// Whether names that the program exports preempt those of the process's shared libraries, as
+    /// an executable's names do. Their calls of such a name reach the program's function, and
+    /// libraries opened later find it. Allocation functions (`malloc`, `operator new`) are
+    /// preempted only in an executable that exports gates for them, as the command does.
     pub preempt_libraries: bool,
-    /// Names that count as mentioned, so that archives give the members that define them (`-u` of
-    /// linkers).
+    /// Names that count as referenced, so that archives provide the members that define them (`-u`
+    /// of linkers).
     pub undefined: Vec<String>,
 }
 
@@ -108,7 +107,7 @@ pub struct Program {
     entry: u64,
 }
 
-/// What runs at exit, after the program's own `atexit` handlers.
+/// State of the handler that runs at exit, after the program's own `atexit` handlers.
 struct AtExit {
     core: Arc<Core>,
     image: u64,
@@ -122,7 +121,7 @@ impl Program {
     /// symbol it needs exists.
     ///
     /// # Errors
-    /// Anything wrong with the files: see [`Error`].
+    /// A fault of the files: see [`Error`].
     pub fn load(jit: &Jit, files: &[PathBuf], options: ProgramOptions) -> Result<Program, Error> {
         let core = Arc::clone(jit.core());
         let outputs = Outputs::of(&options, &core)?;
@@ -135,7 +134,7 @@ impl Program {
         sources.iter().try_for_each(|source| core.admit(source))?;
         let _busy = gate::enter();
         core.set_dump_asm(&options.dump_asm);
-        // Code generation may need more of them than the files mention.
+        // Code generation may need more archive members than the files reference.
         let settled = match archives.is_empty() {
             true => None,
             false => Some(Settled::later()),
@@ -169,7 +168,7 @@ impl Program {
         let preempts = options.preempt_libraries;
         core.warn_of_interposers(&image, |name| preempts && preempt::is_seen(name));
         let hooks = Hooks::of(&core, &image, &started);
-        // Copies are libraries' own variables, whatever else counts for libraries.
+        // Copied variables belong to libraries, even if the program's names do not preempt theirs.
         let exported = Exported::of(&core, preempts.then_some(&image), &started.copied);
         Ok(Program {
             _jit: jit.clone(),
@@ -186,9 +185,9 @@ impl Program {
     /// Runs the program on the calling thread and ends the process with its status.
     ///
     /// # Safety
-    /// 1. The files are a program that may do in this process whatever it does.
-    /// 2. The calling thread is the main thread, and nothing else in the process
-    ///    depends on what the program may change (signals, streams, environment).
+    /// 1. The files are a program that may do all its actions in this process.
+    /// 2. The calling thread is the main thread, and nothing else in the process depends on state
+    ///    that the program may change (signals, streams, environment).
     pub unsafe fn run(self, args: &[OsString]) -> ! {
         let name = self.options.name.as_deref();
         let name = name.unwrap_or(self.file.as_os_str());
@@ -212,8 +211,8 @@ impl Program {
         }));
         threads::watch_main_thread();
         be_the_program(argv[0]);
-        // SAFETY: duty 1: the addresses are functions of the program, called as a
-        // native start calls them; words are the linker's, not yet read by anyone.
+        // SAFETY: duty 1: the addresses are functions of the program, called as a native start
+        // calls them; words are the linker's, not read before.
         unsafe {
             self.hooks.resolve_ifuncs(&self.core);
             let at_exit = AtExit {
@@ -225,7 +224,7 @@ impl Program {
             let Hooks { image, life, .. } = &self.hooks;
             self.core
                 .note_destructors(*image, life, &self.hooks.destructors);
-            // One program per process: `run` never returns.
+            // A process runs one program: `run` never returns.
             let _ = AT_EXIT.set(at_exit);
             on_exit(write_outputs, std::ptr::null_mut());
             exit::atexit(run_at_exit);
@@ -241,7 +240,7 @@ impl Program {
 }
 
 impl Core {
-    /// Where a program begins: a function of a file, or of assembly in one.
+    /// The program's start address: a function of a file, or of assembly in one.
     fn entry(self: &Arc<Self>, image: &Image, name: &str) -> Option<u64> {
         if image.is_function(name) {
             return self.address_of(&self.main, name);
@@ -254,7 +253,7 @@ impl Core {
 }
 
 unsafe extern "C" {
-    /// As `atexit`, with the exit status.
+    /// Like `atexit`, with the exit status.
     fn on_exit(
         handler: unsafe extern "C-unwind" fn(c_int, *mut c_void),
         argument: *mut c_void,
@@ -280,8 +279,8 @@ unsafe extern "C-unwind" fn write_outputs(status: c_int, _: *mut c_void) {
     }
 }
 
-/// Writes them before the program gives up the system calls that this takes: nothing of ours changes
-/// afterwards.
+/// Writes the outputs before the program gives up the necessary system calls: the runtime's state
+/// does not change afterwards.
 pub(crate) fn write_outputs_early(core: &Core) {
     let of = |at_exit: &&AtExit| std::ptr::eq(&raw const *at_exit.core, core);
     if let Some(at_exit) = AT_EXIT.get().filter(of) {
@@ -289,24 +288,25 @@ pub(crate) fn write_outputs_early(core: &Core) {
     }
 }
 
-/// A function of the program cannot be compiled; the worker has said why.
+/// Ends the process when a function of the program cannot be compiled; the worker has reported the
+/// cause.
 extern "C" fn end_with_failure(_: uruk_stubs::FunctionId, _: u64) -> u64 {
     const TEXT: &[u8] =
         b"uruk: the program called a function without code, after it gave up system calls\n";
     if sandbox::is_closed() {
-        // SAFETY: a constant text. Without the mask that others are written under, which takes
-        // calls that may be forbidden.
+        // SAFETY: a constant text. Without the signal mask of other messages, which needs calls
+        // that may be forbidden.
         unsafe { libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len()) };
     }
     // SAFETY: ends the process at once: no handler could run in a defined state.
     unsafe { libc::_exit(crate::EXIT_FAILURE) }
 }
 
-/// Makes the process look as if the program had been started itself.
+/// Makes the process look as if the program had been started directly.
 fn be_the_program(name: *const c_char) {
-    // SAFETY: `name` is a C string that lives for ever; the variables are libc's and
-    // no other thread of ours reads them; the floating-point environment is reset to
-    // what a fresh process has, also exception flags the compiler has left.
+    // SAFETY: `name` is a C string that is never freed; the variables are libc's and no other
+    // thread of the runtime reads them; the floating-point environment is reset to that of a fresh
+    // process, including exception flags the compiler has left.
     unsafe {
         program_invocation_name = name.cast_mut();
         let slash = libc::strrchr(name, i32::from(b'/'));
@@ -333,7 +333,7 @@ unsafe fn reset_float_environment() {
 }
 
 fn leak_c_string(text: &OsStr) -> *const c_char {
-    // A name or argument never holds a zero byte: it came from one or is a path.
+    // A name or argument never contains a zero byte: it is a C string or a path.
     CString::new(text.to_owned().into_vec())
         .unwrap_or_default()
         .into_raw()

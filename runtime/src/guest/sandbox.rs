@@ -1,9 +1,9 @@
 //! `prctl` and `syscall` for the program, where they install a filter of system calls.
 //!
-//! All threads of ours end first if the filter would end them ([`filter`]), or if the program gives
-//! up all calls but four (`SECCOMP_MODE_STRICT`): [`confine`]. Libraries of the program, such as
-//! `libseccomp`, call the same two functions where the process finds them before the C library's,
-//! as in the command ([`crate::interposed`]).
+//! All threads of the runtime end first if the filter would end them ([`filter`]), or if the
+//! program gives up all calls but four (`SECCOMP_MODE_STRICT`): [`confine`]. Libraries of the
+//! program, such as `libseccomp`, call the same two functions where the process finds them before
+//! the C library's, as in the command ([`crate::interposed`]).
 
 use std::arch::asm;
 use std::ffi::{c_int, c_long, c_ulong, c_void};
@@ -40,8 +40,8 @@ pub unsafe extern "C" fn guest_prctl(
 ) -> c_int {
     before_prctl(option as u64, a, b);
     let result: c_long;
-    // Not the C library's function, which may be this one.
-    // SAFETY: the ABI of system calls; the arguments are the caller's.
+    // Not the C library's function: its name may refer to this one. SAFETY: the ABI of system
+    // calls; the arguments are the caller's.
     unsafe {
         asm!(
             "syscall",
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn guest_prctl(
     -1
 }
 
-/// Sees to a call of `prctl` before it is made.
+/// Handles a call of `prctl` before it is made.
 pub(super) fn before_prctl(option: u64, mode: u64, program: u64) {
     if option as c_int != libc::PR_SET_SECCOMP {
         return;
@@ -75,7 +75,7 @@ pub(super) fn before_prctl(option: u64, mode: u64, program: u64) {
     }
 }
 
-/// Sees to a call of `seccomp` before it is made.
+/// Handles a call of `seccomp` before it is made.
 pub(super) fn before_seccomp(operation: u64, program: u64) {
     match operation {
         SET_STRICT => close(),
@@ -122,7 +122,8 @@ fn close() {
     }
 }
 
-/// Fills `to` from the process's memory; false if it cannot be read, which the kernel will say.
+/// Fills `to` from the process's memory; false if it cannot be read; the kernel will then return
+/// the error.
 fn read<T: Copy>(at: u64, to: &mut [T]) -> bool {
     let bytes = size_of_val(to);
     debug_assert!(size_of::<T>() != 0);
@@ -134,8 +135,8 @@ fn read<T: Copy>(at: u64, to: &mut [T]) -> bool {
         iov_base: std::ptr::with_exposed_provenance_mut(at as usize),
         iov_len: bytes,
     };
-    // SAFETY: fills values for which any bytes will do, of types of this file and of `filter`; the
-    // kernel checks what is read from.
+    // SAFETY: fills values that are valid for any bytes, of types of this file and of `filter`; the
+    // kernel checks the source.
     let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     read == bytes as isize
 }

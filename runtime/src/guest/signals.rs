@@ -1,15 +1,15 @@
-//! Actions, masks and alternate stacks of signals, for JIT'd code: the C library's, except
-//! that the handshake with running threads (`uruk_roots`) is not seen.
+//! Actions, masks and alternate stacks of signals, for JIT'd code: the C library's, except that the
+//! handshake with running threads (`uruk_roots`) stays hidden.
 //!
-//! | function | what it does more |
+//! | function | addition |
 //! |---|---|
-//! | `sigaction`, `signal` and those made of them | a signal the handshake uses keeps its handler, which hands on what is not ours |
-//! | `pthread_sigmask`, `sigprocmask` and their kin | a request that came before a mask is taken back before anybody sees it |
-//! | `sigaltstack` | a thread whose stack is too small for a signal is not asked |
-//! | `syscall` | the number of the call can be told when a signal interrupts it |
+//! | `sigaction`, `signal` and functions based on them | a signal the handshake uses keeps its handler, which forwards other signals |
+//! | `pthread_sigmask`, `sigprocmask` and related functions | a request that came before a mask is withdrawn before the program can see it |
+//! | `sigaltstack` | a thread whose stack is too small for a signal is not interrupted |
+//! | `syscall` | the number of the call is known when a signal interrupts it |
 //!
-//! All may be called in signal handlers: there is no lock but the kernel's and one that is
-//! held with all signals blocked (`uruk_roots::set_action`).
+//! All may be called in signal handlers: they take only the kernel's locks and one that is held
+//! with all signals blocked (`uruk_roots::set_action`).
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -26,7 +26,7 @@ unsafe extern "C" {
     fn sigsetmask(mask: c_int) -> c_int;
 }
 
-/// What `sigset` says of a signal that was blocked, and takes for one that is to be.
+/// Result of `sigset` for a signal that was blocked, and its argument to block one.
 const SIG_HOLD: usize = 2;
 
 /// # Safety
@@ -50,7 +50,8 @@ unsafe extern "C" fn guest_sigaction(
     }
 }
 
-/// Sets a handler with flags and a mask of no signal but, at choice, itself; the one before.
+/// Sets a handler with flags, and a mask of the signal itself if `masked`; returns the previous
+/// handler.
 fn set(signal: c_int, handler: usize, flags: c_int, masked: bool) -> Option<usize> {
     if handler == libc::SIG_ERR {
         return None;
@@ -69,8 +70,8 @@ fn set(signal: c_int, handler: usize, flags: c_int, masked: bool) -> Option<usiz
 /// # Safety
 /// As `signal`.
 unsafe extern "C" fn guest_signal(signal: c_int, handler: usize) -> usize {
-    // As the C library's, whose `siginterrupt` is remembered for other signals.
-    // SAFETY: the caller's arguments.
+    // The C library's function, as `siginterrupt` is remembered for other signals. SAFETY: the
+    // caller's arguments.
     set(signal, handler, libc::SA_RESTART, true)
         .unwrap_or_else(|| unsafe { libc::signal(signal, handler) })
 }
@@ -116,13 +117,13 @@ unsafe extern "C" fn guest_sigset(signal: c_int, handler: usize) -> usize {
         let before = unsafe { sigset(signal, handler) };
         mask_changed();
         return match set_action(signal, None) {
-            // The C library has seen our handler.
+            // The C library has seen the runtime's handler.
             Some(action) if before != SIG_HOLD && before != libc::SIG_ERR => action.sa_sigaction,
             _ => before,
         };
     }
     let before = set(signal, handler, 0, false).unwrap_or(libc::SIG_ERR);
-    // SAFETY: sets of this function, made by the calls before they are used.
+    // SAFETY: sets of this function, initialized by the calls before they are used.
     unsafe {
         let (mut only, mut mask) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigemptyset(&mut only);

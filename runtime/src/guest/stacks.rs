@@ -1,14 +1,14 @@
-//! Programs that run code on their stacks: trampolines of functions with an environment (nested ones
-//! of GNU C, internal procedures of Fortran), which a function writes into its own frame.
+//! Programs that run code on their stacks: trampolines of functions with an environment (nested
+//! functions of GNU C, internal procedures of Fortran), which a function writes into its own frame.
 //!
-//! Natively the linker says so in the executable (`PT_GNU_STACK`), if an object asks for it by the
-//! flags of its section `.note.GNU-stack`, or has no such section, as of sources in assembly. LLVM sets
-//! the flag where a module has `llvm.init.trampoline`. The C library then has the stacks of all threads
-//! be executable. Here a library that is made for it asks for them.
+//! Natively the linker marks the executable (`PT_GNU_STACK`), if an object requests it by the flags
+//! of its section `.note.GNU-stack`, or lacks the section, as objects from assembly do. LLVM sets
+//! the flag where a module has `llvm.init.trampoline`. The C library then makes the stacks of all
+//! threads executable. Here the runtime makes a library that requests it.
 //!
 //! # Why
-//! Only the C library knows the stacks that it keeps for threads to come. From glibc 2.41 on it makes
-//! none executable for a library, unless the tunable `glibc.rtld.execstack` is 2.
+//! Only the C library knows the stacks that it caches for future threads. From glibc 2.41 on it
+//! makes none executable for a library, unless the tunable `glibc.rtld.execstack` is 2.
 
 use object::{Object, ObjectSection, SectionFlags, elf};
 use tracing::warn;
@@ -20,19 +20,19 @@ use crate::load::image::Image;
 /// The section by which an object says whether code runs on its stack.
 const NOTE: &str = ".note.GNU-stack";
 
-/// How a program asks for executable stacks.
+/// The kinds of request for executable stacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Asks {
-    /// A file with trampolines, or that says so.
+    /// A file with trampolines, or with the flag.
     Needs(String),
-    /// A file that does not say.
+    /// A file without the section.
     Silent(String),
 }
 
-/// Has stacks be executable if a file of `image` needs it.
+/// Makes stacks executable if a file of `image` needs it.
 ///
 /// # Errors
-/// They cannot be.
+/// They cannot be made executable.
 pub(crate) fn prepare(image: &Image) -> Result<(), Error> {
     let (file, needed) = match asked_by(image) {
         None => return Ok(()),
@@ -46,7 +46,7 @@ pub(crate) fn prepare(image: &Image) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has the stacks of all threads be executable, for `file`.
+/// Makes the stacks of all threads executable, for `file`.
 ///
 /// # Errors
 /// A policy of the system, or the C library, refuses.
@@ -77,7 +77,7 @@ fn asked_by(image: &Image) -> Option<Asks> {
     silent
 }
 
-/// Whether an object says that code runs on the stack, if it says anything.
+/// Whether an object needs an executable stack; `None` without the section.
 fn of_object(bytes: &[u8]) -> Option<bool> {
     // It was linked, so it can be read.
     let object = object::File::parse(bytes).ok()?;

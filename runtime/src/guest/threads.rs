@@ -1,18 +1,18 @@
-//! The end of a program whose main thread left before others did.
+//! The end of a program whose main thread exits before other threads.
 //!
-//! By `pthread_exit`: the C library ends the process with status 0 when its last thread ends.
-//! By the system call `exit`: the C library does not know, and the kernel ends the process
-//! with the last thread; its status is the main thread's before Linux 6.0, the last one's from
-//! then on, 0 if that returned from its function. Without any other thread it is the main
-//! thread's. Compile workers are threads too and
-//! would keep it alive for ever; so when the main thread is gone, a watcher waits until only
-//! threads of ours are left, and ends it then, in the way that it would have ended.
+//! By `pthread_exit`: the C library ends the process with status 0 when its last thread ends. By
+//! the system call `exit`: the C library does not know, and the kernel ends the process with the
+//! last thread. Its status is the main thread's before Linux 6.0; from then on the last one's, or 0
+//! if that returned from its function. Without any other thread it is the main thread's. Compile
+//! workers are threads too and would keep the process alive; so when the main thread has exited, a
+//! watcher waits until only threads of the runtime are left. Then it ends the process in the way
+//! that it would have ended.
 //!
 //! | main thread | noticed by |
 //! |---|---|
 //! | `pthread_exit` | the destructor of a key, in the last round |
 //! | `syscall(SYS_exit)` in the program's code | `guest::processes`, before it |
-//! | the same in a library, or an instruction | a worker's look at its state, each [`LOOK_INTERVAL`] |
+//! | the same in a library, or an instruction | a worker's check of its state, each [`LOOK_INTERVAL`] |
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -28,38 +28,39 @@ use crate::fork::thread::leaving;
 use crate::fork::unseen;
 use crate::tiers::sampling::EXCLUDED;
 
-/// How often the watcher looks, once it has reason to.
+/// Interval of the watcher's checks.
 const WATCH_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How often somebody looks whether the main thread is there. A look takes 20 us.
+/// Interval of the checks whether the main thread exists. A check takes 20 us.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is known of the main thread.
+/// The state of the main thread.
 static MAIN: AtomicU8 = AtomicU8::new(UNKNOWN);
-/// It runs no program, or nobody asked.
+/// It runs no program, or the watch was not requested.
 const UNKNOWN: u8 = 0;
 /// It runs the program.
 const RUNS: u8 = 1;
-/// It is gone, or about to go, and somebody waits for the others.
+/// It has exited, or is about to, and a watcher waits for the other threads.
 const WATCHED: u8 = 2;
 
-/// The process whose main thread that is: `vfork`'s child sees its parent's words. Relaxed, as it is
-/// written where no other thread looks.
+/// The process of that main thread: `vfork`'s child sees its parent's words. Relaxed, as it is
+/// written while no other thread reads it.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
-/// Rounds of key destructors libc promises at least; the watcher starts in the last.
+/// Minimal rounds of key destructors that libc guarantees; the watcher starts in the last.
 const DESTRUCTOR_ROUNDS: u32 = 4;
 
 /// The threads that are not the program's. Locked by [`ours`] only.
 static OURS: Mutex<Vec<Own>> = Mutex::new(Vec::new());
 
-/// A thread of ours: its kernel id, and whether it runs code of the embedder.
+/// A thread of the runtime: its kernel id, and whether it runs code of the embedder.
 type Own = (i32, Arc<AtomicBool>);
 
-/// Threads of ours that did not say so yet.
+/// The number of threads of the runtime that start and are not in [`OURS`] yet.
 pub(crate) static STARTING: AtomicUsize = AtomicUsize::new(0);
 
-/// Threads of ours that LLVM took down: they never end, and do nothing any more. Relaxed: a hint.
+/// The number of threads of the runtime that LLVM has stopped: they never end, and do nothing any
+/// more. Relaxed: a hint.
 static LOST: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -69,18 +70,18 @@ thread_local! {
     static OWN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Held by a thread that is not one of the program's.
+/// Guard of a thread that is not one of the program's.
 pub(crate) struct Mark(i32);
 
-/// Runs code of the embedder, which may call code of the session, on any thread. One of
-/// ours counts as one of the program's meanwhile.
+/// Runs code of the embedder, which may call code of the session, on any thread. A thread of the
+/// runtime counts as one of the program's meanwhile.
 pub(crate) fn as_guest<R>(run: impl FnOnce() -> R) -> R {
-    // A thread that is at the end of its own thread-locals is not one of ours.
+    // A thread that is destroying its thread-locals counts as the program's.
     let Some(flag) = GUEST.try_with(Cell::take).ok().flatten() else {
         return run();
     };
-    // SeqCst, as whoever looks for return addresses has to see it before it can matter;
-    // its partner is the load in `idle`.
+    // SeqCst, as the search for return addresses must see it before the code runs; its partner is
+    // the load in `idle`.
     flag.store(true, Ordering::SeqCst);
     let result = run();
     flag.store(false, Ordering::SeqCst);
@@ -88,7 +89,7 @@ pub(crate) fn as_guest<R>(run: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Kernel ids of threads of ours that run no code of any session.
+/// Kernel ids of threads of the runtime that run no code of any session.
 pub(crate) fn idle() -> Vec<i32> {
     let ours = ours();
     let idle = ours.list.iter();
@@ -97,12 +98,12 @@ pub(crate) fn idle() -> Vec<i32> {
         .collect()
 }
 
-/// Says that the calling thread, one of ours, will sleep for ever.
+/// Notes that the calling thread, one of the runtime's, will sleep forever.
 pub(crate) fn note_lost() {
     LOST.fetch_add(usize::from(OWN.get()), Ordering::Relaxed);
 }
 
-/// Threads of ours that start, or are there and can do something.
+/// The number of threads of the runtime that start, or exist and can run.
 pub(crate) fn alive() -> usize {
     // Acquire, before the list is read, as in `program_threads`.
     let starting = STARTING.load(Ordering::Acquire);
@@ -110,35 +111,35 @@ pub(crate) fn alive() -> usize {
     starting + listed.saturating_sub(LOST.load(Ordering::Relaxed))
 }
 
-/// The process that this was told to be the library's last: another one that shares the memory
-/// (`vfork`) has another number.
+/// Whether this is the process that was noted last: another one that shares the memory (`vfork`)
+/// has another number.
 pub(crate) fn is_this_process() -> bool {
     // SAFETY: takes nothing, cannot fail.
     PROCESS.load(Ordering::Relaxed) == unsafe { libc::getpid() }
 }
 
-/// Notes which process this is, before there are threads of ours.
+/// Notes this process, before the runtime starts threads.
 pub(crate) fn note_process() {
     // SAFETY: takes nothing, cannot fail.
     PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
 }
 
-/// Makes what is kept on the calling thread and has a destructor.
+/// Creates the calling thread's thread-local that has a destructor.
 pub(crate) fn prepare_thread() {
     GUEST.with(|_| ());
 }
 
-/// Says that the calling thread is not one of the program's, until the mark goes.
+/// Marks the calling thread as not one of the program's, until the mark is dropped.
 pub(crate) fn mark_ours() -> Mark {
     // SAFETY: takes nothing, cannot fail.
     let id = unsafe { libc::gettid() };
     let guest = Arc::new(AtomicBool::new(false));
     GUEST.set(Some(Arc::clone(&guest)));
-    // Also for the list of who is excluded, which is made when it is first used.
+    // The pass also covers the list of excluded threads, which is created at its first use.
     let _pass = gate::enter();
     ours().list.push((id, guest));
     OWN.set(true);
-    // One too many is sampled, which costs accuracy only.
+    // On failure the thread is sampled too, which costs accuracy only.
     EXCLUDED.add(id);
     Mark(id)
 }
@@ -158,10 +159,10 @@ pub(crate) fn is_ours() -> bool {
     OWN.get()
 }
 
-/// The locked list. No fork happens meanwhile, which would leave the child with a lock
-/// nobody opens: a worker starts while its program may already fork.
+/// The locked list. No fork happens meanwhile, which would leave the child with a locked lock: a
+/// worker starts while its program may already fork.
 struct Ours {
-    // Unlocked before the pass goes: fields drop in this order.
+    // Unlocked before the pass is dropped: fields drop in this order.
     list: MutexGuard<'static, Vec<Own>>,
     _pass: Pass,
 }
@@ -174,7 +175,7 @@ fn ours() -> Ours {
     }
 }
 
-/// In the child of a fork, while no pass is given: none of the threads is there.
+/// Resets the list in the child of a fork, while no pass is given: none of the threads exists.
 pub(crate) fn after_fork_child() {
     note_process();
     STARTING.store(0, Ordering::Relaxed);
@@ -185,7 +186,7 @@ pub(crate) fn after_fork_child() {
     ours.drain(..).for_each(|(id, _)| EXCLUDED.remove(id));
 }
 
-/// Called on the main thread before the program starts.
+/// Starts to watch the main thread; called on it before the program starts.
 pub(crate) fn watch_main_thread() {
     static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
     let key = *KEY.get_or_init(|| {
@@ -194,35 +195,35 @@ pub(crate) fn watch_main_thread() {
         unsafe { libc::pthread_key_create(&mut key, Some(on_main_thread_exit)) };
         key
     });
-    // SAFETY: a key of ours; the value is its own number, so the destructor can set
+    // SAFETY: a key of this module; the value is its own number, so the destructor can set
     // it again.
     unsafe { libc::pthread_setspecific(key, (key as usize + 1) as *mut c_void) };
     note_process();
     MAIN.store(RUNS, Ordering::Relaxed);
 }
 
-/// Relaxed: who is first watches, whatever it has seen.
+/// Relaxed: the first caller watches, whatever it has seen.
 fn begin_to_watch() -> bool {
     let step = MAIN.compare_exchange(RUNS, WATCHED, Ordering::Relaxed, Ordering::Relaxed);
     step.is_ok()
 }
 
-/// The calling thread is about to end by a system call.
+/// Notes that the calling thread is about to end by a system call.
 pub(crate) fn note_exit(status: c_int) {
-    // The kernel and the C library count the program's threads only.
+    // Only the program's threads are left, so the kernel and the C library count right.
     if sandbox::is_closed() {
         return;
     }
     // SAFETY: both take nothing and cannot fail.
     let (thread, process) = unsafe { (libc::gettid(), libc::getpid()) };
     let main = thread == process && process == PROCESS.load(Ordering::Relaxed);
-    // A process that is not whole has no threads of ours.
+    // A process that is not whole has no threads of the runtime.
     if main && !unseen::is_unseen() && begin_to_watch() {
         end_by_kernel(status);
     }
 }
 
-/// Notices a main thread that ended by a system call that nobody saw.
+/// Detects a main thread that ended by an unobserved system call.
 pub(crate) fn look_at_main_thread() {
     if MAIN.load(Ordering::Relaxed) != RUNS {
         return;
@@ -241,9 +242,9 @@ pub(crate) fn look_at_main_thread() {
     }
 }
 
-/// Whether the kernel knows a list of robust mutexes of the main thread. The C library tells it one at
-/// the thread's start, and the kernel forgets it at the end. Asked first, as it takes no descriptor: the
-/// lowest number is the program's.
+/// Whether the kernel has a list of robust mutexes of the main thread. The C library registers one
+/// at the thread's start, and the kernel forgets it at the end. Checked first, as it takes no
+/// descriptor: the lowest number belongs to the program.
 fn main_thread_has_robust_list() -> bool {
     let mut head: usize = 0;
     let mut size: usize = 0;
@@ -269,10 +270,10 @@ fn status_of_dead_main_thread() -> Option<c_int> {
 }
 
 /// Ends the process when the last thread of the program ends, as the kernel does when the main
-/// thread left with `status`. Who ended before anybody looked was not there.
+/// thread exited with `status`. Threads that ended before the first check are not seen.
 fn end_by_kernel(status: c_int) {
     if !program_threads() {
-        // SAFETY: runs nothing of the program.
+        // SAFETY: runs no code of the program.
         unsafe { libc::_exit(status) }
     }
     let release = uruk_files::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -282,7 +283,7 @@ fn end_by_kernel(status: c_int) {
     } else {
         status
     };
-    // SAFETY: runs nothing of the program.
+    // SAFETY: runs no code of the program.
     watch(move || unsafe { libc::_exit(status) });
 }
 
@@ -299,13 +300,13 @@ unsafe extern "C" fn on_main_thread_exit(value: *mut c_void) {
     if sandbox::is_closed() {
         return;
     }
-    // SAFETY: what the C library does when the last thread ends.
+    // SAFETY: as the C library does when the last thread ends.
     watch(|| unsafe { libc::exit(0) });
 }
 
-/// Waits for the last thread of the program, in the background, and ends the process.
+/// Waits in the background for the last thread of the program, and ends the process.
 fn watch(end: impl Fn() + Send + 'static) {
-    // If no thread can be made the process stays, which is the lesser evil.
+    // If no thread can be started the process stays, which is the lesser evil.
     let _ = crate::fork::thread::spawn(String::from("uruk-exit"), move || {
         while program_threads() {
             if sandbox::is_ending() {
@@ -319,8 +320,8 @@ fn watch(end: impl Fn() + Send + 'static) {
 
 /// True while a thread of the program is left; the main thread does not count.
 fn program_threads() -> bool {
-    /// A thread of ours that takes longer to start is taken for the program's, which only
-    /// matters for the status.
+    /// A thread of the runtime that takes longer to start counts as the program's, which affects
+    /// the status only.
     const STARTS: u32 = 1000;
     for _ in 0..STARTS {
         let Ok(tasks) = uruk_files::threads() else {

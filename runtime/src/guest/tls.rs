@@ -1,25 +1,25 @@
 //! Thread-local storage of JIT'd modules, for any number of threads.
 //!
 //! JIT'd code uses the general-dynamic model: it passes a (module, offset) pair to
-//! `__tls_get_addr`. Pairs of ours carry [`OURS`] in the module word; all others
-//! belong to libraries of the process and go to libc, so that `std::call_once` and
-//! the like meet the very same variables as the library does.
+//! `__tls_get_addr`. The runtime's pairs carry [`OURS`] in the module word. All others belong to
+//! libraries of the process and are passed to libc, so that `std::call_once` and others use the
+//! very same variables as the library does.
 //!
-//! Objects compiled for an executable reach thread-locals at a fixed offset from the
-//! thread pointer. The main program's template therefore goes, if it fits, into a
-//! piece of this executable's own static storage (`RESERVE`): into the main
-//! thread's copy, and into the image the C library initializes new threads from, so
-//! that every thread has it from its start, whoever makes the thread.
+//! Objects compiled for an executable reach thread-locals at a fixed offset from the thread
+//! pointer. The main program's template therefore is placed, if it fits, in a piece of this
+//! executable's own static storage (`RESERVE`). It is copied into the main thread's copy, and in
+//! the image from which the C library initializes new threads. So every thread has it from its
+//! start, no matter which code makes the thread.
 //!
-//! The blocks of all other modules are made on demand. A thread's blocks hang on one
-//! pointer in native thread-local storage and come from `mmap`, never from `malloc`: a
-//! signal handler that interrupted `malloc` may touch its first thread-local. Racing with
-//! such a handler is settled by one compare-exchange: the loser unmaps its copy.
+//! The blocks of all other modules are made on demand. A thread's blocks are reached by one pointer
+//! in native thread-local storage and come from `mmap`, never from `malloc`: a signal handler that
+//! interrupted `malloc` may touch its first thread-local. A race with such a handler is resolved by
+//! one compare-exchange: the loser unmaps its copy.
 //!
-//! A module is a *slot* and a generation. The slot of a module that is gone
-//! ([`Owned`]) is used again, with another generation, while threads may still have blocks
-//! of the old one; they are told by the generation in front of them and replaced when the
-//! thread comes by. So a thread has one block for each slot at most.
+//! A module is a *slot* and a generation. The slot of a removed module ([`Owned`]) is reused with
+//! another generation, while threads may still have blocks of the old one. The generation in the
+//! block's header identifies these, and they are replaced at the thread's next access. So a thread
+//! has one block for each slot at most.
 //!
 //! | field | writer | ordering |
 //! |---|---|---|
@@ -27,16 +27,16 @@
 //! | `BLOCKS` and block words | the thread itself and its signal handlers | relaxed, same thread |
 //! | `SLOTS` | `place`, `Owned::drop` | a lock, taken under a pass of the gate |
 //!
-//! A template is read without a lock by code of its module only, which is gone before the
-//! template; whoever comes by name holds `SLOTS`.
+//! A template is read without a lock only by code of its module, which is freed before the
+//! template; lookups by name hold `SLOTS`.
 //!
 //! # Why
 //! - Thread-locals of the program are static if they fit 3 KiB: they lie in a reserve of the
-//!   executable's own, and the image new threads start from is filled in, so that objects
-//!   compiled for an executable (local-exec) work and no thread needs a hook. Where objects need
-//!   more, the command starts itself again with a library that has as much (`room`).
-//! - A slot of thread-locals has a generation: a module that goes gives its slot back, and a
-//!   thread's block says whose it is (`guest::tls`).
+//!   executable's own, and the image of new threads is filled in. So objects compiled for an
+//!   executable (local-exec) work and no thread needs a hook. Where objects need more, the command
+//!   restarts itself with a library that has enough (`room`).
+//! - A slot of thread-locals has a generation: a removed module frees its slot, and a thread's
+//!   block records its module (`guest::tls`).
 
 mod libraries;
 mod reserve;
@@ -55,16 +55,16 @@ pub(crate) use reserve::thread_pointer;
 use reserve::{fill_static, take_static};
 use uruk_base::locks::{Mutex, MutexGuard};
 
-/// Marks a module word of ours; libc counts modules from one.
+/// Marks a module word of the runtime; libc counts modules from one.
 const OURS: u64 = 1 << 63;
 /// Marks a module in static storage; the low half of the word is then the offset of
 /// its template from the thread pointer.
 const STATIC: u64 = 1 << 62;
 
-/// Modules with thread-locals in one process.
+/// Maximal number of modules with thread-locals in one process.
 const MAX_MODULES: usize = 1 << 12;
 
-/// Rounds of key destructors libc promises at least; ours acts in the last one, as
+/// Minimal rounds of key destructors that libc guarantees; the runtime's acts in the last one, as
 /// destructors of the program may still use thread-locals.
 const DESTRUCTOR_ROUNDS: u32 = 4;
 
@@ -78,12 +78,12 @@ struct Template {
 static TEMPLATES: [AtomicPtr<Template>; MAX_MODULES] =
     [const { AtomicPtr::new(null_mut()) }; MAX_MODULES];
 
-/// Which slots are in use.
+/// The slots in use.
 struct Slots {
-    /// Those from here on never were.
+    /// Slots from here on were never used.
     top: usize,
     free: Vec<usize>,
-    /// Of the module that comes next.
+    /// Generation of the next module.
     generation: u64,
 }
 
@@ -95,7 +95,7 @@ static SLOTS: Mutex<Slots> = Mutex::new(Slots {
 
 /// Bits of a module's slot in its word; the generation is above.
 const SLOT_BITS: u32 = MAX_MODULES.trailing_zeros();
-/// Generations there are before they come again: more than a process can use up.
+/// Number of generations before they repeat: more than a process can use up.
 const GENERATIONS: u64 = 1 << (62 - SLOT_BITS);
 
 fn slots() -> MutexGuard<'static, Slots> {
@@ -115,13 +115,13 @@ struct Blocks {
     blocks: [AtomicPtr<u8>; MAX_MODULES],
 }
 
-/// What is in front of each block.
+/// The header in front of each block.
 #[repr(C)]
 struct Header {
-    /// Where its mapping begins, and its length.
+    /// Start and length of its mapping.
     mapping: *mut u8,
     length: usize,
-    /// Whose it is.
+    /// The module word of its owner.
     module: u64,
 }
 
@@ -132,13 +132,13 @@ impl Header {
     }
 }
 
-/// The slot of a module that can go. It is given back with this, after the code that uses
-/// it.
+/// The slot of a removable module. Dropping it frees the slot, after the code that uses it.
 #[derive(Debug)]
 pub(crate) struct Owned(u64);
 
 impl Owned {
-    /// Of a place that was just taken; `None` if it is in static storage, which stays.
+    /// The slot of a place that was just taken; `None` if it is in static storage, which is never
+    /// freed.
     pub(crate) fn new(place: Place) -> Option<Owned> {
         place.static_offset.is_none().then_some(Owned(place.module))
     }
@@ -148,13 +148,13 @@ impl Drop for Owned {
     fn drop(&mut self) {
         let slot = slot_of(self.0);
         let mut slots = slots();
-        // Acquire: pairs with the release in `fill`, which may have run elsewhere.
+        // Acquire: pairs with the release in `fill`, which may have run on another thread.
         let template = TEMPLATES[slot].swap(null_mut(), Ordering::Acquire);
         slots.free.push(slot);
         drop(slots);
         if !template.is_null() {
-            // SAFETY: `fill` made it of a box; it was taken out once, here, and no code of
-            // the module is left that could read it.
+            // SAFETY: `fill` made it of a box; it was taken out once, here, and no code of the
+            // module is left that could read it.
             drop(unsafe { Box::from_raw(template) });
         }
     }
@@ -204,7 +204,7 @@ pub(crate) fn place(size: usize, align: usize, in_static: bool) -> Result<Place,
     })
 }
 
-/// The offset from the thread pointer of what is `offset` bytes into a module of ours, if that is in
+/// The offset from the thread pointer of byte `offset` of a module of the runtime, if that is in
 /// static storage.
 pub(crate) fn fixed(module: u64, offset: u64) -> Option<i64> {
     let is_static = module & (OURS | STATIC) == OURS | STATIC;
@@ -228,7 +228,7 @@ fn reserve() -> Result<u64, Error> {
     Ok(OURS | slots.generation << SLOT_BITS | slot as u64)
 }
 
-/// Gives a place its template; before any code that uses it runs.
+/// Sets the template of a place, before any code that uses it runs.
 pub(crate) fn fill(place: Place, image: Vec<u8>, size: usize, align: usize) {
     if let Some(offset) = place.static_offset {
         match room::in_use().filter(|room| room.offset == offset) {
@@ -237,7 +237,8 @@ pub(crate) fn fill(place: Place, image: Vec<u8>, size: usize, align: usize) {
         }
         return;
     }
-    // Threads of the program find it made: a child of fork would wait for who makes it.
+    // Created before threads of the program need it: a child of fork would wait for the thread that
+    // creates it.
     key();
     let module = place.module;
     let template = Box::new(Template {
@@ -272,8 +273,8 @@ pub(crate) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut u8 
     block.wrapping_add(*offset as usize)
 }
 
-/// The current thread's address of a variable, for lookups by name; `None` if the module
-/// is gone.
+/// The current thread's address of a variable, for lookups by name; `None` if the module was
+/// removed.
 pub(crate) fn address(module: u64, offset: u64) -> Option<u64> {
     let index = TlsIndex { module, offset };
     let _there = slots();
@@ -284,11 +285,11 @@ pub(crate) fn address(module: u64, offset: u64) -> Option<u64> {
         let held = unsafe { template.as_ref() };
         held.filter(|template| template.module == module)?;
     }
-    // SAFETY: a pair of a module that is there, or of a library.
+    // SAFETY: a pair of a module that exists, or of a library.
     Some(unsafe { tls_get_addr(&index) } as u64)
 }
 
-/// The calling thread's block of a module of ours; null if it has none so far. Takes no lock.
+/// The calling thread's block of a module of the runtime; null if it has none yet. Takes no lock.
 #[inline]
 pub(crate) fn block_of(module: u64) -> *mut u8 {
     let blocks = BLOCKS.with(Cell::get);
@@ -304,8 +305,8 @@ pub(crate) fn block_of(module: u64) -> *mut u8 {
     }
 }
 
-/// The contents of `PT_TLS` for a place that was filled: where the template lies, its bytes, those of a
-/// block, and the alignment. Of one in static storage it is the executable's.
+/// The contents of `PT_TLS` for a filled place: the template's address, its bytes, those of a
+/// block, and the alignment. For static storage they are the executable's.
 pub(crate) fn template(place: Place) -> Option<(u64, [u64; 3])> {
     if let Some(offset) = place.static_offset {
         return match room::in_use().filter(|room| room.offset == offset) {
@@ -330,7 +331,7 @@ fn allocate(module: u64) -> *mut u8 {
     let blocks = this_thread();
     // Acquire: pairs with the release in `fill`.
     let template = TEMPLATES[slot].load(Ordering::Acquire);
-    // SAFETY: whoever asks for a module's variable keeps the module, and its template.
+    // SAFETY: the user of a module's variable keeps the module, and its template.
     let template = unsafe { template.as_ref() };
     let Some(template) = template.filter(|template| template.module == module) else {
         die("thread-local of a module that is not loaded")
@@ -340,7 +341,7 @@ fn allocate(module: u64) -> *mut u8 {
     let before = blocks.blocks[slot].load(Ordering::Relaxed);
     let header = size_of::<Header>().next_multiple_of(template.align.max(16));
     let length = header + template.size.max(1);
-    // Mappings are page-aligned; more is asked for by over-allocating.
+    // Mappings are page-aligned; larger alignments are obtained by over-allocating.
     let slack = if template.align > 4096 {
         template.align
     } else {
@@ -349,8 +350,8 @@ fn allocate(module: u64) -> *mut u8 {
     let mapping = map(length + slack);
     let base = mapping as usize + header;
     let block = base.next_multiple_of(template.align) as *mut u8;
-    // SAFETY: the mapping has room for header, alignment and image; it is fresh and
-    // zero, so what the image leaves out is already initialized.
+    // SAFETY: the mapping has room for header, alignment and image; it is fresh and zero, so the
+    // bytes behind the image are already initialized.
     unsafe {
         *Header::of(block) = Header {
             mapping,
@@ -364,7 +365,7 @@ fn allocate(module: u64) -> *mut u8 {
         blocks.blocks[slot].compare_exchange(before, block, Ordering::Relaxed, Ordering::Relaxed);
     match won {
         Ok(old) => {
-            // Of a module that had the slot before, whose variables nobody uses any more.
+            // A block of the previous module of the slot, whose variables are not used any more.
             unmap(old);
             block
         }
@@ -376,7 +377,7 @@ fn allocate(module: u64) -> *mut u8 {
     }
 }
 
-/// Unmaps a block of this thread that nobody uses, if it is one.
+/// Unmaps an unused block of this thread; does nothing for null.
 fn unmap(block: *mut u8) {
     if block.is_null() {
         return;
@@ -384,7 +385,7 @@ fn unmap(block: *mut u8) {
     let header = Header::of(block);
     // SAFETY: a block has a header.
     let (mapping, length) = unsafe { ((*header).mapping, (*header).length) };
-    // SAFETY: the block's own mapping, by the caller's promise used by nobody.
+    // SAFETY: the block's own mapping, which is unused by the caller's promise.
     unsafe { libc::munmap(mapping.cast::<c_void>(), length) };
 }
 
@@ -402,7 +403,7 @@ fn this_thread() -> *mut Blocks {
         return held;
     }
     BLOCKS.with(|cell| cell.set(fresh));
-    // SAFETY: a key of ours; the value is only looked at by our destructor.
+    // SAFETY: a key of the runtime; the value is read by its destructor only.
     unsafe { libc::pthread_setspecific(key(), fresh.cast::<c_void>()) };
     fresh
 }
@@ -419,9 +420,8 @@ fn key() -> libc::pthread_key_t {
     })
 }
 
-/// Readies the calling thread for guest code, before any runs: gives it the static
-/// templates that were loaded after it started, and makes the key, so that no signal
-/// handler does.
+/// Prepares the calling thread for guest code, before any runs: fills in static templates that were
+/// loaded after it started, and creates the key, so that no signal handler does.
 pub(crate) fn prepare() {
     key();
     reserve::refresh();
@@ -443,10 +443,11 @@ unsafe extern "C" fn on_thread_exit(value: *mut c_void) {
         return;
     }
     // Natively a thread has its variables until the kernel ends it: one may be its alternate stack,
-    // and handlers use them. No signal comes any more; the C library blocks all a few steps on.
+    // and handlers use them. No signal arrives any more; the C library blocks all a few steps
+    // later.
     let _never_restored = crate::fork::block_signals();
     BLOCKS.with(|cell| cell.set(null_mut()));
-    // SAFETY: nobody else knows these mappings; each is in one word, and unmapped once.
+    // SAFETY: only this thread knows these mappings; each is in one word, and unmapped once.
     unsafe {
         let top = (*blocks).top.load(Ordering::Relaxed);
         for block in &(&(*blocks).blocks)[..top] {
@@ -474,7 +475,7 @@ fn map(length: usize) -> *mut u8 {
     mapping.cast::<u8>()
 }
 
-/// Where there is no way to report an error, as in libc's own `__tls_get_addr`.
+/// Ends the process where no error can be returned, as in libc's own `__tls_get_addr`.
 fn die(message: &str) -> ! {
     let text = ["uruk: ", message, "\n"];
     for part in text {

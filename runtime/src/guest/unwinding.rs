@@ -1,12 +1,12 @@
 //! Exceptions through JIT'd frames in hosts that export nothing.
 //!
-//! libgcc asks its own `_Unwind_Find_FDE` for the frames of a walk, and does so through a word that
-//! the dynamic loader fills in by name. An executable that exports a function of that name is what
-//! the loader found; in any other, the first session writes our function into that word. What is
-//! not JIT'd code is asked of libgcc's, as ever.
+//! libgcc calls its own `_Unwind_Find_FDE` for the frames of a walk, through a word that the
+//! dynamic loader fills in by name. An executable that exports a function of that name is found by
+//! the loader; in any other, the first session writes the runtime's function into that word.
+//! Queries for other code are passed to libgcc's function.
 //!
-//! Where libgcc is linked into the executable, there is no such word: exceptions and panics end at
-//! the first JIT'd frame, as at any code without unwind information. That is said in the log.
+//! Where libgcc is linked into the executable, no such word exists: exceptions and panics end at
+//! the first JIT'd frame, as at any code without unwind information. A warning is logged.
 
 use std::ffi::{CStr, c_void};
 use std::sync::Once;
@@ -15,10 +15,10 @@ use tracing::{debug, warn};
 
 use super::preempt::loaded;
 
-/// What libgcc asks.
+/// The function that libgcc calls.
 const ASKED: &CStr = c"_Unwind_Find_FDE";
 
-/// Has libgcc ask us. Under a pass; once in a process.
+/// Makes libgcc call the runtime's function. Under a pass; once in a process.
 pub(crate) fn attend() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -33,7 +33,7 @@ pub(crate) fn attend() {
     });
 }
 
-/// Writes our function where libgcc looks for its own.
+/// Overwrites the words by which libgcc calls its own function.
 fn write_words() {
     // SAFETY: a plain query with a terminated name.
     let own = unsafe { libc::dlsym(libc::RTLD_DEFAULT, ASKED.as_ptr()) } as u64;
@@ -53,8 +53,8 @@ fn write_words() {
             }
         });
     }
-    // SAFETY: as above; the function is of the type that is called there, and answers as libgcc's
-    // does for what is not JIT'd.
+    // SAFETY: as above; the function has the type that is called there, and answers as libgcc's
+    // does for code that is not JIT'd.
     if !words.is_empty() && !unsafe { library.write(&words) } {
         warn!("the words of libgcc cannot be written");
     }

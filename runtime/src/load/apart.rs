@@ -1,10 +1,10 @@
-//! Variables that get memory of their own, outside of the reservation.
+//! Variables with memory of their own, outside of the reservation.
 //!
-//! Code and data of the small model reach 2 GiB. A static linker puts large variables that begin as
-//! zeros behind all else, where their beginnings are still reached; the reservation has no such
-//! place. Where those of an image are more than [`MOST`] together, the largest are mapped apart, and
-//! are to all files of the image what variables of libraries are: code reads their addresses from
-//! words.
+//! Code and data of the small model reach 2 GiB. A static linker puts large zero-initialized
+//! variables behind all other data, where their beginnings are still reached; the reservation has
+//! no such place. Where those of an image are more than [`MOST`] together, the largest are mapped
+//! separately. For all files of the image they are then like variables of libraries: code reads
+//! their addresses from words.
 
 use std::collections::HashSet;
 use std::ffi::c_void;
@@ -22,22 +22,22 @@ use crate::load::bind::{Input, display_name};
 use crate::load::names::{Definition, Name};
 use crate::removal::bonds::Remaining;
 
-/// Bytes of large variables that an image has in the reservation at most: any reservation has
-/// room for them.
+/// Maximal bytes of large variables that an image has in the reservation: any reservation has room
+/// for them.
 const MOST: u64 = 512 << 20;
 
-/// A variable that begins as zeros.
+/// A zero-initialized variable.
 #[derive(Debug)]
 pub(crate) struct Variable {
     /// Its link name.
     pub(crate) name: Box<str>,
-    /// In bytes.
+    /// Its size in bytes.
     pub(crate) size: u64,
-    /// Found by its own dylib only.
+    /// Whether only its own dylib finds it.
     pub(crate) hidden: bool,
 }
 
-/// Chooses the variables that lie apart, the largest first, and tells the plans.
+/// Chooses the variables to map separately, the largest first, and marks them in the plans.
 pub(super) fn choose(inputs: &[Input<'_>], plans: &mut [ModulePlan]) -> Vec<Variable> {
     let mut large = Vec::new();
     for (input, (file, plan)) in inputs.iter().zip(plans.iter().enumerate()) {
@@ -63,7 +63,7 @@ pub(super) fn choose(inputs: &[Input<'_>], plans: &mut [ModulePlan]) -> Vec<Vari
         let Input::Module { summary, .. } = &inputs[file] else {
             continue;
         };
-        // What an alias names lies where the alias is defined.
+        // The target of an alias lies where the alias is defined.
         let is_base = |kind: &Kind| matches!(kind, Kind::Alias { base, .. } if *base == Some(id));
         if summary.symbols.iter().any(|info| is_base(&info.kind)) {
             continue;
@@ -86,7 +86,7 @@ pub(super) fn choose(inputs: &[Input<'_>], plans: &mut [ModulePlan]) -> Vec<Vari
 }
 
 impl Core {
-    /// Maps variables that lie apart, and defines their names.
+    /// Maps these variables, and defines their names.
     pub(super) fn define_apart(
         &self,
         tracker: &Tracker,
@@ -108,7 +108,7 @@ impl Core {
     }
 }
 
-/// Memory of a variable, which goes with this.
+/// Memory of a variable, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: *mut c_void,
@@ -128,10 +128,10 @@ impl Mapping {
             cause: Arc::new(cause),
         };
         let size = variable.size as usize;
-        // Counted once it is touched.
+        // Memory is counted once it is touched.
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping, wherever there is room.
+        // SAFETY: a new mapping, at any free address.
         let start = unsafe { libc::mmap(null_mut(), size, protection, flags, -1, 0) };
         match start {
             libc::MAP_FAILED => Err(refused(io::Error::last_os_error())),

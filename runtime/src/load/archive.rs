@@ -1,12 +1,12 @@
 //! Static archives: an index of symbols, and members that define them.
 //!
-//! Archives that are among the files of a program give the members that something lacks, as a
-//! static linker has it; in which order the files are named makes no difference. For dylibs an
-//! archive is a generator ([`units::archive`](crate::units)).
+//! Archives among the files of a program give the members that define missing symbols, as in a
+//! static link; the order of the files makes no difference. For dylibs an archive is a generator
+//! ([`units::archive`](crate::units)).
 //!
-//! A thin archive names the files of its members, from its own folder on. They are read when they
-//! are needed. `ar` of binutils takes the members of an archive in it apart: each is a name with the
-//! place of the member's header in that file, `/NAME:PLACE`.
+//! A thin archive names the files of its members, relative to its own folder. They are read on
+//! demand. `ar` of binutils adds the members of an archive separately: each is a name with the
+//! offset of the member's header in that file, `/NAME:PLACE`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -25,7 +25,7 @@ use crate::api::error::Error;
 use crate::load::Source;
 use crate::load::image::Image;
 
-/// An archive whose members are added as they are needed.
+/// An archive whose members are added on demand.
 pub(crate) struct Archive {
     pub(crate) name: String,
     bytes: Vec<u8>,
@@ -33,35 +33,35 @@ pub(crate) struct Archive {
     members: Vec<Member>,
 }
 
-/// Where the name of a member lies in the archive, and where its contents do.
+/// The ranges of a member's name and of its contents.
 struct Member {
     name: Range<usize>,
     place: Place,
 }
 
-/// Where the contents of a member lie.
+/// The place of a member's contents.
 enum Place {
     Here(Range<usize>),
-    /// In the file of that name: all of it, or the member of that archive with this header.
+    /// In the file of that name: the whole file, or the member of that archive with this header.
     File(Option<u64>),
 }
 
-/// Bytes of a member's header, after which its contents come, unless its name does (BSD).
+/// Bytes of a member's header, after which its contents follow, or its name (BSD).
 const HEADER: u64 = 60;
 
-/// How a thin archive begins.
+/// The magic number of a thin archive.
 pub(crate) const THIN: &[u8] = b"!<thin>\n";
 
 /// A member of a thin archive.
 struct Thin {
-    /// Where its contents would begin.
+    /// The offset where its contents would begin.
     start: u64,
-    /// Where its header is in the archive that it is a member of.
+    /// The offset of its header in the archive that contains it.
     within: Option<u64>,
 }
 
-/// The members of a thin archive. Places in other archives are blanked, as they are no part of what
-/// else reads headers.
+/// The members of a thin archive. Offsets in other archives are blanked, as other readers of
+/// headers do not know them.
 fn thin_members(bytes: &mut [u8]) -> Vec<Thin> {
     let mut members = Vec::new();
     let mut at = THIN.len();
@@ -85,13 +85,13 @@ fn thin_members(bytes: &mut [u8]) -> Vec<Thin> {
     members
 }
 
-/// A decimal number that ends with blanks; 0 if it is none.
+/// A decimal number that ends with blanks; 0 if it is invalid.
 fn number(digits: &[u8]) -> u64 {
     let digits = str::from_utf8(digits.trim_ascii()).unwrap_or_default();
     digits.parse().unwrap_or_default()
 }
 
-/// What an archive is refused for.
+/// The error for an invalid archive.
 fn bad(file: &str, why: impl ToString) -> Error {
     Error::Archive {
         file: file.to_owned(),
@@ -113,7 +113,7 @@ impl Archive {
         Archive::from_bytes(name, bytes)
     }
 
-    /// As [`Archive::read`], of what was read.
+    /// Like [`Archive::read`], from bytes.
     pub(crate) fn from_bytes(name: String, mut bytes: Vec<u8>) -> Result<Archive, Error> {
         let thin = match bytes.starts_with(THIN) {
             true => thin_members(&mut bytes),
@@ -136,14 +136,14 @@ impl Archive {
                         (start, Place::Here(start as usize..end as usize))
                     }
                 };
-                // The range's start is that of the bytes; the index names the header before it.
+                // The range's start is that of the bytes; the index refers to the header before it.
                 places.push((start, members.len()));
                 members.push(Member {
                     name: place_in(&bytes, member.name()),
                     place,
                 });
             }
-            // In this order already, in all but odd files.
+            // Nearly always sorted already.
             places.sort_unstable();
             let at_start = |start: u64| {
                 let found = places.binary_search_by_key(&start, |(start, _)| *start);
@@ -183,7 +183,7 @@ impl Archive {
         self.index.find(&self.bytes, symbol.as_bytes())
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub(crate) fn len(&self) -> usize {
         self.members.len()
     }
@@ -218,7 +218,7 @@ impl Archive {
     /// A member as an input.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not an input.
     pub(crate) fn source(&self, member: usize) -> Result<Source, Error> {
         let read = self.member(member);
         let source = read.and_then(|(name, bytes)| Source::from_bytes(&name, bytes.into_owned()));
@@ -229,7 +229,7 @@ impl Archive {
     }
 }
 
-/// Where the contents of a member lie in an archive, by the place of its header.
+/// The range of a member's contents in an archive, by the offset of its header.
 fn within_archive(bytes: &[u8], header: u64) -> Option<Range<usize>> {
     let at = usize::try_from(header).ok()?;
     let start = at.checked_add(HEADER as usize)?;
@@ -240,7 +240,7 @@ fn within_archive(bytes: &[u8], header: u64) -> Option<Range<usize>> {
     (end <= bytes.len()).then_some(start..end)
 }
 
-/// Where a part of `bytes` lies in them; what is empty may lie elsewhere.
+/// The range of `part` within `bytes`; an empty part may lie elsewhere.
 fn place_in(bytes: &[u8], part: &[u8]) -> Range<usize> {
     let start = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
     match start.checked_add(part.len()) {
@@ -249,19 +249,19 @@ fn place_in(bytes: &[u8], part: &[u8]) -> Range<usize> {
     }
 }
 
-/// The members that define symbols. A large archive has tens of thousands of names, of which
-/// few are asked for: they stay where they are, and are found by open addressing.
+/// Index of the members that define symbols. A large archive has tens of thousands of names, few of
+/// which are looked up: they stay in the file's bytes, and are found by open addressing.
 #[derive(Default)]
 struct Index {
     hasher: RandomState,
-    /// The number of a symbol plus one, 0 for none; at least twice as many as symbols.
+    /// The number of a symbol plus one, 0 if free; at least twice as many as symbols.
     cells: Vec<u32>,
     /// Name and member.
     symbols: Vec<(Range<usize>, usize)>,
 }
 
 impl Index {
-    /// Makes room.
+    /// Reserves capacity.
     fn reserve(&mut self, symbols: usize) {
         self.symbols.reserve(symbols);
         self.cells = vec![0; (symbols * 2).next_power_of_two()];
@@ -285,7 +285,7 @@ impl Index {
         }
     }
 
-    /// Adds a symbol. Of members that define the same, a linker takes the first.
+    /// Adds a symbol. If several members define it, the first is used, as in a linker.
     fn add(&mut self, bytes: &[u8], name: Range<usize>, member: usize) {
         if (self.symbols.len() + 1) * 2 > self.cells.len() {
             let cells = (self.cells.len() * 2).max(2);
@@ -312,20 +312,20 @@ impl Index {
     }
 }
 
-/// Archives of one program, and which of their members it has.
+/// The archives of one program, and the members already taken.
 ///
-/// Each file is read once: what it defines and mentions is kept from one call of
-/// [`Archives::next`] to the next.
+/// Each file is read once: its definitions and references are kept between calls of
+/// [`Archives::next`].
 #[derive(Default)]
 pub(crate) struct Archives {
     archives: Vec<Arc<Archive>>,
     pulled: HashSet<(usize, usize)>,
-    /// Modules and objects of the image that were read.
+    /// Number of modules and objects of the image that were read.
     read: (usize, usize),
     defined: HashSet<String>,
-    /// Names that were mentioned, or count as mentioned.
+    /// Names that are referenced, or count as referenced.
     seen: HashSet<String>,
-    /// Those of them to be looked for, in the order in which they are mentioned.
+    /// Those of them to be looked up, in the order in which they are referenced.
     wanted: Vec<String>,
     /// Those that no archive defines.
     absent: Vec<String>,
@@ -337,15 +337,16 @@ impl Archives {
         self.wanted.append(&mut self.absent);
     }
 
-    /// Has a name count as mentioned, as `-u` of linkers does.
+    /// Makes a name count as referenced, as `-u` of linkers does.
     pub(crate) fn mention(&mut self, name: String) {
         self.want(&name);
     }
 
-    /// The members that define what the files of `image` lack; none once nothing more is found.
+    /// The members that define missing symbols of the files of `image`; empty once no more are
+    /// found.
     ///
     /// # Errors
-    /// Of a member or of an object file that cannot be read.
+    /// A member or an object file cannot be read.
     pub(crate) fn next(&mut self, image: &Image) -> Result<Vec<Source>, Error> {
         let mut sources = Vec::new();
         if self.archives.is_empty() {
@@ -377,7 +378,7 @@ impl Archives {
         }
     }
 
-    /// Reads what the files that are new define and mention.
+    /// Reads the definitions and references of new files.
     fn read(&mut self, image: &Image) -> Result<(), Error> {
         for (_, module) in image.modules.iter().skip(self.read.0) {
             for info in &module.readers.summary().symbols {
@@ -406,10 +407,10 @@ impl Archives {
     }
 }
 
-/// Names that files of an image mention.
+/// Names that files of an image reference.
 ///
 /// # Errors
-/// Of an object file that cannot be read.
+/// An object file cannot be read.
 pub(crate) fn mentioned(image: &Image) -> Result<HashSet<String>, Error> {
     let mut mentioned = HashSet::new();
     for (_, module) in &image.modules {

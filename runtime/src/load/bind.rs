@@ -1,11 +1,11 @@
 //! Binds the symbols of all files of an image, once, before anything is compiled.
 //!
-//! Pure: summaries in, one [`ModulePlan`] per module and the list of definitions
-//! out. The rules are a static linker's: one strong definition; a strong one beats
-//! weak and common ones; of equals the first file's wins ([`choose`]); a COMDAT group is kept
-//! or dropped as a whole by its key. Weak definitions yield to what the surroundings have
-//! ([`weak`](crate::load::weak)), unless a strong one of the image counts. Local symbols get a
-//! suffix that makes their link names unique in the image, except those assembly may name.
+//! Pure: the input is summaries, the output one [`ModulePlan`] per module and the list of
+//! definitions. The rules are a static linker's: one strong definition; a strong one beats weak and
+//! common ones; of equals the first file's wins ([`choose`]); a COMDAT group is kept or dropped as
+//! a whole by its key. Weak definitions yield to those of the surroundings
+//! ([`weak`](crate::load::weak)), unless the image has a strong one. Local symbols get a suffix
+//! that makes their link names unique in the image, except those assembly may name.
 
 use std::collections::HashMap;
 
@@ -17,20 +17,20 @@ use crate::load::choose::{Rank, Winner, choose, is_data};
 use crate::load::names::Definition;
 use crate::load::weak::Surroundings;
 
-/// A definition an object file brings.
+/// A definition in an object file.
 #[derive(Debug, Clone)]
 pub(crate) struct ObjectSymbol {
     pub(crate) name: String,
-    /// The only one there may be.
+    /// Whether no other strong definition may exist.
     pub(crate) strong: bool,
     /// Tentative.
     pub(crate) common: bool,
     pub(crate) hidden: bool,
     pub(crate) data: bool,
     pub(crate) thread_local: bool,
-    /// In a group, as other files may have a copy.
+    /// Whether it is in a group, as other files may have a copy.
     pub(crate) grouped: bool,
-    /// Its code finds the definition wherever it is.
+    /// Whether its code finds the definition at any distance.
     pub(crate) far: bool,
     pub(crate) size: u64,
 }
@@ -62,15 +62,15 @@ pub(crate) struct Binding {
     pub(crate) plans: Vec<ModulePlan>,
     /// By input and symbol: constructors and destructors whose group or variable lost.
     pub(crate) dropped_keys: Vec<Vec<bool>>,
-    /// Names that the surroundings define for the image, which has weak definitions of them.
+    /// Names that the surroundings define in place of the image's weak definitions.
     pub(crate) yielded: Vec<(Box<str>, Definition)>,
-    /// Variables that get memory of their own.
+    /// Variables with memory of their own.
     pub(crate) apart: Vec<Variable>,
 }
 
-/// Binds `inputs` in file order. `provided` tells what the surroundings define: it
-/// is asked for names of which there are only copies for the optimizer; `surroundings` tell
-/// what weak definitions yield to. `image` is the image's number in its session.
+/// Binds `inputs` in file order. `provided` tells whether the surroundings define a name of which
+/// only copies for the optimizer exist; `surroundings` find the definitions to which weak ones
+/// yield. `image` is the image's number in its session.
 ///
 /// # Errors
 /// [`Error::DuplicateSymbol`] with both files.
@@ -143,7 +143,7 @@ fn losing_groups(inputs: &[Input<'_>]) -> Vec<Vec<bool>> {
     lost
 }
 
-/// Local names that assembly may use, where they mean one thing in the image.
+/// Local names that assembly may use, if they are unambiguous in the image.
 fn local_names_kept<'a>(
     inputs: &'a [Input<'a>],
     winners: &HashMap<&str, Winner>,
@@ -191,7 +191,7 @@ fn import(
     let defined = info.linkage.is_definition()
         && winner.is_some_and(|w| {
             (w.input == input && w.symbol == Some(id))
-                // Tentative definitions all go to the linker, which merges sizes.
+                // All tentative definitions are passed to the linker, which merges sizes.
                 || (info.linkage == Linkage::Common && w.rank == Rank::Common)
         });
     let access = match winner {
@@ -214,7 +214,7 @@ pub(crate) fn local_link_name(name: &str, image: u64, input: usize, id: SymbolId
     format!("{name}{LOCAL_MARKER}{image}.{input}.{}", id.0)
 }
 
-/// The name a person knows: without body prefix and local suffix.
+/// The display name: without body prefix and local suffix.
 pub(crate) fn display_name(link_name: &str) -> &str {
     let name = link_name
         .strip_prefix(uruk_codegen::BODY_PREFIX)

@@ -1,6 +1,5 @@
-//! Which definition of each name counts in an image: a strong one before a common one, that
-//! before a weak one, a copy for the optimizer only where there is nothing else; of equals the
-//! first file's.
+//! The choice of each name's definition in an image: a strong one before a common one, that before
+//! a weak one, a copy for the optimizer only if no other exists; of equals the first file's.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,7 +11,7 @@ use crate::load::bind::{Input, ObjectSymbol};
 use crate::load::names::Definition;
 use crate::load::weak::Surroundings;
 
-/// Where the winning definition of a name is.
+/// The place of a name's winning definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Winner {
     pub(super) input: usize,
@@ -20,13 +19,13 @@ pub(super) struct Winner {
     pub(super) symbol: Option<SymbolId>,
     pub(super) rank: Rank,
     pub(super) data: bool,
-    /// What the surroundings have in its place.
+    /// The definition of the surroundings that replaces it.
     pub(super) yields_to: Option<Definition>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// A copy for the optimizer: counts only where nothing else is.
+    /// A copy for the optimizer: used only if no other exists.
     Available,
     Weak,
     Common,
@@ -35,7 +34,7 @@ pub(super) enum Rank {
 
 impl Winner {
     /// A symbol of a module as a candidate, if it is more than a reference. `provided` tells
-    /// what the surroundings define.
+    /// whether the surroundings define it.
     fn of_symbol(
         input: usize,
         summary: &ModuleSummary,
@@ -76,16 +75,16 @@ impl Winner {
         }
     }
 
-    /// Whether it takes the place of `held`.
+    /// Whether it replaces `held`.
     fn beats(&self, held: &Winner) -> bool {
-        // A definition that cannot yield counts for all of its name.
+        // A definition that cannot yield decides for all of its name.
         let stays = held.yields_to.is_some() && self.yields_to.is_none();
         self.rank > held.rank || (self.rank == held.rank && stays)
     }
 }
 
-/// Chooses among the definitions of `inputs`, but those of groups that are `lost`, which are told
-/// by input and group.
+/// Chooses among the definitions of `inputs`, except those of groups that are `lost`, given by
+/// input and group.
 ///
 /// # Errors
 /// [`Error::DuplicateSymbol`] with both files.
@@ -142,7 +141,7 @@ pub(super) fn choose<'a>(
     Ok(winners)
 }
 
-/// Whether a symbol is data, by itself or as another name of data; `depth` names led to it.
+/// Whether a symbol is data, by itself or as an alias of data; `depth` aliases led to it.
 pub(crate) fn is_data(summary: &ModuleSummary, symbol: SymbolId, depth: u32) -> bool {
     match summary.symbols[symbol.index()].kind {
         Kind::Data => true,

@@ -1,19 +1,19 @@
 //! Copy relocations: variables of shared libraries that objects reach without the GOT.
 //!
-//! Compilers address variables of other files by distances or addresses of 32 bits unless they
-//! are told that these may lie in a shared library (`-fPIC`), so a static linker gives the program
-//! a copy of the variable, and the dynamic loader binds every library to the copy. It is the same
-//! with functions whose address is taken that way: the program's entry in its PLT is the address
-//! of the function for everybody.
+//! Compilers address variables of other files by distances or addresses of 32 bits unless they are
+//! told that these may lie in a shared library (`-fPIC`). So a static linker gives the program a
+//! copy of the variable, and the dynamic loader binds every library to the copy. Functions whose
+//! address is taken that way are treated alike: the program's entry in its PLT is the address of
+//! the function in the whole process.
 //!
-//! | place of the session | variables of libraries | what is done |
+//! | place of the session | variables of libraries | action |
 //! |---|---|---|
-//! | near the libraries ([`Place::Near`](uruk_heap::Place)) | in reach of distances | nothing: program and libraries use the library's |
-//! | elsewhere; below 2 GiB for `R_X86_64_32` | out of reach | a copy, to which libraries are led ([`preempt`](crate::guest::preempt)) |
+//! | near the libraries ([`Place::Near`](uruk_heap::Place)) | in reach of distances | none: program and libraries use the library's |
+//! | elsewhere; below 2 GiB for `R_X86_64_32` | out of reach | a copy, to which libraries are redirected ([`preempt`](crate::guest::preempt)) |
 //!
-//! A copy has all names that the library has for the variable. It is made when the program
-//! starts, from what the library has then: constructors of libraries have run. Pointers to the
-//! variable in data of libraries are led to the copy, too; those in allocated memory are not.
+//! A copy has all names that the library has for the variable. It is made when the program starts,
+//! from the library's current value: constructors of libraries have run. Pointers to the variable
+//! in data of libraries are redirected to the copy, too; those in allocated memory are not.
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -33,20 +33,20 @@ use crate::load::own;
 /// The name of the object with the copies, for errors.
 const OBJECT: &str = "definitions of the linker";
 
-/// Alignment above which a copy's is not derived from the address of the variable.
+/// Maximal alignment of a copy that is derived from the address of the variable.
 const MOST_ALIGN: u64 = 64;
 
-/// Code of an entry: `jmp *0(%rip)`, then the address to go to.
+/// Code of an entry: `jmp *0(%rip)`, then the target address.
 const JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 const ENTRY_SIZE: usize = 16;
 
-/// The end of what an address of 32 bits reaches.
+/// The end of the range of 32-bit addresses.
 const LOW: u64 = 1 << 31;
 
-/// A definition that libraries are to use instead of their own.
+/// A definition that libraries must use instead of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Copied {
-    /// The name by which the program's objects know it.
+    /// The name in the program's objects.
     pub(crate) name: CString,
     pub(crate) content: Content,
 }
@@ -68,16 +68,16 @@ pub(crate) enum Content {
 struct Entry {
     name: CString,
     code: [u8; ENTRY_SIZE],
-    /// Whether the function is what libraries mean by the name.
+    /// Whether it is the function to which libraries bind the name.
     shared: bool,
 }
 
-/// The definitions that an image takes over from libraries.
+/// The definitions that an image copies from libraries.
 #[derive(Default)]
 pub(crate) struct Copies {
     variables: Vec<Copied>,
     entries: Vec<Entry>,
-    /// Tables that linkers make.
+    /// Tables that linkers create.
     headers: Vec<(&'static str, Vec<u8>)>,
 }
 
@@ -85,8 +85,8 @@ pub(crate) struct Copies {
 pub(crate) struct Defined<'c>(Variables<'c>, Vec<Assembly<'c>>);
 
 impl Core {
-    /// The symbols that the objects of a program reach only if they are theirs, and what a linker defines for an
-    /// image of `objects`.
+    /// The copies for symbols that the program's objects can reach only in their own image, and the
+    /// definitions that a linker provides for an image of `objects`.
     pub(crate) fn copies(&self, dylib: &Dylib, image: &Image, objects: &[Object<'_>]) -> Copies {
         let mut copies = Copies {
             headers: self.headers(dylib, image, objects),
@@ -174,7 +174,7 @@ impl Copies {
             _ => None,
         });
         for (index, (name, aliases, from, size)) in (0..).zip(all) {
-            // As static linkers guess it.
+            // The same estimate as static linkers make.
             let align = (1 << from.trailing_zeros().min(63)).min(MOST_ALIGN);
             variables.section(".bss", Bytes::Zeros(size), align, Access::Write)?;
             // The program may define one of the other names itself.
@@ -199,7 +199,7 @@ impl Copies {
         Ok(Defined(variables, entries))
     }
 
-    /// The definitions that libraries are led to.
+    /// The definitions to which libraries are redirected.
     pub(crate) fn copied(self) -> Vec<Copied> {
         let shared = self.entries.into_iter().filter(|entry| entry.shared);
         let functions = shared.map(|Entry { name, .. }| Copied {

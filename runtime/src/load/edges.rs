@@ -1,4 +1,4 @@
-//! Names that linkers define for a program: where its parts begin and end.
+//! Names that linkers define for a program: the starts and ends of its parts.
 //!
 //! | name | address |
 //! |---|---|
@@ -38,7 +38,7 @@ pub(crate) struct Edges {
     got: u64,
 }
 
-/// Names of linkers.
+/// Whether linkers define the name.
 fn is_linkers(name: &str) -> bool {
     const NOWHERE: Edges = Edges {
         start: 0,
@@ -51,11 +51,11 @@ fn is_linkers(name: &str) -> bool {
     NOWHERE.find(name).is_some() || HEADERS.contains(&name)
 }
 
-/// Names of tables that are made for a program that mentions them.
+/// Names of tables that are made for a program that references them.
 const HEADERS: [&str; 2] = ["__ehdr_start", "_DYNAMIC"];
 
 impl Edges {
-    /// The meaning of `name`, if it is one of these.
+    /// The address of `name`, if it is one of these.
     pub(crate) fn find(&self, name: &str) -> Option<u64> {
         Some(match name {
             "__executable_start" => self.start,
@@ -78,7 +78,7 @@ impl Edges {
 }
 
 impl Core {
-    /// The ends of an image that is placed.
+    /// The ends of an image that was placed.
     pub(crate) fn edges(&self, placed: &Placed<'_>) -> Edges {
         let own = placed.edges();
         let none = self.heap.pool_range(Pool::ReadWrite).start;
@@ -96,21 +96,21 @@ impl Core {
         }
     }
 
-    /// Whether a linker defines `name` for a program whose main dylib this is, should it mention it.
+    /// Whether a linker defines `name`, if referenced, for a program with this main dylib.
     pub(crate) fn is_linkers(&self, dylib: &Dylib, name: &str) -> bool {
-        // The process's answer is no definition of the program's.
+        // The process's answer is not a definition of the program.
         self.is_program()
             && is_linkers(name)
             && self.names.find(dylib, name) == self.names.find_own(self.names.host(), name)
     }
 
-    /// Whether `name` is a place of a native program, whose linker gave the name its meaning.
+    /// Whether `name` is an address in a native program, defined by its linker.
     pub(crate) fn is_native(&self, dylib: &Dylib, name: &str) -> bool {
         let own = self.names.find_own(dylib, name);
         matches!(own, Some(Definition::Address(at)) if !self.heap.contains(at))
     }
 
-    /// Names of linkers that modules of an image mention, and nothing defines.
+    /// Names of linkers that modules of an image reference, and that have no definition.
     pub(crate) fn edge_names(&self, dylib: &Dylib, image: &Image, edges: &Edges) -> Vec<Name> {
         let mentioned = mentioned(image);
         let found = mentioned.into_iter().filter_map(|name| {
@@ -121,7 +121,7 @@ impl Core {
         found.collect()
     }
 
-    /// The tables among what linkers define that an image mentions.
+    /// The linker-defined tables that an image references.
     pub(crate) fn headers(
         &self,
         dylib: &Dylib,
@@ -172,7 +172,7 @@ pub(crate) fn define_headers<'d>(
     Ok(())
 }
 
-/// `DT_DEBUG`, where debuggers and programs look for the list of libraries, and the end.
+/// `DT_DEBUG`, by which debuggers and programs find the list of libraries, and the end.
 fn dynamic_section() -> Vec<u8> {
     const DT_DEBUG: u64 = 21;
     let entries = [DT_DEBUG, loader_debug(), 0, 0];

@@ -1,9 +1,10 @@
-//! What runs before and after the program: resolvers of ifuncs, constructors,
-//! destructors, those of bitcode and those of object files in one order.
+//! Code that runs before and after the program: resolvers of ifuncs, constructors, destructors,
+//! those of bitcode and those of object files in one order.
 //!
-//! Destructors wait in a table of the session from when their constructors have run
-//! ([`Destructors`]). Whoever calls one takes it out before: the end of the program, that of the
-//! session, a removal, [`Jit::deinitialize`](crate::Jit::deinitialize). So each runs once.
+//! Destructors are in a table of the session from the time when their constructors have run
+//! ([`Destructors`]). Each caller takes a destructor out before it calls it: the end of the
+//! program, that of the session, a removal, [`Jit::deinitialize`](crate::Jit::deinitialize). So
+//! each runs once.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -29,27 +30,27 @@ use crate::removal::life::Life;
 /// A function to call at start or exit.
 #[derive(Debug, Clone)]
 pub(crate) struct Hook {
-    /// Lower runs earlier at start, later at exit; [`DEFAULT_PRIORITY`] of those that have none.
+    /// Lower runs earlier at start, later at exit; [`DEFAULT_PRIORITY`] for those without one.
     pub(crate) priority: u32,
-    /// Index of the file, which decides among equal priorities.
+    /// Index of the file, which orders equal priorities.
     pub(crate) file: usize,
     pub(crate) target: Target,
 }
 
-/// The priority of an entry in a module's list, as of a section of an object.
+/// The priority of an entry in a module's list, as that of a section of an object.
 pub(crate) fn priority_of(entry: &Structor) -> u32 {
-    // LLVM puts these in the section without a number.
+    // LLVM puts these into the section without a number.
     match entry.priority {
         0xffff => DEFAULT_PRIORITY,
         priority => priority,
     }
 }
 
-/// What a hook calls.
+/// The target of a hook.
 #[derive(Debug, Clone)]
 pub(crate) enum Target {
     Address(u64),
-    /// A function of the program, whose address is known once it is linked.
+    /// A function of the program, whose address is known after the link.
     Name(Dylib, Box<str>),
 }
 
@@ -62,14 +63,14 @@ impl Target {
     }
 }
 
-/// When a constructor is due among those of all inputs: those of `.preinit_array` are first.
+/// The order of a constructor among those of all inputs: those of `.preinit_array` are first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     Before,
     Priority(u32),
 }
 
-/// The calls an image asks for, in order.
+/// The hooks of an image, in order.
 #[derive(Default)]
 pub(crate) struct Hooks {
     /// Number of the image.
@@ -77,22 +78,22 @@ pub(crate) struct Hooks {
     pub(crate) life: Arc<Life>,
     /// Functions behind stubs, and their resolvers.
     ifuncs: Vec<(FunctionId, u64)>,
-    /// Words to be filled with what a resolver returns.
+    /// Words to be filled with the result of a resolver.
     ifunc_words: Vec<(u64, u64)>,
     constructors: Vec<(Turn, u64)>,
     /// With their priorities, in running order: reversed priorities and files.
     pub(crate) destructors: Vec<(u32, u64)>,
     /// Whether the resolvers were called.
     resolved: bool,
-    /// Constructors that were called.
+    /// Number of constructors that were called.
     ran: usize,
 }
 
 impl Hooks {
     /// Collects the hooks of an image.
     pub(crate) fn of(core: &Core, image: &Image, started: &Started) -> Hooks {
-        // Compilers emit the list of a module's constructors behind its variables, of which some may
-        // lie in the sections of the arrays.
+        // Compilers emit the list of a module's constructors behind its variables, some of which
+        // may lie in the sections of the arrays.
         let hook = |init: &Init| Hook {
             priority: init.priority,
             file: started.file(init),
@@ -101,7 +102,7 @@ impl Hooks {
         let mut init: Vec<Hook> = started.init.iter().map(hook).collect();
         init.extend_from_slice(&image.constructors);
         init.sort_by_key(|hook| (hook.priority, hook.file));
-        // The linker lists destructors in running order; reversed below.
+        // The linker lists destructors in running order; they are reversed below.
         let mut fini: Vec<Hook> = started.fini.iter().rev().map(hook).collect();
         fini.extend_from_slice(&image.destructors);
         fini.sort_by_key(|hook| (hook.priority, hook.file));
@@ -132,16 +133,16 @@ impl Hooks {
         }
     }
 
-    /// Whether there is anything to be run.
+    /// Whether there are hooks to run.
     fn is_some(&self) -> bool {
         !(self.constructors.is_empty() && self.destructors.is_empty())
     }
 
-    /// Calls the resolvers of functions that are chosen at start.
+    /// Calls the resolvers of functions that are selected at start.
     ///
     /// # Safety
     /// 1. The image's code may run, on this thread.
-    /// 2. Its data is not yet used by anyone.
+    /// 2. Its data is not in use yet.
     pub(crate) unsafe fn resolve_ifuncs(&self, core: &Core) {
         for &(id, resolver) in &self.ifuncs {
             // SAFETY: duty 1.
@@ -175,11 +176,11 @@ impl Hooks {
     }
 }
 
-/// Calls a constructor without arguments. An exception of C++ that leaves it ends the process by
+/// Calls a constructor without arguments. A C++ exception that leaves it ends the process by
 /// `std::terminate`, as in a native program.
 ///
 /// # Safety
-/// It is one, and its code may run on this thread.
+/// The address is that of a constructor, whose code may run on this thread.
 ///
 /// # Errors
 /// An error or panic of a function of the host, or a trap.
@@ -195,17 +196,18 @@ pub(crate) unsafe fn construct(address: u64) -> Result<(), Error> {
 }
 
 impl Core {
-    /// Calls a destructor. In a program it is as natively; else what goes wrong in it is reported, as
-    /// nobody waits for it, and those that are left run all the same.
+    /// Calls a destructor. In a program it is called natively; elsewhere its failure is reported,
+    /// as no caller waits for it, and the remaining destructors still run.
     ///
     /// # Safety
-    /// It is one, and its code may run on this thread.
+    /// The address is that of a destructor, whose code may run on this thread.
     pub(crate) unsafe fn destroy(&self, address: u64) {
         if self.is_program() {
             // SAFETY: by the caller's promise.
             return unsafe { uruk_stubs::call_void(address) };
         }
-        // SAFETY: by the caller's promise; a destructor takes no arguments, and leaves those it is given.
+        // SAFETY: by the caller's promise; a destructor takes no arguments, and ignores those it
+        // gets.
         if let Err(cause) = unsafe { construct(address) } {
             let name = {
                 let _pass = gate::enter();
@@ -220,8 +222,8 @@ impl Core {
     }
 }
 
-/// Hooks of images that are not a program's, by number of the image: what is to be run at the next
-/// initialization, and what was.
+/// Hooks of images that are not a program's, by number of the image: those due at the next
+/// initialization, and those done.
 #[derive(Default)]
 pub(crate) struct Schedule {
     due: BTreeMap<u64, Hooks>,
@@ -229,15 +231,15 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Has hooks run at the next initialization. They are forgotten with their image's data, or
-    /// its hooks: an image that has none is not entered.
+    /// Adds hooks for the next initialization. They are removed with their image's data, or its
+    /// hooks: an image without hooks is not entered.
     pub(crate) fn add(&mut self, hooks: Hooks) {
         if hooks.is_some() || !hooks.ifuncs.is_empty() || !hooks.ifunc_words.is_empty() {
             self.due.insert(hooks.image, hooks);
         }
     }
 
-    /// Takes those images out that are wanted, by the numbers of their lives.
+    /// Takes out the images selected by `wanted`, by the numbers of their lives.
     fn take(&mut self, wanted: &dyn Fn(u64) -> bool) -> Vec<Hooks> {
         let (taken, left) = std::mem::take(&mut self.due)
             .into_iter()
@@ -247,7 +249,7 @@ impl Schedule {
         taken.into_values().collect()
     }
 
-    /// Has hooks that were run be due again.
+    /// Makes hooks that were run due again.
     pub(crate) fn again(&mut self, wanted: impl Fn(u64) -> bool) {
         let (back, done) = std::mem::take(&mut self.done)
             .into_iter()
@@ -257,7 +259,7 @@ impl Schedule {
         self.due.extend(back);
     }
 
-    /// Forgets an image.
+    /// Removes an image.
     pub(crate) fn forget(&mut self, image: u64) {
         self.due.remove(&image);
         self.done.remove(&image);
@@ -265,12 +267,12 @@ impl Schedule {
 }
 
 /// Destructors of images whose constructors have run. Those of images that were initialized
-/// together go by priority over all of them.
+/// together run by priority over all of them.
 #[derive(Default)]
 pub(crate) struct Destructors {
     /// Number of the latest initialization.
     latest: u64,
-    /// In reversed running order, with the numbers of the lives they go with and their addresses.
+    /// In reversed running order, with the numbers of their lives and their addresses.
     left: BTreeMap<Place, (u64, u64)>,
 }
 
@@ -290,8 +292,8 @@ impl Destructors {
         self.latest
     }
 
-    /// Takes out the next one of those images that are `wanted`, by their numbers and those of the
-    /// lives they go with.
+    /// Takes out the next one of the images selected by `wanted`, by their numbers and those of
+    /// their lives.
     fn next(&mut self, wanted: impl Fn(u64, u64) -> bool) -> Option<u64> {
         let mut latest = self.left.iter().rev();
         let (place, _) = latest.find(|(place, (life, _))| wanted(place.image, *life))?;
@@ -299,33 +301,33 @@ impl Destructors {
         Some(self.left.remove(&place)?.1)
     }
 
-    /// Whether there are any of images that go with one of `lives`.
+    /// Whether any are left of images with a selected life.
     fn are_left(&self, wanted: impl Fn(u64) -> bool) -> bool {
         self.left.values().any(|(life, _)| wanted(*life))
     }
 
-    /// Forgets those of an image.
+    /// Removes those of an image.
     pub(crate) fn forget(&mut self, image: u64) {
         self.left.retain(|place, _| place.image != image);
     }
 }
 
 impl Core {
-    /// The table, under a pass.
+    /// The locked table, under a pass.
     pub(crate) fn destructors(&self) -> MutexGuard<'_, Destructors> {
         let destructors = self.destructors.lock();
         destructors.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes destructors of an image, with their priorities and in running order, as its
-    /// constructors have run. Those of one that is removed meanwhile are not called any more.
+    /// Adds destructors of an image, with their priorities and in running order, after its
+    /// constructors have run. Those of an image that was removed meanwhile are not called any more.
     pub(crate) fn note_destructors(&self, image: u64, life: &Arc<Life>, of: &[(u32, u64)]) {
         let _pass = gate::enter();
         let initialization = self.destructors().begin();
         self.note_destructors_of(initialization, image, life, of);
     }
 
-    /// As [`Core::note_destructors`], of one of several images that are initialized together.
+    /// Like [`Core::note_destructors`], for one of several images that are initialized together.
     /// Under a pass.
     fn note_destructors_of(
         &self,
@@ -352,14 +354,14 @@ impl Core {
         destructors.left.extend(all);
     }
 
-    /// The hooks of images, under a pass.
+    /// The locked hooks of images, under a pass.
     pub(crate) fn schedule(&self) -> MutexGuard<'_, Schedule> {
         let schedule = self.schedule.lock();
         schedule.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the constructors that are due of those images that are wanted, by the numbers of
-    /// their lives: by priority over all of them, of equal ones those of the image that was added
+    /// Runs the due constructors of the images selected by `wanted`, by the numbers of their lives.
+    /// The order is by priority over all of them; of equal ones, those of the image that was added
     /// first.
     ///
     /// # Safety
@@ -367,9 +369,9 @@ impl Core {
     ///
     /// # Errors
     /// The error of the first constructor that fails: its image is not initialized, the others stay
-    /// due with those of their constructors that were not called.
+    /// due with their remaining constructors.
     pub(crate) unsafe fn run_due(&self, wanted: &dyn Fn(u64) -> bool) -> Result<(), Error> {
-        // They are taken out before one runs, which may come back here, or add others.
+        // They are taken out before one runs, which may call this function, or add others.
         loop {
             let together = {
                 let _pass = gate::enter();
@@ -388,23 +390,23 @@ impl Core {
         }
     }
 
-    /// Takes out the next destructor of those images that are wanted, see [`Destructors::next`].
+    /// Takes out the next destructor of the images selected by `wanted`, see [`Destructors::next`].
     pub(crate) fn next_destructor(&self, wanted: impl Fn(u64, u64) -> bool) -> Option<u64> {
         let _pass = gate::enter();
         self.destructors().next(wanted)
     }
 
-    /// Whether destructors are left of images that go with one of these lives. Under a pass.
+    /// Whether destructors are left of images with a selected life. Under a pass.
     pub(crate) fn has_destructors(&self, wanted: impl Fn(u64) -> bool) -> bool {
         self.destructors().are_left(wanted)
     }
 }
 
-/// Images that are initialized together. Those that are left when it is dropped become due again.
+/// Images that are initialized together. On drop the remaining ones become due again.
 struct Together<'c> {
     core: &'c Core,
     initialization: u64,
-    /// Less those that are done.
+    /// Without those that are done.
     images: Vec<Option<Hooks>>,
 }
 
@@ -452,7 +454,7 @@ impl Together<'_> {
         Ok(())
     }
 
-    /// Files an image whose constructors have all run.
+    /// Marks an image as done whose constructors have all run.
     fn settle(&mut self, at: usize) {
         let done = |hooks: &mut Hooks| hooks.ran == hooks.constructors.len();
         let Some(mut hooks) = self.images[at].take_if(done) else {

@@ -1,8 +1,8 @@
-//! Images: files that were bound together, and what of them is not compiled function by
-//! function, the data of their modules and their object files, linked as one.
+//! Images: files that were bound together. Their parts that are not compiled function by function,
+//! the data of modules and the object files, are linked as one.
 //!
 //! # Why
-//! Eager mode is the same path with everything in one unit per module: thread-locals use the
+//! Eager mode takes the same path with everything in one unit per module: thread-locals use the
 //! general-dynamic model there too, whatever the bitcode's PIE level says.
 
 use std::collections::{HashMap, HashSet};
@@ -47,9 +47,9 @@ pub(crate) struct Image {
     /// Its number in the session.
     pub(crate) number: u64,
     pub(crate) life: Arc<Life>,
-    /// Where names go that may remain when it is removed.
+    /// Destination of names that may remain when it is removed.
     pub(crate) remaining: Option<Arc<Remaining>>,
-    /// Whether threads of the program may run already.
+    /// Whether threads of the program may already run.
     pub(crate) late: bool,
     pub(crate) modules: Vec<(usize, Arc<Module>)>,
     pub(crate) objects: Vec<(String, Arc<[u8]>)>,
@@ -57,18 +57,18 @@ pub(crate) struct Image {
     pub(crate) object_inputs: Vec<usize>,
     /// Functions that objects define.
     pub(crate) object_functions: Vec<Box<str>>,
-    /// Definitions in objects that lost.
+    /// Definitions in objects that were not chosen.
     pub(crate) discarded: Vec<Box<str>>,
     pub(crate) constructors: Vec<Hook>,
     pub(crate) destructors: Vec<Hook>,
-    /// Functions chosen at start by a resolver: the function and its resolver's name.
+    /// Functions selected at start by a resolver: the function and its resolver's name.
     pub(crate) ifuncs: Vec<(FunctionId, Target)>,
-    /// Memory of variables that lie apart.
+    /// Memory of variables in separate mappings.
     pub(crate) apart: Arc<[Mapping]>,
 }
 
 impl Image {
-    /// The number that its local names carry.
+    /// The number in the suffix of its local names.
     pub(crate) fn suffix(&self) -> u64 {
         let suffix = self.life.suffix();
         suffix.map_or(self.number, |suffix| suffix.number())
@@ -113,23 +113,23 @@ pub(crate) struct LinkedImage {
     pub(crate) started: Started,
     pub(crate) bodies: Bodies,
     pub(crate) holding: Arc<Holding>,
-    /// Names of functions by address, of an image that may go.
+    /// Names of functions by address, for an image that may be freed.
     pub(crate) functions: HashMap<u64, String>,
-    /// Variables that yielded to what was there, and the bytes they would have had.
+    /// Variables that yielded to existing ones, with their initial bytes.
     pub(crate) yielded: Yielded,
 }
 
 /// Functions behind stubs, by name.
 pub(super) type Bodies = HashMap<Box<str>, Range<u64>>;
 
-/// Variables that yielded, and the bytes they would have had.
+/// Variables that yielded, with their initial bytes.
 pub(super) type Yielded = Vec<(Box<str>, Vec<u8>)>;
 
-/// What an image was linked against.
+/// The definitions against which an image was linked.
 #[derive(Default)]
 struct Against {
     uses: Uses,
-    /// Of variables in the heap.
+    /// Addresses of variables in the heap.
     addresses: Vec<u64>,
 }
 
@@ -200,9 +200,9 @@ impl Core {
         Ok(started)
     }
 
-    /// Compiles what of the modules of an image is not compiled function by function: one object
-    /// each, and which of them assembly was taken into. Where tier 1 does without LLVM, data does,
-    /// unless an embedder wants to see object files.
+    /// Compiles the parts of an image's modules that are not compiled function by function: one
+    /// object each, with a flag whether it contains assembly. Where tier 1 works without LLVM, data
+    /// does, unless an embedder inspects object files.
     fn compile_modules<'i>(
         &self,
         image: &'i Image,
@@ -238,14 +238,14 @@ impl Core {
         Ok((objects, assembled))
     }
 
-    /// Has the stubs of functions of object files lead to their bodies.
+    /// Makes the stubs of functions of object files lead to their bodies.
     fn publish_objects(
         &self,
         functions: Stubbed,
         mut linked: LinkedImage,
     ) -> Result<Started, Error> {
         for (name, (id, file)) in functions {
-            // Aliases share a stub, and their code.
+            // Aliases share a stub and its code.
             if let Some(range) = linked.bodies.remove(&name)
                 && self.stubs.entry(id).is_none()
             {
@@ -261,8 +261,8 @@ impl Core {
         Ok(linked.started)
     }
 
-    /// Links a graph and has `tracker` hold it; functions of `assembled` modules are told of
-    /// their labels.
+    /// Links a graph and makes `tracker` hold it; functions of `assembled` modules get their
+    /// labels.
     pub(crate) fn link_image(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -301,8 +301,8 @@ impl Core {
         Ok(linked)
     }
 
-    /// Gives everything of a graph its place. Nothing is written yet. `is_function` tells which
-    /// names are known to mean a stub.
+    /// Places a whole graph, without writing it. `is_function` tells which names are known to be
+    /// stubs.
     pub(crate) fn place_image<'g>(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -322,7 +322,7 @@ impl Core {
                 false => Hint::Unknown,
             }
         })?;
-        // Threads that run already have no copy of what comes later.
+        // Threads that already run have no copy of later thread-locals.
         let early = self.is_program() && !image.late;
         let tls_place = match laid.tls() {
             Some(shape) => Some({
@@ -338,7 +338,7 @@ impl Core {
         let is_fixed = tls_place.is_some_and(|place| place.static_offset.is_some());
         let unfixed = laid.tls().filter(|_| early && !is_fixed);
         let unfixed = unfixed.map(|shape| (shape.size, shape.align));
-        // Given back if the link fails.
+        // Freed if the link fails.
         let tls_owned = tls_place.and_then(tls::Owned::new);
         let drafts = self.allocate(&laid)?;
         let placed = laid.place(drafts.placement(tls_place))?;
@@ -354,14 +354,14 @@ impl Core {
         })
     }
 
-    /// What a name means of those that each image has for itself.
+    /// The address of a name, if each image has its own definition of it.
     fn own_address(&self, own: Option<&Own>, dylib: &Dylib, name: &str) -> Option<u64> {
         let address = own?.find(name)?;
         self.is_own(dylib, name).then_some(address)
     }
 
-    /// Fixes an image up with what `resolve` finds, writes it and makes it findable. `named` says
-    /// whether it has names for others.
+    /// Fixes an image up with the results of `resolve`, writes it and makes it findable. `named`
+    /// says whether it exports names.
     pub(crate) fn finish_image(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -406,7 +406,7 @@ impl Core {
         let runs = arrays.iter().any(|list| !list.is_empty()) || !linked.ifuncs.is_empty();
         let held = linked.escapes || runs || named || thread_locals.place.is_some();
         let stays = stay == Stay::Always || held;
-        // Before anybody can give it back.
+        // Before any owner can free it.
         if let (Some(place), Some(template)) = (thread_locals.place, linked.tls.take()) {
             tls::fill(place, template.image, template.size, template.align);
         }
@@ -435,7 +435,7 @@ impl Core {
         })
     }
 
-    /// Has an image be found by libraries that look for data, if the session's are.
+    /// Lists an image for libraries that search data, if the session lists images.
     fn list(
         &self,
         image: &Image,
@@ -476,7 +476,7 @@ impl Core {
         }
     }
 
-    /// Notes where the functions of an image lie; their entries.
+    /// Records the extents of an image's functions; returns their entries.
     fn note_bodies(&self, placed: &Placed<'_>) -> Vec<u64> {
         let own = placed.definitions();
         let yielding = placed.preempted().map(|(place, at)| (place.definition, at));

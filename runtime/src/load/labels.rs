@@ -1,22 +1,22 @@
-//! Labels that module-level assembly does not export, and the functions of its module.
+//! Labels that module-level assembly does not export, and their use by the functions of its module.
 //!
-//! Natively a module is one object, and the assembler knows its local labels wherever the
-//! module mentions them: C declares and calls them, and so does the assembly in functions.
-//! Here the assembly lies in the data unit's object, and each function is one of its own.
-//! So, once the data is linked, the local symbols of its object are made known to the module:
+//! Natively a module is one object, and the assembler knows its local labels wherever the module
+//! uses them: C declares and calls them, and so does the assembly in functions. Here the assembly
+//! lies in the data unit's object, and each function is one of its own. So, once the data is
+//! linked, the local symbols of its object are made known to the module:
 //!
-//! - What the module declares and its assembly defines locally gets a link name that is
-//!   unique in the session, like a local variable's ([`ModulePlan`]). It means the label
-//!   wherever a body goes, also in other modules, and means it rather than what another file
-//!   defines by that name.
-//! - What the text of assembly in a function names has no declaration. Such names are looked
-//!   up among the module's labels first, when the function is linked ([`Core::find_for`]).
-//!   They mean nothing elsewhere: a body with such text is not inlined into other modules
-//!   (`Reader::parcel`), nor one with any into a module with labels (`version::offers`).
+//! - A symbol that the module declares and its assembly defines locally gets a link name that is
+//!   unique in the session, like a local variable's ([`ModulePlan`]). It refers to the label
+//!   wherever a body is compiled, also in other modules, even if another file defines the same
+//!   name.
+//! - Names in the assembly text of a function have no declaration. They are looked up among the
+//!   module's labels first, when the function is linked ([`Core::find_for`]). They are unknown
+//!   elsewhere: a body with such text is not inlined into other modules (`Reader::parcel`), nor one
+//!   with any into a module with labels (`version::offers`).
 //!
 //! Compiled eagerly, a module is one object here too, and needs none of this.
 //!
-//! A body that mentions by its name what is a label here is not inlined here, either.
+//! A body that refers by name to a symbol that is a label here is not inlined here, either.
 //!
 //! Limit: names that begin with `.L` are not among an object's symbols.
 
@@ -32,7 +32,7 @@ use crate::load::bind::local_link_name;
 use crate::load::names::{Definition, Name};
 use crate::load::own;
 
-/// What labels mean, by the name the assembly has for them.
+/// Definitions of labels, by their names in the assembly.
 pub(crate) type Labels = HashMap<Box<str>, Definition>;
 
 /// A module with assembly whose data is about to be linked.
@@ -49,12 +49,13 @@ pub(crate) struct Labelled {
     module: Arc<Module>,
     labels: Labels,
     plan: ModulePlan,
-    /// What the plan's new names mean.
+    /// Definitions of the plan's new names.
     names: Vec<Name>,
 }
 
 impl Labelled {
-    /// Finds the labels of a module of image `image`, whose thread-locals are known as `tls`.
+    /// Finds the labels of a module of image `image`, whose thread-locals have the module word
+    /// `tls`.
     pub(crate) fn new(
         assembled: &Assembled,
         image: u64,
@@ -105,18 +106,18 @@ impl Labelled {
         }
     }
 
-    /// The names that are to be defined.
+    /// Takes the names to be defined.
     pub(crate) fn take_names(&mut self) -> Vec<Name> {
         std::mem::take(&mut self.names)
     }
 
-    /// Has the functions of the module reach the labels, whose names are defined.
+    /// Gives the functions of the module access to the labels, whose names are defined.
     pub(crate) fn publish(self) {
         if self.labels.is_empty() {
             return;
         }
         self.module.set_plan(Arc::new(self.plan));
-        // Only the first time: a module's data is linked once.
+        // Set only once: a module's data is linked once.
         let _ = self.module.labels.set(self.labels);
     }
 }
@@ -130,8 +131,8 @@ fn declarations(module: &Module) -> HashMap<&str, SymbolId> {
         .collect()
 }
 
-/// By name, the link names of what modules declare and their assembly, or that of a module
-/// they replaced, defines locally.
+/// Link names, by name, of symbols that modules declare and that their assembly, or that of a
+/// module they replaced, defines locally.
 pub(crate) fn declared_labels(modules: &[Arc<Module>]) -> BTreeMap<Box<str>, Vec<Box<str>>> {
     let mut all: BTreeMap<Box<str>, Vec<Box<str>>> = BTreeMap::new();
     for module in modules {
@@ -149,8 +150,8 @@ pub(crate) fn declared_labels(modules: &[Arc<Module>]) -> BTreeMap<Box<str>, Vec
     all
 }
 
-/// What labels mean to a module that replaces functions of `modules`: what they mean in one
-/// of them, unless they mean something else in another.
+/// The labels of a module that replaces functions of `modules`: those of all of them, except names
+/// with several meanings.
 pub(crate) fn inherited(modules: &[Arc<Module>]) -> OnceLock<Labels> {
     let mut all: HashMap<Box<str>, Option<Definition>> = HashMap::new();
     for labels in modules.iter().filter_map(|module| module.labels.get()) {
@@ -170,7 +171,7 @@ pub(crate) fn inherited(modules: &[Arc<Module>]) -> OnceLock<Labels> {
     some.map_or_else(OnceLock::new, OnceLock::from)
 }
 
-/// The version of a name that code generation added, if assembly of the module says one. Declared
+/// The version of a name that code generation added, if assembly of the module gives one. Declared
 /// names have theirs in the plan.
 fn versioned<'n>(module: &'n Module, name: &'n str) -> &'n str {
     let summary = module.readers.summary();
@@ -185,8 +186,8 @@ fn versioned<'n>(module: &'n Module, name: &'n str) -> &'n str {
 }
 
 impl Core {
-    /// How a function of `module` reaches `name`, where `dylib` is where the name is looked
-    /// up if it is no label of the module.
+    /// The definition of `name` for a function of `module`; if it is no label of the module, it is
+    /// looked up in `dylib`.
     pub(crate) fn find_for(
         &self,
         module: &Module,

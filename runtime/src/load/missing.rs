@@ -1,4 +1,4 @@
-//! Names that an image needs and nothing defines, and what is to be said about others.
+//! Names that an image needs and that have no definition, and warnings about others.
 
 use std::collections::HashSet;
 use std::sync::PoisonError;
@@ -29,9 +29,9 @@ const INTERPOSERS: [&str; 12] = [
 ];
 
 impl Core {
-    /// Says which definitions a natively linked program would impose on libraries and
-    /// this one does not, but for those that libraries `see`: of others the process's libraries
-    /// keep calling their own.
+    /// Warns of definitions that would replace those of libraries in a natively linked program, and
+    /// do not in this one, except names that libraries `see`. The process's libraries keep calling
+    /// their own.
     pub(crate) fn warn_of_interposers(&self, image: &Image, see: impl Fn(&str) -> bool) {
         for (_, module) in &image.modules {
             for info in &module.readers.summary().symbols {
@@ -48,11 +48,11 @@ impl Core {
         }
     }
 
-    /// Every symbol the modules need and nothing defines, before any of it is linked;
-    /// names that only linking defines are left to the linker's own report.
+    /// Reports every symbol that the modules need and that has no definition, before any of it is
+    /// linked; names that only linking defines are left to the linker's own report.
     pub(crate) fn check_missing(&self, image: &Image) -> Result<(), Error> {
         let mut missing: Vec<Missing> = Vec::new();
-        // Assembly may define what the symbol tables do not show.
+        // Assembly may define symbols that the symbol tables do not show.
         let has_asm = image
             .modules
             .iter()
@@ -63,7 +63,7 @@ impl Core {
             if suspects.is_empty() || has_asm {
                 continue;
             }
-            // A declaration alone needs nothing: only what bodies or data mention.
+            // An unused declaration needs nothing: only references from bodies or data count.
             let users = module.readers.reader()?.users(&suspects)?;
             for (symbol, users) in suspects.iter().zip(users) {
                 if users.is_empty() {
@@ -88,8 +88,7 @@ impl Core {
         }
     }
 
-    /// Those of `names` that nobody in the search order of `dylib` defines. Has nothing
-    /// materialized.
+    /// Those of `names` without a definition in the search order of `dylib`. Materializes nothing.
     pub(crate) fn undefined_of<'n>(
         &self,
         dylib: &Dylib,
@@ -114,8 +113,8 @@ impl Core {
         Ok(missing.collect())
     }
 
-    /// Symbols that a module refers to and that nothing defines; or the error of a generator or unit
-    /// that was asked for one.
+    /// Symbols without a definition that a module refers to; or the error of a generator or unit
+    /// during the search.
     fn undefined_in(&self, module: &Module) -> Result<Vec<SymbolId>, Error> {
         let summary = module.readers.summary();
         let plan = module.plan();

@@ -1,5 +1,5 @@
-//! From files to an image: read, bind, give every function its stub, check that
-//! nothing is missing. Nothing is compiled here.
+//! From files to an image: read, bind, give every function its stub, check that no symbol is
+//! missing. Nothing is compiled here.
 
 pub(crate) mod apart;
 pub(crate) mod archive;
@@ -132,7 +132,7 @@ impl Core {
                 image.object_inputs.push(file);
                 return Ok(());
             }
-            // Members are taken one by one.
+            // Members are taken separately.
             Source::Archive(_) | Source::Undefined(_) => return Ok(()),
         };
         module.life = Arc::clone(&image.life);
@@ -193,8 +193,8 @@ impl Core {
         Ok(image)
     }
 
-    /// Notes which functions an object defines, and which of its definitions lost to functions
-    /// with stubs.
+    /// Notes the functions that an object defines, and its definitions that lost to functions with
+    /// stubs.
     fn note_object(&self, dylib: &Dylib, image: &mut Image, symbols: &[ObjectSymbol]) {
         let functions = symbols.iter().filter(|symbol| !symbol.data);
         image
@@ -207,7 +207,7 @@ impl Core {
         }
     }
 
-    /// Decides which definition of each name counts.
+    /// Chooses the definition of each name.
     fn bind_inputs(
         &self,
         dylib: &Dylib,
@@ -245,8 +245,8 @@ impl Core {
         bind::bind(image.suffix(), &in_order, &provided, &surroundings)
     }
 
-    /// Gives each function the module defines a stub, unless it is compiled with the
-    /// rest; how many there are.
+    /// Gives each function that the module defines a stub, unless it is compiled with the rest;
+    /// returns their number.
     fn define_functions(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -293,7 +293,7 @@ impl Core {
         Ok(count)
     }
 
-    /// Names that stand for another function; ifuncs get a stub of their own.
+    /// Defines aliases of functions; ifuncs get a stub of their own.
     fn define_aliases(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -356,7 +356,7 @@ impl Core {
     }
 }
 
-/// Constructors or destructors of a file, but those whose group or variable is `lost`.
+/// Constructors or destructors of a file, except those whose group or variable is `lost`.
 fn hooks_of(file: usize, module: &Module, list: &[Structor], lost: &[bool]) -> Vec<Hook> {
     let summary = module.readers.summary();
     let plan = module.plan();
@@ -375,7 +375,7 @@ fn hooks_of(file: usize, module: &Module, list: &[Structor], lost: &[bool]) -> V
     .collect()
 }
 
-/// The function a symbol finally names.
+/// The function that a symbol refers to, through aliases.
 pub(crate) fn function_base(summary: &ModuleSummary, mut symbol: SymbolId) -> Option<SymbolId> {
     for _ in 0..64 {
         match summary.symbols[symbol.index()].kind {

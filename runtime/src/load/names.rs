@@ -1,11 +1,11 @@
-//! Names of programs and what they stand for: the façade's side of the session.
+//! Names of programs and their definitions: the library's side of the session.
 //!
-//! A dylib of the library is a dylib of the session with a second one in its link
-//! order, `host`, which answers for the process: first what `guest` provides, then,
-//! by a generator, what the allowed libraries have. Functions are defined at the
-//! address of their stub, ready from the start; a stub's address tells its function.
-//! Thread-locals have no address; the session knows them by the place of a record here, so
-//! that they are found, hidden, duplicated and removed like all other names.
+//! A dylib of the library is a dylib of the session with a second one in its link order, `host`,
+//! which answers for the process. It has first the definitions of `guest`, then, by a generator,
+//! the exports of the allowed libraries. Functions are defined at the address of their stub, ready
+//! from the start; a stub's address identifies its function. Thread-locals have no address; the
+//! session knows them by the address of a record here, so that they are found, hidden, duplicated
+//! and removed like all other names.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ use crate::removal::known::Known;
 use crate::removal::life::Lives;
 use crate::units;
 
-/// What a name stands for.
+/// The definition of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Definition {
     /// A function behind a stub.
@@ -41,9 +41,9 @@ pub(crate) enum Definition {
 pub(crate) struct Name {
     pub(crate) name: Box<str>,
     pub(crate) definition: Definition,
-    /// Gives way to an earlier definition instead of being an error.
+    /// Yields to an earlier definition instead of being an error.
     pub(crate) weak: bool,
-    /// Found by its own dylib only.
+    /// Whether only its own dylib finds it.
     pub(crate) hidden: bool,
 }
 
@@ -65,7 +65,7 @@ impl Name {
         }
     }
 
-    /// The same, hidden or not.
+    /// Sets whether the name is hidden.
     pub(crate) fn hidden(mut self, hidden: bool) -> Name {
         self.hidden = hidden;
         self
@@ -79,33 +79,33 @@ struct ThreadLocal {
     offset: u64,
 }
 
-/// Thread-local variables by what stands for them in the session: the address of the record,
-/// which nothing else of the process has as long as it is there, and [`RECORD`].
+/// Thread-local variables by their key in the session: the address of the record, which is unique
+/// in the process while it exists, with [`RECORD`].
 type ThreadLocals = HashMap<u64, Box<ThreadLocal>>;
 
-/// No address of the process has this bit, and a value with it is ready nowhere without a
-/// lock: who reads ready addresses only meets no record.
+/// No address of the process has this bit. A value with it is never ready without a lock, so a
+/// reader of ready addresses never finds a record.
 const RECORD: u64 = 1 << 63;
 
-/// The session and what the façade keeps beside it.
+/// The session, with the library's tables beside it.
 pub(crate) struct Names {
     session: Session,
     stubs: Arc<StubTable>,
     host: Dylib,
-    /// Holds the bodies of functions, each under its own tracker.
+    /// The dylib of the bodies of functions, each under its own tracker.
     pub(crate) bodies: Dylib,
     thread_locals: RwLock<ThreadLocals>,
-    /// Data that lies elsewhere than its name was defined at: old address and new one.
+    /// Data that was moved from the address of its definition: old address and new one.
     relocated: RwLock<HashMap<u64, u64>>,
     /// The lives of images, by their trackers.
     pub(crate) lives: Lives,
-    /// True from the first such address on.
+    /// Set when the first such address is added.
     has_relocated: AtomicBool,
-    /// Functions whose stubs something may know besides the names.
+    /// Functions whose stubs may be known otherwise than by name.
     pub(crate) known: Known,
-    /// Those of them that code or data was linked against.
+    /// Those of them against which code or data was linked.
     pub(crate) linked: Known,
-    /// Those whose address only calls under way have had, which it is handed on to.
+    /// Those whose address was only used by calls in progress, to which it is passed on.
     pub(crate) passed: Known,
 }
 
@@ -116,7 +116,7 @@ impl Names {
         process: Arc<RwLock<Process>>,
         reporter: Option<Reporter>,
     ) -> Result<Names, SessionError> {
-        // The façade's own workers do all compiling; lookups run inline on them.
+        // The library's own workers do all compiling; lookups run inline on them.
         let pool = PoolConfig {
             jobs: 0,
             ..PoolConfig::default()
@@ -193,7 +193,7 @@ impl Names {
         tracker.define(AbsoluteSymbols::new(symbols))
     }
 
-    /// What the session is to know a definition as.
+    /// The value by which the session knows a definition.
     pub(crate) fn known_as(&self, definition: Definition) -> u64 {
         match definition {
             Definition::Function { id } => self.stubs.stub_address(id).0,
@@ -204,7 +204,7 @@ impl Names {
         }
     }
 
-    /// What stands for a thread-local in the session.
+    /// The session's key of a thread-local.
     fn note_thread_local(&self, variable: ThreadLocal) -> u64 {
         let record = Box::new(variable);
         let address = std::ptr::from_ref(&*record).addr() as u64 | RECORD;
@@ -216,7 +216,7 @@ impl Names {
         address
     }
 
-    /// Forgets the thread-locals of a module, whose names are gone.
+    /// Removes the thread-locals of a module, whose names were removed.
     pub(crate) fn forget_thread_locals(&self, module: u64) {
         let mut held = self
             .thread_locals
@@ -225,8 +225,8 @@ impl Names {
         held.retain(|_, variable| variable.module != module);
     }
 
-    /// What `name` means in `dylib` and its link order, the process included. Takes no
-    /// lock for names of `dylib` that were asked for before.
+    /// The definition of `name` in `dylib` and its link order, the process included. Takes no lock
+    /// for names of `dylib` that were looked up before.
     pub(crate) fn find(&self, dylib: &Dylib, name: &str) -> Option<Definition> {
         self.try_find(dylib, name).unwrap_or_else(|error| {
             self.session.report(&error);
@@ -234,7 +234,7 @@ impl Names {
         })
     }
 
-    /// As [`Names::find`], with what a unit or generator failed for.
+    /// Like [`Names::find`], with the error of a unit or generator.
     pub(crate) fn try_find(
         &self,
         dylib: &Dylib,
@@ -245,7 +245,7 @@ impl Names {
         Ok(address.map(|address| self.meaning(address)))
     }
 
-    /// What those of `names` mean that are defined in `order`.
+    /// The definitions of those `names` that are defined in `order`.
     pub(crate) fn find_all(
         &self,
         order: &[(Dylib, Visibility)],
@@ -273,7 +273,7 @@ impl Names {
         }
     }
 
-    /// What the session has an address for.
+    /// The definition behind the session's value `address`.
     pub(crate) fn meaning(&self, address: u64) -> Definition {
         if let Some(id) = self.stubs.function_at(address) {
             return Definition::Function { id };
@@ -288,43 +288,43 @@ impl Names {
         Definition::Address(self.relocated(address))
     }
 
-    /// The address of what `dylib` itself defines, if it is ready. Takes no lock: it may be
-    /// called without a pass, which costs two system calls, and where handlers may run.
+    /// The address of a name that `dylib` itself defines, if it is ready. Takes no lock: it may be
+    /// called without a pass, which costs two system calls, and in handlers.
     pub(crate) fn ready_address(&self, dylib: &Dylib, name: &str) -> Option<u64> {
         let address = dylib.ready_name(name)?;
         self.is_final(address).then_some(address)
     }
 
-    /// Whether `name` is known to mean a function of `dylib`'s own. Has nothing materialized.
+    /// Whether `name` is known to be a function of `dylib`'s own. Materializes nothing.
     pub(crate) fn is_ready_function(&self, dylib: &Dylib, name: &str) -> bool {
         let ready = dylib.ready_name(name);
         ready.is_some_and(|address| self.stubs.function_at(address).is_some())
     }
 
-    /// The address of what is ready in `dylib` or its link order. Takes no lock, but may
-    /// allocate: not for where handlers run.
+    /// The address of a symbol that is ready in `dylib` or its link order. Takes no lock, but may
+    /// allocate: not for use in handlers.
     pub(crate) fn ready_symbol(&self, dylib: &Dylib, symbol: Symbol) -> Option<u64> {
         let address = dylib.ready_in_order(symbol)?;
         let given = !self.give(address) || dylib.ready_in_order(symbol) == Some(address);
         (given && self.is_final(address)).then_some(address)
     }
 
-    /// Notes that an address leaves the library; whether it is that of a function of which none did
-    /// before. A caller without a pass looks again then whether the name means it.
+    /// Notes that an address leaves the library; returns whether it is the first time for that
+    /// function. A caller without a pass then looks the name up again.
     pub(crate) fn give(&self, address: u64) -> bool {
         let function = self.stubs.function_at(address);
         function.is_some_and(|id| self.known.note(id))
     }
 
-    /// As `ready_symbol`, by name.
+    /// Like `ready_symbol`, by name.
     pub(crate) fn ready_symbol_of(&self, dylib: &Dylib, name: &str) -> Option<u64> {
         self.ready_symbol(dylib, self.session.symbols().find(name)?)
     }
 
-    /// Whether what the session knows by `address` is there. Takes no lock.
+    /// Whether the session's value is the definition's actual address. Takes no lock.
     pub(crate) fn is_final(&self, address: u64) -> bool {
         let is_stub = || self.stubs.function_at(address).is_some();
-        // Relaxed: whoever asks while data moves gets one address or the other.
+        // Relaxed: a caller that asks while data moves gets one address or the other.
         address & RECORD == 0 && (!self.has_relocated.load(Ordering::Relaxed) || is_stub())
     }
 
@@ -334,13 +334,13 @@ impl Names {
         self.session.symbol_state(dylib, symbol).is_some()
     }
 
-    /// True if `dylib` itself defines `name` for others. Takes no lock.
+    /// True if `dylib` itself defines and exports `name`. Takes no lock.
     pub(crate) fn exports(&self, dylib: &Dylib, name: &str) -> bool {
         let symbol = self.session.symbols().find(name);
         symbol.is_some_and(|symbol| dylib.exports(symbol))
     }
 
-    /// Has names of data at `old` mean `new`, or `old` again.
+    /// Redirects names of data at `old` to `new`, or back to `old`.
     pub(crate) fn relocate(&self, old: u64, new: Option<u64>) {
         let mut relocated = self
             .relocated
@@ -358,14 +358,14 @@ impl Names {
             .relocated
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        // Each step leads to storage that was made later, so there are no circles.
+        // Each step leads to storage that was made later, so there are no cycles.
         while let Some(&next) = relocated.get(&address) {
             address = next;
         }
         address
     }
 
-    /// What `name` means if `dylib` itself defines it.
+    /// The definition of `name` if `dylib` itself defines it.
     pub(crate) fn find_own(&self, dylib: &Dylib, name: &str) -> Option<Definition> {
         self.is_own(dylib, name)
             .then(|| self.find(dylib, name))
@@ -376,12 +376,12 @@ impl Names {
 /// A number above the indexes of all functions.
 fn stub_limit(stubs: &StubTable) -> usize {
     let capacity = stubs.stats().capacity;
-    // A cell of each page of stubs is no function's.
+    // A cell of each page of stubs belongs to no function.
     capacity + capacity / 128 + 1
 }
 
-/// Defines what the allowed libraries have of a lookup's missing names. Thread-locals
-/// are left out: their address would be the asking thread's own.
+/// Defines the missing names of a lookup that the allowed libraries export. Thread-locals are left
+/// out: their address would be the calling thread's own.
 fn define_from_process(
     ask: &GeneratorRequest,
     process: &RwLock<Process>,

@@ -1,22 +1,21 @@
-//! Functions of object files: each global one has a stub, like a compiled one, so that it
-//! can be replaced.
+//! Functions of object files: each global one has a stub, like a compiled one, so that it can be
+//! replaced.
 //!
-//! The functions of an object are one piece of memory, which no version owns alone: each
-//! version [holds](Holding) it. References between its own global functions go through
-//! stubs (`uruk_link`'s `preempt`); local functions are called directly, and run old code
-//! for as long as somebody who calls them does.
+//! The functions of an object share one piece of memory, which no version owns alone: each version
+//! [holds](Holding) it. References between its own global functions go through stubs (`uruk_link`'s
+//! `preempt`). Local functions are called directly, and run old code as long as their callers do.
 //!
-//! | what an object gives away | its memory stays until |
+//! | addresses that an object gives away | its memory stays until |
 //! |---|---|
 //! | names of variables, thread-locals, constructors, addresses of its own | it is removed |
-//! | none of these, and it came to replace functions | no version of its functions is kept, and nobody is in it |
+//! | none of these, and it came to replace functions | no version of its functions is kept, and no thread is in it |
 //!
-//! Both locks here are taken under a pass of the gate, and nothing is locked inside them.
+//! Both locks here are taken under a pass of the gate, and no other lock is taken inside them.
 //!
 //! # Why
-//! Functions of object files have stubs, and calls by name inside an object go through them, so
-//! an object can be replaced as a whole; in parts only if its recorded command line shows that
-//! nothing was inlined (`replace::object`).
+//! Functions of object files have stubs, and calls by name inside an object go through them, so an
+//! object can be replaced as a whole. It can be replaced in parts only if its recorded command line
+//! shows that nothing was inlined (`replace::object`).
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
@@ -38,34 +37,34 @@ use crate::removal::Holding;
 /// An object file whose functions have stubs.
 pub(crate) struct ObjectFile {
     pub(crate) name: String,
-    /// Whether its compiler said that its functions hold no parts of each other.
+    /// Whether its compiler recorded that its functions contain no parts of each other.
     pub(crate) apart: Apart,
     /// Names of functions that it calls without going through their stubs.
     pub(crate) bypassed: Vec<Box<str>>,
-    /// The functions it came with. Set once.
+    /// Its functions. Set once.
     pub(crate) functions: OnceLock<Vec<FunctionId>>,
 }
 
-/// What is known of the compile of an object (`-frecord-gcc-switches`).
+/// Facts about the compile of an object (`-frecord-gcc-switches`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Apart {
-    /// Nothing, or that functions may have been inlined.
+    /// None, or functions may have been inlined.
     Unknown,
-    /// `-fPIC -fsemantic-interposition`: compilers take nothing from global functions, but
+    /// `-fPIC -fsemantic-interposition`: compilers inline nothing from global functions, except
     /// from inline ones, which are in groups.
     Ungrouped,
     /// `-O0`.
     All,
 }
 
-/// What stands behind a stub: a function of an object.
+/// The definition behind a stub: a function of an object.
 #[derive(Clone)]
 pub(crate) struct ObjectBody {
     pub(crate) file: Arc<ObjectFile>,
     pub(crate) link_name: Arc<str>,
-    /// The name people know, kept for ever.
+    /// The display name, never freed.
     pub(crate) name: &'static CStr,
-    /// In a group: see [`Apart::Ungrouped`].
+    /// Whether it is in a group: see [`Apart::Ungrouped`].
     pub(crate) grouped: bool,
 }
 
@@ -94,8 +93,8 @@ struct User {
 /// Variables by dylib and name.
 type Variables = HashMap<(DylibId, Arc<str>), Variable>;
 
-/// Versions that are functions of objects, and those of each function: a removal must not look at
-/// others.
+/// Versions that are functions of objects, and those of each function, so that a removal examines
+/// no others.
 #[derive(Default)]
 struct Filed {
     versions: HashMap<VersionId, (FunctionId, ObjectCode)>,
@@ -115,7 +114,7 @@ impl Filed {
     }
 }
 
-/// What a session knows of object files.
+/// The session's records of object files.
 #[derive(Default)]
 pub(crate) struct Objects {
     filed: Mutex<Filed>,
@@ -125,7 +124,7 @@ pub(crate) struct Objects {
 #[derive(Default)]
 struct Known {
     variables: Variables,
-    /// By number of the image.
+    /// Users by number of the image.
     users: HashMap<u64, User>,
 }
 
@@ -149,20 +148,20 @@ impl Objects {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Files a version before it can run.
+    /// Records a version before it can run.
     pub(crate) fn file(&self, version: VersionId, id: FunctionId, code: ObjectCode) {
         let mut filed = self.filed();
         filed.versions.insert(version, (id, code));
         filed.of.entry(id).or_default().push(version);
     }
 
-    /// Takes a version out; its code goes with the value.
+    /// Takes a version out; dropping the value frees its code.
     #[must_use]
     pub(crate) fn take(&self, version: VersionId) -> Option<ObjectCode> {
         self.filed().take(version)
     }
 
-    /// Whether a version is a function's of an object.
+    /// Whether a version is that of an object's function.
     pub(crate) fn has(&self, version: VersionId) -> bool {
         self.filed().versions.contains_key(&version)
     }
@@ -175,7 +174,7 @@ impl Objects {
         of_id.filter_map(|version| filed.take(version)).collect()
     }
 
-    /// The code there is of functions that `wanted` wants.
+    /// The code of functions that `wanted` selects.
     pub(crate) fn code_of(
         &self,
         wanted: impl Fn(FunctionId) -> bool,
@@ -218,7 +217,7 @@ impl Objects {
         }
     }
 
-    /// Forgets an image.
+    /// Removes an image.
     pub(crate) fn forget_image(&self, image: u64) {
         let mut known = self.known();
         let user = known.users.remove(&image);
@@ -233,7 +232,7 @@ impl Objects {
         }
     }
 
-    /// Object files that were linked against what is at `address`.
+    /// Object files that were linked against the definition at `address`.
     pub(crate) fn users(&self, address: u64) -> Vec<String> {
         let known = self.known();
         let users = known.users.values();
@@ -245,13 +244,13 @@ impl Objects {
 /// Functions that got a stub, by name, and the files they are in.
 pub(crate) type Stubbed = HashMap<Box<str>, (FunctionId, Arc<ObjectFile>)>;
 
-/// What is known of the object files of an image.
+/// The facts about the object files of an image.
 pub(crate) fn object_files(files: &[Object<'_>]) -> Vec<(String, Apart)> {
     let of = |file: &Object<'_>| (file.name().to_owned(), apart(file.command_line()));
     files.iter().map(of).collect()
 }
 
-/// What the recorded command line says. Of contradicting options the last counts.
+/// Evaluates the recorded command line. Of contradicting options the last counts.
 fn apart(command_line: &[u8]) -> Apart {
     let text = String::from_utf8_lossy(command_line);
     let (mut level, mut pic, mut interposed) = ("", false, false);
@@ -272,14 +271,14 @@ fn apart(command_line: &[u8]) -> Apart {
     }
 }
 
-/// True for what gets a stub.
+/// True for a function that gets a stub.
 pub(crate) fn is_function(place: &Place<'_>) -> bool {
     place.callable && place.definition.kind == LinkKind::Function && place.at.is_some()
 }
 
 impl Core {
-    /// Gives the functions of the objects of an image stubs and names, and has references
-    /// to them go there. The first `ours` objects are not the user's.
+    /// Gives the functions of an image's objects stubs and names, and redirects references to the
+    /// stubs. The first `ours` objects are not the user's.
     pub(crate) fn stub_objects(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -351,7 +350,7 @@ impl Core {
         Ok(stubbed)
     }
 
-    /// Makes the code of an object's function what calls reach, for the first time.
+    /// Publishes the code of an object's function for the first time.
     pub(crate) fn publish_object(&self, id: FunctionId, code: ObjectCode) -> Result<(), Error> {
         let version = self.tiers.versions.ids.next();
         let entry = code.range.start;
@@ -359,7 +358,7 @@ impl Core {
         self.publish_first(id, version, entry).map(drop)
     }
 
-    /// Makes an address what calls reach, for the first time: of what is not compiled here.
+    /// Publishes an address for the first time, for code that is not compiled here.
     pub(crate) fn publish_first(
         &self,
         id: FunctionId,

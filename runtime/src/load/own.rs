@@ -1,5 +1,5 @@
-//! What every image has of its own: the part of the C library that a static linker puts into
-//! each executable and library, and the handle by which they are told apart.
+//! Definitions that every image has of its own: the part of the C library that a static linker puts
+//! into each executable and library, and the handle that identifies the image.
 //!
 //! | name | what it is | bytes |
 //! |---|---|---|
@@ -7,11 +7,11 @@
 //! | `atexit`, `at_quick_exit` | `mov rsi, handle; mov rax, function; jmp rax` | 22 |
 //! | `pthread_atfork` | `mov rcx, handle; mov rax, function; jmp rax` | 22 |
 //!
-//! It is made when an image is linked that mentions one of them, and goes with the image and
-//! the last code that was linked against it. Modules mention the names with a suffix
-//! ([`SUFFIX`]), as they do local ones, so that a body that is inlined elsewhere still
-//! registers for its own image; object files by the names themselves. A dylib that defines a
-//! name of these itself is left its own, as by a linker.
+//! It is made when an image is linked that references one of them, and is freed with the image and
+//! the last code that was linked against it. Modules reference the names with a suffix
+//! ([`SUFFIX`]), as they do local ones, so that a body that is inlined elsewhere still registers
+//! for its own image. Object files reference them by the names themselves. If a dylib defines one
+//! of these names itself, that definition is used, as by a linker.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
@@ -34,16 +34,16 @@ use crate::removal::life::{Gone, Life};
 /// The names, in the order of [`Own`].
 const NAMES: [&str; 4] = ["__dso_handle", "atexit", "at_quick_exit", "pthread_atfork"];
 
-/// Ends link names; in front of it the number of the image.
+/// The end of link names; the number of the image is before it.
 const SUFFIX: &str = ".own";
 
 /// Distance of one function from the next.
 const STRIDE: usize = 32;
 
-/// The addresses of what an image has of its own.
+/// The addresses of an image's own definitions.
 pub(crate) struct Own([u64; NAMES.len()]);
 
-/// Says whose a handle is, until its memory goes.
+/// The registration of a handle, until its memory is freed.
 pub(crate) struct Handle {
     address: u64,
     life: Weak<Life>,
@@ -77,7 +77,7 @@ impl Drop for Handle {
     }
 }
 
-/// The image whose handle is at `address`; `None` if it is no handle of ours. Under a pass.
+/// The image whose handle is at `address`; `None` if it is no handle of the runtime. Under a pass.
 pub(crate) fn image_of(address: u64) -> Option<Result<Arc<Life>, Gone>> {
     let handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
     let life = handles.get(&address)?;
@@ -88,25 +88,25 @@ fn link_name(name: &str, image: u64) -> String {
     format!("{name}{}{image}{SUFFIX}", crate::load::bind::LOCAL_MARKER)
 }
 
-/// Whether a link name is that of what some image has of its own.
+/// Whether a link name refers to some image's own definition.
 pub(crate) fn is_link_name(name: &str) -> bool {
     name.ends_with(SUFFIX)
 }
 
-/// Whether a name is that of what each image has of its own.
+/// Whether each image has its own definition of a name.
 pub(crate) fn is_one(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// Whether a plan mentions what its image has of its own.
+/// Whether a plan references its image's own definitions.
 fn mentions(plan: &ModulePlan) -> bool {
     plan.imports.iter().any(|import| is_link_name(&import.name))
 }
 
-/// A function that passes its arguments on with a handle in the register that `load` (a
-/// `movabs`) loads.
+/// A function that passes its arguments on, with a handle in the register that `load` (a `movabs`)
+/// loads.
 fn function(load: [u8; 2], handle: u64, target: u64) -> [u8; STRIDE] {
-    // Traps, where nothing else is.
+    // Filled with traps.
     let mut code = [0xcc; STRIDE];
     code[..2].copy_from_slice(&load);
     code[2..10].copy_from_slice(&handle.to_le_bytes());
@@ -118,7 +118,7 @@ fn function(load: [u8; 2], handle: u64, target: u64) -> [u8; STRIDE] {
 }
 
 impl Own {
-    /// Where `name` is, if it is one of these.
+    /// The address of `name`, if it is one of these.
     pub(crate) fn find(&self, name: &str) -> Option<u64> {
         let at = NAMES.iter().position(|own| *own == name)?;
         Some(self.0[at])
@@ -126,8 +126,8 @@ impl Own {
 }
 
 impl Core {
-    /// Has a module of image `image` mention what that has of its own, and names in the versions
-    /// that its assembly says.
+    /// Makes a module of image `image` reference that image's own definitions, and names in the
+    /// versions that its assembly gives.
     pub(crate) fn plan_own(
         &self,
         dylib: &Dylib,
@@ -147,15 +147,15 @@ impl Core {
         }
     }
 
-    /// Whether an image in `dylib` has `name` of its own, should it mention it.
+    /// Whether an image in `dylib` has its own definition of `name`, if it references the name.
     pub(crate) fn is_own(&self, dylib: &Dylib, name: &str) -> bool {
-        // What the process would answer with is not a definition of the program's.
+        // The process's answer is not a definition of the program.
         NAMES.contains(&name)
             && self.names.find(dylib, name) == self.names.find_own(self.names.host(), name)
     }
 
-    /// Makes what an image has of its own, if it or one of the object files in `graph` mentions
-    /// it.
+    /// Makes an image's own definitions, if it or one of the object files in `graph` references
+    /// them.
     pub(crate) fn provide_own(
         self: &Arc<Self>,
         tracker: &Tracker,

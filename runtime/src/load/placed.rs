@@ -1,4 +1,4 @@
-//! An image between its places and its bytes, and what it tells of itself then.
+//! An image between its placement and its bytes, and the data that it reports then.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::load::weak;
 use crate::removal::ThreadLocals;
 use crate::version::drafts::Drafts;
 
-/// An image whose places are known.
+/// An image that was placed.
 pub(crate) struct PlacedImage<'g> {
     pub(super) own: Option<Own>,
     pub(super) thread_locals: ThreadLocals,
@@ -26,7 +26,7 @@ pub(crate) struct PlacedImage<'g> {
 }
 
 impl PlacedImage<'_> {
-    /// What its thread-locals are known by.
+    /// The module word of its thread-locals.
     pub(crate) fn tls_module(&self) -> Option<u64> {
         self.thread_locals.place.map(|place| place.module)
     }
@@ -36,12 +36,12 @@ impl PlacedImage<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stay {
     Always,
-    /// Only if the program can come to hold an address in it that is not a function's.
+    /// Only if the program may hold an address in it that is not a function's.
     IfHeld,
 }
 
 impl Stay {
-    /// Names of functions by address, of an image that may go.
+    /// Names of functions by address, for an image that may be freed.
     pub(super) fn functions(self, placed: &Placed<'_>) -> HashMap<u64, String> {
         match self {
             Stay::Always => HashMap::new(),
@@ -50,7 +50,7 @@ impl Stay {
     }
 }
 
-/// A link's error, which says what thread-locals would need if that is what fails.
+/// Converts a link's error; it contains the needs of thread-locals if those fail.
 pub(super) fn of_thread_locals(cause: LinkError, unfixed: Option<(usize, usize)>) -> Error {
     match unfixed.filter(|_| cause.wants_fixed_thread_locals()) {
         Some((size, align)) => Error::ThreadLocals {
@@ -62,7 +62,7 @@ pub(super) fn of_thread_locals(cause: LinkError, unfixed: Option<(usize, usize)>
     }
 }
 
-/// What an image defines for others.
+/// The exports of an image.
 #[derive(Default)]
 pub(super) struct Named {
     pub(super) names: Vec<Name>,
@@ -97,7 +97,7 @@ impl Named {
     }
 }
 
-/// Definitions that others go by a stub or a variable elsewhere for: name, kind, size, place.
+/// Definitions that other files reach by a stub or by another variable: name, kind, size, place.
 pub(super) struct Preempted(Vec<(Box<str>, LinkKind, u64, u64)>);
 
 impl Preempted {
@@ -139,7 +139,7 @@ impl Preempted {
     }
 }
 
-/// What an image defines for others, but for what yields.
+/// The exports of an image, except those that yield.
 pub(crate) fn names_of(
     placed: &Placed<'_>,
     tls_module: Option<u64>,
@@ -164,13 +164,13 @@ pub(crate) fn names_of(
     names.collect()
 }
 
-/// Functions.
+/// Names of functions by address.
 fn names_by_address(placed: &Placed<'_>) -> HashMap<u64, String> {
     let named = placed.functions();
     named.map(|(at, name)| (at, name.to_owned())).collect()
 }
 
-/// Where variables with names for others lie; of a program, as nothing else is asked for them.
+/// Extents of exported variables; of a program only, as other images are not searched for them.
 pub(super) fn extents_of(placed: &Placed<'_>, of_program: bool) -> Variables {
     if !of_program {
         return Variables::default();
@@ -185,7 +185,7 @@ pub(super) fn extents_of(placed: &Placed<'_>, of_program: bool) -> Variables {
     )
 }
 
-/// Names and sizes.
+/// Names and sizes of variables.
 pub(super) fn variables_of(placed: &Placed<'_>) -> Vec<(String, u64)> {
     let definitions = placed.definitions().map(|(definition, _)| definition);
     definitions

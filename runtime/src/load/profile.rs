@@ -1,5 +1,5 @@
 //! The runtime of profiles (`-fprofile-instr-generate`, `-fcoverage-mapping`), which clang links
-//! into a program that was compiled so.
+//! into programs that were compiled with these options.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,14 @@ use crate::load::Source;
 use crate::load::archive::Archives;
 use crate::load::image::Image;
 
-/// The name that clang has the linker look for (`-u`).
+/// The name that clang makes the linker look up (`-u`).
 const RUNTIME: &str = "__llvm_profile_runtime";
 
-/// Where code keeps its counters: the section, and how their names begin.
+/// The section of counters, and the prefix of their names.
 const SECTION: &str = "__llvm_prf_cnts";
 const COUNTERS: &str = "__profc_";
 
-/// The version of LLVM whose runtime is looked for.
+/// The version of LLVM whose runtime is searched.
 const MAJOR: &str = "22";
 
 /// Whether an image has counters.
@@ -43,8 +43,8 @@ pub(crate) fn is_counted(image: &Image) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// The input that a program with counters needs besides its files, as clang has it: the member of an archive
-/// that writes its profile, or else the archive.
+/// The input that a program with counters needs besides its files, as with clang: the member of an
+/// archive that writes its profile, or else the archive.
 pub(crate) fn add_runtime(archives: &mut Archives, image: &Image) -> Result<Vec<Source>, Error> {
     archives.mention(RUNTIME.to_owned());
     let members = archives.next(image)?;
@@ -54,7 +54,7 @@ pub(crate) fn add_runtime(archives: &mut Archives, image: &Image) -> Result<Vec<
     }
 }
 
-/// The archive of the runtime, where packages of LLVM have it.
+/// The archive of the runtime, as installed by packages of LLVM.
 fn archive() -> Option<PathBuf> {
     let roots = [
         format!("/usr/lib/llvm-{MAJOR}/lib/clang/{MAJOR}/lib"),

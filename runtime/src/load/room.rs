@@ -1,7 +1,7 @@
-//! Room in the address space: where a session lies, and what it takes where that is
-//! limited (`ulimit -v`, `ulimit -d`).
+//! Room in the address space: the place of a session, and its memory use where that is limited
+//! (`ulimit -v`, `ulimit -d`).
 //!
-//! With `left` bytes left before anything is made:
+//! With `left` bytes left before a session is made:
 //!
 //! | taken by | bytes |
 //! |---|---|
@@ -14,8 +14,7 @@
 //! The rest is LLVM's, whose compiles take 20 to 60 MiB, and the program's.
 //!
 //! # Why
-//! Where address space is limited, everything takes a share of what is left (`heap::room`,
-//! `room`).
+//! Where address space is limited, each use takes a share of the rest (`heap::room`, `room`).
 
 use std::io::Read;
 use std::path::Path;
@@ -29,26 +28,26 @@ use crate::api::error::{Error, limits};
 use crate::fork::thread::{self, SMALLEST_STACK, STACK};
 use crate::guest::llvm;
 
-/// What helps who [wants low addresses](Error::wants_low_addresses), in the command.
+/// The command's advice for code that [needs low addresses](Error::wants_low_addresses).
 pub(crate) const LOW_ADDRESSES: &str = "`--low-addresses` places the program below 2 GiB";
 
-/// After this long without a write, or twice that, code can no more be written
-/// ([`Heap::rest`](uruk_heap::Heap::rest)). Closing takes 18 us; opening makes the next first
-/// call 11 us later, and 2 us for each page that is written again. Closed after every
-/// publication it would cost that each time, for compiles of 200 us.
+/// Time without a write after which, or after twice that, code becomes read-only
+/// ([`Heap::rest`](uruk_heap::Heap::rest)). Closing takes 18 us; opening delays the next first call
+/// by 11 us, and by 2 us for each page that is written again. Closing after every publication would
+/// cost that each time, for compiles of 200 us.
 pub(crate) const REST: Duration = Duration::from_millis(20);
 
-/// What an ELF file begins with.
+/// The magic number of an ELF file.
 const ELF: &[u8] = b"\x7fELF";
 
 /// The first bytes of an archive.
 const ARCHIVE: &[u8; 8] = b"!<arch>\n";
 
-/// The least that a session is begun with: a small heap, three threads, and one compile.
+/// Minimal room for a session: a small heap, three threads, and one compile.
 const NEEDED: usize = 40 << 20;
 
-/// Whether there is room for a session. Where room is limited, LLVM's library is opened now: the
-/// rest is shared.
+/// Checks that there is room for a session. Where room is limited, LLVM's library is opened now:
+/// the rest is shared.
 pub(crate) fn check() -> Result<(), Error> {
     uruk_late::find();
     let Some(room) = Room::now() else {
@@ -68,7 +67,7 @@ pub(crate) fn check() -> Result<(), Error> {
     llvm::open()
 }
 
-/// What LLVM says of a failed allocation, with the limit that may be why.
+/// LLVM's message of a failed allocation, with the limit that may be the cause.
 pub(crate) fn with_limits(message: &str) -> String {
     // "Allocation failed", "Buffer allocation failed".
     let room = Room::now().filter(|_| message.contains("llocation failed"));
@@ -78,15 +77,14 @@ pub(crate) fn with_limits(message: &str) -> String {
     )
 }
 
-/// Sets the stack of threads to come to what there is room for, and gives how many of
-/// `jobs` workers there is room for.
+/// Sets the stack size of future threads by the room, and returns how many of `jobs` workers fit.
 pub(crate) fn threads(jobs: usize) -> usize {
     let (stack, workers) = share(Room::now().map(|room| room.left()), jobs);
     thread::set_stack(stack);
     workers
 }
 
-/// Stack of a thread, and how many of `jobs` workers.
+/// Stack size of a thread, and how many of `jobs` workers fit.
 fn share(left: Option<usize>, jobs: usize) -> (usize, usize) {
     const MIB: usize = 1 << 20;
     /// Where address space is limited, more workers are worth more than room for rare recursion.
@@ -99,7 +97,7 @@ fn share(left: Option<usize>, jobs: usize) -> (usize, usize) {
 }
 
 /// Whether a file is an object or an archive, whose code may reach variables of the process's
-/// libraries only from near them: a session that is to take it is better made with
+/// libraries only from near them. A session for such files should be made with
 /// [`JitBuilder::near_libraries`](crate::JitBuilder::near_libraries).
 pub fn needs_near_libraries(path: &Path) -> bool {
     let mut start = [0; ARCHIVE.len()];
@@ -107,14 +105,14 @@ pub fn needs_near_libraries(path: &Path) -> bool {
     read.is_ok() && (start.starts_with(ELF) || start == *ARCHIVE)
 }
 
-/// Whether a file is an object that has to lie below 2 GiB, because its code holds
-/// addresses in fields of 32 bits (the small non-PIC model): a session that is to take it
-/// needs [`JitBuilder::low_addresses`](crate::JitBuilder::low_addresses). What cannot be
-/// read needs nothing: adding it tells why.
+/// Whether a file is an object that must lie below 2 GiB, because its code holds addresses in
+/// fields of 32 bits (the small non-PIC model). A session for such files needs
+/// [`JitBuilder::low_addresses`](crate::JitBuilder::low_addresses). False for a file that cannot be
+/// read: adding it reports the error.
 pub fn needs_low_addresses(path: &Path) -> bool {
     let object = || {
         let mut file = OwnFile::open(path).ok()?;
-        // Others are not read here, which may be large.
+        // Other files are not read here, as they may be large.
         let mut bytes = vec![0; ELF.len()];
         file.read_exact(&mut bytes).ok()?;
         if bytes != ELF {

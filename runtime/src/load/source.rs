@@ -1,4 +1,4 @@
-//! One input of a session, told by its content.
+//! One input of a session, with its format detected by its content.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,8 +9,7 @@ use super::archive::{Archive, THIN};
 use super::image::Image;
 use crate::api::error::Error;
 
-/// One input, told by its kind. LLVM has not seen it: it does so on a thread that it can
-/// take down.
+/// One input, by kind. LLVM has not read it yet: it does so on a thread that it may stop.
 #[derive(Clone)]
 pub(crate) enum Source {
     Bitcode(Bitcode),
@@ -22,14 +21,14 @@ pub(crate) enum Source {
         file: String,
         bytes: Arc<[u8]>,
     },
-    /// Gives those members that the other inputs lack.
+    /// Gives the members that define missing symbols of the other inputs.
     Archive(Arc<Archive>),
-    /// A name that counts as mentioned, so that archives give the member that defines it.
+    /// A name that counts as referenced, so that archives give the member that defines it.
     Undefined(String),
 }
 
-/// Bytes of bitcode up to which a module is loaded by the thread that adds it, if that takes no LLVM: it
-/// takes no longer than to have another thread do it.
+/// Maximal bytes of bitcode of a module that the adding thread loads itself, if LLVM is not needed:
+/// that takes no longer than using another thread.
 const SPARED: usize = 32 << 10;
 
 impl Source {
@@ -48,7 +47,7 @@ impl Source {
         }
     }
 
-    /// The archive that it is.
+    /// The archive, if it is one.
     pub(crate) fn archive(&self) -> Option<Arc<Archive>> {
         match self {
             Source::Archive(archive) => Some(Arc::clone(archive)),
@@ -67,7 +66,7 @@ impl Source {
         }
     }
 
-    /// Reads a file and tells what it is by its content.
+    /// Reads a file and detects its format by its content.
     pub(crate) fn read(path: &Path) -> Result<Source, Error> {
         let file = path.display().to_string();
         let bytes = uruk_files::read(path).map_err(|cause| Error::File {
@@ -85,7 +84,7 @@ impl Source {
         }
     }
 
-    /// Tells what `bytes` are: bitcode (raw or wrapped), an ELF object, IR text.
+    /// Detects the format of `bytes`: bitcode (raw or wrapped), an ELF object, IR text.
     pub(crate) fn from_bytes(file: &str, bytes: Vec<u8>) -> Result<Source, Error> {
         if bytes.starts_with(b"BC\xC0\xDE") || bytes.starts_with(&[0xDE, 0xC0, 0x17, 0x0B]) {
             return Ok(Source::Bitcode(Bitcode::read(file, bytes)));
@@ -109,8 +108,8 @@ impl Source {
     }
 }
 
-/// IR text of any bytes: those that are no UTF-8 are escaped as LLVM writes them. They mean something
-/// in quotes only, where the escape means the same.
+/// IR text of any bytes: those that are not UTF-8 are escaped as LLVM writes them. They are valid
+/// only in quotes, where the escape is equivalent.
 fn text_of(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

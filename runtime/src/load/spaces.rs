@@ -1,4 +1,4 @@
-//! Label spaces: ranges of addresses of which each stands for a label of one function.
+//! Label spaces: ranges of addresses, each of which represents a label of one function.
 //!
 //! Code and data that mention the address of a label have a place in the label space of its
 //! function, so that it is the same in all versions and both compilers (`uruk_codegen`'s `labels`).
@@ -30,15 +30,15 @@ impl Space {
 impl Drop for Space {
     fn drop(&mut self) {
         if let Some(memory) = self.0.take() {
-            // SAFETY: nothing reads or writes it.
+            // SAFETY: it is never read or written.
             unsafe { memory.release() };
         }
     }
 }
 
 impl Core {
-    /// The label space that a symbol means, if it is that of a function which one of `modules`
-    /// defines: the one whose definition counts, if several do.
+    /// The label space of a symbol, if it is that of a function which one of `modules` defines: the
+    /// chosen definition, if several do.
     pub(crate) fn label_space<'m>(
         &self,
         modules: impl Iterator<Item = &'m Module>,

@@ -18,18 +18,18 @@ use crate::load::image::Image;
 use crate::removal::bonds::Remaining;
 use crate::units::Settled;
 
-/// What the data of an image left to be done by whoever starts it.
+/// The actions that remain for the caller that starts an image.
 #[derive(Default)]
 pub(crate) struct Started {
     pub(crate) preinit: Vec<u64>,
     /// In running order, as are destructors.
     pub(crate) init: Vec<Init>,
     pub(crate) fini: Vec<Init>,
-    /// By linked object: index of the file that it is of.
+    /// By linked object: index of its file.
     pub(crate) files: Vec<usize>,
-    /// Words to be filled with what a resolver returns.
+    /// Words to be filled with the result of a resolver.
     pub(crate) ifuncs: Vec<(u64, u64)>,
-    /// Definitions of libraries that are the program's when it runs.
+    /// Definitions of libraries that the program owns when it runs.
     pub(crate) copied: Vec<Copied>,
 }
 
@@ -46,17 +46,17 @@ impl Started {
         }
     }
 
-    /// The file that asks for a constructor or destructor.
+    /// The file that requests a constructor or destructor.
     pub(crate) fn file(&self, init: &Init) -> usize {
         self.files.get(init.object).copied().unwrap_or(usize::MAX)
     }
 }
 
 impl Core {
-    /// Binds `sources`, checks that nothing is missing, and compiles and links their
-    /// data, on a thread that LLVM can take down. Names that may remain when the image is
-    /// removed go to `remaining`. Data that waits for names leaves nothing to be started. What the
-    /// image mentions is `settled` before any of it is linked.
+    /// Binds `sources`, checks that no symbol is missing, and compiles and links their data, on a
+    /// thread that LLVM may stop. Names that may remain when the image is removed are added to
+    /// `remaining`. If data waits for names, nothing is left to start. The image's references are
+    /// `settled` before any of it is linked.
     pub(crate) fn load_and_start(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -83,15 +83,15 @@ impl Core {
             .all(|source| matches!(source, Source::Object { .. } | Source::Undefined(_)));
         let work = move || core.load_here(&tracker, remaining, sources, mode, settled);
         if no_bitcode {
-            // LLVM has no part in it, and a thread costs more than the link.
+            // LLVM is not involved, and a thread costs more than the link.
             let _pass = gate::enter();
             return work();
         }
         sacrificial("uruk-load", lost, work)
     }
 
-    /// As [`Core::load_and_start`], on the calling thread, where LLVM is refused; `None` if it is
-    /// needed. What was defined under `tracker` is the caller's to remove then.
+    /// Like [`Core::load_and_start`], on the calling thread, where LLVM is refused; `None` if it is
+    /// needed. The caller must then remove definitions under `tracker`.
     pub(crate) fn load_spared(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -104,7 +104,7 @@ impl Core {
         spared(|| self.load_here(tracker, remaining, vec![source.clone()], Mode::Lazy, None))
     }
 
-    /// As [`Core::load_and_start`], on the calling thread.
+    /// Like [`Core::load_and_start`], on the calling thread.
     fn load_here(
         self: &Arc<Self>,
         tracker: &Tracker,

@@ -1,20 +1,20 @@
-//! Inputs that strangers wrote: read by another process first.
+//! Untrusted inputs: another process reads them first.
 //!
-//! LLVM's reader trusts what it reads in places. Damaged bitcode makes it follow wild
-//! pointers, allocate without end or loop, and no check before it finds all of that. So a
-//! session with [`JitBuilder::untrusted`](crate::JitBuilder::untrusted) forks a child for each input of bitcode or IR.
-//! The child reads all of it, verifies it and compiles it once at the first tier, within a
-//! limit of time and of memory, and says through a pipe what it found. Only what it came to
-//! the end of is read here. It forks again for the next input, so nothing an input does to
-//! the child meets another.
+//! LLVM's reader trusts its input in places. Damaged bitcode makes it follow wild pointers,
+//! allocate without end or loop, and no earlier check finds all of that. So a session with
+//! [`JitBuilder::untrusted`](crate::JitBuilder::untrusted) forks a child for each input of bitcode
+//! or IR. The child reads all of it, verifies it and compiles it once at the first tier, within a
+//! limit of time and of memory, and reports the result through a pipe. Only inputs that the child
+//! completed are read here. The session forks again for the next input, so an input cannot affect
+//! another through the child.
 //!
-//! The child runs code of ours and LLVM's alone: every signal goes back to its default
-//! before the input is touched, no worker is started there ([`fork::bare`]), and it leaves by
-//! `_exit`. Handlers of `pthread_atfork` run as before every fork, on both sides. The fork
-//! goes through the gate as every other, so LLVM's own locks are free in the child.
+//! The child runs only code of the runtime and LLVM. Every signal is reset to its default before
+//! the input is read, no worker is started there ([`fork::bare`]), and it ends by `_exit`. Handlers
+//! of `pthread_atfork` run as before every fork, on both sides. The fork takes the gate like any
+//! other, so LLVM's own locks are free in the child.
 //!
-//! What this does not decide: what the code *does* when it runs. It also takes the
-//! compiler's word for tiers 2 and 3, whose failures cost a thread (`uruk_codegen::fatal`).
+//! The check does not cover the *behaviour* of the code when it runs. It also trusts the compiler
+//! for tiers 2 and 3, whose failures cost a thread (`uruk_codegen::fatal`).
 
 use std::ffi::c_int;
 use std::fmt;
@@ -32,14 +32,14 @@ use crate::core::Core;
 use crate::fork;
 use crate::load::Source;
 
-/// What the child that reads an untrusted input may use.
+/// Limits of the child that reads an untrusted input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputLimits {
     /// Processor time, rounded up to whole seconds. Default: 20 s.
     pub processor_time: Duration,
-    /// Time of the clock; it bounds how long an `add` waits. Default: 60 s.
+    /// Wall-clock time, which bounds the wait of an `add`. Default: 60 s.
     pub time: Duration,
-    /// Bytes of address space beside what the process has already. Default: 2 GiB.
+    /// Bytes of address space in addition to those of the process. Default: 2 GiB.
     pub memory: u64,
 }
 
@@ -53,26 +53,26 @@ impl Default for InputLimits {
     }
 }
 
-/// Why an untrusted input was not let in.
+/// Reason for which an untrusted input was rejected.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// It is not valid; LLVM, or the check before it, says why.
+    /// It is invalid; the message is LLVM's, or that of the check before it.
     Invalid(String),
     /// LLVM crashed while reading it.
     Crashed {
         /// The signal that ended the child.
         signal: i32,
     },
-    /// Reading it took more than this of processor time.
+    /// Reading it took more than this processor time.
     ProcessorTime(Duration),
-    /// Reading it was not done after this time.
+    /// Reading it was not finished after this time.
     Time(Duration),
-    /// Reading it took more than so many bytes.
+    /// Reading it took more than this number of bytes.
     Memory(u64),
-    /// The child ended without a word, and nobody knows how.
+    /// The child ended without an answer, and its status is unknown.
     Silent,
-    /// There could be no child.
+    /// No child could be made.
     Unreadable(Arc<io::Error>),
 }
 
@@ -100,36 +100,36 @@ impl fmt::Display for Rejection {
 }
 
 impl Core {
-    /// Has inputs read apart within `limits`, if there are any; once, at the beginning.
+    /// Makes a child read inputs within `limits`, if given; once, at the beginning.
     pub(crate) fn distrust(&self, limits: Option<InputLimits>) {
         if let Some(limits) = limits {
             let _ = self.untrusted.set(limits);
         }
     }
 
-    /// Has `source` read apart, if the session's inputs are untrusted. Without a pass.
+    /// Makes a child read `source`, if the session's inputs are untrusted. Without a pass.
     pub(crate) fn admit(&self, source: &Source) -> Result<(), Error> {
         let limits = self.untrusted.get();
         limits.map_or(Ok(()), |limits| limits.admit(source))
     }
 }
 
-/// The child came to the end and found nothing wrong.
+/// The child finished without an error.
 const GOOD: u8 = b'+';
-/// It is refused with a message.
+/// The child refused it with a message.
 const BAD: u8 = b'-';
 /// LLVM had no memory left.
 const FULL: u8 = b'm';
-/// Bytes of a message that are passed on.
+/// Maximal bytes of a message that are passed on.
 const MESSAGE: usize = 4000;
-/// How often the parent looks whether the child is still there.
+/// Interval, in milliseconds, of the parent's checks for the child.
 const LOOK: c_int = 50;
 
 impl InputLimits {
-    /// Has a child read `source`. Without a pass: the fork closes the gate.
+    /// Makes a child read `source`. Without a pass: the fork closes the gate.
     pub(crate) fn admit(&self, source: &Source) -> Result<(), Error> {
         match source {
-            // No LLVM reads it, and what does checks every bound.
+            // LLVM does not read it, and its reader checks every bound.
             Source::Object { .. } | Source::Undefined(_) => return Ok(()),
             Source::Archive(archive) => {
                 let mut members = 0..archive.len();
@@ -160,7 +160,7 @@ impl InputLimits {
         self.judge(&answer, status)
     }
 
-    /// What the child said, and how it ended if that can be known.
+    /// Returns the child's answer, and its status if that is known.
     fn wait(&self, id: c_int, mut from: OwnFile) -> (Vec<u8>, Option<c_int>) {
         let mut answer = Vec::new();
         let start = Instant::now();
@@ -182,10 +182,10 @@ impl InputLimits {
                     Err(_) => break,
                 }
             } else if status.is_some() {
-                // It is gone, and somebody else has inherited the pipe.
+                // The child has ended, and another process has inherited the pipe.
                 break;
             } else if start.elapsed() > self.time {
-                // SAFETY: our child, which is not waited for yet.
+                // SAFETY: a child of this process, which was not waited for yet.
                 unsafe { libc::kill(id, libc::SIGKILL) };
             }
             if status.is_none() {
@@ -213,7 +213,7 @@ impl InputLimits {
         }
     }
 
-    /// All that the child does.
+    /// Runs the child.
     fn child(&self, source: &Source, mut to: OwnFile) -> ! {
         self.confine();
         let mut fatal = to.file().try_clone().ok();
@@ -227,19 +227,19 @@ impl InputLimits {
             };
             fatal::guard(on_fatal, || read(source))
         });
-        // A panic says itself by saying nothing.
+        // After a panic the answer is missing, which reports it.
         if let Ok(result) = catch_unwind(work) {
             say(&mut to, result.map_err(|cause| cause.to_string()));
         }
-        // SAFETY: ends the child, and runs nothing of anybody.
+        // SAFETY: ends the child, and runs no handlers.
         unsafe { libc::_exit(0) }
     }
 
-    /// Takes from the child what it must not have: handlers, output, and more than its share.
+    /// Removes the child's handlers and output, and sets its limits.
     fn confine(&self) {
         let seconds = self.processor_time.as_secs_f64().ceil().max(1.0) as u64;
-        // SAFETY: plain calls with valid arguments, in a process with one thread. A call that
-        // fails leaves the child with more than it should have, which then ends by the clock.
+        // SAFETY: plain calls with valid arguments, in a process with one thread. If a call fails,
+        // the child has more rights than it should; the time limit then ends it.
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             for signal in 1..=libc::SIGRTMAX() {
@@ -268,7 +268,7 @@ fn read(source: &Source) -> Result<(), CodegenError> {
     }
 }
 
-/// Writes the child's word, at once: there is no other.
+/// Writes the child's only answer, in one write.
 fn say(to: &mut impl Write, result: Result<(), String>) {
     let (kind, message) = match &result {
         Ok(()) => (GOOD, ""),
@@ -278,27 +278,27 @@ fn say(to: &mut impl Write, result: Result<(), String>) {
     };
     let mut word = vec![kind];
     word.extend(message.bytes().take(MESSAGE));
-    // Nobody is there to be told that it could not be said.
+    // The parent has exited, so a failed write to the pipe is ignored.
     let _ = to.write_all(&word);
 }
 
-/// A pipe that no other program inherits: its end to read from, and to write to.
+/// A pipe that no other program inherits: its reading end, and its writing end.
 fn pipe() -> io::Result<(OwnFile, OwnFile)> {
     let mut ends = [-1; 2];
     // SAFETY: room for two.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: both are fresh, and ours.
+    // SAFETY: both are fresh, and owned here.
     let [from, to] = ends.map(|end| OwnFile::of(unsafe { OwnedFd::from_raw_fd(end) }));
     Ok((from?, to?))
 }
 
-/// How a child ended; none if it has not, or somebody else has asked before.
+/// The status of a child that has ended; `None` if it has not, or was waited for elsewhere.
 fn reap(id: c_int, how: c_int) -> Option<c_int> {
     let mut status = 0;
     loop {
-        // SAFETY: a child of ours, and a valid place.
+        // SAFETY: a child of this process, and a valid place.
         match unsafe { libc::waitpid(id, &raw mut status, how) } {
             -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
             ended if ended == id => return Some(status),
@@ -307,10 +307,10 @@ fn reap(id: c_int, how: c_int) -> Option<c_int> {
     }
 }
 
-/// Lowers a limit, and by `more` above it the one nobody can raise it beyond.
+/// Lowers a soft limit, and the hard limit to `more` above it, which cannot be raised again.
 ///
 /// # Safety
-/// The process is the child.
+/// The process must be the child.
 unsafe fn limit(what: libc::__rlimit_resource_t, value: u64, more: u64) {
     // SAFETY: valid places; the limits are this process's own.
     unsafe {
@@ -323,11 +323,11 @@ unsafe fn limit(what: libc::__rlimit_resource_t, value: u64, more: u64) {
     }
 }
 
-/// Bytes of address space that the process has.
+/// Bytes of the process's address space.
 fn address_space() -> Option<u64> {
     let pages = uruk_files::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = pages.split(' ').next()?.parse().ok()?;
-    // SAFETY: a plain question.
+    // SAFETY: a plain query.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     pages.checked_mul(u64::try_from(size).ok()?)
 }

@@ -1,4 +1,4 @@
-//! Data of modules for the linker: an object file of LLVM's, or what was laid out without LLVM.
+//! Data of modules for the linker: an object file of LLVM's, or data laid out without LLVM.
 
 use std::borrow::Cow;
 
@@ -8,23 +8,23 @@ use uruk_link::{Access, Content, LinkError, Object, Variables, Width};
 
 use crate::core::Module;
 
-/// What is linked as one object, with its name.
+/// An object for the link, with its name.
 pub(super) struct Part<'a> {
     pub(super) name: String,
-    /// Index of the input that it is of.
+    /// Index of its input.
     pub(super) file: usize,
     pub(super) content: PartContent<'a>,
 }
 
-/// What it was made by.
+/// The form of an object's content.
 pub(super) enum PartContent<'a> {
-    /// A file.
+    /// An object file.
     File(Cow<'a, [u8]>),
-    /// Nobody.
+    /// Data laid out without LLVM.
     Laid(Data),
 }
 
-/// What an object is read from.
+/// The parsed source of an object.
 pub(super) enum Ready<'p> {
     File(&'p str, &'p [u8]),
     Laid(Variables<'p>),

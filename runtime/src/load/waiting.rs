@@ -1,16 +1,16 @@
-//! Inputs that come before what they need: dylibs that let `add` leave names missing.
+//! Inputs that are added before their dependences: dylibs in which `add` may leave names missing.
 //!
-//! Functions of such an input are defined as ever: one that needs what is missing fails when it is
-//! called, and is tried again once something was defined. If its *data* refers to what is missing,
-//! the data waits: it is a unit of the session, which is materialized by the first lookup that
-//! finds everything defined. Constructors wait with it.
+//! Functions of such an input are defined as usual: one that needs a missing name fails when it is
+//! called, and is tried again after new definitions. If its *data* refers to a missing name, the
+//! data waits: it is a unit of the session, which is materialized by the first lookup that finds
+//! everything defined. Constructors wait with it.
 //!
-//! Whether all is there is asked by flags, before any of the data gets an address: what gives an
-//! address out must not fail for want of a name, as others may be linked against it then. Inputs
-//! that refer to each other's data find each other's addresses, as units do
+//! A flags lookup checks whether all names are defined, before any of the data gets an address. A
+//! unit that gives an address out must not fail for a missing name, as others may be linked against
+//! it then. Inputs that refer to each other's data find each other's addresses, as units do
 //! ([`units::link`](crate::units)).
 //!
-//! What waits is listed as long as it does, by image; it goes with its tracker.
+//! Waiting inputs are listed by image; they are removed with their trackers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, Weak};
@@ -31,23 +31,23 @@ use crate::load::placed::Stay;
 use crate::load::placed::names_of;
 use crate::load::weak;
 
-/// What is waited for in a session.
+/// The waiting inputs of a session.
 #[derive(Default)]
 pub(crate) struct Waiting(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
-    /// Dylibs that let names be missing.
+    /// Dylibs in which names may be missing.
     dylibs: HashSet<DylibId>,
-    /// By number of the input.
+    /// Inputs by number.
     inputs: HashMap<u64, Input>,
 }
 
-/// An input that was added while it needed what was missing.
+/// An input that was added while it needed missing names.
 struct Input {
     dylib: Dylib,
     missing: Vec<Missing>,
-    /// Has its data and constructors be linked, if they wait.
+    /// The symbol whose lookup links its data and constructors, if they wait.
     init: Option<Symbol>,
 }
 
@@ -56,7 +56,7 @@ impl Waiting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says whether names may be missing in a dylib.
+    /// Sets whether names may be missing in a dylib.
     pub(crate) fn allow(&self, dylib: &Dylib, allowed: bool) {
         let mut table = self.lock();
         match allowed {
@@ -85,7 +85,7 @@ struct WaitingData {
 }
 
 impl Core {
-    /// Lists an input that needs what is missing, until its tracker goes.
+    /// Lists an input that needs missing names, until its tracker is removed.
     pub(crate) fn note_waiting(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -108,7 +108,7 @@ impl Core {
         Ok(tracker.attach(Box::new(forget))?)
     }
 
-    /// What the inputs of a dylib need and nobody defines, and who needs it.
+    /// Missing names of the inputs of a dylib, with their users.
     pub(crate) fn unresolved(&self, dylib: &Dylib) -> Result<Vec<Missing>, Error> {
         let mut all: Vec<Missing> = Vec::new();
         {
@@ -129,7 +129,7 @@ impl Core {
         Ok(all)
     }
 
-    /// Has data that waits in `dylib` be linked, where nothing is missing any more.
+    /// Links waiting data in `dylib` whose names are all defined now.
     pub(crate) fn link_waiting(&self, dylib: Option<&Dylib>) {
         let inits: Vec<(Dylib, Symbol)> = {
             let table = self.waiting.lock();
@@ -141,12 +141,12 @@ impl Core {
         };
         for (dylib, init) in inits {
             let lookup = Lookup::new([(dylib, Visibility::All)]).weak(init);
-            // It goes on waiting.
+            // On failure it continues to wait.
             let _ = self.names.session().lookup(lookup);
         }
     }
 
-    /// Has the data of an image wait, if it needs what is missing; whether it does.
+    /// Makes the data of an image wait, if it needs missing names; returns whether it does.
     pub(super) fn wait_with_data(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -213,7 +213,7 @@ impl Core {
 }
 
 impl WaitingData {
-    /// What it refers to, and what of that nobody defines.
+    /// The names it refers to, and those of them without a definition.
     fn references(&self, core: &Core, dylib: &Dylib) -> Result<(Vec<Symbol>, Vec<Symbol>), Error> {
         let session = core.names.session();
         let mut graph = Graph::new(vec![Object::parse(self.name(), &self.object)?])?;
@@ -229,7 +229,7 @@ impl WaitingData {
         Ok((all.collect(), missing))
     }
 
-    /// Links the data; the number of the image.
+    /// Links the data; returns the number of the image.
     fn link(
         &self,
         core: &Arc<Core>,
@@ -294,14 +294,14 @@ impl Unit for WaitingData {
         let dylib = responsibility.dylib();
         let key = responsibility.tracker();
         let Some(tracker) = key.ok().and_then(|key| core.names.session().tracker(key)) else {
-            // Removed meanwhile.
+            // The input was removed meanwhile.
             return;
         };
         let references = match self.references(&core, &dylib) {
             Ok((references, missing)) if missing.is_empty() => references,
             Ok((_, missing)) => {
                 let error = SessionError::not_found(&dylib, missing);
-                // Only if it was removed meanwhile, and then nobody waits.
+                // Fails only if it was removed meanwhile; then no lookup waits.
                 let _ = responsibility.fail_retryable(error, *self);
                 return;
             }
@@ -315,7 +315,7 @@ impl Unit for WaitingData {
                     symbols: symbols.collect(),
                     dependences: found.dependences(),
                 };
-                // A failure is told to those who wait.
+                // A failure is reported to the waiting lookups.
                 let _ = responsibility.emit(&[group]);
                 core.retry_failed();
             }

@@ -1,23 +1,24 @@
-//! Weak definitions: what they yield to. How long that stays is [`bonds`](crate::removal::bonds)' affair.
+//! Weak definitions, and the definitions they yield to. The duration of that bond is defined in
+//! [`bonds`](crate::removal::bonds).
 //!
-//! When an image is bound, its weak definitions yield to what a search from its dylib finds:
+//! When an image is bound, its weak definitions yield to the result of a search from its dylib:
 //!
 //! | definition | yields to |
 //! |---|---|
-//! | hidden, or tentative (`common`) | what its own dylib has |
-//! | a weak function | what its own dylib has, and the link order |
+//! | hidden, or tentative (`common`) | definitions of its own dylib |
+//! | a weak function | definitions of its own dylib, and of the link order |
 //! | weak data, weak thread-locals | these, and the process |
 //! | weak data of a whole program | the process only if all definitions are equal (ODR) |
-//! | weak data of an object that code reaches without the GOT | the process not: it is too far |
+//! | weak data of an object that code reaches without the GOT | not the process: it is too far |
 //!
-//! A strong definition in a COMDAT group counts as weak: others may have a copy. Functions of
-//! the process are no reason to yield: calls could then not be counted, replaced, or inlined.
-//! A program comes before its libraries in a native search, but libraries of this process know
-//! nothing of it; where all definitions are equal, one that both use is what counts.
+//! A strong definition in a COMDAT group counts as weak: others may have a copy. Weak functions do
+//! not yield to functions of the process: calls could then not be counted, replaced, or inlined. A
+//! program comes before its libraries in a native search, but libraries of this process do not know
+//! it; where all definitions are equal, both must use the same one.
 //!
-//! Data is in use from when it is linked: other data may hold its address, code its value. So
-//! a weak variable that was chosen counts as strong from then on, and a strong definition that
-//! comes later is a duplicate. A weak function that nobody looked up yet gives way.
+//! Data is in use from its link on: other data may hold its address, code its value. So a chosen
+//! weak variable counts as strong from then on, and a later strong definition is a duplicate. A
+//! weak function that was never looked up yields.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
@@ -33,7 +34,7 @@ use crate::load::image::Image;
 use crate::load::names::Definition;
 use crate::removal::bonds::Remaining;
 
-/// What definitions in an image would yield to.
+/// The definitions to which those of an image could yield.
 #[derive(Default)]
 pub(crate) struct Surroundings {
     own: HashMap<Box<str>, Definition>,
@@ -43,7 +44,7 @@ pub(crate) struct Surroundings {
     program: bool,
 }
 
-/// How far a search goes.
+/// The range of a search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     Own,
@@ -55,7 +56,7 @@ enum Reach {
 
 #[cfg(test)]
 impl Surroundings {
-    /// In which data of these names is.
+    /// Surroundings in which these names are data.
     pub(crate) fn with(names: &[&str]) -> Surroundings {
         let at = |name: &&str| (Box::from(*name), Definition::Address(64));
         let all: HashMap<_, _> = names.iter().map(at).collect();
@@ -69,12 +70,12 @@ impl Surroundings {
 }
 
 impl Surroundings {
-    /// What a definition of a module yields to.
+    /// The definition to which that of a module yields.
     pub(crate) fn of_symbol(&self, info: &SymbolInfo) -> Option<Definition> {
         self.find(reach_of_symbol(info, self.program)?, &info.name)
     }
 
-    /// What a definition of an object file yields to.
+    /// The definition to which that of an object file yields.
     pub(crate) fn of_object(&self, symbol: &ObjectSymbol) -> Option<Definition> {
         self.find(reach_of_object(symbol, self.program)?, &symbol.name)
     }
@@ -90,8 +91,8 @@ impl Surroundings {
     }
 }
 
-/// Whether a definition of an object is for itself alone, although it is global: compilers give
-/// each object a word of its own that leads to a personality, and linkers merge them.
+/// Whether a definition of an object is private, although it is global: compilers give each object
+/// a word of its own that leads to a personality, and linkers merge them.
 pub(crate) fn is_own(definition: &uruk_link::Definition<'_>) -> bool {
     definition.hidden && definition.name.starts_with("DW.ref.")
 }
@@ -121,7 +122,7 @@ fn reach_of_object(symbol: &ObjectSymbol, program: bool) -> Option<Reach> {
             grouped,
             ..
         } if !program || *grouped => Some(Reach::ThreadLocals),
-        // C++ has its equal definitions in groups; nothing else tells.
+        // C++ puts its equal definitions into groups; no other mark exists.
         ObjectSymbol {
             data: true,
             far: true,
@@ -133,7 +134,8 @@ fn reach_of_object(symbol: &ObjectSymbol, program: bool) -> Option<Reach> {
 }
 
 impl Core {
-    /// Finds what weak definitions in modules and objects that are added to `dylib` yield to.
+    /// Finds the definitions to which weak ones yield, in modules and objects that are added to
+    /// `dylib`.
     pub(crate) fn surroundings<'a>(
         &self,
         dylib: &Dylib,
@@ -154,7 +156,7 @@ impl Core {
             remaining.note_asked(wanted.iter().flatten());
         }
         if program {
-            // Nothing of it was there before it.
+            // No definitions of a program exist before it.
             wanted[Reach::Own as usize].clear();
             wanted[Reach::Linked as usize].clear();
         }
@@ -187,14 +189,15 @@ impl Core {
 struct Yielded<'a> {
     file: &'a str,
     name: &'a str,
-    /// False if what is there is something else.
+    /// False if the existing definition is of another kind.
     fits: bool,
-    /// Of a tentative one.
+    /// Its size, for a tentative definition.
     size: Option<u64>,
 }
 
 impl Core {
-    /// What yields is to be of the kind of what there is, and a tentative definition no larger.
+    /// Checks that a yielding definition has the kind of the existing one, and that a tentative
+    /// definition is no larger.
     pub(crate) fn check_yielded(
         self: &Arc<Self>,
         dylib: &Dylib,
@@ -277,7 +280,7 @@ impl Core {
         };
         let defined = match self.objects.variable(dylib, name) {
             Some(variable) => Some(variable.size),
-            // None for what the host gave a name to: it answers for the size.
+            // `None` for a name that the host defined: the host guarantees the size.
             None => self.size_of(dylib, name)?,
         };
         match defined {
@@ -293,7 +296,7 @@ impl Core {
 }
 
 impl Core {
-    /// The size of a variable of a module, which LLVM tells.
+    /// The size of a module's variable, which LLVM computes.
     fn size_of(self: &Arc<Self>, dylib: &Dylib, name: &str) -> Result<Option<u64>, Error> {
         let (core, dylib, name) = (Arc::clone(self), dylib.clone(), name.to_owned());
         let symbol = name.clone();

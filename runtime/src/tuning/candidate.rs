@@ -1,4 +1,4 @@
-//! A candidate: which, made, and tried.
+//! Candidates: their choice, compile and trial.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,27 +21,28 @@ use crate::tiers::background::thread_time;
 use crate::tiers::nanos;
 use crate::version::{Made, Request};
 
-/// What a compile is expected to cost, at least.
+/// Minimal expected cost of a compile.
 const COMPILE: Nanos = Nanos::from_ms(15);
 
-/// Trials of one root, beyond which it is settled, whatever else there may be.
+/// Maximal trials of one root, after which it is settled, even if candidates are left.
 const TRIALS: usize = 80;
 
-/// Callees that get code of tier 2 before a function is tried that calls them.
+/// Maximal callees that are compiled at tier 2 before a function that calls them is tried.
 const CALLEES: usize = 8;
 
-/// What is tried on a root.
+/// A version to try on a root.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
     pub(super) tier: Tier,
     pub(super) variant: Variant,
-    /// What it is about; `None` for code of tier 2 in place of tier 3's, for that in place of
-    /// code of tier 2, and for native code.
+    /// The change of the variant; `None` for code of tier 2 in place of tier 3's, for the reverse,
+    /// and for native code.
     pub(super) change: Option<Change>,
 }
 
 impl Core {
-    /// Tries the next candidate on `root`, if there is one and it may cost what it will.
+    /// Tries the next candidate on `root`, if there is one and the account affords its expected
+    /// cost.
     pub(super) fn tune_root(self: &Arc<Self>, root: Root, shorts: &mut Shorts) {
         let pass = gate::enter();
         let contested = root.tier == Tier::Native;
@@ -60,10 +61,10 @@ impl Core {
             false => (candidate.tier == Tier::Native).then_some(Arm::Candidate),
         };
         let slice = super::trial::slice(root.per_unit);
-        // Ten slices or so, of a candidate that is a tenth slower.
+        // About ten slices of a candidate that is a tenth slower.
         let expected = self.expected_compile(root.id, candidate.tier);
         let expected = Nanos(expected.0 + nanos(slice).0);
-        // What is slower than native code is to go in any case.
+        // Code slower than native code must be replaced in any case.
         let free = native == Some(Arm::Candidate);
         if !free && !self.tuning.state().account.affords(expected) {
             return;
@@ -108,11 +109,11 @@ impl Core {
                 self.end_turns(root, made.version, ended)
             }
             Some(held) if held == root.version => {
-                // Nothing new, or it counts nothing, as coroutines do, and cannot be judged.
+                // Not new, or without a count of entries, as coroutines: it cannot be judged.
                 self.note_untried(root.id, candidate);
                 self.end_turns(root, made.version, None)
             }
-            // Somebody was faster: what is published stays.
+            // Another publication came first: that version stays.
             _ => None,
         };
         let _pass = gate::enter();
@@ -122,7 +123,7 @@ impl Core {
             None => {
                 let mut state = self.tuning.state();
                 state.account.lost(cost);
-                // It counts nothing, so nobody would see that it is entered no more.
+                // Its entries are not counted, so it would not be noticed if they ended.
                 let region = state.regions.get_mut(&root.id.index());
                 if let Some(region) = region.filter(|_| contested && !is_known) {
                     region.phase = Phase::Left("it could not be compared with native code");
@@ -135,8 +136,8 @@ impl Core {
         self.unhold(root.id);
     }
 
-    /// What compiling a root is expected to cost: what its last compile for a trial did, or, before
-    /// one was seen, what the policy expects.
+    /// The expected cost of compiling a root: that of its last compile for a trial, or if there was
+    /// none, the policy's estimate.
     pub(super) fn expected_compile(&self, id: FunctionId, tier: Tier) -> Nanos {
         let last = {
             let state = self.tuning.state();
@@ -160,14 +161,14 @@ impl Core {
         }
     }
 
-    /// The policy may do with a function what it wants.
+    /// Returns control of a function to the policy.
     pub(super) fn unhold(&self, id: FunctionId) {
         self.tuning.state().held = None;
         self.tiers.control().controller.release(id);
         self.tiers.wake();
     }
 
-    /// What the function looks like to those who learn.
+    /// The function's shape, by which results are generalized.
     fn shape_of(&self, id: FunctionId) -> Shape {
         let control = self.tiers.control();
         let facts = control.controller.facts(id);
@@ -185,17 +186,17 @@ impl Core {
         let steady = !self.steady(root.id).is_empty();
         let fingerprint = self.fingerprint(root.id);
         let is_native = self.has_native(root.id);
-        // Of what has native code, guided code is compared with that.
+        // A function with native code has its guided code compared with that.
         let guidable = !is_native && self.may_be_guided(root.id);
         let mut state = self.tuning.state();
         let state = &mut *state;
         let (advice, known) = (&mut state.advice, &mut state.known);
         let region = state.regions.get_mut(&root.id.index())?;
-        // What is tried on native code is of the tier that was slower.
+        // Candidates over native code have the tier of the slower code.
         let contested = root.tier == Tier::Native;
         let tier = match region.lost.filter(|_| contested) {
             Some(lost) => lost.root.tier,
-            // It was replaced meanwhile, or taken back: what was slower is forgotten.
+            // The function was replaced meanwhile, or reset: the slower code is forgotten.
             None if contested => return None,
             None => root.tier,
         };
@@ -215,7 +216,7 @@ impl Core {
         }
         let full = region.trials.len() >= TRIALS;
         let (variant, callees) = (region.variant, region.callees);
-        // What would change nothing is not worth a trial.
+        // A change without effect is not worth a trial.
         let allowed = |change| match change {
             Change::Contract => contract,
             Change::Start(_) => shape.loops > 0,
@@ -294,8 +295,8 @@ impl Core {
         self.make_for_trial(request, how, apart)
     }
 
-    /// Compiles and publishes code that is to be measured, under a pass, after its callees if those
-    /// are to be called; `None` if that failed.
+    /// Compiles and publishes code for a measurement, under a pass, after its callees if it will
+    /// call them; `None` if that failed.
     pub(super) fn make_for_trial(
         self: &Arc<Self>,
         request: Request,
@@ -330,8 +331,9 @@ impl Core {
             .ok()
     }
 
-    /// What is inlined in a function may never have been worth a tier of its own: a candidate that
-    /// calls it would be judged by its code of tier 1.
+    /// Compiles the callees of a function at tier 2. Functions that are inlined in it may never
+    /// have been worth a tier of their own: a candidate that calls them would be measured with
+    /// their code of tier 1.
     fn bring_callees_up(self: &Arc<Self>, id: FunctionId) {
         for &callee in self.tiers.versions.bodies(id).iter().take(CALLEES) {
             let tier = self.tiers.versions.tier(callee);
@@ -346,7 +348,7 @@ impl Core {
     }
 }
 
-/// A part of a time.
+/// A fraction of a time.
 pub(super) fn part(time: Duration, part: f64) -> Nanos {
     Nanos::from_f64(nanos(time).as_f64() * part.max(0.0))
 }

@@ -1,4 +1,4 @@
-//! Who is tuned next.
+//! The choice of the next function to tune.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,35 +15,35 @@ use crate::core::Core;
 use crate::fork::gate;
 use crate::told::event::Event;
 
-/// Part of what was sampled since the last looks that makes a root.
+/// Minimal share of the samples since the last checks for a root.
 pub(super) const HOT: f64 = 0.05;
 
-/// Samples after which a function has lost all but 1/e of its heat, however long they took.
+/// Number of samples after which a function's heat has decayed to 1/e, however long they took.
 const FADE: f64 = 25.0;
 
-/// Part of what was sampled that has code compared with the native one it took the place of.
+/// Minimal share of the samples for comparing code with the native code it replaced.
 const WARM: f64 = 0.01;
 
-/// Samples, faded, before anything is said of who is hot.
+/// Minimal decayed samples before functions are ranked.
 const ENOUGH: f64 = 4.0;
 
-/// How long a version runs before it is tuned: the policy may have more to say, and its first
+/// Minimal age of a version before it is tuned: the policy may still replace it, and its first
 /// entries find cold caches.
 const AGE: Duration = Duration::from_millis(150);
 
-/// Most time of the program per entry of a root.
+/// Maximal time of the program per entry of a root.
 const LONGEST: Nanos = Nanos::from_ms(250);
 
-/// What the thread keeps from look to look.
+/// The thread's state between checks.
 #[derive(Default)]
 pub(super) struct Looks {
-    /// Samples of functions so far.
+    /// Samples by function so far.
     samples: HashMap<u32, u64>,
-    /// All that were taken.
+    /// Number of all samples taken.
     taken: u64,
-    /// And lately.
+    /// Decayed samples by function.
     heat: HashMap<u32, f64>,
-    /// What is published, since when.
+    /// The published version of each function, and the time of its first check.
     since: HashMap<u32, (VersionId, Duration)>,
     clock: Option<(GuestClock, Reading)>,
     /// Entries of roots at the last look.
@@ -52,25 +52,25 @@ pub(super) struct Looks {
     shorts: Shorts,
 }
 
-/// Who is to be tuned.
+/// A function to be tuned.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Root {
     pub(super) id: FunctionId,
     pub(super) version: VersionId,
     pub(super) tier: Tier,
-    /// Time of the program per unit.
+    /// Time of the program per unit of work.
     pub(super) per_unit: Nanos,
     pub(super) unit: Unit,
-    /// And per entry.
+    /// Time of the program per entry.
     pub(super) per_entry: Nanos,
 }
 
-/// What a look came to.
+/// The result of a check.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Found {
-    /// Something to try, which was.
+    /// A candidate was tried.
     Root,
-    /// Nothing to try on what is hot.
+    /// Hot functions exist, but no candidate is left.
     Hot,
     Nothing,
 }
@@ -83,7 +83,7 @@ struct Sampled {
 }
 
 impl Core {
-    /// One look, and one trial if there is anything to try.
+    /// Does one check, and one trial if a candidate is left.
     pub(super) fn tune_once(self: &Arc<Self>, looks: &mut Looks) -> Found {
         let (root, found) = {
             let _pass = gate::enter();
@@ -103,12 +103,12 @@ impl Core {
             let begin = clock.read();
             self.tune_root(root, &mut looks.shorts);
             let _pass = gate::enter();
-            // The program ran on while code was made for it; turns are counted as they end.
+            // The program ran on during the compile; turns are charged when they end.
             let ran = clock.read().since(&begin);
             let account = &mut self.tuning.state().account;
             let counted = account.time().0.saturating_sub(before.0);
             account.ran(Nanos(ran.0.saturating_sub(counted)));
-            // What went on meanwhile is no reading.
+            // The interval before the trial is no valid reading any more.
             looks.clock = None;
             return Found::Root;
         }
@@ -124,7 +124,7 @@ impl Core {
         let (ran, work) = self.read_clocks(looks);
         self.tuning.state().account.ran(ran);
         self.send_short_home(&mut looks.shorts);
-        // Entries of a root that was no candidate at the last look are of a longer time than `ran`.
+        // Entries of a root that was no candidate at the last check cover a longer time than `ran`.
         let entries = std::mem::take(&mut looks.entries);
         let mut found: Option<(Root, bool)> = None;
         for it in hottest {
@@ -155,7 +155,7 @@ impl Core {
                 unit,
                 per_entry,
             };
-            // Native code counts nothing: it is entered as often as when it was compared.
+            // Native code counts nothing: its entry rate is taken from the comparison.
             let (root, entered) = match tier {
                 Tier::Native => match self.as_it_was_compared(root) {
                     Some(root) => (root, 1),
@@ -168,7 +168,8 @@ impl Core {
             if !self.is_open(root, entered, old) {
                 continue;
             }
-            // What may be slower than what the program came with comes before what may get faster.
+            // Code that may be slower than the program's native code has priority over code that
+            // may get faster.
             let urgent = tier > Tier::Native && self.awaits_native(id);
             if found.is_none_or(|(_, before)| urgent && !before) {
                 found = Some((root, urgent));
@@ -177,7 +178,7 @@ impl Core {
         found.map(|(root, _)| root)
     }
 
-    /// Time of the program and units of work since the last look.
+    /// Time of the program and units of work since the last check.
     fn read_clocks(&self, looks: &mut Looks) -> (Nanos, u64) {
         let ran = looks
             .clock
@@ -194,8 +195,8 @@ impl Core {
         (ran, if fresh { 0 } else { work })
     }
 
-    /// Functions above tier 1 that were sampled lately, the hottest first, and those with native code
-    /// on which something is left to be tried.
+    /// Recently sampled functions above tier 1, the hottest first, and those with native code over
+    /// which candidates are left.
     fn hottest_now(&self, looks: &mut Looks, now: Duration) -> Vec<Sampled> {
         let mut sampled = Vec::new();
         let contested: HashSet<u32> = {
@@ -254,7 +255,7 @@ impl Core {
         sampled.into_iter().map(|(_, it)| it).collect()
     }
 
-    /// Whether a function's code took the place of native code with which it was not compared yet.
+    /// Whether a function's code replaced native code, and was not compared with it yet.
     pub(super) fn awaits_native(&self, id: FunctionId) -> bool {
         let compared = || {
             let state = self.tuning.state();
@@ -265,7 +266,7 @@ impl Core {
         self.has_native(id) && !compared()
     }
 
-    /// A root whose native code runs, measured as when that was compared.
+    /// A root whose native code runs, with the measures of its comparison.
     fn as_it_was_compared(&self, root: Root) -> Option<Root> {
         let state = self.tuning.state();
         let lost = state.regions.get(&root.id.index())?.lost?;
@@ -276,10 +277,10 @@ impl Core {
         })
     }
 
-    /// Whether something is to be tried on a root that was seen.
+    /// Whether candidates are left for a root.
     fn is_open(self: &Arc<Self>, root: Root, entered: u32, old: bool) -> bool {
         let id = root.id;
-        // Continuations are their functions' bodies, and run once.
+        // Continuations are code of other functions, and run once.
         if self.function(id).is_none_or(|it| it.origin.is_some()) {
             return false;
         }
@@ -306,7 +307,7 @@ impl Core {
             }
             if let Some(before) = before {
                 region.ratio = before.ratio;
-                // An earlier run has tried all there is.
+                // An earlier run has tried all candidates.
                 if before.settled {
                     region.phase = Phase::Settled;
                 }
@@ -334,7 +335,7 @@ impl Core {
         if !(fit && free && old) {
             return false;
         }
-        // However often it is entered, it is compared with what ran before it.
+        // It is compared with the code it replaced, however often it is entered.
         let awaits = root.tier > Tier::Native && has_native && !region.native;
         let is_done = !awaits && (region.lowered || root.tier != Tier::Guided);
         region.phase = match () {

@@ -1,21 +1,20 @@
 //! Processor time of the program's threads, read from outside of them.
 //!
-//! The clock of the process is no use for slices of milliseconds: the kernel brings what another
-//! thread has run up to date at its timer's ticks only. The clock of a thread is brought up to
-//! date when it is read. So each is read by itself, 0.2 to 0.4 us each, but for those of ours
-//! that run no guest's code; threads that begin or end between two readings do not count in
-//! either. Beyond [`MOST`] threads it is the process's clock all the same, which is right in the
-//! long run.
+//! The clock of the process is unsuitable for slices of milliseconds: the kernel updates the time
+//! of another running thread at its timer's ticks only. The clock of a thread is updated when it is
+//! read. So each is read by itself, 0.2 to 0.4 us each, except for the runtime's threads that run
+//! no guest code. Threads that begin or end between two readings are not counted. With more than
+//! [`MOST`] threads the process's clock is used, which is right in the long run.
 
 use uruk_base::Nanos;
 
 use crate::guest::threads;
 use crate::tiers::{clock, nanos, process_time};
 
-/// Threads that are read one by one.
+/// Maximal number of threads that are read one by one.
 const MOST: usize = 64;
 
-/// The clocks of the threads there were when it was made.
+/// The clocks of the threads that existed when it was made.
 pub(super) struct GuestClock {
     threads: Vec<libc::clockid_t>,
 }
@@ -24,14 +23,14 @@ pub(super) struct GuestClock {
 pub(super) struct Reading(Vec<Option<Nanos>>);
 
 impl GuestClock {
-    /// Of the threads there are. Under a pass.
+    /// The clocks of the current threads. Under a pass.
     pub(super) fn new() -> GuestClock {
         let ours = threads::idle();
         let ids = uruk_files::threads().unwrap_or_default();
         let mut threads: Vec<_> = ids
             .into_iter()
             .filter(|id| !ours.contains(id))
-            // As the kernel makes a clock's number of a thread's: its scheduler's time.
+            // The kernel's encoding of a thread's scheduler clock.
             .map(|id| (!id << 3) | 6)
             .collect();
         if threads.len() > MOST {
@@ -40,14 +39,14 @@ impl GuestClock {
         GuestClock { threads }
     }
 
-    /// The times now.
+    /// Reads the clocks.
     pub(super) fn read(&self) -> Reading {
         if self.threads.is_empty() {
             return Reading(vec![Some(nanos(process_time()))]);
         }
         let times = self.threads.iter().map(|&id| {
             let time = nanos(clock(id));
-            // One that has ended has no clock, and reads as nothing.
+            // A thread that has ended has no clock, and reads as zero.
             (time != Nanos::ZERO).then_some(time)
         });
         Reading(times.collect())
@@ -73,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// A thread that works is seen by another one, to a part of a millisecond.
+    /// The time of another, working thread is seen to a fraction of a millisecond.
     #[test]
     fn other_threads_are_seen() {
         let over = AtomicBool::new(false);

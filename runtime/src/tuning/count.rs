@@ -1,8 +1,7 @@
-//! Code with probes in a root, for a moment: which values its arguments nearly always have, and
-//! which ways its branches go.
+//! Short-term profiling of a root: nearly constant arguments, and the directions of branches.
 //!
-//! It takes the slot as a candidate does, and what ran before has it again afterwards, whatever was
-//! counted. What that cost is charged: probes gain nothing by themselves.
+//! Its code takes the slot as a candidate does, and the previous version returns afterwards in any
+//! case. Its cost is charged to the account: probes gain nothing by themselves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,21 +17,21 @@ use crate::tiers::background::thread_time;
 use crate::tiers::nanos;
 use crate::version::{Made, Request};
 
-/// Time between two looks at what was counted.
+/// Time between two checks of the counts.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Part of the program's time that probes are taken to cost while they count.
+/// Assumed share of the program's time that probes cost while they count.
 const PROBES: f64 = 0.3;
 
 impl Core {
-    /// Whether something was counted in a root, or cannot be.
+    /// Whether a root was profiled, or cannot be.
     pub(super) fn was_counted(&self, id: FunctionId) -> bool {
         let state = self.tuning.state();
         let region = state.regions.get(&id.index());
         self.tuning.same || region.is_none_or(|region| region.counted)
     }
 
-    /// Has a root counted, if that may cost what it will.
+    /// Profiles a root, if the account affords the expected cost.
     pub(super) fn count_root(self: &Arc<Self>, root: Root) {
         let pass = gate::enter();
         let before = thread_time();
@@ -70,8 +69,8 @@ impl Core {
         self.unhold(root.id);
     }
 
-    /// Waits until a version with probes has counted enough, and has what ran before run again; how
-    /// long that took.
+    /// Waits until a version with probes has counted enough, then restores the previous one;
+    /// returns the time it took.
     fn let_count(self: &Arc<Self>, root: Root, made: &Made) -> Duration {
         let mut age = Duration::ZERO;
         if let Some(words) = &made.words {

@@ -1,47 +1,47 @@
-//! The tuner: functions that are hot get other codes of the same body, one after another, and
-//! end at the one that makes the program fastest. What is measured and how it is judged is
-//! [`uruk_tiering::tuning`]'s; here codes are made, take turns in a slot, and are timed.
+//! The tuner: it compiles the same body of a hot function in several variants, one after another,
+//! and keeps the one that makes the program fastest. Measures and judgement are in
+//! [`uruk_tiering::tuning`]; here variants are compiled, take turns in a slot, and are timed.
 //!
 //! # A turn of the tuner's thread
-//! 1. [`choose`]: who was sampled most since the last look, runs code of tier 2 or 3 that the
-//!    policy is done with, and is entered neither too seldom nor too often to be timed, is a
-//!    *root*. One at a time: what is measured is the time of all the program's threads, so a
-//!    second trial would be noise in the first.
-//! 2. [`count`]: where nothing was counted in it yet, or its load has changed since, code with probes
-//!    runs for a moment: what arguments nearly always are is not known otherwise.
-//! 3. [`candidate`]: the candidate that [`Advice`] proposes, or the plain code of tier 2 where
-//!    what runs is tier 3's, or the other way round, is compiled and published; what ran stays as the version to go back
-//!    to, and is kept while the function is [under trial](Tuning::holds).
-//! 4. [`trial`]: the two take turns in the slot ([`FunctionVersions::alternate`]). Time per
-//!    entry of the root, or per unit of work where the embedder tells that
-//!    ([`Jit::work_done`](crate::Jit::work_done)), is the figure.
-//! 5. The winner is in the slot, the loser goes to reclaim, and an event tells
-//!    ([`Event::Tuned`](crate::Event::Tuned)). What won is how the function is compiled from then
-//!    on, also at tier 3.
+//! 1. [`choose`]: the function with most samples since the last check becomes a *root*. It must run
+//!    code of tier 2 or 3 which the policy has finished with, and be entered neither too seldom nor
+//!    too often to be timed. One at a time: the measure is the time of all the program's threads,
+//!    so a second trial would be noise in the first.
+//! 2. [`count`]: if it was not profiled yet, or its load has changed since, code with probes runs
+//!    for a moment: typical values of arguments are not known otherwise.
+//! 3. [`candidate`]: the candidate that [`Advice`] proposes is compiled and published, or the plain
+//!    code of tier 2 in place of tier 3's, or the reverse. The previous version stays as the
+//!    fallback, and is kept while the function is [under trial](Tuning::holds).
+//! 4. [`trial`]: the two take turns in the slot ([`FunctionVersions::alternate`]). The measure is
+//!    the time per entry of the root, or per unit of work where the embedder reports that
+//!    ([`Jit::work_done`](crate::Jit::work_done)).
+//! 5. The winner stays in the slot, the loser is reclaimed, and an event is sent
+//!    ([`Event::Tuned`](crate::Event::Tuned)). The winning variant is used for the function from
+//!    then on, also at tier 3.
 //!
-//! All candidates are tried for large gains first ([`COARSE`]), and those that may have a small
-//! one are tried for it once none is left. A root nothing is left to try on is *settled*; from then on its time per unit is watched, and
-//! it is tried again when that drifts.
+//! All candidates are first tried for large gains ([`COARSE`]), and those that may have a small one
+//! are tried for it once no other is left. A root without candidates is *settled*; from then on its
+//! time per unit is watched, and it is tried again when that drifts.
 //!
 //! # Why
 //! - Entries are counted in the code, as at tier 1 ([`Counters::Entry`](uruk_codegen::Counters)):
-//!   an increment without a branch, in code above tier 1 of a session that tunes. What is
-//!   timed is what stays, so nothing has to be compiled again without the counter. A function
-//!   that is entered more often than every [`SHORTEST`] is left alone, and counts nothing if that
-//!   is known when it is compiled: its callers are roots too. Counting such ones, too, Rust's
+//!   an increment without a branch, in code above tier 1 of a session that tunes. The timed code is
+//!   the final code, so it need not be compiled again without the counter. A function that is
+//!   entered more often than every [`SHORTEST`] is not tuned, and counts nothing if that is known
+//!   when it is compiled: its callers are roots too. When such functions counted, too, Rust's
 //!   hash-mix took 11.7 to 12.9 ms an iteration instead of 10.1.
-//! - A trial in which one version is published over by anybody else (a tier, a replacement, a pin,
-//!   an eviction) is given up, and whatever is published then stays.
-//! - Native code ([`Dylib::adopt`](crate::Dylib::adopt)) is the first candidate where there is any,
-//!   whatever the budget says: what is slower than that goes back to it ([`native`]), and
-//!   the next run knows ([`recall`]). Variants are tried on it from then on, as on other code.
-//! - Code of a native program that is too short for the way to it goes home without a trial
-//!   ([`short`]): a flat profile has dozens of such functions.
-//! - Tier 1 is no candidate: what it has over tier 2 where it is faster is that nothing was
-//!   inlined, and that is the first candidate.
-//! - It is off unless asked for ([`JitBuilder::tune`](crate::JitBuilder::tune)): a trial runs code
-//!   that may be slower, and results of floating-point code differ from one variant to another
-//!   where the embedder allows contraction.
+//! - A trial is abandoned if another publication replaces one of its versions (a tier, a
+//!   replacement, a pin, an eviction); the version published then stays.
+//! - Native code ([`Dylib::adopt`](crate::Dylib::adopt)) is the first candidate where it exists,
+//!   whatever the budget: slower code is replaced by it ([`native`]), and the next run knows
+//!   ([`recall`]). Variants are tried over it from then on, as over other code.
+//! - Code of a native program that is too short for the cost of its stub returns to native code
+//!   without a trial ([`short`]): a flat profile has dozens of such functions.
+//! - Tier 1 is no candidate: where it is faster than tier 2, the reason is that it inlines nothing,
+//!   and that is the first candidate.
+//! - It is off by default ([`JitBuilder::tune`](crate::JitBuilder::tune)): a trial runs code that
+//!   may be slower, and results of floating-point code differ between variants where the embedder
+//!   allows contraction.
 //!
 //! # Figures
 //! Measured on two processors. Ten kernels against the best of 55 ways to compile each (`bench --only
@@ -85,34 +85,35 @@ use crate::api::error::Error;
 use crate::core::Core;
 use crate::fork::{gate, panics, thread};
 
-/// Time between two looks at who is hot.
+/// Time between two checks for hot functions.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The same, at most: while there is nothing to try it doubles up to this. What is settled is watched.
+/// Maximal time between two checks: it doubles up to this while no candidate is left. Settled roots
+/// are watched.
 const LOOK_SETTLED: Duration = Duration::from_millis(200);
 
-/// The same while nothing is hot that could be tuned.
+/// Maximal time between two checks while no hot function can be tuned.
 const LOOK_MOST: Duration = Duration::from_millis(400);
 
-/// Least time of the program per entry of a root. At 100 ns Rust's n-body, entered every 53 to 92 ns, was
-/// left at vectors that make it take 23 ms instead of 13.
+/// Minimal time of the program per entry of a root. At 100 ns Rust's n-body, entered every 53 to 92
+/// ns, was left at vectors that make it take 23 ms instead of 13.
 const SHORTEST: Nanos = Nanos(25);
 
-/// Gains that are looked for at first. To refute that an interpreter's loop, entered every 20 ms, gains a
-/// hundredth takes 70 pairs of slices, and 12 s; to refute a twentieth takes 5, and what gains a
-/// quarter is found among 27 candidates in one run instead of ten.
+/// Minimal gain of the first trials. To refute that an interpreter's loop, entered every 20 ms,
+/// gains a hundredth takes 70 pairs of slices, and 12 s. To refute a twentieth takes 5 pairs, and a
+/// gain of a quarter is found among 27 candidates in one run instead of ten.
 const COARSE: f64 = 0.05;
 
 /// Settings of the tuner.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TuneSettings {
     pub(crate) on: bool,
-    /// Candidates are what runs already.
+    /// For tests: candidates have the same settings as the current version.
     pub(crate) same: bool,
     pub(crate) rules: Rules,
-    /// What the embedder allows, if it said so.
+    /// The embedder's budget, if set.
     pub(crate) budget: Option<Budget>,
-    /// What an earlier run learned, as text.
+    /// The results of an earlier run, as text.
     pub(crate) before: Option<String>,
 }
 
@@ -120,58 +121,58 @@ pub(crate) struct TuneSettings {
 struct State {
     account: Account,
     advice: Advice,
-    /// By fingerprint: what earlier runs knew, and what this one found out.
+    /// Results of earlier runs and of this one, by fingerprint.
     known: BTreeMap<[u8; 16], Known>,
-    /// The same, of functions that are not settled: how far earlier runs came.
+    /// Progress of earlier runs with functions that are not settled, by fingerprint.
     progress: BTreeMap<[u8; 16], Progress>,
-    /// The same, of native code.
+    /// Results for native code, by fingerprint.
     natives: BTreeMap<[u8; 16], KnownNative>,
-    /// And the tiers that functions without native code end at.
+    /// Final tiers of functions without native code, by fingerprint.
     tiers: BTreeMap<[u8; 16], Tier>,
     /// Functions that are entered too often to be timed.
     often: HashSet<u32>,
-    /// By function that was sampled, how far it is brought up to that.
+    /// Promotions to the tiers of an earlier run, by sampled function.
     rising: HashMap<u32, Rising>,
     /// Functions that an earlier run compared with their native code.
     compared: HashSet<u32>,
     /// Those of them that are compiled once they are sampled.
     early: HashSet<u32>,
     regions: HashMap<u32, Region>,
-    /// By function, how it is compiled above tier 1.
+    /// Variants above tier 1, by function.
     variants: HashMap<u32, Variant>,
-    /// Who takes turns now.
+    /// The function whose versions take turns now.
     held: Option<FunctionId>,
-    /// Ends the compile under way.
+    /// Cancels the compile in progress.
     cancel: Option<Cancellation>,
-    /// Ended trials, and how many of them won.
+    /// Number of trials that ended, and of those won.
     trials: u32,
     won: u32,
-    /// Candidates that were code which was tried, or ran.
+    /// Number of candidates whose code was tried before, or is current.
     equal: u32,
     drifted: u32,
     thread: Option<Thread>,
-    /// What became of the text of an earlier run.
+    /// Whether the text of an earlier run was used.
     before: Option<String>,
 }
 
-/// A function that an earlier run ended with above tier 1.
+/// A function that an earlier run left above tier 1.
 #[derive(Debug, Clone, Copy)]
 struct Rising {
-    /// The highest tier that was asked for.
+    /// The highest tier that was requested.
     asked: Tier,
-    /// The one it is to reach; no higher than tier 1 if nothing is known.
+    /// The target tier; at most tier 1 if none is known.
     to: Tier,
 }
 
-/// What a session knows of tuning.
+/// The tuner's state in a session.
 pub(crate) struct Tuning {
     on: bool,
     same: bool,
     rules: Rules,
     state: Mutex<State>,
-    /// Units of work the embedder told of.
+    /// Units of work that the embedder reported.
     work: AtomicU64,
-    /// LLVM took the thread down: there is no other.
+    /// LLVM stopped the tuner's thread: there is no other.
     lost: AtomicBool,
 }
 
@@ -184,7 +185,7 @@ impl Tuning {
         };
         if let (true, Some(text)) = (settings.on, &settings.before) {
             state.remember(text);
-            // A quarter of a second is a large part of a run of a few.
+            // The initial credit of a quarter of a second is a large part of a run of a few.
             if !state.known.is_empty() && settings.budget.is_none() {
                 state.account.forgo_credit();
             }
@@ -203,25 +204,25 @@ impl Tuning {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether two versions of `function` take turns: neither is given up.
+    /// Whether two versions of `function` take turns: neither may be retired.
     pub(crate) fn holds(&self, function: FunctionId) -> bool {
         self.on && self.state().held == Some(function)
     }
 
-    /// Units of work were done.
+    /// Adds units of completed work.
     pub(crate) fn work_done(&self, units: u64) {
-        // A statistic: nothing is ordered by it.
+        // Relaxed: a statistic; it orders nothing.
         self.work.fetch_add(units, Ordering::Relaxed);
     }
 
-    /// Has a compile under way end soon.
+    /// Cancels a compile in progress.
     pub(crate) fn interrupt(&self) {
         if let Some(cancel) = &self.state().cancel {
             cancel.cancel();
         }
     }
 
-    /// Wakes the thread, which looks whether the session is over.
+    /// Wakes the thread, which checks whether the session ends.
     pub(crate) fn stop(&self) {
         self.interrupt();
         if let Some(thread) = &self.state().thread {
@@ -229,8 +230,8 @@ impl Tuning {
         }
     }
 
-    /// In the child of a fork: the thread is gone, and what was under trial stays as it is. Says
-    /// what that was.
+    /// Resets the tuner in the child of a fork: the thread does not exist, and the function under
+    /// trial stays as it is. Returns that function.
     pub(crate) fn after_fork_child(&self) -> Option<FunctionId> {
         let mut state = self.state();
         let held = state.held.take();
@@ -239,7 +240,7 @@ impl Tuning {
         held
     }
 
-    /// The body of a function is another one now.
+    /// Drops the state of a function whose body was replaced.
     pub(crate) fn forget(&self, function: FunctionId) {
         if self.on {
             let mut state = self.state();
@@ -296,7 +297,7 @@ fn tune(core: &Arc<Core>) {
 }
 
 impl Core {
-    /// The settings of a compile of `id`, as it turned out best for it.
+    /// The settings of a compile of `id`, with the variant that was best for it.
     pub(crate) fn tuned(&self, id: FunctionId, how: Compile) -> Compile {
         match self.tuned_variant(id) {
             Some(variant) if how.tier > Tier::Baseline => how.varied(variant),
@@ -304,8 +305,8 @@ impl Core {
         }
     }
 
-    /// Whether code above tier 1 is to count its entries, so that it can be tuned. Of what is entered
-    /// too often to be timed all are compared with native code.
+    /// Whether code above tier 1 must count its entries, so that it can be tuned. Functions entered
+    /// too often to be timed are still compared with native code if they have any.
     pub(crate) fn counts_for_tuning(&self, id: FunctionId) -> bool {
         if !self.tuning.on || self.has_native(id) {
             return self.tuning.on;
@@ -318,7 +319,7 @@ impl Core {
         !often.contains(&id.index())
     }
 
-    /// What this run, or an earlier one, found best for `id`.
+    /// The best variant for `id` in this run, or an earlier one.
     fn tuned_variant(&self, id: FunctionId) -> Option<Variant> {
         if !self.tuning.on {
             return None;
@@ -336,7 +337,7 @@ impl Core {
         Some(variant)
     }
 
-    /// What a function is known by from one run to the next.
+    /// The key of a function in the results that pass from one run to the next.
     fn fingerprint(&self, id: FunctionId) -> Option<[u8; 16]> {
         let function = self.function(id)?;
         let bitcode = function.module.readers.bitcode();

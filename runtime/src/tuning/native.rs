@@ -1,24 +1,24 @@
-//! Native code as a candidate: what was compiled for a function of a native program has to be
-//! faster than what the program came with, or goes.
+//! Native code as a candidate: code compiled for a function of a native program must be faster than
+//! the program's own, or is replaced by it.
 //!
-//! Native code counts nothing. For a trial the slot leads to a few instructions in front of it
-//! that count its entries (`version/native.rs`), and nobody is told, so that whoever redirects
-//! entries leaves them to the stub: both take the same way to their code. Where native code wins,
-//! it is adopted once more as it is, and that is told: then entries lead straight to it.
+//! Native code counts nothing. For a trial the slot leads to a few instructions before it that
+//! count its entries (`version/native.rs`), and no event is sent. So a listener that redirects
+//! entries leaves them at the stub: both codes are reached the same way. If native code wins, it is
+//! adopted again without the counter, with an event: then entries lead straight to it.
 //!
-//! The stub is a cost of its own: a call comes through the entry's jump, the room's and the stub's,
-//! and native code that is adopted again is spared all three. So native code is credited with
-//! [`WAY`] for each entry; it decides for what is short and entered often. And where nothing was
-//! found out, the better guess wins: a program is to lose nothing.
+//! The stub has a cost of its own: a call passes the entry's jump, the room's and the stub's, and
+//! native code that is adopted again avoids all three. So native code is credited with [`WAY`] for
+//! each entry, which decides for functions that are short and entered often. Without a result, the
+//! better estimate wins: a program must not become slower.
 //!
-//! Every function that was compiled for a native program is compared, also those of which too few
-//! samples say that variants of them are worth a trial: each may cost its way.
+//! Every function that was compiled for a native program is compared, also those with too few
+//! samples to make trials of variants worthwhile: each may cost its way.
 //!
-//! Where it was faster than code of tier 2, the policy may still have guided code made, which is
-//! compared with it in turn: SQLite gains nothing by clang's `-O3`, and a tenth by a profile. And it
-//! is what variants of that code are tried on, in the order in which they are on other code: a
-//! variant that is better than the best one before, but no better than native code, is what the next
-//! ones differ from. That is paid for by the account, as any trial.
+//! If it was faster than code of tier 2, the policy may still request guided code, which is
+//! compared with it in turn: SQLite gains nothing by clang's `-O3`, and a tenth by a profile.
+//! Variants of the slower code are tried against native code, in the order in which they are on
+//! other code. A variant that is better than the best one before, but no better than native code,
+//! is the base of the next ones. The account pays for that, as for any trial.
 
 use std::sync::Arc;
 
@@ -34,23 +34,24 @@ use crate::core::Core;
 use crate::tiers::nanos;
 use crate::version::Made;
 
-/// The rate of errors: one of two codes is to run in any case, so to be wrong of two that are nearly
-/// equal costs little, and the program is to have its native code back within seconds.
+/// The error rate. One of two codes must run in any case, so a wrong choice between two that are
+/// nearly equal costs little. The program should have its native code back within seconds.
 const ERROR: f64 = 0.1;
 
-/// What native code has to gain for more to be found out: below that, the better guess does.
+/// Minimal gain of native code for which a trial continues: below that, the better estimate is
+/// used.
 const MARGIN: f64 = 0.02;
 
-/// What an entry costs, in nanoseconds, on its way through the stub and past the count: three
-/// jumps that are taken, and an increment in memory.
+/// The cost of an entry, in nanoseconds, through the stub and past the count: three taken jumps,
+/// and an increment in memory.
 pub(super) const WAY: f64 = 1.5;
 
-/// The time of a slice in which native code was entered so often, without its way.
+/// The time of a slice with so many entries of native code, without their way.
 pub(super) fn without_way(time: f64, entries: f64) -> f64 {
     (time - WAY * entries).max(0.5 * time)
 }
 
-/// Whether native code is to run, by what a comparison came to in which it was the candidate.
+/// Whether native code must run, by the result of a comparison in which it was the candidate.
 pub(super) fn prefers(ended: &Ended) -> bool {
     match ended.verdict {
         Verdict::Faster => true,
@@ -59,7 +60,7 @@ pub(super) fn prefers(ended: &Ended) -> bool {
     }
 }
 
-/// When a comparison with native code ends.
+/// The stopping rules of a comparison with native code.
 pub(super) fn rules(rules: Rules) -> Rules {
     Rules {
         error: rules.error.max(ERROR),
@@ -69,9 +70,9 @@ pub(super) fn rules(rules: Rules) -> Rules {
 }
 
 impl Core {
-    /// Has native code, which runs, stand back behind a count of its entries for `candidate`, which
-    /// was published over it; the root that it is then. Entries lead to the stub since that was
-    /// published, and only since then.
+    /// Replaces running native code by its counted form, for a trial against `candidate`, which was
+    /// published over it; returns the resulting root. Entries lead to the stub only since that
+    /// publication.
     pub(super) fn count_beside(self: &Arc<Self>, root: Root, candidate: VersionId) -> Option<Root> {
         let native = self.make_native(root.id)?;
         let version = native.version;
@@ -80,11 +81,11 @@ impl Core {
         };
         match retired {
             Some(held) if held == candidate => {
-                // If that fails somebody else has a say, and no slice is run.
+                // If that fails another publication interferes, and no slice is run.
                 self.turn_to(root.id, version, candidate);
                 Some(Root { version, ..root })
             }
-            // Somebody published meanwhile: that stays.
+            // Another version was published meanwhile: that stays.
             Some(other) => {
                 self.turn_to(root.id, version, other);
                 if self.tiers.versions.seen(root.id).release_loser(version) {
@@ -96,8 +97,8 @@ impl Core {
         }
     }
 
-    /// Has native code run on without a count after a trial that it did not lose, and the policy
-    /// know, unless something else than `version` of it runs by now.
+    /// Lets native code continue without a counter after a trial that it did not lose, and informs
+    /// the policy, unless another version than `version` runs by now.
     pub(super) fn go_on_natively(self: &Arc<Self>, id: FunctionId, version: VersionId) {
         let runs = self.tiers.versions.seen(id).published();
         if runs.is_none_or(|runs| runs.id != version || runs.tier != Tier::Native) {
@@ -119,14 +120,14 @@ impl Core {
         }
     }
 
-    /// Puts native code into the slot, behind a count of its entries.
+    /// Puts native code into the slot, behind a counter of its entries.
     pub(super) fn make_native(self: &Arc<Self>, id: FunctionId) -> Option<Made> {
         let made = self.adopt_again(id, true);
         made.inspect_err(|cause| debug!(%cause, "native code is not compared"))
             .ok()
     }
 
-    /// What the comparison of a root with its native code came to.
+    /// Records the result of comparing a root with its native code.
     pub(super) fn note_native_trial(
         self: &Arc<Self>,
         root: Root,
@@ -149,7 +150,7 @@ impl Core {
             let controller = &mut control.controller;
             controller.reverted(now, root.id, version, tier, counts);
             if root.tier == Tier::Optimized && ended.verdict != Verdict::Undecided {
-                // Of native code, which was the candidate.
+                // The ratio is that of native code, which was the candidate.
                 let thousandths = (1000.0 / ended.ratio.point.max(0.001)) as u32;
                 controller.compared_with_native(thousandths);
             }
@@ -185,10 +186,10 @@ impl Core {
         (region.version, region.tier) = (version, tier);
         if won {
             region.ratio = region.ratio.times(ended.ratio);
-            // Guided code may come yet, and is compared with it.
+            // Guided code may still follow, and is compared with it.
             region.native = false;
             let by = ended.ratio.point;
-            // What comes closest is what variants differ from.
+            // The closest code is the base of variants.
             if region.lost.is_none_or(|before| by < before.by) {
                 region.lost = Some(Lost { root, by });
             }

@@ -1,4 +1,4 @@
-//! What follows from a trial: for the region, for those who learn, for those who listen and ask.
+//! Consequences of a trial: for the region, the learned advice, listeners and queries.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::told::event::Event;
 use crate::version::Made;
 
 impl Core {
-    /// Whether what was made for a trial is, to the byte, what runs or what was tried: there is
-    /// nothing to find out then.
+    /// Whether the code made for a trial is identical to the current code or to code tried before:
+    /// the trial is then unnecessary.
     pub(super) fn is_known_code(
         &self,
         root: Root,
@@ -33,7 +33,7 @@ impl Core {
         let Some(object) = object.filter(|_| !self.tuning.same) else {
             return false;
         };
-        // What may have a small gain is tried twice.
+        // Candidates with a possible small gain are tried twice.
         let known = running == Some(object) || !region.fine && region.objects.contains(&object);
         if known {
             state.equal += 1;
@@ -44,7 +44,7 @@ impl Core {
         known
     }
 
-    /// How many single decisions of inlining there are.
+    /// Notes the number of single inlining decisions.
     pub(super) fn note_callees(&self, id: FunctionId, callees: u32) {
         let mut state = self.tuning.state();
         if let Some(region) = state.regions.get_mut(&id.index()) {
@@ -64,7 +64,7 @@ impl Core {
         }
     }
 
-    /// What a trial found, to those who learn, listen and ask.
+    /// Records the result of a trial for advice, listeners and queries.
     pub(super) fn note_trial(
         self: &Arc<Self>,
         root: Root,
@@ -84,7 +84,7 @@ impl Core {
             true => (made.version, candidate.tier),
             false => (root.version, root.tier),
         };
-        // Else the policy is told when native code runs without a count again.
+        // Otherwise the policy is informed when native code runs without a counter again.
         if tier > Tier::Native {
             let mut control = self.tiers.control();
             control.watch(root.id, true, self.tiers.counts.now(root.id));
@@ -94,7 +94,7 @@ impl Core {
             if won && tier < root.tier {
                 controller.bar(root.id, root.tier);
             }
-            // The policy would have it made again, and it would be tried again.
+            // Otherwise the policy would compile it again, and it would be tried again.
             if !won && candidate.change.is_none() && candidate.tier > root.tier {
                 controller.bar(root.id, candidate.tier);
             }
@@ -116,7 +116,7 @@ impl Core {
         let contested = root.tier == Tier::Native;
         let lost = state.regions.get(&index).and_then(|region| region.lost);
         let lost = lost.filter(|_| contested);
-        // What a candidate is worth over the code that it differs from, which native code beat.
+        // The candidate's gain over the code that it differs from, which lost to native code.
         let over = |ratio: f64| ratio * lost.map_or(1.0, |lost| lost.by);
         let better = won || contested && over(ended.ratio.low) > 1.0;
         if let Some(change) = candidate.change {
@@ -152,7 +152,7 @@ impl Core {
             region.doubtful.push(candidate.variant);
         }
         if better {
-            // What differs from this by a change has not been tried for large gains.
+            // Variants that differ from this by one change were not tried for large gains.
             region.doubtful.clear();
             (region.fine, region.rolled) = (false, false);
             if candidate.change.is_none() {
@@ -163,7 +163,7 @@ impl Core {
             if !region.tried.contains(&region.variant) {
                 region.tried.push(region.variant);
             }
-            // What was refuted for large gains may have a small one over this.
+            // Changes refuted for large gains may have a small one over this.
             region.objects.clear();
             region.objects.extend(ran);
             region.objects.extend(made.object);
@@ -177,7 +177,7 @@ impl Core {
             });
         }
         if won && candidate.change.is_none() && tier < root.tier {
-            // Of what was counted too soon: what is counted now may make better guided code.
+            // The counts were taken too early: new counts may make better guided code.
             (region.counted, region.raised) = (false, false);
         }
         if won {

@@ -1,23 +1,23 @@
-//! What an earlier run found of native code and of tiers, and what follows from it in this one.
+//! Results of an earlier run about native code and tiers, and their use in this one.
 //!
-//! | native code | what follows |
+//! | native code | consequence |
 //! |---|---|
 //! | was faster, or as fast | the policy never compiles the function by itself |
-//! | was slower | the function is compiled when it is first sampled; the comparison counts as made |
+//! | was slower | the function is compiled when it is first sampled; the comparison counts as done |
 //!
-//! Not when it is adopted: of a thousand functions that an earlier run had reason to compile, this
-//! one may run three, and its processors are the program's. The policy's price, which waits until
-//! a function ran for as long as its compile takes, is what is spared.
+//! It is not compiled on adoption: of a thousand functions that an earlier run compiled with
+//! reason, this one may run three, and its processors are the program's. Only the policy's delay is
+//! skipped, which lasts until a function ran for as long as its compile takes.
 //!
-//! A function without native code that ended above tier 1 goes there without being priced: to tier 2
-//! when it is first sampled, to tier 3 once it was sampled at tier 2 [twice](SAMPLES).
+//! A function without native code that ended above tier 1 is promoted without being priced: to tier
+//! 2 when it is first sampled, to tier 3 once it was sampled at tier 2 [twice](SAMPLES).
 //!
-//! What was tried on a function that is not settled is not tried again, but for what may have a small gain:
-//! a run of seven seconds gets through a third of what there is for a function of 20 ms.
+//! Candidates tried on a function that is not settled are not tried again, except for small gains.
+//! A run of seven seconds completes a third of the candidates for a function of 20 ms.
 //!
-//! What was found of native code counts for the same bitcode and for native code of the same length: a program
-//! that was built anew, by other options, is compared anew. Whether it was found is up to the
-//! trial: one that ended because it became too dear says nothing.
+//! Results about native code are valid for the same bitcode and for native code of the same length:
+//! a program that was rebuilt with other options is compared again. Only conclusive trials are
+//! kept: one that ended because it became too expensive is not.
 
 use std::sync::Arc;
 
@@ -29,12 +29,14 @@ use super::region::{Phase, Region};
 use super::trial::Ended;
 use crate::core::Core;
 
-/// Samples at tier 2 after which a function goes to tier 3 that an earlier run ended with there: at 100
-/// a second, what has a hundredth of the time is sampled eight times in eight seconds.
+/// Samples at tier 2 after which a function is promoted to tier 3, if an earlier run left it there.
+/// At 100 a second, a function with a hundredth of the time is sampled eight times in eight
+/// seconds.
 const SAMPLES: u32 = 2;
 
 impl Core {
-    /// Native code of so many bytes is the first version of a function, and the policy was told.
+    /// Applies earlier results when native code of so many bytes becomes the first version of a
+    /// function, after the policy was informed.
     pub(crate) fn recall_native(&self, id: FunctionId, bytes: u64) {
         if !self.tuning.on || self.tuning.state().natives.is_empty() {
             return;
@@ -59,7 +61,8 @@ impl Core {
         }
     }
 
-    /// A function was sampled: if it is known to be faster compiled, or at a higher tier, it is.
+    /// Compiles a sampled function, or promotes it, if it is known to be faster compiled, or at a
+    /// higher tier.
     pub(crate) fn bring_up_early(&self, id: FunctionId) {
         if !self.tuning.on {
             return;
@@ -72,20 +75,20 @@ impl Core {
             let controller = &mut control.controller;
             let tier = controller.view(id).and_then(|view| view.version);
             let is_native = tier.is_some_and(|(_, tier)| tier == Tier::Native);
-            // A request would be served all the same.
+            // A request would be served despite the pause.
             if controller.is_paused() {
                 return;
             }
             if is_native {
-                // If too many wait it is left to the policy.
+                // If too many requests wait, the policy decides.
                 controller.request(id, Tier::Optimized);
             }
         }
         self.tuning.state().early.remove(&id.index());
     }
 
-    /// Brings a function up to the tier at which an earlier run ended with it, a step at a time and
-    /// each once: whoever takes it down from there has a reason.
+    /// Promotes a function to the tier at which an earlier run left it, a step at a time and each
+    /// once: a later demotion has a reason.
     fn rise_as_before(&self, id: FunctionId) {
         let known = self.tuning.state().rising.get(&id.index()).copied();
         let rising = match known {
@@ -113,7 +116,7 @@ impl Core {
             if next == Tier::Guided && view.samples < least {
                 return;
             }
-            // If too many wait it is left to the policy.
+            // If too many requests wait, the policy decides.
             controller.request(id, next);
             next
         };
@@ -121,7 +124,7 @@ impl Core {
         self.tuning.state().rising.insert(id.index(), rising);
     }
 
-    /// The tier that an earlier run ended at with a function without native code.
+    /// The tier at which an earlier run left a function without native code.
     fn ended_at(&self, id: FunctionId) -> Rising {
         let mut rising = Rising {
             asked: Tier::Baseline,
@@ -152,7 +155,7 @@ impl Core {
         rising
     }
 
-    /// Keeps for the next run at which tiers functions without native code are.
+    /// Keeps the tiers of functions without native code for the next run.
     pub(super) fn note_tiers(&self) {
         let above: Vec<(u32, Tier)> = {
             let records = self.tiers.versions.lock();
@@ -170,14 +173,14 @@ impl Core {
             else {
                 continue;
             };
-            // Continuations are of one run.
+            // Continuations belong to one run.
             let own = self.function(id).is_some_and(|it| it.origin.is_none());
             let Some(fingerprint) = self.fingerprint(id).filter(|_| own) else {
                 continue;
             };
             let mut state = self.tuning.state();
             let before = state.tiers.get(&fingerprint).copied();
-            // This run may have been too short for what an earlier one got to.
+            // This run may have been too short to reach the tier of an earlier one.
             let asked = state.rising.get(&index).map(|rising| rising.asked);
             if before.is_none_or(|before| before < tier || asked >= Some(before)) {
                 state.tiers.insert(fingerprint, tier);
@@ -185,7 +188,7 @@ impl Core {
         }
     }
 
-    /// Keeps for the next run what was tried on functions that are not settled.
+    /// Keeps the progress with functions that are not settled for the next run.
     pub(super) fn note_progress(&self) {
         let all: Vec<(u32, Option<Progress>)> = {
             let state = self.tuning.state();
@@ -210,13 +213,13 @@ impl Core {
         }
     }
 
-    /// How long the native code of a function is, if it has any.
+    /// The length of a function's native code, if it has any.
     pub(super) fn native_bytes(&self, id: FunctionId) -> Option<u64> {
         let natives = self.tiers.versions.natives();
         natives.get(&id.index()).map(|it| it.own.end - it.own.start)
     }
 
-    /// Keeps for the next run what the comparison of a function with its native code came to.
+    /// Keeps the result of comparing a function with its native code for the next run.
     pub(super) fn keep_native(self: &Arc<Self>, id: FunctionId, ended: &Ended, stays: bool) {
         let Some(fingerprint) = self.fingerprint(id) else {
             return;
@@ -232,7 +235,7 @@ impl Core {
 }
 
 impl Region {
-    /// What the next run need not try again, if anything; of variants over native code nothing is
+    /// Candidates that the next run need not try again, if any; variants over native code are not
     /// kept.
     fn progress(&self) -> Option<Progress> {
         let kept = self.lost.is_none() && !self.tried.is_empty();
@@ -248,13 +251,13 @@ impl Region {
         })
     }
 
-    /// Goes on where an earlier run ended.
+    /// Continues the progress of an earlier run.
     pub(super) fn go_on_from(&mut self, progress: &Progress) {
         self.tried.clone_from(&progress.tried);
         self.doubtful.clone_from(&progress.doubtful);
-        // What has a small gain is tried once nothing else is left.
+        // Small gains are tried once nothing else is left.
         (self.fine, self.rolled) = (progress.fine, progress.fine);
-        // How many there are is known once something was compiled; there is nothing new in one too many.
+        // The number is known only after a compile; a candidate beyond it changes nothing.
         self.callees = CALLEES.into();
         self.compared_before = progress.compared;
         (self.lowered, self.raised) = (progress.compared, self.raised || progress.compared);

@@ -1,6 +1,6 @@
-//! What is known of a root, from its first look on, and when it is looked at again: at once if it is seen to
-//! take another time per unit than when it settled, and after [`AGAIN`] if native code was faster than
-//! all that was tried. That counts nothing, so nothing tells that its load is another one.
+//! The state of a root, from its first check on, and the time of the next one. A settled root is
+//! examined at once if its time per unit changes, and after [`AGAIN`] if native code beat all
+//! candidates. Native code counts nothing, so a change of its load is not seen.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,73 +12,74 @@ use super::COARSE;
 use super::choose::Root;
 use super::told::TuningUnit;
 
-/// Processor time of the program after which native code that won is compared again, twice as long each
-/// time it wins again: what is tried in vain is paid for by the account all the same.
+/// Processor time of the program after which winning native code is compared again, doubled each
+/// time it wins again: the account pays for trials without success all the same.
 const AGAIN: Nanos = Nanos::from_ms(300_000);
 
-/// How often that is doubled.
+/// Maximal number of doublings.
 const DOUBLED: u32 = 10;
 
-/// What is known of a root.
+/// The state of a root.
 #[derive(Debug)]
 pub(super) struct Region {
-    /// What runs: the best so far.
+    /// The current version: the best so far.
     pub(super) version: VersionId,
     pub(super) tier: Tier,
     pub(super) variant: Variant,
-    /// How many times as fast as what ran at first.
+    /// Speed relative to the first version.
     pub(super) ratio: Interval,
     pub(super) tried: Vec<Variant>,
-    /// What was tried and what ran, by the hashes of objects: several variants give the same code.
+    /// Hashes of the objects of tried and current code: several variants give the same code.
     pub(super) objects: HashSet<u64>,
     pub(super) trials: Vec<Tried>,
     pub(super) phase: Phase,
     pub(super) drift: Drift,
-    /// Whether what runs was compared with plain code of tier 2.
+    /// Whether the current code was compared with plain code of tier 2.
     pub(super) lowered: bool,
-    /// And with code of tier 3, made of what was counted last.
+    /// Whether it was compared with code of tier 3, made of the latest counts.
     pub(super) raised: bool,
-    /// An earlier run compared the two.
+    /// Whether an earlier run compared the two.
     pub(super) compared_before: bool,
-    /// What was found to gain less than [`COARSE`], and may gain something: it is tried once more when
-    /// nothing else is left.
+    /// Variants that gain less than [`COARSE`], but may gain something: they are tried once more
+    /// when nothing else is left.
     pub(super) doubtful: Vec<Variant>,
-    /// Whether that is done now.
+    /// Whether that is being done.
     pub(super) fine: bool,
-    /// Callees that could be inlined, once something was compiled.
+    /// Number of callees that could be inlined, known after a compile.
     pub(super) callees: u32,
-    /// Whether code of tier 3, or of the thorough pipeline, was compared with plain code of tier 2 whose
-    /// loops are as they are written.
+    /// Whether code of tier 3, or of the thorough pipeline, was compared with plain code of tier 2
+    /// with its loops unchanged.
     pub(super) rolled: bool,
-    /// Whether something was counted in it since its load was last seen to change.
+    /// Whether it was profiled since its load last changed.
     pub(super) counted: bool,
-    /// And with native code, where there is any.
+    /// Whether it was compared with native code, if any.
     pub(super) native: bool,
-    /// Native code was faster, and runs, or ran until the policy had other code made.
+    /// The code that lost to native code, while that runs, or ran until the policy requested other
+    /// code.
     pub(super) lost: Option<Lost>,
-    /// Time of the program when it settled, once it is known.
+    /// Time of the program when it settled, once known.
     pub(super) settled: Option<Nanos>,
-    /// How often it was looked at again since.
+    /// Number of repeated comparisons since.
     pub(super) again: u32,
-    /// What its last compile took, by tier.
+    /// Time of its last compile, by tier.
     pub(super) compile: BTreeMap<Tier, Nanos>,
 }
 
-/// Code that native code was faster than.
+/// Code that lost to native code.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lost {
-    /// How it was measured; its tier is the one of what is tried on native code.
+    /// Its measures; its tier is that of candidates against native code.
     pub(super) root: Root,
-    /// How many times as fast native code is as the best variant so far.
+    /// Speed of native code relative to the best variant so far.
     pub(super) by: f64,
 }
 
-/// Where a root is.
+/// The phase of a root.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Phase {
     /// Candidates are left.
     Open,
-    /// None is.
+    /// No candidates are left.
     Settled,
     /// It cannot be measured.
     Left(&'static str),
@@ -93,7 +94,7 @@ pub(super) struct Tried {
     pub(super) ratio: Interval,
     pub(super) pairs: u32,
     pub(super) unit: TuningUnit,
-    /// What the account was charged with.
+    /// Time charged to the account.
     pub(super) lost: Nanos,
 }
 
@@ -114,7 +115,7 @@ impl Region {
             phase: Phase::Open,
             drift: Drift::default(),
             lowered: false,
-            // What the policy had made of what it had counted.
+            // The policy compiled it from its counts.
             raised: root.tier == Tier::Guided,
             compared_before: false,
             doubtful: Vec::new(),
@@ -130,19 +131,19 @@ impl Region {
         }
     }
 
-    /// The policy has made another version: a tier of its own, the variant stays what it is.
+    /// Follows a version of the policy: the tier is new, the variant stays.
     pub(super) fn follow(&mut self, root: Root, recalled: bool) {
         (self.version, self.tier) = (root.version, root.tier);
         self.lowered = self.lost.is_some() || self.compared_before;
-        // What it has made of what it counted.
+        // The policy compiled it from its counts.
         self.raised |= root.tier == Tier::Guided;
         self.drift = Drift::default();
-        // It is compared with native code once more, whatever was tried before: guided code may be
+        // It is compared with native code again, whatever was tried before: guided code may be
         // slower than plain code that was faster.
         self.native &= recalled;
     }
 
-    /// Has all tried again: its load may be another one.
+    /// Reopens all candidates: the load may have changed.
     pub(super) fn reopen(&mut self) {
         self.tried.clear();
         self.objects.clear();
@@ -154,7 +155,7 @@ impl Region {
         self.settled = None;
     }
 
-    /// The same, if native code won long enough before `now`, by the program's time.
+    /// Reopens them if native code won long enough before `now`, by the program's time.
     pub(super) fn reopen_in_time(&mut self, now: Nanos) {
         if self.phase != Phase::Settled || self.lost.is_none() {
             return;
@@ -167,19 +168,21 @@ impl Region {
         }
     }
 
-    /// Whether something is left to be tried on native code, if that runs.
+    /// Whether native code runs and candidates against it are left.
     pub(super) fn is_contested(&self) -> bool {
         self.lost.is_some() && self.phase == Phase::Open
     }
 
-    /// Whether it goes on with what may have a small gain, once all were tried for a large one.
+    /// Continues with small gains, once all candidates were tried for large ones; returns whether
+    /// any are left.
     pub(super) fn goes_on_finely(&mut self) -> bool {
         if self.fine || self.doubtful.is_empty() {
             return false;
         }
         (self.fine, self.rolled) = (true, false);
         for variant in self.doubtful.drain(..) {
-            // What differs by nothing but its tier is plain code in place of guided, or that.
+            // An equal variant means the other tier's code: plain in place of guided, or the
+            // reverse.
             if variant == self.variant {
                 (self.lowered, self.raised) = (false, self.tier == Tier::Guided);
                 self.compared_before = false;
@@ -189,11 +192,11 @@ impl Region {
         true
     }
 
-    /// The variant with loops as they are written, once, by the plain pipeline of tier 2, if what runs is of
-    /// tier 3 or of the thorough one: it is tried after all that there is on that. Two steps at once, as
-    /// neither needs to gain anything by itself: Rust's fannkuch took 16.2 ms an iteration at tier 2,
-    /// 15.7 at tier 3 or thorough, and no less with its loops as they are written on top of those; at
-    /// tier 2 they took 14.2 to 14.6.
+    /// Proposes once the variant with unchanged loops, by the plain pipeline of tier 2, if the
+    /// current code is of tier 3 or of the thorough one: it is tried after all candidates on that.
+    /// Two steps at once, as neither needs to gain anything by itself: Rust's fannkuch took 16.2 ms
+    /// an iteration at tier 2, 15.7 at tier 3 or thorough, and no less with unchanged loops on top
+    /// of those; at tier 2 they took 14.2 to 14.6.
     pub(super) fn rolled_apart(&mut self, tier: Tier, loops: u8) -> Option<Variant> {
         let elsewhere = tier == Tier::Guided || self.variant.thorough;
         if !elsewhere || loops == 0 || std::mem::replace(&mut self.rolled, true) {
@@ -206,7 +209,7 @@ impl Region {
         (!tried && !same).then_some(variant)
     }
 
-    /// A candidate was tried; `same` if it was no variant, but another tier's code.
+    /// Notes a tried candidate; `same` if it was no variant, but another tier's code.
     pub(super) fn note(&mut self, tier: Tier, variant: Variant, same: bool) {
         if tier == Tier::Native {
             self.native = true;
@@ -227,7 +230,7 @@ mod tests {
     use super::super::candidate::Unit;
     use super::*;
 
-    /// What may have a small gain is tried once more when nothing else is left, and then no more.
+    /// A doubtful variant is tried once more when nothing else is left, and then no more.
     #[test]
     pub(super) fn what_is_doubtful_is_tried_once_more() {
         let root = |tier| Root {
@@ -273,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Loops as they are written are tried at tier 2 once, and once more for a small gain.
+    /// Unchanged loops are tried at tier 2 once, and once more for a small gain.
     #[test]
     fn loops_as_written_are_tried_below_tier_3() {
         let root = Root {
@@ -319,7 +322,7 @@ mod tests {
         };
         let mut region = Region::new(root, Variant::default());
         region.phase = Phase::Settled;
-        // What is compiled is watched: it need not be looked at again for nothing.
+        // Compiled code is watched: it need not be compared again without a reason.
         region.reopen_in_time(Nanos(0));
         region.reopen_in_time(Nanos(u64::MAX));
         assert_eq!(region.phase, Phase::Settled);

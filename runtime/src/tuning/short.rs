@@ -1,14 +1,15 @@
-//! Code of native programs that is too short for the way to it.
+//! Code of native programs that is too short for the cost of its stub.
 //!
-//! Native callers reach code that was compiled for a function through its entry's jump, the room's
-//! and the stub's. That is [`WAY`] for each entry: nothing beside a loop, and a third of a function
-//! that compares two keys. A trial would tell, but only what is hot gets one, and a flat profile
-//! has dozens of such functions, each with a hundredth of the time: SQLite's took 3 % more in all than
-//! natively. So whoever is entered often, is short by the samples that its code has, and is not hot
-//! enough for a trial goes back to native code without one. The next run knows it, as after a trial.
+//! Native callers reach compiled code of a function through its entry's jump, the room's and the
+//! stub's. That costs [`WAY`] for each entry: negligible for a loop, and a third of a function that
+//! compares two keys. A trial would show it, but only hot functions get one, and a flat profile has
+//! dozens of such functions, each with a hundredth of the time: SQLite's took 3 % more in all than
+//! natively. So a function returns to native code without a trial if it is entered often, is short
+//! by the samples in its code, and is not hot enough for a trial. The next run knows it, as after a
+//! trial.
 //!
-//! How long an entry takes is bounded from above: by so many samples as there may be by chance where
-//! few were seen.
+//! The time of an entry is bounded from above: by the number of samples possible by chance if few
+//! were seen.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,62 +26,63 @@ use super::region::Phase;
 use crate::core::Core;
 use crate::tiers::{nanos, process_time};
 
-/// An entry that takes less has nothing to gain that is worth its way.
+/// Below this time, an entry's possible gain is less than its way.
 const SHORT: f64 = 30.0;
 
-/// Part of the program's time that its way has to take for a function to be sent home.
+/// Minimal share of the program's time that its way takes, for a return to native code.
 const COSTS: f64 = 0.0005;
 
-/// Least time between two looks.
+/// Minimal time between two checks.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Samples of the program before anything is said.
+/// Minimal samples of the program for a decision.
 const ENOUGH: u64 = 64;
 
-/// What was seen of the versions that run.
+/// Measures of the current versions.
 #[derive(Default)]
 pub(super) struct Shorts {
     seen: HashMap<u32, Seen>,
-    /// Looks so far, and when the last one was.
+    /// Number of checks so far, and the time of the last one.
     looks: u64,
     last: Duration,
-    /// Samples of the program then.
+    /// Samples of the program at that time.
     all: u64,
-    /// The process's time then.
+    /// The process's processor time at that time.
     time: Nanos,
 }
 
-/// Of one version, since it was first looked at.
+/// Measures of one version, since its first check.
 struct Seen {
     version: VersionId,
-    /// The last look at it, and what was read then.
+    /// Its last check, and the count read then.
     look: u64,
     count: u32,
     own: u64,
-    /// Of what lies between looks that follow each other.
+    /// Sums over intervals between successive checks.
     sums: Sums,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Sums {
     entries: u64,
-    /// Samples in its code, and all.
+    /// Samples in its code, and all samples.
     own: u64,
     all: u64,
-    /// Processor time of the process, ours included: that of threads which begin and end between two
-    /// looks is in it, too.
+    /// Processor time of the process, the runtime's included: threads that begin and end between
+    /// two checks are counted, too.
     ran: Nanos,
 }
 
 impl Sums {
-    /// Whether its entries cost more than they can gain.
+    /// Whether the way of its entries costs more than they can gain.
     fn is_short(&self) -> bool {
         if self.all < ENOUGH || self.entries == 0 {
             return false;
         }
         let (own, all) = (self.own as f64, self.all as f64);
         let (entries, ran) = (self.entries as f64, self.ran.as_f64());
-        // Two deviations above what was seen, and where nothing was, what nine of ten times is.
+        // Two deviations above the count; without samples, the bound that holds in nine of ten
+        // cases.
         let most = ((own + 2.0 * own.sqrt() + 2.0) / all).min(1.0);
         let entry = most * ran / entries;
         entry < SHORT && own < HOT * all && entries * WAY > COSTS * ran
@@ -88,10 +90,10 @@ impl Sums {
 }
 
 impl Core {
-    /// Sends the functions home whose code was seen to be short. Under a pass.
+    /// Returns functions to native code whose code is short. Under a pass.
     ///
-    /// Trials of others may have gone on since the last look, which is most of the time: they say
-    /// little less about how often the rest is entered.
+    /// Trials of others may have run since the last check, which is most of the time: the entry
+    /// rates of other functions are little affected.
     pub(super) fn send_short_home(self: &Arc<Self>, shorts: &mut Shorts) {
         let now = self.events.now();
         if now.saturating_sub(shorts.last) < LOOK {
@@ -118,7 +120,7 @@ impl Core {
         shorts.looks += 1;
         let look = shorts.looks;
         for (index, version, own) in running {
-            // What a trial found out holds.
+            // The result of a trial has precedence.
             let awaits = |id: &FunctionId| self.awaits_native(*id);
             let Some(id) = self.stubs.function(index).filter(awaits) else {
                 continue;
@@ -138,7 +140,7 @@ impl Core {
             let entries = count.wrapping_sub(std::mem::replace(&mut seen.count, count));
             let samples = own.saturating_sub(std::mem::replace(&mut seen.own, own));
             let before = std::mem::replace(&mut seen.look, look);
-            // What went on since the last look went on without it, or nobody knows how much of it.
+            // The version missed the last check, or the counter may have wrapped.
             if before + 1 != look || entries > u32::MAX / 2 {
                 continue;
             }
@@ -153,8 +155,8 @@ impl Core {
         }
     }
 
-    /// Has native code of a function run again in place of `version`, unless somebody else has to do
-    /// with it.
+    /// Restores native code of a function in place of `version`, unless another operation is in
+    /// progress on it.
     fn send_home(self: &Arc<Self>, id: FunctionId, version: VersionId) -> bool {
         let _held = {
             let mut control = self.tiers.control();
@@ -178,7 +180,7 @@ impl Core {
             let mut control = self.tiers.control();
             let runs = self.tiers.versions.seen(id).published();
             if runs.is_none_or(|runs| runs.id != made.version) {
-                // Whoever published over it tells, and may have replaced the body.
+                // The later publication reports itself, and may have replaced the body.
                 return true;
             }
             control.watch(id, false, self.tiers.counts.now(id));
@@ -192,7 +194,7 @@ impl Core {
         true
     }
 
-    /// Keeps it for this run and the next.
+    /// Keeps the decision for this run and the next.
     fn note_short(&self, id: FunctionId, version: VersionId) {
         let fingerprint = self.fingerprint(id);
         let bytes = self.native_bytes(id);
@@ -212,7 +214,7 @@ impl Core {
     }
 }
 
-/// A function that the policy leaves as it is, until this is dropped.
+/// A function that the policy must leave unchanged, until this is dropped.
 struct Held<'c>(&'c Core, FunctionId);
 
 impl Drop for Held<'_> {
@@ -226,7 +228,7 @@ impl Drop for Held<'_> {
 mod tests {
     use super::{Nanos, Sums};
 
-    /// Seen for two seconds, at 48 samples a second.
+    /// Measures of two seconds, at 48 samples a second.
     fn seen(entries: u64, own: u64) -> Sums {
         Sums {
             entries,
@@ -238,21 +240,21 @@ mod tests {
 
     #[test]
     fn what_is_entered_often_and_seen_rarely_is_short() {
-        // 1.4 ns an entry, of 6 million a second.
+        // 1.4 ns an entry, at 6 million a second.
         assert!(seen(12_000_000, 1).is_short());
         assert!(seen(12_000_000, 0).is_short());
     }
 
     #[test]
     fn what_is_long_or_hot_or_hardly_entered_is_not() {
-        // A microsecond.
+        // A microsecond an entry.
         assert!(!seen(40_000, 2).is_short());
-        // As short as above, and a tenth of the time: a trial tells.
+        // As short as above, and a tenth of the time: a trial decides.
         assert!(!seen(100_000_000, 10).is_short());
-        // A ten-thousandth of the time at most is to be had.
+        // At most a ten-thousandth of the time can be gained.
         assert!(!seen(100_000, 0).is_short());
         assert!(!seen(0, 0).is_short());
-        // Too few samples to tell.
+        // Too few samples for a decision.
         let early = Sums {
             all: 30,
             ..seen(12_000_000, 0)

@@ -1,4 +1,4 @@
-//! What the tuner tells, and how it is asked for.
+//! Views, events and settings of the tuner.
 
 use std::fmt;
 use std::io;
@@ -12,56 +12,56 @@ use super::State;
 use super::region::{Phase, Region};
 use crate::core::Core;
 
-/// What the program's time is divided by where two codes are compared.
+/// The unit by which the program's time is divided when two codes are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TuningUnit {
     /// Entries of the function.
     Entries,
-    /// What the embedder [tells](crate::Jit::work_done).
+    /// Units of work that the embedder [reports](crate::Jit::work_done).
     Work,
 }
 
-/// One candidate that was tried on a function.
+/// A tried candidate of a function.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TrialView {
     /// Its tier.
     pub tier: Tier,
-    /// How it was compiled.
+    /// Its settings.
     pub variant: Variant,
-    /// What came out.
+    /// The result.
     pub verdict: Verdict,
-    /// How many times as fast it was as what ran then, and what is not refuted.
+    /// Speed relative to the current code at that time, with its confidence interval.
     pub ratio: Interval,
-    /// Pairs of slices that were measured.
+    /// Number of measured pairs of slices.
     pub pairs: u32,
-    /// What time was divided by.
+    /// The unit of the measured times.
     pub unit: TuningUnit,
-    /// Processor time that it cost, which the budget was charged with; nothing if it won.
+    /// Processor time that it cost, as charged to the budget; zero if it won.
     pub lost: Duration,
 }
 
-/// What is known of a function that is tuned.
+/// The state of a tuned function.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TuningView {
     /// The function.
     pub function: String,
-    /// The tier of the best code so far, which runs.
+    /// The tier of the best code so far, which is current.
     pub tier: Tier,
-    /// How that was compiled.
+    /// Its settings.
     pub variant: Variant,
-    /// How many times as fast as what ran at first, in an earlier run if there was one: the intervals
-    /// of trials that won, multiplied.
+    /// Speed relative to the first version, of an earlier run if there was one: the product of the
+    /// intervals of won trials.
     pub ratio: Interval,
-    /// All that was tried, in order.
+    /// All trials, in order.
     pub trials: Vec<TrialView>,
-    /// Nothing is left to try.
+    /// Whether no candidate is left.
     pub settled: bool,
-    /// It is settled, and its usual time is known: a change of its load
-    /// ([`Event::Drifted`](crate::Event::Drifted)) is seen.
+    /// Whether it is settled and its usual time is known, so that a change of its load
+    /// ([`Event::Drifted`](crate::Event::Drifted)) is detected.
     pub watched: bool,
-    /// Why it is not tuned.
+    /// The reason if it is not tuned.
     pub left: Option<&'static str>,
 }
 
@@ -69,28 +69,28 @@ pub struct TuningView {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TuningStats {
-    /// Whether it is on.
+    /// Whether the tuner is on.
     pub on: bool,
-    /// Functions it looked at.
+    /// Functions it examined.
     pub functions: usize,
     /// Trials that ended.
     pub trials: u32,
     /// Those whose candidate was faster.
     pub won: u32,
-    /// Candidates that were not tried, as their code is code that was, or what runs.
+    /// Candidates not tried, as their code is current or was tried before.
     pub equal: u32,
-    /// Times that a function was looked at again because its load changed.
+    /// Number of times that a function was reopened because its load changed.
     pub drifted: u32,
     /// Processor time of trials that did not win.
     pub lost: Duration,
-    /// Processor time of the program, as far as the tuner looked.
+    /// Processor time of the program, as far as the tuner measured it.
     pub ran: Duration,
-    /// What became of what an earlier run had learned.
+    /// Whether the results of an earlier run were used.
     pub before: Option<String>,
 }
 
 impl Core {
-    /// What the tuner found out of each function, those with the most trials first. Under a pass.
+    /// The tuner's results for each function, those with the most trials first. Under a pass.
     pub(crate) fn tuning_views(&self) -> Vec<TuningView> {
         let mut views: Vec<_> = {
             let state = self.tuning.state();
@@ -129,7 +129,7 @@ impl Core {
         memory.write(&cpu())
     }
 
-    /// Writes what was learned to `file`: all of it, or what is there stays.
+    /// Writes the results to `file` atomically: on failure the old contents stay.
     pub(crate) fn keep_tuning(&self, file: &OutputPath) -> io::Result<()> {
         file.write(self.tuning_text().as_bytes())
     }
@@ -178,7 +178,7 @@ impl Region {
 }
 
 impl State {
-    /// Takes what an earlier run wrote, as far as it is of use.
+    /// Reads the results of an earlier run, as far as they are usable.
     pub(super) fn remember(&mut self, text: &str) {
         match Memory::read(text, &cpu()) {
             Ok(memory) => {
@@ -203,7 +203,7 @@ impl State {
     }
 }
 
-/// The processor, as the system names it: LLVM's name would have its library opened.
+/// The processor's name from the kernel: asking LLVM would open its library.
 fn cpu() -> String {
     crate::told::recording::kernels_processor()
 }
@@ -251,7 +251,7 @@ impl fmt::Display for TuningView {
 }
 
 impl TuningStats {
-    /// Part of the program's time that trials took which did not win.
+    /// Share of the program's time that unsuccessful trials took.
     pub fn share(&self) -> f64 {
         self.lost.as_secs_f64() / self.ran.as_secs_f64().max(1e-9)
     }

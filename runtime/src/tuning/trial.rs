@@ -1,13 +1,14 @@
-//! Two versions take turns in a slot, and are timed.
+//! Trials: two versions take turns in a slot, and are timed.
 //!
-//! A slice begins right after the slot was stored to. A call that is in the version before is
-//! counted with the slice it began in and runs on in the next one; slices of at least
-//! [`ENTRIES`] entries keep that to a part, and as the order of a pair is drawn it favours
-//! neither. Where a unit takes longer than [`SLOW`], so many of them would take seconds, and slices
-//! begin and end where a unit does: [`UNITS`] are as good then, and the unit in which the slot was
-//! stored to belongs to no slice. Of an interpreter's loop that is entered every 50 ms a slice is 0.2 s
-//! so, and not 0.8. Slices are the program's time: on a busy machine a slice by the clock on the wall is often
-//! one in which it did not run at all, and trials of such slices found nothing out. No pass is held while a slice runs, so forks wait for nothing here.
+//! A slice begins right after the store to the slot. A call that is in the previous version counts
+//! in the slice it began in and runs on in the next one. Slices of at least [`ENTRIES`] entries
+//! limit that to a fraction, and as the order of a pair is random it favours neither. If a unit
+//! takes longer than [`SLOW`], so many of them would take seconds, and slices begin and end where a
+//! unit does: [`UNITS`] are as good then, and the unit in which the slot was stored belongs to no
+//! slice. So a slice of an interpreter's loop that is entered every 50 ms takes 0.2 s, and not 0.8.
+//! Slices are measured in the program's time. On a busy machine the program often did not run at
+//! all in a slice of wall-clock time, and trials with such slices had no result. No pass is held
+//! while a slice runs, so forks need not wait.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,72 +27,72 @@ use crate::core::Core;
 use crate::fork::gate;
 use crate::tiers::nanos;
 
-/// Entries of the root in a slice, at least.
+/// Minimal entries of the root in a slice.
 const ENTRIES: u64 = 16;
 
-/// Least and most length of a slice.
+/// Minimal and maximal length of a slice.
 const SLICE: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(500));
 
-/// Time of the program per unit from which on slices begin and end with units.
+/// Minimal time of the program per unit for slices that begin and end with units.
 const SLOW: Nanos = Nanos::from_us(500);
 
-/// Units in a slice of those, at least, and the least length of one. One unit more is lost to each
-/// slice; and what disturbs a unit mostly disturbs its neighbours, so that more of them tell little.
+/// Minimal units in such a slice, and its minimal length. One more unit is lost to each slice; and
+/// a disturbance mostly affects neighbouring units, so that more of them add little.
 const UNITS: u64 = 2;
 const SLOW_SLICE: Duration = Duration::from_millis(16);
 
-/// Part of a unit's time between two looks whether it is over, and bounds of that: looking every 50 us
-/// took a tenth of a processor.
+/// Fraction of a unit's time between two checks for its end, and bounds of that: checking every 50
+/// us took a tenth of a processor.
 const LOOKS: u64 = 20;
 const WAIT: (Duration, Duration) = (Duration::from_micros(200), Duration::from_micros(500));
 
-/// Pairs after which a trial is looked at for noise, the median difference of pairs that is noise,
-/// and how many times as long slices are then, up to what length, in how many steps. A program that
-/// does one thing after another in 20 ms, as SQLite in its bench, is cut anywhere by slices of 3 ms:
-/// 400 pairs left 20 % open.
+/// Pairs after which a trial is checked for noise, the median difference of pairs that counts as
+/// noise, and the factor, maximal length and number of steps by which slices are then lengthened. A
+/// program with phases of 20 ms, as SQLite in its bench, is cut at random by slices of 3 ms: 400
+/// pairs left 20 % open.
 const NOISY_AFTER: u32 = 16;
 const NOISE: f64 = 0.08;
 const LONGER: u32 = 4;
 const LONGEST: Duration = Duration::from_millis(256);
 
-/// How long a trial with slices of one length may take, if all of them did something; and one with
-/// native code as the candidate, which is to run soon if it is faster, and where the better guess is
-/// taken otherwise.
+/// Maximal time of a trial with slices of one length, if all of them contain work. For native code
+/// as the candidate it is shorter: it should run soon if it is faster, and otherwise the better
+/// estimate is used.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PATIENCE_NATIVE: Duration = Duration::from_secs(4);
 
-/// The least pairs that say anything.
+/// Minimal pairs for a result.
 const LEAST: u32 = 12;
 
-/// What of the rate of errors is the first trial's, and what is each one's with longer slices:
-/// together no more than all of it. What a trial may miss is each one's: it is of what gains little that a
-/// noisy program misses more.
+/// Shares of the error rate: the first trial's, and each one's with longer slices; their sum is at
+/// most 1. The rate of missed gains applies to each: a noisy program only misses more of the small
+/// gains.
 const ERRORS: (f64, f64) = (0.7, 0.1);
 
-/// How much longer than a slice may last a program is waited for that does not run.
+/// Maximal wait for a program that does not run, as a multiple of the slice.
 const IDLES: u32 = 8;
 
-/// Part of a slice that the program is to have run: where others have the processors, a slice takes
-/// longer.
+/// Minimal part of a slice that the program must have run: while others have the processors, a
+/// slice takes longer.
 const FULL: f64 = 0.5;
 
-/// Pairs in which nothing was done, after which a trial is given up.
+/// Pairs without work, after which a trial is abandoned.
 const IDLE: u32 = 20;
 
-/// Pairs between two looks at the account.
+/// Pairs between two checks of the account.
 const LOOK: u32 = 8;
 
-/// How a trial ended, with whatever both versions were doing.
+/// The result of a trial.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ended {
     pub(super) verdict: Verdict,
     pub(super) ratio: Interval,
     pub(super) pairs: u32,
-    /// Time that the slower one took longer.
+    /// Time lost in the slower version.
     pub(super) lost: Nanos,
 }
 
-/// How long slices are for a root whose units take so long.
+/// The length of slices for a root with that time per unit.
 pub(super) fn slice(per_unit: Nanos) -> Duration {
     let units = |count| Duration::from_nanos(per_unit.0.saturating_mul(count));
     match per_unit >= SLOW {
@@ -100,7 +101,7 @@ pub(super) fn slice(per_unit: Nanos) -> Duration {
     }
 }
 
-/// The rules of a trial with slices of that length, which may err in a part of what `rules` allow.
+/// The rules of a trial with slices of that length, with a share of the error rate of `rules`.
 fn in_time(rules: Rules, part: f64, slice: Duration, patience: Duration) -> Rules {
     let pairs = patience.as_nanos() / (slice * 2).as_nanos().max(1);
     let pairs = u32::try_from(pairs).unwrap_or(u32::MAX);
@@ -110,16 +111,17 @@ fn in_time(rules: Rules, part: f64, slice: Duration, patience: Duration) -> Rule
     }
 }
 
-/// Where the counts of a slice begin.
+/// The counts at the beginning of a slice.
 struct Mark {
     clock: Reading,
     units: u64,
 }
 
 impl Core {
-    /// Has `candidate`, which is published, and the root's version take turns until it is known
-    /// which is faster; one of the two may be `native`. Others that are short go home meanwhile. `None` if somebody else stored to the slot
-    /// meanwhile, the program does nothing, or the session ends.
+    /// Lets `candidate`, which is published, and the root's version take turns until the faster one
+    /// is known; one of the two may be `native`. Short functions return to native code meanwhile.
+    /// `None` if another publication stored to the slot meanwhile, the program does no work, or the
+    /// session ends.
     pub(super) fn take_turns(
         self: &Arc<Self>,
         root: Root,
@@ -175,7 +177,7 @@ impl Core {
                 break verdict;
             }
             if trial.pairs() == NOISY_AFTER && trial.median() > NOISE && slice * LONGER <= LONGEST {
-                // From anew: what is known so far is nothing beside what is found out now.
+                // Starts again: the earlier slices add little to the new ones.
                 slice *= LONGER;
                 let rules = in_time(rules, ERRORS.1, slice, patience);
                 trial = Trial::new(rules, candidate.0.wrapping_add(slice.as_millis() as u64));
@@ -183,7 +185,7 @@ impl Core {
             }
             idle = if trial.pairs() == pairs { idle + 1 } else { 0 };
             if idle >= IDLE {
-                // Nothing is learned of it: it may be tried once there is something to do again.
+                // No result is recorded: it may be tried again once the program works.
                 return None;
             }
             self.send_short_home(shorts);
@@ -203,8 +205,9 @@ impl Core {
         Some(ended)
     }
 
-    /// When a trial of a variant ends: where others wait to be tried for the first time, sooner.
-    /// Against native code, what gains enough over the best variant so far is looked for, which may be slower.
+    /// The stopping rules of a trial of a variant: shorter if other candidates wait for their first
+    /// trial. Against native code, a candidate must gain enough over the best variant so far, which
+    /// may be slower.
     fn rules_for(&self, id: FunctionId, contested: bool) -> Rules {
         let rules = self.tuning.rules;
         let state = self.tuning.state();
@@ -224,14 +227,14 @@ impl Core {
         Rules { margin, ..rules }
     }
 
-    /// Whether a trial may go on that ran the candidate for so long.
+    /// Whether a trial may continue after the candidate ran for so long.
     fn endures(&self, trial: &Trial, in_candidate: Nanos, expected: Nanos) -> bool {
         let spent = lost(in_candidate, trial.interval());
         self.tuning.state().account.endures(expected, spent)
     }
 
-    /// Lets the program run for a slice, longer if it did not get to run meanwhile; its time and
-    /// the units it did. Not under a pass.
+    /// Lets the program run for a slice, longer if it did not run meanwhile; returns its time and
+    /// its units. Not under a pass.
     fn run_slice(&self, root: Root, clock: &GuestClock, slice: Duration) -> (Nanos, u64) {
         if root.per_unit >= SLOW {
             return self.run_units(root, clock, slice);
@@ -256,7 +259,7 @@ impl Core {
         }
     }
 
-    /// The same, from the end of a unit to the end of another.
+    /// Like `run_slice`, from the end of a unit to the end of another.
     fn run_units(&self, root: Root, clock: &GuestClock, slice: Duration) -> (Nanos, u64) {
         let wanted = (nanos(slice).0 / root.per_unit.0.max(1)).max(1);
         let most = SLICE.1.max(slice * 2);
@@ -268,8 +271,8 @@ impl Core {
         (time, between(root, begin.units, end.units))
     }
 
-    /// Waits until so many units more have begun, for `most` of the program's time at most: while it is
-    /// stopped, or others have its processor, none can begin.
+    /// Waits until `wanted` further units have begun, for at most `most` of the program's time:
+    /// while it is stopped, or others have its processor, none can begin.
     fn wait_for_units(&self, root: Root, clock: &GuestClock, wanted: u64, most: Duration) -> Mark {
         let begin = Instant::now();
         let ran = {
@@ -298,7 +301,7 @@ impl Core {
                 }
                 done
             };
-            // Half of what whole units that are to come take: several threads may do them.
+            // Half of the time of the remaining whole units: several threads may do them.
             let whole = u32::try_from(wanted - done - 1).unwrap_or(u32::MAX);
             std::thread::park_timeout(look.max(unit.saturating_mul(whole) / 2));
         }
@@ -315,7 +318,7 @@ impl Core {
         }
     }
 
-    /// The counts now.
+    /// The current counts.
     fn mark(&self, clock: &GuestClock, root: Root) -> Mark {
         Mark {
             clock: clock.read(),
@@ -323,7 +326,7 @@ impl Core {
         }
     }
 
-    /// Units so far.
+    /// The number of units so far.
     fn units(&self, root: Root) -> u64 {
         match root.unit {
             Unit::Entries => u64::from(self.tiers.counts.now(root.id).entries),
@@ -331,7 +334,8 @@ impl Core {
         }
     }
 
-    /// Sees to it that `wanted` is in the slot, where `published` was left. `None` if it is not.
+    /// Puts `wanted` into the slot in place of `published`. `None` if the slot holds another
+    /// version.
     pub(super) fn turn_to(
         &self,
         id: FunctionId,
@@ -349,7 +353,8 @@ impl Core {
         turned.ok().filter(|&now| now == wanted)
     }
 
-    /// The winner stays in the slot, the loser goes. `None` if somebody else decided that.
+    /// Leaves the winner in the slot and retires the loser. `None` if another publication decided
+    /// that.
     pub(super) fn end_turns(
         self: &Arc<Self>,
         root: Root,
@@ -382,7 +387,7 @@ fn between(root: Root, begin: u64, end: u64) -> u64 {
     }
 }
 
-/// What a candidate that was so many times as fast took longer, of the time it ran.
+/// The time lost by a candidate of that relative speed, of the time it ran.
 fn lost(ran: Nanos, ratio: Interval) -> Nanos {
     part(Duration::from_nanos(ran.0), 1.0 - ratio.point)
 }

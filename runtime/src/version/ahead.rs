@@ -1,6 +1,5 @@
-//! First versions of functions whose first call is still to come. Their code is *prepared*: the
-//! first call stores it into its slot. A failure is dropped: the first call compiles again, and
-//! tells it.
+//! First versions of functions before their first call. Their code is *prepared*: the first call
+//! stores it into its slot. A failure is dropped: the first call compiles again, and reports it.
 
 use std::sync::Arc;
 
@@ -15,17 +14,17 @@ use crate::fork::gate::leave_lost;
 use crate::fork::panics;
 use crate::version::Request;
 
-/// What became of a version that nobody had called for yet.
+/// The outcome of a version that is compiled before any call.
 pub(crate) struct Ahead {
-    /// It is prepared.
+    /// Whether it is prepared.
     pub(crate) published: bool,
     /// The text of a panic.
     pub(crate) panic: Option<String>,
 }
 
 impl Core {
-    /// Compiles a function for its first call. On a worker, under a pass. If LLVM takes the thread
-    /// down, `lost` is told what it said, and is to have another one take its place.
+    /// Compiles a function for its first call. On a worker, under a pass. If LLVM stops the thread,
+    /// `lost` gets LLVM's message, and must start another worker in its place.
     pub(crate) fn make_ahead(
         self: &Arc<Self>,
         id: FunctionId,

@@ -1,8 +1,8 @@
-//! Tier 1 without LLVM: a function read from its module's bytes, machine code from that, and its
-//! parts for the linker. What is not read or covered here, LLVM reads and compiles.
+//! Tier 1 without LLVM: a function is read from its module's bytes, assembled to machine code, and
+//! passed in parts to the linker. LLVM reads and compiles functions that are not covered here.
 //!
-//! Who gets it: [`Core::wants_baseline`]. Everything after the compile is as for other versions,
-//! but that there is no object file: tools get to see none, and object caches keep nothing.
+//! [`Core::wants_baseline`] selects the functions. All phases after the compile are those of other
+//! versions, but no object file exists: tools see none, and object caches keep none.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -21,24 +21,24 @@ use super::plan::BodyOf;
 use crate::core::Core;
 use crate::told::baseline::BaselineStats;
 
-/// Which functions the baseline compiler compiles at tier 1, of those that it covers; LLVM
+/// The functions that the baseline compiler compiles at tier 1, of those that it covers; LLVM
 /// compiles the others there, and all at higher tiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Baseline {
     /// None.
     Off,
-    /// All. Functions whose IR or objects an embedder changes, and those whose lines a debugger
-    /// wants, are LLVM's.
+    /// All. LLVM compiles functions whose IR or objects an embedder changes, and those for which a
+    /// debugger needs lines.
     #[default]
     On,
-    /// For tests, of programs and of this library: a half, which the number seeds. The same
-    /// functions are taken each time.
+    /// For tests, of programs and of this library: a half of the functions, selected by the seed.
+    /// Equal seeds select the same functions.
     Half(u64),
 }
 
 impl Baseline {
-    /// Whether it is to compile that function, if it can.
+    /// Whether it must compile that function, if it can.
     fn takes(self, id: FunctionId) -> bool {
         match self {
             Baseline::Off => false,
@@ -58,17 +58,17 @@ impl Baseline {
 #[derive(Debug, Default)]
 pub(crate) struct Compilers {
     setting: Baseline,
-    /// With their buffers, each of the thread that used it last.
+    /// With their buffers, each with the thread that used it last.
     idle: Mutex<Vec<(ThreadId, Desk)>>,
     compiled: AtomicU64,
     uncovered: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-/// Desks that are kept: for two workers of first calls, one that compiles ahead, and some that
-/// compile what they are asked for. A thread that finds no own one takes another's.
+/// Maximal number of idle compilers: for two workers of first calls, one that compiles ahead, and
+/// some that compile on request. A thread without its own takes another's.
 const MOST_DESKS: usize = 6;
 
-/// What is kept from function to function.
+/// A compiler and a reader, with buffers that are reused.
 #[derive(Default)]
 struct Desk {
     compiler: Compiler,
@@ -81,13 +81,13 @@ impl std::fmt::Debug for Desk {
     }
 }
 
-/// What is found out of a function, its code, and itself.
+/// The analysis of a function, its code, and the function itself.
 type Made = (Compiled, Assembled, Function);
 
-/// Why nothing of a module is read without LLVM.
+/// The reason if a module cannot be read without LLVM.
 pub(super) const UNREAD: &str = "a module for LLVM to read";
 
-/// A function that was compiled, with the names it refers to.
+/// A compiled function, with the names it refers to.
 #[derive(Debug)]
 pub(super) struct Assembled {
     symbols: Vec<SymbolData>,
@@ -95,7 +95,7 @@ pub(super) struct Assembled {
 }
 
 impl Compilers {
-    /// Of a session with that setting.
+    /// The compilers of a session with that setting.
     pub(crate) fn new(setting: Baseline) -> Compilers {
         Compilers {
             setting,
@@ -103,12 +103,12 @@ impl Compilers {
         }
     }
 
-    /// Whether LLVM is to be waited for until it is needed.
+    /// Whether loading LLVM can wait until it is needed.
     pub(crate) fn is_on(&self) -> bool {
         self.setting == Baseline::On
     }
 
-    /// What was compiled, and what was not.
+    /// Counts of functions that were compiled, and that were not.
     pub(crate) fn stats(&self) -> BaselineStats {
         let uncovered = self.uncovered.lock();
         let uncovered = uncovered.unwrap_or_else(PoisonError::into_inner);
@@ -131,7 +131,7 @@ impl Compilers {
         *all.entry(uncovered.what).or_default() += 1;
     }
 
-    /// Counts what was compiled, and what was not.
+    /// Counts a function as compiled or uncovered.
     fn noted(&self, done: Result<Made, Uncovered>) -> Option<Made> {
         match done {
             Ok(made) => {
@@ -145,8 +145,8 @@ impl Compilers {
         }
     }
 
-    /// Has work done at a desk: at the thread's own, whose buffers are in its processor's caches
-    /// and of its own arena of the C library's.
+    /// Runs `work` with a compiler: the thread's own if possible, whose buffers are in its
+    /// processor's caches and from its own arena of the C library.
     fn with<T>(&self, work: impl FnOnce(&mut Desk) -> T) -> T {
         let me = thread::current().id();
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,7 +164,7 @@ impl Compilers {
         });
         let done = work(&mut desk);
         let mut idle = idle();
-        // One that panics does not come back.
+        // A compiler is not returned after a panic.
         if idle.len() < MOST_DESKS {
             idle.push((me, desk));
         }
@@ -172,7 +172,7 @@ impl Compilers {
     }
 }
 
-/// What this processor has.
+/// The features of this processor.
 pub(super) fn features() -> Features {
     Features {
         popcnt: is_x86_feature_detected!("popcnt"),
@@ -185,7 +185,7 @@ pub(super) fn features() -> Features {
 }
 
 impl Assembled {
-    /// As the linker takes it, under the name `function`; `file` is what errors call it.
+    /// The linker's form of the code, under the name `function`; `file` names it in errors.
     pub(super) fn assembly<'a>(
         &'a self,
         file: &'a str,
@@ -217,7 +217,7 @@ impl Assembled {
                 FixupKind::AddressWord => (Form::LoadWord, 4),
                 FixupKind::Word => (Form::Word, 4),
                 FixupKind::ThreadLocalPair => (Form::ThreadLocalWords, 4),
-                // Counts from nowhere.
+                // An absolute address: not relative to a place.
                 FixupKind::Absolute64 => (Form::Absolute, 0),
             };
             let (at, to) = (fixup.at.into(), targets[fixup.symbol.index()]);
@@ -240,7 +240,7 @@ impl Assembled {
 }
 
 impl Core {
-    /// Whether the baseline compiler is to try a compile.
+    /// Whether the baseline compiler should try a compile.
     pub(super) fn wants_baseline(&self, id: FunctionId, how: &Compile) -> bool {
         let asked = how.tier == Tier::Baseline && self.baseline.setting.takes(id);
         asked
@@ -250,8 +250,8 @@ impl Core {
             && !self.layers.changes_objects()
     }
 
-    /// Compiles a function from its module's bytes; nothing if LLVM is to. On the way, whoever
-    /// compiles ahead is told what it calls, and `sketched` that it was.
+    /// Compiles a function from its module's bytes; `None` if LLVM must compile it. On the way it
+    /// reports the function's calls to the speculation, and sets `sketched` then.
     pub(super) fn compile_without_llvm(
         &self,
         body: &BodyOf,
@@ -278,14 +278,14 @@ impl Core {
             let read =
                 read.and_then(
                     |read| match over_native && read.compiled.labels != Labels::None {
-                        // LLVM tells whether native code has addresses of them.
+                        // Only LLVM finds whether native code has addresses of them.
                         true => Err(NotPlain::Unread("labels over native code")),
                         false => Ok(read),
                     },
                 );
             let done = match read {
                 Ok(read) => assemble(desk, read),
-                // LLVM says what of it is invalid, if anything is.
+                // LLVM reports the error, if the function is invalid.
                 Err(refused) => Err(Uncovered {
                     what: refused.what(),
                 }),
@@ -297,7 +297,7 @@ impl Core {
     }
 }
 
-/// Machine code of a function that was read, which is given back without its names.
+/// Assembles a function that was read; the function is returned without its names.
 fn assemble(desk: &mut Desk, read: Read) -> Result<Made, Uncovered> {
     let _assembling = parts::enter(Part::Assembling);
     let code = desk.compiler.compile(&read.function)?;

@@ -1,18 +1,18 @@
-//! Better code of a unit's function: asked of its unit, linked as a version like any other.
+//! Better code of a unit's function: requested from its unit, linked as a version like any other.
 //!
-//! The question is a unit of the session ([`BetterUnit`]) as a compile of IR is: under a tracker
-//! of its own, and ready when the graph says that what the code depends on is. Whoever made the
-//! question waits for that, and goes on with what came of it ([`Asked`]).
+//! The request is a unit of the session ([`BetterUnit`]), as a compile of IR is: under a tracker of
+//! its own, and ready when all dependences of the code are. The requesting thread waits for that,
+//! and continues with the outcome ([`Asked`]).
 //!
-//! | who | does |
+//! | thread | action |
 //! |---|---|
-//! | a thread for code of embedders, or of the embedder's | has the session look the version's symbol up ([`Core::build_better`]) |
-//! | the same, or another one of its kind | asks the improver |
-//! | whoever has the question | links, and ends the responsibility, once |
+//! | a thread for code of embedders, or one of the embedder | has the session look the version's symbol up ([`Core::build_better`]) |
+//! | the same, or another one of its kind | calls the reoptimizer |
+//! | the holder of the request | links, and ends the responsibility, once |
 //!
-//! The object's memory is the version's own: it may move, and goes with it, unless the program can
-//! keep an address of what it has besides the function. So it defines nothing for others, and what
-//! is defined already is that ([`Core::link_better`]).
+//! The object's memory is the version's own: it may move, and is freed with the version, unless the
+//! program can keep an address of its private definitions. So the object exports no definitions,
+//! and names that are already defined refer to the existing definition ([`Core::link_better`]).
 
 use std::fmt;
 use std::ops::Range;
@@ -46,25 +46,25 @@ use crate::removal::Uses;
 use crate::units::hands::{self, Hands};
 use crate::units::{self, UnitBody};
 
-/// A question for better code, and its answer.
+/// A request for better code, and its answer.
 pub(crate) struct Asked {
     core: Arc<Core>,
     pub(crate) request: Request,
     pub(crate) unit: UnitBody,
     pub(crate) cancel: Cancellation,
-    /// Stands for the version in the session.
+    /// The symbol of the version in the session.
     symbol: Symbol,
     since: Instant,
-    /// `None` before the question, and once it was answered.
+    /// `None` before the call of the reoptimizer, and once it was answered.
     responsibility: Mutex<Option<Responsibility>>,
     outcome: Outcome,
-    /// The thread on which the improver is asked, and whether it still is: a panic there is told
-    /// with its text. Relaxed: of account on that thread only.
+    /// The thread that calls the reoptimizer, and whether the call is still running: a panic there
+    /// is reported with its text. Relaxed: used on that thread only.
     asking: Mutex<Option<ThreadId>>,
     is_asking: AtomicBool,
 }
 
-/// A question as the session sees it.
+/// The request as a unit of the session.
 struct BetterUnit(Arc<Asked>);
 
 impl Unit for BetterUnit {
@@ -99,7 +99,7 @@ impl Asked {
         held.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says that this thread is at it; begins without a pass.
+    /// Declares this thread as the maker; called without a pass.
     fn making(&self) -> Option<Making> {
         let _pass = gate::enter();
         self.lock().as_ref().map(Responsibility::making)
@@ -114,12 +114,12 @@ impl Asked {
         Error::Version { function, cause }
     }
 
-    /// The object has what only whole images have.
+    /// The error that the object contains a construct that only whole images may have.
     fn of_an_image(&self, construct: &'static str) -> Error {
         self.refused(Refusal::Construct { construct })
     }
 
-    /// Whether linked code is all there is: nothing of it is to run before it.
+    /// Checks that the linked object has no code that must run before the function.
     fn check_runs_nothing(&self, linked: &Linked) -> Result<(), Error> {
         let arrays = [&linked.preinit, &linked.init, &linked.fini];
         if arrays.iter().any(|list| !list.is_empty()) {
@@ -135,7 +135,7 @@ impl Asked {
         self.core.cancelled(self.request.function)
     }
 
-    /// Asks the improver, without a pass.
+    /// Calls the reoptimizer, without a pass.
     fn ask(self: Arc<Self>) {
         let jit = self.unit.improver.as_ref().and_then(|it| it.jit());
         let Some((jit, improver)) = jit.zip(self.unit.improver.as_ref()) else {
@@ -158,28 +158,28 @@ impl Asked {
         }
     }
 
-    /// The question was dropped.
+    /// Handles a dropped request.
     pub(crate) fn dropped(&self) {
         let asking = {
             let _pass = gate::enter();
             let thread = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
             *thread == Some(std::thread::current().id()) && self.is_asking.load(Ordering::Relaxed)
         };
-        // Else whoever asks tells the panic.
+        // Otherwise the calling thread reports the panic.
         if !(asking && std::thread::panicking()) {
             let _pass = gate::enter();
             self.fail(self.refused(Refusal::Unanswered));
         }
     }
 
-    /// There is no better code.
+    /// Answers that no better code exists.
     pub(crate) fn decline(&self) {
         let _pass = gate::enter();
         let tier = self.request.tier;
         self.fail(self.refused(Refusal::Declined { tier }));
     }
 
-    /// Better code cannot be made.
+    /// Answers that better code cannot be made.
     pub(crate) fn fail(&self, error: Error) {
         let _pass = gate::enter();
         let Some(responsibility) = self.lock().take() else {
@@ -190,7 +190,7 @@ impl Asked {
         responsibility.fail(SessionError::unit(self.function(), text));
     }
 
-    /// Has the version jump to an address.
+    /// Makes the version a jump to an address.
     pub(crate) fn jump(&self, address: u64, kept: Kept) -> Result<(), Error> {
         let _pass = gate::enter();
         // `jmp [rip]`, and the address behind it.
@@ -205,7 +205,7 @@ impl Asked {
         self.unit.dylib.session().name(self.unit.own)
     }
 
-    /// Links the object that has the better code.
+    /// Links the object with the better code.
     pub(crate) fn link(&self, name: &str, bytes: &[u8], kept: Kept) -> Result<(), Error> {
         let _pass = gate::enter();
         if self.cancel.is_cancelled() {
@@ -226,7 +226,7 @@ impl Asked {
         }
     }
 
-    /// Ends the responsibility with code that is there.
+    /// Ends the responsibility with the code that was made.
     fn emit(&self, built: Built, dependences: Dependences) -> Result<(), Error> {
         let responsibility = self.lock().take();
         let Some(responsibility) = responsibility else {
@@ -251,7 +251,7 @@ impl Asked {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Retires code that was made for nobody.
+    /// Retires code that is not needed any more.
     fn give_up(&self) {
         let outcome = self.outcome().take();
         if let Some(Ok(built)) = outcome {
@@ -261,8 +261,8 @@ impl Asked {
 }
 
 impl Core {
-    /// Asks the unit of a function for better code, and waits until it is ready. Under a pass, on
-    /// a thread for code of embedders.
+    /// Requests better code from the unit of a function, and waits until it is ready. Under a pass,
+    /// on a thread for code of embedders.
     pub(super) fn build_better(
         self: &Arc<Self>,
         request: Request,
@@ -270,7 +270,7 @@ impl Core {
         cancel: &Cancellation,
     ) -> Result<(Request, Built), Error> {
         let id = request.function;
-        // Nobody replaces it from here on without being noticed.
+        // From here on a replacement of the unit is detected.
         if !self.is_of_unit(id, unit) {
             let function = self.name_of(id);
             let late = VersionError::Late(Late::Replaced);
@@ -294,18 +294,19 @@ impl Core {
             }))
         });
         match built {
-            // The wait was ended.
+            // The wait was cancelled.
             Err(_) if cancel.is_cancelled() => Err(self.cancelled(id)),
             built => Ok((request, built?)),
         }
     }
 
-    /// Whether the code of a function is still that unit's.
+    /// Whether the code of a function still is that unit's.
     pub(crate) fn is_of_unit(&self, id: FunctionId, unit: &UnitBody) -> bool {
         matches!(self.body(id), Some(Body::Unit(own)) if own.symbol == unit.symbol)
     }
 
-    /// Links an object with better code of a function, and makes it findable; what it depends on.
+    /// Links an object with better code of a function, and makes it findable; returns its
+    /// dependences.
     fn link_better(
         &self,
         asked: &Asked,
@@ -378,8 +379,8 @@ impl Core {
         Ok((built, found.dependences()))
     }
 
-    /// An object whose references to its function, and to whatever its function's dylib defines, go
-    /// there.
+    /// The graph of an object. Its references to the function, and to names that the function's
+    /// dylib defines, are bound to those definitions.
     fn graph_of<'o>(
         &self,
         asked: &Asked,
@@ -400,7 +401,7 @@ impl Core {
         Ok(graph)
     }
 
-    /// Code that was linked, as a version.
+    /// Makes a version of linked code.
     fn built(
         &self,
         asked: &Asked,
@@ -417,7 +418,7 @@ impl Core {
     }
 }
 
-/// What a version waits for.
+/// The symbols that a version waits for.
 type Dependences = Vec<(DylibId, Symbol)>;
 
 fn lacks(own: &str) -> Error {
@@ -429,7 +430,7 @@ fn lacks(own: &str) -> Error {
     }
 }
 
-/// The functions of an image, and where they lie.
+/// The functions of an image, and their address ranges.
 fn extents(placed: &Placed<'_>) -> Vec<(Box<str>, Range<u64>)> {
     let yielding = placed.preempted().map(|(place, at)| (place.definition, at));
     let all = placed.definitions().chain(yielding);
@@ -439,16 +440,16 @@ fn extents(placed: &Placed<'_>) -> Vec<(Box<str>, Range<u64>)> {
         .collect()
 }
 
-/// What is kept for as long as code may be run. Released on a thread for code of embedders, for
-/// it goes where none may run.
+/// Resources kept for as long as code may run. They are released on a thread for code of embedders,
+/// as the last owner may be dropped where such code must not run.
 pub(crate) struct Kept {
     hands: Arc<Hands>,
-    /// Locked by nobody but who has it for himself: it makes the rest shareable.
+    /// Never contended, as each owner locks it alone: the lock makes the rest shareable.
     resources: Mutex<Vec<Box<dyn Resource>>>,
 }
 
 impl Kept {
-    /// Nothing yet.
+    /// Without resources.
     pub(crate) fn new(core: &Core) -> Kept {
         Kept {
             hands: Arc::clone(&core.hands),
@@ -462,7 +463,7 @@ impl Kept {
         held.unwrap_or_else(PoisonError::into_inner).push(resource);
     }
 
-    /// All there is, for the code it is for.
+    /// Takes all resources, for the code that needs them.
     pub(crate) fn take(&mut self) -> Kept {
         Kept {
             hands: Arc::clone(&self.hands),
@@ -487,7 +488,7 @@ impl Drop for Kept {
         let _pass = gate::enter();
         self.hands.start(move || {
             let _others = Errand::Others.begin();
-            // Those attached last go first.
+            // The resource attached last is released first.
             let all = resources.into_iter().rev();
             all.for_each(|resource| {
                 let _ = panics::contained(|| resource.release());

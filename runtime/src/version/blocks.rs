@@ -1,14 +1,13 @@
-//! The memory of versions: what is known of each piece, and moving it.
+//! The memory of versions: the records of each block, and moving it.
 //!
-//! A version is one allocation of code memory: text, what only its own instructions and the
-//! unwinder read (pools of literals, jump tables, GOT words, unwind records, exception
-//! tables). Data that only this version writes (the words of its probes) lives as long,
-//! however often the code moves. Constants that others may read lie with the module's
-//! (`constants`), and stay.
+//! A version is one allocation of code memory: text, and data that only its own instructions and
+//! the unwinder read (literal pools, jump tables, GOT words, unwind records, exception tables).
+//! Data that only this version writes (the words of its probes) lives as long, however often the
+//! code moves. Constants that other code may read lie with the module's (`constants`), and stay.
 //!
 //! # Why
-//! Blocks of code lie in tables by place (`uruk_reclaim::Slots`), and are copied, swung and
-//! unregistered 256 at a time: what was copied together is read together.
+//! Blocks of code are in tables by place (`uruk_reclaim::Slots`), and are copied, swung and
+//! unregistered 256 at a time: blocks that were copied together are read together.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -31,28 +30,28 @@ use crate::tiers::guided::Words;
 use crate::version::better::Kept;
 use crate::version::constants::Constants;
 
-/// The code of one version, as it was linked.
+/// The linked code of one version.
 #[derive(Debug)]
 pub(crate) struct Code {
     pub(crate) memory: Sealed,
-    /// Where calls go; 0 for code that is no version.
+    /// The address of calls; 0 for code that is no version.
     pub(crate) entry: u64,
     /// End of the function itself.
     pub(crate) body_end: u64,
-    /// Its bytes, from the first, that are machine code; constants follow.
+    /// Bytes of machine code at its start; constants follow.
     pub(crate) text_size: usize,
-    /// Where its functions lie and are described.
+    /// Unwind rows of its functions.
     pub(crate) rows: Vec<FdeRow>,
     /// Name of all of its rows.
     pub(crate) name: &'static CStr,
     /// Bytes of its unwind records.
     pub(crate) unwind: usize,
-    /// How it is moved, if it can be.
+    /// How it is moved, if it is movable.
     pub(crate) moves: Option<Moves>,
     pub(crate) rest: Arc<Rest>,
 }
 
-/// What a version needs besides its code.
+/// The resources of a version besides its code.
 pub(crate) struct Rest {
     data: Vec<Sealed>,
     /// Kept for the code that counts in them.
@@ -63,13 +62,13 @@ pub(crate) struct Rest {
     _uses: Uses,
     /// Kept for the code that uses them.
     thread_locals: Option<tls::Owned>,
-    /// Its place in the list of images, if it has one.
+    /// Its entry in the list of images, if it has one.
     listed: Option<Listed>,
-    /// Variables of its image that lie apart.
+    /// Variables of its image in separate mappings.
     apart: Arc<[Mapping]>,
     /// Kept for the code that refers to them, should the module go before it.
     constants: Option<Arc<Constants>>,
-    /// Kept for the code on its maker's wish.
+    /// Kept for the code at the request of its maker.
     _kept: Option<Kept>,
     /// Kept for the code that calls the host with them.
     states: Box<[State]>,
@@ -107,7 +106,7 @@ impl Rest {
         words + loops + self.data.iter().map(Sealed::held).sum::<usize>()
     }
 
-    /// Bytes that the allocator took for it, besides its data.
+    /// Bytes that the allocator took for it, without its data.
     pub(crate) fn bytes_beside(&self) -> usize {
         let loops = self.loops.as_ref().map_or(0, |_| of_arc::<Loops>());
         of_arc::<Rest>() + of_vec(&self.data) + of_slice(&self.states) + loops
@@ -118,8 +117,8 @@ impl Rest {
         self.constants.as_ref()
     }
 
-    /// The same, with the thread-locals of its code, its place in the list of images, and variables
-    /// that lie apart.
+    /// Adds the thread-locals of its code, its entry in the list of images, and variables in
+    /// separate mappings.
     pub(crate) fn of_image(
         mut self,
         thread_locals: Option<tls::Owned>,
@@ -130,25 +129,25 @@ impl Rest {
         self
     }
 
-    /// The same, with what whoever made its code wants kept.
+    /// Adds resources that the maker of its code keeps.
     pub(crate) fn with_kept(mut self, kept: Kept) -> Rest {
         self._kept = Some(kept);
         self
     }
 
-    /// The same, with state of the host that its code calls it with.
+    /// Adds state of the host that its code passes to it.
     pub(crate) fn with_states(mut self, states: Box<[State]>) -> Rest {
         self.states = states;
         self
     }
 
-    /// The same, with the words of its loops.
+    /// Adds the words of its loops.
     pub(crate) fn with_loops(mut self, loops: Option<Arc<Loops>>) -> Rest {
         self.loops = loops;
         self
     }
 
-    /// The same, with the constants its code refers to.
+    /// Adds the constants its code refers to.
     pub(crate) fn with_constants(mut self, constants: Option<Arc<Constants>>) -> Rest {
         self.constants = constants;
         self
@@ -166,15 +165,15 @@ impl Drop for Rest {
             return;
         }
         for memory in data {
-            // SAFETY: the code it belongs to holds it until it is freed, when no thread
-            // can be in it; what pointers a program kept to data of an image it removed
-            // is its own affair (`Tracker::remove`).
+            // SAFETY: the code it belongs to holds it until it is freed, when no thread can be in
+            // it; a program that kept pointers to data of a removed image must not use them
+            // (`Tracker::remove`).
             unsafe { memory.release() };
         }
     }
 }
 
-/// The code among the allocations of a link, and the rest.
+/// Splits the allocations of a link into code and the rest.
 pub(crate) fn split(memory: Vec<Sealed>) -> (Option<Sealed>, Vec<Sealed>) {
     let (code, data): (Vec<_>, Vec<_>) = memory
         .into_iter()
@@ -189,9 +188,9 @@ impl Code {
     }
 }
 
-/// A piece of code that was made, and whose it is.
+/// A new piece of code, and its owner.
 pub(crate) struct Piece {
-    /// Functions it took bodies or facts from.
+    /// Functions from which it took bodies or facts.
     pub(crate) depends: Arc<[FunctionId]>,
     /// Why it cannot move.
     pub(crate) fixed: Option<Fixed>,
@@ -200,9 +199,9 @@ pub(crate) struct Piece {
     pub(crate) code: Code,
 }
 
-/// What is known of a version wherever it lies; addresses are offsets from its first byte.
-/// A copy refers to it by a number, because counting in an [`Arc`] costs a cache miss and
-/// a barrier each time; and tables of them are read from front to back.
+/// The properties of a version that do not depend on its place; addresses are offsets from its
+/// first byte. A copy refers to it by a number, because counting in an [`Arc`] costs a cache miss
+/// and a barrier each time. Tables of them are read from front to back.
 pub(crate) struct Shape {
     pub(crate) function: Option<FunctionId>,
     pub(crate) version: VersionId,
@@ -216,11 +215,11 @@ pub(crate) struct Shape {
     text_size: u64,
     first: Option<FdeRow>,
     others: Box<[FdeRow]>,
-    /// Blocks that have it.
+    /// Number of blocks that have it.
     blocks: usize,
     /// The block that calls reach.
     live: BlockId,
-    /// Goes with the last of its blocks.
+    /// Dropped with the last of its blocks.
     rest: Arc<Rest>,
 }
 
@@ -233,7 +232,7 @@ struct Held {
     shape: BlockId,
 }
 
-/// A block and what is known of its version.
+/// A block with the properties of its version.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'t> {
     pub(crate) memory: &'t Sealed,
@@ -241,7 +240,7 @@ pub(crate) struct View<'t> {
 }
 
 impl Shape {
-    /// What it needs besides its code.
+    /// Its resources besides its code.
     pub(crate) fn rest(&self) -> &Arc<Rest> {
         &self.rest
     }
@@ -265,8 +264,8 @@ impl View<'_> {
         self.memory.address()..self.at(self.memory.len() as u64)
     }
 
-    /// The addresses of its machine code, without its constants: pointers to those say nothing of
-    /// where a thread goes on.
+    /// The addresses of its machine code, without its constants: pointers to those are not return
+    /// addresses.
     pub(crate) fn text(&self) -> Range<u64> {
         self.memory.address()..self.at(self.shape.text_size)
     }
@@ -280,7 +279,7 @@ impl View<'_> {
         self.memory.bytes()?.get(place(entry)?..place(body_end)?)
     }
 
-    /// Bytes that the tables of code and of unwind rows take for it.
+    /// Bytes that it takes in the tables of code and of unwind rows.
     pub(crate) fn bytes_of_tables(&self) -> usize {
         let shape = self.shape;
         let rows = usize::from(shape.first.is_some()) + shape.others.len();
@@ -302,17 +301,17 @@ impl View<'_> {
     }
 }
 
-/// All code there is, live and retired, by block. Used by the thread that reclaims.
+/// All existing code, live and retired, by block. Used by the thread that reclaims.
 #[derive(Default)]
 pub(crate) struct Table {
     held: Slots<Held>,
     shapes: Slots<Shape>,
-    /// The shape of a version that is live.
+    /// The shapes of live versions.
     live: IdMap<VersionId, BlockId>,
 }
 
 impl Table {
-    /// Takes a new version in.
+    /// Adds a new version.
     pub(crate) fn add(&mut self, piece: Piece) -> BlockId {
         let Piece { code, version, .. } = piece;
         let at = code.memory.address();
@@ -320,7 +319,7 @@ impl Table {
         let shape = self.shapes.add(Shape {
             function: piece.function,
             version,
-            // Made anew by this thread, they lie next to each other.
+            // Allocated by this thread, they lie next to each other.
             moves: code.moves.clone(),
             name: code.name,
             depends: piece.depends,
@@ -345,15 +344,15 @@ impl Table {
         id
     }
 
-    /// Takes a copy of a block in, which nothing reaches yet.
+    /// Adds a copy of a block, which is not reachable yet.
     pub(crate) fn add_copy(&mut self, of: BlockId, memory: Sealed) -> Option<BlockId> {
         let shape = self.held.get(of)?.shape;
         self.shapes.get_mut(shape)?.blocks += 1;
         Some(self.held.add(Held { memory, shape }))
     }
 
-    /// Calls of the version reach this copy from now on: whoever retires the version
-    /// means it.
+    /// Makes this copy the one that calls of the version reach: retiring the version retires this
+    /// copy.
     pub(crate) fn set_live(&mut self, id: BlockId) {
         let shape = self.held.get(id).map(|held| held.shape);
         if let Some(shape) = shape.and_then(|shape| self.shapes.get_mut(shape)) {
@@ -361,7 +360,7 @@ impl Table {
         }
     }
 
-    /// The block of a version that nothing can start any more.
+    /// Retires a version that cannot be called any more; returns its block.
     pub(crate) fn retire(&mut self, version: VersionId) -> Option<BlockId> {
         let shape = self.live.remove(&version)?;
         uruk_reclaim::shrink(&mut self.live);
@@ -385,7 +384,7 @@ impl Table {
         self.held.iter().filter_map(view)
     }
 
-    /// Takes a block out, and with the last of a version what was known of it.
+    /// Removes a block, and with the last of a version its shape.
     pub(crate) fn remove(&mut self, id: BlockId) -> Option<(Sealed, Option<Shape>)> {
         let Held { memory, shape: key } = self.held.remove(id)?;
         let last = self.shapes.get_mut(key).is_some_and(|shape| {

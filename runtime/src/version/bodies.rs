@@ -1,13 +1,13 @@
-//! Where bodies lie: name and extent by address.
+//! The map of bodies: name and extent by address.
 //!
-//! Bodies are kept by the page of 4 KiB they start in, each page's by address. Code is
-//! copied, and goes, by the hundred and side by side: then most of them meet the page of
-//! the one before, and a page whose code goes as a whole is taken out as one.
+//! Bodies are kept by the page of 4 KiB they start in, and in a page by address. Code is copied and
+//! freed by the hundred and side by side. So most of them are in the page of the previous one, and
+//! a page whose code is freed completely is removed at once.
 //!
 //! Invariants:
-//! - A page that is there has a body.
+//! - A page in the map has a body.
 //! - Within a page starts ascend; of two bodies with one start the later stays.
-//! - No end is kept but a size: the search of all memory could take an end for a return
+//! - Sizes are kept instead of ends: the search of all memory could mistake an end for a return
 //!   address.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use uruk_base::allocated::of_vec;
 
 const PAGE_SHIFT: u32 = 12;
 
-/// A body: its first byte, the byte after its last, and the name people know.
+/// A body: its first byte, the byte after its last, and its display name.
 pub(crate) type Extent = (u64, u64, &'static CStr);
 
 /// Start, size and name.
@@ -40,7 +40,7 @@ impl Body {
     }
 }
 
-/// All of a session.
+/// All bodies of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Bodies {
     pages: BTreeMap<u64, Vec<Body>>,
@@ -49,12 +49,12 @@ pub(crate) struct Bodies {
 impl Bodies {
     /// Bytes that the allocator took for them.
     pub(crate) fn bytes(&self) -> usize {
-        // Nodes of the tree are filled in half where addresses go up.
+        // Nodes of the tree are half full if addresses ascend.
         let nodes = self.pages.len() * 2 * size_of::<(u64, Vec<Body>)>();
         nodes + self.pages.values().map(of_vec).sum::<usize>()
     }
 
-    /// Adds bodies; those that are given in ascending order cost least.
+    /// Adds bodies; ascending order costs least.
     pub(crate) fn add(&mut self, some: impl IntoIterator<Item = Extent>) {
         let mut some = some.into_iter().map(Body::new).peekable();
         while let Some(body) = some.next() {
@@ -67,13 +67,13 @@ impl Bodies {
         }
     }
 
-    /// Forgets the bodies that start in `range`.
+    /// Removes the bodies that start in `range`.
     pub(crate) fn remove(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
         }
         let (first, last) = (page(range.start), page(range.end - 1));
-        // Those that start before the range, or behind it, stay in the pages at its ends.
+        // Bodies that start before the range, or behind it, stay in the pages at its ends.
         for edge in [first, last] {
             if let Some(held) = self.pages.get_mut(&edge) {
                 held.retain(|body| !range.contains(&body.start));
@@ -90,7 +90,7 @@ impl Bodies {
     /// The body that holds `pc`.
     pub(crate) fn at(&self, pc: u64) -> Option<Extent> {
         let pages = self.pages.range(..=page(pc)).rev();
-        // The first page may hold bodies behind `pc` only.
+        // The first page may only hold bodies behind `pc`.
         let before = |held: &Vec<Body>| {
             let after = held.partition_point(|body| body.start <= pc);
             held[..after].last().copied()
@@ -130,7 +130,7 @@ mod tests {
 
     const NAMES: [&CStr; 3] = [c"a", c"b", c"c"];
 
-    /// Adds, removes and asks at random in five pages, beside one ordered map.
+    /// Compares random additions, removals and searches in five pages with one ordered map.
     #[test]
     fn agrees_with_one_ordered_map() {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;

@@ -1,11 +1,11 @@
-//! From a plan to code that is ready: offers, compile, link. Nothing can reach it yet.
+//! From a plan to code that is ready: offers, compile, link. The code is not reachable yet.
 //!
 //! A version is a unit of the session ([`BodyUnit`]) under a tracker of its own.
 //!
 //! # Why
-//! A body is a unit of the session under a tracker of its own: what is compiled together is
-//! removed together. Functions are defined in the session at their stubs' addresses, ready from
-//! the start; `host` answers for the process by a generator.
+//! A body is a unit of the session under a tracker of its own: its parts are removed together.
+//! Functions are defined in the session at their stubs' addresses, ready from the start; `host`
+//! answers for the process by a generator.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -42,17 +42,17 @@ struct BodyUnit {
     outcome: Outcome,
 }
 
-/// What became of a version: the session carries neither our results nor our errors.
+/// The outcome of a version: the session does not carry the library's results or errors.
 pub(super) type Outcome = Arc<Mutex<Option<Result<Built, Error>>>>;
 
-/// What the unit of a version is removed by.
+/// The tracker that removes the unit of a version.
 #[derive(Debug)]
 pub(crate) struct BodyTracker {
     tracker: Tracker,
     number: usize,
 }
 
-/// Who made the machine code of a version.
+/// The maker of a version's machine code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CompiledBy {
@@ -64,7 +64,7 @@ pub enum CompiledBy {
     Unit,
 }
 
-/// A version that is ready to run; nothing can reach it yet.
+/// A version that is ready to run; it is not reachable yet.
 pub(crate) struct Built {
     pub(crate) unit: Option<BodyTracker>,
     pub(crate) entry: u64,
@@ -74,25 +74,26 @@ pub(crate) struct Built {
     pub(crate) bytes: u64,
     pub(crate) compiling: Duration,
     pub(crate) linking: Duration,
-    /// What its probes count in.
+    /// The words in which its probes count.
     pub(crate) words: Option<Words>,
     /// Its memory.
     pub(crate) code: Code,
-    /// What codegen found out; its object is gone.
+    /// The results of codegen, without the object.
     pub(crate) compiled: Compiled,
     pub(crate) by: CompiledBy,
-    /// Functions of other modules it took bodies from, and what those were made of.
+    /// Functions of other modules whose bodies it took, and their dependences.
     pub(crate) foreign: Vec<FunctionId>,
     /// Functions it calls by their stubs; listed only over native code.
     pub(crate) called: Vec<FunctionId>,
-    /// The program may keep addresses of what it has of its own.
+    /// Whether the program may keep addresses of its private definitions.
     pub(crate) escapes: bool,
     /// Hash of the object that it was linked from, if LLVM made one.
     pub(crate) object: Option<u64>,
 }
 
 impl Built {
-    /// What was linked, as a version: its code lies in `memory`, and what else it has in `rest`.
+    /// Makes a version of linked code: its code lies in `memory`, and its other resources in
+    /// `rest`.
     pub(super) fn new(
         name: &'static CStr,
         linked: Linked,
@@ -142,7 +143,7 @@ impl Unit for BodyUnit {
     }
 
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
-        // A panic of a layer, which the session reports, would end in an error that names the unit's
+        // Otherwise the session would report a panic of a layer in an error that names the unit's
         // own symbol.
         let result = panics::caught(|| self.core.build(&self.body, &self.how));
         if let Err(Error::Session(cause @ SessionError::Panicked { .. })) = &result {
@@ -155,7 +156,7 @@ impl Unit for BodyUnit {
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         match told {
             Ok(entry) => {
-                // It fails only if the tracker was removed, and then nobody waits.
+                // Fails only if the tracker was removed; then no lookup waits.
                 let _ = responsibility.publish(&[(self.symbol, entry)], &[]);
             }
             Err(text) => responsibility.fail(SessionError::unit(&self.name, text)),
@@ -164,8 +165,8 @@ impl Unit for BodyUnit {
 }
 
 impl Core {
-    /// What comes of a request: a version, or, where the code of the first one can never be
-    /// exchanged, the best one there can be.
+    /// Builds the version of a request. If the code of the first version can never be exchanged,
+    /// the best possible version.
     pub(super) fn build_once_or_for_good(
         self: &Arc<Self>,
         mut request: Request,
@@ -184,7 +185,7 @@ impl Core {
         let for_ever = labels == Labels::Fixed;
         if labels >= Labels::Escape && request.purpose != Purpose::First && self.tiers.has_native()
         {
-            // Native code is there, whose labels' addresses the program may have.
+            // Native code exists, whose labels' addresses the program may have.
             let fixed = &mut self.tiers.versions.fixed();
             fixed.insert(id.index(), Staying::NativeLabels);
             self.discard(id, built);
@@ -203,7 +204,7 @@ impl Core {
         if best == request.tier {
             return Ok((request, built));
         }
-        // There is no second chance.
+        // The first version is final.
         request.tier = best;
         let mut how = self.tiers.how(best);
         how.cancel = cancel;
@@ -213,8 +214,8 @@ impl Core {
         Ok((request, again?))
     }
 
-    /// True for the function the program starts at, if it has loops and none can be left: nobody
-    /// will come back to see a better version.
+    /// True for the function the program starts at, if it has loops and none can be left: it is
+    /// never called again, so a better version would not be reached.
     fn is_stuck(&self, id: FunctionId, compiled: &Compiled) -> bool {
         let heads = &compiled.heads;
         self.tiers.is_auto()
@@ -223,8 +224,8 @@ impl Core {
             && !heads.refused.is_empty()
     }
 
-    /// Has the session materialize a body under a tracker of its own: what is compiled
-    /// together is removed together. The body need not be the function's own yet.
+    /// Materializes a body under a tracker of its own in the session: its parts are removed
+    /// together. The body need not be the function's own yet.
     pub(crate) fn build_body(self: &Arc<Self>, body: BodyOf, how: Compile) -> Result<Built, Error> {
         let outcome = Outcome::default();
         self.materialize_version(body.id, &outcome, |symbol, _| BodyUnit {
@@ -237,7 +238,7 @@ impl Core {
         })
     }
 
-    /// Has the session materialize a version, whose unit says by `outcome` what became of it.
+    /// Materializes a version in the session; its unit sets `outcome`.
     pub(super) fn materialize_version<U: Unit + 'static>(
         self: &Arc<Self>,
         function: FunctionId,
@@ -277,13 +278,13 @@ impl Core {
         match (found, built) {
             (Ok(_), Some(Ok(built))) => Ok((built, tracker)),
             (found, built) => {
-                // The definition goes, so that a later call can try again; unless whoever cancelled
-                // the version was first.
+                // Removes the definition, so that a later call can try again; cancelling may have
+                // removed it before.
                 let _ = tracker.remove();
                 let found = found.err();
                 Err(match built {
                     Some(Err(cause)) => cause,
-                    // What it depends on failed after it was linked.
+                    // A dependence failed after the link.
                     Some(Ok(built)) => {
                         self.discard(function, built);
                         self.without_symbol(function, found)
@@ -294,7 +295,7 @@ impl Core {
         }
     }
 
-    /// An error of the session about the unit of a version, by the name of the function: the unit's
+    /// Renames an error of the session about the unit of a version to the function: the unit's
     /// symbol is a number.
     fn without_symbol(&self, function: FunctionId, told: Option<SessionError>) -> Error {
         let what = match told {
@@ -314,15 +315,15 @@ impl Core {
 
     /// Removes the unit of a version.
     pub(crate) fn remove_unit(&self, unit: BodyTracker) {
-        // It fails only where the tracker is gone already.
+        // Fails only if the tracker was removed already.
         if let Err(cause) = unit.tracker.remove() {
             self.names.session().report(&cause);
         }
         self.tiers.versions.give_number(unit.number);
     }
 
-    /// Compiles and links a body, if it can be with what other modules offer; nothing can
-    /// reach it yet.
+    /// Compiles and links a body, with offers of other modules if possible; the code is not
+    /// reachable yet.
     fn build(self: &Arc<Self>, body: &BodyOf, how: &Compile) -> Result<Built, Error> {
         let start = Instant::now();
         let crossing = self.crossing(body, how)?;
@@ -334,13 +335,13 @@ impl Core {
             Ok(built) => self.discard(body.id, built),
             Err(Error::Heap(cause)) => return Err(Error::Heap(cause)),
             Err(cause) if cause.is_cancelled() => return Err(cause),
-            // What was offered may have been removed meanwhile.
+            // An offered function may have been removed meanwhile.
             Err(_) => {}
         }
         self.build_with(start, body, how, &Crossing::default())
     }
 
-    /// Compiles and links a body; nothing can reach it yet.
+    /// Compiles and links a body; the code is not reachable yet.
     fn build_with(
         self: &Arc<Self>,
         start: Instant,
@@ -364,11 +365,11 @@ impl Core {
         how: &Compile,
     ) -> Result<(Compiled, Option<Assembled>), Error> {
         let function = &body.function;
-        // Of all code, also of what replaces other code or is tried beside it.
+        // For all code, including replacements and trial variants.
         let how = how.clone().with_lines(self.tools.want_lines());
         let mut how = how.with_variables(self.tools.want_variables());
         how.transform.clone_from(&self.layers.ir);
-        // What an embedder changes lives in no frame that we know.
+        // The frame layout of code that an embedder changes is unknown.
         how.leaves &= self.layers.ir.is_none();
         how.start = function.origin.as_ref().map(|it| it.start.clone());
         let mut sketched = false;
@@ -379,7 +380,7 @@ impl Core {
             return Ok((compiled, Some(assembled)));
         }
         if !uruk_late::is_open() && self.speculation.is_guess(body.id) {
-            // A guess is no reason to load LLVM.
+            // A prediction is no reason to load LLVM.
             return Err(self.cancelled(body.id));
         }
         let mut reader = {
@@ -405,7 +406,7 @@ impl Core {
                 key.inspect(|key| self.layers.keep(key, &compiled));
                 Ok((compiled, None))
             }
-            // What the reader keeps is as good as before.
+            // The reader's state is still valid.
             Err(error) if error.is_cancelled() => Err(error.into()),
             Err(error) => {
                 reader.discard();

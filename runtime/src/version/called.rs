@@ -1,19 +1,20 @@
-//! Over native code: what a version calls has code before the version is published.
+//! Over native code: the callees of a version have code before the version is published.
 //!
-//! A call of a function that cannot be compiled ends the process. A native program never asked
-//! for that: as long as its own code runs, nothing is called that has to be compiled. So a version that
-//! takes the place of native code is published once each function it calls has code, and fails
-//! if one cannot be compiled: then native code runs on.
+//! A call of a function that cannot be compiled ends the process. A native program must not end for
+//! that reason: as long as its own code runs, no call needs a compile. So a version that replaces
+//! native code is published once each function it calls has code, and fails if one cannot be
+//! compiled: then native code runs on.
 //!
-//! Most of what is called that way never runs: SQLite's loop may call 660 such functions. So they
-//! start at tier 1, and rise as everywhere, but for what is known to be hot: where samples fell into
-//! the native code, or, as that of it which was inlined has none of its own, where optimized code
-//! calls it. SQLite's 660 take 1.3 s instead of 20, nearly all of it for what is hot.
+//! Most of these callees never run: SQLite's loop may call 660 such functions. So they start at
+//! tier 1, and are promoted as usual, except functions known to be hot. Those are functions with
+//! samples in their native code; or, as inlined native code has no samples of its own, functions
+//! that optimized code calls. SQLite's 660 take 1.3 s instead of 20, nearly all of it for hot
+//! functions.
 //!
 //! # Invariants
-//! - Functions that call each other in a circle are compiled once each: who is [under
-//!   way](MAKING) on this thread is passed over.
-//! - What could not be compiled once is not tried again: its cause is that of all its callers.
+//! - Functions that call each other in a cycle are compiled once each: a function [in
+//!   progress](MAKING) on this thread is skipped.
+//! - A function that failed to compile is not tried again: its cause is that of all its callers.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -26,20 +27,20 @@ use super::Request;
 use crate::api::error::Error;
 use crate::core::Core;
 
-/// Samples in a function's native code by which it is hot.
+/// Samples in a function's native code from which it counts as hot.
 const SAMPLES: u32 = 2;
 
 thread_local! {
-    /// Functions that are compiled for the sake of a caller.
+    /// Functions that are being compiled for a caller.
     static MAKING: RefCell<Vec<FunctionId>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Core {
-    /// Compiles what of these functions has no code, for code of tier `by`. On a thread that LLVM can
-    /// take down, under a pass.
+    /// Compiles those of these functions that have no code, for code of tier `by`. On a thread that
+    /// LLVM can stop, under a pass.
     ///
     /// # Errors
-    /// Why one of them cannot be compiled.
+    /// The cause if one of them cannot be compiled.
     pub(super) fn make_called(
         self: &Arc<Self>,
         by: Tier,
@@ -85,7 +86,7 @@ impl Core {
         let make = || self.make_first_at(id, version, tier);
         let made = match fatal::is_guarded() {
             true => fatal::within(on_fatal, make),
-            // LLVM is refused: who needs it is made anew, under a guard.
+            // LLVM is refused: the function that needs it is compiled again, under a guard.
             false => make(),
         };
         made.inspect_err(|cause| {

@@ -1,8 +1,8 @@
 //! The workers that answer first calls.
 //!
-//! A worker blocks all signals: guest handlers must never run on its stack. Around a request it
-//! holds a pass of the gate ([`crate::fork::gate`]). One in which LLVM reports a fatal error
-//! never returns: its function fails, another worker takes its place, and it is counted out.
+//! A worker blocks all signals: guest handlers must never run on its stack. During a request it
+//! holds a pass of the gate ([`crate::fork::gate`]). A worker in which LLVM reports a fatal error
+//! never returns: its function fails, another worker replaces it, and it is no longer counted.
 //!
 //! # Why
 //! - Workers, never the guest's thread, compile. Two context switches per first call, on the
@@ -33,7 +33,7 @@ use crate::told::event::Event;
 use crate::units;
 use crate::version::Request;
 
-/// Starts `count` workers, or as many of them as can be had.
+/// Starts `count` workers, or fewer if not all threads can be started.
 pub(crate) fn spawn(core: &Arc<Core>, count: usize) -> Result<(), Error> {
     for index in 0..count {
         let name = format!("uruk-{index}");
@@ -50,13 +50,13 @@ pub(crate) fn spawn(core: &Arc<Core>, count: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has the C library give the calling thread room for a compile at once, the first time it
-/// is called there: the heap of a thread other than the first grows by a page at a time, with
-/// a system call for each. Pages are still only used when they are written to.
+/// Makes the C library reserve heap for a compile on the calling thread at once, on the first call
+/// there. Otherwise the heap of a thread other than the first grows by a page at a time, with a
+/// system call for each. Pages still become resident only when they are written.
 pub(crate) fn widen_heap() {
-    /// Less than what is mapped by itself (128 KiB).
+    /// Less than the size that is mapped separately (128 KiB).
     const PIECE: usize = 120 << 10;
-    /// 2 MiB in all: what a first compile takes.
+    /// 2 MiB in all: the memory of a first compile.
     const PIECES: usize = 17;
     thread_local! {
         static WIDE: Cell<bool> = const { Cell::new(false) };
@@ -67,22 +67,22 @@ pub(crate) fn widen_heap() {
     // SAFETY: allocates; null is a piece, too.
     let pieces = [(); PIECES].map(|()| unsafe { libc::malloc(PIECE) });
     for piece in std::hint::black_box(pieces) {
-        // SAFETY: allocated above, and used by nobody.
+        // SAFETY: allocated above, and not used.
         unsafe { libc::free(piece) };
     }
 }
 
-/// How long a worker stays at the processor of its last caller.
+/// Time that a worker stays on the processor of its last caller.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// A worker's life; the first one also looks after the main thread.
+/// Runs a worker; the first one also checks the main thread.
 fn serve(core: &Arc<Core>, first: bool) {
-    // Without a controller somebody has to see that nothing is compiled any more.
+    // Without a controller, the worker must detect that no compiles come any more.
     let rests = !core.tiers.is_auto();
     let idle = first.then_some(threads::LOOK_INTERVAL);
     let busy = if rests { Some(room::REST) } else { idle };
     let mut patience = busy;
-    // What is compiled after an answer would keep the caller's processor.
+    // Compiles after an answer would occupy the caller's processor.
     let sits = matches!(core.layers.partition, Partition::Function);
     while !core.is_stopping() {
         let lingers = seat::processor().map(|_| LINGER);
@@ -132,19 +132,19 @@ fn serve(core: &Arc<Core>, first: bool) {
     seat::leave();
 }
 
-/// Says that the calling worker ends, and has another take its place, which also looks after
-/// the main thread: without one, later calls wait for ever. Under a pass.
+/// Ends the calling worker, and starts another in its place, which also checks the main thread:
+/// without one, later calls wait forever. Under a pass.
 fn replace_worker(core: &Arc<Core>, message: &str) {
     rest::unfit();
     if let Err(cause) = spawn(core, 1) {
         error!(%cause, message, "no worker in place of one that was lost");
     }
-    // A listener may be what panics.
+    // The panic may come from a listener.
     panics::contained(|| core.tell_lost(message));
 }
 
-/// Answers a first call, under a pass; the text of a panic, which leaves this thread in doubt.
-/// `lost` has another thread take the place of this one.
+/// Answers a first call, under a pass; returns the text of a panic, after which this thread's state
+/// is uncertain. `lost` starts another thread in its place.
 pub(crate) fn answer(
     core: &Arc<Core>,
     id: FunctionId,
@@ -190,8 +190,8 @@ pub(crate) fn answer(
 }
 
 impl Core {
-    /// Compiles the first version of `id` and publishes it, unless better code is there
-    /// by then.
+    /// Compiles the first version of `id` and publishes it, unless better code was published
+    /// meanwhile.
     pub(crate) fn make_first(
         self: &Arc<Self>,
         id: FunctionId,
@@ -200,7 +200,7 @@ impl Core {
         self.make_first_at(id, version, self.tiers.first())
     }
 
-    /// The same at a tier, unless it has to be a higher one.
+    /// Like `make_first`, at a tier, unless a higher one is required.
     pub(super) fn make_first_at(
         self: &Arc<Self>,
         id: FunctionId,
@@ -209,7 +209,7 @@ impl Core {
     ) -> Result<(), Error> {
         let _planning = self.counters.parts.enter(Part::Planning);
         if self.tiers.is_entry_point(id) {
-            // Nobody comes back to see a better version: a pin is obeyed at once.
+            // No later call will reach a better version: a pin is obeyed at once.
             tier = self.tiers.start_tier(id);
         }
         let origin = self.function(id).and_then(|it| it.origin);
@@ -233,7 +233,7 @@ impl Core {
             if !outdated || self.stubs.has_code(id) || self.is_stopping() {
                 break made;
             }
-            // It was replaced meanwhile, or something it depends on.
+            // The function, or one of its dependences, was replaced meanwhile.
             first.version = self.tiers.versions.ids.next();
         };
         match (made, self.stubs.has_code(id)) {
@@ -241,7 +241,7 @@ impl Core {
                 self.tiers.on_compiled(self.events.now(), id, tier, &made);
                 Ok(())
             }
-            // Whoever came first has published code, or prepared it; it will do.
+            // Another thread has published or prepared code before; that suffices.
             (Err(Error::Version { cause, .. }), true) if cause.is_late() => Ok(()),
             (Err(cause), true) if cause.is_cancelled() => Ok(()),
             (Err(cause), _) => Err(cause),
@@ -249,8 +249,8 @@ impl Core {
     }
 }
 
-/// Compiles a function now, on a thread that LLVM can take down: at `tier`, over
-/// whatever runs, or (`None`) at the tier of first code, unless it has code.
+/// Compiles a function now, on a thread that LLVM can stop: at `tier`, replacing the current
+/// version, or (`None`) at the tier of first code, unless it has code.
 pub(crate) fn compile_now(
     core: &Arc<Core>,
     id: FunctionId,

@@ -1,25 +1,24 @@
 //! Constants that LLVM makes while it compiles a version, and that outlive the version.
 //!
-//! Their addresses may leave the function: as an argument of a call that is the last thing
-//! the function does, in memory, as its result. Whoever has such an address may keep it in a
-//! register that nobody can read (`uruk_roots`), so no scan tells when the constant is no
-//! longer needed. It is a constant of the module as good as those that the module's text
-//! has, and lives as long: until the tracker of the module is removed and the last version
-//! is freed that was linked against it. What a program does with such an address after that
-//! is its own affair, as with the module's data (`Tracker::remove`).
+//! Their addresses may leave the function: as an argument of a tail call, in memory, as its result.
+//! A holder of such an address may keep it in a register that cannot be read (`uruk_roots`), so no
+//! scan shows when the constant is no longer needed. It is treated like the constants of the
+//! module's text, and lives as long. It is freed when the tracker of the module is removed and the
+//! last version linked against it is freed. A program must not use such an address after that, as
+//! with the module's data (`Tracker::remove`).
 //!
 //! # Invariants
-//! - The owner is the module whose function was compiled, also of what came with bodies of
-//!   other modules: the version is that module's, and is not called when it is gone. A
-//!   constant holds the data of others that it refers to.
-//! - A module that replaces functions of one other module, and adds none, has no constants of
-//!   its own: its functions go with that module's tracker, and so may their constants.
-//! - Functions are compiled again and again, and what is made for them takes no more memory
-//!   than there are different constants: one that is equal to one that is there, after its
-//!   addresses are filled in, is that one. Those that must have an address of their own are
-//!   told apart by function and name, so that all versions of a function mean the same one.
-//! - Nothing refers back: constants hold data of images, images hold no constants. They are
-//!   held by the tracker's entry of the image and by versions.
+//! - The owner is the module whose function was compiled, also for constants of inlined bodies of
+//!   other modules: the version is that module's, and is not called after its removal. A constant
+//!   holds the data of others that it refers to.
+//! - A module that replaces functions of one other module, and adds none, has no constants of its
+//!   own: its functions are removed with that module's tracker, and so may their constants.
+//! - Functions are recompiled often, and their constants take no more memory than the number of
+//!   different ones: a constant equal to an existing one, after its addresses are filled in, shares
+//!   it. Those that must have an address of their own are identified by function and name, so that
+//!   all versions of a function use the same one.
+//! - References are acyclic: constants hold data of images, images hold no constants. They are held
+//!   by the tracker's entry of the image and by versions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, Weak};
@@ -43,11 +42,11 @@ pub(crate) struct Constants {
     held: Mutex<HashMap<Key, Held>>,
 }
 
-/// Where the constants of a module are found, and of those that replaced functions of it alone.
+/// Owner of the constants of a module, and of modules that only replaced functions of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared(Arc<Mutex<Holder>>);
 
-/// Who holds the constants of a module, besides versions.
+/// The owner of a module's constants, besides versions.
 #[derive(Debug)]
 enum Holder {
     /// The module, until its image is linked.
@@ -65,10 +64,10 @@ impl Default for Holder {
 /// Constants with equal keys are one.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
-    /// Whose it is, and its name there, if it must not be one with equal ones.
+    /// Owner and name, if it must not be shared with equal ones.
     own: Option<(FunctionId, Box<str>)>,
     align: usize,
-    /// With its addresses not filled in.
+    /// The bytes, with addresses not filled in.
     bytes: Box<[u8]>,
     fields: Box<[Field]>,
 }
@@ -78,22 +77,22 @@ struct Field {
     offset: u64,
     kind: u32,
     addend: i64,
-    /// Where it refers to; `None` for the constant itself.
+    /// Target address; `None` for the constant itself.
     to: Option<u64>,
 }
 
 #[derive(Debug)]
 struct Held {
     memory: Sealed,
-    /// Kept for those who follow its addresses.
+    /// Kept for users of its addresses.
     _uses: Uses,
 }
 
 /// The constants that one link refers to.
 pub(crate) struct Placed {
-    /// By number.
+    /// Addresses by number.
     pub(crate) addresses: Vec<u64>,
-    /// Who holds them, if there are any.
+    /// Their owner, if there are any.
     pub(crate) held: Option<Arc<Constants>>,
 }
 
@@ -102,8 +101,8 @@ impl Drop for Constants {
         let held = std::mem::take(&mut self.held).into_inner();
         let held = held.unwrap_or_else(PoisonError::into_inner);
         for Held { memory, _uses } in held.into_values() {
-            // SAFETY: the tracker of the module was removed, and all versions are freed that
-            // refer to it; what addresses a program kept is its own affair.
+            // SAFETY: the tracker of the module was removed, and all versions that refer to it are
+            // freed; the program must not use addresses it kept.
             unsafe { memory.release() };
         }
     }
@@ -118,7 +117,7 @@ impl Constants {
 }
 
 impl Shared {
-    /// Bytes that the allocator took for the table of them, which is there if there are none, too.
+    /// Bytes that the allocator took for their table, which exists even if it is empty.
     pub(crate) fn bytes_of_table(&self) -> usize {
         let table = match self.is_inherited() {
             true => 0,
@@ -127,12 +126,12 @@ impl Shared {
         of_arc::<Mutex<Holder>>() + table
     }
 
-    /// The constants, as long as somebody holds them.
+    /// The constants, as long as an owner exists.
     pub(crate) fn weak(&self) -> Weak<Constants> {
         Arc::downgrade(&self.get())
     }
 
-    /// The constants, for the tracker of the image to hold from now on; `None` if one does.
+    /// Moves the constants to the tracker of the image; `None` if one holds them already.
     fn hand_over(&self) -> Option<Arc<Constants>> {
         let mut holder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Holder::Module(constants) = &*holder else {
@@ -143,7 +142,7 @@ impl Shared {
         Some(constants)
     }
 
-    /// Whether it is that of another module, too.
+    /// Whether it is shared with another module.
     pub(crate) fn is_inherited(&self) -> bool {
         let holder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         matches!(*holder, Holder::Tracker(_))
@@ -156,7 +155,7 @@ impl Shared {
 }
 
 impl Holder {
-    /// The constants; where the tracker was removed meanwhile, some for one version.
+    /// The constants; if the tracker was removed meanwhile, new ones for one version.
     fn constants(&self) -> Arc<Constants> {
         match self {
             Holder::Module(constants) => Arc::clone(constants),
@@ -166,7 +165,7 @@ impl Holder {
 }
 
 impl Core {
-    /// Has `tracker` hold the constants of an image's functions until it is removed.
+    /// Makes `tracker` hold the constants of an image's functions until it is removed.
     pub(crate) fn keep_constants(tracker: &Tracker, image: &Image) -> Result<(), Error> {
         let modules = image.modules.iter();
         let held = modules.filter_map(|(_, module)| module.constants.hand_over());
@@ -177,8 +176,9 @@ impl Core {
         Ok(())
     }
 
-    /// Finds or makes the constants that lie apart from a version of `id`, which is compiled
-    /// from `function`. `find` resolves names; what they mean goes into `uses`, too.
+    /// Finds or makes the constants of a version of `id` that lie outside of it; the version is
+    /// compiled from `function`. `find` resolves names, and holds of the results are added to
+    /// `uses`.
     pub(crate) fn place_constants(
         &self,
         laid: &Laid<'_>,
@@ -213,7 +213,7 @@ impl Core {
                             self.note_use(&resolved, &mut own_uses);
                             resolved.address
                         }
-                        // Null, if it may be absent; if not, the link will say so.
+                        // Null, if the symbol may be absent; if not, the link reports it.
                         None => 0,
                     },
                 });
@@ -228,7 +228,7 @@ impl Core {
         Ok(Placed { addresses, held })
     }
 
-    /// The address of the constant with that key, made if it is not there.
+    /// The address of the constant with that key, created if it does not exist.
     fn intern(
         &self,
         constants: &Constants,

@@ -1,7 +1,8 @@
-//! How much of a file the baseline compiler covers, without compiling or running anything.
+//! The share of a file that the baseline compiler covers, found without compiling or running any of
+//! it.
 //!
-//! Each function is asked for as for its first version: counted, with loops that can be left; of
-//! the module's bytes first, and in LLVM's memory where that does not do.
+//! Each function is checked as for its first version: counted, with loops that OSR can leave; first
+//! from the module's bytes, and if these do not suffice, from LLVM's memory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +18,7 @@ use crate::api::error::Error;
 use crate::guest::llvm;
 use crate::load::Source;
 
-/// What of a file the baseline compiler covers; see [`baseline_coverage`].
+/// Coverage of a file by the baseline compiler; see [`baseline_coverage`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct BaselineCoverage {
@@ -25,11 +26,12 @@ pub struct BaselineCoverage {
     pub functions: u64,
     /// Those that the baseline compiler covers.
     pub covered: u64,
-    /// Why the others are LLVM's, and how many: the most frequent reason first.
+    /// Reasons for which LLVM compiles the others, with counts: the most frequent first.
     pub uncovered: Vec<(&'static str, u64)>,
 }
 
-/// Asks of each function of a file of bitcode or IR text whether the baseline compiler covers it.
+/// Checks for each function of a file of bitcode or IR text whether the baseline compiler covers
+/// it.
 ///
 /// # Errors
 /// A file that cannot be read or is neither.

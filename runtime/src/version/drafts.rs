@@ -1,4 +1,4 @@
-//! The heap allocations of one link: drafts while it is written, sealed after.
+//! The heap allocations of one link: drafts while they are written, sealed afterwards.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::guest::tls;
 /// One allocation per segment that has any bytes.
 pub(crate) struct Drafts {
     segments: [Option<Draft>; 3],
-    /// Bytes of the read-write segment that begin as zeros.
+    /// Zero-initialized bytes of the read-write segment.
     zeros: usize,
 }
 
@@ -23,7 +23,7 @@ const SEGMENTS: [(Segment, Pool); 3] = [
 ];
 
 impl Core {
-    /// Allocates what `laid` asks for.
+    /// Allocates the segments of `laid`.
     pub(crate) fn allocate(&self, laid: &Laid<'_>) -> Result<Drafts, Error> {
         let mut segments = [None, None, None];
         for (held, (segment, pool)) in segments.iter_mut().zip(SEGMENTS) {
@@ -39,8 +39,8 @@ impl Core {
 }
 
 impl Drafts {
-    /// Where the segments are; an empty one is said to be beside another, so that
-    /// distances to it are in reach.
+    /// The addresses of the segments; an empty one gets the address of another, so that distances
+    /// to it are in reach.
     pub(crate) fn placement(&self, tls: Option<tls::Place>) -> Placement {
         let addresses = self
             .segments
@@ -60,7 +60,7 @@ impl Drafts {
         }
     }
 
-    /// Bytes of the read-write segment that begin as zeros.
+    /// Zero-initialized bytes of the read-write segment.
     pub(crate) fn zeros(&self) -> usize {
         self.zeros
     }
@@ -72,7 +72,7 @@ impl Drafts {
             .map_or(0..0, |d| d.address()..d.address() + d.len() as u64)
     }
 
-    /// Copies the linked bytes in; zero-filled tails stay untouched.
+    /// Copies the linked bytes; zero-filled tails stay untouched.
     pub(crate) fn write(&mut self, linked: &Linked) -> Result<(), Error> {
         let bytes = [&linked.code, &linked.read_only, &linked.read_write];
         for (draft, bytes) in self.segments.iter_mut().zip(bytes) {

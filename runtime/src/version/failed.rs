@@ -1,7 +1,7 @@
-//! Calls that fail: what is known of why, and who says where they go on.
+//! Calls that fail: the known causes, and the handler that selects where they continue.
 //!
-//! A call of a function that cannot be compiled, or was removed, ends up here on its own thread and
-//! stack, maybe in a signal handler. What failed for which cause is kept until the function is
+//! A call of a function that cannot be compiled, or was removed, arrives here on its own thread and
+//! stack, maybe in a signal handler. The cause of a failed compile is kept until the function is
 //! removed.
 
 use std::collections::HashMap;
@@ -25,39 +25,39 @@ pub struct FailedCall<'c> {
     pub id: FunctionId,
     /// Its name; `?` for one that was removed.
     pub function: &'c str,
-    /// Why its compile failed; `None` for one that was removed.
+    /// The cause of its failed compile; `None` for one that was removed.
     pub cause: Option<&'c Error>,
 }
 
-/// Says where failed calls go on: an address, which is entered with the call's own arguments. If it
-/// panics, that is the cause that a guarded call fails with; elsewhere the process ends, as without a
+/// Selects where failed calls continue: an address, which is entered with the call's own arguments.
+/// If it panics, a guarded call fails with that cause; elsewhere the process ends, as without a
 /// handler.
 pub type FailedCallHandler = Arc<dyn Fn(&FailedCall<'_>) -> *const () + Send + Sync>;
 
-/// A handler that is told the function's number only.
+/// A handler that gets only the function's number.
 pub type FailureHandler = extern "C" fn(FunctionId) -> u64;
 
-/// What failed calls of a session do.
+/// The treatment of a session's failed calls.
 #[derive(Clone, Default)]
 pub(crate) enum OnFailure {
-    /// They say so, and end the process.
+    /// Prints a message, and ends the process.
     #[default]
     End,
     Number(FailureHandler),
     Call(FailedCallHandler),
 }
 
-/// What the stubs are given with the handler; as old as the session.
+/// The stubs' argument for the handler; lives as long as the session.
 pub(crate) struct Context {
     core: Weak<Core>,
     handler: OnFailure,
 }
 
-/// Why functions have no code.
+/// Causes by function without code.
 pub(crate) type Causes = Mutex<HashMap<FunctionId, Arc<Error>>>;
 
 impl Core {
-    /// Sets what failed calls do. Once, before anything is called.
+    /// Sets the treatment of failed calls. Once, before any call.
     pub(crate) fn on_failure(self: &Arc<Self>, handler: OnFailure) {
         let context = Context {
             core: Arc::downgrade(self),
@@ -68,7 +68,7 @@ impl Core {
         self.stubs.set_failure_handler(failed_call, address as u64);
     }
 
-    /// Why a function could not be compiled.
+    /// The cause of a function's failed compile.
     pub(crate) fn cause_of(&self, id: FunctionId) -> Option<Arc<Error>> {
         let causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
         causes.get(&id).cloned()
@@ -88,7 +88,7 @@ impl Core {
 
 extern "C" fn failed_call(id: FunctionId, context: u64) -> u64 {
     let context = std::ptr::with_exposed_provenance::<Context>(context as usize);
-    // SAFETY: the session's own, which lives as long as code of it may be called.
+    // SAFETY: the session's own, which lives as long as its code may be called.
     let context = unsafe { &*context };
     if let OnFailure::Number(handler) = context.handler {
         return handler(id);
@@ -113,14 +113,14 @@ extern "C" fn failed_call(id: FunctionId, context: u64) -> u64 {
         _ => None,
     };
     let cause = panicked.as_ref().or(cause.as_ref());
-    // A guarded call fails with it.
+    // A guarded call fails with the cause.
     leave_address(function, cause).unwrap_or_else(|| {
         let cause = cause.map(|cause| &**cause);
         end(&FailedCall { cause, ..call })
     })
 }
 
-/// A line that needs no allocator: whoever was interrupted may be in it.
+/// A line that needs no allocator: the interrupted code may be in it.
 struct Line {
     bytes: [u8; 1024],
     len: usize,
@@ -136,7 +136,7 @@ impl Write for Line {
     }
 }
 
-/// Says which call failed, and ends the process.
+/// Prints the failed call, and ends the process.
 fn end(call: &FailedCall<'_>) -> ! {
     let mut line = Line {
         bytes: [0; 1024],

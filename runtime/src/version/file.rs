@@ -1,4 +1,4 @@
-//! A version on file: whoever asks about it once it runs, and the first sample in it, finds it.
+//! Records of a version, made before it runs: later searches, and the first sample in it, find it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{Made, Request};
 use crate::core::Core;
 
 impl Core {
-    /// What there is to say of a version before it is published.
+    /// The report of a version before it is published.
     pub(crate) fn made(&self, request: Request, built: &Built) -> Made {
         Made {
             version: request.version,
@@ -34,8 +34,8 @@ impl Core {
         }
     }
 
-    /// Files a version before it can run, so that the first sample in it, and whoever asks
-    /// once it runs, finds it.
+    /// Records a version before it can run, so that the first sample in it, and later searches,
+    /// find it.
     pub(crate) fn file(&self, request: Request, built: Built, depends: Arc<[FunctionId]>) {
         let code = built.code.range();
         self.tiers
@@ -44,7 +44,7 @@ impl Core {
         self.keep(request, built, depends);
     }
 
-    /// Files a version that was compiled.
+    /// Adds the record of a compiled version.
     fn keep(&self, request: Request, built: Built, depends: Arc<[FunctionId]>) {
         let fixed = match built.compiled.labels {
             Labels::Fixed => Some(Fixed::Labels),
@@ -63,7 +63,7 @@ impl Core {
         let mut records = self.tiers.versions.lock();
         let record = records.entry(request.function.index()).or_default();
         if record.built.is_empty() {
-            // Most functions have one version for good.
+            // Most functions only ever have one version.
             record.built.reserve_exact(1);
         }
         record.built.push(Version {

@@ -1,15 +1,15 @@
-//! Code that can be found: by the unwinder, in backtraces, by samples and by tools.
+//! Findable code: for the unwinder, backtraces, samples and tools.
 //!
 //! | known to | from | to |
 //! |---|---|---|
 //! | unwinder (`Core::region`) | [`Core::make_findable`], [`Core::make_copies_findable`] | [`Core::forget_code`] |
 //! | backtraces, `dladdr` (`Core::bodies`) | the same | the same |
 //! | tools | the same | the same |
-//! | samples | filed, as only then it is whose version it is; copies the same | the same |
+//! | samples | the version's record, which names its owner; copies the same | the same |
 //!
 //! # Invariants
-//! - All of it is there before the code can run, and goes when no thread can be in it any
-//!   more, before its memory is used again.
+//! - All entries exist before the code can run, and are removed when no thread can be in it any
+//!   more, before its memory is reused.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -28,14 +28,14 @@ use crate::told::tools::Body;
 pub(super) struct NewCode<'a> {
     pub(super) name: &'static CStr,
     pub(super) tier: Tier,
-    /// It only has the function's first body produced: a debugger that waits for the function by its
-    /// name does not stop there.
+    /// Whether it only starts the production of the function's first body: a debugger that waits
+    /// for the function by its name does not stop there.
     pub(super) stands_in: bool,
-    /// The function itself.
+    /// The range of the function itself.
     pub(super) body: Range<u64>,
-    /// With what was compiled along.
+    /// The range including code that was compiled with it.
     pub(super) code: Range<u64>,
-    /// What it was linked from, if that was a file, and into.
+    /// The object file that it was linked from, if any, and the result.
     pub(super) object: Option<&'a [u8]>,
     pub(super) linked: &'a Linked,
     /// The name of its symbol in the object.
@@ -67,8 +67,8 @@ impl Core {
         Ok(())
     }
 
-    /// Makes copies findable, before any of them can run. `originals`: what each is one of, in
-    /// the same order.
+    /// Makes copies findable, before any of them can run. `originals` are the blocks that were
+    /// copied, in the same order.
     pub(crate) fn make_copies_findable(
         &self,
         copies: &[View<'_>],
@@ -95,7 +95,7 @@ impl Core {
         Ok(())
     }
 
-    /// Has nobody find code any more that is dead: all that lies in `runs`, which are `blocks`.
+    /// Removes the entries of dead code: all that lies in `runs`, which are `blocks`.
     pub(crate) fn forget_code<'v>(
         &self,
         runs: Vec<Range<u64>>,
@@ -109,7 +109,7 @@ impl Core {
         }
     }
 
-    /// Makes unwind rows findable; before any of the code can run.
+    /// Registers unwind rows, before any of the code can run.
     pub(crate) fn register_rows(&self, rows: &[FdeRow], name: &CStr) -> Result<(), Error> {
         let rows: Vec<Row> = rows
             .iter()
@@ -120,8 +120,8 @@ impl Core {
             })
             .collect();
         let names = vec![name.to_str().unwrap_or_default(); rows.len()];
-        // SAFETY: the records lie in sealed memory, which is given back only after the
-        // rows were removed.
+        // SAFETY: the records lie in sealed memory, which is freed only after the rows were
+        // removed.
         unsafe { self.region.insert(&rows, &names)? };
         Ok(())
     }

@@ -9,12 +9,12 @@ use crate::core::{Body, Core};
 use crate::fork::gate;
 use crate::version::calls;
 
-/// Compiles may add functions; a function of each round is added by one of the round before.
+/// Maximal number of rounds: compiles may add functions, which are compiled in the next round.
 const ROUNDS: usize = 8;
 
 impl Core {
-    /// Compiles each function that a call can reach and that has no code. One that cannot be
-    /// compiled has failed: its calls go to the failure handler. Without a pass.
+    /// Compiles each function that a call can reach and that has no code. A function that cannot be
+    /// compiled is marked as failed: its calls go to the failure handler. Without a pass.
     pub(crate) fn compile_rest(self: &Arc<Self>) {
         let mut compiled = 0_u64;
         for _ in 0..ROUNDS {
@@ -40,8 +40,8 @@ impl Core {
         info!(compiled, "functions had no code yet");
     }
 
-    /// Functions that have no code and did not fail. Not continuations: a loop leads to one that has
-    /// code only.
+    /// Functions that have no code and did not fail. Continuations are excluded: a loop leads only
+    /// to one with code.
     fn without_code(&self) -> Vec<FunctionId> {
         let functions = self.functions.read();
         let functions = functions.unwrap_or_else(PoisonError::into_inner);

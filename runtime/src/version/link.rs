@@ -1,10 +1,10 @@
-//! From an object to code in its place: laid out, placed, fixed up, written, sealed, findable.
+//! From an object to code in its place: laid out, allocated, fixed up, written, sealed, findable.
 //!
 //! # Why
-//! No register but a program counter holds an entry for long. The linker turns loads of a
-//! function's address into its stub, and only `call *slot` and `jmp *slot` read slots, in one
-//! instruction. So an old entry can hide in no register of a thread that sleeps in a system
-//! call, whose registers nobody can read.
+//! No register except a program counter holds an entry for long. The linker turns loads of a
+//! function's address into loads of its stub, and only `call *slot` and `jmp *slot` read slots, in
+//! one instruction. So a thread that sleeps in a system call, whose registers cannot be read, has
+//! no old entry in a register.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
@@ -30,18 +30,18 @@ use crate::loops::words::Loops;
 use crate::removal::Uses;
 use crate::tiers::guided::Words;
 
-/// The words that a version counts in.
+/// The words in which a version counts.
 struct Counting {
-    /// Of its entries and back edges, where baseline code counts them.
+    /// Those of its entries and back edges, for baseline code that counts them.
     counters: Option<u64>,
-    /// Of its loops.
+    /// Those of its loops.
     loops: Option<Arc<Loops>>,
-    /// Of its probes.
+    /// Those of its probes.
     words: Option<Words>,
 }
 
 impl Counting {
-    /// What code calls the words.
+    /// The word with that name in code.
     fn find(&self, name: &str) -> Option<Resolved> {
         let at = match name {
             COUNTERS => self.counters?,
@@ -54,7 +54,7 @@ impl Counting {
 }
 
 impl Core {
-    /// Links what was compiled for a body, and makes it findable.
+    /// Links the compiled code of a body, and makes it findable.
     pub(super) fn link(
         self: &Arc<Self>,
         of: &BodyOf,
@@ -154,13 +154,13 @@ impl Core {
                 Some(_) => CompiledBy::Baseline,
                 None => CompiledBy::Llvm,
             },
-            // Constants stay with their module, and functions have stubs: it does not escape.
+            // Constants stay with their module, and functions have stubs: no address escapes.
             ..Built::new(function.name, linked, memory, body, movable, rest)
         })
     }
 
-    /// State of the host that the body of a function refers to, or those of others in it. One that
-    /// has another body by now makes the version stale, and it is not published.
+    /// State of the host that the body of a function, or bodies inlined in it, refer to. A function
+    /// that has another body by now makes the version stale, and it is not published.
     fn states_of(&self, function: &Function, foreign: &[FunctionId]) -> Box<[State]> {
         let others = foreign.iter().filter_map(|&id| self.function(id));
         let others = others.filter_map(|other| other.module.state.clone());
@@ -173,7 +173,7 @@ impl Core {
             .collect()
     }
 
-    /// Lays out what was compiled for a function.
+    /// Lays out the compiled code of a function.
     fn lay_out<'o>(&self, link_name: &str, object: Object<'o>) -> Result<Laid<'o>, Error> {
         let mut graph = Graph::new(vec![object])?;
         self.layers.link(link_name, &mut graph)?;
@@ -207,21 +207,21 @@ impl Core {
     }
 }
 
-/// Writes what was linked to its place, for good.
+/// Writes linked code to its final place and seals it.
 fn write(mut drafts: Drafts, linked: &Linked) -> Result<Vec<Sealed>, Error> {
     let _writing = parts::enter(Part::Writing);
     drafts.write(linked)?;
     drafts.seal()
 }
 
-/// What equal objects have in common.
+/// A hash of an object's bytes.
 fn hash(object: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(object);
     hasher.finish()
 }
 
-/// Where the function itself ends; what was compiled along may lie behind it.
+/// The end of the function itself; code compiled with it may follow.
 fn body_end(linked: &Linked, entry: u64, start: u64) -> u64 {
     let row = linked.fdes.iter().find(|row| row.start == entry);
     row.map_or(start + linked.code.len() as u64, |row| row.end)

@@ -1,31 +1,31 @@
-//! One version of a function, from the wish for it to the slot. [`Core::make`] is the walk;
-//! each phase takes what the one before gave.
+//! One version of a function, from the request to the slot. [`Core::make`] runs all phases; each
+//! takes the result of the previous one.
 //!
-//! | phase | file | what it comes to |
+//! | phase | file | result |
 //! |---|---|---|
-//! | plan | [`plan`] | a body, bound; settings, with what is known of its surroundings |
+//! | plan | [`plan`] | a body, bound; settings, with facts known of its surroundings |
 //! | offers | [`offers`], [`rare`] | bodies of other modules that may be inlined |
 //! | compile | [`build`] | an object |
 //! | or without LLVM | [`baseline`] | code in memory, at tier 1 |
-//! | or ask | [`better`] | an object that a unit made, linked |
+//! | or from a unit | [`better`] | an object that a unit made, linked |
 //! | link | [`link`], [`drafts`], [`constants`] | bytes for their place |
-//! | seal | [`link`] | code in its place, that can be executed |
-//! | called | [`called`] | over native code: all that it calls has code |
+//! | seal | [`link`] | code in its place, executable |
+//! | called | [`called`] | over native code: all its callees have code |
 //! | findable | [`findable`] | known to the unwinder, backtraces and tools |
 //! | file | [`mod@file`], [`records`], [`blocks`] | known to samples, reclaim and statistics |
 //! | publish | [`publish`] | in the slot, or too late |
 //!
-//! What a linker compiled is filed and published, no more: [`native`].
+//! Native code of the program's linker only takes the last two phases: [`native`].
 //!
-//! What the baseline compiler covers of a file, [`coverage`] says.
+//! [`coverage`] reports the share of a file that the baseline compiler covers.
 //!
-//! Who asks: [`calls`] for first calls, [`ahead`] for those still to come, `tiers` for better versions, `replace` for new bodies,
-//! `units` for better code of units' functions.
-//! A version is undone by `reclaim`, in the opposite order.
+//! Requests come from [`calls`] for first calls, [`ahead`] for those still to come, `tiers` for
+//! better versions, `replace` for new bodies, `units` for better code of units' functions.
+//! `reclaim` undoes a version, in the opposite order.
 //!
-//! Who may store into a slot is decided by `uruk_tiering`'s [`FunctionVersions`], under
-//! the lock of that function, inside which is only the slot. What a publication leaves
-//! without use is retired.
+//! `uruk_tiering`'s [`FunctionVersions`] decides which version is stored into a slot, under the
+//! lock of that function, inside which is only the slot. Versions that a publication makes unused
+//! are retired.
 
 pub(crate) mod ahead;
 pub(crate) mod baseline;
@@ -72,18 +72,18 @@ pub(crate) use offers::Parcels;
 pub(crate) use plan::BodyOf;
 use publish::Filed;
 
-/// A version that was asked for.
+/// A request for a version.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) function: FunctionId,
     pub(crate) version: VersionId,
     pub(crate) tier: Tier,
     pub(crate) purpose: Purpose,
-    /// Nobody called yet: the first call stores it, and tells what is wrong with it.
+    /// Whether it is made before any call: the first call stores it, and reports its errors.
     pub(crate) ahead: bool,
 }
 
-/// What a compile came to.
+/// The result of a compile.
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) version: VersionId,
@@ -92,11 +92,11 @@ pub(crate) struct Made {
     pub(crate) facts: Facts,
     /// Whether the code counts its entries and back edges.
     pub(crate) counts: bool,
-    /// Callees that could be inlined.
+    /// The number of callees that could be inlined.
     pub(crate) callees: u32,
-    /// Hash of the object that it was linked from, if it was.
+    /// Hash of the object that it was linked from, if any.
     pub(crate) object: Option<u64>,
-    /// What its probes count in.
+    /// The words in which its probes count.
     pub(crate) words: Option<Words>,
     pub(crate) publication: Publication,
 }
@@ -105,7 +105,7 @@ impl Core {
     /// Compiles a version, links it, and publishes it unless that is too late.
     ///
     /// # Errors
-    /// The compile's own, and that it was cancelled; what was published before runs on.
+    /// The compile's own, and cancellation; the previously published version stays.
     pub(crate) fn make(
         self: &Arc<Self>,
         request: Request,
@@ -119,10 +119,10 @@ impl Core {
         self.make_as(request, how, queued, cancel)
     }
 
-    /// As [`Core::make`], with settings of its own.
+    /// Like [`Core::make`], with settings of its own.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Core::make`].
     pub(crate) fn make_as(
         self: &Arc<Self>,
         request: Request,
@@ -154,11 +154,11 @@ impl Core {
         })
     }
 
-    /// As [`Core::make`], of a function whose code `unit` makes. On a thread for code of
+    /// Like [`Core::make`], for a function whose code `unit` makes. On a thread for code of
     /// embedders.
     ///
     /// # Errors
-    /// As there; what the unit says.
+    /// Those of [`Core::make`], and the unit's.
     pub(crate) fn make_better(
         self: &Arc<Self>,
         request: Request,
@@ -171,7 +171,7 @@ impl Core {
         })
     }
 
-    /// The walk, with a way to build.
+    /// Runs all phases, with a function that builds.
     fn make_with(
         self: &Arc<Self>,
         request: Request,
@@ -195,23 +195,23 @@ impl Core {
             match cause {
                 cause if cause.is_cancelled() => self.tell_cancelled(request),
                 Error::Version { cause, .. } if cause.is_late() => self.tell_dropped(request),
-                // Who calls is told.
+                // The later caller gets the error.
                 _ if request.ahead => {}
                 cause => {
-                    // A listener may be what panics.
+                    // The panic may come from a listener.
                     panics::contained(|| self.tell_failed(request, cause));
                 }
             }
         });
         if made.is_err() && self.body(request.function).is_none() {
-            // It was removed meanwhile, maybe before it was entered.
+            // The function was removed meanwhile, maybe before the version was entered.
             drop(versions);
             self.tiers.versions.forget_idle(request.function);
         }
         made
     }
 
-    /// The walk of a version that its function's state lets in.
+    /// Runs the phases of a version that its function's state accepts.
     fn make_requested(
         self: &Arc<Self>,
         request: Request,
@@ -236,7 +236,7 @@ impl Core {
         let _publishing = parts::enter(Part::Publishing);
         let returned = self.note_code(request.function, built.bytes);
         let first = request.purpose == Purpose::First && !returned;
-        // A continuation is code of a function that was counted before.
+        // A continuation is code of a function that is already counted.
         let first = first && self.origin_of(request.function).is_none();
         self.counters.add_compile(first, &built);
         self.tell_compiled(request, &built, queued, started);
@@ -258,7 +258,7 @@ impl Core {
 }
 
 impl Core {
-    /// A step that the function's state refuses.
+    /// The error of a step that the function's state refuses.
     fn refused(&self, function: FunctionId) -> impl Fn(VersionError) -> Error {
         let function = self.name_of(function);
         move |cause| Error::Version {

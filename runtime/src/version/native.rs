@@ -1,8 +1,7 @@
 //! Native code as a version: the slot leads to it, and samples in it are the function's.
 //!
-//! It goes the last phases of the walk only: it is filed and published. Its memory is the
-//! program's, so reclaim is never told of it, and a version that takes its place leaves it as it
-//! is.
+//! It takes only the last phases: it is recorded and published. Its memory is the program's, so
+//! reclaim does not track it, and a version that replaces it leaves it as it is.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -22,12 +21,12 @@ use crate::core::Core;
 use crate::fork::gate;
 use crate::tiers::TierState;
 
-/// Bytes of native code that are taken for an instruction of IR, by which the policy expects what
-/// better code costs.
+/// Bytes of native code that count as one instruction of IR, for the policy's estimate of the cost
+/// of better code.
 const INSTRUCTION: u64 = 4;
 
 impl Core {
-    /// Publishes native code as a version of a function: its first, or over whatever runs.
+    /// Publishes native code as a version of a function: its first, or in place of the current one.
     pub(crate) fn adopt(
         self: &Arc<Self>,
         id: FunctionId,
@@ -49,8 +48,8 @@ impl Core {
         Ok(made.made.version)
     }
 
-    /// The native code of a function once more: calls reach it, whatever ran. Behind a count of
-    /// its entries where it is `counted`, and nobody is told then.
+    /// Publishes the native code of a function again, in place of the current version. If
+    /// `counted`, calls pass a counter of entries first, and no event is sent.
     pub(crate) fn adopt_again(
         self: &Arc<Self>,
         id: FunctionId,
@@ -73,7 +72,7 @@ impl Core {
         })
     }
 
-    /// Has calls reach the native code of a function, whatever ran.
+    /// Makes calls reach the native code of a function, in place of the current version.
     pub(crate) fn go_native(self: &Arc<Self>, id: FunctionId) -> Result<(), Error> {
         let _pass = gate::enter();
         if !self.has_native(id) {
@@ -87,7 +86,7 @@ impl Core {
         Ok(())
     }
 
-    /// Files native code and publishes it.
+    /// Records native code and publishes it.
     fn enter_native(
         self: &Arc<Self>,
         id: FunctionId,
@@ -116,7 +115,7 @@ impl Core {
             .map_err(&refused)?;
         versions.start(ticket).map_err(&refused)?;
         let epoch = self.replacing.epoch();
-        // What is replaced from now on finds the version late.
+        // Functions replaced from now on make the version late.
         if !self.has_native(id) {
             versions.cancel(version);
             return Err(self.cancelled(id));
@@ -144,8 +143,8 @@ impl Core {
         Ok(Entered { made, first })
     }
 
-    /// Whether a function has native code that is of the bodies which it, and those that may be in it,
-    /// have now.
+    /// Whether a function has native code that matches its current body, and the current bodies of
+    /// functions that may be inlined in it.
     pub(crate) fn has_native(&self, id: FunctionId) -> bool {
         let native = {
             let natives = self.tiers.versions.natives();
@@ -162,7 +161,7 @@ impl Core {
         all.all(|&it| self.has_adopted_body(it, epoch))
     }
 
-    /// Whether a function has the body with which its native code was adopted, or, where it has none,
+    /// Whether a function has the body with which its native code was adopted; or, if it has none,
     /// the one that it had after commit number `epoch`.
     fn has_adopted_body(&self, id: FunctionId, epoch: u64) -> bool {
         let module = {
@@ -178,8 +177,8 @@ impl Core {
         }
     }
 
-    /// Where calls are counted before they go on at `entry`. The code is never freed, so no thread
-    /// that is in it need be looked for.
+    /// The address at which calls are counted before they continue at `entry`. The code is never
+    /// freed, so threads in it need not be found.
     fn counted_entry(&self, id: FunctionId, entry: u64) -> Result<u64, Error> {
         let known = |natives: &IdMap<u32, Native>| {
             let counted = natives.get(&id.index())?.counted.as_ref();
@@ -199,17 +198,18 @@ impl Core {
         Ok(at)
     }
 
-    /// Keeps what lies beside a function's native code for part of it.
+    /// Adds inlined copies to a function's native code.
     pub(crate) fn note_native(&self, id: FunctionId, beside: &[InlinedCopy]) {
         let mut natives = self.tiers.versions.natives();
         if let Some(native) = natives.get_mut(&id.index()) {
-            // As below: of an entry.
+            // As below: without the entry.
             let inside = beside.iter().map(|it| it.code.start + 1..it.code.end);
             native.code.extend(inside.filter(|code| !code.is_empty()));
         }
     }
 
-    /// Has the native code of a function depend on other functions than it was adopted with.
+    /// Sets the functions that the native code of a function depends on, in place of the adopted
+    /// list.
     pub(crate) fn set_native_depends(&self, id: FunctionId, depends: &Arc<[FunctionId]>) {
         if let Some(native) = self.tiers.versions.natives().get_mut(&id.index()) {
             native.depends = Arc::clone(depends);
@@ -222,7 +222,7 @@ impl Core {
         }
     }
 
-    /// The native code of functions that `wanted` says of, by whose bodies may be in it.
+    /// The native code of functions that `wanted` selects by the bodies that may be in it.
     pub(crate) fn native_code(
         &self,
         wanted: impl Fn(FunctionId, &[FunctionId]) -> bool,
@@ -237,7 +237,7 @@ impl Core {
         found.collect()
     }
 
-    /// Files it before calls reach it.
+    /// Records it before calls reach it.
     fn file_native(
         &self,
         id: FunctionId,
@@ -266,11 +266,11 @@ impl Core {
         });
     }
 
-    /// Keeps for good where the native code of a function is.
+    /// Keeps the place of a function's native code permanently.
     fn note_own(&self, id: FunctionId, entry: u64, code: &Range<u64>, depends: &Arc<[FunctionId]>) {
-        // An entry is no return address, but lies on stacks as what pointers point to.
+        // An entry is no return address, but lies on stacks as a function pointer.
         let inside = entry.max(code.start + 1)..code.end;
-        // Before the body is looked at: it is no older.
+        // Read before the body, so that it is no newer.
         let epoch = self.replacing.epoch();
         let function = self.function(id);
         let module = function.map_or_else(Weak::new, |it| Arc::downgrade(&it.module));
@@ -292,13 +292,14 @@ impl Core {
 /// Native code that was published.
 struct Entered {
     made: Made,
-    /// It is the function's first code.
+    /// Whether it is the function's first code.
     first: bool,
 }
 
-/// Counts an entry at `counter` and goes on at `entry`. Only flags and r11 are changed, which no
-/// caller keeps anything in, nor passes. No register has the entry then: a scan for old code would find
-/// the address for as long as the program leaves r11 alone, and take the thread for one in the function.
+/// Counts an entry at `counter` and continues at `entry`. Changes only flags and r11, in which
+/// callers neither keep nor pass values. No register then holds the entry. A scan for old code
+/// would find the address for as long as the program leaves r11 alone, and mistake the thread for
+/// one in the function.
 fn counting_code(counter: u64, entry: u64) -> Vec<u8> {
     let mut code = vec![0x49, 0xbb]; // mov r11, counter
     code.extend(counter.to_le_bytes());
@@ -309,13 +310,13 @@ fn counting_code(counter: u64, entry: u64) -> Vec<u8> {
 }
 
 impl TierState {
-    /// True if functions run native code where no better version is.
+    /// True if functions without better versions run native code.
     pub(super) fn has_native(&self) -> bool {
         self.first() == Tier::Optimized && self.is_auto()
     }
 }
 
-/// What there is to say of native code.
+/// The report of native code.
 fn native_made(version: VersionId, code: &Range<u64>) -> Made {
     let size = code.end - code.start;
     Made {
@@ -342,7 +343,7 @@ mod tests {
 
     use super::counting_code;
 
-    /// Gives r11 as it was at the entry.
+    /// Returns r11 as it was at the entry.
     #[unsafe(naked)]
     extern "C" fn counted() -> u64 {
         naked_asm!("mov rax, r11", "ret")
@@ -359,10 +360,10 @@ mod tests {
         draft.write(0, &code).expect("within it");
         let sealed = draft.seal().expect("code");
         let at = sealed.address() as *const ();
-        // SAFETY: code that counts, and goes on in a function of this type.
+        // SAFETY: code that counts, and continues in a function of this type.
         let counted = unsafe { std::mem::transmute::<*const (), extern "C" fn() -> u64>(at) };
         assert_eq!([counted(), counted()], [counter; 2]);
-        // SAFETY: the number above, which lives.
+        // SAFETY: the number above, which is alive.
         assert_eq!(unsafe { (&raw const count).read_volatile() }, 2);
     }
 }

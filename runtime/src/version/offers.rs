@@ -1,8 +1,8 @@
-//! Inlining across modules: which bodies of other modules a compile is offered.
+//! Inlining across modules: the bodies of other modules that a compile is offered.
 //!
-//! A call of a function that another module defines is bound by name, in the dylib of
-//! the caller. Above tier 1 the body that the name is bound to at that moment is offered
-//! to the inliner, with the bodies it calls, and so on ([`depth`], [`DEPTH`]).
+//! A call of a function that another module defines is bound by name, in the dylib of the caller.
+//! Above tier 1, the body to which the name is bound at that moment is offered to the inliner, with
+//! the bodies it calls, and so on ([`depth`], [`DEPTH`]).
 //!
 //! ```text
 //! reader of A: which functions of others are wanted -- names -- functions, modules B, C
@@ -10,19 +10,18 @@
 //! ```
 //!
 //! # Invariants
-//! - One reader is borrowed at a time: who waits for one holds none.
-//! - What a body mentions means what it means in its own dylib ([`Crossing::dylib_of`]).
-//!   A body that mentions a name that means something else where it would be inlined is
-//!   not offered: a unit has one meaning per name.
-//! - A version depends on all that the parcels in it were made of. Who replaces one of
-//!   those finds it by its record; one that is compiled meanwhile is stale
-//!   (`replace::state`).
-//! - Replacements and what they have compiled again take nothing from other modules:
-//!   what these offer is not settled before the commit.
-//! - A version holds the data it was linked against. Where a function whose body is in a
-//!   version was removed before that, the version is made once more without.
+//! - One reader is borrowed at a time: a thread that waits for one holds none.
+//! - Names in a body have the meaning of its own dylib ([`Crossing::dylib_of`]). A body with a name
+//!   that has another meaning at the place of inlining is not offered: a unit has one meaning per
+//!   name.
+//! - A version depends on all sources of the parcels in it. A replacement of one of those finds it
+//!   by its record; a version that is compiled meanwhile is stale (`replace::state`).
+//! - Replacements and recompiled dependents take nothing from other modules: their offers are not
+//!   settled before the commit.
+//! - A version holds the data it was linked against. If a function whose body is in a version was
+//!   removed before that, the version is made again without it.
 //!
-//! LLVM never runs under the lock of [`Parcels`]: it may take its thread down.
+//! LLVM never runs under the lock of [`Parcels`]: it may stop its thread.
 //!
 //! # Why
 //! Bodies cross modules as parcels: contexts share nothing, but a link name means one thing in
@@ -43,16 +42,16 @@ use crate::core::{Core, Function, Module};
 use crate::load::labels::Labels;
 use crate::load::names::Definition;
 
-/// Instructions of a body that calls little else than what it stands for.
+/// Maximal instructions of a body that counts as a wrapper of its callee.
 const WRAPPER: u32 = 15;
 
-/// Calls between the function that is compiled and a body that is offered, if those
-/// between them are wrappers.
+/// Maximal calls between the compiled function and an offered body, if those between them are
+/// wrappers.
 const DEPTH: u32 = 8;
 
-/// The same, whatever is between them, at tiers 2 and 3. More takes time: Lua as 33 files, everything at tier 2, processor time of the run
-/// that is nearly all compiles (seconds): nothing across files 4.2; one call 4.6, two 4.9,
-/// four 5.5; as one file 4.6.
+/// Maximal calls between the two at tiers 2 and 3, for any functions between them. More takes time:
+/// Lua as 33 files, everything at tier 2, processor time of the run that is nearly all compiles
+/// (seconds): nothing across files 4.2; one call 4.6, two 4.9, four 5.5; as one file 4.6.
 fn depth(how: &Compile) -> u32 {
     match how.tier {
         Tier::Native | Tier::Baseline | Tier::Optimized => 1,
@@ -60,35 +59,35 @@ fn depth(how: &Compile) -> u32 {
     }
 }
 
-/// Bodies offered to one compile.
+/// Maximal bodies offered to one compile.
 const MOST_OFFERS: usize = 200;
 
-/// Parcels kept by a module, those that could not be made included: some 8 MB.
+/// Maximal parcels kept by a module, including failed ones: some 8 MB.
 const MOST_KEPT: usize = 4_000;
 
-/// What a module has for others.
+/// The bodies that a module offers to others.
 #[derive(Default)]
 pub(crate) struct Parcels(Mutex<Store>);
 
-/// Of one plan; another one begins it anew.
+/// The parcels of one plan; another plan clears it.
 #[derive(Default)]
 struct Store {
     plan: u64,
     kept: HashMap<SymbolId, Kept>,
 }
 
-/// What became of a body that was wanted.
+/// The outcome for a body that was wanted.
 #[derive(Clone)]
 struct Kept {
-    /// `None`: nothing to be inlined, at this tier or below.
+    /// `None`: not inlinable, at this tier or below.
     parcel: Option<Arc<Parcel>>,
     tier: Tier,
-    /// What the parcel was made of.
+    /// The sources of the parcel.
     depends: Arc<[FunctionId]>,
 }
 
-/// Whether a body that is offered could mean by a name of its own module's what is a label of
-/// another: it mentions one, or has assembly, whose text nobody reads.
+/// Whether an offered body could use a name of its own module that is a label of another: it
+/// mentions one, or has assembly, whose text is not parsed.
 fn may_name(parcel: &Parcel, labels: &Labels) -> bool {
     let mut names = parcel.mentions().chain([parcel.name()]);
     parcel.has_assembly() || names.any(|name| labels.contains_key(name))
@@ -119,15 +118,15 @@ impl Parcels {
 #[derive(Default)]
 pub(crate) struct Crossing {
     offers: Vec<Offer>,
-    /// By offer: whose body it is, and what it was made of.
+    /// By offer: the function, its body, and the sources of the parcel.
     sources: Vec<(FunctionId, Function, Arc<[FunctionId]>)>,
-    /// By address seen at run time: which offer lies there.
+    /// Indexes of offers, by addresses seen at run time.
     targets: HashMap<u64, usize>,
-    /// Where names are looked up that bodies of other dylibs mention.
+    /// Dylibs in which names of bodies of other dylibs are looked up.
     homes: HashMap<Box<str>, Dylib>,
 }
 
-/// A function that is wanted, and by what name.
+/// A wanted function, and its name.
 struct Wanted {
     id: FunctionId,
     depth: u32,
@@ -147,12 +146,12 @@ impl Crossing {
         how.clone().offering(offers, targets)
     }
 
-    /// Where a name of a unit is looked up that is compiled for `own`.
+    /// The dylib in which a name of a unit compiled for `own` is looked up.
     pub(crate) fn dylib_of<'a>(&'a self, own: &'a Dylib, name: &str) -> &'a Dylib {
         self.homes.get(name).unwrap_or(own)
     }
 
-    /// The functions that a version depends on in which `taken` are.
+    /// The functions that a version depends on if it contains the offers `taken`.
     pub(crate) fn depends(&self, taken: &[usize]) -> Vec<FunctionId> {
         let taken = taken.iter().filter_map(|&index| self.sources.get(index));
         let mut depends: Vec<FunctionId> = taken
@@ -165,10 +164,10 @@ impl Crossing {
 }
 
 impl Core {
-    /// What is offered to a compile of `body`.
+    /// Collects the offers for a compile of `body`.
     ///
     /// # Errors
-    /// A body of its own module that cannot be read; that the compile was cancelled.
+    /// A body of its own module that cannot be read; cancellation of the compile.
     pub(crate) fn crossing(&self, body: &BodyOf, how: &Compile) -> Result<Crossing, Error> {
         let mut crossing = Crossing::default();
         let alone = how.alone || how.tier == Tier::Baseline || !body.crosses;
@@ -186,7 +185,7 @@ impl Core {
         Ok(crossing)
     }
 
-    /// The functions of other modules that `body` calls, and that it was seen to call.
+    /// The functions of other modules that `body` calls by name, or was seen to call.
     fn wanted(&self, body: &BodyOf, how: &Compile) -> Result<VecDeque<Wanted>, Error> {
         let Function { module, symbol, .. } = &body.function;
         let mut reader = module.readers.reader()?;
@@ -231,7 +230,7 @@ impl Core {
         }
     }
 
-    /// Adds a body to those that are offered, and what it calls to what is wanted.
+    /// Adds a body to the offers, and its callees to the wanted functions.
     fn offer(
         &self,
         body: &BodyOf,
@@ -291,7 +290,7 @@ impl Core {
         crossing.targets.extend(next.address.map(|at| (at, index)));
     }
 
-    /// The body of a function as its module offers it, and what it was made of.
+    /// The body of a function as its module offers it, and its sources.
     fn parcel(
         &self,
         function: &Function,
@@ -328,7 +327,7 @@ impl Core {
             Ok(parcel) => parcel,
             Err(cause) if cause.is_cancelled() => return None,
             Err(cause) => {
-                // It is told where the function is compiled itself.
+                // The error is reported when the function itself is compiled.
                 debug!(%cause, "nothing to inline elsewhere");
                 None
             }
@@ -344,9 +343,8 @@ impl Core {
         })
     }
 
-    /// Whether all that `parcel` mentions means in `own`, where it can be found there,
-    /// what it means in `home`; and among what is offered already. Notes where its names
-    /// are at home.
+    /// Whether all names in `parcel` have the same meaning in `own`, if defined there, as in
+    /// `home`; and the same among earlier offers. Notes the home dylibs of its names.
     fn means_the_same(
         &self,
         parcel: &Parcel,
@@ -375,8 +373,8 @@ impl Core {
         true
     }
 
-    /// Whether the functions whose bodies were taken are still what they were. They were,
-    /// when the version was linked: names go before data does.
+    /// Whether the functions whose bodies were taken are unchanged. They were when the version was
+    /// linked: names are removed before data.
     pub(super) fn offers_hold(&self, crossing: &Crossing, taken: &[usize]) -> bool {
         taken.iter().all(|&index| {
             let (id, source, _) = &crossing.sources[index];

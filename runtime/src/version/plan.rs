@@ -1,4 +1,4 @@
-//! The first phase of a version: which body is compiled, bound how, by what settings.
+//! The first phase of a version: the body to compile, its binding, and its settings.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::Request;
 use crate::api::error::{Error, Refusal};
 use crate::core::{Core, Function};
 
-/// What is compiled for a function: a body, and how its module is bound.
+/// The input of a compile: a body, and how its module is bound.
 #[derive(Clone)]
 pub(crate) struct BodyOf {
     pub(crate) id: FunctionId,
@@ -21,7 +21,7 @@ pub(crate) struct BodyOf {
 }
 
 impl Core {
-    /// What a version of `id` is compiled from.
+    /// The body from which a version of `id` is compiled.
     pub(crate) fn body_of(&self, id: FunctionId) -> Result<BodyOf, Error> {
         let function = self.function(id).ok_or_else(|| {
             let function = self.name_of(id);
@@ -44,7 +44,7 @@ impl Core {
         })
     }
 
-    /// The settings of a compile, with what is known now of the function's surroundings.
+    /// The settings of a compile, with the current facts about the function's surroundings.
     pub(crate) fn plan(self: &Arc<Self>, request: &Request, how: Compile) -> Compile {
         let mut how = how.knowing(self.knowledge(request));
         how.uncounted = self.tiers.is_over_native();
@@ -59,10 +59,10 @@ impl Core {
         }
     }
 
-    /// What a compile may assume of callees out of sight. Tier 3 has it inferred, unless
-    /// somebody waits for a first call; tier 2 takes what is known. Measured, the hottest
-    /// 70 functions: 1.5 % (sqlite) and 5 % (Lua) more time to compile, 0.0 % and 0.35 %
-    /// fewer instructions executed; with all functions at tier 2 the code gained nothing.
+    /// The assumptions that a compile may make of callees out of sight. Tier 3 infers them, unless
+    /// a first call waits; tier 2 takes known facts. Measured, the hottest 70 functions: 1.5 %
+    /// (sqlite) and 5 % (Lua) more time to compile, 0.0 % and 0.35 % fewer instructions executed;
+    /// with all functions at tier 2 the code gained nothing.
     fn knowledge(&self, request: &Request) -> Knowledge {
         let Some(function) = self.function(request.function) else {
             return Knowledge::Declared;

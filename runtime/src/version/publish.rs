@@ -1,4 +1,4 @@
-//! The last phase: the slot leads to the version, unless something better or newer is there.
+//! The last phase: the version is stored into the slot, unless a better or newer one is there.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use super::{Made, Request};
 use crate::api::error::Error;
 use crate::core::Core;
 
-/// A version that is on file.
+/// A recorded version.
 pub(super) struct Filed {
     pub(super) request: Request,
     pub(super) made: Made,
-    /// Functions it took bodies or facts from.
+    /// Functions from which it took bodies or facts.
     pub(super) depends: Arc<[FunctionId]>,
-    /// What was replaced when it was begun.
+    /// The number of the last commit of a replacement when it was begun.
     pub(super) epoch: u64,
-    /// Nobody is told: it is in the slot for a comparison.
+    /// Whether no event is sent: it is in the slot for a comparison.
     pub(super) quiet: bool,
 }
 
@@ -38,7 +38,7 @@ impl Core {
         } = filed;
         let (id, version) = (request.function, request.version);
         {
-            // Nothing is replaced between this look and the store.
+            // No replacement commits between this check and the store.
             let publishing = self.replacing.publish();
             let fresh = publishing.is_fresh(epoch, &depends);
             let store = |entry| match request.ahead {
@@ -68,7 +68,7 @@ impl Core {
                 self.keep_budget();
             }
             Publication::Dropped(_) => self.retire_version(id, version),
-            // Whoever replaces the function cancels it, or opens its way.
+            // A replacement of the function cancels it, or allows it.
             _ => {}
         }
         Ok(made)

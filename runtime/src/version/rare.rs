@@ -1,27 +1,26 @@
-//! Which callees of a function are worth inlining, by what was counted at tier 1.
+//! The callees of a function that are worth inlining, by the counts of tier 1.
 //!
 //! ```text
 //! rare(callee) = never compiled, or entries(callee) * RATIO < entries(f) + back edges(f)
 //! ```
 //!
-//! where `f` is the function that is compiled. Entries of a callee are those by all its
-//! callers, so a rare one is rare in `f`. The bound lies between LLVM's for cold call sites
-//! (2 % of the caller's entries, `cold-callsite-rel-freq`) and HotSpot's for calls it never
-//! inlines unless they are trivial (0.85 % of the method's invocations,
-//! `MinInlineFrequencyRatio`).
+//! where `f` is the function that is compiled. Entries of a callee are counted over all its
+//! callers, so a rare one is rare in `f`. The bound lies between LLVM's for cold call sites (2 % of
+//! the caller's entries, `cold-callsite-rel-freq`) and HotSpot's for calls it never inlines unless
+//! they are trivial (0.85 % of the method's invocations, `MinInlineFrequencyRatio`).
 //!
-//! Not rare is what does not count: code above tier 1, which was worth a compile itself, and
-//! bodies in the published version of `f`, whose calls there are not counted any more.
-//! Nothing is known of callees before `f` has counted [`LEAST`] events, nor of any while native code
-//! of `f` runs, and over native code nothing of callees without code: natively they are parts of
+//! Code that does not count is not rare. This is code above tier 1, which was worth a compile
+//! itself, and bodies in the published version of `f`, whose calls there are not counted any more.
+//! Nothing is known of callees before `f` has counted [`LEAST`] events, nor while native code of
+//! `f` runs. Over native code nothing is known of callees without code: natively they are parts of
 //! their callers.
 //!
 //! # Why
-//! What was hardly called at tier 1 is not inlined unless it is tiny (`rare`): one entry to a
-//! hundred entries and back edges of the caller, or none at all. Lua's `luaD_precall` reaches
-//! the whole collector by functions small enough to be inlined; simplifying them took ten times
-//! as long as the function, which the policy then learned as its cost, and the interpreter's
-//! loop was not promoted in a run of three seconds.
+//! Functions with few calls at tier 1 are not inlined unless they are tiny (`rare`): one entry to a
+//! hundred entries and back edges of the caller, or none at all. Lua's `luaD_precall` reaches the
+//! whole collector by functions small enough to be inlined. Simplifying them took ten times as long
+//! as the function, which the policy then learned as its cost, and the interpreter's loop was not
+//! promoted in a run of three seconds.
 
 use std::sync::Arc;
 
@@ -31,15 +30,15 @@ use uruk_codegen::Rare;
 use crate::core::Core;
 use crate::load::names::Definition;
 
-/// Events of the caller to one entry.
+/// Events of the caller per entry, from which a callee is rare.
 const RATIO: u64 = 100;
 
-/// Events of the caller that say something.
+/// Minimal events of the caller for a decision.
 const LEAST: u64 = 1_000;
 
 impl Core {
-    /// Entries and passes of loops that a function counted; of a continuation, those of the
-    /// function that it goes on for.
+    /// Entries and passes of loops that a function counted; for a continuation, those of its
+    /// original function.
     fn events_of(&self, id: FunctionId) -> u64 {
         let origin = self.function(id).and_then(|function| function.origin);
         let loops = origin.and_then(|origin| origin.loops.upgrade());
@@ -48,7 +47,7 @@ impl Core {
         u64::from(counted.entries) + u64::from(counted.loops) + self.continuations.passes(id)
     }
 
-    /// The functions of its module that `id` hardly calls.
+    /// The functions of its module that `id` rarely calls.
     pub(crate) fn rare(self: &Arc<Self>, id: FunctionId) -> Rare {
         let events = self.events_of(id);
         let Some(function) = self.function(id).filter(|_| events >= LEAST) else {
@@ -96,7 +95,7 @@ mod tests {
         assert!(is_rare(Some(Tier::Baseline), 9, LEAST));
         assert!(!is_rare(Some(Tier::Baseline), 10, LEAST));
         assert!(is_rare(Some(Tier::Baseline), u32::MAX, u64::MAX));
-        // It counted until it moved up.
+        // It counted until it was promoted.
         assert!(!is_rare(Some(Tier::Optimized), 0, u64::MAX));
     }
 }

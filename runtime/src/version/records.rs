@@ -1,8 +1,7 @@
-//! What is kept of the versions of every function while they are of use, and counts of
-//! those that are not.
+//! Records of the versions of every function while they are in use, and counts of past ones.
 //!
-//! One lock for all, [`Versions::lock`]: it is held while a record is found or changed, and
-//! nothing is locked inside it.
+//! One lock for all, [`Versions::lock`]: it is held while a record is found or changed, and no
+//! other lock is taken inside it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -23,34 +22,34 @@ use crate::told::staying::Staying;
 use crate::version::Request;
 use crate::version::build::BodyTracker;
 
-/// What is kept of a version.
+/// The record of a version.
 #[derive(Debug)]
 pub(crate) struct Version {
     pub(crate) id: VersionId,
     pub(crate) tier: Tier,
     pub(crate) entry: u64,
-    /// End of the function itself; what was compiled along lies before or after.
+    /// End of the function itself; code compiled with it lies before or after.
     pub(crate) body_end: u64,
-    /// Where its code lies, with what was compiled along.
+    /// Its code's range, including code that was compiled with it.
     pub(crate) code: Range<u64>,
     /// Bytes of its code.
     pub(crate) bytes: u64,
     /// Time to compile and link it.
     pub(crate) time: Duration,
     pub(crate) samples: u64,
-    /// Functions it took bodies or facts from.
+    /// Functions from which it took bodies or facts.
     pub(crate) depends: Arc<[FunctionId]>,
-    /// Those of its module whose bodies were in sight.
+    /// Functions of its module whose bodies the compile could see.
     pub(crate) bodies: Arc<[FunctionId]>,
-    /// What it is removed by.
+    /// The tracker that removes it.
     pub(crate) unit: Option<BodyTracker>,
-    /// The program may keep addresses of what it has of its own.
+    /// Whether the program may keep addresses of its private definitions.
     pub(crate) escapes: bool,
-    /// Hash of the object that it was linked from, if it was.
+    /// Hash of the object that it was linked from, if any.
     pub(crate) object: Option<u64>,
 }
 
-/// Where a version lies.
+/// The place of a version.
 pub(crate) struct Place {
     pub(crate) function: FunctionId,
     pub(crate) version: VersionId,
@@ -63,15 +62,15 @@ pub(crate) struct Place {
 #[derive(Default)]
 pub(crate) struct Record {
     pub(crate) versions: Arc<FunctionVersions>,
-    /// Those that were compiled, oldest first.
+    /// Compiled versions, oldest first.
     pub(crate) built: Vec<Version>,
-    /// Those that nothing calls any more, and that stay until the function goes.
+    /// Versions that are not called any more, and that stay until the function is removed.
     pub(crate) staying: Vec<Version>,
-    /// Those that are retired, by tier.
+    /// Counts of retired versions, by tier.
     pub(crate) past: Past,
 }
 
-/// Counts of versions that are retired.
+/// Counts of retired versions.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     pub(crate) tiers: [TierStats; 3],
@@ -82,7 +81,7 @@ impl Past {
     fn add(&mut self, version: &Version) {
         self.samples += version.samples;
         if version.tier == Tier::Native {
-            // Nothing was made of it, and nothing goes.
+            // It was never built, so no record is removed.
             return;
         }
         let tier = &mut self.tiers[version.tier.index()];
@@ -97,36 +96,37 @@ impl Past {
 pub(crate) struct Versions {
     pub(crate) ids: Arc<VersionIds>,
     records: Mutex<IdMap<u32, Record>>,
-    /// Functions that keep their first version, by index, and why.
+    /// Functions that keep their first version, by index, with the reason.
     fixed: Mutex<HashMap<u32, Staying>>,
-    /// Native code of functions, by index. It stays, whatever versions come and go.
+    /// Native code of functions, by index. It is kept independently of versions.
     natives: Mutex<IdMap<u32, Native>>,
     numbers: Mutex<Numbers>,
 }
 
 /// Native code that is, or was, a function's version.
 pub(crate) struct Native {
-    /// All of it: also of functions that are replaced with it only.
+    /// All its ranges: including functions that are replaced only together with it.
     pub(crate) code: Vec<Range<u64>>,
-    /// Where calls go on in it.
+    /// The address at which calls continue in it.
     pub(crate) entry: u64,
-    /// Its own part.
+    /// The function's own range.
     pub(crate) own: Range<u64>,
-    /// Counts a call and goes on at the entry, once that was asked for: for the session's life.
+    /// Code that counts a call and continues at the entry, created on request: kept for the
+    /// session's life.
     pub(crate) counted: Option<Sealed>,
     /// Functions whose bodies may be in it.
     pub(crate) depends: Arc<[FunctionId]>,
-    /// Where the body was when it was adopted, and how much was replaced by then: it is the code of
-    /// no other body.
+    /// The module of the body when it was adopted, and the number of the last commit then: the code
+    /// matches no other body.
     pub(crate) module: Weak<Module>,
     pub(crate) epoch: u64,
 }
 
-/// Numbers of units. The session keeps names for ever, so units are named by few numbers: no
-/// more than there were versions at once.
+/// Numbers of units. The session never frees names, so units are named by few numbers: no more than
+/// the maximal number of concurrent versions.
 #[derive(Default)]
 struct Numbers {
-    /// Below `taken`.
+    /// Free numbers below `taken`.
     free: BinaryHeap<Reverse<usize>>,
     taken: usize,
 }
@@ -150,7 +150,7 @@ impl Versions {
         self.natives.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The least number no unit has.
+    /// Takes the least number that no unit has.
     pub(crate) fn take_number(&self) -> usize {
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         numbers.free.pop().map_or_else(
@@ -162,7 +162,7 @@ impl Versions {
         )
     }
 
-    /// Says that the unit with `number` is gone.
+    /// Frees the number of a removed unit.
     pub(crate) fn give_number(&self, number: usize) {
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         numbers.free.push(Reverse(number));
@@ -178,7 +178,8 @@ impl Versions {
         Some(taken)
     }
 
-    /// Keeps a version that was taken out until `function` goes; gives it back if it is gone.
+    /// Keeps a version that was taken out until `function` is removed; returns it if that has
+    /// happened.
     pub(crate) fn keep(&self, function: FunctionId, version: Version) -> Option<Version> {
         let mut records = self.lock();
         match records.get_mut(&function.index()) {
@@ -190,7 +191,7 @@ impl Versions {
         }
     }
 
-    /// Versions lie elsewhere now.
+    /// Sets the new places of moved versions.
     pub(crate) fn set_places(&self, places: impl IntoIterator<Item = Place>) {
         let mut records = self.lock();
         for place in places {
@@ -204,7 +205,7 @@ impl Versions {
         }
     }
 
-    /// What `each` makes of the version that calls of a function reach, given its index.
+    /// Applies `each` to the version that calls of each function reach, with the function's index.
     pub(crate) fn all_published<T>(&self, each: impl Fn(u32, &Version) -> Option<T>) -> Vec<T> {
         let records = self.lock();
         let all = records.iter().filter_map(|(&index, record)| {
@@ -225,7 +226,7 @@ impl Versions {
             .collect()
     }
 
-    /// The versions of several functions, of those that have any.
+    /// The versions of those of several functions that have any.
     pub(crate) fn of_all(
         &self,
         functions: impl IntoIterator<Item = Option<FunctionId>>,
@@ -235,7 +236,7 @@ impl Versions {
         functions.into_iter().map(|id| of(id?)).collect()
     }
 
-    /// The tier of what calls of `function` reach; `None` if it was never compiled.
+    /// The tier of the version that calls of `function` reach; `None` if it was never compiled.
     pub(crate) fn tier(&self, function: FunctionId) -> Option<Tier> {
         let records = self.lock();
         let record = records.get(&function.index())?;
@@ -244,7 +245,7 @@ impl Versions {
         built.find(|v| v.id == published.id).map(|v| v.tier)
     }
 
-    /// Hash of the object that a version was linked from, if it was.
+    /// Hash of the object that a version was linked from, if any.
     pub(crate) fn object_of(&self, function: FunctionId, version: VersionId) -> Option<u64> {
         let records = self.lock();
         let mut built = records.get(&function.index())?.built.iter();
@@ -257,7 +258,7 @@ impl Versions {
         let versions = records.values().map(|record| {
             let all = record.built.iter().chain(&record.staying);
             let lists = all.map(|version| {
-                // Lists that are empty share one that is nobody's.
+                // Empty lists share one, which is counted nowhere.
                 let depends = of_slice(&version.depends) + of_slice(&version.bodies);
                 let unit = version.unit.as_ref().map_or(0, |_| of_arc::<BodyTracker>());
                 depends + unit
@@ -271,7 +272,7 @@ impl Versions {
         of_map(&records) + versions.sum::<usize>()
     }
 
-    /// Whose bodies may be inlined in what calls of `function` reach.
+    /// Functions whose bodies may be inlined in the version that calls of `function` reach.
     pub(crate) fn bodies(&self, function: FunctionId) -> Arc<[FunctionId]> {
         let records = self.lock();
         let record = records.get(&function.index());
@@ -282,24 +283,24 @@ impl Versions {
         published.map_or_else(Arc::default, |version| Arc::clone(&version.bodies))
     }
 
-    /// The versions of `function`, for callers that look at them or withdraw one: a function that has
-    /// none, or was removed meanwhile, gets no record.
+    /// The versions of `function`, for callers that read them or withdraw one: a function without
+    /// versions, or removed meanwhile, gets no record.
     pub(crate) fn seen(&self, function: FunctionId) -> Arc<FunctionVersions> {
         let records = self.lock();
         let record = records.get(&function.index());
         record.map_or_else(Arc::default, |record| Arc::clone(&record.versions))
     }
 
-    /// Whether a function has, or is getting, versions. A removed function has no record any more when
-    /// the controller forgets it, under its lock.
+    /// Whether a function has, or is getting, versions. A removed function has no record any more
+    /// when the controller removes it, under its lock.
     pub(crate) fn has(&self, function: FunctionId) -> bool {
         self.lock().contains_key(&function.index())
     }
 
-    /// Forgets that a removed function was to get a version.
+    /// Drops the record of a removed function that has no version.
     pub(crate) fn forget_idle(&self, function: FunctionId) {
         let mut records = self.lock();
-        // Other threads have no handle of the record: they get one under this lock.
+        // Other threads have no handle of the record: they would get one under this lock.
         let idle = records.get(&function.index()).is_some_and(|record| {
             Arc::strong_count(&record.versions) == 1
                 && record.built.is_empty()
@@ -315,7 +316,7 @@ impl Versions {
         Arc::clone(&self.lock().entry(function.index()).or_default().versions)
     }
 
-    /// Counts samples that fell into a version; its tier, if it is known.
+    /// Counts samples in a version; returns its tier, if it is known.
     pub(crate) fn add_samples(
         &self,
         id: FunctionId,
@@ -329,7 +330,7 @@ impl Versions {
         Some(found.tier)
     }
 
-    /// Whether calls reach what was asked for by `request`.
+    /// Whether calls reach the version of `request`.
     pub(crate) fn runs(&self, request: &Request) -> bool {
         let published = self.seen(request.function).published();
         published.is_some_and(|version| version.id == request.version)

@@ -1,4 +1,4 @@
-//! What is told of versions while they are made.
+//! Events of versions while they are made.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl Core {
         });
     }
 
-    /// Says what became of a version.
+    /// Sends the event of a publication.
     pub(super) fn tell_publication(&self, request: Request, publication: &Publication) {
         let Publication::Published { retired, .. } = publication else {
             return self.tell_dropped(request);
@@ -107,7 +107,7 @@ impl Core {
         });
     }
 
-    /// The name people know a function by, also once it was removed.
+    /// The display name of a function, also after its removal.
     pub(crate) fn name_of(&self, id: FunctionId) -> &'static str {
         self.display_name_of(id)
             .and_then(|name| name.to_str().ok())

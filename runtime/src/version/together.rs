@@ -1,7 +1,7 @@
 //! Functions that an embedder wants compiled together: [`Partition`].
 //!
-//! Each is a version of its own, so that each can move up, be replaced and be freed alone. Who
-//! calls the first goes on as soon as that is compiled; the worker goes on with the others
+//! Each is a version of its own, so that each can be promoted, replaced and freed alone. The caller
+//! of the first continues as soon as that is compiled; the worker goes on with the others
 //! ([`ahead`](super::ahead)).
 
 use std::collections::HashSet;
@@ -15,8 +15,8 @@ use crate::core::{Body, Core, Function};
 use crate::fork::gate;
 
 impl Core {
-    /// Compiles what belongs to the part that `id` is in; the text of a panic. On a worker, without
-    /// a pass. `lost` has another thread take the place of this one.
+    /// Compiles the functions of the part that `id` is in; returns the text of a panic. On a
+    /// worker, without a pass. `lost` starts another thread in its place.
     pub(crate) fn make_together(
         self: &Arc<Self>,
         id: FunctionId,
@@ -30,7 +30,7 @@ impl Core {
             self.part_of(id)
         };
         part.into_iter().find_map(|other| {
-            // One for each: a fork waits for no more than one of them.
+            // One pass for each: a fork waits for no more than one of them.
             let _pass = gate::enter();
             match self.is_stopping() || self.stubs.entry(other).is_some() {
                 true => None,

@@ -9,11 +9,11 @@
 //! |---|---|---|---|
 //! | head of a page | insert, remove | release | acquire load in `find` |
 //! | `Link::next` | before publication | relaxed | the release of the head |
-//! | `Link::next` | remove of the next | release, as for a head | none: relaxed load in `find`, of what is older than the link |
+//! | `Link::next` | remove of the next | release, as for a head | none: relaxed load in `find`, of links older than this one |
 //!
-//! An unlinked link keeps its `next`, so a lookup that stands on it goes on
-//! into the list; what it may reach from there was linked when it began, and
-//! nothing of that is freed before it ends (`readers`).
+//! An unlinked link keeps its `next`, so a lookup that stands on it continues into the list. Links
+//! that it may reach from there were linked when it began, and none of them is freed before it ends
+//! (`readers`).
 
 use std::ops::Range;
 use std::ptr;
@@ -31,8 +31,7 @@ pub(crate) struct Index {
     table: PageTable,
 }
 
-/// What only one thread at a time may have: the right to change lists, with the
-/// nodes that wait to be freed.
+/// The right to change lists, for one thread at a time, with the nodes that wait to be freed.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     unlinked: Vec<*mut Node>,
@@ -87,15 +86,15 @@ impl Index {
                 }
             }
             turn();
-            // Relaxed: what is behind a link is older. Who sees a link whole saw its head,
-            // and so all that was linked before it.
+            // Relaxed: links after this one are older. A lookup that sees a link whole saw its
+            // head, and so all links made before it.
             next = link.next.load(Ordering::Relaxed);
         }
         None
     }
 
-    /// Publishes a node, newest first: where rows overlap older ones, they win.
-    /// The node was made for this region.
+    /// Publishes a node, newest first: its rows take precedence over older ones they overlap. The
+    /// node was made for this region.
     pub(crate) fn insert(&self, _writer: &mut Writer, node: Box<Node>) {
         debug_assert!(node.start >= self.base && node.end <= self.base + self.size);
         let page = self.page(node.start);
@@ -122,8 +121,8 @@ impl Index {
         }
     }
 
-    /// Unlinks all nodes that lie in `range`, giving how many; they are freed by
-    /// a later [`Writer::collect`].
+    /// Unlinks all nodes that lie in `range`, and returns their number; they are freed by a later
+    /// [`Writer::collect`].
     pub(crate) fn remove(&self, writer: &mut Writer, range: Range<u64>) -> usize {
         let start = range.start.max(self.base);
         let end = range.end.min(self.base + self.size);
@@ -177,12 +176,12 @@ impl Writer {
         }
     }
 
-    /// Nodes that wait to be freed.
+    /// Number of nodes that wait to be freed.
     pub(crate) fn waiting(&self) -> usize {
         self.unlinked.len()
     }
 
-    /// Frees what was unlinked, if no lookup is under way.
+    /// Frees the unlinked nodes, if no lookup is in progress.
     pub(crate) fn collect(&mut self, readers: &Readers) {
         if self.unlinked.is_empty() || !readers.quiescent() {
             return;

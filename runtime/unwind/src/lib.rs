@@ -15,24 +15,23 @@
 //! }
 //! ```
 //!
-//! linked with `-Wl,--export-dynamic-symbol=_Unwind_Find_FDE`
-//! ([`interposed`] says whether that worked). Why not `__register_frame`:
-//! libgcc 12 keeps its registrations in one list that it searches linearly;
-//! 50,000 of them cost 1.6 s at the first throw. Here the cost of a lookup
-//! depends only on how many objects share a 4 KiB page. [`FrameRegistration`]
-//! is the way for hosts that cannot interpose (a `cdylib`).
+//! linked with `-Wl,--export-dynamic-symbol=_Unwind_Find_FDE` ([`interposed`] checks it). Why not
+//! `__register_frame`: libgcc 12 keeps its registrations in one list that it searches linearly;
+//! 50,000 of them cost 1.6 s at the first throw. Here the cost of a lookup depends only on how many
+//! objects share a 4 KiB page. [`FrameRegistration`] is for hosts that cannot interpose (a
+//! `cdylib`).
 //!
 //! # Invariants
 //! - Lookups take no lock, allocate nothing and use no thread-local: they may
 //!   run in a signal handler that interrupted anything, an insert included.
 //! - A lookup sees an object whole or not at all.
-//! - What was inserted before code was published is found from that code.
+//! - Rows inserted before code was published are found from that code.
 //! - Nodes are freed only when no lookup can hold a reference (`readers`).
 //!
 //! # Map, in reading order
-//! `node`: one inserted object. `table`: a pointer for each page. `readers`:
-//! who is looking. `index`: insert, find, remove of one region. `registry`: the
-//! regions of the process and the public handle. `libgcc`: the ABI of libgcc.
+//! `node`: one inserted object. `table`: a pointer for each page. `readers`: counts of lookups.
+//! `index`: insert, find, remove of one region. `registry`: the regions of the process and the
+//! public handle. `libgcc`: the ABI of libgcc.
 
 #![deny(missing_docs)]
 

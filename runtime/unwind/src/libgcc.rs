@@ -1,4 +1,4 @@
-//! The ABI of libgcc: being asked by it, and asking it.
+//! The ABI of libgcc: answering its queries, and querying it.
 //!
 //! libgcc's `uw_frame_state_for` calls
 //! `_Unwind_Find_FDE (context->ra + _Unwind_IsSignalFrame (context) - 1, ..)`:
@@ -31,20 +31,19 @@ type FindFde = unsafe extern "C" fn(*mut c_void, *mut DwarfEhBases) -> *const c_
 
 const FIND_FDE: &CStr = c"_Unwind_Find_FDE";
 
-/// libgcc's own function: null before it was looked for, [`absent`] when there
-/// is none. Release, with the acquire in [`find_fde`] as partner; every store
-/// has the same value.
+/// libgcc's own function: null before it was looked up, [`absent`] if libgcc has none. Release,
+/// with the acquire in [`find_fde`] as partner; every store has the same value.
 static NEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// What stands for libgcc's function in a process that has none.
+/// The substitute for libgcc's function in a process that has none.
 unsafe extern "C" fn absent(_: *mut c_void, _: *mut DwarfEhBases) -> *const c_void {
     ptr::null()
 }
 
-/// An address that is no code; [`interposed`] asks for it.
+/// An address that is no code; [`interposed`] queries it.
 static PROBE: u8 = 0;
 
-/// Finds libgcc's own function, once.
+/// Looks up libgcc's own function, once.
 pub(crate) fn resolve_next() -> *mut c_void {
     // SAFETY: a plain query with a terminated name. RTLD_NEXT is relative to
     // the object that this code is linked into, so it never finds the function
@@ -60,9 +59,8 @@ pub(crate) fn resolve_next() -> *mut c_void {
     next
 }
 
-/// The body of `_Unwind_Find_FDE`: the frame description entry that covers
-/// `pc`, or null. JIT'd code is looked up in the index; everything else is
-/// asked of libgcc.
+/// The body of `_Unwind_Find_FDE`: the frame description entry that covers `pc`, or null. It looks
+/// JIT'd code up in the index, and passes everything else on to libgcc.
 ///
 /// For JIT'd code it is lock-free and async-signal-safe. libgcc's function is
 /// found when the first region is registered, or here if that is earlier.
@@ -109,9 +107,8 @@ pub unsafe extern "C" fn find_fde(pc: *mut c_void, bases: *mut DwarfEhBases) -> 
     unsafe { next(pc, bases) }
 }
 
-/// Whether libgcc's question reaches [`find_fde`]: the executable exports
-/// `_Unwind_Find_FDE` and forwards it. If not, unwinding through JIT'd code
-/// needs [`FrameRegistration`].
+/// Whether libgcc's queries reach [`find_fde`]: the executable exports `_Unwind_Find_FDE` and
+/// forwards it. If not, unwinding through JIT'd code needs [`FrameRegistration`].
 pub fn interposed() -> bool {
     // SAFETY: a plain query with a terminated name.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, FIND_FDE.as_ptr()) };
@@ -131,10 +128,10 @@ pub fn interposed() -> bool {
     ptr::addr_eq(answer, &raw const PROBE)
 }
 
-/// Whether libgcc asks [`find_fde`], by whatever way: it is asked for a function itself.
+/// Whether libgcc calls [`find_fde`], in any way: it is queried for a function to test this.
 pub fn is_asked() -> bool {
     let probe = (&raw const PROBE).cast_mut().cast::<c_void>();
-    // SAFETY: looks a frame description up, that of the byte before the address.
+    // SAFETY: looks up a frame description, that of the byte before the address.
     let found = unsafe { _Unwind_FindEnclosingFunction(probe.wrapping_byte_add(1)) };
     ptr::addr_eq(found, probe)
 }
@@ -146,11 +143,10 @@ unsafe extern "C" {
     fn __deregister_frame(begin: *const c_void);
 }
 
-/// A section of frame descriptions registered with libgcc, for hosts that
-/// cannot interpose `_Unwind_Find_FDE`. Costly in numbers: libgcc 12 sorts each
-/// registration once and searches the list of them linearly; register few,
-/// large ones (merging the registrations of a region is left to the caller),
-/// and end them last in, first out.
+/// A section of frame descriptions registered with libgcc, for hosts that cannot interpose
+/// `_Unwind_Find_FDE`. libgcc 12 sorts each registration once and searches the list of them
+/// linearly. So register few, large sections (the caller merges those of a region), and end them
+/// last in, first out.
 ///
 /// Dropping it leaves it registered, because ending it is unsafe.
 #[derive(Debug)]

@@ -18,7 +18,8 @@ const BASE: u64 = 0x10000;
 
 impl Model {
     fn new() -> Arc<Model> {
-        // Who makes the counter of turns publishes what it did before: nothing.
+        // Initializes the counter of turns, which publishes all earlier writes: here there are
+        // none.
         turn();
         Arc::new(Model {
             index: Index::new(BASE, 2 << 12).unwrap(),
@@ -54,7 +55,7 @@ impl Model {
         self.index.find(&reading, BASE + pc, |found, _| found.fde)
     }
 
-    /// Frees what is left, so that loom sees that nothing is still read.
+    /// Frees the rest, so that loom sees that it is not read any more.
     fn finish(&self) {
         self.remove(0, 2 << 12);
         let mut writer = self.writer.lock().unwrap();
@@ -121,8 +122,8 @@ fn removing_and_reinserting_under_two_lookups() {
     });
 }
 
-/// A reader comes to an object by an unlinked neighbour's place: of the page, or of the link
-/// before it. It began before either was there, so that only what it reads orders it.
+/// A reader reaches an object through the place of an unlinked neighbour: of the page, or of the
+/// link before it. It began before either was there, so only its reads order it.
 #[test]
 fn what_is_behind_an_unlinked_object_is_seen_whole() {
     for another_before_it in [false, true] {
@@ -131,8 +132,8 @@ fn what_is_behind_an_unlinked_object_is_seen_whole() {
         builder.check(move || {
             let model = Model::new();
             let reader = model.clone();
-            // Neither frees nor takes the lock meanwhile: the fence of the one, and the
-            // other as loom has it, order more than a store does.
+            // Neither frees nor takes the lock meanwhile: the fence of the one, and loom's model of
+            // the other, order more than a store does.
             let mut writer = model.writer.lock().unwrap();
             let look = thread::spawn(move || reader.find(8));
             model.index.insert(&mut writer, model.node(0, 16));

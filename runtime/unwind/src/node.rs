@@ -11,10 +11,10 @@ use uruk_base::allocated::of_block;
 
 use crate::sync::AtomicPtr;
 
-/// Page size of the index: how finely lookups narrow down.
+/// Page size of the index, log2 of bytes: a lookup searches one page's list.
 pub(crate) const PAGE_SHIFT: u32 = 12;
 
-/// One function's unwind data, as run addresses.
+/// One function's unwind data, with run addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// First byte of the function.
@@ -26,7 +26,7 @@ pub struct Row {
     pub fde: u64,
 }
 
-/// What a lookup gives.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// First byte of the function.
@@ -87,7 +87,7 @@ pub enum UnwindError {
         /// Start of the second.
         second: u64,
     },
-    /// Names are given for all rows or for none.
+    /// The number of names is neither zero nor that of the rows.
     #[error("{names} names for {rows} unwind rows")]
     Names {
         /// Names given.
@@ -123,7 +123,7 @@ enum Rows {
 enum Names {
     /// End to end, by the ends in [`Rows::Many`].
     Own(Box<str>),
-    /// One for all, which stays.
+    /// One static name for all rows.
     Shared(&'static str),
 }
 
@@ -154,8 +154,8 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Sorts and checks the rows, which must lie in `region`; `names` is empty
-    /// or has one name for each row. `None`: no rows, nothing to insert.
+    /// Sorts and checks the rows, which must lie in `region`; `names` is empty or has one name for
+    /// each row. `None`: no rows, nothing to insert.
     pub(crate) fn new(
         region: Range<u64>,
         rows: &[Row],
@@ -176,7 +176,7 @@ impl Node {
         Ok(Some(Node::of(rows, Names::Own(names))))
     }
 
-    /// The same with one name for all rows.
+    /// Like [`Node::new`], with one name for all rows.
     pub(crate) fn named(
         region: &Range<u64>,
         rows: &[Row],
@@ -256,7 +256,7 @@ fn check(region: &Range<u64>, rows: &[Row]) -> Result<(), UnwindError> {
     }
 }
 
-/// Several rows by start, with their names in the same order.
+/// Sorts several rows by start, with their names in the same order.
 fn sorted(rows: &[Row], names: &[&str]) -> Result<(Rows, Box<str>), UnwindError> {
     let (rows, ends, names) = if rows.is_sorted_by_key(|row| row.start) {
         let (ends, names) = join(names.iter().copied());
@@ -276,7 +276,7 @@ fn sorted(rows: &[Row], names: &[&str]) -> Result<(Rows, Box<str>), UnwindError>
     Ok((Rows::Many(rows, ends), names))
 }
 
-/// Names end to end, with the end of each. Text beyond 4 GiB is cut.
+/// Joins names end to end; returns the end of each, too. Text beyond 4 GiB is cut.
 fn join<'n>(names: impl Iterator<Item = &'n str>) -> (Box<[u32]>, Box<str>) {
     let mut text = String::new();
     let mut ends = Vec::new();

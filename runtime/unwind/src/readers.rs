@@ -1,13 +1,10 @@
-//! Who is looking: counts of lookups under way, so that a writer knows when
-//! what it unlinked can be freed.
+//! Counts of lookups in progress, so that a writer knows when it may free the nodes it unlinked.
 //!
-//! A reader increments its stripe, *then* loads list heads; a writer unlinks,
-//! *then* looks at the stripes. With a sequentially consistent fence between
-//! the two steps on both sides, either the writer sees the count, or the reader
-//! sees the list without the node. So a writer that finds all stripes zero,
-//! each at some moment after it unlinked, may free: readers that were there
-//! before have left (their decrement is a release, the writer's load an
-//! acquire), later ones cannot reach the node.
+//! A reader increments its stripe, *then* loads list heads; a writer unlinks, *then* looks at the
+//! stripes. With a sequentially consistent fence between the two steps on both sides, either the
+//! writer sees the count, or the reader sees the list without the node. So a writer that finds all
+//! stripes zero, each at some moment after it unlinked, may free: earlier readers have left (their
+//! decrement is a release, the writer's load an acquire), later ones cannot reach the node.
 //!
 //! A reader that never leaves (a signal handler that interrupted a lookup and
 //! left by `longjmp`; another thread's lookup at the moment of a `fork`, seen
@@ -22,11 +19,11 @@ use crossbeam::utils::CachePadded;
 
 use crate::sync::{AtomicUsize, Ordering, fence, turn};
 
-/// Counters, so that threads that unwind at the same time seldom share a cache
+/// Number of counters. Several, so that threads that unwind at the same time seldom share a cache
 /// line.
 const STRIPES: usize = if cfg!(loom) { 1 } else { 16 };
 
-/// The lookups under way.
+/// The counts of lookups in progress.
 #[derive(Debug)]
 pub(crate) struct Readers {
     stripes: [CachePadded<AtomicUsize>; STRIPES],
@@ -66,7 +63,7 @@ impl Readers {
         Reading { stripe }
     }
 
-    /// Whether no lookup that began before this call is still under way.
+    /// Whether all lookups that began before this call have ended.
     pub(crate) fn quiescent(&self) -> bool {
         turn();
         // Partner: the fence in `enter`.

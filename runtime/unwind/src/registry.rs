@@ -35,7 +35,7 @@ static CHANGES: Mutex<Changes> = Mutex::new(Changes {
     regions: Vec::new(),
 });
 
-/// What the mutex guards.
+/// The state that the mutex guards.
 struct Changes {
     writer: Writer,
     /// Regions that were dropped and wait to be freed.
@@ -90,9 +90,8 @@ pub fn register_region(base: u64, size: usize) -> Result<RegionHandle, UnwindErr
 }
 
 impl RegionHandle {
-    /// Adds one object: its functions, and their names (one for each row, or
-    /// none at all). Visible to lookups when this returns; to be called before
-    /// the code is published.
+    /// Adds one object: its functions, and their names (one for each row, or none at all). Lookups
+    /// find it when this returns. Call it before the code is published.
     ///
     /// # Errors
     /// [`UnwindError::BadRow`], [`UnwindError::RowsOverlap`],
@@ -110,14 +109,14 @@ impl RegionHandle {
         Ok(())
     }
 
-    /// Adds several objects, each with one name for all of its functions. As
+    /// Adds several objects, each with one name for all of its functions. Like
     /// [`RegionHandle::insert`], but the lock is taken once and names are not copied.
     ///
     /// # Errors
-    /// As there; of one bad object none is inserted.
+    /// As for [`RegionHandle::insert`]; if one object is bad, none is inserted.
     ///
     /// # Safety
-    /// As there, for each.
+    /// As for [`RegionHandle::insert`], for each object.
     pub unsafe fn insert_all<'r>(
         &self,
         objects: impl IntoIterator<Item = (&'r [Row], &'static str)>,
@@ -134,13 +133,13 @@ impl RegionHandle {
         Ok(())
     }
 
-    /// Removes all objects that lie in `range`, giving how many. Their memory
-    /// is freed by this or a later change, once no lookup is under way.
+    /// Removes all objects that lie in `range`, and returns their number. Their memory is freed by
+    /// this or a later change, once no lookup is in progress.
     pub fn remove(&self, range: Range<u64>) -> usize {
         self.remove_all(&[range])
     }
 
-    /// [`RegionHandle::remove`] for each of several ranges.
+    /// Like [`RegionHandle::remove`], for several ranges.
     pub fn remove_all(&self, ranges: &[Range<u64>]) -> usize {
         let mut changes = changes();
         let remove = |range: &Range<u64>| self.index().remove(&mut changes.writer, range.clone());
@@ -191,7 +190,7 @@ impl fmt::Debug for RegionHandle {
 }
 
 impl Changes {
-    /// Frees what no lookup can reach any more.
+    /// Frees nodes and regions that no lookup can reach any more.
     fn collect(&mut self) {
         self.writer.collect(&READERS);
         // Regions go only when their nodes could go.
@@ -226,8 +225,7 @@ fn with_row<R>(pc: u64, f: impl FnOnce(Found, &str) -> R) -> Option<R> {
     None
 }
 
-/// Whether `pc` lies in any region, with a row that covers it or without. Lock-free,
-/// async-signal-safe.
+/// Whether `pc` lies in any region, covered by a row or not. Lock-free, async-signal-safe.
 pub fn covers(pc: u64) -> bool {
     let _reading = READERS.enter();
     // Partner: the release store of `register_region`.
@@ -257,8 +255,8 @@ pub fn name_at(pc: u64, buffer: &mut [u8]) -> Option<(Found, usize)> {
 
 /// The mutex held around a fork.
 struct ForkCell {
-    /// Mark of the thread that holds it; zero: none. Relaxed: a thread finds
-    /// only its own mark, which it stored itself.
+    /// Mark of the thread that holds it; zero: none. Relaxed: a thread compares with its own mark
+    /// only, which it stored itself.
     owner: AtomicUsize,
     guard: UnsafeCell<Option<ManuallyDrop<MutexGuard<'static, Changes>>>>,
 }
@@ -281,8 +279,8 @@ pub fn before_fork() {
     keep(changes());
 }
 
-/// As [`before_fork`], if nobody has the mutex: in a child of a `fork` that it did not come
-/// before, where who has it does not exist. Whether it was to be had.
+/// Like [`before_fork`], if the mutex is free. It is for a child of a `fork` without that call, in
+/// which another holder does not exist. Returns whether the calling thread has the mutex.
 pub fn try_before_fork() -> bool {
     if FORK.owner.load(Ordering::Relaxed) == thread_mark() {
         return true;

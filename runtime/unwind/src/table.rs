@@ -1,7 +1,7 @@
 //! The table of a region: the head of a list for each page.
 //!
-//! It is demand-zero memory, so that a region of 2 GiB (4 MiB of table) costs
-//! only what is touched: 8 bytes for each page that has code.
+//! It is demand-zero memory. So a region of 2 GiB (4 MiB of table) costs only the pages that are
+//! used: 8 bytes for each page that has code.
 
 use crate::node::{Link, UnwindError};
 use crate::sync::AtomicPtr;
@@ -64,7 +64,7 @@ impl Drop for PageTable {
     }
 }
 
-/// The same under loom, which must make its atomics itself.
+/// The table under loom, which must make its atomics itself.
 #[cfg(loom)]
 #[derive(Debug)]
 pub(crate) struct PageTable {

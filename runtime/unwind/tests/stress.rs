@@ -12,10 +12,10 @@ mod support;
 
 use support::{Code, throw_through};
 
-/// Longest wait until enough was seen, on a busy machine.
+/// Longest wait until enough events were seen, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Whether a test goes on that runs for `ms` and until there are more than 100 of `count`.
+/// Whether a test must run on: for `ms`, and until there are more than 100 of `count`.
 fn goes_on(started: Instant, ms: u64, count: &AtomicUsize) -> bool {
     let few = count.load(Ordering::Relaxed) <= 100;
     started.elapsed() < Duration::from_millis(ms) || (few && started.elapsed() < PATIENCE)

@@ -11,7 +11,7 @@ mod support;
 
 use support::{Code, STRIDE, backtrace, throw_through};
 
-/// Frames above the JIT'd function that a backtrace gives.
+/// Frames of a backtrace above the JIT'd function.
 fn frames(code: &Code, i: usize) -> Vec<u64> {
     let mut list: Vec<u64> = Vec::new();
     // SAFETY: the function calls `backtrace` with the list.
@@ -40,7 +40,7 @@ fn a_backtrace_walks_through_a_jit_frame() {
     let code = Code::new(4);
     let return_address = code.rows[2].start + 12;
     let without = frames(&code, 2);
-    // The walk ends in the frame it has no description of.
+    // The walk ends in the frame without a description.
     assert_eq!(without.last(), Some(&return_address), "{without:x?}");
 
     let region = register_region(code.base, code.size).unwrap();
@@ -196,8 +196,8 @@ fn the_cost_of_a_throw_does_not_depend_on_how_much_is_registered() {
     // SAFETY: the rows describe the code and stay for ever.
     unsafe { region.insert(&code.rows[middle..=middle], &[]) }.unwrap();
     let alone = throw_cost(&code, middle);
-    // The cheapest of many batches, of few and of many rows that are there: the machine may be
-    // busy with other things.
+    // The cheapest of many batches, with few and with many rows present: the machine may be busy
+    // with other work.
     let mut inserts = Vec::new();
     for batch in code.rows.chunks(500) {
         let start = Instant::now();
@@ -226,7 +226,7 @@ fn the_cost_of_a_throw_does_not_depend_on_how_much_is_registered() {
         crowded < 4 * alone + Duration::from_micros(5),
         "{alone:?} {crowded:?}"
     );
-    // Nothing is sorted at the first throw. Of the processor's time, so that it does not count
-    // what runs beside it.
+    // Nothing is sorted at the first throw. Processor time does not count other work on the
+    // machine.
     assert!(first < Duration::from_millis(20), "{first:?}");
 }

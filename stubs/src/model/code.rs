@@ -1,9 +1,9 @@
-//! Code under loom: who gets the address of code sees all of it.
+//! Code under loom: a thread that gets the address of code sees all its bytes.
 //!
-//! On the machine that is the order of stores and of instruction fetch. For whoever reads
-//! code as data, and for the compiler, it is the release of each store into a slot or a
-//! kept word, and the acquire of who reads it. Threads begin before the code is written,
-//! so that nothing but these orders their reads after the writes.
+//! On the machine the order of stores and of instruction fetch ensures that. For readers of code as
+//! data, and for the compiler, it is the release of each store into a slot or a kept word, and the
+//! acquire of the reader. Threads begin before the code is written, so that only these order their
+//! reads after the writes.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -18,8 +18,8 @@ use crate::shared::Shared;
 use crate::state::Kind;
 use uruk_base::FunctionId;
 
-/// The bytes of code at a few entries. Loom reports who executes what it does not see
-/// written.
+/// The bytes of code at a few entries. Loom reports a thread that executes bytes without seeing the
+/// write.
 struct Memory {
     shared: Arc<Shared>,
     f: FunctionId,
@@ -50,7 +50,7 @@ impl Memory {
         }
     }
 
-    /// Puts code into memory; its entry.
+    /// Writes code into memory; returns its entry.
     fn write(&self, entry: u64) -> u64 {
         self.at(entry).with_mut(|_| ());
         entry
@@ -68,7 +68,7 @@ impl Memory {
         }
     }
 
-    /// A call by the slot alone, if that leads anywhere.
+    /// A call through the slot alone, if it holds code.
     fn jump(&self) {
         let target = slot(&self.shared, self.f);
         if target != self.shared.cells.trampoline(self.f) {
@@ -116,7 +116,7 @@ fn the_runtime_finds_published_code_whole() {
     published(Memory::read);
 }
 
-/// Code is prepared; a first call stores it, or it is stored at once for who asked.
+/// Code is prepared; a first call stores it, or it is stored at once for a waiting caller.
 #[test]
 fn prepared_code_is_whole() {
     model(|| {
@@ -149,7 +149,7 @@ fn resting_code_is_called() {
     });
 }
 
-/// Code that rests is taken away while it is called: who called asks.
+/// Resting code is unpublished while it is called: the caller requests code again.
 #[test]
 fn resting_code_is_taken_away() {
     model(|| {
@@ -196,8 +196,8 @@ fn the_runtime_finds_replaced_code_whole() {
     replaced(Memory::read);
 }
 
-/// A call was let through and looks late: at code that was published behind the gate, or
-/// that the next gate keeps.
+/// A call was let through and reads its word late: it finds code that was published behind the
+/// gate, or that the next gate keeps.
 fn let_through(late: fn(&Memory)) {
     model(move || {
         let memory = Memory::of(bound_sleepers(1));

@@ -14,8 +14,8 @@ use crate::spots::SPOTS;
 use crate::sync::{AtomicU32, Ordering};
 use uruk_base::FunctionId;
 
-/// A caller goes through f and g while both are replaced: who got the new f gets
-/// the new g, and nobody waits for ever.
+/// A caller goes through f and g while both are replaced: a caller that got the new f gets the new
+/// g, and all calls end.
 #[test]
 fn one_instant_for_a_set() {
     model(|| {
@@ -26,7 +26,7 @@ fn one_instant_for_a_set() {
             move || [f, g].map(|f| start(&shared, f, 1))
         });
         close(&shared, &[f, g]);
-        // The other way round than the caller goes.
+        // In the opposite order of the caller's.
         for order in [f, g] {
             assert_eq!(shared.entry(order), Some(code(order)));
         }
@@ -42,8 +42,8 @@ fn one_instant_for_a_set() {
     });
 }
 
-/// A version is published while the gate closes and opens: it is there in the end,
-/// and not before the gate opens.
+/// A version is published while the gate closes and opens: it is in the slot at the end, and not
+/// before the gate opens.
 #[test]
 fn publication_does_not_open() {
     model(|| {
@@ -67,8 +67,8 @@ fn publication_does_not_open() {
     });
 }
 
-/// A call that is let through gets old code before the gate opens; the next one of
-/// the same thread waits for the new.
+/// A call that is let through gets old code before the gate opens; the next call of the same thread
+/// waits for the new code.
 #[test]
 fn a_grant_is_for_one_call() {
     model(|| {
@@ -86,7 +86,7 @@ fn a_grant_is_for_one_call() {
         while !let_through(&shared, 1) {
             thread::yield_now();
         }
-        // A lost wake-up is a deadlock here: nothing else lets the call go on.
+        // A lost wake-up is a deadlock here: only the grant lets the call continue.
         while shared.failure_handler.load(Ordering::Acquire) == 1 {
             thread::yield_now();
         }
@@ -139,7 +139,7 @@ fn a_grant_is_for_one_thread() {
     });
 }
 
-/// No code, no grant: the first call asks when the gate opens, once.
+/// Without code and grant, a first call makes one request, when the gate opens.
 #[test]
 fn first_calls_ask_when_it_opens() {
     model(|| {
@@ -158,7 +158,7 @@ fn first_calls_ask_when_it_opens() {
     });
 }
 
-/// No code, but let through: the call asks, and is answered behind the gate.
+/// A call without code that was let through makes a request, and is answered behind the gate.
 #[test]
 fn a_call_that_is_let_through_asks() {
     model(|| {
@@ -181,7 +181,7 @@ fn a_call_that_is_let_through_asks() {
     });
 }
 
-/// A request that was raised before the gate closed is answered behind it.
+/// A request made before the gate closed is answered behind it.
 #[test]
 fn a_request_from_before_is_answered() {
     model(|| {
@@ -248,7 +248,7 @@ fn two_sets_are_serialised() {
         });
         let here = replace(&shared, [f, g], 0x100);
         assert!(other.join().unwrap() || here);
-        // What the first made for the kept words, the second found.
+        // The second gate uses the kept words that the first one made.
         assert_eq!(shared.kept.arrays(), 2);
         let [by_f, by_g] = [f, g].map(|f| slot(&shared, f) - code(f));
         assert_eq!(by_f, by_g);
@@ -256,8 +256,8 @@ fn two_sets_are_serialised() {
     });
 }
 
-/// Two gates after each other and a caller that is parked from the first to the
-/// second, or is late for one of them: it gets one of the codes.
+/// Two gates one after the other, and a caller that is parked from the first to the second, or late
+/// for one of them: the call gets one of the codes.
 #[test]
 fn a_caller_outlasts_a_gate() {
     model(|| {
@@ -270,7 +270,7 @@ fn a_caller_outlasts_a_gate() {
         });
         open(&shared, &[(f, Target::Keep)]);
         close(&shared, &[f]);
-        // Wherever it is, it can be let through, or has gone on.
+        // At any point, the caller can be let through or has continued.
         let mut waited = 0;
         while !let_through(&shared, 1) && waited < 3 {
             thread::yield_now();
@@ -282,8 +282,8 @@ fn a_caller_outlasts_a_gate() {
     });
 }
 
-/// A caller that was parked at a gate and meets the next one is found there, wherever it
-/// was when the one opened and the other closed.
+/// A caller that was parked at a gate and meets the next one is found there, at any point between
+/// the opening of the one and the closing of the other.
 #[test]
 fn a_caller_is_found_at_the_next_gate() {
     model(|| {
@@ -301,7 +301,7 @@ fn a_caller_is_found_at_the_next_gate() {
         });
         open(&shared, &[(f, Target::Keep)]);
         close(&shared, &[f]);
-        // For ever, if it sleeps where nobody finds it.
+        // Loops for ever if the caller sleeps where no gate finds it.
         while !let_through(&shared, 1) && done.load(Ordering::Acquire) == 0 {
             thread::yield_now();
         }
@@ -309,8 +309,8 @@ fn a_caller_is_found_at_the_next_gate() {
     });
 }
 
-/// Somebody asks for the code of a function that always has some, while gates close and
-/// open before it.
+/// A thread reads the entry of a function that always has code, while gates close and open before
+/// it.
 #[test]
 fn a_gate_hides_no_code_from_the_runtime() {
     model(|| {
@@ -328,8 +328,8 @@ fn a_gate_hides_no_code_from_the_runtime() {
     });
 }
 
-/// Handlers of one thread that waited left by jumps, the last after it was let through:
-/// the thread has one spot all the same, and its next call is let through anew.
+/// Handlers of one thread waited and left by `longjmp`, the last after it was let through. The
+/// thread still has one spot, and its next call needs a new grant.
 #[test]
 fn waits_that_were_left_by_jumps_take_one_spot() {
     model(|| {
@@ -347,21 +347,21 @@ fn waits_that_were_left_by_jumps_take_one_spot() {
             let shared = shared.clone();
             move || start(&shared, f, 1)
         });
-        // For ever, if it goes on with the grant of the one that left.
+        // Loops for ever if the call uses the grant of the wait that was left.
         while shared.spots.list().is_empty() {
             thread::yield_now();
         }
         open(&shared, &[(f, Target::Code(new(f)))]);
         assert_eq!(caller.join().unwrap(), Outcome::Code(new(f)));
-        // Who left a spot behind is not taken for somebody at the next gate.
+        // A spot that was left behind is not listed at the next gate.
         shared.spots.take(1, f).expect("a spot");
         close(&shared, &[f]);
         assert!(shared.spots.list().is_empty());
     });
 }
 
-/// A wait was left by a jump and the thread waits anew: what was seen during the first wait lets
-/// nothing through.
+/// A wait was left by `longjmp` and the thread waits anew: a scan during the first wait lets no
+/// later wait through.
 #[test]
 fn a_grant_is_for_the_wait_that_was_seen() {
     model(|| {
@@ -376,9 +376,9 @@ fn a_grant_is_for_the_wait_that_was_seen() {
     });
 }
 
-/// A handler waits for what the frame waits for that it interrupted, and takes its spot: a grant is
-/// for the handler alone, and once used it leaves the spot free. (Here they are two threads: a
-/// frame goes on at any step.)
+/// A handler waits for the same function as the frame it interrupted, and takes its spot: a grant
+/// is for the handler alone, and once used it frees the spot. (Here they are two threads: a frame
+/// continues at any step.)
 #[test]
 fn a_grant_is_used_once() {
     model(|| {
@@ -400,17 +400,17 @@ fn a_grant_is_used_once() {
     });
 }
 
-/// A thread leaves old code and calls the set anew while the set waits for that: of what it
-/// calls, nothing is old beside something new, whatever was seen of its stack before.
+/// A thread leaves old code and calls the set anew while the set waits for such threads. Its calls
+/// never mix old and new code, whatever an earlier scan saw on its stack.
 #[test]
 fn a_thread_that_left_old_code_waits_for_the_new() {
     model(|| {
-        // One that looks yields first, and loom lets no yielding thread go on beside another.
+        // A polling caller yields first, and loom lets no yielding thread continue beside another.
         let shared = bound_sleepers(2);
         let [f, g] = [function(0), function(1)];
         close(&shared, &[f, g]);
-        // Whether the caller's stack holds old code, as a scan sees it: a scan begins with a
-        // barrier on all processors, here the fences.
+        // Whether the caller's stack holds old code, as a scan sees it. A scan begins with a
+        // barrier on all processors; here the fences stand for it.
         let holds = Arc::new(AtomicU32::new(1));
         let caller = thread::spawn({
             let (shared, holds) = (shared.clone(), holds.clone());

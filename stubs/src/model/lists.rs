@@ -1,4 +1,4 @@
-//! Lists under loom: what is in one is taken out once, and nothing gets lost.
+//! Lists under loom: each element is taken out once, and none is lost.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -15,7 +15,7 @@ struct Lists {
 
 impl Lists {
     fn new() -> Arc<Lists> {
-        // As for a table.
+        // Initializes the counter of turns, as for a table.
         turn();
         Arc::new(Lists {
             cells: Cells::new(3),
@@ -32,18 +32,18 @@ impl Lists {
         self.list.pop(&self.cells).map(|function| function.index())
     }
 
-    /// The rest, with what was taken before: each of `all` once.
+    /// Checks that the rest of the list, with the elements taken before, holds each of `all` once.
     fn assert_complete(&self, taken: impl IntoIterator<Item = u32>, all: &[u32]) {
         let rest = std::iter::from_fn(|| self.take());
-        // Twice the same would go round for ever.
+        // A duplicate element would make the list endless.
         let mut found: Vec<u32> = taken.into_iter().chain(rest.take(4)).collect();
         found.sort_unstable();
         assert_eq!(found, all);
     }
 }
 
-/// Whoever holds the first of a list while others take it, and put it back, must not
-/// take it with the successor it had: that is gone.
+/// A thread reads the first element while others take it and put it back. It must not pop it with
+/// the old successor, which is gone.
 #[test]
 fn what_is_put_back_has_another_successor() {
     model(|| {
@@ -63,7 +63,7 @@ fn what_is_put_back_has_another_successor() {
     });
 }
 
-/// Taking beside putting: of one, and of a chain before it.
+/// Popping beside prepending one element, and a chain before it.
 #[test]
 fn a_chain_is_seen_whole() {
     model(|| {
@@ -84,7 +84,7 @@ fn a_chain_is_seen_whole() {
     });
 }
 
-/// Taking beside putting before what is there: whoever finds a new head finds its successor.
+/// Popping beside prepending to a filled list: a thread that finds a new head finds its successor.
 #[test]
 fn a_new_head_has_its_successor() {
     model(|| {
@@ -99,7 +99,7 @@ fn a_new_head_has_its_successor() {
     });
 }
 
-/// Two put, one takes: what the first put is seen by who takes what the second put.
+/// Two threads prepend, one pops: the pop that acquires the second prepend also sees the first.
 #[test]
 fn two_chains_follow_each_other() {
     model(|| {

@@ -1,19 +1,19 @@
-//! Leaving a call from a signal handler for good, as `siglongjmp` does, in
-//! assembly: `setjmp` is nothing that Rust code may call.
+//! Leaves a call from a signal handler, as `siglongjmp` does, in assembly: Rust code must not call
+//! `setjmp`.
 
 use std::arch::naked_asm;
 use std::cell::Cell;
 use std::ptr;
 
-/// Where [`attempt`] continues when it is left: what a `jmp_buf` is.
+/// The place at which [`attempt`] continues when it is left, like a `jmp_buf`.
 #[repr(C)]
 pub struct Resume {
     pub rip: u64,
     pub rsp: u64,
 }
 
-/// Calls `entry`; gives its value with bit 63 clear, or bit 63 set if a handler
-/// set rip and rsp to those in `resume`. Executes `int3` before if asked.
+/// Calls `entry`; returns its value with bit 63 clear, or bit 63 set if a handler set rip and rsp
+/// to those in `resume`. Executes `int3` before if `trap` is set.
 #[unsafe(naked)]
 pub unsafe extern "C" fn attempt(entry: u64, resume: *const Resume, trap: u64) -> u64 {
     naked_asm!(
@@ -28,13 +28,13 @@ pub unsafe extern "C" fn attempt(entry: u64, resume: *const Resume, trap: u64) -
         "mov [rsi + 8], rsp",
         "lea rax, [rip + 2f]",
         "mov [rsi], rax",
-        // A tracer is told.
+        // Notify a tracer.
         "test rdx, rdx",
         "jz 4f",
         "int3",
         "4:",
         "call rdi",
-        // Leaving is over: a handler that comes now finds nothing.
+        // The attempt is over: a handler that runs now finds no place.
         "mov qword ptr [rbx], 0",
         "jmp 3f",
         "2:",
@@ -57,13 +57,13 @@ thread_local! {
     pub static RESUME: Cell<*const Resume> = const { Cell::new(ptr::null()) };
 }
 
-/// Leaves the attempt that is under way on this thread, as `siglongjmp` would.
+/// Leaves the attempt in progress on this thread, as `siglongjmp` would.
 pub fn leave(context: *mut libc::ucontext_t) -> bool {
     let resume = RESUME.get();
     if resume.is_null() {
         return false;
     }
-    // SAFETY: set by the attempt under way, in a frame below the handler.
+    // SAFETY: set by the attempt in progress, in a frame below the handler.
     let (rip, rsp) = unsafe { ((&raw const (*resume).rip).read_volatile(), (*resume).rsp) };
     if rip == 0 {
         return false;

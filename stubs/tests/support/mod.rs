@@ -1,4 +1,4 @@
-//! What the tests share: a heap with its table, a service, assembled code.
+//! Shared parts of the tests: a heap with its table, a service, assembled code.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Drop for Service {
     }
 }
 
-/// Waits until something is true.
+/// Waits until a condition holds.
 pub fn eventually(what: &str, mut test: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(300);
     while !test() {

@@ -1,4 +1,4 @@
-//! Writing down what the controller is told, to be replayed on the simulator.
+//! Records the controller's inputs, to be replayed on the simulator.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use crate::stream::{Input, Recorder};
 
 use super::Controller;
 
-/// Where inputs are written to.
+/// The recording of inputs.
 pub(super) struct Diary {
     recorder: Recorder<Box<dyn Write + Send>>,
     /// The first error; nothing is written after it.
@@ -22,11 +22,11 @@ impl fmt::Debug for Diary {
 }
 
 impl Controller {
-    /// Writes all inputs from now on to `out`, in the form of [`stream`](crate::stream), up
-    /// to about `limit` bytes. What was recorded before is ended.
+    /// Writes all inputs from now on to `out`, in the form of [`stream`](crate::stream), up to
+    /// about `limit` bytes. A recording in progress is ended.
     ///
     /// # Errors
-    /// The writer's, of the first line or at the end of what was recorded before.
+    /// The writer's, of the first line or at the end of the recording before.
     pub fn record(&mut self, out: Box<dyn Write + Send>, limit: u64) -> io::Result<()> {
         self.end_recording()?;
         let recorder = Recorder::new(out, limit)?;
@@ -37,7 +37,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Ends [`Controller::record`]; nothing happens if nothing is recorded.
+    /// Ends [`Controller::record`]; does nothing without a recording.
     ///
     /// # Errors
     /// The first of the writer's.
@@ -52,13 +52,13 @@ impl Controller {
         }
     }
 
-    /// Forgets the recording without touching what it is written to, which belongs to the
-    /// parent of this process.
+    /// Drops the recording without touching its writer, which belongs to the parent of this
+    /// process.
     pub(super) fn forget_recording(&mut self) {
         std::mem::forget(self.diary.take());
     }
 
-    /// Hands on what was written: who ends by a signal leaves whole lines.
+    /// Flushes the recording, so that a process that ends by a signal leaves whole lines.
     pub(super) fn flush_recording(&mut self) {
         if let Some(diary) = &mut self.diary
             && diary.failed.is_none()
@@ -67,7 +67,7 @@ impl Controller {
         }
     }
 
-    /// Writes down what was said at `now`; [`Nanos::ZERO`] is as early as possible.
+    /// Records an input at `now`; [`Nanos::ZERO`] is as early as possible.
     pub(super) fn note(&mut self, now: Nanos, input: impl FnOnce() -> Input) {
         if let Some(diary) = &mut self.diary
             && diary.failed.is_none()

@@ -1,4 +1,4 @@
-//! Loops that are entered once and run on: whether a continuation is worth its compile.
+//! OSR of loops that are entered once and run on: whether a continuation is worth its compile.
 
 use crate::ids::{FunctionId, Nanos, Tier};
 use crate::policy::{self, Facts, Prospect, cost_weight};
@@ -7,17 +7,17 @@ use super::Controller;
 use crate::activity::Wish;
 
 impl Controller {
-    /// The time at tier 1 that so many passes of a function's loops stand for.
+    /// The time that so many passes of a function's loops take at tier 1.
     pub fn time_of(&self, facts: &Facts, passes: u64) -> Nanos {
         let common = self.calibration.common().value;
         let time = policy::event_time(facts, &self.config) * common;
         Nanos::from_f64(time * passes as f64)
     }
 
-    /// Whether a version at tier 2 that starts in the middle of a function is worth its compile:
-    /// one activation of the function has been `busy` for so long, and occupies `share`
-    /// processors. The formula is the one of all promotions (`policy`). If it is not yet, the
-    /// next look is due when it will be.
+    /// Whether a version at tier 2 that starts in the middle of a function (OSR) is worth its
+    /// compile. One activation of the function has been `busy` for so long, and occupies `share`
+    /// processors. The formula is that of all promotions (`policy`). If it is not worth it yet, the
+    /// next poll is due when it will be.
     pub fn is_worth(&mut self, now: Nanos, facts: &Facts, busy: Nanos, share: f64) -> bool {
         let config = &self.config;
         if self.paused || config.max_tier < Tier::Optimized {
@@ -39,8 +39,8 @@ impl Controller {
         is_worth
     }
 
-    /// A function is a continuation, of a function of these facts: it has no other tier than the
-    /// one it is requested at.
+    /// Records that a function is a continuation, of a function with these facts: its only tier is
+    /// the one that is requested.
     pub fn continuation(&mut self, function: FunctionId, facts: &Facts) {
         if let Some(activity) = self.functions.make(function) {
             activity.set_facts(facts);

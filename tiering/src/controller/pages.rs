@@ -1,6 +1,6 @@
-//! Records by function number, in pages made when first used: numbers are small and
-//! dense, but one large number must not cost the memory of all below it. A page goes with the last
-//! of its records: numbers of removed functions are not all used again.
+//! Records by function number, in pages made when first used: numbers are small and dense, but one
+//! large number must not cost the memory of all below it. A page is freed with the last of its
+//! records: numbers of removed functions are not all reused.
 
 use uruk_base::allocated::{of_block, of_slice, of_vec};
 
@@ -18,7 +18,7 @@ pub(super) struct Pages {
 #[derive(Debug)]
 struct Page {
     records: Box<[Activity]>,
-    /// Which of them were made, a bit each.
+    /// The records that exist, one bit each.
     made: [u64; PAGE / 64],
 }
 
@@ -32,7 +32,7 @@ impl Default for Page {
 }
 
 impl Pages {
-    /// For functions with numbers below `limit`.
+    /// An empty table for functions with numbers below `limit`.
     pub(super) fn new(limit: u32) -> Pages {
         Pages {
             pages: Vec::new(),
@@ -40,7 +40,7 @@ impl Pages {
         }
     }
 
-    /// Bytes that the allocator took for them.
+    /// Bytes that the allocator took for the pages.
     pub(super) fn bytes(&self) -> usize {
         let pages = self.pages.iter().flatten();
         let pages = pages.map(|page| of_block(size_of::<Page>()) + of_slice(&page.records));
@@ -59,7 +59,7 @@ impl Pages {
         page.records.get_mut(index % PAGE)
     }
 
-    /// The record, made if need be; `None` beyond the limit.
+    /// The record, made if needed; `None` beyond the limit.
     pub(super) fn make(&mut self, function: FunctionId) -> Option<&mut Activity> {
         if function.0 >= self.limit {
             return None;
@@ -75,7 +75,7 @@ impl Pages {
         page.records.get_mut(at)
     }
 
-    /// Forgets a record.
+    /// Removes a record.
     pub(super) fn forget(&mut self, function: FunctionId) {
         let index = function.0 as usize;
         let Some(place) = self.pages.get_mut(index / PAGE) else {

@@ -1,4 +1,4 @@
-//! What is done with the end of a compile, and with what was measured of its code.
+//! Handles the ends of compiles, and compares the measurements of versions.
 
 use crate::activity::{Activity, Place, Wish};
 use crate::ids::{FunctionId, Nanos, Tier, VersionId};
@@ -7,24 +7,24 @@ use crate::stream::Input;
 
 use super::{Controller, Decision, Job, Outcome, Reason};
 
-/// What was measured of the version before, to compare with.
+/// The measurements of the version before, for a comparison.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trial {
     before: Measured,
     from: Tier,
 }
 
-/// Trials under way at most; more versions are published without one.
+/// Most trials at a time; further versions are published without one.
 const TRIALS: usize = 4096;
 
-/// A trial that found nothing bad ends after this many times `trial_samples`.
+/// A trial without a sign of slower code ends after this many times `trial_samples`.
 const TRIAL_ENDS: u32 = 20;
 
-/// It is learned from if its standard error is at most this by then.
+/// The result is learned if its standard error is at most this by then.
 const TRIAL_ERROR: f64 = 0.3;
 
 impl Controller {
-    /// A compile that `next` asked for has ended.
+    /// Records that a compile from `next` has ended.
     pub fn finished(&mut self, now: Nanos, version: VersionId, outcome: Outcome) {
         let mut jobs = self.outstanding.iter();
         let Some(index) = jobs.position(|job| job.version == version) else {
@@ -71,7 +71,7 @@ impl Controller {
         self.enlist(job.function);
     }
 
-    /// Compares a version with the one before, as far as both were measured.
+    /// Compares a version with the one before, if both have enough measurements.
     pub(super) fn judge(&mut self, function: FunctionId) {
         let Some(&Trial { before, from }) = self.trials.get(&function) else {
             return;
@@ -101,7 +101,7 @@ impl Controller {
         }
     }
 
-    /// Books the compile itself: counts, what it cost, what was learned from it.
+    /// Accounts for the compile itself: counts, its cost, and learning from it.
     fn account(&mut self, now: Nanos, job: &Job, outcome: &Outcome) {
         let stats = &mut self.stats;
         let (count, compile) = match *outcome {

@@ -1,5 +1,5 @@
-//! What the embedder and the rest of the runtime want of the controller, whatever the
-//! policy says: requests, pins, replacement, pause, and the child of a `fork`.
+//! Commands of the embedder and the rest of the runtime, which take precedence over the policy:
+//! requests, pins, replacement, pause, and the child of a `fork`.
 
 use std::collections::VecDeque;
 
@@ -10,21 +10,21 @@ use crate::stream::Input;
 
 use super::{Controller, Decision, Job, Reason};
 
-/// How much more a function must promise after it was taken down: 2 to this times.
+/// Factor of the expected gain after a demotion: 2 to the power of this.
 const DEMOTION: u8 = 2;
 
 impl Controller {
-    /// Compiles a function at a tier as soon as a job is free, before all candidates, also
-    /// while paused. False if too many requests wait or the function is not watched.
-    /// Nothing happens if it runs at that tier already, or is pinned to another.
+    /// Compiles a function at a tier as soon as a job is free, before all candidates, also while
+    /// paused. False if too many requests wait or the function is not tracked. Does nothing if it
+    /// runs at that tier already, or is pinned to another.
     pub fn request(&mut self, function: FunctionId, tier: Tier) -> bool {
         self.note(Nanos::ZERO, || Input::Request(function, tier));
         self.want(function, tier, Reason::Requested)
     }
 
-    /// Pins a function to a tier, or leaves it to the policy again (`None`). If it runs at
-    /// another tier it is compiled anew. False if that could not be asked for; the pin
-    /// holds all the same for what is compiled later.
+    /// Pins a function to a tier, or returns it to the policy (`None`). If it runs at another tier
+    /// it is compiled anew. False if that could not be requested; the pin still holds for later
+    /// compiles.
     pub fn pin(&mut self, function: FunctionId, tier: Option<Tier>) -> bool {
         self.note(Nanos::ZERO, || Input::Pin(function, tier));
         let Some(activity) = self.functions.make(function) else {
@@ -46,8 +46,8 @@ impl Controller {
         }
     }
 
-    /// Takes a function one tier down; it needs four times as good reasons to come up
-    /// again. False if it is at the lowest, has no code, or too many requests wait.
+    /// Takes a function one tier down; a later promotion needs a score four times as high. False if
+    /// it is at the lowest tier, has no code, or too many requests wait.
     pub fn demote(&mut self, function: FunctionId) -> bool {
         self.note(Nanos::ZERO, || Input::Demote(function));
         let Some(activity) = self.functions.get_mut(function) else {
@@ -61,8 +61,8 @@ impl Controller {
         self.want(function, below, Reason::Demoted)
     }
 
-    /// The runtime went back to an earlier version, as [`Decision::Revert`] or the
-    /// embedder asked.
+    /// Records that the runtime went back to an earlier version, for [`Decision::Revert`] or the
+    /// embedder.
     pub fn reverted(
         &mut self,
         now: Nanos,
@@ -78,13 +78,13 @@ impl Controller {
         }
     }
 
-    /// Code of tier 2 was so many thousandths as fast as a function's native code.
+    /// Records a comparison: tier 2 was so many thousandths as fast as a function's native code.
     pub fn compared_with_native(&mut self, thousandths: u32) {
         self.note(Nanos::ZERO, || Input::ComparedWithNative(thousandths));
         self.speedups.learn_native(f64::from(thousandths) / 1000.0);
     }
 
-    /// A function does not go up to `tier` by itself any more: its code there was found slower.
+    /// Bars a function from promotion to `tier` by the policy: its code there was found slower.
     pub fn bar(&mut self, function: FunctionId, tier: Tier) {
         self.note(Nanos::ZERO, || Input::Bar(function, tier));
         if let Some(activity) = self.functions.get_mut(function) {
@@ -92,9 +92,9 @@ impl Controller {
         }
     }
 
-    /// Leaves a function as it is, as if a compile of it were under way, until it is
-    /// [released](Controller::release): two versions of it are compared. False if one is under
-    /// way, or wanted; nothing changed then.
+    /// Keeps a function as it is, as if a compile of it were in progress, until it is
+    /// [released](Controller::release), so that two versions of it can be compared. False, and no
+    /// change, if one is in progress or requested.
     pub fn hold(&mut self, function: FunctionId) -> bool {
         self.note(Nanos::ZERO, || Input::Hold(function));
         let Some(activity) = self.functions.get_mut(function) else {
@@ -110,7 +110,7 @@ impl Controller {
         true
     }
 
-    /// Ends what [`hold`](Controller::hold) began; what was wanted meanwhile is lined up.
+    /// Ends [`hold`](Controller::hold); a request that came meanwhile is queued.
     pub fn release(&mut self, function: FunctionId) {
         self.note(Nanos::ZERO, || Input::Release(function));
         // Its body may have been replaced, and a compile of the new one begun.
@@ -125,20 +125,20 @@ impl Controller {
         }
     }
 
-    /// What was seen of a function when it was first compiled.
+    /// The facts of a function at its first compile.
     pub fn facts(&self, function: FunctionId) -> Option<Facts> {
         self.functions.get(function).map(Activity::facts)
     }
 
-    /// What a compile of a function is expected to take; nothing if it is not watched.
+    /// The expected compile time of a function; zero if it is not tracked.
     pub fn expected_cost(&self, function: FunctionId, tier: Tier) -> Nanos {
         let facts = self.facts(function);
         let cost = facts.map(|facts| self.costs.expect(tier, &facts));
         cost.map_or(Nanos::ZERO, Nanos::from_f64)
     }
 
-    /// Processor time of the program from one entry of a function to the next, lately, as far as its
-    /// present version counts them at tier 1.
+    /// Processor time of the program from one entry of a function to the next, in the recent past,
+    /// if its present version counts entries at tier 1.
     pub fn entry_time(&self, function: FunctionId) -> Option<Nanos> {
         let activity = self.functions.get(function)?;
         let rate = activity.entry_rate(&self.config);
@@ -146,9 +146,9 @@ impl Controller {
         (rate > 0.0).then(|| Nanos::from_f64(load / rate))
     }
 
-    /// The body of a function was replaced, or its code withdrawn: what was learned of it
-    /// is forgotten, and what is under way is cancelled. Pins and requests stay. The next
-    /// code is reported by `on_compiled`, or by `finished` if it was requested.
+    /// Records that the body of a function was replaced, or its code withdrawn. Its measurements
+    /// are dropped, and compiles in progress are cancelled. Pins and requests stay. The next code
+    /// is reported by `on_compiled`, or by `finished` if it was requested.
     pub fn replaced(&mut self, function: FunctionId) {
         self.note(Nanos::ZERO, || Input::Replaced(function));
         self.stats.replaced += 1;
@@ -175,8 +175,8 @@ impl Controller {
         }
     }
 
-    /// A function was removed: as [`Controller::replaced`], and its record goes, unless something is under
-    /// way for it or it is pinned.
+    /// Records that a function was removed: like [`Controller::replaced`], and its record is
+    /// removed, unless a compile or request is pending or it is pinned.
     pub fn removed(&mut self, function: FunctionId) {
         self.replaced(function);
         let activity = self.functions.get(function);
@@ -185,8 +185,7 @@ impl Controller {
         }
     }
 
-    /// Starts nothing by itself from now on; requests are still served, and measuring goes
-    /// on.
+    /// Pauses the policy: from now on only requests are served; measuring goes on.
     pub fn pause(&mut self) {
         self.note(Nanos::ZERO, || Input::Pause);
         self.paused = true;
@@ -198,13 +197,13 @@ impl Controller {
         self.paused = false;
     }
 
-    /// Whether it is paused.
+    /// Whether the policy is paused.
     pub fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// In the child of a `fork`: the workers are gone, and what they had under way will
-    /// never finish. Their functions may be compiled again.
+    /// Resets the compiles in the child of a `fork`: the workers do not exist there, and their
+    /// compiles never finish. The functions may be compiled again.
     pub fn abandon(&mut self) {
         self.forget_recording();
         self.orders.clear();
@@ -220,7 +219,7 @@ impl Controller {
         }
     }
 
-    /// Records a wish; it is enlisted at once, or when the compile under way has ended.
+    /// Records a request; it is queued at once, or when the compile in progress has ended.
     pub(super) fn want(&mut self, function: FunctionId, tier: Tier, reason: Reason) -> bool {
         let full = self.wanted.len() >= self.config.request_capacity as usize;
         if full && !self.wanted.contains_key(&function) {
@@ -243,7 +242,7 @@ impl Controller {
         true
     }
 
-    /// Lines a wanted function up, unless it is busy or in line already.
+    /// Queues a requested function, unless it is compiling or queued already.
     pub(super) fn enlist(&mut self, function: FunctionId) {
         if !self.wanted.contains_key(&function) {
             return;
@@ -257,7 +256,7 @@ impl Controller {
         }
     }
 
-    /// The first request that is not yet fulfilled.
+    /// Takes the first request that is not yet fulfilled.
     pub(super) fn next_request(&mut self) -> Option<Decision> {
         while let Some(function) = self.requests.pop_front() {
             let wanted = self.wanted.remove(&function);
@@ -270,7 +269,7 @@ impl Controller {
             };
             let elsewhere = match activity.wish {
                 Wish::Pinned(pinned) => pinned != tier,
-                // Unpinned since.
+                // It was unpinned since.
                 Wish::Free => reason == Reason::Pinned,
             };
             if activity.tier() == Some(tier) || elsewhere {
@@ -281,7 +280,7 @@ impl Controller {
         None
     }
 
-    /// Drops the coldest candidates that did nothing for long.
+    /// Drops the coldest candidates, if they were idle for long.
     pub(super) fn drop_stale(&mut self, now: Nanos) {
         while let Some(function) = self.queue.coldest() {
             let Some(activity) = self.functions.get_mut(function) else {
@@ -296,7 +295,7 @@ impl Controller {
         }
     }
 
-    /// Asks for the end of a compile of `function` at another tier than `tier`.
+    /// Cancels compiles of `function` at other tiers than `tier`.
     fn cancel_others(&mut self, function: FunctionId, tier: Tier) {
         for job in &mut self.outstanding {
             if job.function == function && !job.stale && job.tier != tier {
@@ -306,7 +305,7 @@ impl Controller {
     }
 }
 
-/// Orders the end of a compile, once.
+/// Orders the cancellation of a compile, once.
 fn cancel(job: &mut Job, orders: &mut VecDeque<Decision>) {
     if !std::mem::replace(&mut job.cancelled, true) {
         let (function, version) = (job.function, job.version);
@@ -323,8 +322,8 @@ mod tests {
     use crate::policy::Facts;
     use crate::{Controller, FirstCode};
 
-    /// How often a function is entered is told by the program's time, whatever part of that it takes itself:
-    /// most of it may pass in those it calls.
+    /// The entry rate of a function is known from the program's time, whatever share of it the
+    /// function takes itself: most of it may pass in its callees.
     #[test]
     fn entries_are_told_by_the_time_of_the_program() {
         let mut controller = Controller::new(&Config::default(), Arc::new(VersionIds::default()));

@@ -5,7 +5,7 @@ use crate::policy::Facts;
 
 const F: FunctionId = FunctionId(3);
 
-/// A controller with the defaults but for what `change` makes of them.
+/// A controller with the default settings, changed by `change`.
 pub(super) fn controller(change: impl FnOnce(&mut Config)) -> Controller {
     let mut config = Config::default();
     change(&mut config);
@@ -76,7 +76,7 @@ fn a_hot_function_goes_up_step_by_step() {
         controller.view(F).unwrap().version,
         Some((version, Tier::Optimized))
     );
-    // Counts of old activations are of no interest; samples lead to tier 3.
+    // Counts of old activations are ignored; samples lead to tier 3.
     busy(&mut controller, F, 5, 9);
     assert_eq!(controller.stats().stray_counts, 4);
     for ms in 10..100 {
@@ -194,7 +194,7 @@ fn requests_come_first_and_during_a_pause() {
         !controller.request(FunctionId(4), Tier::Optimized),
         "too many"
     );
-    // The same once more only changes the tier.
+    // A second request of the same function only changes the tier.
     assert!(controller.request(FunctionId(3), Tier::Guided));
     controller.resume();
     for expected in [2, 3] {
@@ -212,11 +212,11 @@ fn a_pin_wins_over_the_policy() {
     let mut controller = controller(|_| {});
     assert!(controller.pin(F, Some(Tier::Optimized)));
     assert_eq!(controller.start_tier(F), Tier::Optimized);
-    // The first code came from somebody who did not know.
+    // The first code came from a compile that did not know of the pin.
     first(&mut controller, Nanos::ZERO, F, 100);
     let (_, version, tier, reason) = compile(&mut controller, Nanos::ZERO);
     assert_eq!((tier, reason), (Tier::Optimized, Reason::Pinned));
-    // Pinned lower while it is under way: that one is given up, another is made.
+    // A higher pin while it is in progress: that compile is cancelled, another is made.
     assert!(controller.pin(F, Some(Tier::Guided)));
     let cancel = Decision::Cancel {
         function: F,
@@ -444,7 +444,7 @@ fn it_can_be_kept_behind_a_lock() {
     is_send::<Controller>();
 }
 
-/// What counters overestimate is no load, and a compile in the background is none.
+/// Overestimates of counters are no load, and neither is a compile in the background.
 #[test]
 fn the_load_is_what_processors_did() {
     let mut controller = controller(|_| {});
@@ -471,7 +471,7 @@ fn the_load_is_what_processors_did() {
     assert!((0.7..0.9).contains(&after), "{after}");
 }
 
-/// Native code that was faster than code of tier 2 is left for guided code only.
+/// From native code that was faster than tier 2, only guided code is tried.
 #[test]
 fn native_code_may_be_left_for_guided_code() {
     let mut controller = controller(|_| {});

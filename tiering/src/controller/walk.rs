@@ -1,5 +1,5 @@
-//! The controller's invariants on random walks: the oracle that compares its tables with
-//! each other.
+//! The controller's invariants on random walks, with an oracle that compares its tables with each
+//! other.
 
 use super::tests::{controller, first};
 use super::*;
@@ -42,7 +42,7 @@ fn check(controller: &Controller, functions: u32) {
     assert!(weight.is_finite());
 }
 
-/// Any inputs in any order, times that go back, numbers without sense.
+/// All inputs in random order, with times that go back and unknown numbers.
 #[test]
 fn the_invariants_hold_whatever_comes() {
     const FUNCTIONS: u32 = 24;

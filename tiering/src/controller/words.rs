@@ -1,89 +1,90 @@
-//! The words between runtime and controller.
+//! The types exchanged by runtime and controller.
 
 use std::fmt;
 
 use crate::ids::{FunctionId, Nanos, Tier, VersionId};
 use crate::policy::Facts;
 
-/// What the runtime shall do.
+/// A decision, for the runtime to carry out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Decision {
     /// Compile in the background and publish; then call [`Controller::finished`](super::Controller::finished).
     Compile {
-        /// Which function.
+        /// The function.
         function: FunctionId,
         /// The number of the new version.
         version: VersionId,
-        /// How.
+        /// The tier to compile at.
         tier: Tier,
-        /// It shall count its entries, so that it can be compared with what runs now. An
-        /// entry takes so long that the increment is not noticed.
+        /// Whether it must count its entries, for a comparison with the running version. An entry
+        /// takes so long that the increment is negligible.
         counters: bool,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
     /// Go back to the version before, which is faster; then call
-    /// [`Controller::reverted`](super::Controller::reverted). If that is not possible any more nothing needs to be said.
+    /// [`Controller::reverted`](super::Controller::reverted). If that is not possible any more, no
+    /// call is needed.
     Revert {
-        /// Which function.
+        /// The function.
         function: FunctionId,
         /// The slower version.
         version: VersionId,
     },
-    /// A compile's result is of no use: end it early if possible. `finished` is due all the
-    /// same.
+    /// The result of a compile is no longer needed: end it early if possible. `finished` must be
+    /// called in any case.
     Cancel {
-        /// Which function.
+        /// The function.
         function: FunctionId,
         /// The version.
         version: VersionId,
     },
 }
 
-/// Why something is compiled.
+/// The reason of a compile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It pays.
+    /// Promotion pays.
     Hot {
-        /// Time saved per time spent, as expected.
+        /// Expected time saved per time spent.
         score: f64,
-        /// Processors it occupies.
+        /// Processors that the function occupies.
         share: f64,
     },
-    /// The embedder asked for it.
+    /// The embedder requested it.
     Requested,
     /// The embedder pinned it to this tier.
     Pinned,
-    /// The embedder took it down.
+    /// The embedder demoted it.
     Demoted,
 }
 
-/// How a compile ended.
+/// The end of a compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The slot holds it.
+    /// The slot holds its code.
     Published {
         /// Processor time of the compile.
         compile: Nanos,
         /// Whether the code has counters.
         counters: bool,
     },
-    /// Made, but something newer is published.
+    /// Compiled, but a newer version is published.
     Late {
         /// Processor time of the compile.
         compile: Nanos,
     },
-    /// Cannot be made: it is not tried again at this tier until the body is replaced.
+    /// It cannot be compiled: it is not tried again at this tier until the body is replaced.
     Failed {
         /// Processor time until then.
         compile: Nanos,
     },
-    /// Given up on somebody's wish.
+    /// Cancelled by the runtime or the embedder.
     Cancelled,
-    /// No memory for the code. Nothing is compiled for a while.
+    /// No memory for the code. No compile begins for a while.
     NoMemory,
 }
 
@@ -92,9 +93,9 @@ pub enum Outcome {
 pub struct FirstCode {
     /// The version's number.
     pub version: VersionId,
-    /// How it was compiled.
+    /// The tier of the code.
     pub tier: Tier,
-    /// What was seen of the function.
+    /// The facts of the function's body.
     pub facts: Facts,
     /// Time of the compile.
     pub compile: Nanos,
@@ -102,19 +103,19 @@ pub struct FirstCode {
     pub counters: bool,
 }
 
-/// What the controller knows of a function.
+/// The controller's view of a function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FunctionView {
-    /// What runs.
+    /// The running version.
     pub version: Option<(VersionId, Tier)>,
-    /// Processors it occupied when last heard of.
+    /// Processors that it occupied at the last update.
     pub share: f64,
-    /// Time in this version; old times count less.
+    /// Time in this version; old times weigh less.
     pub spent: Nanos,
     /// Samples of this version.
     pub samples: u32,
-    /// Waits for better code, or better code is being made.
+    /// Whether it waits for better code, or a compile is in progress.
     pub in_progress: bool,
     /// The tier it is pinned to.
     pub pinned: Option<Tier>,

@@ -1,72 +1,72 @@
-//! The control flow of one function, as far as it says which calls are to come.
+//! The control flow of one function, for the order and chances of its calls.
 //!
-//! Blocks are kept in an order in which each comes after those that lead to it, back edges left
-//! out. The chance that control comes to a block is passed on along the edges in that order, from
-//! the entry or from a call that was just seen. A loop is entered or not, and left once: an edge
-//! out of it at its head or end takes on the chance of the whole loop.
+//! Blocks are kept in an order in which each comes after its predecessors, without back edges. The
+//! chance that control reaches a block is propagated along the edges in that order, from the entry
+//! or from a call that was just seen. A loop is entered or not, and left once: an edge out of it at
+//! its head or end takes the chance of the whole loop.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::ids::FunctionId;
 
-/// What is known of a function's body. Blocks are numbered, the entry is the first.
+/// The control flow of a function's body. Blocks are numbered, the entry is the first.
 #[derive(Clone, Debug, Default)]
 pub struct Sketch<C> {
     /// The edges of block `i` are `edges[starts[i]..starts[i + 1]]`.
     pub starts: Vec<u32>,
-    /// Where an edge leads, and how likely it is taken.
+    /// The target block of each edge, and the chance that it is taken.
     pub edges: Vec<(u32, f32)>,
-    /// Blocks and what they call, in the order of blocks and of calls in each.
+    /// Blocks and their callees, in the order of blocks and of calls in each.
     pub calls: Vec<(u32, C)>,
     /// Blocks that end the program or throw.
     pub ends: Vec<u32>,
 }
 
-/// The chance of an edge that leads to nothing but an end of the program, or an exception.
+/// The chance of an edge that leads only to an end of the program, or an exception.
 const BAD: f32 = 0.02;
-/// The chance that a loop is stayed in where it can be left.
+/// The chance to stay in a loop at an exit.
 const STAY: f32 = 0.8;
-/// The chance that a loop is left in its middle.
+/// The chance to leave a loop in its middle.
 const LEAVE: f32 = 0.2;
-/// Steps that are taken to find the blocks of loops; beyond, a function has none.
+/// Limit of steps to find the blocks of loops; beyond it, a function has no loops.
 const LOOP_WORK: usize = 200_000;
 
-/// Callees that are looked at behind a call: a program is followed by each of its first calls, so
-/// that those that are further on come into sight in time.
+/// Callees examined after a call. A program is followed by each of its first calls, so more distant
+/// callees are examined in time.
 const SIGHT: usize = 256;
-/// Blocks, and calls, that are passed for them.
+/// Blocks, and calls, passed in the search for them.
 const WAY: usize = 2_048;
 
-/// An edge, forwards.
+/// A forward edge.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     to: u32,
     chance: f32,
-    /// The chance is one of the loop, whose head this is, and not of the block.
+    /// The chance belongs to the loop with this head, and not to the block.
     of: Option<u32>,
 }
 
-/// The flow of a function whose callees are known; see the module.
+/// The control flow of a function whose callees are known; see the module.
 #[derive(Debug)]
 pub struct Course {
     starts: Vec<u32>,
     edges: Vec<Edge>,
-    /// Block and callee, in the order of the blocks.
+    /// Blocks and callees, in the order of the blocks.
     calls: Vec<(u32, FunctionId)>,
-    /// Callees and the numbers of calls of them, sorted.
+    /// Callees and the numbers of their calls, sorted.
     by_callee: Vec<(FunctionId, usize)>,
-    /// Callees and the chance that a call of the function comes to calling them.
+    /// Callees, with the chance that a call of the function calls them.
     ahead: Vec<(FunctionId, f32)>,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// Loops by their heads.
+/// The loops of a function, by their heads.
 struct Loops {
     /// By block, the head of the innermost loop it is in.
     innermost: Vec<u32>,
-    /// By head, that of the loop around.
+    /// By head, that of the enclosing loop.
     around: Vec<u32>,
 }
 
@@ -81,7 +81,8 @@ impl Loops {
 }
 
 impl Course {
-    /// Of a sketch that is whole: edges lead to blocks there are. Others are left out.
+    /// Makes the course of a complete sketch: all edges lead to existing blocks. Other edges are
+    /// left out.
     pub fn new(sketch: &Sketch<FunctionId>) -> Course {
         let order = Order::new(sketch);
         let count = order.blocks.len();
@@ -123,17 +124,18 @@ impl Course {
         course
     }
 
-    /// Blocks in it.
+    /// The number of blocks.
     pub(super) fn blocks(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// What a call of the function may come to calling, with its chance.
+    /// The functions that a call of the function may call, with chances.
     pub(super) fn ahead(&self) -> &[(FunctionId, f32)] {
         &self.ahead
     }
 
-    /// The first call of `callee` after the one at `after`, or before, by number.
+    /// The number of the first call of `callee` after the one at `after`; without one, the first
+    /// before it.
     pub(super) fn find(&self, callee: FunctionId, after: Option<usize>) -> Option<usize> {
         let from = after.map_or(0, |at| at + 1);
         let first = |from| {
@@ -144,8 +146,8 @@ impl Course {
         first(from).or_else(|| first(0))
     }
 
-    /// Functions that may be called after the call numbered `after`, or after the entry, with its chance, as
-    /// far as [`SIGHT`] and [`WAY`] go.
+    /// Functions that may be called after the call numbered `after`, or after the entry, with their
+    /// chances, within [`SIGHT`] and [`WAY`].
     pub(super) fn chances(&self, after: Option<usize>) -> Vec<(FunctionId, f32)> {
         let count = self.blocks();
         if self.calls.is_empty() || count == 0 {
@@ -154,7 +156,7 @@ impl Course {
         let start = after.map_or(0, |at| self.calls[at].0 as usize);
         let last = self.calls.last().map_or(0, |call| call.0 as usize);
         let last = last.min(start + WAY - 1);
-        // Of blocks from the first one on.
+        // The chances of blocks from the first one on.
         let mut chances = vec![0f32; last + 1 - start];
         chances[0] = 1.0;
         for block in start..=last {
@@ -165,7 +167,7 @@ impl Course {
             let (from, to) = (self.starts[block], self.starts[block + 1]);
             for edge in &self.edges[from as usize..to as usize] {
                 let passed = match edge.of {
-                    // Who starts inside of a loop is in it.
+                    // A start inside of a loop is in it for sure.
                     Some(head) if (head as usize) < start => 1.0,
                     Some(head) => chances[head as usize - start],
                     None => chance * edge.chance,
@@ -201,7 +203,7 @@ impl Course {
     }
 }
 
-/// The edges forwards, with their chances; `ends` are blocks that lead to an end of the program.
+/// The forward edges, with their chances; `ends` are blocks that lead to an end of the program.
 fn edges(order: &Order, ends: &[bool]) -> (Vec<u32>, Vec<Edge>) {
     let loops = order.loops();
     let forward = |from: u32, to: u32| to > from;
@@ -238,11 +240,11 @@ fn edges(order: &Order, ends: &[bool]) -> (Vec<u32>, Vec<Edge>) {
     (starts, edges)
 }
 
-/// Blocks that can be reached, in reverse postorder.
+/// Reachable blocks, in reverse postorder.
 struct Order {
-    /// Sketch's numbers.
+    /// Numbers in the sketch.
     blocks: Vec<u32>,
-    /// By the sketch's number, the place in the order.
+    /// By the sketch's number, the position in the order.
     places: Vec<u32>,
     starts: Vec<u32>,
     edges: Vec<(u32, f32)>,
@@ -306,7 +308,7 @@ impl Order {
         &self.edges[from as usize..to as usize]
     }
 
-    /// The natural loop of every edge that leads back in the order.
+    /// The natural loop of every back edge of the order.
     fn loops(&self) -> Loops {
         let count = self.blocks.len();
         let mut loops = Loops {
@@ -341,7 +343,7 @@ impl Order {
             let mut left: Vec<u32> = latches.iter().map(|edge| edge.1).collect();
             let mut body = vec![head];
             while let Some(block) = left.pop() {
-                // What comes before the head leads into the loop by the side.
+                // A block before the head enters the loop from the side.
                 if block < head || marks[block as usize] == head {
                     continue;
                 }

@@ -1,5 +1,5 @@
-//! The simulated program's side of the machine: what runs at which tier, and what its
-//! counters and samples have gathered since the last poll.
+//! The simulated program's side of the machine: the running tier of each function, and the counters
+//! and samples since the last poll.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::stream::Input;
 
 use super::Truth;
 
-/// A function's running code.
+/// The running code of a function.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body {
     pub(super) version: VersionId,
@@ -20,13 +20,13 @@ pub(super) struct Body {
     pub(super) facts: Facts,
 }
 
-/// What a [`Workload`](super::Workload) runs on.
+/// The environment of a [`Workload`](super::Workload).
 #[derive(Debug)]
 pub struct Guest {
     ids: Arc<VersionIds>,
     truth: Truth,
     pub(super) bodies: BTreeMap<FunctionId, Body>,
-    /// What ran before the present body.
+    /// The code that ran before the present body.
     before: BTreeMap<FunctionId, Body>,
     /// Inputs with times of their own.
     pub(super) inputs: Vec<(Nanos, Input)>,
@@ -50,12 +50,12 @@ impl Guest {
         }
     }
 
-    /// At which tier a function runs; `None` before its first call.
+    /// The tier that a function runs at; `None` before its first call.
     pub fn tier(&self, function: FunctionId) -> Option<Tier> {
         self.bodies.get(&function).map(|body| body.tier)
     }
 
-    /// Compiles a function for its first call, at `now`. Returns how long that takes.
+    /// Compiles a function for its first call, at `now`. Returns the time that it takes.
     pub fn first_call(&mut self, now: Nanos, function: FunctionId, facts: Facts) -> Nanos {
         let tier = Tier::Baseline;
         let compile = self.truth.compile(tier, &facts);
@@ -70,7 +70,7 @@ impl Guest {
         compile
     }
 
-    /// First code that a recorded stream says was there at `now`.
+    /// Installs first code that a recorded stream reports at `now`.
     pub(super) fn install(&mut self, now: Nanos, function: FunctionId, first: FirstCode) {
         self.first_time = self.first_time + first.compile;
         self.bodies.insert(
@@ -85,7 +85,7 @@ impl Guest {
         self.inputs.push((now, Input::Compiled(function, first)));
     }
 
-    /// Other code of a function runs from now on.
+    /// Publishes other code of a function.
     pub(super) fn publish(
         &mut self,
         function: FunctionId,
@@ -104,7 +104,7 @@ impl Guest {
         self.before.extend(old.map(|old| (function, old)));
     }
 
-    /// Goes back to the code before `version`, if that is what runs. Returns it.
+    /// Goes back to the code before `version`, if `version` is running. Returns that code.
     pub(super) fn revert(&mut self, function: FunctionId, version: VersionId) -> Option<Body> {
         let running = self.bodies.get_mut(&function)?;
         if running.version != version {
@@ -146,12 +146,12 @@ impl Guest {
         }
     }
 
-    /// Tells the controller something at a time of its own.
+    /// Adds an input for the controller with a time of its own.
     pub fn tell(&mut self, now: Nanos, input: Input) {
         self.inputs.push((now, input));
     }
 
-    /// What a poll at `now` finds: samples first.
+    /// The inputs of a poll at `now`: samples first.
     pub(super) fn poll(&mut self) -> Vec<Input> {
         let samples = std::mem::take(&mut self.samples).into_iter();
         let samples = samples.map(|((function, version), (count, time))| {

@@ -10,13 +10,13 @@ use super::{Guest, Random, Workload};
 /// A function.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// What a compiler sees of it.
+    /// The facts that a compiler gets.
     pub facts: Facts,
     /// Time between two entries or back edges at tier 1, in ns.
     pub event_ns: f64,
     /// Back edges per entry.
     pub loops_per_entry: f64,
-    /// How much faster tiers 2 and 3 are than tier 1.
+    /// Speedups of tiers 2 and 3 over tier 1.
     pub speedup: [f64; 2],
     /// It is entered once and stays in its loop: new code does not reach it.
     pub resident: bool,
@@ -37,7 +37,7 @@ impl Shape {
         }
     }
 
-    /// The same with a loop that runs so often per entry.
+    /// Like [`Shape::of`], with a loop that runs so often per entry.
     pub fn looping(instructions: u32, loops_per_entry: f64) -> Shape {
         let mut shape = Shape::of(instructions);
         shape.facts.loops = 1;
@@ -71,17 +71,17 @@ pub struct Program {
     phases: Vec<Phase>,
     /// Time per sample; `None`: not sampled.
     period: Option<Nanos>,
-    /// After the last phase the first one comes again.
+    /// Whether the first phase follows the last one again.
     repeats: bool,
     phase: usize,
     done: f64,
-    /// Waits for a first compile until then.
+    /// Time until which it waits for a first compile.
     blocked: Nanos,
     /// Compiled functions of this phase: an index into its mix.
     arrived: usize,
     /// Tier at which resident functions were entered.
     entered: BTreeMap<FunctionId, Tier>,
-    /// Events and entries that are not whole yet.
+    /// Fractions of events and entries.
     partial: BTreeMap<FunctionId, f64>,
     told: bool,
     worked: f64,
@@ -106,7 +106,7 @@ impl Program {
         }
     }
 
-    /// The same, going on for ever.
+    /// Repeats the phases for ever.
     pub fn repeating(mut self) -> Program {
         self.repeats = true;
         self
@@ -122,14 +122,14 @@ impl Program {
         shape.copied().unwrap_or(Shape::of(1))
     }
 
-    /// How much faster than at tier 1 a function runs at present.
+    /// The speedup over tier 1 at which a function runs at present.
     fn speedup(&self, function: FunctionId, guest: &Guest) -> f64 {
         let entered = self.entered.get(&function).copied();
         let tier = entered.or(guest.tier(function)).unwrap_or(Tier::Baseline);
         self.shape(function).speedup(tier)
     }
 
-    /// First calls of the phase, one after the other. False while one is waited for.
+    /// Makes the first calls of the phase, one after the other. False while it waits for one.
     fn arrive(&mut self, at: &mut Nanos, to: Nanos, guest: &mut Guest) -> bool {
         loop {
             if self.blocked > to {
@@ -154,7 +154,7 @@ impl Program {
         }
     }
 
-    /// Does up to `left` ns of the phase. Returns how long it took.
+    /// Runs the phase for up to `left` ns. Returns the time that it took.
     fn work(&mut self, left: f64, guest: &mut Guest, random: &mut Random) -> f64 {
         let Some(phase) = self.phases.get(self.phase) else {
             return left;
@@ -164,7 +164,7 @@ impl Program {
         let slowness = |&(function, share): &(FunctionId, f64)| {
             share / total.max(1e-12) / self.speedup(function, guest)
         };
-        // Time per work, with the code that runs now.
+        // Time per unit of work, with the code that runs now.
         let rate: f64 = mix.iter().map(slowness).sum();
         let rest = (phase.work.as_f64() - self.done).max(0.0);
         let took = match rate > 0.0 {
@@ -193,7 +193,7 @@ impl Program {
         took
     }
 
-    /// What counters and samples see of `own` work that took `time`.
+    /// Records the counts and samples of `own` work that took `time`.
     fn observe(
         &mut self,
         function: FunctionId,

@@ -12,7 +12,7 @@ impl Random {
         Random(seed)
     }
 
-    /// Any number.
+    /// The next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -21,12 +21,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 up to 1, which it never is.
+    /// A number from 0 up to but not including 1.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Below `limit`; 0 if that is 0.
+    /// A number below `limit`; 0 if that is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }

@@ -1,10 +1,10 @@
 //! A recorded stream as a workload.
 //!
-//! What was measured is told at the times at which it was measured; the decisions are made
-//! anew. Ends of compiles are not told, they only say how long a compile of a function at a
-//! tier took. So a replay shows when other settings would have decided what, but not what
-//! the program would have done then: counts and samples remain those of the code that ran
-//! when it was recorded, and are booked to the code that runs in the replay.
+//! Measurements are passed on at their recorded times; the decisions are made anew. Ends of
+//! compiles are not passed on; they only give the compile time of a function at a tier. So a replay
+//! shows the decisions of other settings, but not the behaviour of the program that would follow:
+//! counts and samples remain those of the code that ran during the recording, and are attributed to
+//! the code that runs in the replay.
 
 use std::collections::BTreeMap;
 use std::vec;
@@ -15,7 +15,7 @@ use crate::stream::Input;
 
 use super::{Guest, Random, Workload};
 
-/// See the module.
+/// A workload from a recording; see the module.
 #[derive(Clone, Debug)]
 pub struct Replay {
     inputs: std::iter::Peekable<vec::IntoIter<(Nanos, Input)>>,
@@ -23,7 +23,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Of what [`parse`](crate::stream::parse) read.
+    /// A replay of the inputs that [`parse`](crate::stream::parse) read.
     pub fn new(inputs: Vec<(Nanos, Input)>) -> Replay {
         let ends = inputs.iter().filter_map(|(_, input)| match *input {
             Input::Finished(function, _, tier, outcome) => match outcome {

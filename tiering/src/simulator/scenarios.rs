@@ -1,10 +1,10 @@
-//! Made-up programs that a policy has to cope with.
+//! Made-up programs as test cases for a policy.
 
 use crate::ids::{FunctionId, Nanos};
 
 use super::{Phase, Program, Random, Shape};
 
-/// Names and what they are.
+/// Names and descriptions.
 pub const ALL: [(&str, &str); 11] = [
     ("hello", "a few functions for a millisecond in all"),
     (
@@ -40,7 +40,7 @@ pub const ALL: [(&str, &str); 11] = [
 /// Time per sample of the scenarios.
 const PERIOD: Nanos = Nanos::from_ms(1);
 
-/// The program of a name; `None` if there is none.
+/// The program of a name; `None` for an unknown one.
 pub fn named(name: &str, seed: u64) -> Option<Program> {
     let mut random = Random::new(seed ^ 0x5ce7_a210);
     Some(match name {
@@ -117,7 +117,7 @@ fn sizes(count: u32, random: &mut Random) -> Vec<Shape> {
     (0..count).map(shape).collect()
 }
 
-/// The same where most functions call others, as in larger programs.
+/// Like [`sizes`], with calls in most functions, as in larger programs.
 fn called(count: u32, random: &mut Random) -> Vec<Shape> {
     let mut shapes = sizes(count, random);
     for shape in &mut shapes {
@@ -126,7 +126,7 @@ fn called(count: u32, random: &mut Random) -> Vec<Shape> {
     shapes
 }
 
-/// All functions in one phase, `share` giving what each has of the work.
+/// All functions in one phase; `share` gives the part of the work of each.
 fn one_phase(shapes: Vec<Shape>, work_ms: u64, share: impl Fn(usize) -> f64) -> Program {
     let functions = 0..shapes.len();
     let mix = functions.map(|index| (FunctionId(index as u32), share(index)));

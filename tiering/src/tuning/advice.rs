@@ -1,13 +1,12 @@
-//! What to try next on a function: a bandit over the changes of a variant, that learns from what
-//! they came to on functions of the same shape.
+//! Chooses the next change to try on a function: a bandit over the changes of a variant, that
+//! learns from their results on functions of the same shape.
 //!
-//! The value of a change is the gain of having it tried: its logarithm where it won, else 0.
-//! Each estimate is a mean shrunk towards a broader one, with [`TRUST`] observations' weight:
-//! the shape's towards that of all functions, and that towards a prior (the order of
-//! [`Change::ALL`], from [`FIRST`] down). What is compared are draws about the estimates
-//! (Thompson's rule), as wide as the number of observations leaves them, so that a change which
-//! failed twice gets a third chance, and one that failed on all functions of a shape none.
-//! Nothing is proposed whose draw is below [`LEAST`].
+//! The value of a change is the gain of having it tried: its logarithm where it won, else 0. Each
+//! estimate is a mean shrunk towards a broader one, with [`TRUST`] observations' weight: the
+//! shape's towards that of all functions, and that towards a prior (the order of [`Change::ALL`],
+//! from [`FIRST`] down). Compared are draws about the estimates (Thompson's rule), as wide as the
+//! number of observations leaves them. So a change that failed twice gets a third chance, and one
+//! that failed on all functions of a shape none. Nothing is proposed whose draw is below [`LEAST`].
 
 use std::collections::BTreeMap;
 
@@ -16,24 +15,24 @@ use uruk_base::{Change, Variant};
 use super::trial::draw;
 use crate::policy::Facts;
 
-/// Observations that a broader estimate counts for.
+/// Weight of a broader estimate, in observations.
 const TRUST: f64 = 2.0;
 
 /// The prior of the first change; the last has a fifth of it.
 const FIRST: f64 = 0.02;
 
-/// Deviation of a draw that nothing was observed of.
+/// Deviation of a draw without observations.
 const WIDTH: f64 = 0.01;
 
-/// Expected gains that are not worth a trial.
+/// Expected gain below which a trial is not worthwhile.
 const LEAST: f64 = 0.001;
 
-/// What functions are alike in.
+/// Properties by which functions count as alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shape {
     /// 0, 1, or 2 for more loops.
     pub loops: u8,
-    /// Whether one lies in another.
+    /// Whether a loop lies in another.
     pub nested: bool,
     /// 0, 1, or 2 for more calls.
     pub calls: u8,
@@ -42,7 +41,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Of a function.
+    /// The shape of a function.
     pub fn of(facts: &Facts) -> Shape {
         let bits = 32 - (facts.instructions / 16).leading_zeros();
         Shape {
@@ -54,12 +53,12 @@ impl Shape {
     }
 }
 
-/// What a change came to.
+/// The results of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lesson {
-    /// Trials.
+    /// Number of trials.
     pub count: f64,
-    /// Logarithms of gains, of those that won.
+    /// Sum of the logarithms of gains, of the trials that won.
     pub gains: f64,
 }
 
@@ -74,7 +73,7 @@ impl Lesson {
     }
 }
 
-/// Lessons of all functions so far.
+/// The results on all functions so far.
 ///
 /// ```
 /// use uruk_base::{Change, Variant};
@@ -97,7 +96,7 @@ pub struct Advice {
 }
 
 impl Advice {
-    /// Without lessons; draws come from `seed`.
+    /// An instance without results; draws come from `seed`.
     pub fn new(seed: u64) -> Advice {
         Advice {
             random: seed,
@@ -105,8 +104,8 @@ impl Advice {
         }
     }
 
-    /// The next change to try on a function of `shape` that runs as `current`, and what it comes
-    /// to; none of `tried`, and only what is `allowed`.
+    /// The next change to try on a function of `shape` that runs as `current`, and the variant that
+    /// results: none of `tried`, and only an `allowed` one.
     pub fn next(
         &mut self,
         shape: Shape,
@@ -134,16 +133,16 @@ impl Advice {
         let all = lesson(self.all.get(&change)).mean(prior);
         let own = lesson(self.lessons.get(&(shape, change)));
         let mean = own.mean(all);
-        // Four uniform ones are normal enough.
+        // The sum of four uniform draws is close enough to normal.
         let uniform = |random: &mut u64| (draw(random) >> 11) as f64 / (1u64 << 53) as f64;
         let normal = (0..4).map(|_| uniform(&mut self.random)).sum::<f64>() * 1.732 - 3.464;
-        // The less a change can gain, the less is there to be unsure of.
+        // The less a change can gain, the narrower its draws.
         let width = WIDTH.min(0.3 * mean) / (own.count + 1.0).sqrt();
         mean + width * normal
     }
 
-    /// A trial of `change` on a function of `shape` found it so many times as fast; 1 where it
-    /// did not win.
+    /// Records that a trial of `change` on a function of `shape` found this ratio; 1 if it did not
+    /// win.
     pub fn learn(&mut self, shape: Shape, change: Change, ratio: f64) {
         let gains = ratio.max(1.0).ln();
         if gains.is_finite() {
@@ -152,13 +151,13 @@ impl Advice {
         }
     }
 
-    /// Adds what another run learned.
+    /// Adds the results of another run.
     pub fn add(&mut self, shape: Shape, change: Change, lesson: Lesson) {
         self.lessons.entry((shape, change)).or_default().add(lesson);
         self.all.entry(change).or_default().add(lesson);
     }
 
-    /// All lessons.
+    /// All results.
     pub fn lessons(&self) -> impl Iterator<Item = (Shape, Change, Lesson)> + '_ {
         let all = self.lessons.iter();
         all.map(|(&(shape, change), &lesson)| (shape, change, lesson))
@@ -181,7 +180,8 @@ mod tests {
         })
     }
 
-    /// All are proposed once, then none; what failed everywhere is not proposed any more.
+    /// All changes are proposed once, then none; those that failed everywhere are not proposed
+    /// again.
     #[test]
     fn every_change_gets_its_turn() {
         let mut advice = Advice::new(5);
@@ -200,7 +200,8 @@ mod tests {
         assert_eq!(advice.next(shape(1), current, &[current], |_| true), None);
     }
 
-    /// Over many functions, what helps a shape is found, and tried first there; elsewhere not.
+    /// Over many functions, the changes that help a shape are found, and tried first there and not
+    /// elsewhere.
     #[test]
     fn a_shape_is_learned() {
         let mut advice = Advice::new(9);

@@ -1,24 +1,24 @@
-//! What trials may cost: a part of the program's processor time, as an account.
+//! The budget of trials: a part of the program's processor time, as an account.
 //!
-//! It earns [`Budget::share`] of the time the program takes, on top of a first credit. A trial
-//! that wins costs nothing: its gain pays for it. One that does not costs the compile of its
-//! candidate, what the slower version took longer while it was in the slot, and the time of the
-//! thread that switches. A trial may begin while there is credit for what trials of its kind
-//! are expected to cost, and is given up when it has spent twice that and more than there is.
+//! It earns [`Budget::share`] of the time the program takes, on top of a first credit. A trial that
+//! wins costs nothing: its gain pays for it. Any other trial costs the compile of its candidate,
+//! the extra time of the slower version while it was in the slot, and the time of the thread that
+//! switches. A trial may begin if the credit covers the expected cost of trials of its kind. It is
+//! given up when it has spent twice that and more than the credit.
 
 use crate::ids::Nanos;
 
-/// How much is allowed.
+/// The allowed cost of trials.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     /// Part of the program's processor time.
     pub share: f64,
-    /// What may be spent before any was earned.
+    /// Time that may be spent before any was earned.
     pub credit: Nanos,
 }
 
 impl Default for Budget {
-    /// Two percent, and a quarter of a second.
+    /// Two percent of the time, and a quarter of a second of credit.
     fn default() -> Budget {
         Budget {
             share: 0.02,
@@ -47,7 +47,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// An account that nothing was paid from.
+    /// An account without costs yet.
     pub fn new(budget: Budget) -> Account {
         Account {
             budget,
@@ -56,7 +56,7 @@ impl Account {
         }
     }
 
-    /// Spends nothing before it was earned: an earlier run has found out what is worth the most.
+    /// Removes the first credit: an earlier run has found the most valuable changes already.
     ///
     /// ```
     /// use uruk_tiering::{Nanos, tuning::Account};
@@ -71,12 +71,12 @@ impl Account {
         self.budget.credit = Nanos::ZERO;
     }
 
-    /// The program ran for so much processor time more.
+    /// Adds processor time that the program ran.
     pub fn ran(&mut self, time: Nanos) {
         self.ran += time.as_f64();
     }
 
-    /// A trial that did not win cost so much.
+    /// Adds the cost of a trial that did not win.
     pub fn lost(&mut self, time: Nanos) {
         self.lost += time.as_f64();
     }
@@ -96,7 +96,7 @@ impl Account {
         Nanos(self.ran as u64)
     }
 
-    /// Time that trials which did not win took so far.
+    /// Time that trials took which did not win, so far.
     pub fn spent(&self) -> Nanos {
         Nanos(self.lost as u64)
     }

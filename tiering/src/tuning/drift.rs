@@ -1,43 +1,43 @@
-//! Whether a region still runs as it did when its code was chosen.
+//! Detects that a region no longer runs as it did when its code was chosen.
 //!
 //! The first [`LEARN`] readings of the time per unit of work give a middle (median) and a spread
-//! (median distance from it, at least [`LEAST`]). Later readings are told in spreads, clipped at
-//! [`CLIP`], and summed up on either side where they exceed [`ALLOWED`]; a sum above [`ALARM`] is
-//! a drift. So four readings far off are one, and single ones never are. Readings are about a
-//! tenth of a second apart, and say nothing of which code is better: a drift only has the choice
-//! looked at again.
+//! (median distance from it, at least [`LEAST`]). Later readings are measured in spreads, clipped
+//! at [`CLIP`], and summed up on either side where they exceed [`ALLOWED`]; a sum above [`ALARM`]
+//! is a drift. So four readings far off make a drift, and single ones never do. Readings are about
+//! a tenth of a second apart, and do not show which code is better: a drift only starts another
+//! comparison.
 //!
 //! # Wide spreads
-//! A spread above [`WIDE`] hides a change of the load: at 0.6 even one to four times the time is within
-//! what is allowed. It has two causes. The load changed, or other threads of the process began or
+//! A spread above [`WIDE`] hides a change of the load: at 0.6 even one to four times the time is
+//! allowed. It has two possible causes. The load changed, or other threads of the process began or
 //! ended, while it was learned; or the readings are that noisy. So after [`STALE`] readings middle
-//! and spread are learned anew, from means of twice as many readings (logarithms, [`MOST`] at most).
-//! A change meanwhile is seen by the two middles: they are apart by more than [`ALLOWED`] of the lesser
-//! spread.
+//! and spread are learned anew, from means of twice as many readings (logarithms, [`MOST`] at
+//! most). A change of the load then shows in the two middles: they differ by more than [`ALLOWED`]
+//! of the lesser spread.
 
-/// Readings that the middle and the spread are taken from.
+/// Number of readings from which the middle and the spread are taken.
 const LEARN: usize = 16;
 
 /// Least spread, as a part of the time.
 const LEAST: f64 = 0.02;
 
-/// Spreads that one reading counts for at most.
+/// Most spreads that one reading counts for.
 const CLIP: f64 = 6.0;
 
-/// Spreads by which a reading may be off for nothing.
+/// Deviation in spreads up to which a reading does not count.
 const ALLOWED: f64 = 2.5;
 
-/// Spreads above that, summed up, that are a drift.
+/// Sum of further spreads that is a drift.
 const ALARM: f64 = 12.0;
 
 /// Spread from which on middle and spread are learned anew, after [`STALE`] readings without a drift.
 const WIDE: f64 = 0.1;
 const STALE: u32 = 32;
 
-/// Most readings that one mean is of.
+/// Most readings in one mean.
 const MOST: u32 = 8;
 
-/// Watches one region.
+/// Watches one region for a drift.
 ///
 /// ```
 /// use uruk_tiering::tuning::Drift;
@@ -48,18 +48,18 @@ const MOST: u32 = 8;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Drift {
-    /// Readings that a mean is of, and those of the next one.
+    /// Readings in a mean, and those in the next one.
     each: u32,
     sum: f64,
     summed: u32,
     learned: Vec<f64>,
     middle: f64,
     spread: f64,
-    /// Middle and spread as they were learned before.
+    /// Middle and spread that were learned before.
     before: Option<(f64, f64)>,
     above: f64,
     below: f64,
-    /// Means since middle and spread are known.
+    /// Number of means since middle and spread are known.
     watched: u32,
 }
 
@@ -85,13 +85,13 @@ impl Drift {
         }
     }
 
-    /// Whether the region's usual time is known: changes are seen from then on.
+    /// Whether the region's usual time is known: changes are detected from then on.
     pub fn is_known(&self) -> bool {
         self.learned.len() == LEARN
     }
 
-    /// Takes a time per unit of work; true if the region has drifted, once: it is learned anew
-    /// from then on.
+    /// Takes a time per unit of work; returns true once if the region has drifted: its usual time
+    /// is learned anew from then on.
     pub fn reading(&mut self, time: f64) -> bool {
         let log = time.ln();
         if !log.is_finite() {
@@ -134,7 +134,8 @@ impl Drift {
         false
     }
 
-    /// Takes middle and spread from what was read; true if the load changed since they were taken before.
+    /// Takes middle and spread from the readings; true if the load changed since they were taken
+    /// before.
     fn learn(&mut self) -> bool {
         self.middle = median(&self.learned);
         let away = self.learned.iter().map(|log| (log - self.middle).abs());
@@ -189,8 +190,8 @@ mod tests {
         assert!(faster.is_some_and(|at| at >= 200), "{faster:?}");
     }
 
-    /// Readings of a load that is learned while it changes have no middle, and two that differ by as much
-    /// are all within their spread.
+    /// Readings of a load that is learned while it changes have no middle, and two that differ by
+    /// as much are within their spread.
     #[test]
     fn a_load_that_changes_while_it_is_learned_is_learned_anew() {
         let mut drift = Drift::default();
@@ -200,7 +201,8 @@ mod tests {
         assert!((0..30).any(|_| drift.reading(250.0)));
     }
 
-    /// Where other threads of the process come and go, a reading is anything from half to twice the time.
+    /// With other threads of the process coming and going, a reading is between half and twice the
+    /// time.
     #[test]
     fn a_change_is_seen_through_much_noise() {
         for seed in 0..100 {

@@ -1,4 +1,4 @@
-//! What a run learned, as text for the next one.
+//! The results of a run, as text for the next one.
 //!
 //! ```text
 //! uruk tuning 1
@@ -11,16 +11,16 @@
 //! lesson 1 0 0 3 12 0.31 no-unroll                                        #0ac0ffee
 //! ```
 //!
-//! A function is named by a fingerprint of its module's bytes and its place there: a file that is
-//! older than the program knows nothing of what changed, and says nothing wrong about it. `tried`
-//! and `doubtful` are of functions that are not settled: the next run goes on where this one ended. `compared`
-//! says of one that its codes of tiers 2 and 3 were, and `fine` that only what is doubtful was left. A line
-//! that begins with `native` tells how a function's native code did against what was compiled for
-//! it, and how many bytes that native code had: the same bitcode may be made into other code. `tier`
-//! is the one that a function without native code ran at when the run ended, if that was above 1. Each
-//! line ends with a checksum of its text (FNV-1a), so that one that was cut or changed is
-//! skipped, and counted, by itself, as is one of a kind that only a later version knows. Another format, or another CPU, is [`Stale`]: nothing of it
-//! is used.
+//! A function is identified by a fingerprint of its module's bytes and its place there. So a file
+//! that is older than the program has no entry for a changed function, and no wrong one. `tried`
+//! and `doubtful` are of functions that are not settled: the next run continues where this one
+//! ended. `compared` marks one whose codes of tiers 2 and 3 were compared, and `fine` one with only
+//! doubtful variants left. A line that begins with `native` has the result of a comparison of a
+//! function's native code with compiled code, and the bytes of that native code: the same bitcode
+//! may be made into other code. `tier` is the tier at which a function without native code ran when
+//! the run ended, if that was above 1. Each line ends with a checksum of its text (FNV-1a). A line
+//! that was cut or changed is skipped, and counted, by itself, as is one of a kind that only a
+//! later version has. A file of another format, or another CPU, is [`Stale`] and not used.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,38 +37,40 @@ const HEAD: &str = "uruk tuning 1";
 /// The best variant of a function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Known {
-    /// Which.
+    /// The variant.
     pub variant: Variant,
-    /// How many times as fast as the default it was.
+    /// Its speed relative to the default.
     pub ratio: Interval,
-    /// Nothing was left to try.
+    /// Whether nothing is left to try.
     pub settled: bool,
 }
 
-/// How far the trials of a function came that is not settled.
+/// Progress of the trials of a function that is not settled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Variants that need not be tried again.
     pub tried: Vec<Variant>,
-    /// Those of them that may have a small gain: they are tried for it when nothing else is left.
+    /// Variants of `tried` that may have a small gain: they are tried for it when nothing else is
+    /// left.
     pub doubtful: Vec<Variant>,
-    /// Its codes of tiers 2 and 3 were compared; the better one is what it [ended at](Memory::tiers).
+    /// Whether its codes of tiers 2 and 3 were compared; the better one is the tier it [ended
+    /// at](Memory::tiers).
     pub compared: bool,
-    /// They are tried for it now, and those that are left are not in `tried`.
+    /// Whether variants are now tried for small gains; those still to be tried are not in `tried`.
     pub fine: bool,
 }
 
-/// How native code did against what was compiled for the same function.
+/// Result of the comparison of native code with code compiled for the same function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownNative {
     /// Bytes of the native code.
     pub bytes: u64,
-    /// It is not slower, and is what runs.
+    /// Whether it is not slower, and stays in use.
     pub stays: bool,
 }
 
 impl KnownNative {
-    /// The word for what came out.
+    /// The word for the result.
     fn word(self) -> &'static str {
         match self.stays {
             true => STAYS,
@@ -77,16 +79,16 @@ impl KnownNative {
     }
 }
 
-/// Native code is what runs.
+/// The native code stays in use.
 const STAYS: &str = "stays";
 
-/// Code that was compiled is what runs.
+/// The compiled code is in use.
 const SLOWER: &str = "slower";
 
-/// What is known of functions and changes.
+/// The results for functions and changes.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// By fingerprint.
+    /// Best variants, by fingerprint.
     pub functions: BTreeMap<[u8; 16], Known>,
     /// By fingerprint, of functions that are not settled.
     pub progress: BTreeMap<[u8; 16], Progress>,
@@ -94,24 +96,24 @@ pub struct Memory {
     pub natives: BTreeMap<[u8; 16], KnownNative>,
     /// By fingerprint, the tiers above 1 that functions ended at.
     pub tiers: BTreeMap<[u8; 16], Tier>,
-    /// What helped.
+    /// The results of changes.
     pub advice: Advice,
     /// Lines that could not be read.
     pub skipped: u32,
 }
 
-/// Why a file is of no use.
+/// The reason why a file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stale {
-    /// It is something else, or of another version.
+    /// It is another file, or of another version.
     Format {
         /// Its first line.
         found: String,
     },
-    /// Another processor's code was measured.
+    /// Code of another processor was measured.
     Cpu {
-        /// Whose.
+        /// The name of that processor.
         found: String,
     },
 }
@@ -184,7 +186,7 @@ impl Memory {
         text
     }
 
-    /// Reads what [`write`](Memory::write) wrote on a machine with this `cpu`.
+    /// Reads the text that [`write`](Memory::write) wrote on a machine with this `cpu`.
     ///
     /// # Errors
     /// [`Stale`].
@@ -305,12 +307,12 @@ impl Memory {
     }
 }
 
-/// What a function is called by.
+/// The text form of a function's fingerprint.
 fn name_of(fingerprint: &[u8; 16]) -> String {
     fingerprint.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// And back.
+/// Parses the text form of a fingerprint.
 fn fingerprint(words: &mut SplitWhitespace<'_>) -> Option<[u8; 16]> {
     let name = words
         .next()
@@ -322,7 +324,7 @@ fn fingerprint(words: &mut SplitWhitespace<'_>) -> Option<[u8; 16]> {
     Some(fingerprint)
 }
 
-/// A number that a ratio or a sum can be.
+/// Parses a number that may be a ratio or a sum.
 fn number(words: &mut SplitWhitespace<'_>) -> Option<f64> {
     let number: f64 = words.next()?.parse().ok()?;
     (number.is_finite() && number >= 0.0).then_some(number)
@@ -411,8 +413,8 @@ mod tests {
         assert!(matches!(other, Stale::Format { .. }));
     }
 
-    /// A file of a version that knew nothing of native code is read as it always was; lines of a
-    /// later one are skipped, one by one.
+    /// A file of a version without native code is read as before; unknown lines of a later version
+    /// are skipped, one by one.
     #[test]
     fn files_of_other_versions_are_read() {
         let old = "uruk tuning 1\n\
@@ -434,7 +436,7 @@ mod tests {
         assert_eq!((read.skipped, read.natives.len()), (4, 5));
     }
 
-    /// Whatever happens to a file, a line is right or skipped.
+    /// With any damage to a file, a line is right or skipped.
     #[test]
     fn damage_is_skipped() {
         let memory = example();

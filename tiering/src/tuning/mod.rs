@@ -1,20 +1,20 @@
-//! The tuner's decisions: which of two codes of a function is faster, when to look again, what
-//! to try next, and what that may cost. Plain values in and out, as in the rest of the package:
-//! the runtime's `tuning` room compiles, switches slots and reads clocks.
+//! The tuner's decisions: which of two codes of a function is faster, when to compare again, which
+//! change to try next, and how much that may cost. Plain values in and out, as in the rest of the
+//! package: the runtime's `tuning` room compiles, switches slots and reads clocks.
 //!
-//! # What is compared
-//! A *region*: a function (its root), what it inlines, and what inlines it. Moving code between
-//! a callee and its caller moves samples between them, so a version is judged neither by its own
-//! samples nor by its share of them, but by the processor time of all the program's threads per
-//! entry of the root (or per unit of work, where the embedder counts those). Whatever a version
-//! does to its callers, callees and caches is in that figure.
+//! # Unit of comparison A *region*: a function (its root), the functions inlined into it, and those
+//! it is inlined into. Moving code between a callee and its caller moves samples between them. So a
+//! version is judged neither by its own samples nor by its share of them. The measure is the
+//! processor time of all the program's threads per entry of the root (or per unit of work, where
+//! the embedder counts those). That figure includes all effects of a version on its callers,
+//! callees and caches.
 //!
 //! # How
-//! Two versions take turns in the root's slot for slices of some milliseconds; two slices in
-//! random order are a pair, and [`Trial`] judges pairs. [`Drift`] watches what won, and has it
-//! judged again when the load changes; [`Advice`] proposes the next candidate by what helped
-//! functions of the same shape; [`Budget`] holds the account; [`Memory`] is what all of it comes
-//! to as text, for the next run.
+//! Two versions take turns in the root's slot for slices of some milliseconds; two slices in random
+//! order are a pair, and [`Trial`] judges pairs. [`Drift`] watches the winner, and starts another
+//! comparison when the load changes; [`Advice`] proposes the next candidate by the results on
+//! functions of the same shape; [`Budget`] holds the account; [`Memory`] is the text form of all
+//! results, for the next run.
 
 mod advice;
 mod budget;

@@ -2,16 +2,16 @@
 
 use super::trial::draw;
 
-/// What a slice's time depends on besides its work.
+/// The influence on a slice's time besides its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Each slice by itself.
+    /// Each slice is independent.
     White,
-    /// A slice is mostly as the one before.
+    /// A slice is mostly like the one before.
     Correlated,
-    /// One in twenty takes up to twenty times as long: somebody else had the processor.
+    /// One in twenty takes up to twenty times as long: another process had the processor.
     Outliers,
-    /// The load turns from one phase to another all the time, and costs twice as much there.
+    /// The load changes from one phase to another all the time, and costs twice as much in one.
     Phases,
     /// Slow and fast slices in turns: the beat of a timer.
     Periodic,
@@ -54,7 +54,7 @@ impl Noise {
         (draw(&mut self.random) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// About normal, of variance 1: twelve uniform ones.
+    /// A nearly normal number of variance 1: the sum of twelve uniform ones.
     pub(super) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
     }

@@ -2,32 +2,32 @@
 //!
 //! # The test
 //! A pair is two slices, one of each version, in random order; `d` is the logarithm of the
-//! incumbent's time per unit of work over the candidate's: positive where the candidate is
-//! faster. If the two versions are equal, exchanging them changes nothing, so given everything
-//! before the pair and `|d|`, both signs of `d` are equally likely *because the order was drawn*,
-//! whatever the noise is: autocorrelated, periodic, drifting or with heavy tails. For such `d`,
-//! clipped at bounds that depend on earlier pairs only, with sums `S` of `d` and `V` of `d * d`,
+//! incumbent's time per unit of work over the candidate's: positive where the candidate is faster.
+//! If the two versions are equal, exchanging them changes nothing. So given everything before the
+//! pair and `|d|`, both signs of `d` are equally likely, *because the order was drawn*. This holds
+//! for any noise: autocorrelated, periodic, drifting or with heavy tails. For such `d`, clipped at
+//! bounds that depend on earlier pairs only, with sums `S` of `d` and `V` of `d * d`,
 //!
 //! `E = mean over r in SCALES of sqrt(r / (V + r)) * exp(S * S / (2 * (V + r)))`
 //!
-//! is at most a supermartingale that begins at 1 (de la Peña's bound for symmetric sums, mixed
-//! over normal priors of variance `1 / r`). So is a bet of all there
-//! is that the signs of all pairs are the same: `B` is `2^(pairs - 1)` while they are. `E` is for
-//! differences that are small beside the noise; where there is hardly any noise, `B` needs 10 pairs
-//! and `E` 14, and a pair may take a second. `(1 - BET) * E + BET * B` passes `1 / error` at any
-//! time ever with a probability of at most `error` (Ville). So the test may look after each pair
-//! and stop when it likes. All ratios that are not refuted in this way are an [`Interval`] that holds at all times
-//! at once, as long as the ratio stays what it is.
+//! is at most a supermartingale that begins at 1 (de la Peña's bound for symmetric sums, mixed over
+//! normal priors of variance `1 / r`). So is a bet of everything that the signs of all pairs are
+//! the same: `B` is `2^(pairs - 1)` while they are. `E` is for differences that are small beside
+//! the noise; with hardly any noise, `B` needs 10 pairs and `E` 14, and a pair may take a second.
+//! `(1 - BET) * E + BET * B` passes `1 / error` at any time with a probability of at most `error`
+//! (Ville). So the test may look after each pair and stop at any time. All ratios that are not
+//! refuted in this way are an [`Interval`] that holds at all times at once, as long as the ratio
+//! does not change.
 //!
 //! # When it ends
 //! | verdict | when |
 //! |---|---|
 //! | `Faster`, `Slower` | that sum `>= 1 / error`, by the sign of `S` |
-//! | `Same` | `(1 - FUTILE) * E + FUTILE * L`, of the differences that are left if the gain were `margin`, `>= 1 / missed`: at most so probably is a gain of that much missed. `L` is the bet that the candidate is behind in all pairs, `2^pairs` while it is |
+//! | `Same` | `(1 - FUTILE) * E + FUTILE * L`, of the differences that are left if the gain were `margin`, `>= 1 / missed`: the probability to miss a gain of that size is at most `missed`. `L` is the bet that the candidate is behind in all pairs, `2^pairs` while it is |
 //! | `Undecided` | `pairs` pairs were seen |
 //!
-//! Clipping at [`CLIP`] times the median size of earlier pairs bounds what one stalled slice can
-//! do; without it one outlier hides a difference for as many pairs as its square holds. With the
+//! Clipping at [`CLIP`] times the median size of earlier pairs bounds the effect of one stalled
+//! slice; without it one outlier hides a difference for as many pairs as its square holds. With the
 //! default rules and noise of 6 % a pair, a difference of 3 % is found within 250 slices in 95 of
 //! 100 trials, at 3 % noise within 90 (`tests` below hold that).
 
@@ -42,32 +42,32 @@ const SCALES: [f64; 5] = [1e-1, 1e-2, 1e-3, 1e-4, 1e-5];
 /// Weight of the bet that all signs are the same.
 const BET: f64 = 0.1;
 
-/// The same, of the bet that a candidate that does not gain enough is behind in all pairs: five are
-/// enough then, of what is twice as slow, too. Most candidates change nothing.
+/// Weight of the bet that a candidate without enough gain is behind in all pairs: five pairs are
+/// enough then, also for one that is twice as slow. Most candidates change nothing.
 const FUTILE: f64 = 1.0 / 3.0;
 
 /// Pairs are clipped at this many times the median size of earlier ones.
 const CLIP: f64 = 5.0;
 
-/// Earlier pairs needed to clip by.
+/// Number of earlier pairs needed for clipping.
 const CLIP_AFTER: usize = 8;
 
 /// The first step from the likeliest difference to those that are refuted.
 const NEAREST: f64 = 1e-4;
 
-/// Log ratios of times beyond this are not told apart.
+/// Log ratios of times beyond this are not distinguished.
 const MOST: f64 = 8.0;
 
 /// One of the two versions of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arm {
-    /// What ran before.
+    /// The version that ran before.
     Incumbent,
-    /// What is tried.
+    /// The version on trial.
     Candidate,
 }
 
-/// What was measured while one version was in the slot.
+/// The measurement of one version in the slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slice {
     /// Processor time of the program's threads, in ns.
@@ -77,28 +77,28 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Logarithm of the time per unit of work; `None` if nothing was done.
+    /// Logarithm of the time per unit of work; `None` without work.
     fn cost(self) -> Option<f64> {
         let cost = (self.time / self.work).ln();
         (self.work > 0.0 && cost.is_finite()).then_some(cost)
     }
 }
 
-/// When a trial ends.
+/// The conditions that end a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// Probability with which one of two equal versions is called faster, at most.
+    /// Greatest probability that one of two equal versions is called faster.
     pub error: f64,
-    /// Gains below this part are not worth looking for.
+    /// Gains below this part are not searched for.
     pub margin: f64,
-    /// Probability with which a gain of that part is missed, at most; of larger ones it is less.
+    /// Greatest probability that a gain of that part is missed; larger ones are missed less often.
     pub missed: f64,
-    /// Pairs after which it is given up.
+    /// Number of pairs after which it is given up.
     pub pairs: u32,
 }
 
 impl Default for Rules {
-    /// Two in a hundred; one percent, missed one time of ten; 400 pairs.
+    /// Error 2 %; margin 1 %, missed one time of ten; 400 pairs.
     fn default() -> Rules {
         Rules {
             error: 0.02,
@@ -110,7 +110,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// The same for one of several trials of one question, which may err so much of the time.
+    /// The rules for one of several trials of one question, with a part of the error.
     #[must_use]
     pub fn with_part_of_error(self, part: f64) -> Rules {
         Rules {
@@ -120,16 +120,16 @@ impl Rules {
     }
 }
 
-/// How a trial ended.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The candidate is faster.
     Faster,
     /// The candidate is slower.
     Slower,
-    /// The candidate gains less than the margin, if anything: it may be slower.
+    /// The candidate gains less than the margin, or is slower.
     Same,
-    /// It was not found out.
+    /// The trial ended without a result.
     Undecided,
 }
 
@@ -144,19 +144,19 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// How many times as fast the candidate is, with what is not refuted.
+/// Speed of the candidate relative to the incumbent, with the range that is not refuted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// At least.
+    /// The least ratio.
     pub low: f64,
-    /// Most likely.
+    /// The likeliest ratio.
     pub point: f64,
-    /// At most.
+    /// The greatest ratio.
     pub high: f64,
 }
 
 impl Interval {
-    /// Of two steps, one after the other: as wide as both together at most.
+    /// The interval of two steps, one after the other: at most as wide as both together.
     #[must_use]
     pub fn times(self, next: Interval) -> Interval {
         Interval {
@@ -177,7 +177,7 @@ impl fmt::Display for Interval {
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     difference: f64,
-    /// Where it is clipped, by the pairs before it.
+    /// The bound at which it is clipped, from the pairs before it.
     bound: f64,
 }
 
@@ -186,7 +186,7 @@ struct Pair {
 struct Sums {
     sum: f64,
     squares: f64,
-    /// Differences above and below zero.
+    /// Number of differences above and below zero.
     ups: u32,
     downs: u32,
 }
@@ -210,7 +210,7 @@ impl Sums {
         log_of_sum(self.mixed() + (1.0 - BET).ln(), bet)
     }
 
-    /// Logarithm of the evidence that the candidate is slower than what was supposed.
+    /// Logarithm of the evidence that the candidate is slower than supposed.
     fn futility(self) -> f64 {
         if self.sum >= 0.0 {
             return 0.0;
@@ -235,13 +235,13 @@ impl Sums {
     }
 }
 
-/// Logarithm of a sum, by the logarithms of its parts.
+/// Logarithm of a sum, from the logarithms of its parts.
 fn log_of_sum(one: f64, other: f64) -> f64 {
     let (less, more) = (one.min(other), one.max(other));
     more + (less - more).exp().ln_1p()
 }
 
-/// A trial under way; see the module.
+/// A trial in progress; see the module.
 ///
 /// ```
 /// use uruk_tiering::tuning::{Arm, Rules, Slice, Trial, Verdict};
@@ -295,8 +295,8 @@ impl Trial {
         }
     }
 
-    /// Takes a pair of slices, in any order; the verdict, if that ends it. A pair in which one
-    /// version did nothing does not count.
+    /// Takes a pair of slices, in any order; returns the verdict, if the pair ends the trial. A
+    /// pair in which one version did no work does not count.
     pub fn pair(&mut self, slices: [(Arm, Slice); 2]) -> Option<Verdict> {
         if self.ended.is_some() {
             return self.ended;
@@ -334,24 +334,25 @@ impl Trial {
         (self.pairs.len() >= self.rules.pairs as usize).then_some(Verdict::Undecided)
     }
 
-    /// Pairs that counted so far.
+    /// Number of pairs that counted so far.
     pub fn pairs(&self) -> u32 {
         self.pairs.len() as u32
     }
 
-    /// The median size of what pairs differ by, as a logarithm: of noise, if the versions are about
-    /// equal.
+    /// The median size of the differences of pairs, as a logarithm: that of the noise, if the
+    /// versions are about equal.
     pub fn median(&self) -> f64 {
         self.sizes.get(self.sizes.len() / 2).copied().unwrap_or(0.0)
     }
 
-    /// How it ended, if it has.
+    /// The verdict, if the trial has ended.
     pub fn ended(&self) -> Option<Verdict> {
         self.ended
     }
 
-    /// How many times as fast the candidate is. Without pairs all is possible. Ratios that are left out
-    /// are refuted at [`Rules::error`]; higher ones, if it ended as [`Verdict::Same`], at [`Rules::missed`].
+    /// Speed of the candidate relative to the incumbent. Without pairs any ratio is possible.
+    /// Ratios outside are refuted at [`Rules::error`]; higher ones, if it ended as
+    /// [`Verdict::Same`], at [`Rules::missed`].
     pub fn interval(&self) -> Interval {
         let (mut low, mut high) = (-MOST, MOST);
         // The sum falls as the supposed difference rises.
@@ -373,8 +374,9 @@ impl Trial {
         }
     }
 
-    /// Where towards `far` differences begin to be refuted. It is looked for from near on: farther
-    /// away the first pairs, which are not clipped, outweigh all others, and nothing is refuted.
+    /// The difference towards `far` at which refutation begins. The search starts near the point:
+    /// farther away the first pairs, which are not clipped, outweigh all others, and no difference
+    /// is refuted.
     fn end(&self, point: f64, far: f64) -> f64 {
         let (mut held, mut refuted) = (point, far);
         let mut step = NEAREST;
@@ -406,7 +408,7 @@ impl Trial {
         sums
     }
 
-    /// Whether a difference is refuted that lies where `far` does.
+    /// Whether a difference is refuted, on the side of `far`.
     fn refutes(&self, difference: f64, far: f64) -> bool {
         let left = self.supposed(difference);
         match self.ended {

@@ -1,4 +1,4 @@
-//! What the publication protocol answers: results, errors and views.
+//! Results, errors and views of the publication protocol.
 
 use thiserror::Error;
 
@@ -7,7 +7,7 @@ use crate::version::{IllegalStep, VersionState};
 
 use super::Purpose;
 
-/// Why a step came too late.
+/// The reason why a step came too late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Late {
@@ -17,7 +17,7 @@ pub enum Late {
     /// It was cancelled, or ended before.
     #[error("the version was given up meanwhile")]
     GivenUp,
-    /// What is published is better: newer, or anything at all for a first call.
+    /// The published version is better: newer, or any version at all for a first call.
     #[error("better code, {0}, is published already")]
     Overtaken(VersionId),
     /// The slot does not take code any more.
@@ -25,88 +25,89 @@ pub enum Late {
     Refused,
 }
 
-/// A call that no order of events makes right.
+/// A call that is wrong in any order of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum VersionError {
-    /// Too many versions are under way; ask again when one has ended.
+    /// Too many versions are in flight; retry when one has ended.
     #[error("{version} would be one more than the {limit} versions under way")]
     TooMany {
-        /// Who was asked for.
+        /// The requested version.
         version: VersionId,
-        /// The most of one function.
+        /// The limit per function.
         limit: usize,
     },
     /// The number is already used.
     #[error("{0} exists already")]
     Reused(VersionId),
-    /// The version is not where this step begins.
+    /// The version is not in the state in which this step begins.
     #[error("{version}")]
     Illegal {
-        /// Which.
+        /// The version.
         version: VersionId,
         /// The step.
         #[source]
         step: IllegalStep,
     },
-    /// Too late; what was made can be thrown away.
+    /// Too late; the code can be freed.
     #[error(transparent)]
     Late(#[from] Late),
 }
 
-/// What an eviction took out of use.
+/// The versions that an eviction took out of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evicted {
-    /// Was in the slot.
+    /// The version that was in the slot.
     pub version: VersionId,
-    /// Was kept to go back to.
+    /// The fallback.
     pub released: Option<VersionId>,
 }
 
-/// What became of a version that was to be published.
+/// The result of publishing a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Publication {
-    /// The slot holds it.
+    /// The slot holds its code.
     Published {
-        /// Was in the slot before; its code must stay, calls may go back to it.
+        /// The version that was in the slot before; its code must stay, because it is the fallback
+        /// now.
         retired: Option<VersionId>,
-        /// Will never be in a slot again: the one kept to go back to until now. Its code is
-        /// of use only to those who are in it.
+        /// The fallback before, which will never be in a slot again. Its code is needed only by
+        /// threads that are in it.
         released: Option<VersionId>,
     },
     /// Nothing was stored yet, because the function is being replaced. Its ticket comes
     /// back from [`Stage::abandon`](super::Stage::abandon), or its number in
     /// [`Committed::dropped`](super::Committed::dropped).
     Held,
-    /// Nothing was stored; its code is of no more use.
+    /// Nothing was stored; its code is not needed any more.
     Dropped(Late),
 }
 
-/// What a return to the version before did.
+/// The result of a return to the version before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reverted {
-    /// In the slot again.
+    /// The version that is in the slot again.
     pub restored: VersionId,
-    /// Taken out of the slot.
+    /// The version taken out of the slot.
     pub retired: VersionId,
 }
 
-/// Why the version before could not be restored.
+/// The reason why the version before could not be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RevertError {
-    /// Another version is in the slot by now.
+    /// Another version is in the slot now.
     #[error("{asked} is not published, but {published:?} is")]
     NotPublished {
-        /// From which to go back.
+        /// The version to go back from.
         asked: VersionId,
-        /// What the slot holds.
+        /// The version in the slot.
         published: Option<VersionId>,
     },
-    /// There is none of this generation.
+    /// This generation has no fallback.
     #[error("there is no version before {0}")]
     NoFallback(VersionId),
-    /// The function is being replaced: what is published stays until that has ended.
+    /// The function is being replaced: the published version stays until that has ended.
     #[error("the function of {0} is being replaced")]
     Staged(VersionId),
     /// The slot does not take code any more.
@@ -114,51 +115,51 @@ pub enum RevertError {
     Refused,
 }
 
-/// How many versions ended how.
+/// Numbers of versions by their end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Stored into the slot, for the first time each.
+    /// Versions stored into the slot, each counted once.
     pub published: u32,
-    /// Taken out of the slot.
+    /// Versions taken out of the slot.
     pub retired: u32,
-    /// Could not be made.
+    /// Versions that could not be compiled or linked.
     pub failed: u32,
-    /// Too late or cancelled.
+    /// Versions too late or cancelled.
     pub dropped: u32,
 }
 
-/// One version, as seen from outside.
+/// A description of one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionView {
-    /// Its number.
+    /// The number of the version.
     pub id: VersionId,
-    /// How it is compiled.
+    /// The tier of the version.
     pub tier: Tier,
-    /// Where it is in its life.
+    /// The state of the version.
     pub state: VersionState,
-    /// The body it is of.
+    /// The body that it is compiled from.
     pub generation: Generation,
-    /// Its code; `None` before it is ready.
+    /// The address of its code; `None` before it is ready.
     pub entry: Option<EntryAddress>,
-    /// Why it was asked for.
+    /// Its purpose.
     pub purpose: Purpose,
 }
 
 /// A function's versions at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The present body's.
+    /// The generation of the present body.
     pub generation: Generation,
-    /// Whether it is being replaced.
+    /// Whether the function is being replaced.
     pub staged: bool,
-    /// What is wanted: the newest under way, else what is published.
+    /// The version that should run: the newest in flight, else the published one.
     pub active: Option<VersionId>,
-    /// What the slot holds.
+    /// The version in the slot.
     pub published: Option<VersionView>,
-    /// To which `revert` would go back.
+    /// The version that `revert` would restore.
     pub fallback: Option<VersionView>,
-    /// Under way.
+    /// The versions in flight.
     pub in_flight: Vec<VersionView>,
-    /// How the others ended.
+    /// Counts of the other versions, by their end.
     pub counts: Counts,
 }

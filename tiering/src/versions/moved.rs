@@ -5,11 +5,10 @@ use crate::ids::{EntryAddress, VersionId};
 use super::FunctionVersions;
 
 impl FunctionVersions {
-    /// Says that the code of `version` is also at `to`, and has whatever starts it at
-    /// `from` start it there: the slot, by `store` (as for
-    /// [`publish`](FunctionVersions::publish)), or the record of a version to go back to.
-    /// False, and nothing changed, if it is neither at `from`, the slot refused, or the
-    /// function is [staged](super::Stage): then the copy is of no use.
+    /// Records that the code of `version` is also at `to`, and redirects from `from` to `to`: the
+    /// slot, by `store` (as for [`publish`](FunctionVersions::publish)), or the record of the
+    /// fallback. False, and no change, if the version is neither of them at `from`, the slot
+    /// refused, or the function is [staged](super::Stage): then the copy is not needed.
     pub fn moved(
         &self,
         version: VersionId,

@@ -1,32 +1,32 @@
-//! Replacing what a function is, in two steps: [`stage`](FunctionVersions::stage), then
+//! Replaces a function in two steps: [`stage`](FunctionVersions::stage), then
 //! [`commit`](Stage::commit) or [`abandon`](Stage::abandon).
 //!
-//! A set of functions is replaced by staging all of them, closing a gate before their
-//! slots, committing all of them and opening the gate. Until the commit the present
-//! generation is the program, from the commit on it is not:
+//! A set of functions is replaced by staging all of them, closing a gate before their slots,
+//! committing all of them and opening the gate. Up to the commit the present generation is valid,
+//! after it the new one:
 //!
 //! | while staged | answer | why |
 //! |---|---|---|
-//! | `request`, `start`, `ready` | as ever | an abandoned replacement costs no compile |
+//! | `request`, `start`, `ready` | as usual | an abandoned replacement costs no compile |
 //! | `publish` of a `First` | stored | a thread that must leave old code may call it |
-//! | `publish` of a `Change` | [`Publication::Held`](super::Publication::Held) | the code to look for on stacks is what was published when it was staged |
+//! | `publish` of a `Change` | [`Publication::Held`](super::Publication::Held) | the code to search for on stacks is that published at the time of staging |
 //! | `revert` | `RevertError::Staged` | as above |
-//! | `withdraw` | as ever | what is removed is removed |
+//! | `withdraw` | as usual | a removal is final |
 //! | `stage` | [`StageError::Staged`] | sets exclude each other |
 //!
-//! A version that gets ready meanwhile is held rather than dropped: who abandons the set
-//! may publish it ([`Stage::abandon`] gives it back). The runtime cancels it, because its
-//! maker was told that it is late and the policy asks for another.
+//! A version that gets ready meanwhile is held and not dropped: the caller that abandons the set
+//! may publish it ([`Stage::abandon`] returns it). The runtime cancels it, because its compiler was
+//! told that it is late and the policy requests another.
 //!
 //! # The order that makes a set whole
-//! `store` of a commit runs under the function's lock, as every store does. Before a
-//! closed gate it changes what the gate opens to and nothing that a call sees; so all
-//! members are committed, each by itself, and the one step that shows them is the
-//! opening. Whatever is published between the two (of the new generation, or it is late)
-//! is stored the same way, and nothing has to be stored when the gate opens.
+//! `store` of a commit runs under the function's lock, as every store does. Before a closed gate it
+//! changes the kept code of the gate and nothing that a call sees. So all members are committed,
+//! each by itself, and one step makes them visible: the opening. Versions published between the two
+//! (of the new generation, or late) are stored the same way, and nothing has to be stored when the
+//! gate opens.
 //!
-//! `store` is also the place to switch the body that compiles read: whoever reads it after
-//! a `request` that gave the new generation reads the new one.
+//! `store` is also the place to switch the body that compiles read: a compile that reads it after a
+//! `request` of the new generation reads the new body.
 
 use std::mem;
 use std::sync::Arc;
@@ -38,28 +38,28 @@ use crate::version::{Event, VersionState};
 
 use super::{FunctionVersions, Purpose, Ticket, VersionView, Versions};
 
-/// What a commit makes of a function.
+/// The code of a function after a commit.
 #[derive(Debug)]
 pub enum Next {
     /// Code of the new body, compiled and linked beforehand.
     Code {
-        /// Its number, unused so far.
+        /// The version's number, unused so far.
         version: VersionId,
-        /// How it was compiled.
+        /// The tier of the code.
         tier: Tier,
-        /// Where it is.
+        /// The address of its code.
         entry: EntryAddress,
     },
-    /// What an earlier commit of this function took out of the slot: a rollback. The
-    /// version keeps its number, because its code is the same.
+    /// The version that an earlier commit of this function took out of the slot: a rollback. It
+    /// keeps its number, because its code is the same.
     Restored(Kept),
-    /// Nothing: the next call asks for code of the new body.
+    /// No code: the next call requests code of the new body.
     Unbound,
 }
 
 /// The version that a commit took out of the slot. Holding it proves that it is one of the
-/// function's, retired, and that nobody else can restore it. Its code must stay as long as
-/// the value does.
+/// function's, retired, and that only the holder can restore it. Its code must stay as long as the
+/// value does.
 #[derive(Debug)]
 #[must_use = "what is not kept can be freed: see `version`"]
 pub struct Kept {
@@ -68,24 +68,24 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Its number.
+    /// The number of the version.
     pub fn version(&self) -> VersionId {
         self.view.id
     }
 
-    /// All of it.
+    /// The description of the version.
     pub fn view(&self) -> VersionView {
         self.view
     }
 
-    /// Its code lies elsewhere now.
+    /// Records that its code was moved.
     pub fn moved(&mut self, entry: EntryAddress) {
         self.view.entry = Some(entry);
     }
 }
 
-/// The right to replace a function, and the duty to end that: dropping it abandons, and
-/// gives up the versions that were held.
+/// The right to replace a function, and the duty to end the replacement: dropping it abandons, and
+/// gives up the held versions.
 #[derive(Debug)]
 #[must_use = "a function that stays staged gets no better code"]
 pub struct Stage {
@@ -93,37 +93,36 @@ pub struct Stage {
     ended: bool,
 }
 
-/// What a commit did.
+/// The result of a commit.
 #[derive(Debug)]
 pub struct Committed {
-    /// The new one.
+    /// The new generation.
     pub generation: Generation,
-    /// Was in the slot until now: for the way back.
+    /// The version that was in the slot until now, for a rollback.
     pub kept: Option<Kept>,
-    /// Were under way: their results will be late, the work can be cancelled.
+    /// Versions in flight: their results will be late, the work can be cancelled.
     pub dropped: Vec<VersionId>,
-    /// Was kept to go back to within the old generation; its code is of use only to those
-    /// who are in it.
+    /// The fallback within the old generation; its code is needed only by threads that are in it.
     pub released: Option<VersionId>,
 }
 
-/// Why a function cannot be staged.
+/// The reason why a function cannot be staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StageError {
-    /// Somebody else is replacing it.
+    /// Another replacement of it is in progress.
     #[error("the function is being replaced already, over generation {}", .0.0)]
     Staged(Generation),
 }
 
-/// Why a commit did nothing. The stage is over, as if it had been dropped.
+/// The reason why a commit did nothing. The stage has ended, as if it had been dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CommitError {
     /// The number is already used.
     #[error("{0} exists already")]
     Reused(VersionId),
-    /// It was taken out of another function.
+    /// The version was taken out of another function.
     #[error("{0} is a version of another function")]
     Foreign(VersionId),
     /// The slot takes no code any more: the function was removed.
@@ -135,7 +134,7 @@ impl FunctionVersions {
     /// Begins a replacement; see [`Stage`].
     ///
     /// # Errors
-    /// [`StageError::Staged`]: one at a time.
+    /// [`StageError::Staged`]: only one at a time.
     pub fn stage(self: &Arc<Self>) -> Result<Stage, StageError> {
         let mut versions = self.0.lock();
         if versions.staged {
@@ -148,8 +147,8 @@ impl FunctionVersions {
         })
     }
 
-    /// Stages and commits in one step, as a removal does: a replacement finds the function either as
-    /// it was or ended, and never as one that something else is replacing.
+    /// Stages and commits in one step, as a removal does. A concurrent replacement finds the
+    /// function either unchanged or ended, and never staged.
     ///
     /// # Errors
     /// [`StageError::Staged`]; within, those of [`Stage::commit`].
@@ -175,12 +174,12 @@ impl Stage {
         self.versions.published()
     }
 
-    /// Ends the present generation and begins the next with `next`. `store` puts the entry
-    /// (or the trampoline, for `None`) into the slot or behind its gate; it runs under the
-    /// function's lock, must not call back, and returns false if the function was removed.
+    /// Ends the present generation and begins the next with `next`. `store` puts the entry (or the
+    /// trampoline, for `None`) into the slot or behind its gate. It runs under the function's lock,
+    /// must not call back, and returns false if the function was removed.
     ///
     /// # Errors
-    /// Nothing was stored; the present generation goes on.
+    /// Nothing was stored; the present generation continues.
     pub fn commit(
         mut self,
         next: Next,
@@ -191,15 +190,15 @@ impl Stage {
             .of(&self.versions, &versions)
             .and_then(|next| versions.commit(next, store));
         drop(versions);
-        // After an error the drop of the stage abandons.
+        // After an error, dropping the stage abandons it.
         let done = outcome?;
         self.ended = true;
         Ok(done.of(&self.versions))
     }
 
-    /// Gives up the replacement: the present generation goes on. Returns the versions that
-    /// were held meanwhile, oldest first; each is to be given to
-    /// [`publish`](FunctionVersions::publish) once more, or to be cancelled.
+    /// Gives up the replacement: the present generation continues. Returns the versions that were
+    /// held meanwhile, oldest first; each must be passed to [`publish`](FunctionVersions::publish)
+    /// once more, or cancelled.
     #[must_use = "they stay in flight until they are published or cancelled"]
     pub fn abandon(mut self) -> Vec<Ticket> {
         self.ended = true;
@@ -222,7 +221,7 @@ impl Drop for Stage {
 }
 
 impl Next {
-    /// The view of what comes; it is checked here that it may.
+    /// The description of the next version, after a check that it is allowed.
     fn of(
         self,
         function: &Arc<FunctionVersions>,
@@ -257,7 +256,7 @@ impl Next {
     }
 }
 
-/// What a commit changed.
+/// The changes of a commit.
 struct Done {
     generation: Generation,
     old: Option<VersionView>,
@@ -266,7 +265,7 @@ struct Done {
 }
 
 impl Done {
-    /// What it is for who asked.
+    /// The result for the caller.
     fn of(self, versions: &Arc<FunctionVersions>) -> Committed {
         Committed {
             generation: self.generation,
@@ -303,8 +302,7 @@ impl Versions {
         self.generation.0 += 1;
         self.staged = false;
         self.counts.published += u32::from(next.is_some() && !restored);
-        // Whoever decided on a change before this decided about another body, even if the
-        // request comes later.
+        // Changes decided on before this were for another body, even if their request comes later.
         self.newest_change = self.newest_change.max(next.map(|version| version.id));
         let dropped: Vec<VersionId> = self.in_flight.drain(..).map(|v| v.id).collect();
         self.counts.dropped += dropped.len() as u32;
@@ -321,7 +319,7 @@ impl Versions {
         })
     }
 
-    /// Ends a stage; gives the versions that were held, which are ready again.
+    /// Ends a stage; returns the versions that were held, which are ready again.
     fn abandon(&mut self) -> Vec<Ticket> {
         self.staged = false;
         let generation = self.generation;

@@ -1,8 +1,8 @@
-//! Two versions that take turns in the slot, while they are compared.
+//! Alternates two versions in the slot, while they are compared.
 //!
-//! The one that is not in the slot stays the *fallback*: its code is kept, can move, and is given
-//! up like any other fallback when somebody publishes, replaces or evicts; then the turns are
-//! over. Which of the two is published last stays.
+//! The version that is not in the slot stays the *fallback*: its code is kept and can move. It is
+//! given up like any other fallback when a version is published or the function is replaced or
+//! evicted; then the turns are over. The version published last stays.
 
 use crate::ids::VersionId;
 use crate::version::Event;
@@ -10,11 +10,11 @@ use crate::version::Event;
 use super::{EntryAddress, FunctionVersions, RevertError};
 
 impl FunctionVersions {
-    /// Puts the fallback into the slot, in place of `from`, which becomes the fallback. `store`
-    /// as for [`publish`](FunctionVersions::publish). Returns which version that was.
+    /// Puts the fallback into the slot, in place of `from`, which becomes the fallback. `store` as
+    /// for [`publish`](FunctionVersions::publish). Returns the version now in the slot.
     ///
     /// # Errors
-    /// As [`revert`](FunctionVersions::revert); nothing changed.
+    /// As for [`revert`](FunctionVersions::revert); nothing changed.
     pub fn alternate(
         &self,
         from: VersionId,
@@ -47,7 +47,7 @@ impl FunctionVersions {
         Ok(next.id)
     }
 
-    /// Gives up `version`, if that is the fallback: its code can be freed. The turns are over.
+    /// Gives up `version`, if it is the fallback: its code can be freed. The turns are over.
     pub fn release_loser(&self, version: VersionId) -> bool {
         let mut versions = self.0.lock();
         let is_fallback = versions.fallback.is_some_and(|held| held.id == version);

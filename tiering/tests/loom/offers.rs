@@ -1,14 +1,14 @@
-//! Offers at the heads of loops: guest code that counts, asks and leaves, against whoever
-//! offers, closes, asks again, moves code and frees it.
+//! Offers at the heads of loops: guest code that counts, asks and leaves, against threads that
+//! offer, close, ask again, move code and free it.
 //!
-//! What guest code does is generated (`uruk_codegen`, `continuation/offer.rs`); [`World::pass`]
-//! is that, access by access: a load and a store of the count, and where the sign is there a
-//! load of the slot. The processor's plain loads acquire. A call goes through the stub's own
-//! slot, which is read after that.
+//! Guest code is generated (`uruk_codegen`, `continuation/offer.rs`). [`World::pass`] models it
+//! access by access: a load and a store of the count, and if the sign is set a load of the slot.
+//! The processor's plain loads acquire. A call goes through the stub's own slot, which is read
+//! after that.
 //!
-//! A scan of stacks is a flag of each thread for each function that it may be in: set before it
-//! reads the word that leads there, as a caller's stack holds a return address into whatever it
-//! comes from.
+//! A scan of stacks is modelled by a flag of each thread for each function that it may be in. The
+//! flag is set before the thread reads the word that leads there, because a caller's stack holds a
+//! return address into the calling code.
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -32,14 +32,14 @@ const FIRST: u64 = 0;
 const MOVED: u64 = 1;
 const NONE: u64 = u64::MAX;
 
-/// What became of one call of the function.
+/// The outcome of one call of the function.
 #[derive(Debug, PartialEq, Eq)]
 enum Call {
     /// It ended in the body it began in.
     Stayed,
-    /// It went on in the continuation.
+    /// It continued in the continuation's code.
     Left,
-    /// It began in the new body.
+    /// It began in the body that replaced the first.
     New,
 }
 
@@ -49,15 +49,15 @@ struct World {
     count: AtomicU32,
     /// The memory of both words.
     words: UnsafeCell<()>,
-    /// Where calls of the function go.
+    /// The target of calls of the function.
     entry: AtomicU64,
-    /// Where calls of the continuation go.
+    /// The target of calls of the continuation.
     target: AtomicU64,
-    /// The bytes of its two versions.
+    /// The bytes of the continuation's two versions.
     code: [UnsafeCell<()>; 2],
-    /// Who may be in the version that loops.
+    /// Threads that may be in the version that loops.
     inside: [AtomicBool; GUESTS],
-    /// Who may be in the continuation.
+    /// Threads that may be in the continuation.
     beyond: [AtomicBool; GUESTS],
 }
 
@@ -98,7 +98,7 @@ impl World {
         self.offers.offer(self.words(), STUB)
     }
 
-    /// One pass of the loop's head; what the loop is left for.
+    /// One pass of the loop's head; returns the offer that the loop is left for.
     fn pass(&self) -> Option<u64> {
         self.words.with(|_| ());
         let new = self.count.load(Ordering::Relaxed).wrapping_add(1);
@@ -115,11 +115,11 @@ impl World {
         }
     }
 
-    /// Calls what was offered, by its stub.
+    /// Calls the offered continuation, by its stub.
     fn leave(&self, guest: usize, offered: u64) {
         assert_eq!(offered, STUB);
         self.beyond[guest].store(true, Ordering::Relaxed);
-        // A scan is a system call, and separates what came before it on each thread.
+        // A scan is a system call, and orders earlier accesses of each thread.
         fence(Ordering::SeqCst);
         let target = self.target.load(Ordering::Acquire);
         assert_ne!(target, NONE, "the stub of what is offered leads nowhere");
@@ -127,7 +127,7 @@ impl World {
         self.beyond[guest].store(false, Ordering::Release);
     }
 
-    /// A call of the function, that passes the head so often.
+    /// A call of the function, with so many passes of the head.
     fn call(&self, guest: usize, passes: usize) -> Call {
         self.inside[guest].store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    /// Replaces the function, waits for who is inside, and frees its version; then removes its
+    /// Replaces the function, waits for threads inside, and frees its version; then removes its
     /// continuation.
     fn replace_and_free(&self) {
         self.entry.store(REPLACED, Ordering::Release);
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// Moves the continuation's code, and frees where it was.
+    /// Moves the continuation's code, and frees the old place.
     fn evacuate(&self) {
         if self.target.load(Ordering::Acquire) != FIRST {
             return;
@@ -186,7 +186,7 @@ fn spawn<T: 'static>(
     thread::spawn(move || run(&world))
 }
 
-/// Two threads loop while something is offered: who goes there finds it whole.
+/// Two threads loop while a continuation is offered: a thread that goes there finds it whole.
 #[test]
 fn who_leaves_finds_the_continuation() {
     model(|| {
@@ -208,12 +208,12 @@ fn nothing_is_freed_under_who_leaves() {
         let guest = spawn(&world, |w| w.call(0, 1));
         world.replace_and_free();
         guest.join().unwrap();
-        // Who comes later does not even begin in the old body.
+        // A later call does not even begin in the old body.
         assert_eq!(world.call(1, 1), Call::New);
     });
 }
 
-/// The same while the offer is made: who was too late offers nothing.
+/// The offer is made during the replacement: a thread that was too late offers nothing.
 #[test]
 fn an_offer_under_way_is_not_made_to_what_was_closed() {
     model(|| {
@@ -223,7 +223,7 @@ fn an_offer_under_way_is_not_made_to_what_was_closed() {
             w.offers.offer(w.words(), STUB)
         });
         world.offers.close([world.words()]);
-        // Nobody who comes from here on finds anything.
+        // Threads that come from here on find no offer.
         assert_eq!(world.slot.load(Ordering::Acquire), 0);
         maker.join().unwrap();
         assert_eq!(world.slot.load(Ordering::Acquire), 0);
@@ -234,8 +234,9 @@ fn an_offer_under_way_is_not_made_to_what_was_closed() {
     });
 }
 
-/// Who loops in a body that was replaced is led to the new one while the old version is freed, if
-/// nobody is in it: whoever was told where to go finds it, and it is given away at the end.
+/// A thread that loops in a replaced body is led to the new one, while the old version is freed if
+/// no thread is in it. A thread that read the address finds the code, and the continuation is
+/// returned at the end.
 #[test]
 fn who_is_led_to_the_new_body_finds_it() {
     model(|| {
@@ -251,8 +252,8 @@ fn who_is_led_to_the_new_body_finds_it() {
     });
 }
 
-/// A replacement is rolled back, or its function removed, while who loops is led to the new body:
-/// nothing leads there afterwards, and what did is given away once.
+/// A replacement is rolled back, or its function removed, while a looping thread is led to the new
+/// body: no slot leads there afterwards, and the continuation is returned once.
 #[test]
 fn nobody_is_led_to_what_is_rolled_back() {
     for removed in [false, true] {
@@ -267,7 +268,7 @@ fn nobody_is_led_to_what_is_rolled_back() {
             let led = leader.join().unwrap();
             assert_eq!(world.slot.load(Ordering::Acquire), 0);
             assert_eq!(world.offers.is_closed(), removed);
-            // What is given up stays so.
+            // After giving up, no offer is possible.
             world.offers.open([world.words()]);
             assert_eq!(world.offers.offer(world.words(), STUB), !removed);
             assert_eq!(world.offers.end(), vec![CONTINUATION; usize::from(led)]);
@@ -275,7 +276,8 @@ fn nobody_is_led_to_what_is_rolled_back() {
     }
 }
 
-/// Two make a continuation of one loop, which ends meanwhile: one is noted, and given away once.
+/// Two threads make a continuation of one loop, which ends meanwhile: one is noted, and returned
+/// once.
 #[test]
 fn a_loop_has_one_continuation() {
     model(|| {
@@ -295,7 +297,7 @@ fn a_loop_has_one_continuation() {
     });
 }
 
-/// Who is told that nothing is offered any more, and passes a head after that, stays.
+/// A thread that learned that the loops are closed, and passes a head after that, stays.
 #[test]
 fn after_the_close_nobody_enters() {
     model(|| {
@@ -316,8 +318,8 @@ fn after_the_close_nobody_enters() {
     });
 }
 
-/// Offers are taken back while they are made: none is half there, and the loop is as open as it
-/// was.
+/// Offers are taken back while they are made: none stays in part, and the loop is as open as
+/// before.
 #[test]
 fn what_is_taken_back_can_be_offered_again() {
     model(|| {
@@ -328,14 +330,14 @@ fn what_is_taken_back_can_be_offered_again() {
         guest.join().unwrap();
         assert!(!world.words().is_offered());
         assert_eq!(world.pass(), None);
-        // The sign is gone with what it asked for.
+        // The sign is cleared with the offer.
         assert_eq!(world.count.load(Ordering::Relaxed) & SIGN, 0);
         assert!(world.offers.offer(world.words(), STUB));
         assert_eq!(world.pass(), Some(STUB));
     });
 }
 
-/// Guests may store counts over the sign: after the next look whoever passes leaves.
+/// Guests may store counts over the sign: after the next poll a thread that passes leaves.
 #[test]
 fn an_offer_is_not_lost_for_good() {
     model(|| {
@@ -348,12 +350,12 @@ fn an_offer_is_not_lost_for_good() {
         assert!(world.words().is_offered());
         world.words().ask();
         assert_eq!(world.call(0, 1), Call::Left);
-        // And so does who comes after that.
+        // A later thread leaves, too.
         assert_eq!(world.call(1, 1), Call::Left);
     });
 }
 
-/// Nobody asks again: the count gets to its sign by itself.
+/// No thread asks again: the count reaches its sign by itself.
 #[test]
 fn a_count_asks_by_itself_in_the_end() {
     model(|| {
@@ -368,8 +370,8 @@ fn a_count_asks_by_itself_in_the_end() {
     });
 }
 
-/// Increments of two threads: some may be lost, and the count may go back, but passes that never
-/// were are never seen, whenever one looks.
+/// Increments of two threads: some may be lost, and the count may go back, but no passes are
+/// counted that did not happen, at any time of reading.
 #[test]
 fn lost_counts_are_no_passes() {
     model(|| {
@@ -393,7 +395,7 @@ fn lost_counts_are_no_passes() {
     });
 }
 
-/// The continuation's code moves while somebody goes there, and while it is offered.
+/// The continuation's code moves while a thread goes there, and while it is offered.
 #[test]
 fn what_is_offered_may_move() {
     model(|| {
@@ -407,8 +409,8 @@ fn what_is_offered_may_move() {
     });
 }
 
-/// A copy of the process is made under the gate, whoever loops meanwhile: in the copy, what is
-/// offered is there, the lock is open, and the sign is got by asking.
+/// A copy of the process is made under the gate, while threads loop. The copy has the offers, the
+/// lock is open, and asking sets the sign.
 #[test]
 fn a_fork_copies_offers_whole() {
     model(|| {
@@ -433,7 +435,7 @@ fn a_fork_copies_offers_whole() {
                 .store(from.target.load(order), Ordering::Relaxed);
             assert_eq!(from.offers.is_closed(), child.offers.is_closed());
         }
-        // In the child, on its one thread.
+        // The child, on its one thread.
         let offered = child.words().is_offered();
         child.words().ask();
         match offered {

@@ -1,10 +1,10 @@
-//! A function that is ended in one step.
+//! Ends a function in one step.
 
 use uruk_tiering::{CommitError, Generation, Next, StageError, VersionId};
 
 use super::Case;
 
-/// Nothing sees a function as staged that is ended in one step.
+/// A function that is ended in one step is never seen as staged.
 #[test]
 fn a_commit_in_one_step_is_refused_only_beside_a_stage() {
     let mut case = Case::new();

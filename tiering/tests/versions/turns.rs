@@ -4,8 +4,8 @@ use uruk_tiering::{Publication, RevertError, VersionId, VersionState};
 
 use super::Case;
 
-/// Two versions take turns; the slot always has the one that is published, and whoever publishes
-/// meanwhile ends it.
+/// Two versions take turns; the slot always has the published one, and a publication of another
+/// version ends the turns.
 #[test]
 fn two_versions_take_turns() {
     let mut case = Case::new();
@@ -37,7 +37,8 @@ fn two_versions_take_turns() {
     let refused = case.versions.alternate(VersionId(1), |_| false);
     assert_eq!((refused, case.slot), (Err(RevertError::Refused), 16));
 
-    // Somebody else publishes: what was in the slot is the fallback, the other one is released.
+    // Another version is published: the version that was in the slot is the fallback, the other one
+    // is released.
     let third = case.change(3);
     let released = Some(VersionId(2));
     let retired = Some(VersionId(1));

@@ -1,4 +1,4 @@
-//! What a thread has: covers and held locks, and the check of one against the other.
+//! Counts of a thread's covers and held locks, and the check of one against the other.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -15,38 +15,38 @@ thread_local! {
 /// Tells whether a handler may interrupt the calling thread; set by [`demand`].
 static INTERRUPTIBLE: OnceLock<fn() -> bool> = OnceLock::new();
 
-/// From now on locks are taken under a [`Cover`] only, and covers made only where
-/// `interruptible` answers that no handler of the program's can interrupt the calling
-/// thread. To be called once forks are waited for; before, nobody could say when one
-/// happens.
+/// Demands a [`Cover`] for each lock from now on. Covers may then be made only where
+/// `interruptible` answers that no handler of the program can interrupt the calling thread. Call it
+/// once forks wait for covers; before that, a fork may come at any time.
 pub fn demand(interruptible: fn() -> bool) {
-    // The first answer is as good as any.
+    // The first function is as good as any.
     let _ = INTERRUPTIBLE.set(interruptible);
 }
 
-/// How covers are given out where none is at hand.
+/// Functions that make covers for threads without one.
 #[derive(Debug)]
 pub struct Source {
-    /// Leaves the calling thread with a cover.
+    /// Gives the calling thread a cover.
     pub enter: fn(),
     /// Takes that cover back.
     pub leave: fn(),
-    /// Runs its argument while the calling thread has no cover, whatever it had before; not
-    /// called where a lock is held.
+    /// Runs its argument while the calling thread has no cover, even if it had some before; not
+    /// called while a lock is held.
     pub outside: fn(&mut dyn FnMut()),
 }
 
-/// Who gives covers out; set by [`supply`].
+/// The source of covers; set by [`supply`].
 static SOURCE: OnceLock<Source> = OnceLock::new();
 
-/// From now on a [`Covered`] has a cover from `source` where its thread has none.
+/// Registers the source of covers: from now on a [`Covered`] takes one from `source` if its thread
+/// has none.
 pub fn supply(source: Source) {
-    // The first is as good as any: there is one gate in a process.
+    // The first is as good as any: a process has one gate.
     let _ = SOURCE.set(source);
 }
 
-/// A stay under a cover, the thread's own or one of its own: for locks that whoever embeds the
-/// library can reach without coming in at the gate.
+/// A cover for one stay, the thread's own or a new one. It is for locks that an embedder can reach
+/// without passing the gate.
 #[derive(Debug)]
 pub struct Covered {
     own: bool,
@@ -54,7 +54,7 @@ pub struct Covered {
 }
 
 impl Covered {
-    /// Has a cover made unless the calling thread has one, or nobody gives covers out.
+    /// Takes a cover from the source, unless the calling thread has one or no source is registered.
     #[inline]
     pub fn ensure() -> Covered {
         let own = COVERS.get() == 0 && Covered::take();
@@ -85,8 +85,8 @@ impl Drop for Covered {
     }
 }
 
-/// Runs `work` without any cover of the calling thread's, unless it holds a lock: for waits that
-/// another thread ends, which may fork before it does, and for code that is not ours.
+/// Runs `work` without any cover of the calling thread, unless it holds a lock. It is for waits
+/// that another thread ends, because that thread may fork first, and for foreign code.
 pub fn uncovered<R>(work: impl FnOnce() -> R) -> R {
     let source = SOURCE
         .get()
@@ -98,7 +98,7 @@ pub fn uncovered<R>(work: impl FnOnce() -> R) -> R {
     result.expect("the source runs what it is given")
 }
 
-/// Takes all covers of the calling thread away; how many there were. It holds no lock.
+/// Removes all covers of the calling thread; returns their number. The thread must hold no lock.
 pub fn lay_down() -> usize {
     if HELD.get() != 0 && is_demanded() {
         give_up("covers are laid down under a lock");
@@ -106,23 +106,23 @@ pub fn lay_down() -> usize {
     COVERS.replace(0)
 }
 
-/// Gives covers back that were [laid down](lay_down).
+/// Restores covers that [`lay_down`] removed.
 pub fn take_up(covers: usize) {
     COVERS.set(covers);
 }
 
-/// How many covers the calling thread has.
+/// The number of covers of the calling thread.
 pub fn covers() -> usize {
     COVERS.get()
 }
 
-/// How many of these locks the calling thread holds.
+/// The number of these locks that the calling thread holds.
 pub fn held() -> usize {
     HELD.get()
 }
 
-/// For locks of other kinds: checks that the calling thread may take one. Does nothing
-/// without `debug_assertions`.
+/// Checks that the calling thread may take a lock, for locks of other kinds. Does nothing without
+/// `debug_assertions`.
 #[inline]
 pub fn check() {
     if cfg!(debug_assertions) && COVERS.get() == 0 && is_demanded() {
@@ -130,14 +130,13 @@ pub fn check() {
     }
 }
 
-/// While it lives, the thread that made it may hold locks: whoever makes it sees to it that
-/// no other thread forks meanwhile, and that no handler of the program's interrupts this
-/// one.
+/// Allows the thread that made it to hold locks. Its maker ensures that no other thread forks while
+/// it lives, and that no handler of the program interrupts this thread.
 #[derive(Debug)]
 pub struct Cover(PhantomData<*const ()>);
 
 impl Cover {
-    /// One more for the calling thread.
+    /// Adds a cover for the calling thread.
     #[expect(
         clippy::new_without_default,
         reason = "a cover is a promise, not a value to be filled in"
@@ -152,7 +151,7 @@ impl Cover {
 }
 
 impl Cover {
-    /// One that was made and forgotten, to be given back.
+    /// The cover that was made and forgotten before, to be dropped.
     pub fn again() -> Cover {
         Cover(PhantomData)
     }
@@ -174,7 +173,7 @@ impl Drop for Cover {
 pub(crate) struct Held(PhantomData<*const ()>);
 
 impl Held {
-    /// To be called before the lock is taken.
+    /// Counts the lock; call it before the lock is taken.
     #[inline]
     pub(crate) fn new() -> Held {
         check();
@@ -199,7 +198,7 @@ fn give_up(what: &str) -> ! {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("?");
     let trace = std::backtrace::Backtrace::force_capture();
-    // Past what a test captures: that would be lost.
+    // Standard error, past a test's capture: the abort would lose captured text.
     let _ = writeln!(
         std::io::stderr(),
         "uruk: {what} (thread {name}): a child of fork may find it locked, or a handler wait for it\n{trace}"

@@ -8,7 +8,7 @@ use std::sync::{self, LockResult, PoisonError};
 
 use super::count::Held;
 
-/// Puts what came out of a lock, poisoned or not, into a guard of ours.
+/// Wraps the result of a lock, poisoned or not, into a guard of ours.
 fn wrap<G, W>(result: LockResult<G>, with: impl FnOnce(G) -> W) -> LockResult<W> {
     match result {
         Ok(guard) => Ok(with(guard)),
@@ -16,12 +16,12 @@ fn wrap<G, W>(result: LockResult<G>, with: impl FnOnce(G) -> W) -> LockResult<W>
     }
 }
 
-/// As [`std::sync::Mutex`].
+/// Like [`std::sync::Mutex`], counted.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// Open.
+    /// An unlocked mutex.
     pub const fn new(value: T) -> Mutex<T> {
         Mutex(sync::Mutex::new(value))
     }
@@ -35,36 +35,36 @@ impl<T> Mutex<T> {
         wrap(self.0.lock(), |guard| MutexGuard { guard, held })
     }
 
-    /// What is in it.
+    /// Unwraps the value.
     ///
     /// # Errors
-    /// As [`Mutex::lock`].
+    /// Like [`Mutex::lock`].
     pub fn into_inner(self) -> LockResult<T> {
         self.0.into_inner()
     }
 }
 
-/// As [`std::sync::MutexGuard`].
+/// Like [`std::sync::MutexGuard`].
 #[derive(Debug)]
 pub struct MutexGuard<'a, T> {
     guard: sync::MutexGuard<'a, T>,
     held: Held,
 }
 
-/// As [`std::sync::RwLock`].
+/// Like [`std::sync::RwLock`], counted.
 #[derive(Debug, Default)]
 pub struct RwLock<T>(sync::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// Open.
+    /// An unlocked lock.
     pub const fn new(value: T) -> RwLock<T> {
         RwLock(sync::RwLock::new(value))
     }
 
-    /// Waits until nobody writes, and keeps writers away.
+    /// Waits until no thread writes, and keeps writers out.
     ///
     /// # Errors
-    /// As [`Mutex::lock`].
+    /// Like [`Mutex::lock`].
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         let held = Held::new();
         wrap(self.0.read(), |guard| RwLockReadGuard {
@@ -73,10 +73,10 @@ impl<T> RwLock<T> {
         })
     }
 
-    /// Waits until it is alone.
+    /// Waits until no thread reads or writes, and keeps others out.
     ///
     /// # Errors
-    /// As [`Mutex::lock`].
+    /// Like [`Mutex::lock`].
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         let held = Held::new();
         wrap(self.0.write(), |guard| RwLockWriteGuard {
@@ -86,14 +86,14 @@ impl<T> RwLock<T> {
     }
 }
 
-/// As [`std::sync::RwLockReadGuard`].
+/// Like [`std::sync::RwLockReadGuard`].
 #[derive(Debug)]
 pub struct RwLockReadGuard<'a, T> {
     guard: sync::RwLockReadGuard<'a, T>,
     _held: Held,
 }
 
-/// As [`std::sync::RwLockWriteGuard`].
+/// Like [`std::sync::RwLockWriteGuard`].
 #[derive(Debug)]
 pub struct RwLockWriteGuard<'a, T> {
     guard: sync::RwLockWriteGuard<'a, T>,
@@ -129,31 +129,32 @@ impl<T> DerefMut for RwLockWriteGuard<'_, T> {
     }
 }
 
-/// As [`std::sync::Condvar`]. Who waits keeps its cover: a fork waits for whoever wakes it.
+/// Like [`std::sync::Condvar`]. A waiting thread keeps its cover: a fork waits for the thread that
+/// wakes it.
 #[derive(Debug, Default)]
 pub struct Condvar(sync::Condvar);
 
 impl Condvar {
-    /// Nobody waits.
+    /// A condition without waiting threads.
     pub const fn new() -> Condvar {
         Condvar(sync::Condvar::new())
     }
 
-    /// Opens the lock, waits, and takes it again.
+    /// Unlocks, waits, and locks again.
     ///
     /// # Errors
-    /// As [`Mutex::lock`].
+    /// Like [`Mutex::lock`].
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         let MutexGuard { guard, held } = guard;
         wrap(self.0.wait(guard), |guard| MutexGuard { guard, held })
     }
 
-    /// Wakes one.
+    /// Wakes one waiting thread.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes all.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }

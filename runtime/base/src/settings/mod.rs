@@ -1,8 +1,7 @@
-//! Tables of settings: fields with their docs, defaults, ranges, the text they are printed
-//! as, and setting one by name, all from one list ([`settings!`]). Most of them are
-//! times ([`Nanos`](crate::Nanos)).
+//! Tables of settings, each made from one list ([`settings!`]): fields with docs, defaults, ranges,
+//! printed text, and setting a field by name. Most values are times ([`Nanos`](crate::Nanos)).
 //!
-//! Invariant: what a table prints, its `set` reads back.
+//! Invariant: a table's `set` reads back the text that it prints.
 //!
 //! ```
 //! use uruk_base::{Nanos, settings};
@@ -54,12 +53,13 @@ macro_rules! settings {
         }
 
         impl $config {
-            /// The same with every value in its range: the nearest in it to one outside.
+            /// A copy with every value in its range: a value outside becomes the nearest one
+            /// inside.
             pub fn clamped(&self) -> $config {
                 $config { $($name: $crate::settings::clamped(self.$name, $low, $high),)* }
             }
 
-            /// Sets one by name.
+            /// Sets one setting by name.
             ///
             /// # Errors
             /// Unknown name, unreadable value, or out of range; nothing changed then.

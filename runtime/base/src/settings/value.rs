@@ -1,4 +1,4 @@
-//! Kinds of values: how each is read, and what is said of one that cannot be.
+//! Kinds of values: how each is read, and the errors of invalid ones.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use thiserror::Error;
 use crate::ids::Tier;
 use crate::nanos::Nanos;
 
-/// A setting that cannot be made.
+/// Error of a setting that is not made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SettingError {
-    /// There is none of this name.
+    /// No setting has this name.
     #[error("there is no setting {0:?}")]
     Unknown(String),
     /// The value is not of the setting's kind.
@@ -19,31 +19,31 @@ pub enum SettingError {
     Invalid {
         /// The setting.
         name: &'static str,
-        /// What was given.
+        /// The given text.
         value: String,
-        /// What it takes.
+        /// The kind of value that the setting takes.
         expected: &'static str,
     },
-    /// The value is outside of what is allowed.
+    /// The value is outside of the allowed range.
     #[error("{name} lies between {low} and {high}, which {value} does not")]
     Range {
         /// The setting.
         name: &'static str,
-        /// What was given.
+        /// The given text.
         value: String,
-        /// The least.
+        /// The least value allowed.
         low: String,
-        /// The most.
+        /// The greatest value allowed.
         high: String,
     },
 }
 
-/// A kind of value. What `Display` writes, [`Value::read`] reads.
+/// A kind of value. [`Value::read`] reads the text that `Display` writes.
 pub trait Value: Copy + PartialOrd + fmt::Display {
-    /// What is read, in words, as in "a number".
+    /// The kind in words, as in "a number".
     const EXPECTED: &'static str;
 
-    /// The value that a text without blanks around it stands for.
+    /// The value of a text without blanks around it.
     fn read(text: &str) -> Option<Self>;
 }
 
@@ -95,9 +95,9 @@ impl Value for Tier {
     }
 }
 
-/// The nearest to `value` from `low` to `high`.
+/// The value nearest to `value` in `low` to `high`.
 pub fn clamped<T: PartialOrd>(value: T, low: T, high: T) -> T {
-    // A not-a-number compares with nothing and becomes the least.
+    // Not-a-number compares false with all numbers and becomes the least.
     match value {
         value if value > high => high,
         value if value >= low => value,
@@ -105,7 +105,7 @@ pub fn clamped<T: PartialOrd>(value: T, low: T, high: T) -> T {
     }
 }
 
-/// Reads the value of setting `name`, which is from `low` to `high`.
+/// Reads the value of setting `name`, with range `low` to `high`.
 ///
 /// # Errors
 /// Unreadable, or out of range.

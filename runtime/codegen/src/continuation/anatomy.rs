@@ -1,7 +1,6 @@
-//! A body in LLVM's memory, told as [`Anatomy`].
+//! Describes a body in LLVM's memory as an [`Anatomy`].
 //!
-//! What is told has to be the same as what is told of the body's bitcode (`uruk_lower`): a test
-//! compares them.
+//! The description must equal the one of the body's bitcode (`uruk_lower`): a test compares them.
 
 use std::sync::OnceLock;
 
@@ -25,13 +24,13 @@ use crate::flow::Flow;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 use crate::source::AttributeKinds;
 
-/// A body that is read: one's copy, or, where it lies in its module, what its copy would be.
+/// A body to describe: a copy, or the original in its module, described as its copy would be.
 #[derive(Clone, Copy)]
 pub(crate) struct Body<'a, 'm> {
     pub(crate) function: FunctionRef<'m>,
     /// The layout that sizes are of.
     layout: LLVMTargetDataRef,
-    /// Of what the copy has a multiplication and an addition in place of.
+    /// Tells whether the copy has a multiplication and an addition in place of this instruction.
     is_fused: &'a dyn Fn(InstructionRef<'m>) -> bool,
 }
 
@@ -46,7 +45,7 @@ impl<'a, 'm> Body<'a, 'm> {
         }
     }
 
-    /// The original; code of tier 1 that is made without a copy is told of from bitcode.
+    /// The original in its module; tier 1 code made without a copy is described from bitcode.
     ///
     /// # Safety
     /// The layout lives as long as this.
@@ -63,10 +62,10 @@ impl<'a, 'm> Body<'a, 'm> {
     }
 }
 
-/// A body that was told, and which of its values is which.
+/// A described body, and LLVM's value for each number.
 pub(crate) struct Told<'m> {
     pub(crate) anatomy: Anatomy,
-    /// By number.
+    /// LLVM's values, by number.
     pub(super) values: Vec<ValueRef<'m>>,
     pub(super) numbers: FxHashMap<ValueRef<'m>, u32>,
 }
@@ -80,7 +79,7 @@ struct Telling<'a, 'm> {
 }
 
 impl<'m> Told<'m> {
-    /// Tells of a body, whose blocks are in `flow`.
+    /// Describes a body, whose blocks are in `flow`.
     pub(crate) fn of(body: Body<'_, 'm>, kinds: &AttributeKinds, flow: &Flow<'m>) -> Told<'m> {
         let parameters = parameters(body.function);
         let instructions = flow.blocks.iter().flat_map(|it| it.instructions());
@@ -112,7 +111,7 @@ impl<'m> Told<'m> {
 }
 
 impl<'m> Telling<'_, 'm> {
-    /// What is so of the body as a whole, and its parameters.
+    /// Describes properties of the body as a whole, and its parameters.
     fn head(&mut self, kinds: &AttributeKinds) {
         let function = self.body.function;
         // SAFETY: a live function, here and below.
@@ -142,8 +141,8 @@ impl<'m> Telling<'_, 'm> {
             Code::Call | Code::Invoke => meaning_of(it),
             _ => Meaning::Nothing,
         };
-        // SAFETY: a live instruction, asked for what its kind has; a size is asked of what is made
-        // room for, and the number of a constant.
+        // SAFETY: a live instruction, asked only for properties of its kind; sizes are asked of
+        // allocated types, and numbers of constants.
         let carried = unsafe {
             match code {
                 Code::Load => facts = Facts::SPECIAL.when(is_special(it)),
@@ -232,12 +231,12 @@ impl<'m> Telling<'_, 'm> {
         }
     }
 
-    /// How values of a type are carried.
+    /// The representation of values of a type across a head.
     fn carried(&mut self, ty: LLVMTypeRef) -> Carried {
         if let Some(&known) = self.types.get(&ty) {
             return known;
         }
-        // SAFETY: a live type, asked for what its kind has.
+        // SAFETY: a live type, asked only for properties of its kind.
         let carried = unsafe {
             let kind = LLVMGetTypeKind(ty);
             let sized = !matches!(
@@ -262,7 +261,7 @@ impl<'m> Telling<'_, 'm> {
 
 /// A type of the context that is passed as it is.
 pub(crate) fn simple(ty: LLVMTypeRef) -> Option<Simple> {
-    // SAFETY: a live type, asked for what its kind has.
+    // SAFETY: a live type, asked only for properties of its kind.
     unsafe {
         match LLVMGetTypeKind(ty) {
             LLVMTypeKind::LLVMIntegerTypeKind => Simple::integer(LLVMGetIntTypeWidth(ty)),
@@ -302,8 +301,8 @@ unsafe fn is_special(access: InstructionRef<'_>) -> bool {
     }
 }
 
-/// True for a call with arguments that are no values: what a `swifterror` or `inalloca`
-/// argument is made of must stay what it is.
+/// True for a call with arguments that are no plain values: the operand of a `swifterror` or
+/// `inalloca` argument must keep its form.
 ///
 /// # Safety
 /// A call.

@@ -1,4 +1,5 @@
-//! The blocks of a continuation: copies of the body's, with what is used beyond a block in memory.
+//! The blocks of a continuation: copies of the body's blocks, with values used beyond a block in
+//! memory.
 
 use std::ptr::null_mut;
 
@@ -20,7 +21,7 @@ use crate::handles::{BlockRef, InstructionRef, ValueRef};
 
 impl<'m> Making<'_, 'm> {
     /// # Safety
-    /// A block of the body that is to be copied.
+    /// A block of the body that has an empty copy.
     pub(super) unsafe fn copy_block(&mut self, copy: u32, block: u32) {
         let old: BlockRef<'m> = self.regions.flow.blocks[block as usize];
         let new = self.copies[&(copy, block)];
@@ -78,7 +79,7 @@ impl<'m> Making<'_, 'm> {
                 .operands()
                 .flatten()
                 .find(|it| it.as_instruction().is_some());
-            // What was alive when the continuation began is alive until it ends.
+            // An object alive when the continuation began is alive until it ends.
             if of.is_none_or(|of| self.taken.contains(&of) || self.frame.is_stack(of)) {
                 return;
             }
@@ -130,7 +131,7 @@ impl<'m> Making<'_, 'm> {
         }
     }
 
-    /// What an operand is in a copy, where the builder is.
+    /// The copy's value for an operand, where the builder is.
     ///
     /// # Safety
     /// An operand of an instruction that is being copied.
@@ -179,7 +180,7 @@ impl<'m> Making<'_, 'm> {
         }
     }
 
-    /// Copies the last instruction of a block, behind what its successors' phis will be.
+    /// Copies the last instruction of a block, and stores the values of its successors' phis.
     ///
     /// # Safety
     /// The last instruction of the block that is being copied.
@@ -203,7 +204,7 @@ impl<'m> Making<'_, 'm> {
                 for phi in next.instructions().take_while(is_phi) {
                     let found = incoming(phi).find(|(_, from)| *from == number as usize);
                     match found {
-                        // What an `invoke` returns is there on one of its edges only.
+                        // The result of an `invoke` exists on one of its edges only.
                         Some((value, _)) if value == *end => behind.push(phi),
                         Some((value, _)) => now.push((phi, self.operand(copy, value, local))),
                         None => {}

@@ -1,9 +1,9 @@
-//! The version of a function that starts at the head of a loop.
+//! Builds the version of a function that starts at the head of a loop (OSR).
 //!
 //! The body is a complete copy in a module of ours. The continuation is another function of that
-//! module: an entry that takes over what crosses, then copies of the blocks that are reached.
-//! What is used beyond its block goes through an `alloca` each, which the first pass makes
-//! registers again: so that an entry in the middle of what dominates what is no concern here.
+//! module: an entry that takes over the live values, then copies of the reachable blocks. Each
+//! value used beyond its block goes through an `alloca`, which the first pass makes a register
+//! again. So an entry in the middle of a loop needs no care about dominance here.
 
 use std::sync::Arc;
 
@@ -31,9 +31,10 @@ use crate::source::AttributeKinds;
 pub struct Start {
     /// The number of the head's block.
     pub block: u32,
-    /// What was found where it is offered.
+    /// Fingerprint of the head, computed where the continuation is offered.
     pub fingerprint: u64,
-    /// What is passed, if a frame of another body goes on here; else what lives across the head.
+    /// The passed values, if a frame of another body continues here; else the values that live
+    /// across the head.
     pub passed: Option<Arc<[Passed]>>,
 }
 
@@ -44,17 +45,17 @@ const MOST_PEELED: usize = 30_000;
 /// loops of interpreters, gain nothing from passes over loops, and peeling compiles them twice.
 const MOST_INSIDE: usize = 2_000;
 
-/// A head of a body that can be left, and what crosses there.
+/// A head of a body that can be left, and the values that cross there.
 pub(super) struct Place<'m> {
     /// Among the loops.
     index: usize,
     pub(super) frame: Frame<'m>,
     pub(super) what: Crossing,
-    /// If labels are to be addresses of the continuation's blocks.
+    /// Set if labels are to be addresses of the continuation's blocks.
     labels: Option<OwnLabels<'m>>,
 }
 
-/// What is at the head `block` of a body that was told.
+/// The place at the head `block` of a described body.
 ///
 /// # Errors
 /// Why it cannot be left.
@@ -80,8 +81,8 @@ pub(super) fn place_of<'m>(
     })
 }
 
-/// Puts a continuation in the place of `body`, a complete copy in `module` of a function named
-/// `own`: with its name, which is emitted instead.
+/// Replaces `body`, a complete copy in `module` of a function named `own`, with a continuation. The
+/// continuation gets the body's name and is emitted instead.
 ///
 /// With a label space the body has plain addresses of its labels, and so has the continuation.
 ///
@@ -120,10 +121,11 @@ pub(crate) fn replace<'m>(
     finish(context, module, kinds, body, shape, place, ty, &given, own)
 }
 
-/// Makes the continuation that starts at `place`, of a type, with what is given for its parameters.
+/// Makes the continuation that starts at `place`, of type `ty`, with a [`Given`] for each
+/// parameter.
 ///
 /// # Errors
-/// That it is no valid IR; the module is as it was.
+/// The result is no valid IR; the module is as it was.
 #[expect(clippy::too_many_arguments, reason = "what a continuation is made of")]
 pub(super) fn finish(
     context: &LlvmContext,
@@ -146,8 +148,8 @@ pub(super) fn finish(
         // A label would be several blocks.
         return Err(Reason::Labels);
     }
-    // SAFETY: all of one module of the context; the body is complete and was verified, and what is
-    // given has the types of the parameters.
+    // SAFETY: all of one module of the context; the body is complete and was verified, and the
+    // entries of `given` have the types of the parameters.
     unsafe {
         let mut made = Making::begin(context, module, body, &place.frame, ty, &regions);
         made.labels = place.labels.as_ref();
@@ -161,7 +163,7 @@ pub(super) fn finish(
             LLVMSetSubprogram(made.raw(), subprogram);
         }
         if !is_valid(made) {
-            // Nothing that LLVM says of it is of use to anybody but us.
+            // LLVM's message concerns this package only, so the error does not carry it.
             debug_assert!(false, "a continuation that is no valid IR");
             LLVMDeleteFunction(made.raw());
             return Err(Reason::Other);
@@ -185,7 +187,7 @@ fn nest_of(flow: &Flow<'_>, loops: &[Loop], index: usize) -> Vec<usize> {
     nest
 }
 
-/// What LLVM's verifier says of a function that was made here.
+/// True if LLVM's verifier accepts a function that was made here.
 pub(crate) fn is_valid(made: FunctionRef<'_>) -> bool {
     let action = match cfg!(debug_assertions) {
         true => LLVMVerifierFailureAction::LLVMPrintMessageAction,
@@ -195,7 +197,7 @@ pub(crate) fn is_valid(made: FunctionRef<'_>) -> bool {
     unsafe { LLVMVerifyFunction(made.raw(), action) == 0 }
 }
 
-/// Takes the body out, and gives its name to what was made of it.
+/// Deletes the body, and gives its name to the function made of it.
 ///
 /// # Safety
 /// Both are functions of the module, and nothing refers to a block of the body.
@@ -208,8 +210,8 @@ unsafe fn rename(
     own: &str,
 ) {
     let name = body.name();
-    // SAFETY: by the caller's promise; what still mentions the body means the function, from
-    // its beginning.
+    // SAFETY: by the caller's promise; remaining mentions of the body mean the function, from its
+    // beginning.
     unsafe {
         // Addresses of its labels go with it.
         let is_label = |it: ValueRef<'_>| it.kind() == LLVMValueKind::LLVMBlockAddressValueKind;

@@ -1,9 +1,9 @@
-//! The heads of a body as they can be compared with those of another one: what lives across each,
-//! by names and types.
+//! Describes the heads of a body for comparison with another body's: the values that live across
+//! each, by names and types.
 //!
-//! Asked when a function is replaced while it loops, of the body that loops and of the new one,
-//! which are two modules of two contexts: so all of it is text. Names are those of the IR; what has
-//! none, as compilers drop them, has the name of the variable that debuggers are told of.
+//! The description is used when a function is replaced while it loops. The looping body and the new
+//! one are two modules of two contexts, so all of it is text. Names are those of the IR. A value
+//! without one, as compilers drop them, has the name of its variable in debug information.
 
 use std::fmt::Write as _;
 
@@ -40,7 +40,7 @@ use crate::table::Rewritten;
 const VARIABLE_NAME: usize = 1;
 
 impl Reader {
-    /// The heads of a function's loops, as a continuation could start at them, and what lives
+    /// The heads of a function's loops where a continuation could start, and the values that live
     /// across each.
     ///
     /// # Errors
@@ -98,10 +98,10 @@ impl Reader {
     }
 }
 
-/// What the values of a body are called.
+/// The names of a body's values.
 struct Names<'m> {
     parameters: FxHashMap<ValueRef<'m>, u32>,
-    /// By what debuggers are told.
+    /// Names from debug information.
     told: FxHashMap<ValueRef<'m>, Box<str>>,
 }
 
@@ -154,8 +154,8 @@ fn own_name(value: ValueRef<'_>) -> Option<Box<str>> {
     Some(String::from_utf8_lossy(name).into())
 }
 
-/// The value of a record that says that a variable of the source is that value, or is kept there,
-/// and the variable's name.
+/// The value and the variable's name of a debug record that states that a variable of the source is
+/// that value, or is kept there.
 ///
 /// # Safety
 /// A live record of the context.
@@ -163,8 +163,8 @@ unsafe fn named<'m>(
     context: &LlvmContext,
     record: LLVMDbgRecordRef,
 ) -> Option<(ValueRef<'m>, Box<str>)> {
-    // SAFETY: by the caller's promise; only records of variables are asked for what these have,
-    // and only those of one value, without an expression, for that.
+    // SAFETY: by the caller's promise; only records of variables are asked for a variable, and only
+    // records of one value, without an expression, for that value.
     unsafe {
         if LLVMDbgRecordGetKind(record) == LLVMDbgRecordKind::LLVMDbgRecordLabel {
             return None;
@@ -219,7 +219,7 @@ fn result_of(function: FunctionRef<'_>) -> Box<str> {
     text.into()
 }
 
-/// The type of a variable; of an `alloca`, what it holds, and where it may lie.
+/// The type of a variable; for an `alloca`, its contents' type and its alignment.
 fn type_of(variable: Variable<'_>) -> Box<str> {
     let mut text = String::new();
     if !matches!(variable.kind, Kind::Value | Kind::Stored) {
@@ -236,13 +236,13 @@ fn type_of(variable: Variable<'_>) -> Box<str> {
     text.into()
 }
 
-/// Writes a type with all that it is made of: two contexts may have different types of one name.
+/// Writes a type with all its element types: two contexts may have different types of one name.
 ///
 /// # Safety
 /// A live type.
 unsafe fn write_type(ty: LLVMTypeRef, text: &mut String) {
-    // SAFETY: by the caller's promise; types are asked for what their kind has, and hold no
-    // type that holds them.
+    // SAFETY: by the caller's promise; types are asked only for properties of their kind, and
+    // contain no type that contains them.
     unsafe {
         let (open, count, close) = match LLVMGetTypeKind(ty) {
             LLVMTypeKind::LLVMStructTypeKind => {

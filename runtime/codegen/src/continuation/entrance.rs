@@ -1,19 +1,19 @@
-//! A continuation that a frame of *another* body goes on in: of a function that is replaced while
-//! it loops. What is passed is what lives across the old head; which of it is which value here was
-//! found by comparing the two bodies ([`uruk_leaving::matching`]).
+//! A continuation that a frame of *another* body enters, as its function was replaced while it
+//! loops. The frame passes the values that live across the old head. Comparing the two bodies
+//! showed which passed value is which value here ([`uruk_leaving::matching`]).
 //!
-//! Such a continuation may be made at tier 1, and then has ways out at its own loops, so that it
-//! can be left for better code, and for the next body that replaces this one. They are put into the
-//! copy of the body before the continuation is made of it, which copies them like all else: what
-//! they pass is what the function's own version of tier 1 passes at the same heads. So the
-//! entrance is found first, as numbers are those of a body without ways out.
+//! Such a continuation may be made at tier 1. Then it has OSR exits at its own loops, for better
+//! code, and for the next body that replaces this one. The exits are put into the copy of the body
+//! before the continuation is made of it, which copies them like all else. They pass the same
+//! values as the exits of the function's own tier 1 version. The entrance is found first, as its
+//! numbers are those of a body without exits.
 //!
-//! What another body passes need not be of the kind that it is here:
+//! A value passed from another body may be of another kind here:
 //!
 //! | passed as | is here |
 //! |---|---|
 //! | a value | that value |
-//! | what a scalar `alloca` holds | an `alloca` of our own that holds it, whatever is done with its address here |
+//! | contents of a scalar `alloca` | an `alloca` of our own that holds it, for any use of its address here |
 //! | the address of an `alloca` to be copied | a copy of our own |
 //! | the address of an `alloca` that stays | that address; others may have it, if they may there or here |
 
@@ -44,7 +44,7 @@ pub(crate) struct Entrance<'m> {
 struct Taken<'m> {
     kind: Kind,
     simple: Option<Simple>,
-    /// What it is here; `None`: it is not needed.
+    /// The value here; `None` if it is not needed.
     into: Option<ValueRef<'m>>,
 }
 
@@ -83,7 +83,7 @@ impl<'m> Entrance<'m> {
         })
     }
 
-    /// As [`super::build::replace`], of a body that got ways out at the heads of `counting`.
+    /// Like [`super::build::replace`], of a body that got OSR exits at the heads of `counting`.
     ///
     /// # Errors
     /// Why there is no continuation; the module is as it was.
@@ -113,7 +113,7 @@ impl<'m> Entrance<'m> {
         finish(context, module, kinds, body, &shape, place, ty, &given, own)
     }
 
-    /// What is given for each parameter. What is passed and does not live here is not needed.
+    /// The source of each parameter's value. A passed value that does not live here is not needed.
     fn given(&self, frame: &Frame<'m>) -> Result<Vec<Given>, Reason> {
         let given = self.taken.iter().map(|it| {
             let into = it.into.and_then(|value| frame.place(value));
@@ -154,7 +154,7 @@ impl<'m> Entrance<'m> {
     }
 }
 
-/// The type of a parameter: what is passed as it is, or an address.
+/// The type of a parameter: that of the value itself, or an address.
 ///
 /// # Safety
 /// A live context.

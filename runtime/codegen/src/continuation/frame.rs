@@ -1,5 +1,5 @@
-//! What lives across the heads of a body's loops, of a body in LLVM's memory: what
-//! [`uruk_leaving`] finds, by LLVM's values.
+//! Values that live across the heads of a body's loops, as LLVM's values. [`uruk_leaving`] finds
+//! them.
 
 use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{
@@ -13,13 +13,13 @@ use uruk_leaving::{Graph, Reason};
 use super::anatomy::Told;
 use crate::handles::{FunctionRef, InstructionRef, TypeRef, ValueRef};
 
-/// Something that may live across heads.
+/// A value or `alloca` that may live across heads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Variable<'m> {
     /// The argument, instruction or `alloca`.
     pub(crate) value: ValueRef<'m>,
     pub(crate) kind: Kind,
-    /// Of the value, or of what the `alloca` holds.
+    /// The type of the value, or of the contents of the `alloca`.
     pub(crate) ty: TypeRef<'m>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Frame<'m> {
 }
 
 impl<'m> Frame<'m> {
-    /// Of a body that was told, whose loops are in `graph`.
+    /// Finds the variables of a described body, whose loops are in `graph`.
     ///
     /// # Errors
     /// Why no head of it can be left.
@@ -40,7 +40,7 @@ impl<'m> Frame<'m> {
         Ok(Frame::with(found, told))
     }
 
-    /// What was found of the body that was told.
+    /// Maps the variables found in the described body to LLVM's values.
     pub(crate) fn with(found: uruk_leaving::Frame, told: Told<'m>) -> Frame<'m> {
         let variables = found.variables.iter().map(|it| {
             let value = told.values[it.value as usize];
@@ -64,7 +64,7 @@ impl<'m> Frame<'m> {
         }
     }
 
-    /// What crosses at the head `block`.
+    /// The values that cross at the head `block`.
     ///
     /// # Errors
     /// Why it cannot.
@@ -80,7 +80,7 @@ impl<'m> Frame<'m> {
         self.number(value).and_then(|it| self.found.place(it))
     }
 
-    /// What a pointer is made of, if it is made of an `alloca` and constants only.
+    /// True if a pointer is derived from an `alloca` and constants only.
     pub(crate) fn is_derived(&self, value: ValueRef<'m>) -> bool {
         self.number(value)
             .is_some_and(|it| self.found.is_derived(it))
@@ -96,7 +96,8 @@ impl<'m> Frame<'m> {
         self.number(value).is_some_and(|it| self.found.is_stack(it))
     }
 
-    /// True for what is given its value where it stands, and is no `alloca` of the frame.
+    /// True for a variable that gets its value where it is defined, and is no `alloca` of the
+    /// frame.
     pub(crate) fn is_value(&self, variable: u32) -> bool {
         self.found.is_value(variable)
     }
@@ -127,7 +128,7 @@ pub(crate) fn incoming<'m>(phi: InstructionRef<'m>) -> impl Iterator<Item = (Val
     })
 }
 
-/// True for an `alloca` of a number that is known; to be asked of those in the entry block.
+/// True for an `alloca` of a known count, if it is in the entry block.
 pub(crate) fn is_static(instruction: InstructionRef<'_>) -> bool {
     instruction.opcode() == LLVMOpcode::LLVMAlloca
         && instruction.operands().next().flatten().is_some_and(|it| {

@@ -1,4 +1,4 @@
-//! Which intrinsics in LLVM's memory mean something here.
+//! Recognizes intrinsics in LLVM's memory that have a meaning here.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use uruk_leaving::meaning::INTRINSICS;
 
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 
-/// What the intrinsic means that an instruction calls.
+/// The meaning of the intrinsic that an instruction calls.
 pub(crate) fn meaning_of(instruction: InstructionRef<'_>) -> Meaning {
     static KNOWN: OnceLock<Vec<(u32, Meaning)>> = OnceLock::new();
     let callee = instruction.callee().and_then(ValueRef::as_function);
@@ -28,7 +28,7 @@ pub(crate) fn meaning_of(instruction: InstructionRef<'_>) -> Meaning {
     found.map_or(Meaning::Nothing, |&(_, meaning)| meaning)
 }
 
-/// True if an instruction calls an intrinsic that means what is asked for.
+/// True if an instruction calls an intrinsic whose meaning satisfies the predicate.
 pub(crate) fn is_intrinsic(
     instruction: InstructionRef<'_>,
     is: impl FnOnce(Meaning) -> bool,

@@ -1,5 +1,5 @@
-//! A continuation in progress: its entry, which takes over what crosses, and where its values
-//! are kept.
+//! A continuation in progress: its entry, which takes over the values that cross, and the places of
+//! its values.
 
 use inkwell::llvm_sys::core::{
     LLVMAddAttributeAtIndex, LLVMAddFunction, LLVMAppendBasicBlockInContext, LLVMBuildAlloca,
@@ -29,49 +29,49 @@ pub(super) struct Making<'a, 'm> {
     pub(super) function: FunctionRef<'m>,
     pub(super) frame: &'a Frame<'m>,
     pub(super) regions: &'a Regions<'a, 'm>,
-    /// In the entry, and where a copy is.
+    /// The builders in the entry, and in the current copy.
     pub(super) at_entry: Builder,
     pub(super) builder: Builder,
     pub(super) numbers: FxHashMap<LLVMBasicBlockRef, u32>,
     pub(super) copies: FxHashMap<(u32, u32), LLVMBasicBlockRef>,
     /// `alloca`s that began before the continuation.
     pub(super) taken: FxHashSet<ValueRef<'m>>,
-    /// What is the same everywhere in the continuation: arguments, `alloca`s.
+    /// Values that are the same everywhere in the continuation: arguments, `alloca`s.
     pub(super) fixed: FxHashMap<ValueRef<'m>, LLVMValueRef>,
-    /// Where what is used beyond its block is kept.
+    /// Memory for values that are used beyond their block.
     pub(super) slots: FxHashMap<ValueRef<'m>, LLVMValueRef>,
-    /// Where what a phi will be is kept, until its block begins.
+    /// Memory for the next values of phis, until their block begins.
     pub(super) phis: FxHashMap<ValueRef<'m>, LLVMValueRef>,
     /// Labels that are addresses of its blocks.
     pub(super) labels: Option<&'a OwnLabels<'m>>,
     /// Kinds of metadata that are dropped in all copies but the last.
     pub(super) dropped: Vec<u32>,
-    /// The metadata that promises that rounds of a loop share no memory, where it is dropped: once a
-    /// variable stays in the old frame. Front ends promise it of the variables of a loop, too, which
-    /// the first passes make registers in the body; a variable that stays is memory, which rounds
-    /// share, by whatever pointer they reach it.
+    /// The metadata that promises that iterations of a loop share no memory. It is dropped once a
+    /// variable stays in the old frame. Front ends also promise it of the variables of a loop,
+    /// which the first passes make registers in the body. A variable that stays is memory that
+    /// iterations share, by every pointer to it.
     pub(super) unshared: Option<u32>,
 }
 
-/// What a parameter is.
+/// The source of a parameter's value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Given {
-    /// How it is passed.
+    /// The way in which it is passed.
     pub(super) kind: Kind,
-    /// What it becomes, by its place among the variables; `None`: nothing.
+    /// The variable it becomes, by its place among the variables; `None` if it is unused.
     pub(super) into: Option<u32>,
     /// It is a pointer that nothing else leads to.
     pub(super) promised: bool,
 }
 
-/// What instructions of one copied block became.
+/// The copies of the instructions of one block.
 pub(super) type Local<'m> = FxHashMap<ValueRef<'m>, LLVMValueRef>;
 
 pub(super) const NO_NAME: *const std::ffi::c_char = c"".as_ptr();
 
 /// The metadata that says which accesses are apart, if a scope of it begins in the body. In a loop
-/// it holds for one iteration, and one iteration's scopes are others than the next one's; so what
-/// is peeled may not have those of the nest.
+/// it holds for one iteration, and the next iteration has other scopes. So peeled copies may not
+/// have those of the nest.
 fn scopes(context: &LlvmContext, blocks: &[BlockRef<'_>]) -> Vec<u32> {
     let mut all = blocks.iter().flat_map(|block| block.instructions());
     let names: &[&str] = match all.any(|it| is_intrinsic(it, |it| it == Meaning::Scope)) {
@@ -137,11 +137,11 @@ impl<'a, 'm> Making<'a, 'm> {
         }
     }
 
-    /// Fills it.
+    /// Fills the function.
     ///
     /// # Safety
-    /// As for [`Making::begin`]; what is given has the types of the parameters, and what becomes of
-    /// it the type that it had.
+    /// As for [`Making::begin`]; the entries of `given` have the types of the parameters, and the
+    /// variables they become have the types they had.
     pub(super) unsafe fn fill(&mut self, given: &[Given]) {
         // SAFETY: by the caller's promise.
         unsafe {
@@ -158,7 +158,7 @@ impl<'a, 'm> Making<'a, 'm> {
         }
     }
 
-    /// Takes what crosses from parameter `index`, as it is given.
+    /// Takes a crossing variable from parameter `index`, in the way of `given`.
     ///
     /// # Safety
     /// A variable of the frame, and its parameter.
@@ -168,7 +168,7 @@ impl<'a, 'm> Making<'a, 'm> {
         if !matches!(variable.kind, Kind::Value | Kind::Stored) {
             self.taken.insert(value);
         }
-        // SAFETY: by the caller's promise; what is read is what was passed.
+        // SAFETY: by the caller's promise; memory is read with the type it was passed with.
         unsafe {
             let passed = LLVMGetParam(self.function.raw(), index);
             if given.promised {
@@ -206,11 +206,11 @@ impl<'a, 'm> Making<'a, 'm> {
         }
     }
 
-    /// Says of a pointer among the parameters how much is there, that nothing else leads there,
-    /// and its alignment.
+    /// Adds to a pointer parameter the size of its memory, whether nothing else leads there, and
+    /// its alignment.
     ///
     /// # Safety
-    /// It holds.
+    /// All of it holds.
     unsafe fn promise_memory(&self, index: u32, bytes: Option<u64>, alone: bool, alignment: u32) {
         // SAFETY: by the caller's promise.
         unsafe {
@@ -230,7 +230,7 @@ impl<'a, 'm> Making<'a, 'm> {
     /// Gives a parameter an attribute.
     ///
     /// # Safety
-    /// What it says holds.
+    /// The attribute holds.
     unsafe fn promise(&self, index: u32, name: &str, value: u64) {
         // SAFETY: a live function; pointer and length describe the name.
         unsafe {
@@ -240,7 +240,7 @@ impl<'a, 'm> Making<'a, 'm> {
         }
     }
 
-    /// At the entry a value is what was given.
+    /// Makes a value start as `given` at the entry.
     ///
     /// # Safety
     /// Both have the value's type.
@@ -253,7 +253,7 @@ impl<'a, 'm> Making<'a, 'm> {
                 return;
             };
             let given = match is_intrinsic(made, |it| it == Meaning::StackSave) {
-                // What lies on the old stack stays there.
+                // Objects on the old stack stay there.
                 true => self.save_stack(),
                 false => given,
             };

@@ -1,4 +1,4 @@
-//! Counts at the heads of loops, and the way out, in code of tier 1.
+//! Counts at the heads of loops, and OSR exits, in code of tier 1.
 //!
 //! ```text
 //! before                      after
@@ -37,14 +37,15 @@ use crate::handles::{BlockRef, FunctionRef, c_name};
 use crate::shape::Shape;
 use crate::source::AttributeKinds;
 
-/// Which loops of a body are counted at their heads and can be left, and what crosses there.
+/// The loops of a body that are counted at their heads and can be left, and the values that cross
+/// there.
 struct Decision<'m> {
     heads: Heads,
     /// The latches of the other loops.
     latches: Vec<u32>,
     /// Those of the loops, by their places among all, in the order of their words.
     chosen: Vec<(usize, Crossing)>,
-    /// Of the body, if a loop is counted.
+    /// Frame of the body, if a loop is counted.
     frame: Option<Frame<'m>>,
 }
 
@@ -71,10 +72,10 @@ fn decide<'m>(kinds: &AttributeKinds, body: Body<'_, 'm>, shape: &Shape<'m>) -> 
 /// Heads of loops, and the blocks that took their places.
 pub(crate) type Counting<'m> = Vec<(BlockRef<'m>, BlockRef<'m>)>;
 
-/// What was put into a body.
+/// Result of [`insert`].
 #[derive(Default)]
 pub(crate) struct Inserted<'m> {
-    /// What is counted.
+    /// The counted loops.
     pub(crate) heads: Heads,
     /// The latches of the other loops.
     pub(crate) latches: Vec<u32>,
@@ -107,14 +108,14 @@ pub(crate) fn insert<'m>(
         let before = predecessors.of(head as u32).iter();
         let before: Vec<_> = before.map(|&it| flow.blocks[it as usize]).collect();
         let head = flow.blocks[head];
-        // SAFETY: a head of the body, with what was found to live across it, and its place.
+        // SAFETY: a head of the body, the values found to live across it, and its place.
         let counting = unsafe { writer.open(frame, head.raw(), &before, what, place) };
         inserted.counting.push((head, counting));
     }
     inserted
 }
 
-/// The type of a continuation of `of` with what crosses.
+/// The type of a continuation of `of` for the crossing values.
 ///
 /// # Safety
 /// A function of the context, and a frame of its body.
@@ -194,10 +195,10 @@ impl<'a, 'm> Writer<'a, 'm> {
         }
     }
 
-    /// The block that takes the head's place.
+    /// Makes the counting block, which takes the head's place.
     ///
     /// # Safety
-    /// A head of the body, the blocks that lead there, what crosses, and its place among the
+    /// A head of the body, the blocks that lead there, the crossing values, and its place among the
     /// loops.
     unsafe fn open(
         &self,
@@ -210,9 +211,9 @@ impl<'a, 'm> Writer<'a, 'm> {
         let name = c"".as_ptr();
         let builder = self.builder.0;
         let Places { slot, count, left } = Heads::places(place, self.loops);
-        // SAFETY: all of one function. The new block takes the head's phis and the edges to
-        // it, so that each phi has the edges it had; the head has one edge from the new block
-        // and one from the way out.
+        // SAFETY: all of one function. The new block takes the head's phis and the edges to it, so
+        // that each phi has the edges it had. The head has one edge from the new block and one from
+        // the OSR exit.
         unsafe {
             let context = self.context.raw();
             let append = || LLVMAppendBasicBlockInContext(context, self.body.raw(), name);
@@ -247,13 +248,13 @@ impl<'a, 'm> Writer<'a, 'm> {
             let pointer = LLVMPointerTypeInContext(context, 0);
             let offered = LLVMBuildLoad2(builder, pointer, self.word(slot), name);
             LLVMSetAlignment(offered, 8);
-            // Read once: somebody else writes it.
+            // Read once: another thread writes it.
             LLVMSetVolatile(offered, 1);
             let none = LLVMBuildIsNull(builder, offered, name);
             let refused = append();
             LLVMBuildCondBr(builder, none, refused, leaving);
             LLVMPositionBuilderAtEnd(builder, refused);
-            // Read anew: code of tier 1 would keep what is used here in the frame at each pass.
+            // Read anew: otherwise tier 1 code would keep the value in the frame at each pass.
             let new = LLVMBuildLoad2(builder, word, self.word(count), name);
             LLVMSetAlignment(new, 4);
             let positive = LLVMBuildAnd(builder, new, LLVMConstInt(word, 0x7fff_ffff, 0), name);
@@ -265,7 +266,7 @@ impl<'a, 'm> Writer<'a, 'm> {
         }
     }
 
-    /// Fills the block in which a loop is left for what is `offered`.
+    /// Fills the block that leaves a loop for the continuation `offered`.
     ///
     /// # Safety
     /// As for [`Writer::open`], an empty block, an address that is not null, and the offset of the
@@ -302,15 +303,15 @@ impl<'a, 'm> Writer<'a, 'm> {
         }
     }
 
-    /// What is passed for a variable, where the builder is.
+    /// The value to pass for a variable, where the builder is.
     ///
     /// # Safety
     /// The builder is at the end of a block where the variable lives.
     unsafe fn pass(&self, frame: &Frame<'m>, variable: u32) -> LLVMValueRef {
         let variable = frame.variables[variable as usize];
         let name = c"".as_ptr();
-        // SAFETY: by the caller's promise; what is passed through memory gets room of its own
-        // in the entry block.
+        // SAFETY: by the caller's promise; a value passed through memory gets room of its own in
+        // the entry block.
         unsafe {
             match variable.kind {
                 Kind::Value | Kind::Bytes(_) | Kind::Kept { .. } => variable.value.raw(),

@@ -1,13 +1,13 @@
 //! Continuations whose labels have the addresses of their own blocks.
 //!
-//! Labels that stay inside of a function need no places in its label space, in a continuation
-//! neither: tables of labels are private copies, as in a whole version (`labels`). The frame that
-//! goes on has places, so one that crosses is looked up at the entry. Only the label that the head
-//! itself jumps to may cross: where others do, the continuation has places in the label space.
+//! Labels that stay inside a function need no places in its label space, nor do they in a
+//! continuation. Tables of labels are private copies, as in a whole version (`labels`). The old
+//! frame uses places, so a label that crosses is looked up at the entry. Only the label that the
+//! head itself jumps to may cross. If others do, the continuation has places in the label space.
 //!
 //! # Why
-//! Code generation duplicates a jump by a label into the blocks that lead to it, if it is short: the
-//! look-up in a table of the version's own (`jumps`) made it too long for that.
+//! Code generation duplicates a short jump by a label into the blocks that lead to it. The look-up
+//! in a table of the version's own (`jumps`) made it too long for that.
 
 use inkwell::llvm_sys::core::{
     LLVMBlockAddress, LLVMBuildICmp, LLVMBuildInBoundsGEP2, LLVMBuildLoad2, LLVMBuildPtrToInt,
@@ -26,7 +26,7 @@ use crate::handles::{BlockRef, FunctionRef, InstructionRef, ValueRef};
 use crate::jumps;
 use crate::labels;
 
-/// How a continuation gets labels of its own.
+/// The labels of a continuation's own.
 pub(crate) struct OwnLabels<'m> {
     /// The label space of the function.
     space: ValueRef<'m>,
@@ -76,7 +76,8 @@ impl<'m> OwnLabels<'m> {
 }
 
 impl<'m> Making<'_, 'm> {
-    /// The value that one that crosses has here: the address of a block, if it is a label that has one.
+    /// The continuation's form of a crossing value: the address of a block, if it is a label that
+    /// has one.
     ///
     /// # Safety
     /// The entry is being filled; of the value's type.
@@ -92,8 +93,8 @@ impl<'m> Making<'_, 'm> {
             return passed;
         };
         let (context, builder) = (self.context, self.at_entry.0);
-        // SAFETY: a live jump, whose blocks are copied as they are reached from the head; all of one
-        // context; the entry read is one of the table's.
+        // SAFETY: a live jump, whose blocks are copied as they are reached from the head; all of
+        // one context; the entry read is one of the table's.
         unsafe {
             let mut seen = FxHashSet::default();
             let to = (0..LLVMGetNumSuccessors(jump.raw()))
@@ -126,7 +127,7 @@ impl<'m> Making<'_, 'm> {
         }
     }
 
-    /// Has tables and code mention the continuation's blocks instead of the body's.
+    /// Replaces the body's blocks with the continuation's in tables and code.
     ///
     /// # Safety
     /// The continuation is filled; each block is copied once.
@@ -138,7 +139,7 @@ impl<'m> Making<'_, 'm> {
             let Some(label) = labels.next() else {
                 continue;
             };
-            // SAFETY: by the caller's promise; what is not reached is not jumped to.
+            // SAFETY: by the caller's promise; unreachable blocks are not jumped to.
             unsafe {
                 let own = match self.copies.get(&(0, at)) {
                     Some(&copy) => LLVMBlockAddress(self.function.raw(), copy),

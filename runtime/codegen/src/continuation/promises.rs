@@ -1,4 +1,4 @@
-//! What a function promises, and a continuation does too.
+//! Copies a function's attributes to its continuation, where they hold.
 
 use inkwell::llvm_sys::LLVMAttributeFunctionIndex;
 use inkwell::llvm_sys::core::{
@@ -8,8 +8,8 @@ use inkwell::llvm_sys::core::{
 };
 use inkwell::llvm_sys::prelude::{LLVMAttributeRef, LLVMValueRef};
 
-/// What a function says of itself that does not hold of a continuation: it reads memory of the
-/// frame it goes on in, and its arguments are others.
+/// Attributes that do not hold of a continuation: it reads memory of the old frame, and its
+/// arguments are others.
 const DROPPED: [&str; 5] = [
     "memory",
     "speculatable",
@@ -18,7 +18,8 @@ const DROPPED: [&str; 5] = [
     "alwaysinline",
 ];
 
-/// The same, of those that are texts. The hooks of entry and exit are called in the old frame.
+/// String attributes that do not hold of a continuation. The hooks of entry and exit are called in
+/// the old frame.
 const DROPPED_TEXTS: [&str; 8] = [
     "uruk.entry",
     "uruk.entry.of",
@@ -29,7 +30,7 @@ const DROPPED_TEXTS: [&str; 8] = [
     "mrecord-mcount",
     "alloc-family",
 ];
-/// Copies what a function promises, but for what does not hold of a continuation.
+/// Copies the attributes of a function, except those that do not hold of a continuation.
 ///
 /// # Safety
 /// Functions of one context, with one return type.
@@ -39,7 +40,7 @@ pub(super) unsafe fn copy_promises(old: LLVMValueRef, new: LLVMValueRef) {
         unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
     });
     let holds = |attribute: LLVMAttributeRef| {
-        // SAFETY: a live attribute, asked for what it has.
+        // SAFETY: a live attribute, asked only for properties of its kind.
         unsafe {
             if LLVMIsStringAttribute(attribute) == 0 {
                 return !dropped.contains(&LLVMGetEnumAttributeKind(attribute));
@@ -50,7 +51,7 @@ pub(super) unsafe fn copy_promises(old: LLVMValueRef, new: LLVMValueRef) {
             !DROPPED_TEXTS.iter().any(|it| it.as_bytes() == key)
         }
     };
-    // The function itself, and what it returns.
+    // The function itself, and its result.
     for index in [LLVMAttributeFunctionIndex, 0] {
         // SAFETY: by the caller's promise; the buffer has room for the count.
         unsafe {

@@ -1,14 +1,14 @@
-//! Which blocks of a body a continuation has copies of, and how many.
+//! Chooses the blocks of a body that a continuation copies, and how many copies.
 //!
 //! # The nest stays whole
-//! Entering an inner loop would put a second way into the loops around it, and no pass touches
-//! a loop with two. So the rest of the iterations that are under way is peeled: with the loops
-//! `s0` (the head that is entered) to `sm` (the outermost) there are `m + 1` copies. Copy `k`
-//! starts at the head of `sk` and holds the rest of one iteration of the loop around it, up to
-//! its head, which belongs to copy `k + 1`. The last copy is the nest as it was, entered at its
-//! head. Loops around that stay no nest, because they are left out of `nest`, are entered in the
-//! middle: then there is one copy less, and the last one has a part of an iteration before the
-//! first whole one. Which copy a block is taken from, by the loops it is in:
+//! Entering an inner loop would put a second way into the loops around it, and no pass touches a
+//! loop with two. So the rest of the current iterations is peeled. With the loops `s0` (the head
+//! that is entered) to `sm` (the outermost) there are `m + 1` copies. Copy `k` starts at the head
+//! of `sk` and holds the rest of one iteration of the loop around it. It ends before the head of
+//! that loop, which belongs to copy `k + 1`. The last copy is the nest as it was, entered at its
+//! head. Outer loops that are not in `nest` are entered in the middle. Then there is one copy less,
+//! and the last one has a part of an iteration before the first whole one. The loops of a block
+//! choose its copy:
 //!
 //! ```text
 //! least i > 0 with block in si       -> copy i - 1, or the one that is under way if that is later
@@ -20,16 +20,16 @@ use std::collections::VecDeque;
 
 use crate::flow::{Flow, Loop, around};
 
-/// Which blocks are copied how often.
+/// The copied blocks, and the number of their copies.
 pub(super) struct Regions<'a, 'm> {
     pub(super) flow: &'a Flow<'m>,
     /// For each block, one less than the least loop around the start that it is in.
     levels: Vec<u32>,
-    /// Of the loops around the start: head by number, from the start itself.
+    /// Heads of the loops around the start, by number, from the start itself.
     pub(super) heads: Vec<u32>,
     /// All loops around the start are in the nest, so the last copy is the nest as it was.
     is_whole: bool,
-    /// What is copied: number of the copy and block, those of one copy together.
+    /// The copied blocks: number of the copy and block, those of one copy together.
     pub(super) pieces: Vec<(u32, u32)>,
 }
 

@@ -1,16 +1,15 @@
 //! Infers facts bottom-up over the call graph, within a budget.
 //!
-//! From the callees of the function to be compiled the graph is walked depth first, so
-//! that functions come after those they call; what the store knows ends the walk. When
-//! the budget is used up, what calls something that was not reached is left for a later
-//! compile, which then gets further. If that leaves nothing (a cycle larger than the
-//! budget), all that was read is taken, and the rest is unknown to it for good.
+//! From the callees of the function to be compiled the graph is walked depth first, so that
+//! functions come after those they call. Functions in the store end the walk. When the budget is
+//! used up, functions with unread callees are left for a later compile, which then gets further. If
+//! that leaves nothing (a cycle larger than the budget), all bodies read are taken, and unread
+//! callees permanently count as unknown.
 //!
-//! The bodies are copied into one module, and LLVM infers: `mem2reg`, so that arguments
-//! are seen where they are used, then `function-attrs` over strongly connected
-//! components. Nothing else: passes that remove what has no use would make facts hold
-//! for better versions only. `mem2reg` removes reads and writes of local variables, and
-//! no operand of them.
+//! The bodies are copied into one module, and LLVM infers. `mem2reg` shows arguments where they are
+//! used; then `function-attrs` runs over strongly connected components. No other pass runs: passes
+//! that remove unused instructions would make facts hold for better versions only. `mem2reg`
+//! removes reads and writes of local variables, and no operand of them.
 //!
 //! Cost: 1.4 to 10 us an instruction, measured as the difference of whole compiles on a
 //! busy machine; a unit's own instruction costs 30 to 40.
@@ -42,29 +41,28 @@ const PASSES: &str = "inferattrs,function(mem2reg),cgscc(function-attrs)";
 const FACTOR: u32 = 4;
 const LEAST: u32 = 1_000;
 const MOST: u32 = 20_000;
-/// Nothing is inferred of larger functions, nor of what they call for their sake.
+/// Instructions beyond which a function gets no inference, nor do its callees for its sake.
 const LARGE: u32 = 4_000;
 
-/// What one body is to the walk.
+/// One body in the walk.
 struct Node<'r> {
     old: FunctionRef<'r>,
     callees: Vec<SymbolId>,
 }
 
-/// The part of the call graph that one inference looks at.
+/// The part of the call graph that one inference covers.
 #[derive(Default)]
 struct Graph<'r> {
-    /// In the order of the walk: callees first, but in cycles.
+    /// Functions in the order of the walk: callees first, except in cycles.
     order: Vec<SymbolId>,
     nodes: FxHashMap<SymbolId, Node<'r>>,
-    /// Not read, for want of budget.
+    /// Functions not read, as the budget was spent.
     cut: FxHashSet<SymbolId>,
     used: u32,
 }
 
-/// Adds to the store what can be found out about the callees of `root`, and theirs,
-/// within the budget. Errors leave it as it is: they are the error of whoever compiles
-/// the function at fault.
+/// Adds facts about the callees of `root`, and their callees, to the store, within the budget.
+/// Errors leave the store as it is: the compile of the function at fault reports them.
 pub(crate) fn infer(reader: &Reader, plan: &ModulePlan, root: SymbolId, how: &Compile) {
     let Knowledge::Inferred(store) = &how.facts else {
         return;
@@ -98,13 +96,13 @@ pub(crate) fn infer(reader: &Reader, plan: &ModulePlan, root: SymbolId, how: &Co
     if reader.is_cancelled() {
         return;
     }
-    // What LLVM may have said of these bodies is no error of the function to come.
+    // LLVM's messages about these bodies are no errors of the function to be compiled.
     reader.context().take_errors();
     store.keep(generation, graph.used, found);
 }
 
 impl Graph<'_> {
-    /// Those of which all callees are known or in sight; all, if there is none.
+    /// Functions of which all callees are known or in sight; all functions, if there is none.
     fn complete(&self) -> Vec<SymbolId> {
         let mut lacking = self.cut.clone();
         loop {
@@ -129,7 +127,7 @@ impl Graph<'_> {
 }
 
 impl<'r> Planning<'r> {
-    /// Reads what `start` reaches, depth first.
+    /// Reads the bodies that `start` reaches, depth first.
     fn walk(&mut self, start: SymbolId, budget: u32, store: &FactStore, graph: &mut Graph<'r>) {
         let mut path = Vec::new();
         path.extend(self.enter(start, budget, store, graph));
@@ -146,7 +144,7 @@ impl<'r> Planning<'r> {
         }
     }
 
-    /// Reads a body that is to be looked at, if there is budget for it.
+    /// Reads a body to analyse, if there is budget for it.
     fn enter(
         &mut self,
         id: SymbolId,
@@ -197,9 +195,9 @@ impl<'r> Planning<'r> {
                 .is_some_and(is_plain)
     }
 
-    /// Instructions of a body that was read, and the functions it calls by name, each
-    /// once: through aliases, with these, and with what copies of `alwaysinline` bodies
-    /// that are not bound call.
+    /// Counts instructions of a body that was read, and lists the functions it calls by name, each
+    /// once. Aliases are followed. Copies of `alwaysinline` bodies that are not bound are counted
+    /// too, with their callees.
     fn survey(&self, function: FunctionRef<'r>) -> (u32, Vec<SymbolId>) {
         let mut instructions = 0u32;
         let mut callees = Vec::new();
@@ -223,7 +221,7 @@ impl<'r> Planning<'r> {
         (instructions, callees)
     }
 
-    /// Notes what a call names; the body that comes along with it, if it is not bound.
+    /// Notes the function that a call names; returns its body if the call copies it along.
     fn note_callee(
         &self,
         callee: ValueRef<'r>,
@@ -246,7 +244,7 @@ impl<'r> Planning<'r> {
     }
 }
 
-/// Copies the chosen bodies, has LLVM infer, and reads what it found.
+/// Copies the chosen bodies, runs LLVM's inference, and reads the results.
 fn infer_chosen(
     source: Source<'_>,
     how: &Compile,
@@ -280,7 +278,7 @@ fn infer_chosen(
     Ok(chosen.iter().map(summarize).collect())
 }
 
-/// What `new` has that the function it was copied from has not.
+/// The attributes of `new` that its original lacks.
 fn summarize(node: &Node<'_>, new: FunctionRef<'_>) -> Summary {
     let (old, new) = (node.old.raw(), new.raw());
     let kinds = kinds();

@@ -1,10 +1,10 @@
-//! Calls that a profile shows to be hot are inlined more eagerly.
+//! Marks calls that a profile shows to be hot, so that they are inlined more eagerly.
 //!
-//! LLVM tells hot calls by a summary of all counts of a program (`ProfileSummary`), against which it
-//! holds the entries of a caller times a block's frequency. Here functions were counted one after
-//! another, each for a moment, some in a loop without having been entered at all, and there is
-//! no program to sum up. So what is hot is told by how often a second a call is executed, where it is
-//! known how long was counted, and noted at the call:
+//! LLVM finds hot calls by a summary of all counts of a program (`ProfileSummary`): it compares the
+//! entries of a caller times a block's frequency with it. Here functions were counted one after
+//! another, each for a short time, some in a loop without an entry. So the program has no summary.
+//! Instead a hot call is found by its executions a second, if the time of counting is known, and
+//! gets an attribute:
 //!
 //! ```text
 //! hot(call) = executions of its block / time that was counted >= RATE
@@ -12,8 +12,8 @@
 //!             is not known
 //! ```
 //!
-//! Of SQLite's main loop the calls of single opcodes are executed a hundred times a millisecond, and
-//! the loop's head a hundred times as often: by their share none of them was hot. An iteration of it
+//! In SQLite's main loop the calls of single opcodes are executed a hundred times a millisecond,
+//! and the loop's head a hundred times as often: by share none of them was hot. An iteration of it
 //! took 21.2 to 22.3 ms so, and 20.8 to 21.3 by rate.
 
 use inkwell::llvm_sys::LLVMAttributeFunctionIndex;
@@ -26,18 +26,19 @@ use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 use crate::probe;
 use crate::profile::{Count, Profile};
 
-/// Executions a second of a block whose calls are hot: what is saved of each is some nanoseconds, so
-/// of all a thousandth of the time. (The 99 of 100 counts that LLVM calls hot end at as many in SQLite.)
+/// Executions a second of a block whose calls are hot: inlining saves some nanoseconds at each, so
+/// a thousandth of the time in all. (In SQLite the 99 of 100 counts that LLVM calls hot end at
+/// about this rate.)
 const RATE: f64 = 150_000.0;
 
 /// Executions of the most executed block to one of a block whose calls are hot.
 const SHARE: u64 = 8;
 
-/// The cost up to which LLVM inlines, by an attribute of a call. At its highest level that is 250, and
-/// for calls that are hot in a program 3,000; nothing larger than 1,500 is looked at here.
+/// The cost up to which LLVM inlines, by an attribute of a call. At its highest level that is 250,
+/// and for hot calls of a program 3,000; no callee larger than 1,500 is a candidate here.
 const THRESHOLD: (&str, &str) = ("function-inline-threshold", "1000");
 
-/// Notes at the calls of a function which of them are hot.
+/// Adds the attribute to the hot calls of a function.
 ///
 /// # Safety
 /// A body of the context, whose sites these are.
@@ -86,7 +87,7 @@ pub(super) unsafe fn mark(
         }
         let is_call = |it: &InstructionRef<'_>| match it.callee().map(ValueRef::as_function) {
             Some(Some(callee)) => !callee.is_intrinsic(),
-            // A pointer, which may be called directly yet.
+            // A pointer, whose call may still become direct.
             Some(None) => true,
             None => false,
         };
@@ -111,8 +112,8 @@ fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// How often each block was executed, by what was counted along its edges; `None` where that does
-/// not tell. `edges` are those out of blocks whose ends counted.
+/// How often each block was executed, by the counts along its edges; `None` where they do not
+/// determine it. `edges` are those out of blocks whose ends have counts.
 fn executions(graph: &Graph, entries: u64, edges: &[Option<Vec<(u32, u64)>>]) -> Vec<Option<u64>> {
     let out_of = |edges: &Option<Vec<(u32, u64)>>| {
         let edges = edges.as_ref()?.iter();
@@ -133,7 +134,7 @@ fn executions(graph: &Graph, entries: u64, edges: &[Option<Vec<(u32, u64)>>]) ->
                     let here = out.iter().filter(|&&(to, _)| to == block);
                     Some(sum(here.map(|&(_, count)| count)))
                 }
-                // Of the ways on from a call that may throw, the first is that of its return.
+                // Of the successors of a call that may throw, the first is that of its return.
                 None if graph.successors(from).first() == Some(&block) => found[from as usize],
                 None => Some(0),
             };
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn blocks_without_counts_are_told_by_their_edges() {
-        // A loop of three blocks, in which one is passed by, and what follows it.
+        // A loop of three blocks, in which one can be skipped, and the block behind it.
         let graph = graph(&[&[1], &[2, 5], &[3, 4], &[4], &[1], &[]]);
         let edges = [
             None,
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn nothing_is_told_of_what_no_count_leads_to() {
-        // The second block goes round for ever, and its way in is not the only one.
+        // The second block loops for ever, and its loop edge is a second way in.
         let graph = graph(&[&[1], &[1]]);
         assert_eq!(executions(&graph, 7, &[None, None]), [Some(7), None]);
     }

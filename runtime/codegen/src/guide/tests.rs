@@ -1,4 +1,4 @@
-//! What probes and profiles do to a unit, as IR before any pass.
+//! Effects of probes and profiles on a unit, as IR before any pass.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn id(reader: &Reader, name: &str) -> SymbolId {
     SymbolId(index.expect("defined") as u32)
 }
 
-/// The unit of `function` before passes, its probes, and what became of profiles.
+/// The unit of `function` before passes, its probes, and a summary of applied and refused profiles.
 fn unit(reader: &mut Reader, how: &Compile, function: &str) -> (String, Option<Probes>, String) {
     let plan = plan_alone(reader.summary());
     let function = id(reader, function);
@@ -80,7 +80,7 @@ fn unit(reader: &mut Reader, how: &Compile, function: &str) -> (String, Option<P
     let contents = copying.finish().expect("finished");
     let unit = Unit { module, contents };
     let action = LLVMVerifierFailureAction::LLVMReturnStatusAction;
-    // SAFETY: a live module; no message is asked for.
+    // SAFETY: a live module; no message is requested.
     let broken = unsafe { LLVMVerifyModule(unit.module.raw(), action, std::ptr::null_mut()) };
     // SAFETY: a live module; the text is ours.
     let text = unsafe { take_message(LLVMPrintModuleToString(unit.module.raw())) };
@@ -290,7 +290,7 @@ fn calls_that_are_hot_may_let_larger_callees_in() {
             !attributes.is_empty()
         })
     };
-    // By their share, and where it is known for how long was counted by how often a second.
+    // By their share; where the time of counting is known, by their rate.
     assert_eq!(hot(profile.clone()), [false, true]);
     let counted_for = |time| profile.clone().counted_for(time);
     assert_eq!(hot(counted_for(Nanos::from_ms(1))), [false, true]);

@@ -1,12 +1,12 @@
-//! What LLVM-C does not say of nodes of debug information: their operands, by place, and their
-//! numbers, which are read off their text.
+//! Reads properties of debug information nodes that LLVM-C does not offer: operands, by place, and
+//! numbers, from the printed text.
 //!
 //! # Invariants
 //! - Nothing is changed.
 //!
 //! # Why
-//! LLVM-C has questions for few of a node's fields, and none for which argument a variable is.
-//! A node is printed without a module here: no table of a module's metadata is made for that.
+//! LLVM-C has getters for few of a node's fields, and none for a variable's argument number. A node
+//! is printed without a module here: no table of a module's metadata is made for that.
 
 use std::ffi::CStr;
 use std::ptr::null_mut;
@@ -60,7 +60,7 @@ pub(super) unsafe fn child(
     unsafe { operand(context, node, index).map_or(null_mut(), |found| LLVMValueAsMetadata(found)) }
 }
 
-/// Whether a node is a namespace, within nothing but namespaces.
+/// Whether a node is a namespace, nested only in namespaces.
 ///
 /// # Safety
 /// Null, or a live node of the context.
@@ -96,7 +96,7 @@ pub(super) unsafe fn is_namespace(context: LLVMContextRef, node: LLVMMetadataRef
 /// A live value.
 pub(super) unsafe fn text(value: LLVMValueRef) -> Option<String> {
     let mut length = 0;
-    // SAFETY: by the caller's promise; LLVM returns what it keeps, or null.
+    // SAFETY: by the caller's promise; LLVM returns a string it keeps, or null.
     unsafe {
         let start = LLVMGetMDString(value, &mut length);
         let bytes = (!start.is_null()).then(|| from_raw_parts(start.cast(), length as usize))?;
@@ -104,7 +104,7 @@ pub(super) unsafe fn text(value: LLVMValueRef) -> Option<String> {
     }
 }
 
-/// A node as LLVM prints it, without what stands in quotes.
+/// A node as LLVM prints it, without the text in quotes.
 ///
 /// # Safety
 /// A live node of the context.

@@ -1,19 +1,19 @@
-//! Types of a unit's variables: copies of those of its module, as many as a debugger looks at.
+//! Types of a unit's variables: copies of the module's types, limited to those a debugger looks at.
 //!
-//! A type of a large program leads to thousands of others, all of which would be written for
-//! each function. So they are copied, nearest first: [`MOST`] structs and unions with their
-//! members, and what lies further by name only; debuggers find that in other units by its name.
+//! A type of a large program refers to thousands of others, all of which would be written for each
+//! function. So they are copied, nearest first: [`MOST`] structs and unions with their members, and
+//! more distant ones by name only. Debuggers find those in other units by name.
 //!
 //! # Invariants
-//! - What is copied leads to no compile unit or function but the copy's own.
-//! - Input may be a cycle of anything: chains have a limit.
+//! - A copied type refers to no compile unit or function except the copy's own.
+//! - Input may contain cycles of any kind: chains have a limit.
 //!
 //! # Why
-//! - A struct is made without members first, under an identifier of its own: two that are alike
-//!   otherwise would be one node, which is then filled twice. It is not made as a node to be
-//!   replaced later: what refers to such a node may be merged into another one, and is gone.
-//! - Variants of Rust's enums are left out. LLVM-C cannot make them, and gdb 13 ends itself over
-//!   those of rustc 1.95, in native programs, too.
+//! - A struct is made without members first, under an identifier of its own: two that are otherwise
+//!   alike would be one node, which is then filled twice. It is not made as a node to be replaced
+//!   later: a node that refers to such a node may be merged into another one, and is gone.
+//! - Variants of Rust's enums are left out. LLVM-C cannot make them, and gdb 13 crashes on those of
+//!   rustc 1.95, in native programs, too.
 
 use std::collections::VecDeque;
 use std::ptr::{null, null_mut};
@@ -41,7 +41,7 @@ use super::nodes::{child, is_namespace, operand, operands};
 /// Structs and unions of a unit that have their members.
 const MOST: u32 = 32;
 
-/// Types that are made of each other without a struct between them, at most.
+/// Most types that are made of each other without a struct between them.
 const DEPTH: u32 = 50;
 
 /// Operands of LLVM's nodes for types (`DebugInfoMetadata.h`): file, scope, name, size, offset,
@@ -49,9 +49,10 @@ const DEPTH: u32 = 50;
 const SCOPE: usize = 1;
 const BASE: usize = 5;
 const ELEMENTS: usize = 6;
-/// Of a derived type: where the storage of bits begins, the class of a pointer to a member.
+/// Operand of a derived type: the start of the storage of bits, or the class of a pointer to a
+/// member.
 const EXTRA: usize = 6;
-/// Of a function's type: what it returns and takes.
+/// Operand of a function's type: its result and parameters.
 const TYPES: usize = 5;
 
 /// Tags of DWARF.
@@ -78,7 +79,7 @@ mod tag {
 pub(super) struct Types {
     context: LLVMContextRef,
     builder: LLVMDIBuilderRef,
-    /// Where what has no scope that may be kept is said to be.
+    /// The scope of types whose own scope cannot be kept.
     file: LLVMMetadataRef,
     /// Old -> new.
     known: FxHashMap<LLVMMetadataRef, LLVMMetadataRef>,
@@ -88,7 +89,7 @@ pub(super) struct Types {
     depth: u32,
 }
 
-/// What all types have.
+/// The fields that all types have.
 struct Common {
     name: (*const std::ffi::c_char, usize),
     file: LLVMMetadataRef,
@@ -123,7 +124,7 @@ impl Common {
 impl Types {
     /// # Safety
     /// The builder of a unit, which has a compile unit, of the context, and a file of that; all
-    /// live as long as what is made here.
+    /// live as long as the nodes made here.
     pub(super) unsafe fn new(
         context: LLVMContextRef,
         builder: LLVMDIBuilderRef,
@@ -158,7 +159,7 @@ impl Types {
                 LLVMMetadataKind::LLVMDIDerivedTypeMetadataKind => self.derived(old),
                 LLVMMetadataKind::LLVMDICompositeTypeMetadataKind => self.composite(old),
                 LLVMMetadataKind::LLVMDISubroutineTypeMetadataKind => self.routine(old),
-                // They lead to nothing.
+                // They refer to nothing.
                 LLVMMetadataKind::LLVMDIBasicTypeMetadataKind
                 | LLVMMetadataKind::LLVMDIStringTypeMetadataKind => old,
                 _ => null_mut(),
@@ -224,7 +225,7 @@ impl Types {
                         builder, base, class, of.size, of.align, of.flags,
                     )
                 }
-                // What says of a type what debuggers do not show.
+                // Qualifiers that debuggers do not show.
                 _ => base,
             }
         }
@@ -265,7 +266,7 @@ impl Types {
                 tag::ENUMERATION => {
                     let scope = self.scope(old);
                     let base = self.copy(child(self.context, old, BASE));
-                    // What is enumerated leads to nothing.
+                    // Enumerators refer to nothing.
                     let mut all = operands_of(self.context, child(self.context, old, ELEMENTS));
                     all.retain(|&it| {
                         let kind = LLVMGetMetadataKind(it);
@@ -306,7 +307,7 @@ impl Types {
         }
     }
 
-    /// A struct or union, to be filled, or its name only.
+    /// A struct or union, to be filled, or a declaration by name only.
     ///
     /// # Safety
     /// A live one.
@@ -379,7 +380,7 @@ impl Types {
         }
     }
 
-    /// A member of `owner`, or what that inherits; `None` of what takes no room in it.
+    /// A member of `owner`, or a base class; `None` if it takes no room in it.
     ///
     /// # Safety
     /// A live node; a struct or union that was made here.
@@ -422,7 +423,7 @@ impl Types {
         }
     }
 
-    /// Where the copy of a type belongs: a namespace or a struct, not a function.
+    /// The scope of a type's copy: a namespace or a struct, not a function.
     ///
     /// # Safety
     /// A live type.
@@ -450,7 +451,7 @@ impl Types {
 /// # Safety
 /// Null, or a live list of the context.
 unsafe fn operands_of(context: LLVMContextRef, list: LLVMMetadataRef) -> Vec<LLVMMetadataRef> {
-    // SAFETY: by the caller's promise; what is in a list lives as it does.
+    // SAFETY: by the caller's promise; nodes in a list live as it does.
     unsafe {
         let is_list = !list.is_null()
             && matches!(

@@ -1,11 +1,10 @@
-//! Variables of a unit: what records in a body say of its arguments and locals, said again of its
-//! copy.
+//! Variables of a unit: records of arguments and locals, copied from a body to its copy.
 //!
 //! # Invariants
-//! - A record names values of the function it is in: what the copy no longer has is *optimized
-//!   out*, as a debugger calls it.
-//! - A variable and the place of its record are in one function, as LLVM wants it: both are told
-//!   by the same rule which ([`Writer::home`]).
+//! - A record names values of its function: a value that the copy no longer has is *optimized out*,
+//!   as a debugger calls it.
+//! - A variable and the place of its record are in one function, as LLVM requires: the same rule
+//!   finds the function of both ([`Writer::home`]).
 
 use inkwell::llvm_sys::core::{
     LLVMDbgRecordGetDebugLoc, LLVMDbgRecordGetKind, LLVMDbgVariableRecordGetExpression,
@@ -31,14 +30,14 @@ use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 const NAME: usize = 1;
 const TYPE: usize = 3;
 
-/// Where a variable is, from an instruction on.
+/// The place of a variable, from an instruction on.
 pub(super) struct Record<'r> {
     before: InstructionRef<'r>,
-    /// It is kept there all the time.
+    /// The variable is kept there all the time.
     declares: bool,
-    /// Of the copy; `None` once it is nowhere.
+    /// A value of the copy; `None` once the variable is nowhere.
     value: Option<ValueRef<'r>>,
-    /// Of the module that is copied from.
+    /// Metadata of the original module.
     variable: LLVMMetadataRef,
     expression: LLVMMetadataRef,
     place: LLVMMetadataRef,
@@ -99,8 +98,8 @@ unsafe fn read_record<'r>(
     before: InstructionRef<'r>,
     value_of: impl Fn(ValueRef<'r>) -> Option<ValueRef<'r>>,
 ) -> Option<Record<'r>> {
-    // SAFETY: by the caller's promise; only records of variables are asked for what these have,
-    // and values and nodes live as the record does.
+    // SAFETY: by the caller's promise; only records of variables are asked for a variable, and
+    // values and nodes live as the record does.
     unsafe {
         let kind = LLVMDbgRecordGetKind(record);
         if kind == LLVMDbgRecordKind::LLVMDbgRecordLabel {
@@ -113,7 +112,7 @@ unsafe fn read_record<'r>(
         if variable.is_null() || expression.is_null() || place.is_null() {
             return None;
         }
-        // One that is computed of several values is not followed.
+        // A variable computed of several values is not followed.
         let several = printed(context, expression).contains("DW_OP_LLVM_arg");
         let value = match several {
             true => None,
@@ -140,7 +139,7 @@ impl Writer {
     /// # Safety
     /// As [`Writer::function`]; a record of that function.
     pub(super) unsafe fn record(&mut self, locations: &mut Locations, record: &Record<'_>) {
-        // SAFETY: by the caller's promise; what a record refers to lives as its function does.
+        // SAFETY: by the caller's promise; nodes that a record refers to live as its function does.
         unsafe {
             let (home, _) = self.home(locations, record.place, DEPTH);
             let Some(variable) = self.variable(record.variable, home) else {

@@ -1,4 +1,4 @@
-//! Numbers and nodes of one context that code which looks is marked with.
+//! Numbers and metadata nodes of one context that mark code with looks.
 
 use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{
@@ -13,23 +13,23 @@ use super::PROMISES;
 use crate::context::{LlvmContext, OwnedModule};
 use crate::handles::FunctionRef;
 
-/// How much more often something is left than nothing.
+/// Weight of the branch with fuel left, against 1 without.
 const OFTEN: u64 = 1 << 20;
 
-/// Types of memory that are above one another at most.
+/// Most nested types of memory.
 const DEPTH: usize = 100;
 
-/// See the file's head.
+/// Kinds and nodes of one context.
 pub(super) struct Kinds {
     pub(super) naked: u32,
     pub(super) promises: Vec<u32>,
-    /// Kinds of metadata: types of memory, weights of branches, what is said of loops.
+    /// Kinds of metadata: types of memory, weights of branches, properties of loops.
     pub(super) memory: u32,
     pub(super) weights: u32,
     pub(super) loops: u32,
     /// The type of memory that the word has.
     pub(super) word: LLVMValueRef,
-    /// What everything else has, in a module without types of memory.
+    /// The type of all other accesses, in a module without types of memory.
     other: Option<LLVMValueRef>,
     /// Weights of a branch that is seldom taken.
     pub(super) seldom: LLVMValueRef,
@@ -64,7 +64,7 @@ impl Kinds {
         }
     }
 
-    /// Has a function's accesses be of other memory than the word, where nothing says so yet.
+    /// Marks a function's untyped accesses as other memory than the word.
     pub(super) fn mark(&self, function: FunctionRef<'_>) {
         let Some(other) = self.other else {
             return;
@@ -111,7 +111,7 @@ unsafe fn node(context: &LlvmContext, operands: &mut [LLVMMetadataRef]) -> LLVMM
     unsafe { LLVMMDNodeInContext2(context.raw(), operands.as_mut_ptr(), operands.len()) }
 }
 
-/// What an access of a type of memory of that name, right below `root`, is marked with.
+/// The mark for an access of a type of memory of that name, right below `root`.
 fn tag(context: &LlvmContext, root: LLVMMetadataRef, name: &str) -> LLVMValueRef {
     // SAFETY: nodes of the context.
     unsafe {
@@ -133,7 +133,7 @@ fn seldom(context: &LlvmContext) -> LLVMValueRef {
     }
 }
 
-/// What all types of memory are below of which an access has one.
+/// The root of the types of memory, found from the mark of an access.
 fn root_of(tag: LLVMValueRef) -> Option<LLVMMetadataRef> {
     let parts = |node: LLVMValueRef| -> Vec<LLVMValueRef> {
         // SAFETY: a live node; there is room for all of its operands.
@@ -144,7 +144,7 @@ fn root_of(tag: LLVMValueRef) -> Option<LLVMMetadataRef> {
             parts
         }
     };
-    // The type that is accessed; and of each what it is a kind of, or begins with.
+    // The accessed type; then each type's parent, or first member.
     let mut node = *parts(tag).get(1)?;
     for _ in 0..DEPTH {
         match parts(node).get(1) {

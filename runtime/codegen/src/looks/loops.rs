@@ -1,4 +1,4 @@
-//! Looks at the ends of loops, and the loops around them in which they ask.
+//! Inserts looks at the ends of loops, and the outer loops in which they ask.
 
 use std::collections::HashSet;
 
@@ -24,14 +24,14 @@ use crate::handles::ValueRef;
 
 /// A latch that looks.
 struct Latch {
-    /// What is left of it: its terminator.
+    /// The rest of the latch: its terminator.
     block: LLVMBasicBlockRef,
-    /// Where it asks, and goes on at `block`.
+    /// The block that asks, and goes on at `block`.
     ask: LLVMBasicBlockRef,
 }
 
 impl Writer<'_> {
-    /// Has its loops look.
+    /// Inserts looks into the function's loops.
     pub(super) fn loops(&mut self) {
         let flow = Flow::of(self.function);
         let back = flow.graph.back_edges();
@@ -110,7 +110,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether a block goes back to `head` or elsewhere, by a condition.
+    /// Whether a block conditionally goes back to `head` or elsewhere.
     ///
     /// # Safety
     /// Blocks of the function.
@@ -124,15 +124,15 @@ impl Writer<'_> {
         }
     }
 
-    /// Makes the condition of a latch one with the look: the loop has one end, as before. Where it
-    /// asks, and then goes back to `head`, or out.
+    /// Makes the condition of a latch one with the look: the loop has one end, as before. Returns
+    /// the block that asks, and then goes back to `head`, or out.
     ///
     /// # Safety
     /// A latch by a choice, in a nest, and the first block of its loop.
     unsafe fn join(&self, latch: LLVMBasicBlockRef, head: LLVMBasicBlockRef) -> LLVMBasicBlockRef {
         let (builder, name, context) = (self.builder.0, c"".as_ptr(), self.context.raw());
-        // SAFETY: by the caller's promise. The edge out comes from another block, which the phis
-        // there are told; the one back stays.
+        // SAFETY: by the caller's promise. The edge out comes from another block, which its phis
+        // get as their source; the one back stays.
         unsafe {
             let append = || LLVMAppendBasicBlockInContext(context, self.function.raw(), name);
             let (decide, ask) = (append(), append());
@@ -171,7 +171,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Has a phi get what came from a block from others.
+    /// Replaces a phi's edge from one block by edges from others.
     ///
     /// # Safety
     /// A phi with such an edge.
@@ -198,7 +198,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Has who asks lead to a loop around that of `head`, where that can be.
+    /// Makes blocks that ask lead to a loop around that of `head`, where that is possible.
     ///
     /// # Safety
     /// The first block of a loop, and its latches.
@@ -227,7 +227,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Has what leads to `old`, from blocks that are `meant`, lead to `new`; labels, too. Phis stay.
+    /// Redirects edges to `old`, from blocks that are `meant`, to `new`; labels, too. Phis stay.
     ///
     /// # Safety
     /// Blocks of the function.
@@ -260,7 +260,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Has who asks for a latch decide itself where to go on; whether it does.
+    /// Makes the block that asks for a latch decide itself where to go on; returns whether it does.
     ///
     /// # Safety
     /// A latch that was made by `split`.
@@ -274,14 +274,14 @@ impl Writer<'_> {
             }
             let old = LLVMGetBasicBlockTerminator(latch.ask);
             if LLVMGetNumSuccessors(old) != 1 || LLVMGetSuccessor(old, 0) != latch.block {
-                // It does already.
+                // It already does.
                 return true;
             }
             LLVMInstructionEraseFromParent(old);
             let clone = LLVMInstructionClone(end);
             LLVMPositionBuilderAtEnd(self.builder.0, latch.ask);
             LLVMInsertIntoBuilder(self.builder.0, clone);
-            // What is said of the loop is said of the inner one.
+            // Properties of the loop belong to the inner one.
             LLVMSetMetadata(clone, self.kinds.loops, std::ptr::null_mut());
             for at in 0..LLVMGetNumSuccessors(clone) {
                 for phi in phis(LLVMGetSuccessor(clone, at)) {
@@ -294,7 +294,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Makes one phi two: in `outer`, of what does not come from latches, and where it was.
+    /// Divides a phi: one in `outer`, for edges that do not come from latches, and one in the old
+    /// place.
     ///
     /// # Safety
     /// A phi of the block behind `outer`, whose edges were changed so.
@@ -343,7 +344,7 @@ unsafe fn phis(block: LLVMBasicBlockRef) -> Vec<LLVMValueRef> {
     found
 }
 
-/// What a phi is on an edge from a block.
+/// The value of a phi on an edge from a block.
 ///
 /// # Safety
 /// A phi that has such an edge.
@@ -356,7 +357,7 @@ unsafe fn incoming(phi: LLVMValueRef, from: LLVMBasicBlockRef) -> LLVMValueRef {
     }
 }
 
-/// Whether all edges to a block can be made to lead elsewhere.
+/// Whether all edges to a block can be redirected.
 ///
 /// # Safety
 /// A live block with an instruction.

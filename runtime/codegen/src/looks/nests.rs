@@ -1,8 +1,8 @@
-//! Loops through which the word can be kept elsewhere: nothing in them could change it.
+//! Finds loops through which the word can be kept in the frame: nothing in them could change it.
 //!
-//! A nest is a loop, with all loops in it, that calls nothing and is in no other such loop. It is
-//! entered from one block, which leads nowhere else, and left to blocks that only it leads to: as
-//! passes that simplify loops leave them.
+//! A nest is a loop, with all its inner loops, that makes no calls and is in no other such loop. It
+//! is entered from one block, which leads nowhere else, and left to blocks that only it leads to.
+//! Passes that simplify loops leave loops in this form.
 
 use inkwell::llvm_sys::core::LLVMIsAInlineAsm;
 
@@ -19,11 +19,11 @@ const QUIET: [&str; 24] = [
 /// The nests of a body.
 #[derive(Default)]
 pub(super) struct Nests {
-    /// By block: whether it is in one.
+    /// For each block, whether it is in a nest.
     pub(super) inside: Vec<bool>,
-    /// Blocks that lead into one, at their ends.
+    /// Blocks that lead into a nest, at their ends.
     pub(super) before: Vec<u32>,
-    /// Blocks that one leads to.
+    /// Blocks that a nest leads to.
     pub(super) behind: Vec<u32>,
 }
 
@@ -54,7 +54,7 @@ impl Nests {
         nests
     }
 
-    /// Adds a loop, if it is entered and left as is said above.
+    /// Adds a loop, if it is entered and left in the form above.
     fn add(&mut self, flow: &Flow<'_>, it: &Loop) {
         let predecessors = flow.graph.predecessors();
         let is_inside = |block: &u32| it.inside[*block as usize];
@@ -81,7 +81,7 @@ impl Nests {
     }
 }
 
-/// Whether a call is of something that may look.
+/// Whether the callee of a call may look.
 pub(super) fn may_look(call: InstructionRef<'_>) -> bool {
     call.callee().is_some_and(|callee| {
         // SAFETY: a live value.
@@ -90,7 +90,7 @@ pub(super) fn may_look(call: InstructionRef<'_>) -> bool {
     })
 }
 
-/// Whether a function is one that never looks, as far as its name says.
+/// Whether a function never looks, judged by its name.
 pub(super) fn is_quiet(function: FunctionRef<'_>) -> bool {
     let name = function.name();
     let own = name.strip_suffix('f').unwrap_or(&name);
@@ -98,7 +98,7 @@ pub(super) fn is_quiet(function: FunctionRef<'_>) -> bool {
     function.is_intrinsic() || function.is_declaration() && known
 }
 
-/// Whether a block calls nothing, and ends in a way that can be had twice.
+/// Whether a block makes no calls, and ends with a terminator that can be duplicated.
 fn calls_nothing(block: BlockRef<'_>) -> bool {
     let end = block.terminator();
     end.is_some_and(|end| is_plain(end.opcode())) && !block.instructions().any(may_look)

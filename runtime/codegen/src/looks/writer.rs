@@ -1,4 +1,4 @@
-//! What is written into one function: looks, and where they ask.
+//! Writes looks into one function, and the blocks that ask.
 
 use inkwell::llvm_sys::core::{
     LLVMAppendBasicBlockInContext, LLVMBuildBr, LLVMBuildCall2, LLVMBuildCondBr, LLVMBuildGEP2,
@@ -18,7 +18,7 @@ use super::kinds::Kinds;
 use crate::context::{Builder, LlvmContext, OwnedModule};
 use crate::handles::{BlockRef, FunctionRef, InstructionRef};
 
-/// What is written into one function.
+/// State of inserting looks into one function.
 pub(super) struct Writer<'a> {
     pub(super) context: &'a LlvmContext,
     pub(super) kinds: &'a Kinds,
@@ -30,7 +30,7 @@ pub(super) struct Writer<'a> {
     pub(super) kept: LLVMValueRef,
 }
 
-/// Which word is looked at.
+/// The word that a look reads.
 #[derive(Clone, Copy)]
 pub(super) enum Word {
     /// The thread's.
@@ -68,13 +68,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Has it look when it is entered.
+    /// Inserts a look at the function's entry.
     pub(super) fn entry(&self) {
         let Some(entry) = self.function.blocks().next().map(BlockRef::raw) else {
             return;
         };
-        // SAFETY: the first block of a function of ours; nothing leads there. Room in the frame
-        // stays in the first block, as it is taken once.
+        // SAFETY: the first block of a function of ours; nothing leads there. Fixed `alloca`s stay
+        // in the first block, as they are allocated once.
         unsafe {
             let first = LLVMInsertBasicBlockInContext(self.context.raw(), entry, c"".as_ptr());
             LLVMPositionBuilderAtEnd(self.builder.0, first);
@@ -91,10 +91,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Reads the word, where the builder is, to keep it.
+    /// Reads the thread's word into the variable, where the builder is.
     ///
     /// # Safety
-    /// The builder is in the function, and a variable is there.
+    /// The builder is in the function, and the variable exists.
     pub(super) unsafe fn fetch(&self) {
         // SAFETY: by the caller's promise.
         unsafe {
@@ -105,7 +105,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes the word that was kept.
+    /// Writes the variable back to the thread's word.
     ///
     /// # Safety
     /// As of [`Writer::fetch`].
@@ -130,7 +130,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Where the word is, or is kept.
+    /// The address of the word, or of the variable that keeps it.
     ///
     /// # Safety
     /// The builder is in the function.
@@ -150,8 +150,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Has a block look before its terminator, which it keeps: all else goes to a block before it,
-    /// which is returned with the one that asks.
+    /// Inserts a look before a block's terminator, which the block keeps: the rest moves to a block
+    /// before it, which is returned with the one that asks.
     ///
     /// # Safety
     /// A block of the function that is not its entry.
@@ -160,8 +160,8 @@ impl<'a> Writer<'a> {
         block: LLVMBasicBlockRef,
         word: Word,
     ) -> (LLVMBasicBlockRef, LLVMBasicBlockRef) {
-        // SAFETY: by the caller's promise. Who led to the block leads to the new one, which takes
-        // its phis; what is left has one edge from there and one from who asks.
+        // SAFETY: by the caller's promise. Edges to the block lead to the new one, which takes its
+        // phis; the remaining block has one edge from there and one from the asking block.
         unsafe {
             let begin = LLVMInsertBasicBlockInContext(self.context.raw(), block, c"".as_ptr());
             self.redirect(block, begin, |_| true);
@@ -179,7 +179,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Looks at the end of `from`, and goes on to `to`; where it asks.
+    /// Looks at the end of `from`, and goes on to `to`; returns the block that asks.
     ///
     /// # Safety
     /// Blocks of the function, the first without a terminator, the second without phis.
@@ -205,7 +205,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Takes a pass, where the builder is; whether none is left.
+    /// Takes a pass, where the builder is; returns whether none is left.
     ///
     /// # Safety
     /// The builder is in the function.
@@ -227,7 +227,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Asks, where the builder is.
+    /// Calls `ask`, where the builder is.
     ///
     /// # Safety
     /// The builder is in the function.
@@ -251,7 +251,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Whether an instruction takes room in the frame, as much at each call.
+/// Whether an instruction allocates a fixed size in the frame.
 fn is_fixed_room(instruction: InstructionRef<'_>) -> bool {
     instruction.opcode() == LLVMOpcode::LLVMAlloca && {
         // SAFETY: an `alloca` has its count as an operand.

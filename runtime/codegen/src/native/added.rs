@@ -1,30 +1,31 @@
-//! Functions whose new bodies are the old ones with instructions added that change nothing else: a
-//! counter, a line for a log.
+//! Finds functions whose new bodies are the old ones with harmless instructions added: a counter, a
+//! line for a log.
 //!
-//! A native caller may rely on whatever the optimizer found out of a body: of its result, of its
-//! arguments, of what it does to memory, in general and for the arguments of one call. All that is
-//! as before if
+//! A native caller may rely on all that the optimizer inferred from a body: its result, its
+//! arguments, its effects on memory, in general and for the arguments of one call. All that is
+//! unchanged if
 //!
 //! - the old instructions are all there, in the same blocks and order, and compute from each other;
-//! - what is added is in the middle of blocks and computes from constants and from what is added;
-//! - it writes to variables only that the program's file did not have, and to which no pointer
-//!   leads, and calls nothing but functions of the C library that write what they are given;
+//! - added instructions are in the middle of blocks and compute from constants and from each other;
+//! - they write only to variables that the program's file did not have, and to which no pointer
+//!   leads, and call only functions of the C library that write their arguments;
 //!
-//! but for one thing: a call may have been left out, or made once for two, as it had no effect. Whether
-//! it had one, native code tells.
+//! with one exception: a call may have been left out, or two merged into one, as it had no effect.
+//! Native code shows whether it had one.
 //!
 //! | added | may |
 //! |---|---|
-//! | `alloca`, and what it needs | be |
+//! | `alloca`, with its operands | be |
 //! | `load` | be of a new variable, of an added `alloca`, `stdin`, `stdout`, `stderr` |
-//! | `store`, `atomicrmw`, `cmpxchg` | be to a new variable, or an added `alloca`; a variable that other files see is told ([`Additions::shared`]) |
+//! | `store`, `atomicrmw`, `cmpxchg` | be to a new variable, or an added `alloca`; a variable that other files see is reported ([`Additions::shared`]) |
 //! | arithmetic that does not trap, comparisons, conversions, `fence` | be |
-//! | a call of [`WRITERS`] | have numbers, strings, and what is added as arguments |
+//! | a call of [`WRITERS`] | have numbers, strings, and added values as arguments |
 //!
 //! # Why
-//! Not by optimizing the file in two ways, as for all other changes (`callers`): sqlite takes ten
-//! seconds each, and this is what is exchanged most in programs that run. By the text, as in
-//! [`bodies`](super::bodies): whatever is not understood is a difference.
+//! Other changes are judged by optimizing the file in two ways (`callers`). For sqlite that takes
+//! ten seconds each, and these additions are the most frequent exchange in running programs. The
+//! comparison is by text, as in [`bodies`](super::bodies): text that is not understood is a
+//! difference.
 
 mod inserted;
 
@@ -45,12 +46,12 @@ pub struct Additions {
     pub shared: Vec<String>,
     /// Functions of the C library that are called: the program has none of these names.
     pub writers: Vec<String>,
-    /// Functions of the native file of which its source says that they have no effect, by their names
-    /// without what makes them unique.
+    /// Functions of the native file that its source declares free of effects, by their names
+    /// without unique suffixes.
     pub pure: HashSet<String>,
 }
 
-/// Functions of the C library that write what they are given and to no memory of the program's.
+/// Functions of the C library that write their arguments and to no memory of the program's.
 const WRITERS: [&str; 13] = [
     "printf", "fprintf", "dprintf", "puts", "fputs", "putchar", "putc", "fputc", "fwrite",
     "fflush", "write", "perror", "syslog",
@@ -65,10 +66,10 @@ const COMPUTING: [&str; 14] = [
     "icmp", "select",
 ];
 
-/// The additions to the functions of a file that are not as natively; none if anything else differs.
-/// Under a [`guard`](crate::fatal::guard).
+/// The additions to the functions of a file that differ from the native ones; `None` if anything
+/// else differs. Under a [`guard`](crate::fatal::guard).
 ///
-/// `changed` are the functions, without what makes their names unique.
+/// `changed` are the functions, by their names without unique suffixes.
 ///
 /// # Errors
 /// Bitcode that LLVM does not read.
@@ -89,7 +90,7 @@ pub fn only_added(
     let (Some(old), Some(new)) = (old, new) else {
         return Ok(None);
     };
-    // A function that was lost on the way is a difference.
+    // A function missing in the new text is a difference.
     let all_found = changed.iter().all(|name| new.functions.contains_key(name));
     Ok(all_found.then(|| compare(old, new)).flatten())
 }
@@ -127,7 +128,7 @@ struct File<'t> {
 /// A function's text.
 struct Function<'t> {
     head: Vec<Piece<'t>>,
-    /// Front ends say of it that it does not throw.
+    /// The front end declares that it does not throw.
     nounwind: bool,
     steps: Vec<Step<'t>>,
 }
@@ -145,12 +146,12 @@ enum Piece<'t> {
     Text(&'t str),
     /// An argument, a result or a block.
     Local(&'t str),
-    /// Something of the module: its name, and what it stands for.
+    /// A name of the module, and the hash of its definition.
     Named(&'t str, Body),
 }
 
 impl<'t> File<'t> {
-    /// `None`, if a function that is wanted is not understood.
+    /// `None`, if a wanted function is not understood.
     fn of(text: &'t str, wanted: &HashSet<String>) -> Option<File<'t>> {
         let (mut module, functions) = Module::read(text);
         let (mut pure, mut defined) = (HashSet::new(), HashSet::new());
@@ -167,7 +168,7 @@ impl<'t> File<'t> {
                 let function = Function::of(function, &mut module)?;
                 found.insert(name.clone(), function);
             }
-            // Two of one name cannot be told apart.
+            // Two functions of one name cannot be distinguished.
             if !defined.insert(name) {
                 return None;
             }
@@ -195,11 +196,11 @@ fn label(line: &str) -> Option<&str> {
 }
 
 impl<'t> Function<'t> {
-    /// `None`, if it has a name that means two things.
+    /// `None`, if a name in it has two meanings.
     fn of(text: &'t str, module: &mut Module<'t>) -> Option<Function<'t>> {
         let head = first_line(text);
         let mut lines = Vec::new();
-        // Where the line of a step begins and ends in the text.
+        // Begin and end of the step's line in the text.
         let mut at = head.len() + 1;
         for line in text.get(at..)?.split('\n') {
             let end = at + line.len();
@@ -255,7 +256,7 @@ impl<'t> Function<'t> {
     }
 }
 
-/// The name of what an instruction computes.
+/// The name of an instruction's result.
 fn result(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let name = mentions(line).next().filter(|it| line.starts_with(it))?;
@@ -279,7 +280,7 @@ fn compare(old: File<'_>, new: File<'_>) -> Option<Additions> {
     let mut additions = Additions::default();
     let mut added: HashSet<&str> = HashSet::new();
     for (name, function) in &new.functions {
-        // Nothing that is added calls a function that is new.
+        // Added instructions call no new function.
         if !old.defined.contains(name) {
             continue;
         }
@@ -305,7 +306,7 @@ fn compare(old: File<'_>, new: File<'_>) -> Option<Additions> {
             }
         }
     }
-    // Of functions that stay as they are none mentions a variable that the old file did not have.
+    // Unchanged functions mention no variable that the old file did not have.
     for name in added {
         let steps = new.functions.values().flat_map(|it| &it.steps);
         let escapes = steps.into_iter().any(|step| !step.only_accesses(name));
@@ -348,7 +349,7 @@ fn inserted<'n, 't>(old: &Function<'_>, new: &'n Function<'t>) -> Option<Vec<&'n
     (left.is_empty() && !is_used).then_some(inserted)
 }
 
-/// Which local name of the new body is which one of the old.
+/// Maps local names of the new body to those of the old.
 #[derive(Default)]
 struct Names<'o, 'n> {
     forth: HashMap<&'o str, &'n str>,
@@ -356,7 +357,7 @@ struct Names<'o, 'n> {
 }
 
 impl<'o, 'n> Names<'o, 'n> {
-    /// Whether two lines say the same, by the names that are known and those that become so.
+    /// Whether two lines are equal under the known renaming, which new pairs of names extend.
     fn are_same(&mut self, old: &[Piece<'o>], new: &[Piece<'n>]) -> bool {
         if old.len() != new.len() {
             return false;

@@ -1,22 +1,23 @@
-//! Which functions of two versions of a module have the same body, and which constants the same
+//! Finds functions of two versions of a module that have the same body, and constants with the same
 //! value.
 //!
-//! A body is taken as LLVM writes it, with what it mentions of its module written in its place:
+//! A body is taken as LLVM writes it, with the module's items that it mentions written in their
+//! place:
 //!
 //! | mentioned | written as |
 //! |---|---|
 //! | a constant that the module defines | its value; a private one has no name besides |
-//! | a type, an attribute group, metadata | what it stands for |
-//! | any other variable, a function | its name, without what was added to make it unique |
+//! | a type, an attribute group, metadata | its definition |
+//! | any other variable, a function | its name, without its unique suffix |
 //!
-//! So numbers, which shift with what is written elsewhere in a source, count for nothing, and a
-//! body is another one where a constant that it uses is. What a function it calls does is not
-//! its body's: who holds a copy of that depends on it in other ways.
+//! So numbers, which shift with changes elsewhere in a source, have no effect. A body differs if a
+//! constant that it uses differs. The bodies of its callees are not part of a body: functions with
+//! inlined copies of those depend on them in other ways.
 //!
 //! # Why
-//! By the text and not by the instructions, as all there is to compare has one text already, which
-//! LLVM keeps complete: whatever is not understood here makes two bodies different, which costs
-//! an exchange that was not needed.
+//! The comparison is by text and not by instructions, as LLVM already writes all relevant parts as
+//! complete text. Text that is not understood here makes two bodies different, which costs an
+//! unneeded exchange.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ impl Body {
     }
 }
 
-/// How a module's definitions are hashed. Hashes of two ways are not comparable.
+/// The method of hashing a module's definitions. Hashes of two methods are not comparable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Method {
     /// From records of the bitcode where all of them are known, else from LLVM's text.
@@ -53,10 +54,10 @@ pub enum Method {
     Text,
 }
 
-/// All that two versions of a module are compared by.
+/// The contents by which two versions of a module are compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// How its hashes were made.
+    /// The method of its hashes.
     pub method: Method,
     /// The bodies of its functions, by name.
     pub functions: HashMap<String, Body>,
@@ -66,10 +67,10 @@ pub struct Contents {
     pub constructors: Vec<String>,
     /// Functions that run at the end.
     pub destructors: Vec<String>,
-    /// Layouts of its structures, by name, where debug information tells them.
+    /// Layouts of its structures, by name, where debug information has them.
     pub types: HashMap<String, Arc<Layout>>,
-    /// The bodies of functions whose names have a [number](super::is_numbered), by name: without what
-    /// they are called.
+    /// The bodies of functions whose names have a [number](super::is_numbered), by name: the hash
+    /// excludes their names.
     pub code: HashMap<String, Body>,
     /// Its aliases and ifuncs, by name.
     pub aliases: HashMap<String, Alias>,
@@ -82,7 +83,7 @@ pub struct Contents {
 pub struct Alias {
     /// Its definition.
     pub value: Body,
-    /// The function that chooses, if it is chosen at start.
+    /// The resolver function, if it is an ifunc.
     pub resolver: Option<String>,
 }
 
@@ -93,8 +94,8 @@ pub struct Shape {
     pub size: u64,
     /// Nothing may write to it.
     pub constant: bool,
-    /// Nothing in its module writes to it, or keeps its address; false if the module's bodies were not
-    /// read.
+    /// Nothing in its module writes to it, or keeps its address; false if the module's bodies were
+    /// not read.
     pub only_read: bool,
     /// The value that it begins with.
     pub value: Body,
@@ -104,13 +105,13 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Whether size and first value are the same, and whether it is a constant.
+    /// Whether size, first value and constness are the same.
     pub fn is_same(&self, new: &Shape) -> bool {
         let of = |it: &Shape| (it.size, it.constant, it.value);
         of(self) == of(new)
     }
 
-    /// As [`Layout::difference`], by what is known of both.
+    /// Like [`Layout::difference`], by the layouts known of both.
     pub fn difference(&self, new: &Shape) -> Option<String> {
         let told = self.told.as_ref().zip(new.told.as_ref());
         let both = told.or_else(|| self.plain.as_ref().zip(new.plain.as_ref()));
@@ -118,7 +119,7 @@ impl Shape {
     }
 }
 
-/// All that a module is compared by. Under a [`guard`](crate::fatal::guard).
+/// The contents by which a module is compared. Under a [`guard`](crate::fatal::guard).
 ///
 /// # Errors
 /// Bitcode that is damaged, or that LLVM does not read.
@@ -129,8 +130,8 @@ pub fn contents(name: &str, bytes: &[u8], method: Method) -> Result<Contents, Co
     Ok(contents_of(&module, layouts, compared, Bodies::Read))
 }
 
-/// Hashes of a module's definitions from its records; `None` if not all of them are known, or the text is
-/// asked for.
+/// Hashes of a module's definitions from its records; `None` if not all records are known, or
+/// `method` is text.
 pub(super) fn compared(bytes: &[u8], method: Method) -> Option<Compared> {
     match method {
         Method::Records => digests::compared(bytes),
@@ -145,7 +146,8 @@ pub(super) enum Bodies {
     Unread,
 }
 
-/// All that a module is compared by. Its text is written unless there are hashes of its records.
+/// The contents by which a module is compared. Its text is written unless there are hashes of its
+/// records.
 pub(super) fn contents_of(
     module: &OwnedModule,
     told: Layouts,
@@ -197,7 +199,7 @@ pub(super) fn contents_of(
     }
 }
 
-/// The part of [`Contents`] that a module's text, or its records, say.
+/// The part of [`Contents`] that comes from a module's text, or its records.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Compared {
     pub(super) functions: HashMap<String, Body>,
@@ -210,12 +212,12 @@ pub(super) struct Compared {
     pub(super) tables: HashMap<String, Vec<String>>,
 }
 
-/// What a module's text defines outside of functions, by what it is mentioned as.
+/// Definitions of a module's text outside of functions, by their mentions.
 #[derive(Default)]
 pub(super) struct Module<'t> {
     definitions: FxHashMap<&'t str, &'t str>,
     known: FxHashMap<&'t str, Body>,
-    /// What is being written, the innermost last: metadata mentions itself.
+    /// Definitions being written, the innermost last: metadata mentions itself.
     open: Vec<&'t str>,
     /// Definitions of variables, by how they are mentioned.
     variables: Vec<(&'t str, &'t str)>,
@@ -223,8 +225,8 @@ pub(super) struct Module<'t> {
     destructors: Vec<String>,
 }
 
-/// The code of functions in a module's text, by their names without what makes them unique. What is
-/// only said of them, as attributes, counts for nothing.
+/// The code of functions in a module's text, by their names without unique suffixes. Attributes of
+/// the functions are ignored.
 pub(super) fn code_of(text: &str) -> HashMap<String, Body> {
     let (mut module, functions) = Module::read(text);
     module.definitions.retain(|head, _| !head.starts_with('#'));
@@ -257,7 +259,7 @@ pub(super) fn of_text(text: &str) -> Compared {
         }
         bodies.insert(name, module.mentioned(function));
     }
-    // Of the third part of an entry, what it goes with, some are variables.
+    // The third part of an entry, its associated global, may be a variable.
     for names in [&mut constructors, &mut destructors] {
         names.retain(|name| bodies.contains_key(name));
     }
@@ -291,7 +293,7 @@ pub(super) fn of_text(text: &str) -> Compared {
     }
 }
 
-/// The word that says what is defined.
+/// The keyword of a definition.
 fn kind(definition: &str) -> Option<&str> {
     let mut words = definition.split(' ');
     words.find(|word| matches!(*word, "constant" | "global" | "alias" | "ifunc"))
@@ -308,17 +310,17 @@ pub(super) fn plain(mention: &str) -> String {
     mention[1..].trim_matches('"').to_owned()
 }
 
-/// Begins what is added to names to make them unique.
+/// Begins the suffixes that make names unique.
 pub(super) const MARK: &[u8] = b".__uniq.";
 
-/// A name without what was added to make it unique, which depends on its source's file.
+/// A name without its unique suffix, which depends on its source's file.
 pub(super) fn stem(mention: &str) -> &str {
     let mut places = mention.as_bytes().windows(MARK.len());
     let mark = places.position(|place| place == MARK);
     mark.map_or(mention, |at| &mention[..at])
 }
 
-/// The end of what begins at `text` with a sign: a name, or none.
+/// The end of a mention, which begins at `text` with a sign: a name, or none.
 fn end_of_mention(text: &str) -> usize {
     if let Some(quoted) = text[1..].strip_prefix('"') {
         return quoted.find('"').map_or(text.len(), |at| at + 3);
@@ -329,12 +331,12 @@ fn end_of_mention(text: &str) -> usize {
         .map_or(text.len(), |at| at + 1)
 }
 
-/// What a text mentions.
+/// The mentions in a text.
 pub(super) fn mentions(text: &str) -> impl Iterator<Item = &str> {
     pieces(text).filter_map(|(word, is_mention)| is_mention.then_some(word))
 }
 
-/// A text's mentions, and what stands between them.
+/// A text's mentions, and the pieces between them.
 pub(super) fn pieces(text: &str) -> impl Iterator<Item = (&str, bool)> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -401,19 +403,19 @@ impl<'t> Module<'t> {
         (module, functions)
     }
 
-    /// The hash of a text, with the definitions of all that it mentions.
+    /// The hash of a text, with the definitions of all its mentions.
     pub(super) fn mentioned(&mut self, text: &'t str) -> Body {
         let mut written = Vec::with_capacity(2 * text.len());
         self.write(text, &mut written);
         Body(*blake3::hash(&written).as_bytes())
     }
 
-    /// Whether it is a constant, a type, attributes or metadata.
+    /// Whether the module defines it as a constant, a type, attributes or metadata.
     pub(super) fn defines(&self, mention: &str) -> bool {
         self.definitions.contains_key(mention)
     }
 
-    /// Whether attributes that a line mentions have a word that begins so.
+    /// Whether attributes that a line mentions have a word with this prefix.
     pub(super) fn says(&self, line: &str, word: &str) -> bool {
         let groups = mentions(line).filter(|it| it.starts_with('#'));
         let groups = groups.filter_map(|it| self.definitions.get(it));
@@ -421,7 +423,7 @@ impl<'t> Module<'t> {
         words.any(|it| it.starts_with(word))
     }
 
-    /// The definition or declaration of a variable, by its name without what makes it unique.
+    /// The definition or declaration of a variable, by its name without unique suffix.
     pub(super) fn variable(&self, mention: &str) -> Option<&'t str> {
         let mut all = self.variables.iter();
         let found = all.find(|(head, _)| stem(head) == stem(mention));
@@ -457,7 +459,8 @@ impl<'t> Module<'t> {
     }
 
     fn value(&mut self, mention: &'t str, definition: &'t str) -> Body {
-        /// Deeper is taken for its name: constants of a source are not.
+        /// Beyond this depth a definition counts as its name: constants of a source are not nested
+        /// so deep.
         const DEEPEST: usize = 200;
         let value = if self.open.len() < DEEPEST {
             self.open.push(mention);

@@ -1,30 +1,30 @@
 //! Native callers whose code depends on the body that a function had when they were compiled.
 //!
 //! LLVM looks at the bodies of functions of the same file when it compiles their callers. A caller
-//! does not pass an argument that the body ignores, uses a constant for a result that always is that
-//! one, leaves out a comparison that the result decides, keeps variables in registers over a call
-//! that does not touch them, ends behind a call that does not return, and has no cleanup for one that
-//! does not throw. Such a caller, in which a thread still is, must not reach a new body that does
-//! otherwise.
+//! omits an argument that the body ignores, uses a constant for a result that is always that
+//! constant, and leaves out a comparison that the result decides. It keeps variables in registers
+//! over a call that does not touch them, ends behind a call that does not return, and has no
+//! cleanup for one that does not throw. Such a caller, with a thread still in it, must not reach a
+//! new body that behaves differently.
 //!
-//! Functions that are called by native code are not inlined here, as they were not in that place, and
-//! the file is optimized in two ways:
+//! Functions that native code calls are not inlined here, as they were not in that place, and the
+//! file is optimized in several ways:
 //!
 //! | | the called functions are |
 //! |---|---|
-//! | as it was | exact: what their bodies do is known |
+//! | as it was | exact: the effects of their bodies are known |
 //! | without knowledge | weak: only their types are known |
 //! | as the new file has it | exact, with their new bodies |
 //!
 //! A caller whose code is the same in the first way and in one of the others is right for the new
-//! bodies. The last comparison is made once more with functions of the C library that only write
-//! ([`WRITERS`]) known to leave the file's variables alone, as a line for a log is what is added most. To
-//! LLVM such a function does nothing, so a caller that did not call a function at all, and does so for its
-//! new body, is none of these.
+//! bodies. The last comparison is repeated with output functions of the C library ([`WRITERS`])
+//! known to leave the file's variables alone, as a line for a log is the most frequent addition. To
+//! LLVM such a function does nothing. So a caller that omitted a call, and makes it for the new
+//! body, is not accepted by this comparison.
 //!
 //! # Why
-//! Not by comparing what LLVM infers of the functions: the list of what it may infer is open, and
-//! most of it no caller makes use of.
+//! The inferences of LLVM are not compared themselves: their list is open, and callers use only few
+//! of them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
@@ -53,8 +53,8 @@ pub struct Versions<'b> {
     pub native: &'b [u8],
     /// The bitcode of the new file.
     pub new: &'b [u8],
-    /// Functions, without what makes their names unique, whose native entries lead to new code, and
-    /// that native code of the file calls.
+    /// Functions, by names without unique suffixes, whose native entries lead to new code, and
+    /// which native code of the file calls.
     pub called: &'b HashSet<String>,
 }
 
@@ -70,10 +70,10 @@ pub enum Outdated {
 /// Instructions of a file that is optimized: a second for as many, on one core.
 const LARGEST: usize = 20_000;
 
-/// The passes that clang runs, with all that may infer something of a body.
+/// The passes that clang runs, including all that may infer something from a body.
 const PASSES: &str = "default<O3>";
 
-/// Attributes of calls and arguments by which code is not another one.
+/// Attributes of calls and arguments that do not change code.
 const HINTS: [&str; 30] = [
     "noundef",
     "nonnull",
@@ -121,7 +121,7 @@ const TOLD: [&str; 10] = [
     "captures",
 ];
 
-/// Functions of the C library that write what they are given, or ask the system.
+/// Functions of the C library that write their arguments, or query the system.
 const WRITERS: [&str; 24] = [
     "printf",
     "fprintf",
@@ -158,18 +158,19 @@ enum Way {
     Writing,
 }
 
-/// Knowledge of a file's native code, for a set of called functions: it is the same for all new versions.
+/// Knowledge of a file's native code, for a set of called functions: it is the same for all new
+/// versions.
 #[derive(Debug)]
 pub struct NativeCallers {
     before: OptimizedFile,
-    /// Functions whose code makes use of what the bodies of called ones do.
+    /// Functions whose code relies on the bodies of called functions.
     relying: Vec<String>,
     /// The code where writers of the C library are known; none if it was not optimized.
     writing: OnceLock<HashMap<String, Body>>,
     told: HashMap<String, Told>,
 }
 
-/// Looks at native code of a file; `None` if the file is too large. Under a
+/// Analyses native code of a file; `None` if the file is too large. Under a
 /// [`guard`](crate::fatal::guard).
 ///
 /// # Errors
@@ -221,7 +222,7 @@ pub fn outdated(
             return Ok(Outdated::TooLarge);
         };
         keep_different(&mut unfit, &callers.before.code, &after.code);
-        // One whose own body is new differs whatever it calls.
+        // A function with a new body of its own differs for any callee.
         unfit.retain(|name| callers.before.reaches_changed(&after, name, called));
         missing.clone_from(&unfit);
         missing.retain(|name| callers.before.misses(&after, name));
@@ -246,9 +247,9 @@ pub fn outdated(
     Ok(Outdated::Callers(unfit))
 }
 
-/// Direct callers of functions of which the compiler's front end told something that it does not tell
-/// any more. It makes use of that itself: clang calls a function that it has seen not to throw
-/// without a cleanup, which no later pass could add.
+/// Direct callers of functions that have lost a fact from the compiler's front end. The front end
+/// uses such facts itself: clang calls a function that it has seen not to throw without a cleanup,
+/// which no later pass could add.
 fn told_otherwise(
     name: &str,
     native: &HashMap<String, Told>,
@@ -273,10 +274,10 @@ fn told_otherwise(
     Ok(callers)
 }
 
-/// Facts that a front end tells of a function, and its callers.
+/// Facts that a front end states about a function, and its callers.
 #[derive(Debug)]
 struct Told {
-    /// Of the function, its result and its arguments: the place, the attribute, its value.
+    /// Facts about the function, its result and its arguments: the place, the attribute, its value.
     facts: Vec<(u32, u32, u64)>,
     callers: Vec<String>,
 }
@@ -287,7 +288,7 @@ fn told(module: &OwnedModule, called: &HashSet<String>) -> impl Iterator<Item = 
     let functions = functions.map(|it| (stem(&it.name()).to_owned(), it));
     let functions = functions.filter(|(name, _)| called.contains(name));
     functions.map(move |(name, function)| {
-        // SAFETY: a live function; more places than it has arguments are not asked for.
+        // SAFETY: a live function; indices are those of its result, its arguments and itself.
         let facts = unsafe {
             let places = (LLVMAttributeReturnIndex..=LLVMCountParams(function.raw()))
                 .chain([LLVMAttributeFunctionIndex]);
@@ -338,7 +339,7 @@ fn kind(name: &str) -> u32 {
     unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
 }
 
-/// Has called functions stay functions, and be known or not.
+/// Keeps called functions from being inlined, and makes their bodies known or not.
 fn prepare(module: &OwnedModule, called: &HashSet<String>, way: Way) {
     let (never, always) = (kind("noinline"), kind("alwaysinline"));
     for function in module.functions() {
@@ -350,7 +351,7 @@ fn prepare(module: &OwnedModule, called: &HashSet<String>, way: Way) {
             continue;
         }
         if way == Way::Writing {
-            // LLVM would make calls of others of them, of which nothing is said.
+            // LLVM would turn calls of some into calls of others, which have no such attributes.
             let names = WRITERS.map(|name| format!("no-builtin-{name}"));
             names.iter().for_each(|name| function.set_text(name, ""));
         }
@@ -373,10 +374,11 @@ fn prepare(module: &OwnedModule, called: &HashSet<String>, way: Way) {
     }
 }
 
-/// Says of a function that it reaches no memory that a file knows but what it is given.
+/// Marks a function as reaching no memory known to a file except its arguments.
 fn leaves_variables_alone(function: FunctionRef<'_>) {
-    /// Two bits a kind of memory, set if it is read and written; the first is that of arguments. With
-    /// memory of its own besides, LLVM takes it for a reader of all variables.
+    /// Two bits a kind of memory, set if it is read and written; the first kind is that of
+    /// arguments. If it also had memory of its own, LLVM would treat it as a reader of all
+    /// variables.
     const ARGUMENTS: u64 = 0b11;
     function.add_number(kind("memory"), ARGUMENTS);
     for name in ["nocallback", "nosync", "nofree", "nounwind", "willreturn"] {
@@ -384,7 +386,7 @@ fn leaves_variables_alone(function: FunctionRef<'_>) {
     }
 }
 
-/// Takes from calls all that is only known of them: code is compared.
+/// Removes hints from calls, as only code is compared.
 fn strip(module: &OwnedModule) {
     let kinds = HINTS.map(kind);
     let calls = module.functions().flat_map(FunctionRef::instructions);

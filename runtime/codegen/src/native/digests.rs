@@ -10,7 +10,7 @@ use uruk_bitcode::ir::{Global, GlobalKind};
 use super::bodies::{Alias, Body, Compared, MARK, stem};
 use super::ordinals::is_numbered;
 
-/// All that a module is compared by, unless it has records that are not known.
+/// The contents by which a module is compared, unless it has unknown records.
 pub(super) fn compared(bytes: &[u8]) -> Option<Compared> {
     let source = Source::read(bytes).ok()?;
     let digests = source.digests(bytes, stem_of).ok()?;
@@ -56,7 +56,7 @@ impl DigestReading {
                 _ => None,
             };
             if let Some(list) = runs {
-                // Of the third part of an entry, what it goes with, some are variables.
+                // The third part of an entry, its associated global, may be a variable.
                 let is_defined = |name: &String| all.functions.contains_key(name);
                 list.extend(mentioned().filter(is_defined));
             }
@@ -79,7 +79,7 @@ fn body(Digest(bytes): Digest) -> Body {
     Body::of(bytes)
 }
 
-/// A name without what was added to make it unique.
+/// A name without its unique suffix.
 fn stem_of(name: &[u8]) -> &[u8] {
     let mut places = name.windows(MARK.len());
     let mark = places.position(|place| place == MARK);

@@ -1,9 +1,9 @@
-//! The second walk: a module is made to mean what was chosen.
+//! The second walk: changes a module to the choices made for it.
 //!
 //! # Invariants
-//! - What has a name of its own keeps its type: only linkage, names, bodies and uses change.
+//! - A value with a name of its own keeps its type: only linkage, names, bodies and uses change.
 //! - A call of a function stays a call of it; all other uses mean the address that the program
-//!   knows. A function whose labels have addresses is never named by another value there, as
+//!   knows. A function whose labels have addresses is never replaced by another value there, as
 //!   labels are constants of the function.
 
 use std::collections::HashMap;
@@ -34,10 +34,10 @@ use super::{Choices, FunctionChoice, Keep, Part, VariableChoice};
 use crate::context::{Builder, LlvmContext, OwnedModule};
 use crate::handles::{FunctionRef, ValueRef, c_name};
 
-/// What aliases stand for that nobody uses; they cannot be deleted.
+/// Target of unused aliases, which cannot be deleted.
 const NOTHING: &str = "uruk.nothing";
 
-/// Changes `module`, of which the choices are.
+/// Changes `module` by the choices for it.
 pub(super) fn edit(context: &LlvmContext, module: &OwnedModule, choices: &Choices) {
     let functions: Vec<LLVMValueRef> = survey::functions(module).map(|f| f.raw()).collect();
     let variables: Vec<LLVMValueRef> = module.variables().map(|v| v.raw()).collect();
@@ -79,13 +79,13 @@ pub(super) fn edit(context: &LlvmContext, module: &OwnedModule, choices: &Choice
             name_address(module.raw(), function, address);
         }
     }
-    // Lists of what is used first: they mention the others.
+    // Lists of used globals first: they mention the others.
     gone.sort_by_key(|&variable| {
         // SAFETY: none of them was deleted yet.
         !unsafe { ValueRef::of(variable) }.name().contains("used")
     });
     for variable in gone {
-        // SAFETY: nothing mentions it any more: lists were deleted before what they list.
+        // SAFETY: nothing mentions it any more: lists were deleted before the globals they list.
         unsafe { LLVMDeleteGlobal(variable) };
     }
     for (function, choice) in functions.into_iter().zip(&choices.functions) {
@@ -99,7 +99,7 @@ fn set_name(value: LLVMValueRef, name: &str) {
     unsafe { LLVMSetValueName2(value, name.as_ptr().cast(), name.len()) };
 }
 
-/// Makes a variable one of the module alone.
+/// Makes a variable private to the module.
 fn own(variable: LLVMValueRef) {
     // SAFETY: a live variable.
     unsafe {
@@ -111,8 +111,8 @@ fn own(variable: LLVMValueRef) {
     }
 }
 
-/// Makes a variable one that is found by `name`. A constant that is `looked_at` keeps its value, for the
-/// optimizer, unless it is weak: then another one may be in its place.
+/// Makes a variable one that is found by `name`. A constant that is `looked_at` keeps its value for
+/// the optimizer, unless it is weak: then another definition may be in its place.
 fn bind_variable(variable: LLVMValueRef, name: &str, looked_at: bool) {
     set_name(variable, name);
     // SAFETY: a live variable; a null initializer makes it a declaration.
@@ -136,7 +136,7 @@ fn bind_variable(variable: LLVMValueRef, name: &str, looked_at: bool) {
     }
 }
 
-/// Has loads and stores of a variable's bytes mean the parts that the program has of it.
+/// Redirects loads and stores of a variable's bytes to the parts that the program has of it.
 fn split(context: &LlvmContext, module: &OwnedModule, variable: ValueRef<'_>, parts: &[Part]) {
     // SAFETY: the layout is the live module's.
     let layout = unsafe { LLVMGetModuleDataLayout(module.raw()) };
@@ -174,13 +174,13 @@ fn split(context: &LlvmContext, module: &OwnedModule, variable: ValueRef<'_>, pa
     }
     for step in followed.steps.into_iter().rev() {
         if step.users().next().is_none() {
-            // SAFETY: nothing uses it; what it is computed from is erased after it.
+            // SAFETY: nothing uses it; the step it is computed from is erased after it.
             unsafe { LLVMInstructionEraseFromParent(step.raw()) };
         }
     }
 }
 
-/// Has all that ask for a thread's address of a variable compute it.
+/// Replaces calls that get a thread's address of a variable by its computation.
 fn replace_thread_local(
     context: &LlvmContext,
     module: &OwnedModule,
@@ -233,7 +233,7 @@ fn thread_pointer(context: &LlvmContext, module: LLVMModuleRef) -> (LLVMTypeRef,
     }
 }
 
-/// Has every use of a function that is no call of it mean what is found by `address`.
+/// Replaces every use of a function that is no call of it by the symbol `address`.
 fn name_address(module: LLVMModuleRef, function: FunctionRef<'_>, address: &str) {
     let users: Vec<ValueRef<'_>> = function.users().collect();
     let only_calls = users.iter().all(|user| {
@@ -277,7 +277,7 @@ fn calls_only(instruction: LLVMValueRef, function: LLVMValueRef) -> bool {
     }
 }
 
-/// Makes a function what was chosen.
+/// Changes a function to its choice.
 fn bind_function(module: LLVMModuleRef, function: LLVMValueRef, choice: &FunctionChoice) {
     // SAFETY: a live function, and it is deleted only when nothing uses it.
     unsafe {
@@ -307,8 +307,8 @@ fn bind_function(module: LLVMModuleRef, function: LLVMValueRef, choice: &Functio
     }
 }
 
-/// What an alias is another name of, if that is a function or a variable as a whole. Of two names of
-/// one address, LLVM would say that they differ.
+/// The target of an alias, if it is a function or a variable as a whole. LLVM would assume that two
+/// names of one address differ.
 fn plain_aliasee(alias: ValueRef<'_>) -> Option<LLVMValueRef> {
     let aliasee = alias.aliasee()?;
     let is_plain = aliasee.as_function().is_some() || aliasee.as_variable().is_some();
@@ -325,7 +325,7 @@ fn is_local(global: LLVMValueRef) -> bool {
     )
 }
 
-/// Whether the linker may have taken another definition, which says something else.
+/// Whether the linker may have taken another definition with other contents.
 fn is_replaceable(linkage: LLVMLinkage) -> bool {
     matches!(
         linkage,
@@ -335,9 +335,9 @@ fn is_replaceable(linkage: LLVMLinkage) -> bool {
     )
 }
 
-/// Has aliases mean what they are names of, and makes other aliases, weak ones, and ifuncs, declarations: the
-/// program knows what they are. Before the survey, which lists them as such; returns the aliases'
-/// names.
+/// Replaces aliases by their targets, and turns other aliases, weak ones, and ifuncs into
+/// declarations: the program knows their targets. Runs before the survey, which lists them as such;
+/// returns the aliases' names.
 pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> Vec<String> {
     let mut aliases = Vec::new();
     let mut ifuncs = Vec::new();
@@ -364,7 +364,7 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> V
             if let Some(meant) = meant.filter(|_| !is_replaceable(LLVMGetLinkage(alias))) {
                 LLVMReplaceAllUsesWith(alias, meant);
                 if is_local(meant) && !is_local(alias) {
-                    // The symbol table may have the alias's name only, as files see that one.
+                    // The symbol table may have only the alias's name, as files see that one.
                     let name = ValueRef::of(alias).name();
                     set_name(alias, "");
                     set_name(meant, &name);
@@ -392,7 +392,7 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> V
     if aliases.is_empty() {
         return names;
     }
-    // SAFETY: a fresh constant that aliases may stand for, as they cannot be deleted.
+    // SAFETY: a fresh constant as a target of aliases, as they cannot be deleted.
     unsafe {
         let byte = LLVMInt8TypeInContext(context.raw());
         let nothing = LLVMAddGlobal(module, byte, c_name(NOTHING).as_ptr());

@@ -1,16 +1,17 @@
-//! Layouts of variables and of structures: which bytes are a number of which kind.
+//! Layouts of variables and of structures: kinds of the numbers in their bytes.
 //!
-//! | told by | for | members have |
+//! | source | for | members have |
 //! |---|---|---|
 //! | debug information (`-g`) | variables, structures that have a name | names |
 //! | types of the IR | variables, if these are numbers, arrays, and structures of them | places only |
 //!
-//! Old and new code that share memory have to agree on it: a member is where it was, and each place has a
-//! number of the same kind. Integers are one kind, with a sign or without; a member may get another name.
+//! Old and new code that share memory have to agree on it: each member keeps its place, and each
+//! place has a number of the same kind. Integers are one kind, signed or unsigned; a member may get
+//! another name.
 //!
 //! # Why
-//! Types of the IR say nothing of unions: clang writes a variable with one as its first value needs it.
-//! Such a layout is not known.
+//! Types of the IR do not describe unions: clang writes a variable with one as its first value
+//! needs it. Such a layout is not known.
 //!
 //! Operands of nodes are read by their numbers in LLVM 22 (`DebugInfoMetadata.h`), as its C interface has
 //! no names for them; a node is asked for its kind first.
@@ -38,7 +39,7 @@ mod types;
 
 pub(super) use types::of_type;
 
-/// The kind of what some bits are.
+/// The kind of a number in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum NumberKind {
     Integer,
@@ -58,16 +59,16 @@ impl NumberKind {
     }
 }
 
-/// A number in a layout; of an array the first one.
+/// A number in a layout; for an array its first element.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Leaf {
-    /// In bits, as its size.
+    /// Offset in bits, like its size.
     offset: u64,
     size: u64,
     kind: NumberKind,
     /// Bits of all arrays that it is in.
     array: u64,
-    /// Names of members that lead to it, if those are told.
+    /// Names of members that lead to it, if they are known.
     path: String,
 }
 
@@ -76,8 +77,8 @@ struct Leaf {
 pub struct Layout(Vec<Leaf>);
 
 impl Layout {
-    /// The difference to a new one, as the end of a sentence about the variable; none if memory means the
-    /// same to both.
+    /// The difference to a new layout, as the end of a sentence about the variable; `None` if both
+    /// read memory in the same way.
     pub fn difference(&self, new: &Layout) -> Option<String> {
         let named = |leaf: &&Leaf| !leaf.path.is_empty();
         let by_path: HashMap<&str, &Leaf> = self
@@ -120,19 +121,19 @@ impl Layout {
     }
 }
 
-/// Layouts of a module that debug information tells.
+/// Layouts of a module from debug information.
 #[derive(Debug, Default)]
 pub(super) struct Layouts {
-    /// Of variables that are no constants, by name.
+    /// Layouts of variables that are no constants, by name.
     pub(super) variables: HashMap<String, Arc<Layout>>,
-    /// Of structures, by name; those of C++ by the names that linkers have for them.
+    /// Layouts of structures, by name; those of C++ by their linkage names.
     pub(super) types: HashMap<String, Arc<Layout>>,
 }
 
-/// More numbers are not compared.
+/// Most numbers of a layout; larger ones are not compared.
 const MOST: usize = 4096;
 
-/// Structures within each other; those of a source are not as deep.
+/// Most nested structures; those of a source are not as deep.
 const DEEPEST: usize = 64;
 
 /// Numbers of operands.
@@ -145,10 +146,10 @@ const VARIABLE_TYPE: usize = 3;
 const DECLARED: i32 = 1 << 2;
 const STATIC: i32 = 1 << 12;
 
-/// Layouts that a module's debug information tells, if it has any.
+/// Layouts from a module's debug information, if it has any.
 pub(super) fn of_debug_information(context: &LlvmContext, module: &OwnedModule) -> Layouts {
     let units = c"llvm.dbg.cu".as_ptr();
-    // SAFETY: a live module; as many values are written as there is room for.
+    // SAFETY: a live module; the array has room for all values that are written.
     let roots = unsafe {
         let count = LLVMGetNamedMetadataNumOperands(module.raw(), units);
         let mut roots: Vec<LLVMValueRef> = vec![std::ptr::null_mut(); count as usize];
@@ -185,7 +186,7 @@ struct Nodes(LLVMContextRef);
 impl Nodes {
     /// The operands of a node.
     fn operands(&self, node: LLVMMetadataRef) -> Vec<LLVMMetadataRef> {
-        // SAFETY: a live node; as many operands are written as there is room for, null for none.
+        // SAFETY: a live node; the array has room for all operands that are written, null for none.
         unsafe {
             let value = LLVMMetadataAsValue(self.0, node);
             let count = LLVMGetMDNodeNumOperands(value) as usize;
@@ -206,7 +207,7 @@ impl Nodes {
         operand.filter(|it| !it.is_null())
     }
 
-    /// The type that debug information tells of a variable.
+    /// The type of a variable in debug information.
     fn type_of(&self, variable: VariableRef<'_>) -> Option<LLVMMetadataRef> {
         // SAFETY: a live variable; each entry is live metadata until they are disposed of.
         let found = unsafe {
@@ -235,8 +236,8 @@ impl Nodes {
         Some(Layout(leaves))
     }
 
-    /// Adds the numbers of a type that is at an offset, in arrays of so many bits; nothing if that is not
-    /// known.
+    /// Adds the numbers of a type that is at an offset, in arrays of so many bits; `None` if the
+    /// type is not known.
     fn add(
         &self,
         kind: LLVMMetadataRef,
@@ -286,7 +287,7 @@ impl Nodes {
                     let first = to.len();
                     let base = self.operand(member, BASE)?;
                     self.add(base, (offset + it.offset, array), &path, depth + 1, to)?;
-                    // Of some bits of a number.
+                    // A bit field of a number.
                     if let ([only], true) = (&mut to[first..], it.tag == tag::MEMBER) {
                         only.size = it.size;
                     }
@@ -297,7 +298,7 @@ impl Nodes {
         Some(())
     }
 
-    /// Finds all structures that nodes lead to.
+    /// Finds all structures that nodes refer to.
     fn collect_types(
         &self,
         mut left: Vec<LLVMMetadataRef>,
@@ -402,7 +403,7 @@ impl Type {
         if !known.into_iter().any(|kind| is(node, kind)) {
             return None;
         }
-        // SAFETY: a live type; its name is as long as is said.
+        // SAFETY: a live type; LLVM returns pointer and length of its name.
         unsafe {
             let mut length = 0;
             let start = LLVMDITypeGetName(node, &mut length);
@@ -425,7 +426,7 @@ impl Type {
         composite && self.flags & DECLARED == 0 && self.size != 0
     }
 
-    /// The kind of a number, which its name tells.
+    /// The kind of a number, derived from its name.
     fn number(&self) -> NumberKind {
         const FLOATS: [&str; 6] = ["float", "double", "Float", "bf16", "f32", "f64"];
         match FLOATS.iter().any(|it| self.name.contains(it)) {

@@ -1,30 +1,30 @@
-//! Modules of a program that was compiled and linked already: bound to what it has.
+//! Rebinds modules of a program that was compiled and linked already to the program's own symbols.
 //!
 //! A native program that carries its bitcode has one instance of each of its variables, and its
-//! functions have addresses, which it may have stored. A module of it that is to be compiled
-//! again must mean the same things. So it is *rebound*: a first walk says what the module defines
-//! and who uses what ([`Survey`]); whoever knows the program's symbols decides what each name is
-//! to mean ([`Choices`]); a second walk changes the module ([`edit`]).
+//! functions have addresses, which it may have stored. A module that is compiled again must mean
+//! the same objects. So it is *rebound*. A first walk lists the module's definitions and uses
+//! ([`Survey`]). The caller, which knows the program's symbols, chooses the meaning of each name
+//! ([`Choices`]). A second walk changes the module ([`edit`]).
 //!
 //! | of the module | becomes |
 //! |---|---|
 //! | a variable that the program has | a declaration of it; a constant keeps its value for the optimizer |
 //! | a variable that the program has in parts | a declaration of each |
-//! | a variable of which nobody can tell whose it is | the module's own |
+//! | a variable whose owner cannot be determined | the module's own |
 //! | a thread-local of the executable | a distance from the thread pointer |
-//! | a function that stays | a definition for the session, under the name it is given |
-//! | a function of which another module's body counts | a copy for the optimizer |
+//! | a function that stays | a definition for the session, under the chosen name |
+//! | a function whose body in another module is the bound one | a copy for the optimizer |
 //! | a function that may not be compiled | a declaration |
 //! | a function's address, where it is not called | the address that the program knows |
-//! | an alias | what it is another name of |
+//! | an alias | its target |
 //! | an ifunc | a declaration: the program has resolved it |
-//! | constructors, lists of what is used, assembly | nothing: they had their effect |
+//! | constructors, lists of used globals, assembly | nothing: they had their effect |
 //!
 //! # Why
-//! Not by plans of the reader, which bind names when a body is copied: which *address* of a
-//! function is meant depends on the use, and linkage and visibility decide what clang's bitcode
-//! may be asked for. A module is read, changed and written once, before any of it is compiled:
-//! 0.2 s for sqlite's 3 MB, on a thread of its own.
+//! Plans of the reader, which bind names when a body is copied, are not enough. The *address* of a
+//! function depends on the use, and linkage and visibility limit the changes that clang's bitcode
+//! allows. A module is read, changed and written once, before any of it is compiled: 0.2 s for
+//! sqlite's 3 MB, on a thread of its own.
 
 mod added;
 mod bodies;
@@ -61,38 +61,38 @@ pub use ordinals::{is_numbered, without_ordinals};
 pub use survey::{FunctionInfo, Plain, Survey, VariableInfo};
 pub use uses::{Access, Uses};
 
-/// What becomes of a function's body.
+/// The treatment of a function's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// The session compiles it.
     Body,
     /// Optimizers may look at it.
     Copy,
-    /// Nobody sees it.
+    /// It is dropped.
     Nothing,
 }
 
-/// What a function of a module is to mean.
+/// The chosen meaning of a function of a module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionChoice {
-    /// The name of which it is called.
+    /// The name by which it is called.
     pub name: String,
-    /// What becomes of its body; without meaning for a declaration.
+    /// The treatment of its body; without meaning for a declaration.
     pub keep: Keep,
-    /// The name of the address that the program knows it by, where it is not called.
+    /// The name of the address that the program knows, for uses that are no calls.
     pub address: Option<String>,
 }
 
-/// What a variable of a module is to mean.
+/// The chosen meaning of a variable of a module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VariableChoice {
-    /// The module's own, of which nobody else knows.
+    /// The module's own, unknown outside.
     Own,
     /// The module's own, and a constant.
     Constant,
-    /// What is found under that name.
+    /// The variable found under that name.
     Named(String),
-    /// The same, and the optimizer does not look at its value.
+    /// Like `Named`, but the optimizer does not see its value.
     Hidden(String),
     /// A thread-local at a distance from the thread pointer, in bytes.
     ThreadLocal(i64),
@@ -100,32 +100,32 @@ pub enum VariableChoice {
     Parts(Vec<Part>),
 }
 
-/// A variable that has the place of some bytes of another one.
+/// A variable that stands for some bytes of another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// The bytes' place in the other one.
     pub offset: u64,
-    /// How many they are.
+    /// The number of bytes.
     pub size: u64,
-    /// Of what its address is a multiple: a power of two.
+    /// Alignment of its address: a power of two.
     pub align: u32,
     /// The name by which it is found.
     pub name: String,
 }
 
-/// What all of a module is to mean, in the order of its [`Survey`].
+/// The chosen meanings of all symbols of a module, in the order of its [`Survey`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choices {
-    /// Of its functions.
+    /// The choices for its functions.
     pub functions: Vec<FunctionChoice>,
-    /// Of its variables.
+    /// The choices for its variables.
     pub variables: Vec<VariableChoice>,
 }
 
-/// Rebinds a module; its new bitcode. Under a [`guard`](crate::fatal::guard).
+/// Rebinds a module; returns its new bitcode. Under a [`guard`](crate::fatal::guard).
 ///
 /// # Errors
-/// Bitcode that LLVM does not read; choices that are not as many as the survey asks for.
+/// Bitcode that LLVM does not read; numbers of choices that do not match the survey.
 pub fn rebind(
     name: &str,
     bytes: &[u8],
@@ -136,9 +136,9 @@ pub fn rebind(
     rebound(&context, &module, name, choose)
 }
 
-/// Like [`rebind`], of a module that is first compared, by hashes of that `method`: `compare` tells
-/// whether it is to go on. `choose` may be asked several times, the last time about the survey of all
-/// bodies that are kept: of others, the survey may not say what they mention.
+/// Like [`rebind`], of a module that is first compared, by hashes of that `method`: `compare`
+/// returns whether to go on. `choose` may be called several times, the last time with the survey of
+/// all bodies that are kept. The survey may lack the mentions of other bodies.
 ///
 /// # Errors
 /// As [`rebind`].
@@ -154,7 +154,7 @@ pub fn renew(
     if compared.is_some() {
         check(name, bytes)?;
         let module = read_lazily(&context, name, bytes)?;
-        // Types of variables of functions are told with the bodies.
+        // Types of variables of functions are read with the bodies.
         if !has_debug_information(&module) {
             let layouts = Layouts::default();
             let contents = bodies::contents_of(&module, layouts, compared, bodies::Bodies::Unread);
@@ -221,7 +221,7 @@ fn rebound(
     }
 }
 
-/// Reads bodies that are kept and were not read; whether there were any.
+/// Reads unread bodies that are kept; returns whether there were any.
 fn read_kept(module: &OwnedModule, choices: &Choices, name: &str) -> Result<bool, CodegenError> {
     let kept = survey::functions(module).zip(&choices.functions);
     let mut unread = kept
@@ -235,7 +235,7 @@ fn read_kept(module: &OwnedModule, choices: &Choices, name: &str) -> Result<bool
     Ok(any)
 }
 
-/// The ifuncs of a module by name, with the functions that choose for them.
+/// The ifuncs of a module by name, with their resolvers.
 fn resolvers(module: &OwnedModule) -> Vec<(String, String)> {
     let mut found = Vec::new();
     // SAFETY: walks the list of a live module to its null end.
@@ -251,7 +251,7 @@ fn resolvers(module: &OwnedModule) -> Vec<(String, String)> {
     found
 }
 
-/// Has users of an ifunc mention the function that chooses for it: the optimizer may have chosen, and
+/// Makes users of an ifunc mention its resolver: the optimizer may have resolved the ifunc, and
 /// inlined the choice.
 fn mention_resolvers(survey: &mut Survey, resolvers: &[(String, String)]) {
     for (ifunc, resolver) in resolvers {
@@ -270,7 +270,7 @@ fn mention_resolvers(survey: &mut Survey, resolvers: &[(String, String)]) {
     }
 }
 
-/// Whether a variable that becomes parts has one for each access.
+/// Whether a variable that is split has one part for each access.
 fn have_parts((choice, info): (&VariableChoice, &VariableInfo)) -> bool {
     match (choice, &info.uses) {
         (VariableChoice::Parts(parts), Uses::Accessed(accesses)) => accesses.iter().all(|access| {
@@ -282,7 +282,7 @@ fn have_parts((choice, info): (&VariableChoice, &VariableInfo)) -> bool {
     }
 }
 
-/// The source that a module says it was made of. Under a [`guard`](crate::fatal::guard).
+/// The source file name that a module records. Under a [`guard`](crate::fatal::guard).
 ///
 /// # Errors
 /// Bitcode that LLVM does not read.
@@ -305,7 +305,7 @@ fn read_lazily(
     bytes: &[u8],
 ) -> Result<OwnedModule, CodegenError> {
     let mut raw = std::ptr::null_mut();
-    // SAFETY: the buffer, whom the module takes over, views bytes that outlive the module; `raw` is
+    // SAFETY: the module takes over the buffer, which views bytes that outlive the module; `raw` is
     // written on success.
     let failed = unsafe {
         let buffer = Buffer::view(bytes, &c_name(name)).into_raw();
@@ -319,7 +319,7 @@ fn read_lazily(
     Ok(unsafe { OwnedModule::new(raw) })
 }
 
-/// LLVM's reader ends the process on damage that can be found before.
+/// Checks for damage on which LLVM's reader would end the process.
 fn check(name: &str, bytes: &[u8]) -> Result<(), CodegenError> {
     let checked = || {
         let structure = Structure::check(bytes)?;
@@ -340,15 +340,15 @@ fn unreadable(name: &str, message: String) -> CodegenError {
     }
 }
 
-/// Reads all of a module, without what it says for debuggers: lines of functions that are compiled
-/// again are those of the program's own debug information, which is not linked here.
+/// Reads all of a module, without its debug information. Lines of functions that are compiled again
+/// are those of the program's own debug information, which is not linked here.
 fn read(context: &LlvmContext, name: &str, bytes: &[u8]) -> Result<OwnedModule, CodegenError> {
     let module = parse(context, name, bytes)?;
     strip(&module);
     Ok(module)
 }
 
-/// Like [`read`], with the layouts that the module tells debuggers.
+/// Like [`read`], with the layouts from the module's debug information.
 fn read_with_layouts(
     context: &LlvmContext,
     name: &str,
@@ -360,8 +360,8 @@ fn read_with_layouts(
     Ok((module, layouts))
 }
 
-/// Takes from a module what it says for debuggers. To look for that in all instructions takes 30 ms for
-/// sqlite, which a module without a unit of it need not.
+/// Removes debug information from a module. The search in all instructions takes 30 ms for sqlite,
+/// and is skipped if the module has no compile unit in it.
 fn strip(module: &OwnedModule) {
     if has_debug_information(module) {
         // SAFETY: a live module, which is ours.

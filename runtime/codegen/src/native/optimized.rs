@@ -1,4 +1,4 @@
-//! Functions of a file once it was optimized, as [`callers`](super::callers) compares them.
+//! Functions of an optimized file, in the form that [`callers`](super::callers) compares.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,7 +6,7 @@ use super::bodies::{Body, stem};
 use crate::context::OwnedModule;
 use crate::handles::InstructionRef;
 
-/// A file's functions once it was optimized, by their names.
+/// A file's functions after optimization, by their names.
 #[derive(Debug)]
 pub(super) struct OptimizedFile {
     pub(super) code: HashMap<String, Body>,
@@ -19,7 +19,7 @@ pub(super) struct OptimizedFile {
 }
 
 impl OptimizedFile {
-    /// Whether a function led to a called one, itself left out, whose code is another one now.
+    /// Whether a function led to a called one, other than itself, whose code has changed.
     pub(super) fn reaches_changed(
         &self,
         after: &OptimizedFile,
@@ -95,7 +95,7 @@ pub(super) fn mentions(
     (mentioned, in_data)
 }
 
-/// Leaves names of functions whose code differs.
+/// Retains the names of functions whose code differs.
 pub(super) fn keep_different(
     names: &mut Vec<String>,
     before: &HashMap<String, Body>,

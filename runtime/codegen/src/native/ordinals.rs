@@ -1,8 +1,8 @@
 //! Names that compilers number by the order of a source: lambdas, blocks, types without a name, static
 //! variables of one name in one function.
 //!
-//! A comparison of two versions of a source by name compares different things where the order is
-//! another one. Names without their numbers say which things are candidates for each other.
+//! A comparison of two versions of a source by name compares different items if their order
+//! differs. Names without their numbers show which items are candidates for each other.
 
 /// A name without the numbers that stand for an order; the name itself if it has none.
 #[must_use]
@@ -13,13 +13,13 @@ pub fn without_ordinals(name: &str) -> String {
     without_closures(&name)
 }
 
-/// Whether a name has such a number, as far as it shows: the first of several may have none.
+/// Whether a name has such a visible number: the first of several may have none.
 #[must_use]
 pub fn is_numbered(name: &str) -> bool {
     without_ordinals(name) != name || name.contains(BLOCK)
 }
 
-/// Begins what follows the function's name in names of blocks.
+/// Begins the suffix after the function's name in names of blocks.
 const BLOCK: &str = "_block_invoke";
 
 /// Without a number at the end: of a static variable, or of a block.

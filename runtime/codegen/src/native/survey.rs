@@ -1,4 +1,4 @@
-//! The first walk: what a module has, and who uses what.
+//! The first walk: lists a module's symbols, and their uses.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
@@ -31,15 +31,15 @@ pub struct FunctionInfo {
     pub always_inlined: bool,
     /// It is inlined nowhere (`noinline`, which `optnone` functions have, too).
     pub never_inlined: bool,
-    /// It is undefined if nobody defines it.
+    /// It may stay undefined.
     pub optional: bool,
     /// Other files do not see it.
     pub local: bool,
     /// Another file may define it, too.
     pub weak: bool,
-    /// Whoever defines it, too, has the same body.
+    /// All other definitions of it have the same body.
     pub same: bool,
-    /// It is mentioned otherwise than by calls: its calling convention is what its type says.
+    /// It is mentioned outside of calls: its type determines its calling convention.
     pub address_taken: bool,
     /// Its arguments, if all are plain numbers in registers.
     pub plain: Option<Plain>,
@@ -49,21 +49,21 @@ pub struct FunctionInfo {
     pub assembly: bool,
     /// Hooks are called in it with its address.
     pub instrumented: bool,
-    /// It can be suspended: what was computed of a thread does not hold later.
+    /// It can be suspended: values computed for a thread do not hold later.
     pub coroutine: bool,
     /// The variables it mentions, by number in the survey.
     pub variables: Vec<u32>,
     /// The functions it mentions, by number in the survey.
     pub functions: Vec<u32>,
-    /// Those of them whose addresses it gives to functions without a body here, and that it does
-    /// nothing else with: nothing of them is in its code.
+    /// Those of `functions` whose addresses it passes to functions without a body here, and that it
+    /// uses in no other way: none of their code is in its own.
     pub given: Vec<u32>,
-    /// The variables whose addresses it does more with than read what is there, or give them to
+    /// The variables whose addresses it uses for more than reading them, or passing them to
     /// functions without a body here.
     pub kept: Vec<u32>,
 }
 
-/// How many numbers are handed over in registers of each kind.
+/// Numbers that are passed in registers, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Plain {
     /// Integers.
@@ -85,25 +85,25 @@ pub struct VariableInfo {
     pub private: bool,
     /// Nothing may write to it.
     pub constant: bool,
-    /// Its address means nothing.
+    /// Its address is insignificant.
     pub unnamed: bool,
-    /// It is undefined if nobody defines it.
+    /// It may stay undefined.
     pub optional: bool,
     /// Each thread has one.
     pub thread_local: bool,
-    /// It is mentioned otherwise than by asking for the thread's address of it.
+    /// It is mentioned outside of the intrinsic that gets the thread's address of it.
     pub odd_thread_local: bool,
     /// It has addresses of labels.
     pub labels: bool,
-    /// It is for LLVM, not for the program.
+    /// LLVM's own, not the program's.
     pub of_compiler: bool,
     /// Bytes that it takes.
     pub size: u64,
-    /// Its alignment in bytes, where that is said; 0 stands for that of its type.
+    /// Its explicit alignment in bytes; 0 stands for the alignment of its type.
     pub align: u32,
-    /// A byte of which the optimizer may have made a flag, which says the same in other words.
+    /// A byte that the optimizer may have made a flag, with another encoding.
     pub flag: bool,
-    /// What the module does with it, if it is local.
+    /// The module's uses of it, if it is local.
     pub uses: Uses,
     /// The variables that its first value mentions, by number in the survey.
     pub variables: Vec<u32>,
@@ -113,19 +113,19 @@ pub struct VariableInfo {
     pub section: String,
     /// Its bytes, where they are a string.
     pub bytes: Option<Vec<u8>>,
-    /// Its address may be compared with others: it is returned, or it is the value of another variable,
-    /// or it is kept where pointers are compared.
+    /// Its address may be compared with others: it is returned, is the value of another variable,
+    /// or is kept where pointers are compared.
     pub compared: bool,
 }
 
-/// What a module has.
+/// The symbols of a module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Its functions, LLVM's own aside, in the module's order.
     pub functions: Vec<FunctionInfo>,
     /// Its variables, in the module's order.
     pub variables: Vec<VariableInfo>,
-    /// Other names that the module had for these.
+    /// Aliases that the module had for these.
     pub aliases: Vec<String>,
 }
 
@@ -152,7 +152,7 @@ pub(super) fn functions(module: &OwnedModule) -> impl Iterator<Item = FunctionRe
         .filter(|function| !function.is_intrinsic())
 }
 
-/// What a constant or an operand leads to.
+/// The globals that a constant or an operand refers to.
 #[derive(Default)]
 struct Found {
     variables: Vec<u32>,
@@ -160,16 +160,16 @@ struct Found {
     labels: Vec<LLVMValueRef>,
 }
 
-/// Numbers of what is listed, and what constants lead to.
+/// Numbers of the listed globals, and functions that are mentioned outside of calls.
 struct Walk {
     functions: HashMap<LLVMValueRef, u32>,
     variables: HashMap<LLVMValueRef, u32>,
-    /// Functions that something else than a call mentions.
+    /// Functions that are mentioned outside of calls.
     taken: Vec<bool>,
 }
 
 impl Walk {
-    /// What `value`, an operand that is not called, mentions. Initializers are not entered.
+    /// Adds the mentions of `value`, an operand that is not called. Initializers are not entered.
     fn mention(&mut self, value: ValueRef<'_>, found: &mut Found) {
         if let Some(&number) = self.functions.get(&value.raw()) {
             self.taken[number as usize] = true;
@@ -195,7 +195,7 @@ fn numbers(mut list: Vec<u32>) -> Vec<u32> {
     list
 }
 
-/// Looks at all of a module.
+/// Surveys a whole module.
 pub(super) fn survey(module: &OwnedModule) -> Survey {
     let listed: Vec<FunctionRef<'_>> = functions(module).collect();
     let variables: Vec<VariableRef<'_>> = module.variables().collect();
@@ -211,7 +211,7 @@ pub(super) fn survey(module: &OwnedModule) -> Survey {
     survey.variables = variables.iter().map(|v| variable(*v, layout)).collect();
     for (info, value) in survey.variables.iter_mut().zip(&variables) {
         let mut found = Found::default();
-        // Constructors are called; lists of what is used say nothing of addresses.
+        // Constructors are called; lists of used globals do not take addresses.
         if let Some(initializer) = value.initializer().filter(|_| !info.of_compiler) {
             walk.mention(initializer, &mut found);
         }
@@ -420,7 +420,7 @@ fn function(
 /// The arguments of a function whose type has only numbers that registers have room for.
 fn plain(function: FunctionRef<'_>) -> Option<Plain> {
     let mut plain = Plain::default();
-    // SAFETY: the type of a live function; there is room for as many types as it says.
+    // SAFETY: the type of a live function; the array has room for all parameter types.
     let kinds = unsafe {
         let kind = LLVMGlobalGetValueType(function.raw());
         if LLVMIsFunctionVarArg(kind) != 0 {
@@ -477,7 +477,7 @@ fn names_symbols(instruction: InstructionRef<'_>, callee: ValueRef<'_>) -> bool 
     if callee.kind() != LLVMValueKind::LLVMInlineAsmValueKind {
         return false;
     }
-    // SAFETY: live assembly; LLVM returns pointer and length of what it keeps.
+    // SAFETY: live assembly; LLVM returns pointer and length of a string it keeps.
     let text = unsafe {
         let mut length = 0;
         let start = LLVMGetInlineAsmAsmString(callee.raw(), &mut length);
@@ -488,7 +488,7 @@ fn names_symbols(instruction: InstructionRef<'_>, callee: ValueRef<'_>) -> bool 
     SIGNS.iter().any(|sign| text.contains(sign)) || operands.into_iter().any(is_symbol)
 }
 
-/// Whether it has an attribute, by its name.
+/// Whether a function has an attribute of that name.
 fn has(function: FunctionRef<'_>, name: &str) -> bool {
     // SAFETY: pointer and length describe the name.
     let kind = unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) };

@@ -1,7 +1,7 @@
-//! Uses of a variable's address: what a module does with a variable of which nobody has the address.
+//! Uses of a variable's address: the module's accesses to a variable whose address does not leave.
 //!
-//! Pure, and walked twice: the survey tells of the uses what a choice needs ([`Uses`]), and the edit
-//! changes those that were told of.
+//! The walk is pure and runs twice: the survey summarizes the uses for a choice ([`Uses`]), and the
+//! edit changes the same uses.
 //!
 //! # Rules
 //! The address is followed through `getelementptr`, as an instruction and as a constant, and through
@@ -11,8 +11,8 @@
 //! |---|---|
 //! | a load | a read |
 //! | a store to it | a write |
-//! | the source of `llvm.memcpy`, `llvm.memmove` | a read, of a size that is not told |
-//! | the destination of these or of `llvm.memset` | a write, of a size that is not told |
+//! | the source of `llvm.memcpy`, `llvm.memmove` | a read of unknown size |
+//! | the destination of these or of `llvm.memset` | a write of unknown size |
 //! | volatile, atomic, and all others: a call, a comparison, an initializer, being stored | not followed: [`Uses::Any`] |
 
 use std::collections::BTreeMap;
@@ -32,13 +32,13 @@ use inkwell::llvm_sys::{LLVMAtomicOrdering, LLVMOpcode, LLVMTypeKind, LLVMValueK
 
 use crate::handles::{InstructionRef, ValueRef, VariableRef};
 
-/// What a module does with a variable.
+/// The uses that a module makes of a variable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Uses {
-    /// More than is followed: somebody may have its address.
+    /// Uses that are not followed: its address may be elsewhere.
     #[default]
     Any,
-    /// It is read at most: its first value is its value.
+    /// It is at most read: its first value is its value.
     Read,
     /// It is written, and never read.
     Written,
@@ -46,18 +46,18 @@ pub enum Uses {
     Accessed(Vec<Access>),
 }
 
-/// Bytes of a variable that a load or a store is of.
+/// Bytes of a variable that a load or a store accesses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     /// From the variable's beginning.
     pub offset: u64,
-    /// How many.
+    /// The number of bytes.
     pub size: u64,
-    /// The optimizer may have made a flag of it, which says the same in other words.
+    /// The optimizer may have made a flag of it, with another encoding.
     pub flag: bool,
 }
 
-/// What a use does.
+/// The effect of a use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     Read,
@@ -68,20 +68,20 @@ enum Effect {
 pub(super) struct Use<'m> {
     /// The instruction.
     pub instruction: InstructionRef<'m>,
-    /// Which of its operands the address is.
+    /// The operand that is the address.
     pub operand: u32,
-    /// How far from the variable's beginning, if that is always the same.
+    /// The distance from the variable's beginning, if it is constant.
     pub offset: Option<i64>,
-    /// Its bytes, if they are told and whole.
+    /// Its bytes, if their number is known and whole.
     size: Option<u64>,
     effect: Effect,
 }
 
-/// All that a variable's address is used for.
+/// All uses of a variable's address.
 pub(super) struct Followed<'m> {
     /// The uses.
     pub uses: Vec<Use<'m>>,
-    /// Instructions that compute addresses, each behind those that it is computed from.
+    /// Instructions that compute addresses, each behind the ones it is computed from.
     pub steps: Vec<InstructionRef<'m>>,
 }
 
@@ -120,7 +120,7 @@ pub(super) fn follow<'m>(
     Some(followed)
 }
 
-/// What a module does with a variable, told by all uses of it.
+/// The uses that a module makes of a variable.
 pub(super) fn uses(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> Uses {
     // SAFETY: a live variable; its section is a string that ends, or null.
     let is_special = unsafe {
@@ -153,17 +153,17 @@ pub(super) fn uses(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> Uses
     Uses::Accessed(accesses.collect())
 }
 
-/// Whether a variable is a byte that the optimizer may have made a flag of: of a variable that only
-/// ever has two values it keeps whether it has the second one. If these are 0 and 1, in this order,
-/// the bytes are the same.
+/// Whether a variable is a byte that the optimizer may have made a flag of. For a variable that
+/// only ever has two values it keeps whether it has the second one. If these are 0 and 1, in this
+/// order, the bytes are the same.
 ///
-/// Whoever looks at the module only cannot tell how many values there are: inlined functions store
-/// constants. So a byte is one unless it begins as 0 and all that is stored are bits. What is only
-/// accessed as volatile, or as atomic, the optimizer lets alone.
+/// The module alone does not show how many values there are: inlined functions store constants. So
+/// a byte counts as a flag unless it begins as 0 and only bits are stored. The optimizer leaves
+/// bytes alone that are only accessed as volatile or atomic.
 ///
-/// Of a byte whose address goes elsewhere it makes none, unless inlining shows where all of it goes: it
-/// may if that is a variable or a function of the module. What is loaded with a promise that it is 0 or
-/// 1 has the same bytes as a flag.
+/// The optimizer makes no flag of a byte whose address escapes, unless inlining shows all its uses.
+/// This may happen if the address goes to a variable or a function of the module. A byte loaded
+/// with a promise that it is 0 or 1 has the same bytes as a flag.
 pub(super) fn is_flag(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> bool {
     // SAFETY: a live variable, and its type, which is sized.
     let is_byte = unsafe {
@@ -191,8 +191,9 @@ pub(super) fn is_flag(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> b
     !(is_zero(variable) && (keeps || variable.users().any(is_truth)))
 }
 
-/// Whether a use gives the address of a variable to a function without a body here, which may store
-/// anything; or returns it from a function whose callers keep it in memory that is not their frame.
+/// Whether a use passes the address of a variable to a function without a body here, which may
+/// store anything. Returning it from a function whose callers keep it in memory outside of their
+/// frame counts too.
 fn is_given_away(user: ValueRef<'_>, variable: VariableRef<'_>) -> bool {
     let ends = user.as_instruction();
     let ends = ends.filter(|it| it.opcode() == LLVMOpcode::LLVMRet);
@@ -208,8 +209,8 @@ fn is_given_away(user: ValueRef<'_>, variable: VariableRef<'_>) -> bool {
     callee.is_some_and(|callee| callee.is_declaration() && !callee.is_intrinsic())
 }
 
-/// Whether a use stores a value where no frame and no variable of the module is: nothing says who
-/// reads it.
+/// Whether a use stores a value in memory that is neither in a frame nor a variable of the module:
+/// its readers are unknown.
 fn is_kept(user: ValueRef<'_>, value: ValueRef<'_>) -> bool {
     let store = user.as_instruction();
     let store = store.filter(|it| it.opcode() == LLVMOpcode::LLVMStore);
@@ -230,7 +231,7 @@ fn is_kept(user: ValueRef<'_>, value: ValueRef<'_>) -> bool {
     stored.raw() == value.raw() && is_loaded
 }
 
-/// Whether it loads what is said to be 0 or 1.
+/// Whether it loads a value with a declared range, as of 0 or 1.
 fn is_truth(user: ValueRef<'_>) -> bool {
     let load = user.as_instruction();
     let load = load.filter(|it| it.opcode() == LLVMOpcode::LLVMLoad);
@@ -246,15 +247,15 @@ fn is_truth(user: ValueRef<'_>) -> bool {
     })
 }
 
-/// Whether a variable's first value is nothing but zeroes.
+/// Whether a variable's first value is all zeroes.
 fn is_zero(variable: VariableRef<'_>) -> bool {
     let initializer = variable.initializer();
     // SAFETY: a live constant.
     initializer.is_some_and(|it| unsafe { LLVMIsNull(it.raw()) } != 0)
 }
 
-/// Whether a use leaves 0 or 1 in a byte that had one of them: it reads, or it stores a constant or a
-/// widened bit.
+/// Whether a use leaves 0 or 1 in a byte that had one of them: it reads, or it stores a constant or
+/// a widened bit.
 fn keeps_bit(it: &Use<'_>) -> bool {
     if it.effect == Effect::Read {
         return true;
@@ -292,8 +293,8 @@ fn is_step(user: ValueRef<'_>) -> bool {
     opcode == LLVMOpcode::LLVMGetElementPtr
 }
 
-/// What an instruction that uses an address does with it: at which operand, and with how many bytes,
-/// if that is told.
+/// The effect of an instruction that uses an address: the operand, the effect, and the number of
+/// bytes, if known.
 fn end(
     instruction: InstructionRef<'_>,
     address: ValueRef<'_>,
@@ -302,7 +303,7 @@ fn end(
     let operands: Vec<ValueRef<'_>> = instruction.operands().flatten().collect();
     let mut places = (0..).zip(&operands).filter(|(_, it)| **it == address);
     let (place, _) = places.next()?;
-    // Memory that is copied to itself is used twice; nothing else that is followed is.
+    // Memory that is copied to itself is used twice; no other followed use is.
     let once = places.next().is_none();
     match (instruction.opcode(), place) {
         (LLVMOpcode::LLVMLoad, 0) if once && is_plain(instruction) => {
@@ -345,7 +346,7 @@ fn is_plain(access: InstructionRef<'_>) -> bool {
     }
 }
 
-/// How many bytes a value has in memory, if all their bits are its own.
+/// The size of a value in memory, if all bits there are its own.
 fn whole_size(value: ValueRef<'_>, layout: LLVMTargetDataRef) -> Option<u64> {
     // SAFETY: a live value, whose type is sized, as it is loaded or stored.
     let kind = unsafe { LLVMTypeOf(value.raw()) };
@@ -363,7 +364,7 @@ fn whole_size_of(kind: LLVMTypeRef, layout: LLVMTargetDataRef) -> Option<u64> {
     }
 }
 
-/// How far a `getelementptr` goes, if that is always the same.
+/// The offset of a `getelementptr`, if it is constant.
 fn step(step: ValueRef<'_>, layout: LLVMTargetDataRef) -> Option<i64> {
     let operands: Vec<ValueRef<'_>> = match step.as_instruction() {
         Some(instruction) => instruction.operands().flatten().collect(),

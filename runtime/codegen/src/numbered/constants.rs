@@ -1,4 +1,4 @@
-//! Constants of a module as far as its summary needs them.
+//! Constants of a module, as needed by its summary.
 
 use uruk_bitcode::ir::{Constant, Module, TypeId, ValueId};
 
@@ -10,7 +10,7 @@ pub(super) struct Constants<'m> {
     pub(super) module: &'m Module,
 }
 
-/// What a value of a module is.
+/// A global or a constant, by its value number.
 pub(super) enum Found<'m> {
     Global(u32),
     Constant(&'m Constant),

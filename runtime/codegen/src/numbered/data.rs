@@ -1,5 +1,6 @@
-//! A module's data without LLVM: [`Reader::compile_data`](crate::Reader::compile_data) of what the
-//! module's bytes say, but that it gives sections and symbols, not an object file.
+//! Compiles a module's data without LLVM: like
+//! [`Reader::compile_data`](crate::Reader::compile_data), from the module's bytes, but it returns
+//! sections and symbols, not an object file.
 
 use std::cell::RefCell;
 
@@ -17,7 +18,7 @@ impl Numbered {
     /// `None` if there is nothing.
     ///
     /// # Errors
-    /// Why it is LLVM's to compile.
+    /// The reason why LLVM has to compile it.
     pub fn data(&self, plan: &ModulePlan) -> Result<Option<Data>, Refused> {
         if self.summary.has_inline_asm {
             return Err(Refused::Unread("assembly"));
@@ -39,7 +40,7 @@ impl Numbered {
         self.lowering().data(&chosen, &names).map(Some)
     }
 
-    /// As `DataPlan` and `Copying::mention_section_bounds` choose.
+    /// Chooses as `DataPlan` and `Copying::mention_section_bounds` do.
     fn choose(&self, plan: &ModulePlan) -> Result<Chosen, Refused> {
         let mut chosen = Chosen::default();
         let symbols = &self.summary.symbols;

@@ -1,6 +1,6 @@
-//! What code outside of a module relies on, from the module's bytes: letter for letter what
-//! [`crate::interface`] writes of LLVM's reading, as either may stand on either side of a
-//! comparison. What it does not know of is LLVM's to write.
+//! The interface of a module for code outside, from the module's bytes. The text equals that of
+//! [`crate::interface`] letter for letter, as either may be on either side of a comparison. LLVM
+//! writes the text for constructs unknown here.
 //!
 //! # Why
 //! A line of a read-eval-print loop compares three signatures. LLVM reads the symbols of a small
@@ -13,7 +13,7 @@ use super::summarize::RELEASE;
 use crate::interface::DEPTH;
 use crate::summary::{Kind, SymbolId};
 
-/// LLVM's numbers in bitcode of those of [`crate::source::OF_CALLS`].
+/// Attributes of [`crate::source::OF_CALLS`], by LLVM's numbers in bitcode.
 const OF_CALLS: [(u32, &str); 18] = [
     (25, "alignstack"),
     (69, "byref"),
@@ -37,11 +37,11 @@ const OF_CALLS: [(u32, &str); 18] = [
 
 const OPTNONE: u32 = 37;
 const NORECURSE: u32 = 48;
-/// What [`crate::interface`] takes as evidence, in its order.
+/// Attributes that [`crate::interface`] takes as evidence, in its order.
 const INFERRED: [(u32, &str); 3] = [(62, "nofree"), (63, "nosync"), (NORECURSE, "norecurse")];
 
 impl Numbered {
-    /// As [`crate::Reader::signature`]; `None` if LLVM has to say it.
+    /// Like [`crate::Reader::signature`]; `None` if LLVM has to write it.
     pub(crate) fn signature(&self, function: SymbolId) -> Option<String> {
         let (module, global) = self.global_of(function)?;
         let (GlobalKind::Function, Type::Function(result, parameters, open)) =
@@ -69,8 +69,9 @@ impl Numbered {
         Some(format!("{result} ({}){convention}", words.join(", ")))
     }
 
-    /// The type of a symbol as LLVM writes it, with marks of how small integers are extended; `None` if
-    /// LLVM has to, also where arguments have other marks ([`crate::Reader::types`]).
+    /// The type of a symbol as LLVM writes it, with marks of how small integers are extended.
+    /// `None` if LLVM has to write it, also where arguments have other marks
+    /// ([`crate::Reader::types`]).
     pub(crate) fn type_of(&self, symbol: SymbolId) -> Option<String> {
         let (module, global) = self.global_of(symbol)?;
         let structs = match module.names_structs {
@@ -99,7 +100,7 @@ impl Numbered {
         Some(format!("{result} ({})", words.join(", ")))
     }
 
-    /// As [`crate::Reader::interprocedural`]; `None` if LLVM has to say it.
+    /// Like [`crate::Reader::interprocedural`]; `None` if LLVM has to determine it.
     #[expect(clippy::option_option, reason = "whether it is known, and what it is")]
     pub(crate) fn interprocedural(&self) -> Option<Option<String>> {
         let module = &*self.source.module;
@@ -133,7 +134,7 @@ impl Numbered {
         Some(None)
     }
 
-    /// A global of a module that LLVM changes nothing of while it reads.
+    /// A global of a module that LLVM would not change while it reads.
     fn global_of(&self, symbol: SymbolId) -> Option<(&Module, &Global)> {
         let module = &*self.source.module;
         let global = &module.globals[self.globals[symbol.index()] as usize];
@@ -141,7 +142,7 @@ impl Numbered {
     }
 }
 
-/// What the attributes of a value say about how it is passed.
+/// The attributes of a value that change how it is passed.
 fn passing(module: &Module, attributes: &[Attribute]) -> Option<String> {
     let mut found = attributes.iter().filter_map(|attribute| {
         let (Attribute::Flag(kind) | Attribute::Number(kind, _) | Attribute::Typed(kind, _)) =
@@ -168,7 +169,7 @@ fn passing(module: &Module, attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-/// How structs are written.
+/// The form in which structs are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Structs {
     /// By their fields, as those of a signature.

@@ -1,5 +1,5 @@
-//! What is told of loops from bitcode against what is told of them in LLVM's memory: the same
-//! bodies, so the same decisions.
+//! Compares descriptions of loops from bitcode with those from LLVM's memory: equal bodies must
+//! give equal decisions.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::shape;
 use crate::summary::SymbolId;
 use crate::table::Rewritten;
 
-/// What was compared.
+/// Counts of compared items.
 #[derive(Debug, Default)]
 struct Compared {
     bodies: usize,
@@ -34,7 +34,7 @@ fn check_same(name: &str, theirs: &Anatomy, ours: &Anatomy) {
     }
 }
 
-/// Everything that is decided, as text.
+/// All decisions, as text.
 fn text_of(decision: &Decision) -> String {
     let Decision {
         heads,
@@ -221,7 +221,7 @@ fn loops_are_told_alike() {
     assert_eq!(compared.heads, 4, "{compared:?}");
 }
 
-/// Those with which the baseline compiler is tested, and some of what guests are built of.
+/// Runs on the inputs of the baseline compiler's tests, and on some modules of guests.
 #[test]
 fn loops_of_programs_are_told_alike() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -248,7 +248,7 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Of the files that `URUK_BITCODE` names, with spaces between them.
+/// Runs on the files that `URUK_BITCODE` names, with spaces between them.
 #[test]
 #[ignore = "files are to be named"]
 fn loops_of_files_are_told_alike() {

@@ -1,10 +1,10 @@
-//! Functions for the baseline compiler, of what the module's bytes say, without LLVM.
+//! Lowers functions for the baseline compiler from the module's bytes, without LLVM.
 //!
 //! # Invariants
-//! - What is not covered is said by a constant text, and nothing is left of the attempt.
+//! - A constant text names each uncovered construct, and a failed attempt leaves no state behind.
 //! - Symbols have the names and the reach that a copy's declarations would have, so the code is
-//!   linked likewise: they are those of the plan, but that calls of functions, of itself too, are of
-//!   plain names.
+//!   linked likewise. They are those of the plan, except that calls of functions, also of itself,
+//!   use plain names.
 //! - A loop can be left if the copy's could be, for the same continuation: both ask
 //!   [`uruk_leaving`].
 
@@ -25,7 +25,7 @@ use crate::plan::{Access, ModulePlan};
 use crate::sketch::Sketch;
 use crate::summary::{Kind, Linkage, SymbolId};
 
-/// A body, and what is kept from one to the next, whatever modules they are of.
+/// A body, and buffers that are reused between bodies, of any modules.
 #[derive(Default)]
 pub struct Plain {
     body: Body,
@@ -33,22 +33,22 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// Takes back a function that was made at it: its room is used again.
+    /// Takes back a function made with these buffers: its memory is used again.
     pub fn take_back(&mut self, function: Function) {
         self.buffers.take_back(function);
     }
 }
 
-/// A function that was read.
+/// A lowered function.
 #[derive(Debug, Clone)]
 pub struct Read {
-    /// What is compiled.
+    /// The function to compile.
     pub function: Function,
-    /// What a compile would have found out about it; its object is empty.
+    /// The properties that a compile would have found; its object is empty.
     pub compiled: Compiled,
 }
 
-/// What of a compile's settings is not covered.
+/// A setting of a compile that is not covered, if any.
 fn asks_for_more(how: &Compile, body: &Body) -> Option<&'static str> {
     match how {
         _ if how.tier != Tier::Baseline => Some("a higher tier"),
@@ -60,14 +60,14 @@ fn asks_for_more(how: &Compile, body: &Body) -> Option<&'static str> {
     }
 }
 
-/// Functions inlined in each other that are looked at, at most.
+/// Most nested inlined functions that are checked.
 const DEPTH: u32 = 8;
 
-/// What names of a module mean to one function.
+/// The meaning of a module's names to one function.
 pub(super) struct Names<'a> {
     pub(super) numbered: &'a Numbered,
     pub(super) plan: &'a ModulePlan,
-    /// By global: whether it minds no frame.
+    /// For each global, whether it is independent of its frame.
     pub(super) inlined: RefCell<FxHashMap<u32, bool>>,
 }
 
@@ -120,8 +120,8 @@ impl Names<'_> {
             && self.numbered.body(id).is_some()
     }
 
-    /// Whether an `alwaysinline` function does the same where it is called: it asks for nothing
-    /// of the frame that it would be in.
+    /// Whether an `alwaysinline` function behaves the same in any caller: it does not inspect the
+    /// frame it is inlined into.
     fn minds_no_frame(&self, global: u32, depth: u32) -> bool {
         if let Some(&known) = self.inlined.borrow().get(&global) {
             return known;
@@ -143,7 +143,7 @@ impl Names<'_> {
 }
 
 impl Numbered {
-    /// Looks through aliases: what a name finally is.
+    /// The kind of a symbol, behind all aliases.
     fn effective_kind(&self, mut id: SymbolId) -> Kind {
         for _ in 0..64 {
             match self.summary.symbols[id.index()].kind {
@@ -165,7 +165,7 @@ impl Numbered {
     /// Reads the body of a function into `plain`.
     ///
     /// # Errors
-    /// What is not read here.
+    /// The construct that is not read here.
     pub fn read_into(&self, function: SymbolId, plain: &mut Plain) -> Result<(), Refused> {
         let number = self.body(function).ok_or(Refused::Unread("no body"))?;
         let _reading = parts::enter(Part::Reading);
@@ -173,12 +173,12 @@ impl Numbered {
         read.map_err(|_| Refused::Unread("an unusual body"))
     }
 
-    /// How many blocks the body of a function has, if it is read here.
+    /// The number of blocks in the body of a function, if it is read here.
     pub(crate) fn blocks(&self, function: SymbolId) -> Option<usize> {
         Some(self.body_of(function)?.blocks.len())
     }
 
-    /// Whether it is known that a function neither has labels with addresses nor asks for any.
+    /// True if a function is known neither to have labels with addresses nor to use any.
     pub(crate) fn has_no_labels(&self, function: SymbolId) -> bool {
         let Some(body) = self.body_of(function) else {
             return false;
@@ -203,11 +203,11 @@ impl Numbered {
         self.sketch(&plain.body)
     }
 
-    /// Reads one function, whose body is in `plain`, for a compile of tier 1 as `how` says.
-    /// Counters and words of loops are [`COUNTERS`] and [`LOOPS`].
+    /// Lowers one function, whose body is in `plain`, for a compile of tier 1 with the settings
+    /// `how`. Counters and words of loops are [`COUNTERS`] and [`LOOPS`].
     ///
     /// # Errors
-    /// Why it is not covered, or is to be read by LLVM.
+    /// The reason why it is not covered, or LLVM has to read it.
     pub fn baseline(
         &self,
         plan: &ModulePlan,

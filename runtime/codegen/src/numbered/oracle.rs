@@ -28,7 +28,7 @@ struct Compared<'r> {
     blocks: HashMap<usize, u32>,
 }
 
-/// Compares all bodies of a module; how many.
+/// Compares all bodies of a module; returns how many.
 fn compare(bitcode: &Bitcode) -> usize {
     let reader = Reader::new(bitcode).expect("valid");
     let numbered = Numbered::read(bitcode, reader.summary()).expect("read here, too");
@@ -104,7 +104,7 @@ impl Compared<'_> {
             self.same_type(ty.expect("it has one"), theirs, &context());
         }
         let operands = self.operands(theirs);
-        // Cases are no operands that LLVM-C tells of, nor is a mask.
+        // LLVM-C shows neither cases nor a mask as operands.
         let mine = match (&ours.op, self.body.operands_of(ours)) {
             (Op::Switch(_), all) => &all[..1],
             (Op::ShuffleVector, all) => &all[..2],
@@ -117,7 +117,7 @@ impl Compared<'_> {
         self.successors(theirs, &ours.op, &context());
     }
 
-    /// Operands in the order in which we have them.
+    /// Operands in the order of our reader.
     fn operands<'m>(&self, theirs: InstructionRef<'m>) -> Vec<ValueRef<'m>> {
         let mut all: Vec<_> = match theirs.opcode() {
             LLVMOpcode::LLVMPHI => incoming(theirs).map(|(value, _)| value).collect(),
@@ -427,7 +427,7 @@ fn bodies_are_as_llvm_reads_them() {
     assert_eq!(compare(&bitcode), 4);
 }
 
-/// Of the files that `URUK_BITCODE` names, with spaces between them.
+/// Runs on the files that `URUK_BITCODE` names, with spaces between them.
 #[test]
 #[ignore = "files are to be named"]
 fn bodies_of_files_are_as_llvm_reads_them() {

@@ -1,4 +1,4 @@
-//! Summaries of bytes against those of LLVM's reading.
+//! Summaries made from bytes against those made from LLVM's reading.
 
 use super::Numbered;
 use super::damage::damaged;
@@ -6,7 +6,7 @@ use crate::bitcode::Bitcode;
 use crate::reader::Reader;
 use crate::summary::SymbolId;
 
-/// All kinds of globals, and what links them.
+/// All kinds of globals, and their linkage.
 pub(super) const TEXT: &str = r#"
     source_filename = "m"
     target datalayout = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
@@ -74,7 +74,7 @@ pub(super) const TEXT: &str = r#"
     module asm "from_assembly:"
 "#;
 
-/// Whether the module is read without LLVM; then it says the same.
+/// Whether the module is read without LLVM; then both summaries must be equal.
 fn compare(bitcode: &Bitcode) -> bool {
     let Some(alone) = Numbered::alone(bitcode) else {
         return false;
@@ -90,7 +90,7 @@ fn compare(bitcode: &Bitcode) -> bool {
     true
 }
 
-/// What is said without LLVM of types, of how functions are called, and of what passes inferred.
+/// Compares types, signatures and inferred attributes read without LLVM with LLVM's.
 fn compare_interfaces(alone: &Numbered, reader: &Reader) {
     let name = reader.bitcode().name();
     if let Some(ours) = alone.interprocedural() {
@@ -185,7 +185,7 @@ fn interfaces_are_as_llvm_writes_them() {
     assert!(named.signature(SymbolId(0)).is_some());
 }
 
-/// Of the files that `URUK_BITCODE` names, with spaces between them.
+/// Runs on the files that `URUK_BITCODE` names, with spaces between them.
 #[test]
 #[ignore = "files are to be named"]
 fn summaries_of_files_are_as_llvm_makes_them() {
@@ -213,7 +213,7 @@ fn what_llvm_refuses_is_left_to_it() {
     ];
     for text in wrong {
         let context = crate::context::LlvmContext::new().expect("a context");
-        // Some are refused by who parses text.
+        // The parser of text refuses some.
         if let Ok(module) = crate::bitcode::parse(&context, "m", text) {
             let bitcode = Bitcode::write("m", &module);
             assert!(Numbered::alone(&bitcode).is_none(), "{text}");
@@ -222,7 +222,7 @@ fn what_llvm_refuses_is_left_to_it() {
     }
 }
 
-/// Damage is told by LLVM, or told when it reads.
+/// LLVM reports damage in modules that are not summarized here, or when it reads them.
 #[test]
 fn damage_never_panics() {
     let good = bitcode(TEXT);

@@ -1,9 +1,11 @@
-//! A [`ModuleSummary`] from a module's bytes: symbol for symbol what `scan` makes of LLVM's reading.
+//! Makes a [`ModuleSummary`] from a module's bytes, equal for each symbol to the one that `scan`
+//! makes of LLVM's reading.
 //!
-//! What is not sound is LLVM's: it says what is wrong. Checked is what a summary and the data unit
-//! are made of: names, linkage and what it asks for, groups, what aliases and resolvers stand for,
-//! the tables `llvm.*`. LLVM's verifier knows more (attributes, metadata, types of intrinsics);
-//! what it says is told when LLVM first reads the module, as an error of what it is read for.
+//! Unsound modules are left to LLVM, which reports the error. The checks cover the sources of a
+//! summary and of the data unit: names, linkage and its requirements, groups, targets of aliases
+//! and resolvers, and the tables `llvm.*`. LLVM's verifier knows more (attributes, metadata, types
+//! of intrinsics). Its errors appear when LLVM first reads the module, in the operation that needs
+//! it.
 //!
 //! # Why
 //! LLVM takes 22 ms for the symbol tables of Lua, and has to be loaded for any.
@@ -22,7 +24,7 @@ use crate::summary::{
     SymbolInfo, versions,
 };
 
-/// The release whose bitcode has nothing that LLVM changes while it reads.
+/// The release whose bitcode LLVM reads without changes.
 pub(super) const RELEASE: u32 = 22;
 
 /// LLVM's number of `alwaysinline` in bitcode.
@@ -31,10 +33,10 @@ const ALWAYS_INLINE: u32 = 2;
 /// LLVM's number of `safestack` in bitcode.
 const HAS_SAFE_STACK: u32 = 44;
 
-/// Aliases of aliases; who goes in circles ends there.
+/// Longest chain of aliases; cycles end there.
 const DEPTH: u32 = 64;
 
-/// The summary of a module, and which symbol each global is; `None` if it is LLVM's to read.
+/// The summary of a module, and the symbol of each global; `None` if LLVM has to read it.
 pub(super) fn summarize(source: &Source) -> Option<(ModuleSummary, Box<[SymbolId]>)> {
     let module = &*source.module;
     if module.release != RELEASE
@@ -87,13 +89,13 @@ const NOTHING: SymbolInfo = SymbolInfo {
     zeros: 0,
 };
 
-/// Whether there is an array of which a large variable could be made.
+/// Whether some array type could make a large variable.
 fn may_be_large(types: &[Type]) -> bool {
     let is_long = |ty: &Type| matches!(ty, Type::Array(count, _) if *count >= 1 << 8);
     types.iter().any(is_long)
 }
 
-/// Features of the processor are there or not.
+/// Checks that features of the processor are written with a sign.
 fn features_are_sound(attributes: &Attributes) -> bool {
     attributes.function.iter().all(|attribute| match attribute {
         Attribute::Text(name, features) if &**name == "target-features" => {
@@ -108,7 +110,7 @@ struct Reading<'m> {
     module: &'m Module,
     constants: Constants<'m>,
     symbols: &'m [SymbolId],
-    /// Of a module in which something may be large.
+    /// Only for a module with possibly large variables.
     sizes: Option<uruk_lower::Sizes>,
 }
 
@@ -119,7 +121,7 @@ impl<'m> Reading<'m> {
         Some((module.globals.get(at)?, module.details.get(at)?))
     }
 
-    /// All that is told of one symbol without looking at others, but its group.
+    /// The properties of one symbol that need no other symbols, without its group.
     fn describe(&self, number: u32) -> Option<SymbolInfo> {
         let (global, details) = self.get(number)?;
         let name = super::plain_name(self.module, global)?;
@@ -130,7 +132,7 @@ impl<'m> Reading<'m> {
             linkage = Linkage::Declared;
         }
         if name.starts_with("llvm.") {
-            // Intrinsics whose names tell of named structs are named anew where those are.
+            // Intrinsics whose names contain those of structs are renamed if the structs are.
             if name.contains(".s_") || name.contains("sl_s") {
                 return None;
             }
@@ -172,13 +174,13 @@ impl<'m> Reading<'m> {
         (size >= LARGE && align <= PAGE).then_some(size)
     }
 
-    /// Whether a function has an attribute that is there or not.
+    /// Whether a function has an enum attribute.
     fn has(&self, global: &Global, attribute: u32) -> bool {
         let attributes = self.module.attributes(global.attributes);
         attributes.function.contains(&Attribute::Flag(attribute))
     }
 
-    /// Whether LLVM has nothing to say against a global by itself.
+    /// Whether LLVM's verifier would accept a global by itself.
     fn check(&self, global: &Global, details: &Details) -> Option<()> {
         use IrLinkage as L;
         let module = self.module;
@@ -218,7 +220,7 @@ impl<'m> Reading<'m> {
         (sound && typed).then_some(())
     }
 
-    /// Whether a variable may have the value it has.
+    /// Whether a variable's initializer is allowed.
     fn check_value(&self, global: &Global, details: &Details) -> bool {
         let Some(value) = details.initializer else {
             return true;
@@ -237,7 +239,7 @@ impl<'m> Reading<'m> {
         }
     }
 
-    /// What a global is, and where it is compiled if it is defined.
+    /// The kind of a global, and where it is compiled if it is defined.
     fn kind_and_place(&self, number: u32) -> Option<(Kind, Placement)> {
         let (global, details) = self.get(number)?;
         Some(match global.kind {
@@ -270,7 +272,7 @@ impl<'m> Reading<'m> {
         })
     }
 
-    /// The symbol that an alias stands for, or for a place in it, which is defined.
+    /// The defined symbol that an alias is of; true if it is exactly that symbol, not a place in it.
     fn aliased(&self, number: u32) -> Option<(SymbolId, bool)> {
         let aliasee = self.get(number)?.0.aliasee?;
         let base = self.base(aliasee)?;
@@ -288,7 +290,7 @@ impl<'m> Reading<'m> {
         None
     }
 
-    /// A resolver is a function that is defined, if by an alias.
+    /// Checks that a resolver is a defined function, possibly through an alias.
     fn check_resolver(&self, mut number: u32) -> Option<()> {
         for _ in 0..DEPTH {
             let (global, _) = self.get(number)?;
@@ -358,7 +360,7 @@ impl<'m> Reading<'m> {
             match name.as_str() {
                 _ if used => {
                     for &element in elements {
-                        // Nothing in the middle of one.
+                        // An element must be a symbol, not a place in one.
                         let &base = self.symbols.get(element.index())?;
                         let info = &mut summary.symbols[base.index()];
                         if info.name.is_empty() {
@@ -377,14 +379,14 @@ impl<'m> Reading<'m> {
                         }
                     }
                 }
-                // Arrays that nobody knows are only an error once they are to be emitted.
+                // Unknown arrays are only an error once they are emitted.
                 _ => {}
             }
         }
         Some(())
     }
 
-    /// Whether a table of constructors has the type it is to have.
+    /// Whether a table of constructors has the required type.
     fn check_structors(&self, global: &Global) -> Option<()> {
         let Type::Array(_, element) = *self.module.ty(global.ty) else {
             return None;
@@ -397,7 +399,7 @@ impl<'m> Reading<'m> {
         (fields == wanted).then_some(())
     }
 
-    /// Elements of the tables are `{ i32, ptr, ptr }` structs; one without a function is none.
+    /// Elements of the tables are `{ i32, ptr, ptr }` structs; one without a function is skipped.
     fn structor(&self, element: ValueId) -> Option<Option<Structor>> {
         let found = self.constants.find(element)?;
         if matches!(found, Found::Constant(Constant::Null)) {

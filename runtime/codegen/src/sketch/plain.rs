@@ -1,5 +1,4 @@
-//! The same of a body that LLVM did not read. What the module says of chances in `!prof` is not
-//! seen here.
+//! Sketches of bodies that LLVM did not read. Weights of the module in `!prof` are not seen here.
 
 use uruk_bitcode::ir::{Body, Constant, Definition, GlobalKind, Instruction, Op, Type, ValueId};
 
@@ -11,7 +10,7 @@ const EQ: u32 = 32;
 const NE: u32 = 33;
 
 impl Numbered {
-    /// The sketch of a body of the module; an empty one if it calls nobody, or is huge.
+    /// The sketch of a body of the module; an empty one if it has no calls, or is huge.
     pub fn sketch(&self, body: &Body) -> Sketch {
         let mut sketch = Sketch::default();
         if body.blocks.len() > MOST_BLOCKS {

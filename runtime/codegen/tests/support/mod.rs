@@ -1,4 +1,4 @@
-//! What the tests share: readers of IR text, objects as text.
+//! Shared parts of the tests: readers of IR text, objects as text.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Bare {
     }
 }
 
-/// What an object defines and which relocations it has, one per line, sorted.
+/// The definitions and relocations of an object, one per line, sorted.
 pub fn describe(object: &[u8]) -> String {
     let file = object::File::parse(object).expect("an object");
     let mut lines = Vec::new();

@@ -1,5 +1,5 @@
-//! What the heap's tests share: code that returns a number, and the kernel's
-//! view of the address space.
+//! Shared parts of the heap's tests: code that returns a number, and the kernel's view of the
+//! address space.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -45,7 +45,7 @@ pub fn call(address: u64) -> u32 {
 /// Reads data of the heap.
 pub fn peek(address: u64, len: usize) -> Vec<u8> {
     let data = std::ptr::with_exposed_provenance::<u8>(address as usize);
-    // SAFETY: the tests pass mapped data that nobody writes meanwhile.
+    // SAFETY: the tests pass mapped data that no thread writes meanwhile.
     unsafe { std::slice::from_raw_parts(data, len) }.to_vec()
 }
 

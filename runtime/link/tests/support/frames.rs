@@ -1,5 +1,5 @@
-//! The oracle's part about unwind records: every function of the image that
-//! had one still has it, with the same range, exception table and personality.
+//! The oracle's part for unwind records: every function of the image that had one still has it,
+//! with the same range, exception table and personality.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use object::{Object as _, ObjectSection as _, RelocationFlags, elf};
 
 use super::oracle::{Meaning, Oracle};
 
-/// What a record says, with addresses.
+/// The contents of a record, with addresses.
 #[derive(Debug, PartialEq)]
 struct Says {
     size: u64,
@@ -49,7 +49,7 @@ pub fn check(oracle: &Oracle<'_, '_>) {
             Pointer::Direct(at) | Pointer::Indirect(at) => at,
         };
         let exceptions = fde.lsda().map(pointer);
-        // Behind a word it is what the word holds.
+        // An indirect pointer is replaced by the content of its word.
         let personality = fde.cie().personality().map(|pointer| match pointer {
             Pointer::Direct(at) => at,
             Pointer::Indirect(at) => oracle.image.word(at).expect("a word of the image"),
@@ -82,7 +82,7 @@ pub fn check(oracle: &Oracle<'_, '_>) {
     assert_eq!(ours, rows, "rows are those of the records");
 }
 
-/// What the objects' records say about functions that are in the image.
+/// The contents of the objects' records for functions that are in the image.
 fn expected(oracle: &Oracle<'_, '_>) -> BTreeMap<u64, Says> {
     let mut all = BTreeMap::new();
     for (number, file) in oracle.files.iter().enumerate() {
@@ -128,8 +128,8 @@ fn expected(oracle: &Oracle<'_, '_>) -> BTreeMap<u64, Says> {
                 let mut fields = inside(fde.offset(), fde.entry_len());
                 let (at, function) = fields.next().expect("an FDE has a function");
                 assert_eq!(*at, fde.offset() as u64 + 8);
-                // The record is for the function in its own file, not for
-                // another file's that won the name.
+                // The record is for the function in its own file, even if another file's won the
+                // name.
                 let own = own_section(file, function.target());
                 let Some(_) = oracle.home(number as u32, own) else {
                     continue;

@@ -1,4 +1,4 @@
-//! What the tests share: a small world to link into, the compiler, the oracle.
+//! Shared parts of the tests: a small world to link into, the compiler, the oracle.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -17,7 +17,7 @@ use uruk_link::{
     Graph, Hint, LayoutOptions, LinkError, Linked, Object, Placement, Resolved, Segment, TlsPlace,
 };
 
-/// Where images of tests go: within 2 GiB of each other and of [`NEAR`].
+/// Addresses of the tests' images: within 2 GiB of each other and of [`NEAR`].
 pub const CODE: u64 = 0x7000_0020_0000;
 pub const READ_ONLY: u64 = 0x7000_1000_0000;
 pub const READ_WRITE: u64 = 0x7000_2000_0000;
@@ -65,7 +65,7 @@ impl Default for World {
     }
 }
 
-/// A finished link and what the oracle needs to judge it.
+/// A finished link and the data that the oracle needs to check it.
 pub struct Image {
     pub linked: Linked,
     pub definitions: BTreeMap<String, u64>,
@@ -84,7 +84,7 @@ impl World {
         self.externals.get(name).copied().or(otherwise)
     }
 
-    /// Links and asks the oracle.
+    /// Links and checks by the oracle.
     pub fn link(&self, files: &[&[u8]]) -> Result<Image, LinkError> {
         let image = self.link_only(files)?;
         oracle::check(&image, files);

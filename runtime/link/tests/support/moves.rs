@@ -1,18 +1,17 @@
-//! The oracle of moves: bytes moved to an address are the bytes linked there, and
-//! what cannot move depends on where its code is, or says that its code's
-//! addresses can get out.
+//! The oracle of moves: bytes moved to an address equal the bytes linked there. An image that
+//! cannot move depends on the place of its code, or reports that the code's addresses can get out.
 
 use uruk_link::{Immovable, Linked, Placement, Segment, relocate};
 
 use super::World;
 
-/// Distances of moves in steps, which are [`STEP`] or the code's alignment; all keep
-/// what is near within 2 GiB.
+/// Distances of moves in steps, which are [`STEP`] or the code's alignment; near targets stay
+/// within 2 GiB.
 const DISTANCES: [i64; 3] = [1, 0xdc, -1];
 const STEP: usize = 0x1_0000;
 
-/// Links in both layouts at several places and compares with moved bytes. Gives
-/// why the image cannot move with `merge_read_only`.
+/// Links in both layouts at several places and compares with moved bytes. Returns the reason why
+/// the image cannot move with `merge_read_only`.
 pub fn check(world: &World, files: &[&[u8]]) -> Option<Immovable> {
     let mut last = None;
     for merge in [false, true] {

@@ -1,11 +1,11 @@
-//! The judge of a link. It reads the objects again through another interface
-//! (`object`'s high-level one), decodes the linked instructions with iced-x86
-//! and the unwind records with gimli, and asks of every relocated place: does
-//! what the processor will do there reach what the programmer meant?
+//! The oracle of a link. It reads the objects again through another interface (`object`'s
+//! high-level one), decodes the linked instructions with iced-x86 and the unwind records with
+//! gimli. For every relocated place it checks that the processor's access reaches the target in the
+//! source.
 //!
-//! It knows where sections went (`Linked::map`) and where externals are; all
-//! else it works out by itself, from instructions where there are any. So a
-//! rewritten instruction is judged by its effect, not by its bytes.
+//! It knows the places of sections (`Linked::map`) and of externals; everything else it computes by
+//! itself, from instructions if there are any. So a rewritten instruction is checked by its effect,
+//! not by its bytes.
 
 use std::collections::HashMap;
 
@@ -23,14 +23,14 @@ use super::{Image, MODULE, STATIC_OFFSET, frames};
 
 pub type File<'d> = ElfFile64<'d, object::Endianness>;
 
-/// What a relocation means, by the symbol tables alone.
+/// The meaning of a relocation, from the symbol tables alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Meaning {
     /// An address in memory.
     At(u64),
-    /// The same, where callers may go through the word instead.
+    /// An address, where callers may go through the word instead.
     Stub(u64, u64),
-    /// An ifunc: callers must get to what a word will hold that the resolver fills.
+    /// An ifunc: callers must reach the content of a word that the resolver fills.
     Ifunc { resolver: u64 },
     /// A thread-local: module, offset in it, offset from the thread pointer.
     Thread {
@@ -56,13 +56,13 @@ pub struct Oracle<'i, 'd> {
     pub files: Vec<File<'d>>,
     /// By object and section index.
     homes: HashMap<(u32, u32), u64>,
-    /// Definitions of global names, the winning one.
+    /// Winning definitions of global names.
     globals: HashMap<String, Meaning>,
-    /// Start of the GOT, learned from the first place that tells.
+    /// Start of the GOT, learned from the first place that depends on it.
     pub got: std::cell::Cell<Option<u64>>,
 }
 
-/// Panics, naming the place, if anything in the image is not as it should be.
+/// Panics, naming the place, if anything in the image is wrong.
 pub fn check(image: &Image, files: &[&[u8]]) {
     let files: Vec<_> = files
         .iter()
@@ -83,7 +83,7 @@ pub fn check(image: &Image, files: &[&[u8]]) {
     };
     oracle.find_globals();
     for number in 0..oracle.files.len() {
-        // Positions of the GOT first: others are relative to it.
+        // Accesses to the GOT first: others are relative to it.
         for got_sites in [true, false] {
             oracle.sections(number as u32, got_sites);
         }
@@ -122,7 +122,7 @@ impl<'d> Oracle<'_, 'd> {
         }
     }
 
-    /// Where a symbol with a definition of its own is.
+    /// The place of a symbol with a definition of its own.
     fn local_meaning(
         &self,
         object: u32,
@@ -159,7 +159,7 @@ impl<'d> Oracle<'_, 'd> {
         }
     }
 
-    /// What a relocation of `object` against `target` means.
+    /// The meaning of a relocation of `object` against `target`.
     pub fn meaning(&self, object: u32, target: RelocationTarget) -> (Meaning, String) {
         let RelocationTarget::Symbol(index) = target else {
             return (Meaning::At(0), String::new());
@@ -294,7 +294,7 @@ impl<'d> Oracle<'_, 'd> {
         }
     }
 
-    /// All instructions from `start` on; bytes that are none count as one each.
+    /// All instructions from `start` on; invalid bytes count as one each.
     fn decode(&self, start: u64, size: usize) -> Vec<Instruction> {
         let Some(bytes) = self.image.bytes(start, size) else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! The oracle's part about one relocated place: what the processor does there.
+//! The oracle's part for one relocated place: the access of the processor there.
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
 use object::elf;
@@ -73,7 +73,7 @@ impl Site<'_, '_, '_> {
             .then(|| jump.ip_rel_memory_address())
     }
 
-    /// Whether a control transfer to `address` gets to the meaning.
+    /// Whether a control transfer to `address` reaches the meaning.
     fn transfers_to(&self, address: u64, wanted_offset: i64) {
         if let Some(word) = self.plt_word(address) {
             match self.meaning {

@@ -1,12 +1,12 @@
-//! Where attributes may stand, and of which types of values, as LLVM's verifier has it.
+//! Allowed places of attributes, and the types of values they require, as in LLVM's verifier.
 
 use uruk_bitcode::ir::Attribute;
 
-/// Types that attributes of one value ask for, as bits.
+/// Types that attributes of one value require, as bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wants(u8);
 
-/// Where a list stands.
+/// The place of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Function,
@@ -26,7 +26,7 @@ impl Wants {
     const INTEGERS: u8 = 16;
     const NEVER: u8 = 32;
 
-    /// Of a list.
+    /// The requirements of a list.
     pub(crate) fn of(list: &[Attribute], place: Place) -> Wants {
         let own = match place {
             Place::Function => FUNCTION,
@@ -45,7 +45,7 @@ impl Wants {
             let (places, asks) = rule(kind);
             wants |= match places & own {
                 0 => Wants::NEVER,
-                // Of a function nothing is asked.
+                // Attributes of a function require nothing.
                 FUNCTION => 0,
                 _ => asks,
             };
@@ -70,13 +70,13 @@ impl Wants {
         Wants(wants)
     }
 
-    /// Whether nothing is asked.
+    /// Whether nothing is required.
     pub(crate) fn is_nothing(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether a value of a type may have the attributes: one that is there, whose scalar or lanes
-    /// are pointers or integers.
+    /// Whether a value of a type may have the attributes: it must exist, and its scalar or lanes
+    /// must be pointers or integers as required.
     pub(crate) fn allow(self, value: bool, pointer: bool, integer: bool, lanes: u32) -> bool {
         let allowed = (u8::from(value) * Wants::VALUE)
             | (u8::from(pointer && lanes == 0) * Wants::POINTER)
@@ -87,7 +87,7 @@ impl Wants {
     }
 }
 
-/// Where an attribute may stand, by LLVM's number in bitcode, and what it asks for.
+/// The allowed places of an attribute, by LLVM's number in bitcode, and its required types.
 fn rule(kind: u32) -> (u8, u8) {
     let both = RESULT | PARAMETER;
     match kind {

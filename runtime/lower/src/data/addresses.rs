@@ -1,4 +1,4 @@
-//! Constant expressions of addresses: a global, less another, and a number.
+//! Constant expressions of addresses: a global, minus another, plus a number.
 
 use uruk_bitcode::ir::{
     BinaryOp, CastOp, Constant, Details, Global, Module, Type, TypeId, ValueId,
@@ -12,10 +12,10 @@ use crate::types::Shape;
 /// Constants nested in each other, at most.
 const DEPTH: u32 = 64;
 
-/// Parts of constants that are looked at in one module.
+/// Parts of constants that are visited in one module.
 pub(super) const PARTS: u32 = 1 << 26;
 
-/// In the number of a global: its label space is meant, not its own address.
+/// Flag in the number of a global: it means the global's label space, not its own address.
 const LABELS: u32 = 1 << 31;
 
 /// The function whose label space a number of [`Address`] means, if it means one.
@@ -25,12 +25,12 @@ pub(super) fn labelled(number: u32) -> Option<u32> {
 
 const EXPRESSION: Refused = Refused::Unread("an unusual constant expression");
 
-/// What an expression is.
+/// The value of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Address {
     /// The global whose address it is.
     pub(super) plus: Option<u32>,
-    /// The one whose address is taken away.
+    /// The global whose address is subtracted.
     pub(super) minus: Option<u32>,
     pub(super) addend: i64,
 }
@@ -88,7 +88,7 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// The constant that a value is; `None` for a global.
+    /// The constant behind a value; `None` for a global.
     pub(super) fn constant(&mut self, value: ValueId, depth: u32) -> Covered<Option<&'a Constant>> {
         let Some(left) = self.parts.checked_sub(1).filter(|_| depth < DEPTH) else {
             return Err(Refused::Unread("a deep constant"));
@@ -120,7 +120,7 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// What an expression of an integer or address is.
+    /// The value of an expression of an integer or address.
     pub(super) fn address(&mut self, value: ValueId, depth: u32) -> Covered<Address> {
         let Some(constant) = self.constant(value, depth)? else {
             return Ok(Address::of(value.0));
@@ -163,7 +163,7 @@ impl<'a> Making<'a> {
             {
                 Ok(address)
             }
-            // Distances are short; an address in part is none.
+            // Distances are short; a truncated address is not covered.
             CastOp::Trunc if is_number || (address.minus.is_some() && bits == 32) => Ok(address),
             CastOp::PtrToInt if is_number => Ok(address),
             CastOp::ZExt | CastOp::IntToPtr if is_number && from < 64 => {

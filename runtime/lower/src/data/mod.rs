@@ -1,18 +1,17 @@
-//! The data of a module: variables with their values to sections and symbols, without LLVM.
+//! Lays out the data of a module, as sections and symbols, without LLVM.
 //!
-//! What comes out is what LLVM's code generation would have put into an object file for these
-//! variables, position-independent and without a section for each: the same bytes, sizes,
-//! alignments and references, in sections of the same kinds. Within a section variables lie in
-//! the order of the module, so offsets may differ from LLVM's, which puts constants that may be
-//! merged apart.
+//! The result equals the part of an object file that LLVM's code generation would make for these
+//! variables, position-independent and without a section for each. It has the same bytes, sizes,
+//! alignments and references, in sections of the same kinds. Within a section variables lie in the
+//! order of the module, so offsets may differ from LLVM's, which puts mergeable constants apart.
 //!
-//! Initializers that are not known here (differences of addresses that are not in one section, vectors of
-//! bits) is refused for the whole module: LLVM emits it then.
+//! If an initializer is unknown here (differences of addresses that are not in one section, vectors
+//! of bits), the whole module is refused: LLVM emits it then.
 //!
 //! | file | does |
 //! |---|---|
-//! | here | variables, aliases and what is mentioned |
-//! | [`places`] | alignment, and which section |
+//! | here | variables, aliases and mentioned symbols |
+//! | [`places`] | alignment, and choice of sections |
 //! | [`values`] | values to bytes |
 //! | [`addresses`] | constant expressions to addresses |
 
@@ -31,35 +30,35 @@ use crate::refused::{Covered, invalid};
 use crate::types::Types;
 use crate::{Lowering, Outside, Refused};
 
-/// Bytes of values at most; a module with more is LLVM's.
+/// Most bytes of values; a module with more is left to LLVM.
 const MOST_BYTES: u64 = 1 << 28;
 
-/// Aliases of aliases that come later, at most.
+/// Most nested aliases of later aliases.
 const ALIASES: usize = 8;
 
-/// What is to be defined: numbers of globals.
+/// The globals to define, by number.
 #[derive(Debug, Clone, Default)]
 pub struct Chosen {
     /// Variables, and how they bind.
     pub variables: Vec<(u32, Binding)>,
     /// Aliases of them, or of each other.
     pub aliases: Vec<(u32, Binding)>,
-    /// What is mentioned all the same: the linker defines it for those who do.
+    /// Globals to mention without a use: the linker defines them for modules that mention them.
     pub mentioned: Vec<u32>,
 }
 
-/// How a definition binds.
+/// The binding of a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binding {
     /// The only one.
     Strong,
     /// Yields to another.
     Weak,
-    /// Tentative: the largest counts.
+    /// Tentative: the largest is used.
     Common,
 }
 
-/// What a section holds.
+/// The content of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Holds {
     /// Variables.
@@ -72,48 +71,48 @@ pub enum Holds {
     Zeros,
     /// Thread-local variables.
     ThreadLocals,
-    /// Those that are zero at first.
+    /// Thread-local variables that are zero at first.
     ThreadLocalZeros,
 }
 
 /// A section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// As in an object file.
+    /// The name, as in an object file.
     pub name: Box<str>,
-    /// What it holds.
+    /// Its content.
     pub holds: Holds,
     /// A power of two.
     pub align: u64,
     /// Its bytes; of zeros there are none.
     pub bytes: Vec<u8>,
-    /// How many there are.
+    /// Its size in bytes.
     pub size: u64,
-    /// What is filled in, by rising offset.
+    /// The fields to fill in, by rising offset.
     pub fields: Vec<Field>,
 }
 
 /// Bytes that hold an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// Where.
+    /// The field's offset.
     pub at: u64,
-    /// What.
+    /// The field's form.
     pub form: Form,
-    /// Of which symbol.
+    /// The symbol's number.
     pub symbol: u32,
-    /// What is added.
+    /// The addend.
     pub addend: i64,
 }
 
-/// What a field holds.
+/// The form of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// 8 bytes: the address.
     Address,
     /// 4 bytes: the distance from the field.
     Distance,
-    /// 8 bytes: likewise.
+    /// 8 bytes: the distance from the field.
     LongDistance,
 }
 
@@ -122,22 +121,22 @@ pub enum Form {
 pub struct Symbol {
     /// Its name.
     pub name: Box<str>,
-    /// Where it is.
+    /// Its place.
     pub place: Place,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Yields to others; one from outside may be absent.
     pub is_weak: bool,
 }
 
-/// Where a symbol is.
+/// The place of a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Somewhere else.
+    /// Outside of the module.
     Outside,
     /// At an offset in a section.
     In(u32, u64),
-    /// Anywhere, at a multiple of that.
+    /// Anywhere, aligned to that.
     Common(u64),
 }
 
@@ -156,14 +155,14 @@ struct Making<'a> {
     types: &'a Types,
     outside: &'a dyn Outside,
     data: Data,
-    /// By name.
+    /// Sections by name.
     sections: FxHashMap<Box<str>, u32>,
     symbols: FxHashMap<Box<str>, u32>,
-    /// By global.
+    /// Symbols by global.
     of_globals: FxHashMap<u32, u32>,
-    /// Parts of constants that may still be looked at.
+    /// Parts of constants that may still be visited.
     parts: u32,
-    /// Addresses to be filled in, once all symbols have their places.
+    /// Addresses to fill in, once all symbols have their places.
     late: Vec<Late>,
 }
 
@@ -176,10 +175,10 @@ struct Late {
 }
 
 impl Lowering {
-    /// The data of the module: what is `chosen`.
+    /// The data of the module: the definitions in `chosen`.
     ///
     /// # Errors
-    /// Why LLVM is to emit it.
+    /// The reason why LLVM has to emit it.
     pub fn data(&self, chosen: &Chosen, outside: &dyn Outside) -> Result<Data, Refused> {
         if let Some(refused) = self.not {
             return Err(refused);
@@ -198,7 +197,7 @@ impl Lowering {
         for &(global, binding) in &chosen.variables {
             making.variable(global, binding)?;
         }
-        // One may be of one that comes later.
+        // An alias may refer to a later one.
         let mut left = chosen.aliases.clone();
         for _ in 0..ALIASES {
             let mut still = Vec::new();
@@ -232,7 +231,7 @@ impl Making<'_> {
         }
         let align = self.alignment(it, details, size);
         if binding == Binding::Common {
-            // As LLVM has it: a tentative definition takes some room.
+            // As in LLVM, a tentative definition takes some room.
             let symbol = self.define(global, Place::Common(align), size.max(1))?;
             self.data.symbols[symbol as usize].is_weak = false;
             return Ok(());
@@ -262,7 +261,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Defines an alias, if what it is of is defined.
+    /// Defines an alias, if its target is defined.
     fn alias(&mut self, global: u32, binding: Binding) -> Covered<bool> {
         let (it, _) = self.global(global)?;
         let Some(aliasee) = it.aliasee else {
@@ -289,7 +288,7 @@ impl Making<'_> {
         Ok(true)
     }
 
-    /// A table of the addresses of what is to be mentioned.
+    /// Makes a table of the addresses of the globals to mention.
     fn mention(&mut self, globals: &[u32]) -> Covered<()> {
         if globals.is_empty() {
             return Ok(());
@@ -306,7 +305,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// A symbol of this module's own.
+    /// Defines a symbol of this module.
     fn define(&mut self, global: u32, place: Place, size: u64) -> Covered<u32> {
         let symbol = self.symbol(global)?;
         let it = &mut self.data.symbols[symbol as usize];
@@ -366,7 +365,7 @@ impl Making<'_> {
                     let Some(base) = self.place_in(section, minus) else {
                         return Err(Refused::Unread("a distance from another section"));
                     };
-                    // Of two places of one section it is a number.
+                    // The distance of two places of one section is a number.
                     if let Some(place) = self.place_in(section, symbol) {
                         let distance = place.wrapping_sub(base) as i64;
                         let number = address.addend.wrapping_add(distance).to_le_bytes();
@@ -395,7 +394,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Where in a section a symbol is that yields to no other.
+    /// The offset in a section of a symbol that is not weak.
     fn place_in(&self, section: u32, symbol: u32) -> Option<u64> {
         let it = &self.data.symbols[symbol as usize];
         match it.place {

@@ -1,4 +1,4 @@
-//! Where variables go: alignment, and sections.
+//! Places of variables: alignment, and sections.
 
 use uruk_bitcode::ir::{Details, Global, Type, TypeId};
 
@@ -10,7 +10,7 @@ use crate::refused::Covered;
 /// Bytes of a line of the cache.
 const LINE: u64 = 64;
 
-/// Names with which LLVM means more than a name.
+/// Prefixes of section names with a meaning for LLVM.
 const MEANING: [&str; 10] = [
     ".bss",
     ".sbss",
@@ -24,15 +24,15 @@ const MEANING: [&str; 10] = [
     ".l",
 ];
 
-/// What a variable begins with.
+/// The initial content of a variable.
 pub(super) enum Kept {
     Zeros,
     Bytes(Bytes),
 }
 
 impl Making<'_> {
-    /// The alignment that LLVM gives a variable: see `getPreferredAlign` and `getGVAlignment`
-    /// there; and what large variables get from Uruk (`align_for_vectors` in `runtime/codegen`).
+    /// The alignment that LLVM gives a variable (see `getPreferredAlign` and `getGVAlignment`
+    /// there), and that Uruk gives large variables (`align_for_vectors` in `runtime/codegen`).
     pub(super) fn alignment(&self, global: &Global, details: &Details, size: u64) -> u64 {
         let abi = u64::from(self.types.info(global.ty).align);
         let mut said = details.align;
@@ -53,7 +53,7 @@ impl Making<'_> {
         }
     }
 
-    /// The alignment that a type has if nobody says another one.
+    /// The alignment that a type has without an explicit one.
     fn preferred(&self, mut ty: TypeId) -> u64 {
         const OF_STRUCTS: u64 = 8;
         loop {
@@ -67,7 +67,7 @@ impl Making<'_> {
         }
     }
 
-    /// The section for what is of that kind; `named` if the module says which.
+    /// The section for content of that kind; `named` if the module names one.
     pub(super) fn section(&mut self, named: Option<&str>, holds: Holds) -> Covered<u32> {
         let name = match (named, holds) {
             (Some(name), _) => {
@@ -102,7 +102,7 @@ impl Making<'_> {
         Ok(section)
     }
 
-    /// Puts what a variable begins with at the end of a section; where.
+    /// Appends the initial content of a variable to a section; returns its offset.
     pub(super) fn put(&mut self, section: u32, kept: Kept, size: u64, align: u64) -> Covered<u64> {
         let it = &mut self.data.sections[section as usize];
         let at = it.size.checked_next_multiple_of(align);

@@ -8,10 +8,10 @@ use crate::Refused;
 use crate::refused::{Covered, TYPES, invalid};
 use crate::types::Shape;
 
-/// What a value is in memory.
+/// The bytes of a value in memory.
 pub(super) struct Bytes {
     pub(super) bytes: Vec<u8>,
-    /// Where addresses are, and in how many bytes; by rising offset.
+    /// The addresses in it, by offset and size; by rising offset.
     pub(super) addresses: Vec<(u64, u64, Address)>,
 }
 
@@ -23,7 +23,7 @@ impl Bytes {
         }
     }
 
-    /// Puts the low bytes of a number there.
+    /// Writes the low bytes of a number at an offset.
     fn put(&mut self, at: u64, number: u64, width: u64) -> Covered<()> {
         let width = width.min(8) as usize;
         let place = self.bytes.get_mut(at as usize..at as usize + width);
@@ -125,7 +125,7 @@ impl Making<'_> {
         }
     }
 
-    /// How many elements of what, and how far one is from the next.
+    /// The number of elements, their type, and the distance between them.
     fn sequence(&self, ty: TypeId) -> Covered<(u64, TypeId, u64)> {
         match *self.module.ty(ty) {
             Type::Array(count, element) => match self.types.info(element).size {
@@ -165,10 +165,10 @@ impl Making<'_> {
     }
 }
 
-/// Writes so many bits; what is left of the last byte is zero.
+/// Writes so many bits; the rest of the last byte is zero.
 fn write_number(words: &[u64], bits: u32, at: u64, bytes: &mut Bytes) -> Covered<()> {
     let store = u64::from(bits).div_ceil(8);
-    // A number may have fewer words than its type; those that are left out repeat the sign.
+    // A number may have fewer words than its type; the missing words repeat the sign.
     let Some(&last) = words.last() else {
         return invalid(TYPES);
     };

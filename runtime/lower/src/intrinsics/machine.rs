@@ -1,4 +1,4 @@
-//! Intrinsics of the processor's vectors, and what those are called that are not covered.
+//! Intrinsics of the processor's vectors, and the names of uncovered ones in messages.
 
 use uruk_baseline::ir::IntOp;
 
@@ -76,8 +76,8 @@ pub const MACHINE: &[(&str, Becomes)] = &[
     ("llvm.x86.avx2.psra.d", SHIFT_SIGNED),
 ];
 
-/// Intrinsics that are not in the table, and families of them, as they are called where they are
-/// told of: the first that a name begins with. Others are just intrinsics.
+/// Names in messages of intrinsics that are not in the table, and of families of them: the first
+/// that a name begins with. Others are just called intrinsics.
 pub(super) const NAMES: &[&str] = &[
     "llvm.frexp",
     "llvm.sincos",

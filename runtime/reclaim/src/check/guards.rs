@@ -1,4 +1,4 @@
-//! What the protocol rests on, each thing with a switch.
+//! The conditions of the protocol, each with a switch.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Guard {
     /// `fence` makes stores visible.
     Fence,
-    /// A scan looks at threads as they are, not as an earlier one found them.
+    /// A scan examines threads as they are now, not as an earlier one found them.
     ScanAfter,
     /// Threads are listed after the fence.
     ListAfterFence,
@@ -18,9 +18,9 @@ pub enum Guard {
     EndOfRange,
     /// Pins are reported.
     Pins,
-    /// `swing` compares version and block with what the slot holds.
+    /// `swing` compares version and block with those in the slot.
     VersionCheck,
-    /// A version that is kept to go back to is not retired.
+    /// A fallback version is not retired.
     FallbackIsLive,
     /// A block is retired after the store that makes it unreachable.
     NoteAfterStore,

@@ -1,11 +1,11 @@
-//! What must hold of the world: after every move, and in the end when all is quiet.
+//! Conditions of the world: after every move, and in the end when all is quiet.
 
 use super::{Violation, World};
 use crate::block::Block;
 use crate::ids::{BlockId, FunctionId};
 
 impl World<'_> {
-    /// Everybody returns and answers, the other process ends, no store is under way.
+    /// Lets all threads return and answer, ends the other process, and completes all stores.
     pub(super) fn come_back(&mut self) {
         self.settle_stores();
         for at in 0..self.threads.len() {
@@ -18,7 +18,7 @@ impl World<'_> {
         self.shared.clear();
     }
 
-    /// What went wrong so far, slots included.
+    /// Returns the first violation so far, slots included.
     pub(super) fn check(&mut self) -> Result<(), Violation> {
         for at in 0..self.functions.len() {
             let function = self.functions[at];
@@ -36,7 +36,7 @@ impl World<'_> {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Exactly what is live is known, mapped and in use.
+    /// Checks that exactly the live blocks are known, mapped and in use.
     pub(super) fn check_end(&self, known: &dyn Fn(BlockId) -> bool) -> Result<(), Violation> {
         let functions = self.functions.iter();
         let live: Vec<Block> = functions

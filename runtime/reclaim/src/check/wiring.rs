@@ -1,4 +1,4 @@
-//! The world as the engine's environment. Before and between all it does, threads move.
+//! The world as the engine's environment. Threads move before and between all its actions.
 
 use super::{Guard, Violation, World};
 use crate::block::{Block, Dead};
@@ -10,7 +10,7 @@ use crate::ids::{FunctionId, Nanos, Space, Span, ThreadId};
 use crate::order::Edge;
 
 impl World<'_> {
-    /// All threads and what is on their stacks.
+    /// All threads, with the words on their stacks.
     fn look(&self) -> Vec<(ThreadId, Vec<u64>)> {
         let threads = self.threads.iter();
         threads
@@ -155,7 +155,7 @@ impl Environment for World<'_> {
                 hit[pin.range] = true;
             }
             if thread.silent && self.has(Guard::Completeness) {
-                // What it held before it fell silent is known for some threads.
+                // For some threads, the ranges they held before they fell silent are known.
                 let may_hold = match id.0 % 2 {
                     0 => MayHold::All,
                     _ => MayHold::Ranges((0..ranges.len()).filter(|&at| hit[at]).collect()),

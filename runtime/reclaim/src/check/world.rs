@@ -1,7 +1,7 @@
-//! The world's state, and what its threads and publishers do.
+//! The world's state, and the moves of its threads and publishers.
 //!
-//! Memory is two spaces of cells of 16 bytes. A slot has two values: what was stored, and
-//! what other threads see; the second follows at a fence, or some time later.
+//! Memory is two spaces of cells of 16 bytes. A slot has two values: the stored one, and the one
+//! that other threads see; the second follows at a fence, or some time later.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,16 +12,16 @@ use crate::inbox::Note;
 use crate::policy::Kind;
 
 const CELL: u64 = 16;
-/// Cells of one space.
+/// Number of cells of one space.
 const CELLS: usize = 40;
-/// Cells of a page.
+/// Number of cells of a page.
 const PAGE: usize = 4;
 const BASE: u64 = 0x1000;
 const FUNCTIONS: usize = 5;
 const THREADS: usize = 4;
 const DEPTH: usize = 4;
 
-/// A call that was not returned from.
+/// A call that has not returned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     /// The return address.
@@ -34,18 +34,18 @@ pub(super) struct Frame {
 pub(super) struct Thread {
     pub(super) id: ThreadId,
     pub(super) stack: Vec<Frame>,
-    /// It does not answer.
+    /// Whether it does not answer.
     pub(super) silent: bool,
-    /// What its core fetched and did not throw away.
+    /// Instructions that its core fetched and still keeps.
     instructions: HashMap<usize, Option<VersionId>>,
 }
 
 /// A function of the program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function {
-    /// What was published last.
+    /// The block published last.
     pub(super) published: Option<Block>,
-    /// What it would go back to.
+    /// The fallback block.
     pub(super) fallback: Option<Block>,
     /// The slot as stored.
     pub(super) slot: Option<Block>,
@@ -72,9 +72,9 @@ pub(super) struct World<'a> {
     pub(super) rows: BTreeMap<u64, Block>,
     pub(super) samples: Vec<(u64, VersionId)>,
     pub(super) retired: BTreeSet<BlockId>,
-    /// Stores that a publisher put off though it left the note.
+    /// Stores that a publisher delayed although it left the note.
     pub(super) late: Vec<(usize, Option<Block>)>,
-    /// Threads and their words when somebody last looked; for what is left out.
+    /// Threads and their words at the last scan; for a left-out guard.
     pub(super) before: Vec<(ThreadId, Vec<u64>)>,
     pub(super) numbers: u64,
     pub(super) broken: Option<Violation>,
@@ -124,7 +124,7 @@ impl<'a> World<'a> {
         !self.moves.as_slice().is_empty()
     }
 
-    /// A choice; 0 when the moves are over.
+    /// A choice; 0 after the last move.
     pub(super) fn below(&mut self, count: usize) -> usize {
         let byte = self.moves.next().copied().unwrap_or(0);
         usize::from(byte) % count.max(1)
@@ -251,7 +251,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Takes the version that was superseded back.
+    /// Restores the superseded version.
     fn go_back(&mut self) {
         let at = self.below(FUNCTIONS);
         let function = &mut self.functions[at];
@@ -263,7 +263,7 @@ impl<'a> World<'a> {
         self.retired(old);
     }
 
-    /// Removes a function: nothing of it can be started.
+    /// Removes a function: none of its blocks can be started.
     pub(super) fn remove(&mut self) {
         let at = self.below(FUNCTIONS);
         let function = &mut self.functions[at];
@@ -336,7 +336,7 @@ impl<'a> World<'a> {
     fn come_from_call(&mut self) {
         let at = self.below(self.threads.len());
         if let Some(frame) = self.threads[at].stack.pop() {
-            // At an end, what unwinds or runs belongs to the byte before.
+            // For an end address, the code that unwinds or runs belongs to the byte before.
             self.execute(at, frame.word - 1, &frame.block);
         }
     }
@@ -379,14 +379,14 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Every core throws away what it fetched.
+    /// Makes every core discard its fetched instructions.
     pub(super) fn serialise(&mut self) {
         for thread in &mut self.threads {
             thread.instructions.clear();
         }
     }
 
-    /// Memory becomes free, or is only given up when a child shares it.
+    /// Frees memory, or only abandons it if a child shares it.
     pub(super) fn free(&mut self, span: Span, frozen: bool) {
         let shared = Self::cells_of(span).any(|cell| self.shared.contains(&cell));
         if shared && !(frozen && self.has(Guard::Frozen)) {
@@ -403,7 +403,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The process forks, and goes on as the parent, or as the child with one thread.
+    /// Forks the process, and continues as the parent, or as the child with one thread.
     pub(super) fn fork(&mut self) {
         self.tally.forks += 1;
         self.generation += 1;

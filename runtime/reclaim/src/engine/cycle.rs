@@ -1,4 +1,4 @@
-//! The phases of a cycle. Each takes one bounded step and leaves the next phase.
+//! The phases of a cycle. Each takes one bounded step and sets the next phase.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::proof::{Fenced, NoProof, Scanned, Verdict, judge};
 use crate::stats::{End, Summary};
 
 impl Engine {
-    /// Flips the spaces and orders what lies in the other one.
+    /// Flips the spaces and orders the blocks of the other one.
     pub(super) fn evacuate(&mut self, env: &mut dyn Environment) {
         self.published = 0;
         match env.flip() {
@@ -44,7 +44,7 @@ impl Engine {
             heat: heat.get(&block.version).copied().unwrap_or(0),
         };
         let nodes: Vec<Node> = movable.iter().map(node).collect();
-        // Of the versions of a function that are live, the newest stands for it.
+        // The newest live version represents its function.
         let mut newest: IdMap<FunctionId, (VersionId, usize)> = IdMap::default();
         for (at, block) in movable.iter().enumerate() {
             let entry = newest.entry(block.function);
@@ -90,8 +90,7 @@ impl Engine {
                     if self.insert(new, State::Draft).is_ok() {
                         copies.push((old, new));
                     } else {
-                        // Not a new block: whatever it is, nothing starts it, and it is
-                        // not freed.
+                        // Not a new block: nothing starts it, and it is not freed.
                         self.stats.given_up.strange += 1;
                     }
                 }
@@ -111,7 +110,7 @@ impl Engine {
         }
         let swings = env.swing_all(&copies);
         debug_assert_eq!(swings.len(), copies.len());
-        // A copy without an answer: whatever became of it, it is not freed.
+        // A copy without an answer: its state is unknown, so it is not freed.
         for ((old, new), swing) in copies.into_iter().zip(swings) {
             self.swung(&old, &new, swing, now);
         }
@@ -121,7 +120,7 @@ impl Engine {
         };
     }
 
-    /// A copy took its original's place, or is of no use.
+    /// Handles the result of a swing: the copy replaced its original, or is dead.
     fn swung(&mut self, old: &Block, new: &Block, swing: Swing, now: Nanos) {
         let bytes = new.span.len();
         let stepped = match swing {
@@ -142,8 +141,8 @@ impl Engine {
         debug_assert!(stepped.is_ok(), "{stepped:?}");
     }
 
-    /// Retired blocks to ask about, at most `scan_blocks`: half of them old ones whose
-    /// time has come, the others new, so that neither waits for the other for ever.
+    /// Chooses retired blocks for a scan, at most `scan_blocks`: half of them old ones whose time
+    /// has come, the others new, so that neither kind waits forever.
     fn choose(&mut self, now: Nanos) -> Vec<BlockId> {
         let all = self.cycle.as_ref().is_some_and(|cycle| cycle.all);
         let limit = self.config.scan_blocks as usize;
@@ -168,12 +167,12 @@ impl Engine {
         chosen
     }
 
-    /// Chooses, fences, scans, and takes the verdicts.
+    /// Chooses, fences, scans, and applies the verdicts.
     pub(super) fn prove(&mut self, env: &mut dyn Environment, now: Nanos) {
         self.phase = Phase::Freeing;
         let chosen = self.choose(now);
         if chosen.is_empty() {
-            // If nothing is retired, nothing failed to be proved.
+            // Without retired blocks, no proof failed.
             self.barren &= !self.waiting.is_empty();
             return;
         }
@@ -210,7 +209,7 @@ impl Engine {
         if verdicts.iter().all(|verdict| *verdict == Verdict::Unknown) {
             self.barren = true;
         } else if std::mem::take(&mut self.barren) {
-            // What could not be evacuated meanwhile can be now.
+            // Blocks that could not be evacuated before may be movable now.
             self.residue = 0;
         }
         let (mut pinned, mut unproved) = (0, 0);
@@ -247,7 +246,7 @@ impl Engine {
         }
     }
 
-    /// Looks again later at a block of which nothing was proved.
+    /// Schedules a later search for a block of which nothing was proved.
     fn put_off(&mut self, id: BlockId, now: Nanos) {
         self.stats.visits += 1;
         let Some(record) = self.blocks.get_mut(id) else {
@@ -265,7 +264,7 @@ impl Engine {
         wait.min(self.config.backoff_max)
     }
 
-    /// Frees a batch; whether there is nothing left to free.
+    /// Frees a batch; returns whether no block is left to free.
     pub(super) fn free_some(&mut self, env: &mut dyn Environment) -> bool {
         let count = self.dead.len().min(self.config.step_blocks as usize);
         if count > 0 {

@@ -1,4 +1,4 @@
-//! What happens to records outside of cycles: birth, retirement, forks, lists.
+//! Records outside of cycles: birth, retirement, forks, lists.
 
 use std::cmp::Reverse;
 
@@ -57,7 +57,7 @@ impl Engine {
         Some(id)
     }
 
-    /// Has a block looked at again at `due`.
+    /// Schedules a search for a block at `due`.
     pub(super) fn put_waiting(&mut self, id: BlockId, due: Nanos) {
         if let Some(record) = self.blocks.get_mut(id) {
             record.due = Some(due);
@@ -65,7 +65,7 @@ impl Engine {
         }
     }
 
-    /// Forgets a freed block.
+    /// Removes the record of a freed block.
     pub(super) fn forget(&mut self, id: BlockId) {
         let Some(record) = self.blocks.remove(id) else {
             return;
@@ -75,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// Since when a block is retired.
+    /// The time at which a block was retired.
     pub(super) fn since(&self, id: BlockId) -> Option<Nanos> {
         match self.blocks.get(id)?.state {
             State::Retired { since } | State::Pinned { since, .. } => Some(since),
@@ -83,8 +83,8 @@ impl Engine {
         }
     }
 
-    /// After a fork, in either process: all blocks there are share pages with the other
-    /// one, what holds them may have gone, and the cycle under way is broken off.
+    /// Handles a fork, in either process: all existing blocks share pages with the other process,
+    /// the threads that hold them may be gone, and the cycle in progress is aborted.
     pub(super) fn meet_fork(&mut self, env: &dyn Environment) -> Option<Summary> {
         let generation = env.fork_generation();
         if generation == self.generation {
@@ -105,7 +105,7 @@ impl Engine {
         }
         self.phase = Phase::Idle;
         let cycle = self.cycle.take()?;
-        // Requests that it would have answered are made again.
+        // Requests that it would have answered are queued again.
         if cycle.ticket > self.answered {
             self.request = self.request.max(Some(cycle.summary.kind));
         }

@@ -159,7 +159,7 @@ fn a_silent_thread_holds_what_it_could_be_in() {
     assert_eq!(bench.engine.stats(bench.now).unproved, 0);
 }
 
-/// Whatever fails half-way, what was done holds and the rest is tried again.
+/// After a partial failure, completed work stays and the rest is tried again.
 #[test]
 fn failures_leave_everything_as_it_was() {
     let mut bench = Bench::new(&Config::default());
@@ -246,7 +246,7 @@ fn what_was_proved_before_a_fork_is_freed_after_it() {
     assert_eq!(bench.env.frozen, [BlockId(1)]);
 }
 
-/// A scan asks about so many blocks and no more; old and new ones share it.
+/// A scan queries at most that many blocks; old and new ones share the limit.
 #[test]
 fn neither_old_nor_new_blocks_wait_for_the_others() {
     let config = Config {
@@ -296,7 +296,7 @@ fn bad_notes_are_errors_and_change_nothing() {
     assert_eq!((stats.live.blocks, stats.retired.blocks), (0, 1));
 }
 
-/// What a block costs does not depend on how many others wait: 100 times as many cost
+/// The cost of a block does not depend on the number of others that wait: 100 times as many cost
 /// 100 times as much in all.
 #[test]
 fn work_is_linear_in_what_is_retired() {
@@ -363,7 +363,7 @@ fn steps_are_bounded_and_cycles_are_rare() {
     assert_eq!(bench.step(), Step::Idle { until: Some(until) });
     bench.now = until - Nanos(1);
     assert!(matches!(bench.step(), Step::Idle { .. }));
-    // What somebody waits for does not wait.
+    // A request does not wait.
     bench.request(Kind::Sweep, 2);
     let (summary, _) = bench.cycle();
     assert_eq!(
@@ -400,8 +400,8 @@ fn what_is_little_waits_for_a_smaller_share() {
     assert_eq!(bench.cycle().0.reason, Reason::Aged);
 }
 
-/// Publishing for ever with the defaults, held memory stays within twice what is live,
-/// though each step costs a hundred times what the rate limit allows.
+/// With endless publications and the defaults, held memory stays within twice the live bytes,
+/// though each step costs a hundred times the allowance of the rate limit.
 #[test]
 fn memory_stays_within_twice_what_is_live() {
     let config = Config {
@@ -426,7 +426,7 @@ fn memory_stays_within_twice_what_is_live() {
     assert!(bench.engine.stats(bench.now).sweeps > 10);
 }
 
-/// What an evacuation cannot repair does not start another one.
+/// Fragmentation that an evacuation cannot repair does not start another one.
 #[test]
 fn fragmentation_that_stays_is_not_evacuated_again() {
     let mut bench = Bench::new(&Config::default());

@@ -1,4 +1,4 @@
-//! How a pool is set up.
+//! Settings of a pool.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,21 +6,20 @@ use std::sync::Arc;
 /// Called in each worker before anything else, with the worker's number.
 pub type WorkerHook = Arc<dyn Fn(usize) + Send + Sync>;
 
-/// How a [`Pool`](super::Pool) is to be.
+/// Settings of a [`Pool`](super::Pool).
 #[derive(Clone)]
 pub struct PoolConfig {
-    /// Threads that run tasks; 0 runs them in the threads that start them or
-    /// wait for them.
+    /// The number of threads that run tasks; 0 runs them on the threads that start them or wait for
+    /// them.
     pub jobs: usize,
-    /// Nested waits on one stack that still help.
+    /// Maximal depth of nested waits on one stack that still help.
     pub help_depth: usize,
-    /// Whether waiting threads that are not workers help. Those of a guest
-    /// program should not: a task would run with its signals and on its stack.
-    /// Without workers they always do.
+    /// Whether waiting threads that are not workers help. Those of a guest program should not: a
+    /// task would run with its signals and on its stack. Without workers they always do.
     pub help_outside: bool,
     /// Stack of each worker, in bytes.
     pub stack_size: usize,
-    /// Run at the start of each worker thread.
+    /// Callback at the start of each worker thread.
     pub on_start: Option<WorkerHook>,
 }
 

@@ -7,9 +7,9 @@ use super::{DEPTH, Pool, WORKER};
 use crate::sync::Parker;
 
 impl Pool {
-    /// Waits until no task runs (but those this is called from) and keeps new
-    /// ones from starting, then keeps all threads out of the locks: for `fork`.
-    /// Threads that wait in a lookup stay where they are.
+    /// Waits until no task runs (except those that call this) and keeps new ones from starting,
+    /// then keeps all threads out of the locks: for `fork`. Threads that wait in a lookup stay
+    /// there.
     ///
     /// Between this and `resume` (parent) or `after_fork_child` (child) the
     /// calling thread must not use the session.
@@ -33,20 +33,20 @@ impl Pool {
         self.0.gate.close();
     }
 
-    /// Whether a task runs on another thread than this one, or waits there for others.
+    /// Whether a task runs or waits on another thread.
     pub fn runs_elsewhere(&self) -> bool {
         self.0.running.threads() > usize::from(DEPTH.with(Cell::get) > 0)
     }
 
-    /// As [`Pool::quiesce`], but waits for no task: for where one will never end, and
-    /// the caller knows that no other runs.
+    /// Like [`Pool::quiesce`], but waits for no task: for a task that will never end, if the caller
+    /// knows that no other runs.
     pub fn quiesce_but_for_tasks(&self) {
         self.inner(|inner| self.hold(inner, true));
         self.0.gate.close();
     }
 
-    /// As [`Pool::quiesce`] in a child of a `fork` that it did not come before, to be followed
-    /// by [`Pool::after_fork_child`]. False, and nothing changed: a thread that is not in this
+    /// Like [`Pool::quiesce`], in a child of a `fork` without a preceding `quiesce`, to be followed
+    /// by [`Pool::after_fork_child`]. False, and nothing changed, if a thread that is not in this
     /// process was inside a lock.
     pub fn quiesce_in_child(&self) -> bool {
         let empty = self.0.gate.try_close();
@@ -77,8 +77,8 @@ impl Pool {
             .for_each(|number| self.start(Some(number)));
     }
 
-    /// In the child of a `fork` that `quiesce` came before: none of the threads
-    /// is here any more; new ones start when there is work.
+    /// Restarts the pool in the child of a `fork` after `quiesce`: no other thread exists any more;
+    /// new ones start when there is work.
     pub fn after_fork_child(&self) {
         self.0.gate.open();
         self.inner(|inner| {

@@ -1,4 +1,4 @@
-//! What a thread knows of its own work in a pool.
+//! A thread's own state in a pool.
 #![allow(
     clippy::missing_const_for_thread_local,
     reason = "loom's macro knows no const"
@@ -22,7 +22,7 @@ thread_local! {
     pub(super) static SAKE: RefCell<Option<Arc<Waiter>>> = RefCell::new(None);
 }
 
-/// Swaps the innermost wait and puts the old one back when dropped.
+/// Guard that replaces the innermost wait and restores the old one when dropped.
 pub(super) struct Sake(Option<Arc<Waiter>>);
 
 impl Sake {

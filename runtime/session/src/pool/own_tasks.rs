@@ -1,7 +1,7 @@
 //! Tasks that only the thread that waits for them may run.
 //!
-//! A thread that waits runs any task on top of its wait. A task that needs what lies below on the
-//! same stack would wait for ever there; it is given to the thread whose wait it is to end.
+//! A waiting thread may run any task on top of its wait. A task that needs the result of a frame
+//! below it on the same stack would wait forever; so it is given to the thread whose wait it ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use super::parts::Task;
 use super::{Pool, Waiter};
 use crate::sync::Mutex;
 
-/// A thread waits, or is about to.
+/// Guard of a thread that waits, or is about to.
 pub(crate) struct WillWait<'a> {
     waiter: &'a Waiter,
     helpers: usize,
@@ -24,8 +24,8 @@ impl Drop for WillWait<'_> {
 }
 
 impl Pool {
-    /// Starts a task on the thread that waits for it, if one does and runs tasks: on top of
-    /// another wait it could need what lies below itself. Else as [`Pool::spawn`].
+    /// Starts a task on the thread that waits for it, if one does and runs tasks: on top of another
+    /// wait it could need a frame below itself. Else like [`Pool::spawn`].
     pub(crate) fn spawn_for(&self, waiter: &Arc<Waiter>, work: impl FnOnce() + Send + 'static) {
         let mut own = waiter.own.lock();
         if waiter.helpers.load(Ordering::Relaxed) == 0 {
@@ -40,12 +40,12 @@ impl Pool {
         waiter.parker.unpark();
     }
 
-    /// Says, until the result is dropped, that this thread waits or is about to, and runs tasks
+    /// Declares, until the result is dropped, that this thread waits or is about to, and runs tasks
     /// that are started for it.
     pub(crate) fn will_wait<'a>(&self, waiter: &'a Waiter) -> WillWait<'a> {
         let own = usize::from(self.may_help());
-        // Relaxed: the lookup that is waited for becomes known under a lock, behind this, and the
-        // wait does not end before its task has run.
+        // Relaxed: the lookup that is waited for is published under a lock after this, and the wait
+        // does not end before its task has run.
         waiter.helpers.fetch_add(own, Ordering::Relaxed);
         WillWait {
             waiter,

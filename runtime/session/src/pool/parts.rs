@@ -1,4 +1,4 @@
-//! What a pool is made of: tasks, waits, and the state under its lock.
+//! Parts of a pool: tasks, waits, and the state under its lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,13 +27,13 @@ impl Task {
 
 /// One wait: done or not, and the tasks that were started for its sake.
 ///
-/// `done` is stored with release by `finish` and loaded with acquire by the
-/// waiting thread, which then sees what was written before.
+/// `done` is stored with release by `finish` and loaded with acquire by the waiting thread, which
+/// then sees all earlier writes.
 pub struct Waiter {
     pub(super) done: AtomicBool,
     pub(super) parker: Parker,
     pub(super) own: Mutex<VecDeque<Arc<Task>>>,
-    /// Threads that wait, and run tasks of their own meanwhile.
+    /// Number of threads that wait, and run tasks of their own meanwhile.
     pub(super) helpers: AtomicUsize,
 }
 
@@ -77,8 +77,8 @@ impl Waiter {
 }
 
 impl Inner {
-    /// Adds a task. Those before it that were taken by waits are let go of: without workers
-    /// no thread else comes for them.
+    /// Adds a task. Taken tasks at the front are dropped: without workers no other thread removes
+    /// them.
     pub(super) fn queue_up(&mut self, task: &Arc<Task>) {
         while self.queue.front().is_some_and(|first| first.is_taken()) {
             self.queue.pop_front();
@@ -90,24 +90,24 @@ impl Inner {
 #[derive(Default)]
 pub(super) struct Inner {
     pub(super) queue: VecDeque<Arc<Task>>,
-    /// Those that are parked, workers by a wait that never ends.
+    /// Parked threads; a worker parks in a wait that never ends.
     pub(super) idle: Vec<Arc<Waiter>>,
-    /// Workers and spares.
+    /// Number of workers and spares.
     pub(super) threads: usize,
-    /// Of these, the ones parked inside a task.
+    /// Those of them that are parked inside a task.
     pub(super) waiting: usize,
-    /// Threads that wait inside a task, workers or not.
+    /// Number of threads that wait inside a task, workers or not.
     pub(super) nested_waits: usize,
-    /// Of these, the ones too deep to help, in a pool without workers.
+    /// Those of them that are too deep to help, in a pool without workers.
     pub(super) deep_waits: usize,
     pub(super) started: usize,
-    /// As [`Running::held`].
+    /// Like [`Running::held`].
     pub(super) held: bool,
     pub(super) quitting: bool,
     pub(super) quiet: Vec<Arc<Parker>>,
 }
 
-/// What a waiting thread does when it finds nothing to run.
+/// The next action of a waiting thread that finds no task.
 pub(super) enum Next {
     Park,
     LookAgain,
@@ -115,23 +115,23 @@ pub(super) enum Next {
 }
 
 impl Inner {
-    /// Whether tasks may start. While a fork is coming, only those that a task
-    /// which is already running may be waiting for.
+    /// Whether tasks may start. While a fork is coming, only those that a running task may be
+    /// waiting for.
     pub(super) fn open(&self) -> bool {
         !self.held || self.nested_waits > 0
     }
 
-    /// Workers that are not parked in a wait.
+    /// The number of workers that are not parked in a wait.
     pub(super) fn active(&self) -> usize {
         self.threads - self.waiting.min(self.threads)
     }
 
-    /// Workers that may be active: one for deep waits where there are none otherwise.
+    /// Maximal number of active workers: one for deep waits in a pool without workers.
     pub(super) fn allowed(&self, jobs: usize) -> usize {
         jobs.max(usize::from(self.deep_waits > 0))
     }
 
-    /// Counts a new thread in, if one more may run; its number.
+    /// Counts a new thread, if one more may run; returns its number.
     pub(super) fn new_thread(&mut self, jobs: usize) -> Option<usize> {
         if self.active() >= self.allowed(jobs) || self.threads >= jobs + MAX_SPARES {
             return None;

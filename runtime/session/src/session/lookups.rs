@@ -39,8 +39,8 @@ impl Session {
         }
     }
 
-    /// Takes a lookup as far as it goes. With `keep`, one unit that it starts is
-    /// given back for the caller to run.
+    /// Advances a lookup as far as possible. With `keep`, one unit that it starts is returned for
+    /// the caller to run.
     pub(crate) fn run_job(&self, job: Job, keep: bool) -> Option<Launching> {
         let _inside = inside::set(job.inside.clone());
         let mut job = job;
@@ -65,7 +65,7 @@ impl Session {
         }
     }
 
-    /// A generator has answered; the lookup, unless it ends here.
+    /// Leaves a generator that has answered; returns the lookup, unless it ends here.
     pub(crate) fn leave_generator(
         &self,
         question: &Question,
@@ -93,7 +93,7 @@ impl Session {
 
     /// The answer if everything is ready, without a lock.
     pub fn lookup_ready(&self, lookup: &Lookup) -> Option<LookupResult> {
-        // What a dylib of another session has is an error of the slow way.
+        // A lookup in a dylib of another session fails on the slow path.
         let mut order = lookup.order.iter();
         if !order.all(|(dylib, _)| self.is(dylib.session())) {
             return None;
@@ -128,8 +128,8 @@ impl Session {
     /// lock if everything is ready.
     ///
     /// # Errors
-    /// `NotFound` with all names that are missing, `Failed` with all that
-    /// failed, what a generator answered, `Removed`, `WaitTooDeep`, `Ended`.
+    /// `NotFound` with all names that are missing, `Failed` with all that failed, the error of a
+    /// generator, `Removed`, `WaitTooDeep`, `Ended`.
     pub fn lookup(&self, lookup: Lookup) -> Result<LookupResult, SessionError> {
         if let Some(result) = self.lookup_ready(&lookup) {
             return Ok(result);
@@ -147,9 +147,9 @@ impl Session {
         future.wait()
     }
 
-    /// The address of a symbol that is not ready, once it is: in `dylib`, or also in its link
-    /// order; `None` if it is defined nowhere there, and not required. As `lookup` of it, under a
-    /// cover but where the unit does its work.
+    /// Waits for the address of a symbol that is not ready: in `dylib`, or also in its link order;
+    /// `None` if it is defined nowhere there, and not required. Like `lookup`, under a cover except
+    /// while the unit runs.
     pub(crate) fn find(
         &self,
         dylib: &Dylib,
@@ -170,7 +170,8 @@ impl Session {
                 (Short::Started(launching), Some(future)) => {
                     let waiter = Arc::clone(future.waiter());
                     pool.run(|| self.materialize(launching), Some(waiter));
-                    // The unit's work may go on elsewhere, and the wait may do that of others.
+                    // The unit's work may continue on another thread, and the wait may run other
+                    // tasks.
                     let _covered = (!future.is_done()).then(Covered::ensure);
                     return future.wait().map(|found| found.address(symbol));
                 }
@@ -188,8 +189,8 @@ impl Session {
         Ok(found.address(symbol))
     }
 
-    /// Looks symbols up and tells `done` the answer: in this thread if it is
-    /// there already, else in the thread that makes it so.
+    /// Looks symbols up and passes the answer to `done`: on this thread if it is ready already,
+    /// else on the thread that makes it ready.
     pub fn lookup_async(
         &self,
         lookup: Lookup,
@@ -218,8 +219,7 @@ impl Session {
     /// The flags of symbols. Materializes nothing, but asks generators.
     ///
     /// # Errors
-    /// `NotFound` with all required names that are missing, what a generator
-    /// answered, `Ended`.
+    /// `NotFound` with all required names that are missing, the error of a generator, `Ended`.
     pub fn lookup_flags(&self, lookup: Lookup) -> Result<Vec<(Symbol, Flags)>, SessionError> {
         let future = LookupFuture::new(self);
         let told = future.clone();
@@ -227,7 +227,7 @@ impl Session {
         future.wait()
     }
 
-    /// As [`Session::lookup_flags`], without waiting.
+    /// Like [`Session::lookup_flags`], without waiting.
     pub fn lookup_flags_async(
         &self,
         lookup: Lookup,
@@ -236,7 +236,7 @@ impl Session {
         self.begin(lookup, Outcome::Flags(Box::new(done)), false);
     }
 
-    /// Ends the lookup at that place among those that wait for definitions, if it is there.
+    /// Ends the lookup with that key among those that wait for definitions, if it is still waiting.
     pub(crate) fn end_wait(&self, at: &Mutex<Option<Key>>) {
         self.change(|state, effects| {
             let key = at.lock().take();
@@ -244,12 +244,13 @@ impl Session {
         });
     }
 
-    /// Ends the lookups that wait for definitions, of which none will come any more.
+    /// Ends the lookups that wait for definitions, when no more will come.
     pub fn end_waits(&self) {
         self.change(|state, effects| state.end_waits(effects));
     }
 
-    /// The lookups that wait: for definitions, and for symbols that units make. Looks at all symbols.
+    /// The lookups that wait: for definitions, and for symbols that units make. Examines all
+    /// symbols.
     pub fn still_missing(&self) -> Vec<StillMissing> {
         let state = self.lock();
         let waiting = state.waiting.iter().map(|(job, symbols)| StillMissing {
@@ -268,12 +269,12 @@ impl Dylib {
     pub(crate) fn lookup_slowly(&self, symbol: Symbol) -> Result<u64, SessionError> {
         let required = (symbol, Need::Required);
         let found = self.session().find(self, false, required)?;
-        // A required symbol that has no address was an error.
+        // A required symbol without an address was an error before.
         Ok(found.unwrap_or(0))
     }
 
-    /// The address of a symbol once it is ready, where a search that starts here finds it: in
-    /// this dylib, or in its link order. `None` if it is defined nowhere there.
+    /// Waits for the address of a symbol that a search starting here finds: in this dylib, or in
+    /// its link order. `None` if it is defined nowhere there.
     ///
     /// # Errors
     /// Those of [`Session::lookup`].
@@ -286,7 +287,7 @@ impl Dylib {
 }
 
 impl State {
-    /// Symbols that lookups wait for which have found all definitions.
+    /// Lookups that have found all definitions, with the symbols they wait for.
     fn in_production(&self) -> impl Iterator<Item = StillMissing> {
         let mut of: HashMap<Key, Vec<(DylibId, Symbol)>> = HashMap::new();
         for (&dylib, state) in &self.dylibs {
@@ -306,7 +307,7 @@ impl State {
         of.into_values().map(still)
     }
 
-    /// As [`Session::end_waits`].
+    /// Implements [`Session::end_waits`].
     pub(crate) fn end_waits(&mut self, effects: &mut Effects) {
         for (job, _) in self.waiting.drain() {
             effects.finish(job, Err(SessionError::Ended));

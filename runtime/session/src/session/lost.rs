@@ -11,10 +11,11 @@ use crate::slab::Key;
 use crate::state::{Owner, State};
 
 impl Session {
-    /// In the child of a `fork`, after [`Pool::after_fork_child`](crate::Pool::after_fork_child):
-    /// lookups no longer stand in line behind one that another thread was answering, and symbols
-    /// have failed that another thread had said it was making ([`making`](crate::Responsibility::making)).
-    /// Elsewhere other threads must not answer a question or make a symbol meanwhile.
+    /// Gives up lost work in the child of a `fork`, after
+    /// [`Pool::after_fork_child`](crate::Pool::after_fork_child). Lookups no longer queue behind
+    /// one that another thread was answering. Symbols fail that another thread had declared to be
+    /// making ([`making`](crate::Responsibility::making)). Other threads of the child must not
+    /// answer a question or make a symbol meanwhile.
     pub fn give_up_lost(&self) {
         self.change(|state, effects| {
             for (dylib, generator) in state.lost_answers() {
@@ -45,7 +46,7 @@ impl State {
         lost
     }
 
-    /// Responsibilities that another thread has, with their symbols.
+    /// Responsibilities that another thread was making, with their symbols.
     fn lost_symbols(&self) -> Vec<(Key, Vec<(crate::Symbol, crate::Flags)>)> {
         let own = thread_mark();
         let keys = self.responsibilities.keys().into_iter();

@@ -1,6 +1,6 @@
 //! Memory of the tables of a session, for reports.
 //!
-//! Vectors are counted by what is in them: pages behind that were never written. What a unit or a
+//! Vectors are counted by their length: pages behind it were never written. Memory that a unit or a
 //! resource points to is not known here.
 
 use uruk_base::allocated::{of_block, of_map, of_set, of_slice};
@@ -14,7 +14,7 @@ impl UnitCell {
             .unit
             .as_deref()
             .map_or(0, |unit| of_block(size_of_val(unit)));
-        // A unit that knows its addresses has a list of them as long.
+        // A unit of fixed addresses has a list of them of the same length.
         unit + 2 * of_slice(&self.symbols) + of_slice(&self.discards)
     }
 }
@@ -43,7 +43,7 @@ impl DylibState {
 }
 
 impl State {
-    /// Bytes that the tables take.
+    /// Bytes of the tables.
     pub(crate) fn bytes(&self) -> usize {
         let units: usize = self.units.iter().map(UnitCell::bytes).sum();
         let trackers: usize = self.trackers.values().map(TrackerState::bytes).sum();

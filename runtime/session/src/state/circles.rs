@@ -1,9 +1,9 @@
-//! Circles of lookups that wait for each other in lines of generators.
+//! Cycles of lookups that wait for each other in queues of generators.
 //!
-//! A lookup that is made on behalf of the one inside a generator, and stands in the line of another,
-//! keeps the first generator busy. A circle of such lookups, on as many threads, would wait for ever,
-//! and on one thread it would be told by an error: so its members go in past their lines, and the
-//! generators are called as on one thread.
+//! A lookup that is made on behalf of the one inside a generator, and queues at another generator,
+//! keeps the first one busy. A cycle of such lookups, on as many threads, would wait forever; on
+//! one thread it is an error. So its members bypass their queues, and the generators are called as
+//! on one thread.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ impl State {
         state.generators.iter_mut().find(|cell| cell.id == id)
     }
 
-    /// Whether a lookup that stood in line at a generator would wait for itself: the one inside
-    /// waits, over any number of lines, for one on whose behalf it is made. If so, those that
-    /// wait for each other are sent in past their lines.
+    /// Whether a lookup queued at a generator would wait for itself: the one inside waits, over any
+    /// number of queues, for one on whose behalf it is made. If so, the lookups of the cycle bypass
+    /// their queues.
     pub(super) fn open_circle(
         &mut self,
         at: GeneratorId,
@@ -49,7 +49,7 @@ impl State {
             cells.map(|cell| (dylib.shared.id, cell))
         });
         let cells: Vec<(DylibId, &GeneratorCell)> = cells.collect();
-        // From the generator to those whose lines the ones inside stand in, nearest first.
+        // From the generator to those at which the lookups inside are queued, nearest first.
         let mut found: Vec<(usize, Option<(usize, usize)>)> = Vec::new();
         found.extend(
             cells

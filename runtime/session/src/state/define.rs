@@ -1,4 +1,4 @@
-//! Putting definitions into a dylib.
+//! Defining symbols in a dylib.
 
 use super::{Entry, Owner, Place, State, UnitCell};
 use crate::dylib::{DylibId, DylibShared};
@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 /// Up to this many symbols are compared pairwise.
 const FEW: usize = 8;
 
-/// What becomes of a new definition.
+/// The decision about a new definition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Choice {
     Take,
@@ -68,8 +68,7 @@ impl State {
         }
     }
 
-    /// Defines a unit's symbols. On error the unit is given back for dropping
-    /// outside the lock.
+    /// Defines a unit's symbols. On error the unit is returned to be dropped outside the lock.
     pub(crate) fn define(
         &mut self,
         shared: &Arc<DylibShared>,
@@ -161,7 +160,7 @@ impl State {
         Ok(tracker)
     }
 
-    /// Writes an entry over what may be there; keeps what waits for the symbol.
+    /// Writes an entry over a possible old one; keeps the waiting queries.
     pub(crate) fn put(
         &mut self,
         place: Place,
@@ -214,7 +213,7 @@ impl State {
         }
     }
 
-    /// One entry fewer under a tracker; drops the stale half of its list.
+    /// Counts one entry fewer under a tracker; drops the stale half of its list.
     pub(crate) fn leave_tracker(&mut self, key: TrackerKey) {
         let Some(tracker) = self.trackers.get_mut(&key) else {
             return;
@@ -234,7 +233,8 @@ impl State {
         }
     }
 
-    /// A unit loses a symbol; it is told, and dropped with its last, outside.
+    /// Takes a symbol from a unit; the unit is told, and dropped with its last symbol, outside the
+    /// lock.
     pub(crate) fn discard(&mut self, unit: Key, symbol: Symbol, effects: &mut Effects) {
         if let Some(cell) = self.units.get_mut(unit) {
             cell.live -= 1;
@@ -243,8 +243,8 @@ impl State {
         }
     }
 
-    /// New symbols that are defined while their responsibility is at work.
-    /// Gives those that were accepted; weak ones may not be.
+    /// Defines new symbols of a responsibility in progress. Returns the accepted ones; weak ones
+    /// may be refused.
     pub(crate) fn claim(
         &mut self,
         responsibility: Key,
@@ -269,9 +269,9 @@ impl State {
         Ok(accepted)
     }
 
-    /// Gives symbols of a responsibility back to a unit. Those that somebody
-    /// waits for have the unit materialized at once. With `asleep`, nobody is
-    /// waiting any more, and emitted code that depends on them has to ask again.
+    /// Gives symbols of a responsibility back to a unit. If a lookup waits for one, the unit is
+    /// materialized at once. With `asleep`, no lookup waits any more, and emitted code that depends
+    /// on them has to request them again.
     pub(crate) fn replace(
         &mut self,
         responsibility: Key,

@@ -1,15 +1,15 @@
-//! Definitions that gave way to others which may still be taken back.
+//! Definitions displaced by others that may still be undone.
 //!
-//! What is defined under a *tentative* tracker displaces weak definitions that nobody has
-//! searched for, as any strong definition does. But the units that lose a symbol are told
-//! only when the tracker is confirmed, that is, when its definitions are transferred to
-//! another one. Until then they promise the symbol still, and have it back when the tentative
-//! tracker is removed, or dropped.
+//! A definition under a *tentative* tracker displaces weak definitions that were never searched
+//! for, as any strong definition does. But the units that lose a symbol are told only when the
+//! tracker is confirmed, that is, when its definitions are transferred to another one. Until then
+//! they still promise the symbol, and get it back when the tentative tracker is removed, or
+//! dropped.
 //!
 //! Invariants:
 //! - A unit with a displaced symbol counts it as `live`, so it is not dropped.
-//! - Whoever ends a displacement takes it out of the list: by confirming or undoing it,
-//!   because the older definition was removed itself, or because its unit went to work.
+//! - Each end of a displacement takes it out of the list: confirming, undoing, removal of the older
+//!   definition, or the start of its unit.
 
 use super::{Owner, Place, State};
 use crate::dylib::DylibId;
@@ -19,19 +19,19 @@ use crate::slab::Key;
 use crate::symbol::Symbol;
 use crate::tracker::TrackerKey;
 
-/// A definition that was there before.
+/// A definition that was displaced.
 #[derive(Debug)]
 pub(crate) struct Displaced {
     symbol: Symbol,
     flags: Flags,
     unit: Key,
     tracker: TrackerKey,
-    /// What it stood for, if it is an alias.
+    /// Its target, if it is an alias.
     alias: Option<Place>,
 }
 
 impl State {
-    /// The unit of an entry loses it to what `tracker` gets.
+    /// Displaces the entry of a unit by a definition under `tracker`.
     pub(crate) fn displace(
         &mut self,
         place: Place,
@@ -55,15 +55,14 @@ impl State {
         }
     }
 
-    /// The definitions of a tentative tracker stay: the older units are told.
+    /// Confirms the definitions of a tentative tracker: the older units are told.
     pub(crate) fn confirm(&mut self, displaced: Option<Vec<Displaced>>, effects: &mut Effects) {
         for old in displaced.into_iter().flatten() {
             self.discard(old.unit, old.symbol, effects);
         }
     }
 
-    /// The definitions of a tentative tracker are gone: the older ones come back, where they
-    /// still can.
+    /// Undoes the definitions of a tentative tracker: the older ones are restored, where possible.
     pub(crate) fn undo(
         &mut self,
         dylib: DylibId,
@@ -87,21 +86,21 @@ impl State {
         }
     }
 
-    /// Ends the displacements of a unit that goes to work: it works without these symbols.
+    /// Ends the displacements of a unit that starts: it works without these symbols.
     pub(crate) fn end_displacements(&mut self, unit: Key, effects: &mut Effects) {
         for old in self.take_displaced(|old| old.unit == unit) {
             self.discard(unit, old.symbol, effects);
         }
     }
 
-    /// Ends the displacements of what was under a tracker that is removed.
+    /// Ends the displacements of definitions under a tracker that is removed.
     pub(crate) fn forget_displaced(&mut self, tracker: TrackerKey, effects: &mut Effects) {
         for old in self.take_displaced(|old| old.tracker == tracker) {
             self.discard(old.unit, old.symbol, effects);
         }
     }
 
-    /// What was under one tracker is under another.
+    /// Moves displaced definitions from one tracker to another.
     pub(crate) fn move_displaced(&mut self, from: TrackerKey, to: TrackerKey) {
         for tentative in &self.tentative {
             let list = self.trackers.get_mut(tentative);

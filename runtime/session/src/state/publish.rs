@@ -17,7 +17,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 impl State {
-    /// The dylib and tracker of a responsibility that is not finished or defunct.
+    /// The dylib and tracker of a responsibility that is neither finished nor defunct.
     pub(crate) fn at_work(&self, key: Key) -> Result<(DylibId, TrackerKey), SessionError> {
         match self.responsibilities.get(key) {
             Some(state) => Ok((state.dylib, state.tracker)),
@@ -28,7 +28,7 @@ impl State {
         }
     }
 
-    /// That all symbols are the responsibility's own.
+    /// Checks that all symbols are the responsibility's own.
     pub(crate) fn check_own(
         &self,
         key: Key,
@@ -46,7 +46,7 @@ impl State {
         }
     }
 
-    /// That each symbol gets one address, and what is called has code there.
+    /// Checks that each symbol gets one address, and that no callable symbol gets address 0.
     fn check_addresses(
         &self,
         dylib: DylibId,
@@ -84,7 +84,7 @@ impl State {
         }
     }
 
-    /// Gives symbols their addresses and answers those who wait for these.
+    /// Gives symbols their addresses and answers the queries that wait for them.
     pub(crate) fn resolve(
         &mut self,
         key: Key,
@@ -109,7 +109,7 @@ impl State {
         Ok(())
     }
 
-    /// Answers those whose requirement the entry meets now.
+    /// Answers the queries whose requirement the entry now meets.
     fn answer(&mut self, place: Place, effects: &mut Effects) {
         let Some(entry) = self.entry_mut(place) else {
             return;
@@ -188,7 +188,7 @@ impl State {
         Some(entry)
     }
 
-    /// Emits a responsibility's symbols with what they depend on.
+    /// Emits a responsibility's symbols with their dependences.
     pub(crate) fn emit(
         &mut self,
         key: Key,
@@ -266,7 +266,7 @@ impl State {
             self.check_own(key, dylib, group.symbols.iter().copied())?;
             let foreign = |(dylib, _): &&Place| self.numbers.place(*dylib).is_none();
             if let Some((foreign, _)) = group.dependences.iter().find(foreign) {
-                // Its name is the other session's to know.
+                // Only the other session knows its name.
                 let dylib = format!("{foreign:?}").into();
                 return Err(SessionError::ForeignDylib { dylib });
             }
@@ -285,8 +285,8 @@ impl State {
         }
     }
 
-    /// For each symbol of the groups, the nodes of what it depends on and is not
-    /// ready. Symbols that share a set share one node in front of it.
+    /// For each symbol of the groups, the nodes of its dependences that are not ready. Symbols that
+    /// share a set share one node in front of it.
     fn dependence_nodes(
         &mut self,
         dylib: DylibId,
@@ -319,8 +319,8 @@ impl State {
         below
     }
 
-    /// Fails what a responsibility still owns, and all that depends on it.
-    /// True if nobody was there to be told.
+    /// Fails the symbols that a responsibility still owns, and their dependents. If no query
+    /// waited, the error is reported.
     pub(crate) fn fail(
         &mut self,
         key: Key,
@@ -347,7 +347,7 @@ impl State {
         }
     }
 
-    /// Fails entries and their dependents; whether any query was told.
+    /// Fails entries and their dependents; returns whether any query was answered.
     pub(crate) fn fail_places(
         &mut self,
         mut places: Vec<Place>,
@@ -407,8 +407,8 @@ impl State {
         told
     }
 
-    /// Answers all who wait for these symbols, or for what depends on them, with
-    /// an error, and leaves the symbols as they are: their unit is given back.
+    /// Answers all queries that wait for these symbols, or for their dependents, with an error, and
+    /// leaves the symbols as they are: their unit is given back.
     pub(crate) fn disappoint(
         &mut self,
         key: Key,

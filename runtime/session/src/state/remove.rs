@@ -1,4 +1,4 @@
-//! Taking definitions out again: symbols, trackers, dylibs.
+//! Removal of definitions: symbols, trackers, dylibs.
 
 use super::displaced::Displaced;
 use super::{Owner, Place, State, TrackerState};
@@ -20,7 +20,7 @@ impl State {
         self.new_tracker(dylib, None)
     }
 
-    /// As `add_tracker`, with a list for what its definitions displace.
+    /// Like `add_tracker`, with a list of the definitions that its own displace.
     pub(crate) fn new_tracker(
         &mut self,
         dylib: DylibId,
@@ -48,7 +48,7 @@ impl State {
         key
     }
 
-    /// Removes symbols that nobody is at work on. All or nothing.
+    /// Removes symbols that are not in production. All or nothing.
     pub(crate) fn remove_symbols(
         &mut self,
         shared: &Arc<DylibShared>,
@@ -80,8 +80,8 @@ impl State {
         Ok(())
     }
 
-    /// Deletes entries in whatever state; fails who waits for them or depends
-    /// on them. With `whole`, their units go too, untold.
+    /// Deletes entries in any state; fails waiting queries and dependents. With `whole`, their
+    /// units are dropped too, without being told.
     fn take_out(&mut self, places: SmallVec<[Place; 1]>, effects: &mut Effects, whole: bool) {
         let mut entries: SmallVec<[_; 1]> = SmallVec::with_capacity(places.len());
         let mut awaited = false;
@@ -129,7 +129,7 @@ impl State {
         }
     }
 
-    /// Removes all that is under a tracker, which is defunct from then on.
+    /// Removes all definitions under a tracker, which is defunct from then on.
     pub(crate) fn remove_tracker(
         &mut self,
         key: TrackerKey,
@@ -144,8 +144,8 @@ impl State {
         Ok(())
     }
 
-    /// Removes what is under several trackers in one step: what waits for one of their symbols is
-    /// told that it was removed, and not that what that one needed was.
+    /// Removes the definitions of several trackers in one step: a waiting query is told that its
+    /// own symbol was removed, and not that a dependence was.
     fn remove_trackers(&mut self, keys: &[TrackerKey], effects: &mut Effects) {
         let mut places = SmallVec::new();
         let mut removed: SmallVec<[_; 1]> = SmallVec::with_capacity(keys.len());
@@ -171,8 +171,7 @@ impl State {
         }
     }
 
-    /// Takes a tracker that is removed out of its dylib's tables, and adds what is under it to
-    /// `places`.
+    /// Takes a removed tracker out of its dylib's tables, and adds its definitions to `places`.
     fn close_tracker(
         &mut self,
         key: TrackerKey,
@@ -202,8 +201,8 @@ impl State {
         places.extend(symbols.into_iter().map(|symbol| (dylib, symbol)));
     }
 
-    /// Puts all that is under one tracker under another of the same dylib. The
-    /// first is defunct from then on.
+    /// Moves all definitions of one tracker to another of the same dylib. The first is defunct from
+    /// then on.
     pub(crate) fn transfer(
         &mut self,
         from: TrackerKey,
@@ -263,8 +262,8 @@ impl State {
         Ok(())
     }
 
-    /// Puts definitions of a tracker's dylib under it, but for those that somebody is at work
-    /// on: they are its responsibility's.
+    /// Puts definitions of a tracker's dylib under it, except those in production: they stay under
+    /// their responsibility's tracker.
     pub(crate) fn adopt(
         &mut self,
         key: TrackerKey,
@@ -291,7 +290,7 @@ impl State {
         Ok(())
     }
 
-    /// Empties a dylib; resources are let go tracker by tracker, the youngest first.
+    /// Empties a dylib; resources are released tracker by tracker, the youngest first.
     pub(crate) fn clear(&mut self, dylib: DylibId, effects: &mut Effects) {
         let Some(state) = self.dylib_mut(dylib) else {
             return;
@@ -302,8 +301,8 @@ impl State {
         self.remove_trackers(&trackers, effects);
     }
 
-    /// Removes dylibs in the given order. All are defunct before the first is
-    /// emptied, so nothing that runs because of it can define into the others.
+    /// Removes dylibs in the given order. All are defunct before the first is emptied, so callbacks
+    /// that run meanwhile cannot define into the others.
     pub(crate) fn remove_dylibs(
         &mut self,
         dylibs: &[Arc<DylibShared>],
@@ -315,7 +314,7 @@ impl State {
         for shared in dylibs {
             self.clear(shared.id, effects);
             self.names.remove(&shared.name);
-            // Its own order first, so that no dylib it searched knows it any more.
+            // Its own order first, so that the dylibs it searched no longer refer to it.
             self.set_order(shared.id, Vec::new());
             let Some(state) = self.dylibs.remove(&shared.id) else {
                 continue;

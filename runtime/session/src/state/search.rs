@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-/// Where one symbol of a lookup stands.
+/// The match of one symbol of a lookup.
 enum Match {
     At(Place),
     Missing,
@@ -25,10 +25,9 @@ enum Match {
     Ask(usize),
 }
 
-/// What to do next for a lookup.
+/// The next step of a lookup.
 pub(crate) enum Step {
-    /// It is answered, or waits in a query, in a generator's line, or for
-    /// definitions.
+    /// It is answered, or waits in a query, in a generator's queue, or for definitions.
     Settled,
     Ask(Asking),
 }
@@ -53,7 +52,7 @@ impl State {
         Match::Missing
     }
 
-    /// Takes a lookup one step further: to a generator, or to its end.
+    /// Advances a lookup by one step: to a generator, or to its end.
     pub(crate) fn step(&mut self, mut job: Job, effects: &mut Effects) -> Step {
         let granted = job.granted.take();
         if self.ended {
@@ -85,7 +84,7 @@ impl State {
         Step::Settled
     }
 
-    /// Sends a lookup into the next generator of a dylib, or into its line.
+    /// Sends a lookup into the next generator of a dylib, or into its queue.
     fn ask(
         &mut self,
         mut job: Job,
@@ -101,7 +100,7 @@ impl State {
             Some((cell, &state.shared))
         });
         let Some((cell, shared)) = next else {
-            // `find` saw it under this same lock.
+            // `find` saw it under the same lock.
             effects.finish(job, Err(SessionError::Ended));
             return Step::Settled;
         };
@@ -156,14 +155,14 @@ impl State {
         step
     }
 
-    /// Whether a dylib has a generator still.
+    /// Whether a dylib still has a generator.
     pub(crate) fn has_generator(&self, dylib: DylibId, id: GeneratorId) -> bool {
         let mut generators = self.dylib(dylib).into_iter().flat_map(|d| &d.generators);
         generators.any(|cell| cell.id == id)
     }
 
-    /// A lookup is out of a generator: the next in line may go in. False if the
-    /// generator was removed meanwhile.
+    /// Takes a lookup out of a generator: the next in the queue may enter. False if the generator
+    /// was removed meanwhile.
     pub(crate) fn leave_generator(
         &mut self,
         dylib: DylibId,
@@ -197,7 +196,7 @@ impl State {
                         failed.push(*place);
                         false
                     }
-                    // It has no address that one could require.
+                    // It has no address that a lookup could require.
                     Some(entry) => entry.flags.contains(Flags::SIDE_EFFECTS_ONLY),
                     None => true,
                 },
@@ -245,7 +244,8 @@ impl State {
         SessionError::NotFound(names)
     }
 
-    /// Everything is there: takes what is far enough, waits for the rest.
+    /// Ends the search when all symbols are found: takes those in the required state, waits for the
+    /// rest.
     fn lodge(&mut self, job: Job, matches: &[Match], effects: &mut Effects) {
         let required = job.required;
         let mut slots = smallvec![None; job.symbols.len()];
@@ -295,7 +295,7 @@ impl State {
         }
     }
 
-    /// What a node waits for that was given back for want of something.
+    /// The dependences of a node that were given back because something was missing.
     fn stalled_below(&self, node: NodeId) -> Vec<Place> {
         if self.stalled.is_empty() {
             return Vec::new();
@@ -311,8 +311,8 @@ impl State {
         }
     }
 
-    /// A symbol was emitted: what it waits for and was given back is asked for once more, if a
-    /// lookup waits for the symbol already. (A later one asks itself.)
+    /// Requests the dependences of an emitted symbol that were given back once more, if a lookup
+    /// waits for the symbol already. (A later lookup requests them itself.)
     pub(crate) fn ask_below(&mut self, place: Place, effects: &mut Effects) {
         let Some(node) = self.entry(place).and_then(|entry| entry.node) else {
             return;
@@ -329,7 +329,7 @@ impl State {
         }
     }
 
-    /// Makes a unit's symbols the duty of a responsibility and sends it off.
+    /// Passes a unit's symbols to a responsibility and starts the unit.
     pub(crate) fn launch(&mut self, unit: Key, effects: &mut Effects) {
         if !self.tentative.is_empty() {
             self.end_displacements(unit, effects);
@@ -337,8 +337,8 @@ impl State {
         effects.launches.extend(self.set_off(unit));
     }
 
-    /// A unit on its way, with its symbols; `None` if whoever tells it about discarded ones
-    /// sends it off. It has no displaced symbols.
+    /// Takes a unit with its symbols to be started. `None` if the thread that tells it about
+    /// discarded symbols will start it. It has no displaced symbols.
     pub(super) fn set_off(&mut self, unit: Key) -> Option<Launching> {
         let cell = self.units.get_mut(unit)?;
         let dylib = cell.dylib;
@@ -391,14 +391,14 @@ impl State {
         Some((taken, discards, launch))
     }
 
-    /// Whether it makes sense to wait for definitions: whose names are looked up, the first
-    /// dylib of the order, is there.
+    /// Whether waiting for definitions makes sense: the first dylib of the order, for which the
+    /// names are looked up, still exists.
     fn may_be_defined(&self, job: &Job) -> bool {
         let first = job.order.first();
         first.is_some_and(|(dylib, _)| self.dylib(*dylib).is_some())
     }
 
-    /// Dylibs are gone: lookups on their behalf that wait for definitions fail.
+    /// Fails lookups that wait for definitions on behalf of removed dylibs.
     pub(crate) fn give_up_waiting(&mut self, effects: &mut Effects) {
         for key in self.waiting.keys() {
             let lost = |(job, _): &(Job, Vec<Symbol>)| !self.may_be_defined(job);
@@ -412,7 +412,7 @@ impl State {
         }
     }
 
-    /// Ends a lookup that waits for definitions, as nothing can ask for its result.
+    /// Ends a lookup that waits for definitions, as its result cannot be read any more.
     pub(crate) fn end_wait(&mut self, key: Key, effects: &mut Effects) {
         if let Some((job, missing)) = self.stop_waiting(key, None) {
             let error = self.not_found(&job, missing);
@@ -420,7 +420,7 @@ impl State {
         }
     }
 
-    /// Takes a lookup out of the tables of waiting ones; `but` has been seen to.
+    /// Takes a lookup out of the tables of waiting ones; `but` is already out.
     fn stop_waiting(&mut self, key: Key, but: Option<Symbol>) -> Option<(Job, Vec<Symbol>)> {
         let (job, missing) = self.waiting.remove(key)?;
         for other in missing.iter().filter(|other| Some(**other) != but) {
@@ -434,7 +434,7 @@ impl State {
         Some((job, missing))
     }
 
-    /// Puts a lookup aside until one of the symbols is defined.
+    /// Queues a lookup until one of the symbols is defined.
     fn wait_for(&mut self, job: Job, missing: Vec<Symbol>) {
         let promise = job.promise().cloned();
         let key = self.waiting.insert((job, missing.clone()));
@@ -444,7 +444,7 @@ impl State {
         }
     }
 
-    /// Takes up the lookups that wait for one of these.
+    /// Resumes the lookups that wait for one of these.
     pub(crate) fn wake_waiting(&mut self, symbols: &[(Symbol, Flags)], effects: &mut Effects) {
         if self.waiting_for.is_empty() {
             return;

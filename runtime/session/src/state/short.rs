@@ -1,9 +1,8 @@
-//! The short way of a lookup: one symbol, asked for by a thread that waits, whose unit nobody has
-//! asked for yet.
+//! The short path of a lookup: one symbol, for a thread that waits, whose unit was not started yet.
 //!
-//! It does what [`State::step`] does for such a lookup, without what a lookup needs that may be
-//! put aside: a generator's line, a wait for definitions, several symbols. Where one of those
-//! may come in, it changes nothing, and the lookup goes the long way.
+//! It does the work of [`State::step`] for such a lookup, without the data of a lookup that may be
+//! suspended: a generator's queue, a wait for definitions, several symbols. Where one of those may
+//! be needed, it changes nothing, and the lookup takes the long path.
 
 use super::{Owner, Place, Query, State};
 use crate::dylib::DylibId;
@@ -14,19 +13,19 @@ use crate::symbol::Symbol;
 
 use smallvec::smallvec;
 
-/// How far the short way leads.
+/// The outcome of the short path.
 pub(crate) enum Short {
     /// The symbol is ready at this address.
     Ready(u64),
-    /// The unit is to be run by the caller, who waits for the completion.
+    /// The caller must run the unit, and wait for the completion.
     Started(Launching),
     /// Nothing was done.
     Long,
 }
 
 impl State {
-    /// Looks for `symbol` in `dylib`, and in its link order if that is to be searched. Makes the
-    /// completion if somebody is to be told.
+    /// Searches `symbol` in `dylib`, and in its link order if `in_order`. Calls `completion` only
+    /// if a unit is started.
     pub(crate) fn take_short_way(
         &mut self,
         dylib: DylibId,
@@ -34,7 +33,7 @@ impl State {
         symbol: Symbol,
         completion: impl FnOnce() -> Completion,
     ) -> Short {
-        // Whose symbols were displaced is told before it starts.
+        // A unit with displaced symbols is told of them before it starts.
         if self.ended || !self.tentative.is_empty() {
             return Short::Long;
         }
@@ -52,7 +51,7 @@ impl State {
             (SymbolState::NeverSearched, Owner::Unit(unit)) => unit,
             _ => return Short::Long,
         };
-        // It is not there while it is told of discarded symbols.
+        // It is `None` while the unit is told of discarded symbols.
         if self.units.get(unit).is_none_or(|cell| cell.unit.is_none()) {
             return Short::Long;
         }
@@ -71,7 +70,7 @@ impl State {
         Short::Started(launching)
     }
 
-    /// Where a search that asks no generator finds a symbol.
+    /// The place where a search that asks no generator finds a symbol.
     fn first_match(&self, dylib: DylibId, in_order: bool, symbol: Symbol) -> Option<Place> {
         let first = self.dylib(dylib)?;
         if first.symbols.contains_key(&symbol) {

@@ -11,7 +11,7 @@ use uruk_session::{
 
 type Work = Box<dyn FnOnce(Responsibility) + Send>;
 
-/// What happened to a unit.
+/// The events of a unit.
 #[derive(Default, Debug)]
 pub struct Log {
     pub materialized: AtomicUsize,

@@ -1,4 +1,4 @@
-//! Pieces of structs, against what clang and rustc were seen to write.
+//! Pieces of structs, compared with the output of clang and rustc.
 
 use super::{Extend, FunctionType, Leaf, ValueType};
 
@@ -10,7 +10,7 @@ const F64: ValueType = ValueType::scalar("double", Extend::No, Some(Leaf::Double
 const PTR: ValueType = ValueType::scalar("ptr", Extend::No, Some(Leaf::Pointer));
 const VOID: ValueType = ValueType::scalar("void", Extend::No, None);
 
-/// A struct of fields that lie as C has them.
+/// A struct with fields laid out as in C.
 fn of(fields: &[(&ValueType, usize)]) -> ValueType {
     let (mut at, mut align, mut placed) = (0_usize, 1, Vec::new());
     for (field, size) in fields {
@@ -106,7 +106,7 @@ fn numbers_are_compared_as_they_are_written() {
     ] {
         assert!(!ty.agrees(other), "{other}");
     }
-    // What only holds for structs.
+    // Rules that hold for structs only.
     let pair = FunctionType::parse("void (i64, i64)").expect("well written");
     assert!(!pair.agrees("void ({ i64, i64 })"));
 }
@@ -124,7 +124,7 @@ fn pointers_of_all_address_spaces_but_segments_are_passed_alike() {
     assert!(!ty.agrees("ptr (ptr addrspace(1)"));
 }
 
-/// IR defines one bit of an `i1`, which is enough for who is given it.
+/// IR defines one bit of an `i1`, which suffices for a callee in IR.
 #[test]
 fn one_bit_of_a_struct_agrees_where_the_others_do_not_matter() {
     let flag = ValueType::scalar("i1", Extend::Zero, Some(Leaf::Bool));
@@ -138,7 +138,7 @@ fn one_bit_of_a_struct_agrees_where_the_others_do_not_matter() {
     for fine in ["void (i64, i8)", "void ({ i64, i1 })", "void (i64, i1)"] {
         assert!(taking.agrees(fine), "{fine}");
     }
-    // Rust and C leave what is behind a field as it is.
+    // Rust and C leave the bits behind a field unchanged.
     for extended in ["void (i64, i1 zeroext)", "void (i64, i8 signext)"] {
         assert!(!taking.agrees(extended), "{extended}");
     }

@@ -2,12 +2,12 @@
 //!
 //! | field | writer | meaning |
 //! |---|---|---|
-//! | `Registered::keys` | [`at_exit`]; who runs one takes it out before | handlers of an image that is not closed, in the order of registration |
-//! | the C library's list | [`at_exit`], under the lock of `REGISTERED` | all that are to run |
+//! | `Registered::keys` | [`at_exit`]; the thread that runs one takes it out before | handlers of an image that is not closed, in the order of registration |
+//! | the C library's list | [`at_exit`], under the lock of `REGISTERED` | all that will be run |
 //!
-//! A key that is in the table and not in the list is one whose handler the end of the process
-//! has run: finalizing it does nothing. A handler that comes once its image is closed (by a
-//! thread that is still in there, and a destructor keeps the image) is in the list only.
+//! A key that is in the table and not in the list belongs to a handler that the end of the process
+//! has run: finalizing it does nothing. A handler that is registered after its image is closed is
+//! in the list only. Its thread is still in the image, and a destructor keeps the image.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,10 +25,10 @@ use crate::guest::threads;
 use crate::load::own;
 use crate::removal::life::{Gone, Hold, Life};
 
-/// No address that the C library could take for a library's.
+/// A bit that no library's handle has.
 const KEYS: u64 = 1 << 63;
 
-/// What the C library calls, and what has to be there for it.
+/// A handler as the C library calls it, and the images that it needs.
 pub(super) struct Record {
     pub(super) handler: Handler,
     pub(super) argument: *mut c_void,
@@ -38,9 +38,9 @@ pub(super) struct Record {
 struct Registered {
     /// Keys given so far.
     count: u64,
-    /// By number of the image.
+    /// The keys by number of the image.
     keys: BTreeMap<u64, Vec<u64>>,
-    /// Numbers of images that have the C library forget something.
+    /// Numbers of images with forgettable registrations.
     forgettable: BTreeSet<u64>,
 }
 
@@ -59,7 +59,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Where the C library files what an image has it forget.
+/// The C library's key for the forgettable registrations of an image.
 fn forgettable_key(image: u64) -> u64 {
     KEYS | image << 1 | 1
 }
@@ -70,7 +70,7 @@ impl Registered {
         KEYS | self.count << 1
     }
 
-    /// What `images` registered, by key and image.
+    /// The handlers that `images` registered, by key and image.
     fn list(&self, images: &BTreeSet<u64>) -> Vec<(u64, u64)> {
         let of_image = |image: &u64| {
             let keys = self.keys.get(image).into_iter().flatten();
@@ -82,7 +82,7 @@ impl Registered {
         list
     }
 
-    /// Takes a handler out; false if it is not there any more.
+    /// Takes a handler out; false if it is already out.
     fn take(&mut self, key: u64, image: u64) -> bool {
         let Some(keys) = self.keys.get_mut(&image) else {
             return false;
@@ -99,14 +99,13 @@ impl Registered {
     }
 }
 
-/// The lock, under a pass.
+/// The locked table, under a pass.
 fn registered() -> MutexGuard<'static, Registered> {
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The images that a registration is about, the one that it goes with first: that whose handle
-/// is `dso`, else the first that something at `addresses` belongs to. None if it is about no
-/// code of ours.
+/// The images of a registration, its owner first: the image whose handle is `dso`, else the first
+/// that one of `addresses` belongs to. Empty if it concerns no code of the runtime.
 pub(super) fn images(dso: *mut c_void, addresses: &[u64]) -> Result<Vec<Arc<Life>>, Gone> {
     let mut found: Vec<Arc<Life>> = Vec::new();
     found.extend(own::image_of(dso as u64).transpose()?);
@@ -122,12 +121,12 @@ pub(super) fn images(dso: *mut c_void, addresses: &[u64]) -> Result<Vec<Arc<Life
     Ok(found)
 }
 
-/// Keeps all of them.
+/// Holds all of them.
 pub(super) fn hold_all(images: &[Arc<Life>]) -> Result<Vec<Hold>, Gone> {
     images.iter().map(Life::hold).collect()
 }
 
-/// Registers a handler of the process's exit; minus one if it cannot be, or its image is gone.
+/// Registers a handler of the process's exit; minus one on failure, or if its image was removed.
 ///
 /// # Safety
 /// 1. `handler` takes `argument`, and stays callable until its image is removed.
@@ -140,7 +139,7 @@ pub(super) unsafe fn at_exit(handler: Handler, argument: *mut c_void, dso: *mut 
         return -1;
     };
     let Some(owner) = images.first() else {
-        // SAFETY: duty 1; not ours, so it stays.
+        // SAFETY: duty 1; not JIT'd code, so it stays.
         return unsafe { register(handler as *mut c_void, argument, dso) };
     };
     let Ok(holds) = hold_all(&images) else {
@@ -154,7 +153,7 @@ pub(super) unsafe fn at_exit(handler: Handler, argument: *mut c_void, dso: *mut 
     let record = Box::into_raw(record);
     let mut registered = registered();
     let key = registered.next_key();
-    // SAFETY: the record stays until it is run, and what it calls with it.
+    // SAFETY: the record stays until it is run, and so do the images it holds.
     let status = unsafe {
         let run = run_record as *mut c_void;
         register(run, record.cast::<c_void>(), key as *mut c_void)
@@ -165,14 +164,14 @@ pub(super) unsafe fn at_exit(handler: Handler, argument: *mut c_void, dso: *mut 
     }
     drop(registered);
     if status != 0 {
-        // SAFETY: of a box, and nobody took it.
+        // SAFETY: of a box, and not taken by any other owner.
         drop(unsafe { Box::from_raw(record) });
     }
     status
 }
 
-/// Has `register` tell the C library of something under a key of the image that it goes with,
-/// or under `dso` if there is none. `refused` if the image is gone.
+/// Calls `register` with a key of the registration's owner, or with `dso` if it has none. `refused`
+/// if the image was removed.
 pub(super) fn forgettable(
     dso: *mut c_void,
     addresses: &[u64],
@@ -190,7 +189,7 @@ pub(super) fn forgettable(
         return register(dso);
     };
     // Without a pass: a fork may hold the C library's list of such handlers while it waits for
-    // those that have one.
+    // threads with a pass.
     let status = register(forgettable_key(owner.number()) as *mut c_void);
     let _pass = gate::enter();
     if status != 0 {
@@ -202,7 +201,7 @@ pub(super) fn forgettable(
     let closed = owner.is_closed();
     drop(registered);
     for (hold, image) in holds.into_iter().zip(&images) {
-        // What is not forgotten with an image may be called for ever.
+        // Handlers that are not forgotten with an image may be called at any time.
         if closed || !Arc::ptr_eq(image, owner) {
             std::mem::forget(hold);
         }
@@ -210,24 +209,24 @@ pub(super) fn forgettable(
     status
 }
 
-/// Called by the C library, once.
+/// Runs a record; called by the C library, once.
 ///
 /// # Safety
-/// 1. `record` is that of a box, which goes with this.
+/// 1. `record` is that of a box, which is freed here.
 unsafe extern "C-unwind" fn run_record(record: *mut c_void) {
     let record = record.cast::<Record>();
     // SAFETY: duty 1.
     let (handler, argument) = unsafe { ((*record).handler, (*record).argument) };
-    // The C library's lock is open meanwhile.
+    // The C library's lock is released meanwhile.
     let pass = take_pass();
     let ours = pass.is_some();
     drop(pass);
-    // SAFETY: by the promise of who registered it.
+    // SAFETY: by the promise of the registering caller.
     unsafe { handler(argument) };
     if ours {
         keep_pass();
     }
-    // SAFETY: duty 1. Not by this frame's end: a handler may leave it by an exception.
+    // SAFETY: duty 1. Not dropped by unwinding this frame: a handler may leave it by an exception.
     drop(unsafe { Box::from_raw(record) });
 }
 
@@ -245,7 +244,7 @@ pub(super) unsafe extern "C" fn on_exit(
         let record = record.cast::<Kept>();
         // SAFETY: as in `run_record`.
         let (handler, argument) = unsafe { ((*record).0, (*record).1) };
-        // SAFETY: by the promise of who registered it.
+        // SAFETY: by the promise of the registering caller.
         unsafe { handler(status, argument) };
         // SAFETY: as in `run_record`.
         drop(unsafe { Box::from_raw(record) });
@@ -261,16 +260,16 @@ pub(super) unsafe extern "C" fn on_exit(
     let Ok(holds) = held else { return -1 };
     let record: Box<Kept> = Box::new((handler, argument, holds));
     let record = Box::into_raw(record);
-    // SAFETY: the record stays until it is run, and what it calls with it.
+    // SAFETY: the record stays until it is run, and so do the images it holds.
     let status = unsafe { library_on_exit(run, record.cast::<c_void>()) };
     if status != 0 {
-        // SAFETY: of a box, and nobody took it.
+        // SAFETY: of a box, and not taken by any other owner.
         drop(unsafe { Box::from_raw(record) });
     }
     status
 }
 
-/// `__cxa_finalize` of JIT'd code: that of its own handle runs its image's handlers.
+/// `__cxa_finalize` of JIT'd code: with an image's own handle it runs that image's handlers.
 ///
 /// # Safety
 /// As `__cxa_finalize`.
@@ -287,32 +286,32 @@ pub(super) unsafe extern "C" fn cxa_finalize(dso: *mut c_void) {
     }
 }
 
-/// The handlers that are left of a set of images, as they were found.
+/// The remaining handlers of a set of images, as last searched.
 #[derive(Default)]
 struct Found {
-    /// How many keys had been given.
+    /// The number of keys given at that time.
     count: Option<u64>,
     /// By key and image, the next one last.
     list: Vec<(u64, u64)>,
 }
 
 impl Registered {
-    /// Takes out the latest handler of `images`. Looks for them again if any came meanwhile: a
-    /// new one runs before.
+    /// Takes out the latest handler of `images`. Searches again if one was added meanwhile: a new
+    /// one runs first.
     fn next(&mut self, images: &BTreeSet<u64>, found: &mut Found) -> Option<u64> {
         if found.count != Some(self.count) {
             found.count = Some(self.count);
             found.list = self.list(images);
         }
-        // One that is not there any more was run by what a handler called.
+        // A handler already taken out was run by another handler's call.
         std::iter::from_fn(|| found.list.pop())
             .find(|&(key, image)| self.take(key, image))
             .map(|(key, _)| key)
     }
 }
 
-/// Runs the handlers of the process's exit that `images` registered, latest first, and those
-/// that come meanwhile. Without a lock.
+/// Runs the handlers of the process's exit that `images` registered, latest first, including those
+/// added meanwhile. Without a lock.
 fn run(images: &BTreeSet<u64>) {
     let mut found = Found::default();
     loop {
@@ -330,14 +329,14 @@ fn run(images: &BTreeSet<u64>) {
 /// Runs destructors of `images` whose constructors have run, latest first. Without a lock.
 fn run_destructors(core: &Core, images: &BTreeSet<u64>) {
     while let Some(address) = core.next_destructor(|_, life| images.contains(&life)) {
-        // SAFETY: a destructor of an image whose removal its caller allowed, and which is there.
+        // SAFETY: a destructor of an image whose removal its caller allowed, and which exists.
         let call = || unsafe { core.destroy(address) };
         threads::as_guest(|| shield::lowered(call));
     }
 }
 
-/// Runs what is to be called at the end of `images`, as [`run_and_close`] does, and lets them go
-/// on: what they register later is run at their next end.
+/// Runs the end of `images`, as [`run_and_close`] does, and keeps them open: handlers they register
+/// later run at their next end.
 pub(crate) fn run_ends(core: &Core, images: &[Arc<Life>]) {
     let numbers: BTreeSet<u64> = images.iter().map(|image| image.number()).collect();
     loop {
@@ -353,10 +352,10 @@ pub(crate) fn run_ends(core: &Core, images: &[Arc<Life>]) {
     }
 }
 
-/// Runs what is to be called at the end of `images`, in the order of the C library: destructors
-/// of the calling thread's variables, destructors of the images, handlers that they registered;
-/// until there is nothing left. And has them register nothing any more that could be run.
-/// Those that somebody holds.
+/// Runs the end of `images`, in the order of the C library: destructors of the calling thread's
+/// variables, destructors of the images, registered handlers; until none is left. Then closes the
+/// images, so that they register no handler any more that could run. Returns the images that are
+/// still held.
 pub(crate) fn run_and_close(core: &Core, images: &[Arc<Life>]) -> Vec<Arc<Life>> {
     let numbers: BTreeSet<u64> = images.iter().map(|image| image.number()).collect();
     let is_ours = |life| numbers.contains(&life);
@@ -385,7 +384,7 @@ pub(crate) fn run_and_close(core: &Core, images: &[Arc<Life>]) -> Vec<Arc<Life>>
             let _pass = gate::enter();
             image.handles()
         };
-        // What came by the C library's own functions, which `dlsym` finds.
+        // Handlers registered by the C library's own functions, which `dlsym` finds.
         handles.into_iter().for_each(finalize);
     }
     forgettable
@@ -396,12 +395,12 @@ pub(crate) fn run_and_close(core: &Core, images: &[Arc<Life>]) -> Vec<Arc<Life>>
 }
 
 thread_local! {
-    /// The pass of a thread that is in [`finalize`], but for the time that handlers run. There
-    /// after the thread's destructors, too: the C library calls handlers then.
+    /// The pass of a thread that is in [`finalize`], except while handlers run. It has no
+    /// destructor, so it outlives the thread's destructors: the C library calls handlers then.
     static FINALIZING: Cell<Option<ManuallyDrop<Pass>>> = const { Cell::new(None) };
 }
 
-/// Takes the pass of this thread, if it is in the C library by [`finalize`].
+/// Takes the pass of this thread, if [`finalize`] has called the C library.
 fn take_pass() -> Option<Pass> {
     FINALIZING.take().map(ManuallyDrop::into_inner)
 }
@@ -410,16 +409,16 @@ fn keep_pass() {
     FINALIZING.set(Some(ManuallyDrop::new(gate::enter())));
 }
 
-/// Has the C library run what it knows under a key, and forget it.
+/// Makes the C library run the handlers of a key, and forget them.
 ///
-/// It has a lock for its list, which it does not hold while a handler runs, and which a child
-/// of `fork` may find held for ever. A fork waits for passes, so the thread has one while it
-/// is in there. Before glibc 2.36 a fork holds another lock meanwhile that is wanted in there:
-/// then it goes without, and such a child cannot register handlers, as natively.
+/// It has a lock for its list, which it does not hold while a handler runs, and which a child of
+/// `fork` may find locked. A fork waits for passes, so the thread has one while it is in the C
+/// library. Before glibc 2.36 a fork holds another lock meanwhile that is needed there. The thread
+/// then has no pass, and such a child cannot register handlers, as natively.
 fn finalize(key: u64) {
     let finalize = __cxa_finalize as *const () as u64;
-    // SAFETY: handlers of images whose removal its caller allowed, which are there: a record
-    // holds them.
+    // SAFETY: handlers of images whose removal its caller allowed, and which exist: a record holds
+    // them.
     let call = || unsafe { uruk_stubs::call_with(finalize, key) };
     threads::as_guest(|| match fork_waits_without_locks() {
         true => {

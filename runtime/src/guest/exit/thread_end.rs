@@ -1,10 +1,10 @@
 //! Destructors of threads' variables, as C++'s `thread_local` and Rust's `thread_local!`
 //! register them.
 //!
-//! The C library runs them, in its order among those of libraries. Each thread has a list of
-//! its own here besides, latest first, so that who removes an image can run its own: the
-//! objects are of no use once the image is gone. Those of other threads run when these end, and
-//! hold the image until then.
+//! The C library runs them, in its order among those of libraries. Each thread also has a list of
+//! its own here, latest first, so that the removal of an image can run them. The objects cannot be
+//! used once the image is freed. Those of other threads run when these end, and hold the image
+//! until then.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -16,12 +16,13 @@ use crate::fork::gate;
 use crate::fork::shield::{self, Shield};
 use crate::guest::threads;
 
-/// What the C library calls at the end of the thread. It is on the thread's list until it has run.
+/// A destructor as the C library calls it at the end of the thread. It is on the thread's list
+/// until it has run.
 struct Entry {
     record: Record,
-    /// Number of the image it goes with.
+    /// Number of the owning image.
     owner: u64,
-    /// By who removed the image; only the C library knows it any more.
+    /// Whether the removal of the image ran it; only the C library still lists it.
     ran: bool,
     next: *mut Entry,
 }
@@ -34,10 +35,10 @@ unsafe extern "C" {
     fn __cxa_thread_atexit_impl(handler: Handler, object: *mut c_void, dso: *mut c_void) -> c_int;
 }
 
-/// `__cxa_thread_atexit_impl`; minus one if the image is gone.
+/// `__cxa_thread_atexit_impl`; minus one if the image was removed.
 ///
 /// # Safety
-/// As that: `handler` takes `object`, and stays callable until its image is removed.
+/// As that function: `handler` takes `object`, and stays callable until its image is removed.
 pub(super) unsafe extern "C" fn at_thread_end(
     handler: Handler,
     object: *mut c_void,
@@ -61,26 +62,26 @@ pub(super) unsafe extern "C" fn at_thread_end(
                 ran: false,
                 next: FIRST.get(),
             }));
-            // Under the pass, where no handler of a signal puts another one in between.
+            // Under the pass, where no signal handler adds another one in between.
             FIRST.set(entry);
             entry
         })
     };
     let Some(entry) = entry else {
-        // SAFETY: by the caller's promise; not ours, so it stays.
+        // SAFETY: by the caller's promise; not JIT'd code, so it stays.
         return unsafe { __cxa_thread_atexit_impl(handler, object, dso) };
     };
-    // SAFETY: the entry stays until it is run; the handle is that of our own code.
+    // SAFETY: the entry stays until it is run; the handle is that of the runtime's code.
     unsafe { __cxa_thread_atexit_impl(run_entry, entry.cast::<c_void>(), super::dso_handle()) }
 }
 
-/// Called by the C library, once, at the end of the thread.
+/// Runs an entry; called by the C library, once, at the end of the thread.
 ///
 /// # Safety
-/// 1. `entry` is that of a box, which goes with this; on this thread's list, unless it ran.
+/// 1. `entry` is that of a box, which is freed here; on this thread's list, unless it ran.
 unsafe extern "C-unwind" fn run_entry(entry: *mut c_void) {
     let entry = entry.cast::<Entry>();
-    // SAFETY: duty 1; the handler by the promise of who registered it. No reference is kept
+    // SAFETY: duty 1; the handler by the promise of the registering caller. No reference is kept
     // while it runs.
     unsafe {
         if !(*entry).ran {
@@ -97,9 +98,9 @@ unsafe extern "C-unwind" fn run_entry(entry: *mut c_void) {
 /// Takes an entry out of the calling thread's list.
 ///
 /// # Safety
-/// 1. It is on it.
+/// 1. It is on that list.
 unsafe fn unlink(entry: *mut Entry) {
-    // No handler of a signal puts another one in meanwhile.
+    // No signal handler adds another one meanwhile.
     let _shield = Shield::raise();
     // SAFETY: duty 1; entries are freed after they were taken out.
     let next = unsafe { (*entry).next };
@@ -120,8 +121,8 @@ unsafe fn unlink(entry: *mut Entry) {
     }
 }
 
-/// Runs the destructors of the calling thread that `images` registered, latest first, and those
-/// that come meanwhile.
+/// Runs the destructors of the calling thread that `images` registered, latest first, including
+/// those added meanwhile.
 pub(super) fn run(images: &BTreeSet<u64>) {
     while let Some(entry) = latest(images) {
         // SAFETY: an entry of this thread's list, freed at the thread's end at the earliest.
@@ -132,7 +133,7 @@ pub(super) fn run(images: &BTreeSet<u64>) {
             let holds = std::mem::take(&mut record.holds);
             (record.handler, record.argument, holds)
         };
-        // SAFETY: a destructor of an image whose removal its caller allowed, and which is there.
+        // SAFETY: a destructor of an image whose removal its caller allowed, and which exists.
         let call = || unsafe {
             uruk_stubs::call_with(handler as *const () as u64, object as u64);
         };
@@ -141,7 +142,7 @@ pub(super) fn run(images: &BTreeSet<u64>) {
     }
 }
 
-/// Whether there is nothing that [`run`] would run.
+/// Whether [`run`] would run nothing.
 pub(super) fn is_done(images: &BTreeSet<u64>) -> bool {
     latest(images).is_none()
 }

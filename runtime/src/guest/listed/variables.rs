@@ -1,34 +1,34 @@
-//! Which variable of a listed image an address is in, as `dladdr` tells of a library's.
+//! The variable of a listed image that contains an address, as `dladdr` finds a library's.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::{HEAD, Node, Reader};
 
-/// Where variables lie, in any order.
+/// Address ranges of variables, in any order.
 #[derive(Debug, Default)]
 pub(crate) struct Variables(pub(crate) Vec<Range<u64>>);
 
 /// An address of an image's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Where the image begins.
+    /// Base address of the image.
     pub(crate) base: u64,
-    /// Where the variable begins that the address is in, if that has a name for others.
+    /// Start of the exported variable that contains the address.
     pub(crate) variable: Option<u64>,
 }
 
 impl Variables {
-    /// Where the variable begins that `address` is in; one without a size is at its start only.
+    /// Start of the variable that contains `address`; one without a size contains its start only.
     fn start(&self, address: u64) -> Option<u64> {
         let holds = |range: &&Range<u64>| range.start == address || range.contains(&address);
         let found = self.0.iter().filter(holds);
-        // The innermost, as of glibc.
+        // The innermost, as in glibc.
         found.map(|range| range.start).max()
     }
 }
 
-/// The image whose data an address is in. Takes no lock.
+/// The image whose data contains an address. Takes no lock.
 pub(crate) fn place_of(address: u64) -> Option<Place> {
     let _reader = Reader::new();
     let mut at = HEAD.load(Ordering::SeqCst);

@@ -1,25 +1,25 @@
-//! Which blocks the process's own allocator has handed out: one bit for every 16 bytes of
-//! address space, which is how far apart the blocks of the C library lie at least.
+//! Blocks that the process's own allocator has handed out: one bit for every 16 bytes of address
+//! space, the minimal distance of the C library's blocks.
 //!
-//! The bits lie in leaves that are mapped when a first block of their range is noted, and
-//! stay. All operations are a few loads and one atomic step, take no lock and allocate by
-//! `mmap` only: they run inside `malloc`, in signal handlers, and in the child of a fork.
+//! The bits lie in leaves that are mapped when the first block of their range is noted, and stay.
+//! All operations are a few loads and one atomic step, take no lock and allocate by `mmap` only.
+//! They run inside `malloc`, in signal handlers, and in the child of a fork.
 //!
 //! | word | written by | ordering |
 //! |---|---|---|
-//! | a leaf's bits | who allocates a block, before anybody else knows it; who frees it, before the allocator does | relaxed: the program orders a block's free after its allocation |
-//! | pointers to middles and leaves | the first to need them | release, with the acquire of every look |
+//! | a leaf's bits | the thread that allocates a block, before it returns the block; the thread that frees it, before the allocator does | relaxed: the program orders a block's free after its allocation |
+//! | pointers to middles and leaves | the first to need them | release, with the acquire of every read |
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Bytes that share a bit.
 const GRANULE_BITS: u32 = 4;
-/// A leaf stands for 16 MiB.
+/// A leaf covers 16 MiB.
 const LEAF_BITS: u32 = 24;
-/// A middle stands for 64 GiB.
+/// A middle covers 64 GiB.
 const MIDDLE_BITS: u32 = 36;
-/// What user space of x86-64 has.
+/// Address bits of user space on x86-64.
 const ADDRESS_BITS: u32 = 47;
 
 const LEAF_WORDS: usize = 1 << (LEAF_BITS - GRANULE_BITS - 6);
@@ -37,7 +37,7 @@ impl Blocks {
         Blocks([const { AtomicPtr::new(ptr::null_mut()) }; MIDDLES])
     }
 
-    /// Adds a block; false if there is no memory to note it in.
+    /// Adds a block; false if no memory is left for the bits.
     pub(crate) fn note(&self, block: usize) -> bool {
         let Some(middle) = self.0.get(block >> MIDDLE_BITS) else {
             return false;
@@ -53,14 +53,14 @@ impl Blocks {
         true
     }
 
-    /// Whether it holds a block.
+    /// Whether the set contains a block.
     pub(crate) fn holds(&self, block: usize) -> bool {
         let (word, bit) = place(block);
         self.leaf(block)
             .is_some_and(|leaf| leaf[word].load(Ordering::Relaxed) & bit != 0)
     }
 
-    /// Removes a block; whether it held it.
+    /// Removes a block; returns whether the set contained it.
     pub(crate) fn take(&self, block: usize) -> bool {
         let (word, bit) = place(block);
         self.holds(block)
@@ -88,7 +88,7 @@ fn place(block: usize) -> (usize, u64) {
     ((granule / 64) % LEAF_WORDS, 1 << (granule % 64))
 }
 
-/// What `word` points at, made of zeros if there is nothing yet.
+/// The object that `word` points to, created with zeros if the word is null.
 fn present<T>(word: &AtomicPtr<T>) -> Option<&T> {
     let mut there = word.load(Ordering::Acquire);
     if there.is_null() {
@@ -108,7 +108,7 @@ fn present<T>(word: &AtomicPtr<T>) -> Option<&T> {
         there = match exchange {
             Ok(_) => made.cast::<T>(),
             Err(other) => {
-                // SAFETY: the mapping of a moment ago, which nobody has seen.
+                // SAFETY: the mapping made above, which no other thread has seen.
                 unsafe { libc::munmap(made, length) };
                 other
             }

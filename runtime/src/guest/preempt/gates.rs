@@ -1,11 +1,11 @@
-//! The allocation functions of a process that runs a program with its own.
+//! Allocation functions of a process that runs a program with its own.
 //!
-//! Natively the executable's `malloc` and `operator new` are everybody's: the C library's, the
-//! C++ library's, those of plugins and of their constructors. Here the executable is the
-//! runtime. So the command exports all names of the two families itself, and the dynamic
-//! loader binds every library to these *gates*, one opened later too, before its constructors
-//! run. A gate is `mov r9, [rsp]; jmp [word]`: the return address becomes a sixth argument,
-//! which the functions themselves do not look at. The words hold:
+//! Natively the executable's `malloc` and `operator new` are used by the whole process: the C
+//! library, the C++ library, plugins and their constructors. Here the executable is the runtime. So
+//! the command exports all names of the two families itself, and the dynamic loader binds every
+//! library to these *gates*, even one opened later, before its constructors run. A gate is
+//! `mov r9, [rsp]; jmp [word]`: the return address becomes a sixth argument, which the functions
+//! themselves ignore. The words hold:
 //!
 //! | until | the word holds | cost of a call |
 //! |---|---|---|
@@ -14,24 +14,24 @@
 //! | its end, if it does | [`gate`], which decides | some ns |
 //! | its end, if it is a form of `operator new` that only calls one the program defines | the C++ library's function | one jump |
 //!
-//! What is decided, once the program defines names of a family:
+//! The decision, once the program defines names of a family:
 //!
-//! - *Who allocates.* The process's own function, if the thread is the runtime's or inside it
-//!   (it has a shield), or if the caller is the runtime, LLVM, what only LLVM needs, or the
-//!   dynamic loader, by the return address. Guest code never runs on those threads, and a
-//!   compile never waits for a compile. Else the program's.
-//! - *Who frees.* The runtime's blocks go back to the process's own functions, on whatever
-//!   thread: each is noted ([`Blocks`](super::blocks::Blocks)), from the process's first on. A
-//!   block that is not noted is the program's affair; if a thread of the runtime frees that, it
-//!   is given up, as guest code must not run there.
+//! - *Allocation.* The process's own function is called if the thread is the runtime's or inside it
+//!   (it has a shield), or if the return address is in the runtime, LLVM, libraries that only LLVM
+//!   needs, or the dynamic loader. Guest code never runs on those threads, and a compile never
+//!   waits for a compile. Else the program's function is called.
+//! - *Free.* The runtime's blocks are returned to the process's own functions, on any thread: each
+//!   is noted ([`Blocks`](super::blocks::Blocks)), from the process's first on. A block that is not
+//!   noted is the program's; if a thread of the runtime frees it, it is leaked, as guest code must
+//!   not run there.
 //!
 //! The program may build on the process's functions (`dlsym(RTLD_NEXT, "malloc")`,
-//! `__libc_malloc`), which are reached past the gates, and leave names of a family out, which
-//! then are the process's: what either returns is not noted, and is released by what the
-//! program defines, as natively.
+//! `__libc_malloc`), which bypass the gates. It may also leave out names of a family, which then
+//! are the process's. Blocks of either kind are not noted, and are freed by the program's
+//! functions, as natively.
 //!
-//! `operator delete` of the process's own is `free`, in libstdc++ as in libc++ and in what is
-//! loaded before them; a block of its `operator new` is released by its `free`.
+//! `operator delete` of the process's own is `free`, in libstdc++, in libc++ and in libraries
+//! loaded before them; a block of its `operator new` is freed by its `free`.
 
 use std::ffi::{CStr, CString, c_void};
 use std::ops::Range;
@@ -42,22 +42,22 @@ use super::blocks::Blocks;
 use crate::fork::shield;
 use crate::guest::llvm;
 
-/// What a function does with blocks.
+/// The effect of a function on blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Returns one.
     Allocates,
-    /// Writes one to where its first argument points; zero if it did.
+    /// Stores one at the address in its first argument; returns zero on success.
     Stores,
     /// Takes one.
     Frees,
     /// Takes one and returns one.
     Reallocates,
-    /// Looks at one.
+    /// Reads one.
     Measures,
 }
 
-/// The families; a block goes back to the one it is from.
+/// The families; a block is freed by its own family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     Malloc,
@@ -69,12 +69,12 @@ use Kind::{Allocates, Frees, Measures, Reallocates, Stores};
 
 macro_rules! gates {
     ($(($index:literal, $name:literal, $family:expr, $kind:expr)),* $(,)?) => {
-        /// How many gates there are.
+        /// The number of gates.
         pub const GATE_COUNT: usize = [$($index),*].len();
         const NAMES: [&CStr; GATE_COUNT] = [$($name),*];
         const FAMILIES: [Family; GATE_COUNT] = [$($family),*];
         const KINDS: [Kind; GATE_COUNT] = [$($kind),*];
-        /// Where the gates jump to.
+        /// Jump targets of the gates.
         #[doc(hidden)]
         pub static GATES: [AtomicPtr<c_void>; GATE_COUNT] =
             [$(AtomicPtr::new(gate::<$index> as *const () as *mut c_void)),*];
@@ -116,19 +116,19 @@ gates![
     (29, c"_ZdaPvSt11align_val_tRKSt9nothrow_t", New, Frees),
 ];
 
-/// Allocation functions by their first three arguments; what they do not take they ignore.
+/// Allocation functions by their first three arguments; a function ignores those it does not take.
 type Function = unsafe extern "C-unwind" fn(usize, usize, usize) -> usize;
 
-/// The process's own functions, once asked for.
+/// The process's own functions, once looked up.
 static OWN: [AtomicUsize; GATE_COUNT] = [const { AtomicUsize::new(0) }; GATE_COUNT];
-/// The program's, zero for those it does not define.
+/// The program's functions, zero for those it does not define.
 static PROGRAMS: [AtomicUsize; GATE_COUNT] = [const { AtomicUsize::new(0) }; GATE_COUNT];
-/// Whether the program's count: set once, after the words above and [`RUNTIME`] were written
-/// (release, with the acquire in [`decides`]).
+/// Whether the program's functions are used: set once, after the words above and [`RUNTIME`] were
+/// written (release, with the acquire in [`decides`]).
 static DECIDES: AtomicBool = AtomicBool::new(false);
 /// Whether the executable has gates: set by the first call through one.
 static USED: AtomicBool = AtomicBool::new(false);
-/// Text whose calls are the runtime's, by its starts.
+/// Code ranges of the runtime, sorted by start.
 static RUNTIME: OnceLock<Vec<Range<u64>>> = OnceLock::new();
 
 static MALLOC_BLOCKS: Blocks = Blocks::new();
@@ -144,7 +144,7 @@ unsafe extern "C" {
     fn __libc_pvalloc();
 }
 
-/// Which gate `name` is.
+/// The index of the gate `name`.
 pub(super) fn index_of(name: &str) -> Option<usize> {
     NAMES
         .iter()
@@ -156,7 +156,7 @@ pub(super) fn are_there() -> bool {
     USED.load(Ordering::Relaxed)
 }
 
-/// The process's own function behind `address`, if that is a gate: by name the two are one.
+/// The process's own function behind `address`, if that is the gate `name`.
 pub(crate) fn behind(name: &CStr, address: u64) -> Option<u64> {
     let index = NAMES.iter().position(|own| *own == name)?;
     let name = CString::from(name);
@@ -165,7 +165,7 @@ pub(crate) fn behind(name: &CStr, address: u64) -> Option<u64> {
     (are_there() && gate == address).then(|| own(index) as u64)
 }
 
-/// Finds the process's own functions of the C++ library, faster than asking the loader does.
+/// Finds the process's own functions of the C++ library, faster than by calling the loader.
 pub(super) fn find_own(find: impl Fn(&str) -> Option<u64>) {
     let names = NAMES.iter().zip(&OWN).zip(&FAMILIES);
     for ((name, own), _) in names.filter(|(_, family)| **family == New) {
@@ -177,11 +177,11 @@ pub(super) fn find_own(find: impl Fn(&str) -> Option<u64>) {
     }
 }
 
-/// Ends the time in which all blocks are noted. `programs` has the program's functions by
-/// gate; `runtime` is the text whose calls are the runtime's. Before the program runs.
+/// Ends the phase in which all blocks are noted. `programs` has the program's functions by gate;
+/// `runtime` has the code ranges whose calls are the runtime's. Called before the program runs.
 pub(super) fn open(programs: &[(usize, u64)], mut runtime: Vec<Range<u64>>) {
     runtime.sort_by_key(|range| range.start);
-    // Only the first program of a process has its functions called by others.
+    // Only the first program of a process has its functions called by libraries.
     if !are_there() || RUNTIME.set(runtime).is_err() {
         return;
     }
@@ -203,8 +203,8 @@ pub(super) fn open(programs: &[(usize, u64)], mut runtime: Vec<Range<u64>>) {
     }
 }
 
-/// The gate through which the C++ library's form allocates, if it is not that itself. It may
-/// jump there: with nothing between the two, the return address remains that of who called.
+/// The gate through which the C++ library's form allocates, if it does not allocate itself. It may
+/// jump there: without a frame in between, the return address remains that of the caller.
 fn forwards_to(index: usize) -> Option<usize> {
     match index {
         11..=13 => Some(10),
@@ -214,8 +214,8 @@ fn forwards_to(index: usize) -> Option<usize> {
 }
 
 /// The process's own function of a gate; zero if its libraries have none. A library that was loaded
-/// first (`LD_PRELOAD`), such as another allocator or a leak checker, has the whole of a family, so
-/// its `free` takes what its `operator new` gave.
+/// first (`LD_PRELOAD`), such as another allocator or a leak checker, has a complete family, so its
+/// `free` accepts blocks of its `operator new`.
 fn own(index: usize) -> usize {
     let known = OWN[index].load(Ordering::Relaxed);
     if known != 0 {
@@ -246,7 +246,7 @@ fn own(index: usize) -> usize {
     OWN[index].load(Ordering::Relaxed)
 }
 
-/// Finds the first definition behind the executable's.
+/// Finds the first definition after the executable's.
 fn find_next(index: usize) {
     // SAFETY: a C string.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, NAMES[index].as_ptr()) as usize };
@@ -255,7 +255,7 @@ fn find_next(index: usize) {
     }
 }
 
-/// Calls one.
+/// Calls an allocation function.
 ///
 /// # Safety
 /// 1. `function` is zero, or an allocation function that may be called so.
@@ -267,7 +267,7 @@ unsafe fn call(function: usize, a: usize, b: usize, c: usize) -> usize {
     unsafe { std::mem::transmute::<usize, Function>(function)(a, b, c) }
 }
 
-/// Whether the program's functions count already.
+/// Whether the program's functions are used already.
 fn decides() -> bool {
     DECIDES.load(Ordering::Acquire)
 }
@@ -277,7 +277,7 @@ fn inside() -> bool {
     !shield::is_interruptible()
 }
 
-/// Whether a call from `from` is the runtime's.
+/// Whether a call that returns to `from` is the runtime's.
 fn is_runtimes(from: usize) -> bool {
     let from = from as u64;
     let ranges = RUNTIME.get().map_or(&[][..], Vec::as_slice);
@@ -292,7 +292,7 @@ fn blocks(index: usize) -> &'static Blocks {
     }
 }
 
-/// Where all calls of a family go while blocks are noted: arguments, and who called.
+/// Target of all calls of a family while blocks are noted: arguments, and the return address.
 ///
 /// # Safety
 /// 1. As the function of that name.
@@ -320,7 +320,7 @@ unsafe extern "C-unwind" fn gate<const INDEX: usize>(
                 let programs = PROGRAMS[INDEX].load(Ordering::Relaxed);
                 match programs == 0 || blocks(INDEX).holds(a) {
                     true => call(own(INDEX), a, b, c),
-                    // Nothing of it can be promised.
+                    // The call cannot be served.
                     false if inside() => 0,
                     false => call(programs, a, b, c),
                 }
@@ -349,7 +349,7 @@ unsafe fn allocate(index: usize, [a, b, c]: [usize; 3], from: usize) -> usize {
         if block == 0 || blocks(index).note(block) {
             return result;
         }
-        // A block that cannot be noted cannot be told from the program's.
+        // A block that cannot be noted cannot be distinguished from the program's.
         call(own(FREE), block, 0, 0);
         match KINDS[index] {
             Stores => libc::ENOMEM as usize,
@@ -366,7 +366,7 @@ unsafe fn free(index: usize, [a, b, c]: [usize; 3]) {
     // SAFETY: duty 1.
     unsafe {
         if noted && FAMILIES[index] == New {
-            // It was noted once more if it was made by the process's `malloc`.
+            // It was also noted as a `malloc` block if the process's `malloc` made it.
             MALLOC_BLOCKS.take(a);
             call(own(FREE), a, 0, 0);
         } else if noted || programs == 0 || !decides() {
@@ -393,13 +393,13 @@ unsafe fn reallocate(index: usize, [a, b, c]: [usize; 3], from: usize) -> usize 
             if !inside() {
                 return call(programs, a, b, c);
             }
-            // How long a block of the program's is only its own functions know.
+            // Only the program's own functions know the size of its block.
             *libc::__errno_location() = libc::ENOMEM;
             return 0;
         }
         let made = call(own(index), a, b, c);
-        // Where it cannot be noted the program's function gets to see it; it moved, so there
-        // is no way back.
+        // If it cannot be noted, the program's function will see it; it has moved, so the call
+        // cannot be undone.
         let stays = if made == 0 && b != 0 { a } else { made };
         if noted && stays != 0 {
             blocks.note(stays);

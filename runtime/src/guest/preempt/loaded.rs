@@ -1,10 +1,10 @@
-//! What the dynamic loader has loaded, and the words it has filled in by name.
+//! Loaded files of the dynamic loader, and the words it has filled in by name.
 //!
-//! A word belongs to a relocation of one of three kinds, with `S` the address of the symbol
-//! and `A` the addend (x86-64 psABI): `R_X86_64_GLOB_DAT` and `R_X86_64_JUMP_SLOT` hold `S`,
-//! `R_X86_64_64` holds `S + A`. Words the library binds to itself have no such relocation, or
-//! one that is passed over here: symbols that are local or protected, and all symbols of a
-//! library linked with `-Bsymbolic`. `IRELATIVE` has no symbol; thread-locals have other kinds.
+//! A word belongs to a relocation of one of three kinds, with `S` the address of the symbol and `A`
+//! the addend (x86-64 psABI): `R_X86_64_GLOB_DAT` and `R_X86_64_JUMP_SLOT` hold `S`, `R_X86_64_64`
+//! holds `S + A`. Words the library binds to itself have no such relocation, or one that is skipped
+//! here: symbols that are local or protected, and all symbols of a library linked with
+//! `-Bsymbolic`. `IRELATIVE` has no symbol; thread-locals have other kinds.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -40,16 +40,16 @@ struct Symbol {
 
 const _: () = assert!(size_of::<Relocation>() == 24 && size_of::<Symbol>() == 24);
 
-/// An executable or a library, as it was when somebody looked.
+/// An executable or a library, as of the time of the search.
 pub(in crate::guest) struct Loaded {
-    /// Where its dynamic section is, which tells it from all others.
+    /// Address of its dynamic section, which identifies it.
     pub(in crate::guest) dynamic: u64,
     /// Its own name, else that of its file.
     pub(super) name: String,
     pub(super) needed: Vec<String>,
     pub(in crate::guest) executable: Vec<Range<u64>>,
     writable: Vec<Range<u64>>,
-    /// Whole pages that are closed for writing once it is relocated.
+    /// Whole pages that are made read-only once it is relocated.
     closed: Range<u64>,
     symbols: u64,
     strings: u64,
@@ -58,27 +58,27 @@ pub(in crate::guest) struct Loaded {
     base: u64,
 }
 
-/// A word that holds what a name means.
+/// A word that holds the address of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::guest) struct Word<'a> {
     pub(in crate::guest) address: u64,
-    /// What it holds, without the addend.
+    /// Its value, without the addend.
     pub(super) holds: u64,
     pub(super) addend: i64,
     pub(in crate::guest) name: &'a CStr,
-    /// Whether it may hold the address of code that has yet to look the name up.
+    /// Whether it may hold the address of code that will look the name up.
     pub(super) lazy: bool,
     /// Whether the library defines the name itself.
     pub(super) own: bool,
     /// Whether only calls go through it.
     pub(super) calls: bool,
-    /// Whether the process has one definition of the name, whichever library's.
+    /// Whether the process has one definition of the name, in whichever library.
     pub(super) unique: bool,
 }
 
 const PAGE: u64 = 4096;
 
-/// Everything that is loaded, the executable first, and how often something was unloaded.
+/// All loaded files, the executable first, and the loader's count of unloads.
 pub(in crate::guest) fn all() -> (Vec<Loaded>, u64) {
     unsafe extern "C" fn add(
         info: *mut libc::dl_phdr_info,
@@ -98,7 +98,7 @@ pub(in crate::guest) fn all() -> (Vec<Loaded>, u64) {
     found
 }
 
-/// What is loaded because of `roots`, themselves included: indexes into `loaded`.
+/// The files loaded because of `roots`, themselves included: indexes into `loaded`.
 pub(in crate::guest) fn closure(
     loaded: &[Loaded],
     roots: impl IntoIterator<Item = usize>,
@@ -123,7 +123,7 @@ impl Loaded {
     /// `None` without a dynamic section.
     ///
     /// # Safety
-    /// 1. It is loaded during the call.
+    /// 1. It stays loaded during the call.
     unsafe fn of(info: &libc::dl_phdr_info) -> Option<Loaded> {
         let base = info.dlpi_addr;
         // SAFETY: duty 1: headers and a name.
@@ -162,10 +162,10 @@ impl Loaded {
     }
 
     /// # Safety
-    /// 1. As of [`Loaded::of`].
+    /// 1. As for [`Loaded::of`].
     unsafe fn read_dynamic(&mut self) {
         let base = self.base;
-        // The loader has added the base, but for the vDSO, which it does not write.
+        // The loader has added the base, except for the vDSO, which it does not write.
         let address = |value: u64| if value < base { base + value } else { value };
         let mut entries: HashMap<u64, u64> = HashMap::new();
         let mut needed = Vec::new();
@@ -204,7 +204,7 @@ impl Loaded {
         }
     }
 
-    /// Where it is loaded.
+    /// Its load address.
     pub(in crate::guest) fn base(&self) -> u64 {
         self.base
     }
@@ -219,7 +219,7 @@ impl Loaded {
         self.executable.iter().any(|range| range.contains(&address))
     }
 
-    /// Calls `each` with the words it leaves to be bound by name.
+    /// Calls `each` with the words that are bound by name.
     ///
     /// # Safety
     /// 1. It is still loaded.
@@ -229,7 +229,7 @@ impl Loaded {
         }
         for table in &self.relocations {
             let count = (table.end - table.start) as usize / size_of::<Relocation>();
-            // SAFETY: duty 1: the table that the dynamic section tells of.
+            // SAFETY: duty 1: the table named by the dynamic section.
             let table =
                 unsafe { std::slice::from_raw_parts(table.start as *const Relocation, count) };
             // SAFETY: duty 1.
@@ -276,14 +276,14 @@ impl Loaded {
         })
     }
 
-    /// Has pointers in variables of this library that point into one of `moved` point to the
-    /// same place of its copy: ranges, and where their copies are.
+    /// Redirects pointers in variables of this library that point into one of `moved` to the same
+    /// place of its copy: pairs of a range and its copy's address.
     ///
     /// # Safety
     /// 1. It is still loaded.
     pub(in crate::guest) unsafe fn move_pointers(&self, moved: &[(Range<u64>, u64)]) {
         for range in &self.writable {
-            // Words that are closed for writing were filled in by name, or by the library itself.
+            // Read-only words were filled in by name, or by the library itself.
             let inside = self.closed.start >= range.start && self.closed.start < range.end;
             let start = if inside { self.closed.end } else { range.start };
             // SAFETY: duty 1: the rest of a writable segment.
@@ -291,19 +291,19 @@ impl Loaded {
         }
     }
 
-    /// Writes words of this library: addresses and values. What is closed for writing is open
-    /// meanwhile; false if it cannot be opened.
+    /// Writes words of this library: addresses and values. Read-only pages are writable meanwhile;
+    /// false if they cannot be made so.
     ///
     /// # Safety
     /// 1. It is still loaded.
-    /// 2. Each address is that of one of [`Loaded::each_word`], and its value may stand there.
+    /// 2. Each address is that of one of [`Loaded::each_word`], and its value is valid there.
     pub(in crate::guest) unsafe fn write(&self, values: &[(u64, u64)]) -> bool {
         let closed = values.iter().any(|(at, _)| self.closed.contains(at));
         let protect = |protection: c_int| {
             let length = (self.closed.end - self.closed.start) as usize;
             let start = self.closed.start as *mut c_void;
-            // SAFETY: duty 1: pages of the library, which are data; nobody relies on their
-            // being closed.
+            // SAFETY: duty 1: pages of the library, which are data; no code relies on their being
+            // read-only.
             !closed || unsafe { libc::mprotect(start, length, protection) } == 0
         };
         if !protect(libc::PROT_READ | libc::PROT_WRITE) {
@@ -312,7 +312,7 @@ impl Loaded {
         for &(address, value) in values {
             // SAFETY: duty 2: an aligned word; other threads see the old value or the new.
             let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
-            // Release: what the value leads to was written before.
+            // Release: the value's target was written before.
             word.store(value, Ordering::Release);
         }
         protect(libc::PROT_READ);
@@ -320,10 +320,10 @@ impl Loaded {
     }
 }
 
-/// Has pointers in `range` that point into one of `moved` point to the same place of its copy.
+/// Redirects pointers in `range` that point into one of `moved` to the same place of its copy.
 ///
 /// # Safety
-/// 1. The range is memory that may be written, from a multiple of 8 on.
+/// 1. The range is writable memory, and begins at a multiple of 8.
 pub(super) unsafe fn move_pointers(range: Range<u64>, moved: &[(Range<u64>, u64)]) {
     let end = range.end;
     for address in range.step_by(8).filter(|at| at + 8 <= end) {
@@ -332,8 +332,8 @@ pub(super) unsafe fn move_pointers(range: Range<u64>, moved: &[(Range<u64>, u64)
         let value = word.load(Ordering::Relaxed);
         if let Some((old, new)) = moved.iter().find(|(old, _)| old.contains(&value)) {
             let new = value - old.start + new;
-            // Release: the copy was made before. A word that another thread has just written
-            // is left to it.
+            // Release: the copy was made before. A word that another thread has just written keeps
+            // that value.
             let _ = word.compare_exchange(value, new, Ordering::Release, Ordering::Relaxed);
         }
     }

@@ -1,45 +1,44 @@
-//! What the program exports counts for shared libraries, as an executable's names do natively.
+//! Names that the program exports preempt those of shared libraries, as in a native executable.
 //!
-//! Natively the dynamic loader looks names up in the executable first. Here the executable is
-//! the runtime, so what it would have done is done in three ways:
+//! Natively the dynamic loader searches the executable first. Here the executable is the runtime,
+//! so three mechanisms replace this:
 //!
-//! | who looks up | which names | how |
+//! | lookup by | names | mechanism |
 //! |---|---|---|
 //! | any library, always | `malloc`, `operator new` and their families | the command exports them ([`gates`]) |
 //! | libraries opened later, `dlsym(RTLD_DEFAULT)` | those no library loaded before defines | a library that stands for the program ([`stand_in`]) |
-//! | libraries loaded at the start, and after each `dlopen` of the program's | all others | the words of their relocations are written again ([`loaded`]) |
+//! | libraries loaded at the start, and after each `dlopen` of the program's | all others | the words of their relocations are overwritten ([`loaded`]) |
 //!
-//! Exported is each function and variable of the program's image with default visibility, as
-//! with `-rdynamic`: which names a linker would have exported for the libraries on its command
-//! line only that command line tells. What is written is the canonical address, so whatever
-//! compiles, moves or replaces a function later is seen by libraries too.
+//! Exported are all functions and variables of the program's image with default visibility, as with
+//! `-rdynamic`. The names a linker would have exported for the libraries on its command line are
+//! known from that command line only. The words get the canonical address, so libraries also see
+//! later compiles, moves and replacements of a function.
 //!
-//! Libraries differ by who else calls them:
-//! - The *runtime's*, which are the executable, LLVM and what only these need, and the dynamic
-//!   loader: nothing of theirs is written.
-//! - *Shared* ones, such as the C and C++ library: functions are reached through thunks that
-//!   lead threads of the runtime to what was there before. Where nothing was, a weak reference,
-//!   it stays so.
+//! Libraries differ by their other callers:
+//! - The *runtime's*, which are the executable, LLVM and their exclusive dependences, and the
+//!   dynamic loader: their words are not overwritten.
+//! - *Shared* ones, such as the C and C++ library: functions are reached through thunks that lead
+//!   threads of the runtime to the previous definition. A weak reference without one stays
+//!   undefined for them.
 //! - The *program's*, and all that are opened later.
 //!
-//! A definition of the program's that is equal to all others by the rules of C++ (templates,
-//! inline functions) does not replace one that a library has itself: the library has made its
-//! own variable ready already. Thread-locals are not exported.
+//! A definition of the program's that is equal to all others by the rules of C++ (templates, inline
+//! functions) does not replace a library's own one. The library has already initialized its own
+//! variable. Thread-locals are not exported.
 //!
-//! Versions of names do not matter, as they do not natively: the program's names have none, and
-//! the loader binds what asks for a version to a name without one, if that comes first.
+//! Versions of names do not matter, as natively: the program's names have none, and the loader
+//! binds a versioned reference to a name without a version, if that comes first.
 //!
 //! Variables of libraries that the program has a copy of ([`copies`](crate::load::copies)) are
-//! exported like its own, and so are entries that stand for functions of libraries; calls need not
-//! go through the latter.
+//! exported like its own. Entries that represent functions of libraries are exported, too; calls
+//! need not use these entries.
 //!
-//! What stays different from a native start: libraries loaded at the start have run their
-//! constructors with their own definitions; so have those opened later, if the name is one that
-//! another library had before and not an allocation function. A function of the program's
-//! compares unequal to what a shared library takes for its address, if that is a thunk, and so
-//! does an allocation function that the program leaves out. What a library opens by itself is
-//! written to when the program next opens something. In a namespace made by `dlmopen` nothing
-//! is.
+//! Differences from a native start: libraries loaded at the start have run their constructors with
+//! their own definitions. So have those opened later, if another library had the name before and it
+//! is not an allocation function. A function of the program's has another address in a shared
+//! library that uses a thunk, and so has an allocation function that the program leaves out. The
+//! words of a library that another library opens are overwritten when the program next opens one.
+//! In a namespace made by `dlmopen` none are.
 
 mod blocks;
 pub(crate) mod gates;
@@ -72,16 +71,16 @@ use crate::load::names::Definition;
 /// The dynamic loader's own name.
 const LOADER: &str = "ld-linux-x86-64.so.2";
 
-/// By which libraries open others, or look names up in all there are.
+/// Functions by which libraries open others, or search all loaded ones.
 const OPENERS: [&CStr; 4] = [c"dlopen", c"dlsym", c"dlvsym", c"dlmopen"];
 
-/// Definitions that the program offers to libraries. Without any name its allocation functions are those of its
-/// libraries.
+/// Definitions that the program offers to libraries. Without any name its allocation functions are
+/// those of its libraries.
 #[derive(Default)]
 pub(crate) struct Exported {
-    /// By name; in order, so that a run is like the next.
+    /// By name; sorted, so that runs are reproducible.
     names: BTreeMap<CString, Export>,
-    /// Variables of libraries, and where their copies are.
+    /// Variables of libraries, and the addresses of their copies.
     moved: Vec<(Range<u64>, u64)>,
 }
 
@@ -89,26 +88,26 @@ pub(crate) struct Exported {
 struct Export {
     address: u64,
     function: bool,
-    /// Whether it stands for a library's own definition.
+    /// Whether it represents a library's own definition.
     copied: bool,
     /// Whether all definitions of it are equal.
     equal: bool,
 }
 
-/// What a file says of a name that it exports.
+/// Properties of a name that a file exports.
 struct Meaning {
     function: bool,
     equal: bool,
 }
 
-/// What an object file exports.
+/// The exports of an object file.
 fn exported_by<'a>(object: &'a object::File<'a>) -> impl Iterator<Item = (&'a str, Meaning)> {
     object.symbols().filter_map(|symbol| {
         let exported = symbol.is_definition() && symbol.scope() == SymbolScope::Dynamic;
         let name = exported.then(|| symbol.name().ok())??;
         let section = symbol.section_index();
         let section = section.and_then(|index| object.section_by_index(index).ok());
-        // C++ has its equal definitions in groups; nothing else tells.
+        // C++ puts its equal definitions into groups; no other mark exists.
         let grouped = section.is_some_and(|section| match section.flags() {
             SectionFlags::Elf { sh_flags, .. } => {
                 sh_flags & object::elf::SHF_GROUP == object::elf::SHF_GROUP
@@ -168,8 +167,8 @@ fn defined_by(core: &Core, image: &Image) -> BTreeMap<CString, Export> {
 }
 
 impl Exported {
-    /// The definitions of a program that libraries are to use: definitions of theirs that were `copied`, and what
-    /// the files of `image` export, if it is to count for libraries.
+    /// The definitions of a program that libraries will use: the `copied` definitions of libraries,
+    /// and the exports of `image`, if they preempt those of libraries.
     pub(crate) fn of(core: &Core, image: Option<&Image>, copied: &[Copied]) -> Exported {
         let mut names = image.map_or_else(BTreeMap::new, |image| defined_by(core, image));
         let mut moved = Vec::new();
@@ -201,7 +200,7 @@ impl Exported {
         Exported { names, moved }
     }
 
-    /// From now on libraries call what the program exports. Before the program runs, once in a
+    /// Makes libraries call the program's exports from now on. Before the program runs, once in a
     /// process, under a pass.
     pub(crate) fn begin(self, core: &Core) {
         let (loaded, _) = loaded::all();
@@ -241,8 +240,8 @@ impl Exported {
         let thunks = made.map(|made| &made.thunks[..]);
         writes.write(&loaded, thunks);
         if writes.lazy {
-            // The loader may have been about to write what it had found for a thread of the
-            // runtime, which is done with it now.
+            // The loader may have been about to write a name's address for a thread of the runtime,
+            // which has now finished.
             gate::settle(LAST_COMPILES);
             writes.write(&loaded, thunks);
         }
@@ -258,14 +257,14 @@ impl Exported {
 }
 
 impl Exported {
-    /// Gives copies the values of the variables that they are to replace.
+    /// Gives copies the values of the variables that they replace.
     ///
     /// # Safety
-    /// 1. The variables are there, and the copies may be written.
+    /// 1. The variables exist, and the copies may be written.
     unsafe fn make_copies(&self) {
         for (old, new) in &self.moved {
             let size = old.end - old.start;
-            // SAFETY: duty 1; a copy is of the image's own memory, where no library is.
+            // SAFETY: duty 1; a copy is in the image's own memory, apart from all libraries.
             unsafe {
                 ptr::copy_nonoverlapping(old.start as *const u8, *new as *mut u8, size as usize);
                 loaded::move_pointers(new.next_multiple_of(8)..new + size, &self.moved);
@@ -290,7 +289,7 @@ fn stand_in_for(names: &BTreeMap<CString, Export>, thunks: &[Thunk]) -> Option<S
         },
     });
     let names: Vec<_> = names.chain([bind]).collect();
-    // Without marks nothing can tell the runtime's threads, and there are no thunks.
+    // Without marks the runtime's threads cannot be recognized, and thunks are not possible.
     let marks = shield::marks();
     let thunks = if marks.is_some() { thunks } else { &[] };
     let (raised, never) = marks.unwrap_or_default();
@@ -301,7 +300,7 @@ fn stand_in_for(names: &BTreeMap<CString, Export>, thunks: &[Thunk]) -> Option<S
     made
 }
 
-/// A set of names that tells quickly most of those that are not in it: one bit for each hash.
+/// A set of names that quickly rejects most others: one bit for each hash.
 struct Wanted(Box<[u64; 1 << 10]>);
 
 impl Wanted {
@@ -328,7 +327,7 @@ impl Wanted {
     }
 }
 
-/// Libraries by who calls them, as indexes.
+/// Libraries by their callers, as indexes.
 struct Parts {
     runtimes: HashSet<usize>,
     programs: HashSet<usize>,
@@ -355,7 +354,7 @@ impl Parts {
         Parts { runtimes, programs }
     }
 
-    /// Where the files lie that only the runtime has: its executable, and LLVM.
+    /// Load addresses of the files that only the runtime uses: its executable, and LLVM.
     fn runtimes_files(&self, loaded: &[Loaded]) -> Vec<u64> {
         let files = llvm::place(loaded).into_iter().chain([0]);
         let files = files.filter(|index| self.runtimes.contains(index));
@@ -368,28 +367,28 @@ impl Parts {
     }
 }
 
-/// What a word is to hold.
+/// The new value of a word.
 enum Value {
     Address(u64),
     /// The thunk with this index.
     Thunk(usize),
 }
 
-/// Words to be written.
+/// Words to overwrite.
 #[derive(Default)]
 struct Writes {
-    /// By library: address, value, and what is added to it.
+    /// By library: address, value, and addend.
     words: BTreeMap<usize, Vec<(u64, Value, i64)>>,
     thunks: Vec<Thunk>,
     thunk_indexes: HashMap<Thunk, usize>,
     /// Whether the loader has yet to fill in one of them.
     lazy: bool,
-    /// Whether a library may look for the program's names by itself.
+    /// Whether a library may look up the program's names at run time.
     opens: bool,
 }
 
 impl Writes {
-    /// Adds the words of a library for which the program's names count.
+    /// Adds the words of a library that the program's names preempt.
     fn collect(
         &mut self,
         names: &BTreeMap<CString, Export>,
@@ -410,7 +409,7 @@ impl Writes {
             };
             let is_gate = || gates::index_of(word.name.to_str().unwrap_or_default()).is_some();
             let settled = export.equal && word.own || word.holds == export.address;
-            // Natively calls do not go through the program, nor is a unique definition another's.
+            // Natively calls do not go through the program, and a unique definition has one place.
             let settled = settled
                 || if export.copied {
                     word.calls
@@ -453,7 +452,7 @@ impl Writes {
         })
     }
 
-    /// Writes them; those of thunks only if there are.
+    /// Writes the words; those of thunks only if thunks exist.
     fn write(&self, loaded: &[Loaded], thunks: Option<&[u64]>) {
         for (&index, words) in &self.words {
             let values = words.iter().filter_map(|(address, value, addend)| {
@@ -479,7 +478,7 @@ impl Writes {
     }
 }
 
-/// What calls through a word reach before it is written; zero if nothing.
+/// The previous target of calls through a word; zero if it had none.
 fn before(word: &Word<'_>) -> u64 {
     match word.lazy {
         // Code that looks the name up would write the word again.
@@ -489,12 +488,13 @@ fn before(word: &Word<'_>) -> u64 {
     }
 }
 
-/// Whether libraries see a definition of `name` by a program for which its names count.
+/// Whether libraries can see a program's definition of `name`, if its names preempt theirs.
 pub(crate) fn is_seen(name: &str) -> bool {
     gates::index_of(name).is_none() || gates::are_there()
 }
 
-/// What guest code gets for a name that the loader found at `address` in the global scope.
+/// The address that guest code gets for a name that the loader found at `address` in the global
+/// scope.
 pub(crate) fn behind_gate(name: &CStr, address: u64) -> u64 {
     gates::behind(name, address).unwrap_or(address)
 }

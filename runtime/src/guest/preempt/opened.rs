@@ -1,15 +1,14 @@
-//! What is loaded after the program began: its words that the dynamic loader filled in with
-//! names of other libraries are written again.
+//! Files loaded after the program began: their words that the dynamic loader filled in with names
+//! of other libraries are overwritten.
 //!
-//! That needs the list of libraries to stand still, and all of them to be relocated: another
-//! thread may be opening one, of which the loader has yet to write what it would then find
-//! closed for writing, or closing one. The loader's own lock sees to it, which whoever opens or
-//! closes holds from the first step to the last, constructors included. `dlsym` holds it as well
-//! while a resolver (`STT_GNU_IFUNC`) says which function a name means, so the work is the
-//! resolver of a name that the stand-in defines ([`BIND`]).
+//! That needs a stable list of libraries, all of them relocated. Another thread may be opening one,
+//! whose words the loader must still write and would then find read-only, or closing one. The
+//! loader's own lock prevents that; a thread that opens or closes a library holds it from the first
+//! step to the last, constructors included. `dlsym` holds it as well while it calls a resolver
+//! (`STT_GNU_IFUNC`), so the work is the resolver of a name that the stand-in defines ([`BIND`]).
 //!
-//! Nobody waits for the lock with a pass: a constructor that forks waits for passes. Under it
-//! others of ours may be taken.
+//! No thread waits for the lock with a pass: a constructor that forks waits for passes. Under it
+//! passes may be taken.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
@@ -27,22 +26,22 @@ use crate::guest::llvm;
 /// The name whose resolver is [`bind_opened`].
 pub(super) const BIND: &CStr = c"uruk.bind.opened";
 
-/// What later opened libraries are bound to.
+/// The definitions to which later opened libraries are bound.
 struct Opened {
     names: BTreeMap<CString, Export>,
-    /// The stand-in's handle, once it was tried to make one.
+    /// The stand-in's handle, after the attempt to make one.
     stand_in: OnceLock<Option<usize>>,
     /// Taken under the loader's lock only.
     done: Mutex<Done>,
 }
 
-/// Libraries that are left as they are, by their dynamic sections.
+/// Libraries that need no further writes, by their dynamic sections.
 #[derive(Default)]
 struct Done {
-    /// Those of the start, and others that use their own names first: by name, too, as
-    /// another may come to lie where one was.
+    /// Those of the start, and others that prefer their own names: by name, too, as another may be
+    /// loaded at the same address.
     left: HashSet<(u64, String)>,
-    /// Those that were written to since the last was unloaded.
+    /// Those that were written since the last unload.
     written: HashSet<u64>,
     unloads: u64,
 }
@@ -50,13 +49,13 @@ struct Done {
 static OPENED: OnceLock<Opened> = OnceLock::new();
 
 thread_local! {
-    /// How the library was opened (with its own names first?) for which the calling thread is
-    /// about to ask for [`BIND`].
+    /// Whether the library for which the calling thread is about to look up [`BIND`] was opened
+    /// with its own names first.
     static DEEP: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
-/// From now on what the program opens calls what it exports. `loaded` is there already, and so
-/// may be the stand-in.
+/// Makes libraries that the program opens from now on call its exports. `loaded` exists already,
+/// and so may the stand-in.
 pub(super) fn begin(
     names: BTreeMap<CString, Export>,
     stand_in: Option<Option<usize>>,
@@ -75,12 +74,12 @@ pub(super) fn begin(
 }
 
 unsafe extern "C-unwind" {
-    /// As libc's: constructors of the library may throw.
+    /// Like libc's: constructors of the library may throw.
     fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void;
     fn dlmopen(space: libc::Lmid_t, file: *const c_char, flags: c_int) -> *mut c_void;
 }
 
-/// `dlopen` as guest code sees it: what is loaded calls what the program exports.
+/// `dlopen` as guest code sees it: loaded libraries call the program's exports.
 ///
 /// # Safety
 /// As `dlopen`: null or a C string, and a library that may be loaded.
@@ -91,13 +90,12 @@ pub(crate) unsafe extern "C-unwind" fn guest_dlopen(
     llvm::before_loader();
     let opened = OPENED.get().filter(|_| !file.is_null());
     let stand_in = opened.and_then(Opened::stand_in);
-    // No shield: constructors are code of the program's.
-    // SAFETY: by the caller's promise.
+    // No shield: constructors are code of the program. SAFETY: by the caller's promise.
     let handle = unsafe { dlopen(file, flags) };
     if !handle.is_null()
         && let Some(stand_in) = stand_in
     {
-        // No handler comes between, which might open something, too.
+        // No handler runs in between, which might open a library, too.
         let _shield = Shield::raise();
         DEEP.set(Some(flags & libc::RTLD_DEEPBIND != 0));
         // SAFETY: an open handle that is never closed, and a C string.
@@ -120,8 +118,8 @@ pub(crate) unsafe extern "C-unwind" fn guest_dlmopen(
     unsafe { dlmopen(space, file, flags) }
 }
 
-/// Binds what was opened, if this thread asked for it; the loader calls it under its lock. What
-/// it returns is an address that nobody uses.
+/// Binds the opened libraries, if this thread requested it; the loader calls it under its lock. The
+/// returned address is never used.
 pub(super) extern "C" fn bind_opened() -> usize {
     if let (Some(deep), Some(opened)) = (DEEP.take(), OPENED.get()) {
         let _pass = gate::enter();
@@ -131,8 +129,8 @@ pub(super) extern "C" fn bind_opened() -> usize {
 }
 
 impl Opened {
-    /// Its handle. It is made before the first library is opened, so that no constructor runs
-    /// meanwhile whose thread would have the loader's lock.
+    /// The stand-in's handle. It is made before the first library is opened, so that no constructor
+    /// runs meanwhile whose thread would have the loader's lock.
     fn stand_in(&self) -> Option<usize> {
         if let Some(known) = self.stand_in.get() {
             return *known;
@@ -142,13 +140,13 @@ impl Opened {
         *self.stand_in.get_or_init(make)
     }
 
-    /// Has what was loaded since the last time call what the program exports. What was opened
-    /// with its own names first (`deep`) is left as it is. Under the loader's lock.
+    /// Makes libraries loaded since the last time call the program's exports. A library opened with
+    /// its own names first (`deep`) is left as it is. Under the loader's lock.
     fn bind(&self, deep: bool) {
         let (loaded, unloads) = loaded::all();
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         if done.unloads != unloads {
-            // Another library may lie where one was.
+            // Another library may have been loaded at the address of an unloaded one.
             done.written.clear();
             done.unloads = unloads;
         }

@@ -1,11 +1,10 @@
-//! A shared library that is made in memory and stands for the program where the dynamic loader
-//! looks names up.
+//! A shared library, made in memory, that stands for the program in the dynamic loader's searches.
 //!
-//! It defines what the program exports, each name at its address in the program (`SHN_ABS`, so
-//! that the loader adds nothing), and is opened into the global scope: libraries that are
-//! opened later, and `dlsym(RTLD_DEFAULT)` in any of them, find the program's names as they
-//! would in an executable linked with `-rdynamic`. Its text are *thunks*, by which a library
-//! that the runtime uses too calls a function of the program:
+//! It defines the program's exports, each name at its address in the program (`SHN_ABS`, so that
+//! the loader adds nothing), and is opened into the global scope. Libraries that are opened later,
+//! and `dlsym(RTLD_DEFAULT)` in any of them, find the program's names as they would in an
+//! executable linked with `-rdynamic`. Its code consists of *thunks*, by which a library that the
+//! runtime uses too calls a function of the program:
 //!
 //! ```text
 //! 64 83 3c 25 RAISED 00   cmp dword ptr fs:[RAISED], 0
@@ -16,11 +15,11 @@
 //! ff 25 0e 00 00 00  old: jmp [old]
 //! ```
 //!
-//! with the two words 40 and 48 bytes from its start: a thread of the runtime, and one inside it, calls what the
-//! library called before, as guest code must not run there. All registers keep their values
-//! but the flags, which are nobody's at a call.
+//! with the two words 40 and 48 bytes from its start: a thread of the runtime, and one inside it,
+//! calls the library's previous target, as guest code must not run there. All registers keep their
+//! values but the flags, which are not preserved over calls.
 //!
-//! | part | where |
+//! | part | place |
 //! |---|---|
 //! | header, program headers | 0 |
 //! | `DT_HASH`, symbols, strings, thunks | behind them, one segment, readable and executable |
@@ -41,12 +40,12 @@ pub(super) struct Name<'a> {
     pub(super) kind: NameKind,
 }
 
-/// What a name means.
+/// The kind of a name's definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameKind {
     Variable,
     Function,
-    /// What the function at its address says when the loader is asked (`STT_GNU_IFUNC`).
+    /// The result of the function at its address when the loader calls it (`STT_GNU_IFUNC`).
     Resolver,
 }
 
@@ -65,20 +64,20 @@ impl NameKind {
 pub(super) struct StandIn {
     /// The loader's handle, never closed.
     pub(super) handle: usize,
-    /// Where its thunks are.
+    /// Addresses of its thunks.
     pub(super) thunks: Vec<u64>,
 }
 
 /// Calls of one function by threads of the program and of the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Thunk {
-    /// What the program's threads call.
+    /// Target of the program's threads.
     pub(super) new: u64,
-    /// What the runtime's call.
+    /// Target of the runtime's threads.
     pub(super) old: u64,
 }
 
-/// Where the marks of [`shield`](crate::fork::shield) lie, from a thread's `fs` on.
+/// Offsets of the marks of [`shield`](crate::fork::shield) from a thread's `fs`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Marks {
     pub(super) raised: i32,
@@ -88,19 +87,19 @@ pub(super) struct Marks {
 /// Bytes of a thunk.
 const THUNK: usize = 64;
 const PAGE: usize = 4096;
-/// Libraries that were opened from memory.
+/// Number of libraries opened from memory.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 pub(in crate::guest) const HEADER: usize = 64;
 pub(in crate::guest) const PROGRAM_HEADER: usize = 56;
 
-/// The library, and where in it the thunks are.
+/// The library's bytes, and the offset of its thunks.
 struct Image {
     bytes: Vec<u8>,
     thunks: usize,
 }
 
 fn thunk(marks: Marks, thunk: Thunk) -> [u8; THUNK] {
-    // Traps, where nothing else is.
+    // Filled with traps.
     let mut code = [0xcc; THUNK];
     let mut at = 0;
     let mut put = |bytes: &[u8]| {
@@ -113,7 +112,7 @@ fn thunk(marks: Marks, thunk: Thunk) -> [u8; THUNK] {
     put(&[0x64, 0x80, 0x3c, 0x25]);
     put(&marks.never.to_le_bytes());
     put(&[0, 0x75, 0x06]);
-    // They end at 28 and 34.
+    // The instructions end at 28 and 34.
     put(&[0xff, 0x25, 12, 0, 0, 0]);
     put(&[0xff, 0x25, 14, 0, 0, 0]);
     code[40..48].copy_from_slice(&thunk.new.to_le_bytes());
@@ -131,7 +130,7 @@ fn hash(name: &CStr) -> u32 {
 }
 
 impl Image {
-    /// `stack` is what its `PT_GNU_STACK` says.
+    /// `stack` is the flags of its `PT_GNU_STACK`.
     fn new(names: &[Name<'_>], thunks: &[Thunk], marks: Marks, stack: u32) -> Image {
         const HEADERS: usize = 4;
         let mut bytes = vec![0; HEADER + HEADERS * PROGRAM_HEADER];
@@ -188,8 +187,8 @@ fn words(words: &[u32]) -> impl Iterator<Item = u8> {
     words.iter().flat_map(|word| word.to_le_bytes())
 }
 
-/// `DT_HASH`: counts of buckets and symbols, the first symbol of each bucket, the next one of
-/// each symbol. Symbol 0 is nobody's and ends a chain.
+/// `DT_HASH`: counts of buckets and symbols, the first symbol of each bucket, the next one of each
+/// symbol. Symbol 0 has no name and ends a chain.
 fn hash_table(names: &[Name<'_>]) -> Vec<u32> {
     let buckets = names.len() + 1;
     let mut table = vec![0; 2 + buckets + names.len() + 1];
@@ -248,8 +247,8 @@ pub(in crate::guest) fn program_header(
     header
 }
 
-/// Makes and opens the library, which stays. `None` where neither memory nor the folder for
-/// temporary files may be mapped for execution.
+/// Makes and opens the library, which stays. `None` if neither memory nor the folder for temporary
+/// files may be mapped for execution.
 pub(super) fn open(names: &[Name<'_>], thunks: &[Thunk], marks: Marks) -> Option<StandIn> {
     let image = Image::new(names, thunks, marks, libc::PF_R | libc::PF_W);
     let handle = open_bytes(&image.bytes).ok()?;
@@ -263,8 +262,9 @@ pub(super) fn open(names: &[Name<'_>], thunks: &[Thunk], marks: Marks) -> Option
     })
 }
 
-/// Opens a library that has no names and asks for stacks on which code may run: the loader has those
-/// of all threads be so, of threads to come, and as far as the main thread's grows.
+/// Opens a library without names that requests executable stacks. The loader then makes those of
+/// all threads executable, including future threads, and the part to which the main thread's may
+/// grow.
 ///
 /// # Errors
 /// The loader's message.
@@ -277,20 +277,20 @@ pub(in crate::guest) fn open_for_stacks() -> Result<(), String> {
     open_bytes(&Image::new(&[], &[], marks, stack).bytes).map(drop)
 }
 
-/// Opens a library from memory, or where nothing there may be mapped for execution, from a file.
+/// Opens a library from memory, or if memory may not be mapped for execution, from a file.
 pub(in crate::guest) fn open_bytes(bytes: &[u8]) -> Result<*mut c_void, String> {
     open_in_memory(bytes).or_else(|_| open_in_folder(bytes))
 }
 
 fn open_in_memory(bytes: &[u8]) -> Result<*mut c_void, String> {
-    // Debuggers, and whoever else reads the list of libraries, open them by their paths: under a
-    // low number they would find a file of their own, and wait for what nobody writes if that is
-    // a pipe.
+    // A high descriptor: debuggers, and other readers of the list of libraries, open them by their
+    // paths. Under a low number they would find a file of their own, and if that is an empty pipe,
+    // wait forever.
     let file = OwnFile::in_memory(c"uruk-program", false);
     let mut file = file.map_err(|cause| cause.to_string())?;
     file.write_all(bytes).map_err(|cause| cause.to_string())?;
-    // The loader knows libraries by the paths they were opened by, and numbers of descriptors come
-    // again: a path is used once.
+    // The loader identifies libraries by the paths they were opened by, and descriptor numbers are
+    // reused: each path is used once.
     let once = "./".repeat(OPENED.fetch_add(1, Ordering::Relaxed));
     open_path(format!("/proc/self/fd/../{once}fd/{}", file.as_raw_fd()).into())
 }
@@ -321,8 +321,8 @@ fn open_path(path: Vec<u8>) -> Result<*mut c_void, String> {
     // SAFETY: the library above, which has no constructors.
     let handle = unsafe { libc::dlopen(path.as_ptr(), flags) };
     if handle.is_null() {
-        // SAFETY: after a failure the loader has a message for this thread; it is taken, so that the
-        // program does not find it.
+        // SAFETY: after a failure the loader has a message for this thread; it is taken, so that
+        // the program does not find it.
         let message = unsafe { CStr::from_ptr(libc::dlerror()) };
         return Err(message.to_string_lossy().into_owned());
     }
@@ -341,7 +341,7 @@ mod tests {
         extern "C" fn old() -> u32 {
             2
         }
-        /// As a resolver: it says where the loader is to go.
+        /// A resolver: its result is the loader's target.
         extern "C" fn chooses() -> usize {
             0x5678
         }

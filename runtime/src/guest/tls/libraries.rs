@@ -2,10 +2,10 @@
 //!
 //! Objects compiled for an executable read the offset of a library's thread-local from the thread
 //! pointer (`std::call_once` of g++ does: initial-exec). The loader gives a library that it opened
-//! late static storage when another library asks for such an offset (`R_X86_64_TPOFF64`), if no
-//! thread has a block of the library yet (`dlsym` makes one) and the C library's reserve has room
-//! (1,664 bytes). So a library that asks is made in memory and opened;
-//! it stays, and its only word has the offset.
+//! late static storage when another library requests such an offset (`R_X86_64_TPOFF64`). This
+//! requires that no thread has a block of the library yet (`dlsym` makes one) and that the C
+//! library's reserve has room (1,664 bytes). So a library with such a request is made in memory and
+//! opened; it stays, and its only word has the offset.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -65,7 +65,7 @@ fn image(name: &CStr) -> Vec<u8> {
     bytes
 }
 
-/// What the loader said of each name.
+/// The loader's answer for each name.
 static ASKED: Mutex<BTreeMap<CString, Option<i64>>> = Mutex::new(BTreeMap::new());
 
 fn asked() -> MutexGuard<'static, BTreeMap<CString, Option<i64>>> {
@@ -73,8 +73,9 @@ fn asked() -> MutexGuard<'static, BTreeMap<CString, Option<i64>>> {
 }
 
 /// The offset of a thread-local from the thread pointer in all threads, if a library of the global
-/// scope exports it and has static storage, or gets it now. `name` is exported as a thread-local: of
-/// other names the loader does not check whether their libraries have thread-locals at all.
+/// scope exports it and has static storage, or gets it now. `name` must be exported as a
+/// thread-local: for other names the loader does not check whether their libraries have
+/// thread-locals at all.
 pub(crate) fn offset_of(name: &CStr) -> Option<i64> {
     if let Some(&known) = asked().get(name) {
         return known;

@@ -1,21 +1,21 @@
-//! Static storage for the main program's thread-locals: a piece of this executable's own.
+//! Static storage for the main program's thread-locals: a piece of the executable's own.
 //!
-//! What is written there goes into the calling thread's copy and into the image that the C
-//! library initializes new threads from. Only the thread that loads programs takes and
-//! fills it.
+//! Writes go into the calling thread's copy and into the image from which the C library initializes
+//! new threads. Only the thread that loads programs takes and fills it.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Static storage for the main program's thread-locals, in bytes. Each thread has it on its stack: of 16 KiB
-/// that a program gives a thread itself, 4096 left so little that a signal of ours in a first call, whose frame
-/// takes 3.7 KiB with AVX-512, ended one of ten runs of a program that frees code all the time.
+/// Static storage for the main program's thread-locals, in bytes. Each thread has it on its stack.
+/// With 4096, a stack of 16 KiB that a program gives a thread was too small. A signal of the
+/// runtime in a first call has a frame of 3.7 KiB with AVX-512, and ended one of ten runs of a
+/// program that frees code all the time.
 const RESERVE_SIZE: usize = 3072;
 /// Largest alignment a template in static storage may have.
 const RESERVE_ALIGN: usize = 64;
 
-/// It is written to, so it is a cell: a compiler may leave out what is written to a constant.
+/// It is written to, so it is a cell: a compiler may remove writes to a constant.
 #[repr(align(64))]
 struct Reserve(UnsafeCell<[u8; RESERVE_SIZE]>);
 
@@ -30,7 +30,7 @@ thread_local! {
     static RESERVE: Reserve = const { Reserve(UnsafeCell::new([1; RESERVE_SIZE])) };
 }
 
-/// Where the calling thread's reserve begins.
+/// Start of the calling thread's reserve.
 fn reserve() -> *mut u8 {
     RESERVE.with(Reserve::start)
 }
@@ -38,7 +38,7 @@ fn reserve() -> *mut u8 {
 /// Bytes of the reserve in use; only the thread that loads programs changes it.
 static RESERVED: AtomicUsize = AtomicUsize::new(0);
 
-/// Takes `size` bytes if there are so many; their offset from the thread pointer.
+/// Takes `size` bytes if they are free; returns their offset from the thread pointer.
 pub(super) fn take_static(size: usize, align: usize) -> Option<i64> {
     if align > RESERVE_ALIGN {
         return None;
@@ -55,7 +55,7 @@ pub(super) fn take_static(size: usize, align: usize) -> Option<i64> {
     Some(start + from as i64 - thread_pointer())
 }
 
-/// The calling thread's, from which its memory is found.
+/// The calling thread's thread pointer, from which its static storage is found.
 pub(crate) fn thread_pointer() -> i64 {
     let pointer: i64;
     // SAFETY: the x86-64 ABI keeps the thread pointer at offset zero of its segment.
@@ -65,8 +65,8 @@ pub(crate) fn thread_pointer() -> i64 {
     pointer
 }
 
-/// The thread-locals of the executable: where the image lies of which new threads get a copy, its
-/// bytes, those of a thread's block, and the alignment.
+/// The thread-locals of the executable: the address of the image that new threads copy, its bytes,
+/// those of a thread's block, and the alignment.
 pub(super) fn of_executable() -> Option<(u64, [u64; 3])> {
     let (info, tls) = executable()?;
     let at = info.dlpi_addr.wrapping_add(tls.p_vaddr);
@@ -93,13 +93,13 @@ fn executable() -> Option<(libc::dl_phdr_info, libc::Elf64_Phdr)> {
     Some((info, *tls))
 }
 
-/// Where the C library copies the executable's thread-locals of new threads from, at
-/// the place of the reserve. `None` if this code is not part of the executable, or
-/// its thread-locals are not where the ABI puts an executable's.
+/// The address in the C library's image of the executable's thread-locals, at the place of the
+/// reserve. `None` if this code is not part of the executable, or its thread-locals are not where
+/// the ABI puts an executable's.
 fn image_of_reserve() -> Option<*mut u8> {
     let (info, tls) = executable()?;
     let offset = (reserve() as u64).checked_sub(info.dlpi_tls_data as u64)?;
-    // Inside the initialized part, which is what new threads get a copy of.
+    // Inside the initialized part, which new threads copy.
     let inside = offset + RESERVE_SIZE as u64 <= tls.p_filesz;
     inside.then(|| (info.dlpi_addr + tls.p_vaddr + offset) as *mut u8)
 }
@@ -143,13 +143,13 @@ pub(super) fn fill_static(offset: i64, image: &[u8], size: usize) {
     }
 }
 
-/// Gives the calling thread the templates that were filled in after it started.
+/// Copies templates into the calling thread that were filled in after it started.
 pub(super) fn refresh() {
     if let Some(image) = image_of_reserve() {
         let used = RESERVED.load(Ordering::Relaxed);
         let mine = reserve();
-        // SAFETY: both are `RESERVE_SIZE` bytes, which `used` never exceeds; this
-        // thread's copy is used by nobody yet.
+        // SAFETY: both are `RESERVE_SIZE` bytes, which `used` never exceeds; this thread's copy is
+        // not in use yet.
         unsafe { std::ptr::copy_nonoverlapping(image, mine, used) };
     }
 }

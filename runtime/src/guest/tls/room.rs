@@ -1,8 +1,8 @@
 //! Static storage of a library that the command makes: for thread-locals of a program that are
 //! larger than the [reserve](super::reserve).
 //!
-//! Static storage is laid out while a process starts, before anything is known of the program. The
-//! command that meets larger ones starts itself again with a library that has so much of it
+//! Static storage is laid out while a process starts, before the program is known. If the command
+//! finds larger thread-locals, it restarts itself with a library that has enough storage
 //! (`uruk run` preloads it; see `thread_locals` there). The library defines [`NAME`], a word that
 //! holds the size of its block; the block holds one template.
 
@@ -17,9 +17,9 @@ const NAME: &CStr = c"uruk_thread_local_room";
 
 /// The library's block.
 pub(super) struct Room {
-    /// Where it begins in any thread, from the thread pointer.
+    /// Its offset from the thread pointer, in any thread.
     pub(super) offset: i64,
-    /// Where new threads get its bytes from.
+    /// Address of the image from which new threads are initialized.
     pub(super) image: usize,
     /// Bytes of the image and of a thread's block, and their alignment.
     pub(super) sizes: [u64; 3],
@@ -29,14 +29,14 @@ pub(super) struct Room {
 
 static ROOM: OnceLock<Option<Room>> = OnceLock::new();
 
-/// The room, if a template was placed in it. Takes no lock of the loader's: threads that ready
-/// themselves ask, and handlers may wait for them.
+/// The room, if a template was placed in it. Takes no lock of the loader: threads that prepare for
+/// guest code call this, and handlers may wait for them.
 pub(super) fn in_use() -> Option<&'static Room> {
     let room = ROOM.get()?.as_ref();
     room.filter(|room| room.used.load(Ordering::Relaxed) != 0)
 }
 
-/// The room, if this process was started with one; the loader is asked. For the thread that loads a
+/// The room, if this process was started with one; calls the loader. For the thread that loads a
 /// program.
 pub(super) fn search() -> Option<&'static Room> {
     ROOM.get_or_init(find).as_ref()
@@ -62,7 +62,7 @@ struct Search {
     found: Option<Room>,
 }
 
-/// Takes the library that has the word.
+/// Selects the library that has the word.
 ///
 /// # Safety
 /// 1. `info` is the loader's record of a library, and `search` a [`Search`].
@@ -92,7 +92,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut 
 }
 
 impl Room {
-    /// Takes all of it for a template; where it begins from the thread pointer.
+    /// Takes the whole block for a template; returns its offset from the thread pointer.
     pub(super) fn take(&self, size: usize, align: usize) -> Option<i64> {
         let [file, _, most] = self.sizes;
         let fits = size as u64 <= file && align as u64 <= most;
@@ -117,11 +117,11 @@ impl Room {
         }
     }
 
-    /// Gives the calling thread the template that was filled in after it started.
+    /// Copies the template into the calling thread if it was filled in after it started.
     pub(super) fn refresh(&self) {
         let used = self.used.load(Ordering::Relaxed);
         let mine = (thread_pointer() + self.offset) as *mut u8;
-        // SAFETY: the first `used` bytes of both; this thread's copy is used by nobody yet.
+        // SAFETY: the first `used` bytes of both; this thread's copy is not in use yet.
         unsafe { std::ptr::copy_nonoverlapping(self.image as *const u8, mine, used) };
     }
 }

@@ -1,4 +1,4 @@
-//! Thread-locals of modules, by thread. All of it under a pass, as loading is.
+//! Thread-locals of modules, by thread. All tests hold a pass, as loading does.
 
 use super::*;
 use crate::fork::gate;

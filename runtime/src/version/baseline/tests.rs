@@ -1,4 +1,4 @@
-//! The way of assembled code into a session, with machine code by hand, and what is counted.
+//! The path of assembled code into a session, with hand-written machine code, and the counters.
 
 use uruk_base::{FunctionId, Tier};
 use uruk_baseline::ir::{Reach, Symbol, SymbolData};
@@ -38,7 +38,7 @@ fn reasons_are_counted_the_most_frequent_first() {
     assert_eq!(stats.uncovered, [("c", 2), ("a", 1), ("b", 1)]);
 }
 
-/// A session with a function that `assembled` is to be a version of.
+/// A session with a function of which `assembled` will be a version.
 fn session() -> (Jit, BodyOf) {
     let jit = Jit::new().expect("a session");
     let text = "@d = global i64 5
@@ -54,7 +54,7 @@ fn session() -> (Jit, BodyOf) {
     (jit, body)
 }
 
-/// `g(x) + d` with a frame, and the word behind the code that it adds, too.
+/// `g(x) + d` with a frame, where `d` is the word behind the code.
 fn assembled(callee: &str) -> Assembled {
     let mut bytes = vec![
         0x55, 0x48, 0x89, 0xe5, // push %rbp; mov %rsp, %rbp
@@ -132,7 +132,7 @@ fn code_from_memory_calls_through_slots_and_reads_the_image() {
     let rows = built.code.rows.iter();
     let rows: Vec<_> = rows.map(|row| (row.start, row.end)).collect();
     assert_eq!(rows, [(built.entry, built.body_end)]);
-    // SAFETY: the code above, which is sealed; its frame is what its records say.
+    // SAFETY: the code above, which is sealed; its records describe its frame.
     let call: extern "C" fn(u64) -> u64 = unsafe { std::mem::transmute(built.entry) };
     let called = std::thread::spawn(move || call(7));
     drop(_pass);
@@ -160,7 +160,7 @@ fn what_code_from_memory_misses_is_named() {
     assert!(message.contains("nowhere"), "{message}");
 }
 
-/// What a link and all that makes code known takes: `--ignored --nocapture` prints it.
+/// Measures a link and all registrations of code: `--ignored --nocapture` prints the time.
 #[test]
 #[ignore = "prints figures"]
 fn figures() {

@@ -1,4 +1,4 @@
-//! Hand-assembled functions with hand-written unwind data, and what calls them.
+//! Hand-assembled functions with hand-written unwind data, and their callers.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -15,7 +15,7 @@ const CALLER: [u8; 17] = [
     0xc3,
 ];
 
-/// How many bytes of it are left when the call is the last instruction.
+/// Bytes of it that are left when the call is the last instruction.
 const CALL_LAST: usize = 12;
 
 /// Calls its first argument with its second.
@@ -66,7 +66,7 @@ impl Code {
             });
             end += entry.len();
         }
-        // SAFETY: the mapping is ours and nobody writes it any more.
+        // SAFETY: the mapping is ours and no code writes it any more.
         let sealed = unsafe { libc::mprotect(memory, size, libc::PROT_READ | libc::PROT_EXEC) };
         assert_eq!(sealed, 0);
         Code {
@@ -93,7 +93,7 @@ fn cie() -> Vec<u8> {
     record(body)
 }
 
-/// `offset`: of this entry from its CIE.
+/// An FDE; `offset` is that from its CIE.
 fn fde(offset: usize, start: u64, len: u64) -> Vec<u8> {
     let mut body = (offset as u32 + 4).to_le_bytes().to_vec();
     body.extend(start.to_le_bytes());
@@ -135,7 +135,7 @@ pub unsafe extern "C-unwind" fn throw(payload: *mut c_void) {
     std::panic::resume_unwind(Box::new(payload.addr()));
 }
 
-/// Throws through function `i` and gives what was caught.
+/// Throws through function `i` and returns the caught payload.
 pub fn throw_through(code: &Code, i: usize, payload: usize) -> usize {
     let function = code.function(i);
     let caught = std::panic::catch_unwind(|| {

@@ -57,7 +57,7 @@ fn three_percent_are_found() {
                 false => Verdict::Slower,
             };
             let sure = |&&(verdict, pairs, _): &&(Verdict, u32, Interval)| {
-                // Less than the margin is reason enough not to take it.
+                // A gain below the margin is also a right verdict here.
                 let found = verdict == right || (gain < 1.0 && verdict == Verdict::Same);
                 found && pairs * 2 <= slices
             };
@@ -67,8 +67,8 @@ fn three_percent_are_found() {
     }
 }
 
-/// A gain of the margin is called none in one of ten at most, and of equal versions it is soon known
-/// that they do not differ by a large one.
+/// A gain of the margin is missed in one of ten trials at most. Of equal versions it is soon known
+/// that they do not differ by a large gain.
 #[test]
 fn a_gain_of_the_margin_is_seldom_missed() {
     let coarse = Rules {
@@ -91,12 +91,12 @@ fn a_gain_of_the_margin_is_seldom_missed() {
     assert!(pairs[100] <= 8, "{} pairs", pairs[100]);
 }
 
-/// Where nothing else differs, a few pairs are enough, whatever the difference is.
+/// Without other differences a few pairs are enough, for any difference.
 #[test]
 fn without_noise_few_pairs_are_enough() {
     for gain in [1.5, 1.1, 1.011, 1.0 / 1.1] {
         let ends = trials(Kind::White, 1e-4, gain, 50);
-        // Less than the margin is reason enough not to take it.
+        // A gain below the margin is a right verdict, too.
         let right = match gain > 1.0 {
             true => Verdict::Faster,
             false => Verdict::Same,
@@ -108,7 +108,7 @@ fn without_noise_few_pairs_are_enough() {
     }
 }
 
-/// What is said of the ratio holds, also when the trial ends as soon as it may.
+/// The interval of the ratio holds, also when the trial ends as soon as it may.
 #[test]
 fn intervals_hold() {
     for kind in Kind::ALL {
@@ -156,7 +156,7 @@ fn of_equal_versions_neither_is_picked_in_recorded_noise() {
     assert!(picked <= 15, "{picked} of 300");
 }
 
-/// Pairs of before there was anything to clip them by do not make all possible again.
+/// Pairs from before there was a bound to clip them do not make all ratios possible again.
 #[test]
 fn an_early_outlier_leaves_an_interval() {
     let mut trial = Trial::new(Rules::default(), 3);

@@ -18,7 +18,7 @@ use crate::context::OwnedModule;
 use crate::flow::Flow;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 
-/// How a variable crosses, in words that are not the code's.
+/// How a variable crosses, in terms independent of the code under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Way {
     Itself,
@@ -27,10 +27,10 @@ pub(super) enum Way {
     Stays,
 }
 
-/// What happens to one variable in a block, in order, and on the edges that leave it.
+/// The events of one variable in a block, in order, and on the edges that leave it.
 #[derive(Default)]
 struct Events {
-    /// In blocks: true for a use, false for what ends the walk.
+    /// In blocks: true for a use, false for an event that ends the walk.
     inside: HashMap<u32, Vec<bool>>,
     /// Uses by phis, by the block they come from.
     edges: HashSet<u32>,
@@ -65,9 +65,9 @@ pub(super) fn text_of(value: LLVMValueRef) -> String {
     text.to_string_lossy().trim().chars().take(90).collect()
 }
 
-/// What is found out about the pointers made of one `alloca`.
+/// Properties of the pointers made of one `alloca`.
 struct Pointers {
-    /// Those that can be made anew anywhere: of constants.
+    /// Pointers that can be recomputed anywhere: from constants.
     fixed: HashSet<usize>,
     leaves: bool,
     special: bool,
@@ -83,7 +83,7 @@ impl<'m> Body<'m> {
             events: HashMap::new(),
             names: HashMap::new(),
         };
-        // What stands for another variable, or for none, wherever it is mentioned.
+        // Values that stand for another variable, or for none, wherever they are mentioned.
         let mut stands_for: HashMap<usize, Option<usize>> = HashMap::new();
         let entry = body.flow.blocks[0];
         let mut allocas = HashSet::new();
@@ -176,7 +176,7 @@ impl<'m> Body<'m> {
                         continue;
                     };
                     if marker {
-                        // Whoever has the address has it for good.
+                        // Code that has the address keeps it across lives.
                         if self.ways[&of] != Way::Stays || !self.leaves(of) {
                             self.events_of(of).inside.entry(at).or_default().push(false);
                         }

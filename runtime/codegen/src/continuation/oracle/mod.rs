@@ -1,13 +1,13 @@
-//! An oracle for what crosses a head: by the definition, path by path.
+//! An oracle for the values that cross a head: by the definition, path by path.
 //!
-//! Something crosses the head of a loop if there is a path from behind the head's phis to a use
-//! of it that does not pass its definition; a variable whose address leaves has no definition,
-//! and crosses if there is also a path from a use of it to the head. [`frame`](super::frame) finds that by sets of
-//! blocks, for all at once; here each value is looked for by itself, by a walk from each
-//! head, and how a variable crosses is found from its uses by another reading of the table in
-//! `continuation/mod.rs`. The two are compared, set for set, on bodies that were written for it
-//! and on those of the guests, as far as their bitcode lies in `target/guests`
-//! (`URUK_BODIES` names another folder, and all of it is read then).
+//! A value crosses the head of a loop if there is a path from behind the head's phis to a use of it
+//! that does not pass its definition. A variable whose address leaves has no definition, and
+//! crosses if there is also a path from a use of it to the head. [`frame`](super::frame) finds that
+//! by sets of blocks, for all at once. Here each value is looked for by itself, by a walk from each
+//! head. How a variable crosses is found from its uses by another reading of the table in
+//! `continuation/mod.rs`. The two are compared, set for set. Inputs are bodies written for this
+//! test, and those of the guests, if their bitcode is in `target/guests`. `URUK_BODIES` names
+//! another folder, and all of it is read then.
 
 mod body;
 
@@ -25,14 +25,14 @@ use crate::shape;
 
 use body::{Body, Way, key, text_of};
 
-/// Steps of walks that one body may take: of larger ones, only the first heads are looked at.
+/// Steps of walks that one body may take; of larger bodies, only the first heads are checked.
 const MOST_STEPS: usize = 40_000_000;
 
 /// Bitcode of guests that an ordinary run reads: so many files, each up to so many bytes.
 const SOME_FILES: usize = 48;
 const SOME_BYTES: u64 = 150_000;
 
-/// What was compared.
+/// Counts of compared items, and the differences.
 #[derive(Default, Debug)]
 struct Seen {
     bodies: usize,
@@ -220,11 +220,11 @@ fn variables_cross_in_each_way() {
          declare void @llvm.lifetime.start.p0(ptr)
          declare void @llvm.lifetime.end.p0(ptr)",
     );
-    // The number, the phi, and all but what is filled or born behind the head.
+    // The number, the phi, and all variables except those filled or born behind the head.
     assert_eq!((seen.heads, seen.variables), (1, 2 + 6));
 }
 
-/// Somebody has the address of a variable from before its life begins.
+/// The address of a variable is taken before its life begins.
 #[test]
 fn an_address_is_the_same_in_every_life() {
     let seen = check(
@@ -250,7 +250,7 @@ fn an_address_is_the_same_in_every_life() {
     assert_eq!((seen.heads, seen.variables), (1, 4));
 }
 
-/// Nobody else has the address, but the body has it in a value of its own.
+/// No other code has the address, but the body has it in a value of its own.
 #[test]
 fn an_address_that_crosses_keeps_its_variable_where_it_is() {
     let seen = check(
@@ -277,7 +277,7 @@ fn an_address_that_crosses_keeps_its_variable_where_it_is() {
     assert_eq!((seen.heads, seen.variables), (1, 6));
 }
 
-/// Bitcode of guests: some of it, or all of a folder that somebody names.
+/// Bitcode of guests: some of it, or all of the folder in `URUK_BODIES`.
 #[test]
 fn bodies_of_guests_cross_by_the_definition() {
     let named = std::env::var_os("URUK_BODIES").map(PathBuf::from);

@@ -10,9 +10,9 @@ pub(super) struct Inserted<'a, 't> {
     pub(super) step: &'a Step<'t>,
     /// Values that other added instructions compute.
     pub(super) own: &'a HashSet<&'t str>,
-    /// Those of them that are memory of its function's frame.
+    /// Values of `own` that are addresses in the frame.
     pub(super) frames: &'a HashSet<&'t str>,
-    /// Nothing is thrown out of its function.
+    /// True if its function throws nothing.
     pub(super) nounwind: bool,
     pub(super) old: &'a Module<'t>,
     pub(super) new: &'a Module<'t>,
@@ -21,8 +21,8 @@ pub(super) struct Inserted<'a, 't> {
 }
 
 impl<'t> Inserted<'_, 't> {
-    /// The variables that it uses and that the old file did not have, or the function that it calls, if
-    /// it is one that may be added.
+    /// The variables that it uses and that the old file did not have, or the function that it
+    /// calls. `None` if it may not be added.
     pub(super) fn uses(&self) -> Option<Vec<&'t str>> {
         let mut locals = self.step.locals();
         if self.step.label || !locals.all(|it| self.own.contains(it)) {
@@ -46,7 +46,7 @@ impl<'t> Inserted<'_, 't> {
         }
     }
 
-    /// Whether memory that it reads or writes is a variable's, or of the frame.
+    /// Whether the memory that it reads or writes is a variable's, or of the frame.
     fn is_address_known(&self) -> bool {
         let mut operands = self.step.operands();
         let address = match self.step.opcode() {
@@ -63,7 +63,7 @@ impl<'t> Inserted<'_, 't> {
         names.iter().all(is_new).then_some(names)
     }
 
-    /// Whether it calls a function that writes what it is given: numbers, and constants.
+    /// Whether it calls a function that writes its arguments: numbers, and constants.
     fn is_writer(&self, globals: &[&'t str]) -> bool {
         let Some((callee, given)) = globals.split_first() else {
             return false;
@@ -128,7 +128,7 @@ impl<'t> Step<'t> {
         words.next().unwrap_or_default()
     }
 
-    /// Whether it uses a variable, if at all, as the memory that it reads or writes.
+    /// Whether it uses a variable only as the memory that it reads or writes.
     pub(super) fn only_accesses(&self, variable: &str) -> bool {
         let (mut depth, mut commas) = (0_usize, 0_usize);
         let opcode = self.opcode();

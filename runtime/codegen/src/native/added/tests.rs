@@ -1,4 +1,4 @@
-//! Changes of a function, and whether something is only added to it.
+//! Changes of a function, and whether they are pure additions.
 
 use std::collections::HashSet;
 
@@ -38,8 +38,8 @@ define i64 @pure() memory(none) { ret i64 5 }
 define void @after() { ret void }
 "#;
 
-/// The additions to `f` if `more` stands in the place of the load of its second block, which is put
-/// behind it, and `data` with the variables.
+/// The additions to `f` if `more` is inserted before the load of its second block, and `data`
+/// beside the variables.
 fn added(data: &str, more: &str) -> Option<Additions> {
     let load = "  %7 = load i64, ptr @effects\n";
     let names = |text: &str| {
@@ -87,7 +87,7 @@ fn counters_and_lines_are_only_added() {
 #[test]
 fn whatever_else_differs_is_not_only_added() {
     let refused = |data: &str, more: &str| assert_eq!(added(data, more), None, "{more}");
-    // An argument, a result, a variable that was there, its address.
+    // An argument, a result, an old variable, its address.
     refused(
         HITS,
         "  %a = zext i32 %4 to i64\n  store i64 %a, ptr @hits\n",
@@ -112,7 +112,7 @@ fn whatever_else_differs_is_not_only_added() {
     refused(own, &format!("{through}  store i64 1, ptr %a\n"));
     refused(own, &format!("{through}  %b = load i64, ptr %a\n"));
     refused("", "  store i64 1, ptr null\n");
-    // Instructions that trap, and calls that may do anything.
+    // Instructions that trap, and calls with unknown effects.
     refused(HITS, "  %a = load i64, ptr @hits\n  %b = sdiv i64 7, %a\n");
     refused("", "  call void @other(ptr null)\n");
     refused("", "  call void @after()\n");
@@ -141,6 +141,6 @@ fn old_instructions_stay_as_they_are() {
     assert_eq!(changed("[ 1, %6 ]", "[ 2, %6 ]"), None);
     assert_eq!(changed("ptr %1) nounwind", "ptr %1)"), None);
     assert_eq!(changed("  call void @other(ptr %1)\n", ""), None);
-    // One that is not as natively, and is not compared.
+    // A function that differs from the native one, and is not compared.
     assert!(changed("ret void", "unreachable").is_some());
 }

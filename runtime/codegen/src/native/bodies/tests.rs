@@ -1,4 +1,4 @@
-//! Bodies and values of texts that differ in one thing.
+//! Bodies and values of texts with one difference.
 
 use super::of_text;
 
@@ -28,7 +28,7 @@ attributes #1 = { noinline "x"="@names" }
 !4 = distinct !{!4, !3}
 "#;
 
-/// What differs if `old` is written as `new`.
+/// The names of functions whose bodies change if each `old` is written as `new`.
 fn changed(changes: &[(&str, &str)]) -> Vec<String> {
     let before = of_text(OLD).functions;
     let text = changes
@@ -47,7 +47,7 @@ fn numbers_and_private_names_mean_nothing() {
     assert!(changed(&[]).is_empty());
     assert!(changed(&[("#1", "#7"), ("!3", "!9"), ("!4", "!11")]).is_empty());
     assert!(changed(&[("@.str", "@.str.5")]).is_empty());
-    // A module's text ends without the end of a line.
+    // A module's text may end without a newline.
     assert_eq!(of_text(OLD.trim_end()).functions, of_text(OLD).functions);
     assert!(changed(&[("internal global i32 1", "internal global i32 2")]).is_empty());
 }

@@ -1,5 +1,5 @@
-//! Digests of records against hashes of LLVM's text: both tell the same definitions of two versions
-//! apart.
+//! Digests of records against hashes of LLVM's text: both distinguish the same definitions of two
+//! versions.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -212,7 +212,7 @@ const EDITS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Both ways of a text.
+/// The contents of a text by both methods.
 fn both(text: &str) -> (Compared, Compared) {
     let made = Bitcode::from_ir_text("it", text).unwrap_or_else(|cause| panic!("{cause}"));
     let context = crate::context::LlvmContext::new().expect("a context");

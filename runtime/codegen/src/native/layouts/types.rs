@@ -1,4 +1,4 @@
-//! Layouts that types of the IR tell.
+//! Layouts from types of the IR.
 
 use inkwell::llvm_sys::LLVMTypeKind;
 use inkwell::llvm_sys::core::{
@@ -14,8 +14,8 @@ use super::{DEEPEST, Layout, Leaf, MOST, NumberKind};
 use crate::context::OwnedModule;
 use crate::handles::VariableRef;
 
-/// The layout that types of the IR tell of a variable; none if there are unions in it, or structures
-/// without a name, as clang makes of them.
+/// The layout of a variable from types of the IR; `None` if it contains unions, or structures
+/// without a name, which clang makes of unions.
 pub(in crate::native) fn of_type(
     module: &OwnedModule,
     variable: VariableRef<'_>,
@@ -43,7 +43,7 @@ unsafe fn add_type(
     if to.len() >= MOST || depth >= DEEPEST {
         return None;
     }
-    // SAFETY: by the caller's promise; elements are asked for below their number.
+    // SAFETY: by the caller's promise; indices of elements are below their number.
     unsafe {
         let leaf = |is| Leaf {
             offset,

@@ -15,14 +15,14 @@ use crate::numbered::damage::damaged;
 use crate::numbered::{Numbered, summaries};
 use crate::reader::Reader;
 
-/// One symbol, whoever tells it.
+/// One symbol, from either source.
 #[derive(Debug, PartialEq, Eq)]
 struct Told {
     section: String,
     kind: &'static str,
     weak: bool,
     size: u64,
-    /// Where in its section, if all agree on what else is there.
+    /// Its place in its section, if all agree on the other contents.
     at: u64,
     bytes: Vec<u8>,
     /// Offset, kind, symbol, addend.
@@ -31,7 +31,7 @@ struct Told {
 
 type All = BTreeMap<String, Told>;
 
-/// Sections of constants that may be merged are those of others.
+/// Names of mergeable sections of constants count as `.rodata`.
 fn plain_name(name: &str) -> String {
     match name.strip_prefix(".rodata.") {
         Some(rest) if rest.starts_with("cst") || rest.starts_with("str") => ".rodata".into(),
@@ -52,7 +52,7 @@ fn of_object(bytes: &[u8]) -> (All, Vec<(String, u64)>) {
             kind: "common",
             weak: symbol.is_weak(),
             size: symbol.size(),
-            // Of a tentative one, the alignment.
+            // For a tentative one, the alignment.
             at: symbol.elf_symbol().st_value(LittleEndian),
             bytes: Vec::new(),
             fields: Vec::new(),
@@ -146,7 +146,7 @@ fn of_data(data: &Data) -> All {
     all
 }
 
-/// Compares the data of a module; how many symbols it has, or why it is LLVM's.
+/// Compares the data of a module; returns how many symbols it has, or why LLVM has to compile it.
 fn compare(bitcode: &Bitcode) -> Result<usize, String> {
     let name = bitcode.name();
     let mut reader = Reader::new(bitcode).expect("valid");
@@ -169,11 +169,11 @@ fn compare(bitcode: &Bitcode) -> Result<usize, String> {
     }
     for (key, mut ours) in ours.into_iter() {
         let theirs = &theirs[&key];
-        // Where constants may be merged, LLVM has several sections of one name.
+        // If constants may be merged, LLVM has several sections of one name.
         if split.contains(&&*ours.section) || ours.kind == "constants" {
             ours.at = theirs.at;
         }
-        // Constants with addresses in a section that is named are in one that is written.
+        // In a named section, constants with addresses are in a writable one.
         if ours.kind == "addresses" && ours.section != ".data.rel.ro" {
             ours.kind = "variables";
         }
@@ -300,7 +300,7 @@ fn what_is_not_known_is_left_to_llvm() {
     }
 }
 
-/// Of the files that `URUK_BITCODE` names, with spaces between them.
+/// Runs on the files that `URUK_BITCODE` names, with spaces between them.
 #[test]
 #[ignore = "files are to be named"]
 fn data_of_files_is_as_llvm_lays_it_out() {

@@ -1,5 +1,5 @@
-//! Damaged bitcode, lowered. That what is lowered is right is seen where it is run
-//! (`tests/baseline_llvm.rs`), that what is found out is what a copy says in `tests/baseline.rs`.
+//! Lowers damaged bitcode. Tests that run the code check the result (`tests/baseline_llvm.rs`);
+//! `tests/baseline.rs` compares the properties found with those of a copy.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use uruk_lower::Refused;
 use super::Plain;
 use crate::bitcode::Bitcode;
 
-/// Whatever damaged bitcode is lowered to keeps a reader's promises.
+/// Bodies lowered from damaged bitcode keep the reader's invariants.
 #[test]
 fn damage_never_panics() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/baseline");
@@ -38,7 +38,7 @@ fn damage_never_panics() {
     assert!(lowered > 1000 && refused > 1000, "{lowered}, {refused}");
 }
 
-/// Names that mean what they say.
+/// Names that mean themselves.
 pub(super) struct AsNamed;
 
 impl uruk_lower::Outside for AsNamed {
@@ -67,7 +67,7 @@ impl uruk_lower::Outside for AsNamed {
     }
 }
 
-/// How many functions were lowered, and how many refused.
+/// The number of functions that were lowered, and of those refused.
 fn lower_damaged(bytes: &[u8]) -> (u32, u32) {
     let Ok(source) = uruk_bitcode::Source::read(bytes) else {
         return (0, 0);

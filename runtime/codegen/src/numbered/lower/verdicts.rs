@@ -1,13 +1,13 @@
 //! Damaged bitcode, judged twice: LLVM accepts each body that is lowered here.
 //!
-//! A whole module that LLVM refuses says nothing of a body: what LLVM refuses in it may be something
-//! that no code depends on. Such modules are counted. Blocks of bodies that no code depends on (names
-//! of values, metadata) may be damaged as well: a body that LLVM refuses is judged once more with
-//! those blocks as they were.
+//! If LLVM refuses a whole module, this gives no verdict on a body: the refused part may be one
+//! that no code depends on. Such modules are counted. Blocks of bodies that no code depends on
+//! (names of values, metadata) may be damaged as well. So a body that LLVM refuses is judged once
+//! more with the original blocks.
 //!
-//! LLVM's reader itself crashes on some damaged files, so other processes judge them, some at a time.
-//! `URUK_VERDICTS` is how many copies of each file are damaged, `URUK_VERDICTS_FILES` names files of
-//! bitcode beside the ones that are used anyway; where a verdict is wrong, the damaged file is kept as
+//! LLVM's reader itself crashes on some damaged files, so other processes judge them, some at a
+//! time. `URUK_VERDICTS` is the number of damaged copies of each file, `URUK_VERDICTS_FILES` names
+//! files of bitcode beside the ordinary ones. If a verdict is wrong, the damaged file is kept as
 //! `URUK_VERDICTS_KEEP`.
 
 use std::collections::{BTreeMap, HashMap};
@@ -31,8 +31,9 @@ const COPIES: usize = 60;
 /// Copies that one process judges.
 const CHUNK: usize = 20;
 
-/// Where bodies were lowered that LLVM refuses: elements of 20 bits, an offset from a number, a mask
-/// that names no lane, a tail call of an intrinsic before other instructions.
+/// Copies in which bodies were lowered that LLVM refuses. The causes were elements of 20 bits, an
+/// offset from a number, a mask that names no lane, and a tail call of an intrinsic before other
+/// instructions.
 const FOUND: [(&str, usize); 4] = [
     ("memory.ll", 160),
     ("memory.ll", 1440),
@@ -47,7 +48,7 @@ struct Verdicts {
     unread: BTreeMap<String, usize>,
     lowered: usize,
     refused: usize,
-    /// Bodies that were lowered and that LLVM refuses: what it says.
+    /// Bodies that were lowered and that LLVM refuses: LLVM's messages.
     wrong: Vec<String>,
 }
 
@@ -91,7 +92,7 @@ impl Verdicts {
             };
             if let Err(cause) = reader.materialize(function, Verify::Yes) {
                 let bytes = bitcode.bytes();
-                // Names of values in bodies are by number, and these follow those of globals.
+                // Value names in bodies are by number, and these numbers follow those of globals.
                 let of_good = Numbered::alone(&Bitcode::new("good.bc", good.to_vec()));
                 let count = of_good.map_or(0, |it| it.symbols.len());
                 if is_unread(&cause, unread)
@@ -131,22 +132,22 @@ fn restored(bytes: &[u8], good: &[u8], places: &[Range<usize>]) -> Vec<u8> {
     bytes
 }
 
-/// Blocks that no code depends on: names of values, metadata and what is attached to
-/// instructions, orders of uses.
+/// Blocks that no code depends on: names of values, metadata and its attachments to instructions,
+/// orders of uses.
 const UNREAD: [u64; 5] = [14, 15, 16, 18, 22];
 const FUNCTION: u64 = 12;
 
 /// Codes of records of debug information in bodies, of which the files used here have none.
 const DEBUG_RECORDS: std::ops::RangeInclusive<u64> = 61..=66;
 
-/// The last number of a block that LLVM 22 writes; it passes others by.
+/// The last number of a block that LLVM 22 writes; its reader skips blocks of other numbers.
 const LAST: u32 = 26;
 
-/// Whether damage was found in such a block, in one of an unknown number, or at one of `places`:
-/// the damage may have made a block of another one.
+/// Whether damage was found in such a block, in one of an unknown number, or at one of `places`.
+/// The damage may have turned a block into another one.
 fn is_unread(cause: &CodegenError, places: &[Range<usize>]) -> bool {
     let CodegenError::Malformed { block, bit, .. } = cause else {
-        // Which labels other functions have is the surroundings' to say.
+        // Bodies outside of the damaged one decide which labels other functions have.
         return cause.to_string().contains("from blockaddress");
     };
     let at = (bit / 8) as usize;
@@ -156,7 +157,8 @@ fn is_unread(cause: &CodegenError, places: &[Range<usize>]) -> bool {
     in_place || block.is_some_and(|it| it > LAST || UNREAD.contains(&u64::from(it)))
 }
 
-/// Where a file has such blocks in bodies, and kinds of metadata, as far as it is sound.
+/// The places of such blocks in bodies, and whether there is debug information, in the sound part
+/// of a file.
 fn places(bytes: &[u8]) -> Places<'_> {
     let mut places = Places {
         cursor: Cursor::new(bytes),
@@ -183,7 +185,7 @@ struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// A block in one of number `above`, after the number that says so.
+    /// Reads a block in one of number `above`, after the number that begins a block.
     fn block(&mut self, above: u64) -> Result<(), Malformed> {
         let (number, width) = (self.cursor.vbr(8)?, self.cursor.vbr(4)? as u32);
         self.cursor.align()?;
@@ -226,7 +228,7 @@ impl Places<'_> {
     }
 }
 
-/// Judges copies of a file from the one with that number on.
+/// Judges `count` copies of a file, from number `first` on.
 fn judge(good: &[u8], first: usize, count: usize) -> Verdicts {
     let mut verdicts = Verdicts::default();
     let all = damaged(good, 0x2545_f491_4f6c_dd1d, first + count);
@@ -255,7 +257,8 @@ fn files() -> Vec<(String, Vec<u8>)> {
     own.chain(named).collect()
 }
 
-/// Has another process judge some copies of a file: whether it came to an end, and what it says.
+/// Runs another process to judge some copies of a file; returns whether it exited normally, and its
+/// output.
 fn judge_apart(file: usize, first: usize, count: usize) -> (bool, String) {
     let own = std::env::current_exe().expect("this test");
     let name = "numbered::lower::verdicts::copies_are_judged";

@@ -7,7 +7,7 @@ use crate::env::MayHold;
 use crate::ids::Nanos;
 use crate::policy::{Kind, Reason};
 
-/// Where nothing can be proved every copy would stay beside its original.
+/// While nothing can be proved, every copy would stay beside its original.
 #[test]
 fn nothing_is_copied_while_nothing_can_be_proved() {
     for silent in [None, Some(MayHold::All)] {
@@ -25,7 +25,7 @@ fn nothing_is_copied_while_nothing_can_be_proved() {
             assert_eq!(log, "fence scan 1");
             assert_eq!((summary.moved.blocks, summary.answered), (0, ticket));
         }
-        // Nor is it tried again and again for what lies scattered.
+        // Fragmentation does not start it repeatedly either.
         bench.now = Nanos::from_ms(60_000);
         let (summary, log) = bench.cycle();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! An environment that does as told and logs what was asked.
+//! A scripted environment that logs the calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::ids::{BlockId, Nanos, Space, Span, ThreadId};
 /// Bytes of every block.
 pub(super) const SIZE: u64 = 1000;
 
-/// Does as told, and writes down what was asked.
+/// A scripted environment that logs the calls.
 #[derive(Default)]
 pub(super) struct Script {
     pub(super) log: String,
@@ -25,7 +25,7 @@ pub(super) struct Script {
     pub(super) room: Option<u64>,
     pub(super) fixed: BTreeSet<BlockId>,
     pub(super) superseded: BTreeSet<BlockId>,
-    /// Who is in what, by start address.
+    /// Threads by the start address of the block that they hold.
     pub(super) held: BTreeMap<u64, i32>,
     pub(super) silent: Option<MayHold>,
     pub(super) fragmented: u64,
