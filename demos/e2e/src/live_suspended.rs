@@ -96,6 +96,15 @@ pub fn judge_crowd(bench: &Bench) -> Result<(), String> {
         return Err("no exchange waits, though `work` is not over".to_owned());
     }
     drop(clients);
+    // Each that waited for its turn hears then that its client is gone.
+    while it
+        .talk
+        .swap(["--rollback"])?
+        .1
+        .contains("exchanges are under way")
+    {
+        thread::yield_now();
+    }
     // The function that is exchanged forks itself: the exchange would wait for it, and it for that.
     let mut client = it.talk.crowd(1, &words)?;
     while client.waiting() != 0 {

@@ -150,6 +150,7 @@ impl Live {
         given_up: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Swapped, SwapError> {
         let _turn = self.exchanging.take();
+        still_wanted(&given_up)?;
         let NewVersion { file, bitcode } = version;
         let bytes = bitcode.clone();
         let name = file.display().to_string();
@@ -299,6 +300,7 @@ impl Live {
         given_up: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<RolledBack, SwapError> {
         let _turn = self.exchanging.take();
+        still_wanted(&given_up)?;
         // What goes back to native code is to have its entry back, at the instant of the rollback: until
         // then native code is stale, and its entry leads away.
         let latest = self.exchanges.with(Exchanges::pop).map(|mut it| {
@@ -449,6 +451,14 @@ impl Live {
             })?;
         }
         Ok(led)
+    }
+}
+
+/// Refuses a question whose client went away while others had the turn.
+fn still_wanted(given_up: &impl Fn() -> bool) -> Result<(), SwapError> {
+    match given_up() {
+        true => Err(SwapError::Session(ReplaceError::Withdrawn.into())),
+        false => Ok(()),
     }
 }
 

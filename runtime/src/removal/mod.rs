@@ -219,8 +219,11 @@ impl Core {
         self.forget_cause(id);
         // Last: a replacement that is under way may name it, and so may a way back.
         let settled = self.replacing.forget(id) && settled;
-        let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
-        let linked = linked.remove(&id);
+        // Its destructors run without the lock.
+        let linked = {
+            let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+            linked.remove(&id)
+        };
         drop(linked);
         let file = |dylib: &Dylib, link_name: &str| {
             // What stayed may go after its dylib.

@@ -254,6 +254,11 @@ impl Replacing {
         Publishing(self.stale.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The same, unless a set is being committed: for callers that hold locks which a commit takes.
+    pub(crate) fn try_publish(&self) -> Option<Publishing<'_>> {
+        self.stale.try_read().map(Publishing)
+    }
+
     /// Keeps publications away.
     pub(crate) fn commit(&self) -> Committing<'_> {
         Committing {

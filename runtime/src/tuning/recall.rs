@@ -133,7 +133,10 @@ impl Core {
         if self.tuning.state().tiers.is_empty() {
             return rising;
         }
-        let native = self.has_native(id);
+        // Under the locks of samples, and of reclaim where that drains them.
+        let Some(native) = self.try_has_native(id) else {
+            return rising;
+        };
         let fingerprint = self.fingerprint(id).filter(|_| !native);
         let mut state = self.tuning.state();
         let mut lower = false;

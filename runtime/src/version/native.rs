@@ -146,24 +146,49 @@ impl Core {
     /// Whether a function has native code that matches its current body, and the current bodies of
     /// functions that may be inlined in it.
     pub(crate) fn has_native(&self, id: FunctionId) -> bool {
+        let is_fresh = |epoch, id| Some(self.replacing.publish().is_fresh(epoch, &[id]));
+        self.has_native_if(id, is_fresh).unwrap_or_default()
+    }
+
+    /// The same; `None` while a set is being committed. For callers that hold the locks of samples or of
+    /// reclaim, which a commit takes.
+    pub(crate) fn try_has_native(&self, id: FunctionId) -> Option<bool> {
+        let is_fresh = |epoch, id| Some(self.replacing.try_publish()?.is_fresh(epoch, &[id]));
+        self.has_native_if(id, is_fresh)
+    }
+
+    fn has_native_if(
+        &self,
+        id: FunctionId,
+        is_fresh: impl Fn(u64, FunctionId) -> Option<bool>,
+    ) -> Option<bool> {
         let native = {
             let natives = self.tiers.versions.natives();
             let native = natives.get(&id.index());
             native.map(|it| (it.epoch, Arc::clone(&it.depends)))
         };
         let Some((epoch, depends)) = native else {
-            return false;
+            return Some(false);
         };
         if self.replacing.epoch() == epoch {
-            return true;
+            return Some(true);
         }
-        let mut all = std::iter::once(&id).chain(depends.iter());
-        all.all(|&it| self.has_adopted_body(it, epoch))
+        for &it in std::iter::once(&id).chain(depends.iter()) {
+            if !self.has_adopted_body(it, epoch, &is_fresh)? {
+                return Some(false);
+            }
+        }
+        Some(true)
     }
 
     /// Whether a function has the body with which its native code was adopted; or, if it has none,
     /// the one that it had after commit number `epoch`.
-    fn has_adopted_body(&self, id: FunctionId, epoch: u64) -> bool {
+    fn has_adopted_body(
+        &self,
+        id: FunctionId,
+        epoch: u64,
+        is_fresh: &impl Fn(u64, FunctionId) -> Option<bool>,
+    ) -> Option<bool> {
         let module = {
             let natives = self.tiers.versions.natives();
             natives.get(&id.index()).map(|it| Weak::clone(&it.module))
@@ -171,9 +196,10 @@ impl Core {
         match module {
             Some(module) => {
                 let function = self.function(id);
-                function.is_some_and(|it| std::ptr::eq(Arc::as_ptr(&it.module), module.as_ptr()))
+                let is_same = |it: Function| std::ptr::eq(Arc::as_ptr(&it.module), module.as_ptr());
+                Some(function.is_some_and(is_same))
             }
-            None => self.replacing.publish().is_fresh(epoch, &[id]),
+            None => is_fresh(epoch, id),
         }
     }
 

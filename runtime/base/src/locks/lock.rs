@@ -4,7 +4,7 @@
 //! fields drop in order.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{self, LockResult, PoisonError};
+use std::sync::{self, LockResult, PoisonError, TryLockError};
 
 use super::count::Held;
 
@@ -71,6 +71,17 @@ impl<T> RwLock<T> {
             guard,
             _held: held,
         })
+    }
+
+    /// Keeps writers out, unless one writes or waits: then there is none.
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        let held = Held::new();
+        let guard = match self.0.try_read() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(RwLockReadGuard { guard, _held: held })
     }
 
     /// Waits until no thread reads or writes, and keeps others out.
