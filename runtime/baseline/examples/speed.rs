@@ -1,5 +1,5 @@
-//! What compiling costs: nanoseconds an instruction, of functions in text form or of one that is
-//! made here: `speed [FILE...]`. A file may have several functions, after lines with `==== name`.
+//! Measures compile time: nanoseconds an instruction, of functions in text form or of a generated
+//! one: `speed [FILE...]`. A file may have several functions, after lines with `==== name`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,8 +10,8 @@ use uruk_baseline::{Compiler, Options, ir};
 /// Rounds of one measurement, the best of which counts.
 const ROUNDS: usize = 20;
 
-/// A function as a front end writes it without optimization: variables in allocas, a loop with
-/// branches and calls.
+/// A function as an unoptimizing front end emits it: variables in allocas, a loop with branches and
+/// calls.
 fn made() -> String {
     let mut text = String::from(
         "function(i64 %p, i32 %n) -> i32\nsymbol @f indirect\nb0:\n  %pa = alloca 8 align 8\n  \

@@ -1,9 +1,9 @@
-//! Who goes where when functions call each other: the System V psABI, as LLVM lowers IR to it.
+//! Registers and stack slots of arguments and results: the System V psABI, as LLVM lowers IR to it.
 //!
 //! LLVM does not know C's types here: it passes leaf scalars one by one, so that an aggregate may
-//! be split between registers and the stack. What a front end wants whole it passes in memory
-//! (`byval`) or as a pair ([`Passing::Paired`]). See `X86CallingConv.td`: `CC_X86_64_C` and
-//! `RetCC_X86_64_C`.
+//! be split between registers and the stack. A front end passes an aggregate that must stay whole
+//! in memory (`byval`) or as a pair ([`Passing::Paired`]). See `X86CallingConv.td`: `CC_X86_64_C`
+//! and `RetCC_X86_64_C`.
 //!
 //! | kind | arguments | results |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | vectors | `xmm0` to `xmm7`, then 16 bytes of stack | `xmm0` to `xmm3` |
 //! | `x86_fp80` | 16 bytes of stack | `st0 st1` |
 //! | two halves of 128 bits | two registers, or 16 bytes of stack | as two integers |
-//! | copies of memory | so many bytes of stack | |
+//! | copies of memory | their size in bytes of stack | |
 
 use crate::asm::{Gpr, Xmm};
 use crate::code::Uncovered;
@@ -30,20 +30,20 @@ pub(crate) const NEST: Gpr = Gpr::R10;
 
 const RESULT_GPRS: [Gpr; 3] = [Gpr::RAX, Gpr::RDX, Gpr::RCX];
 
-/// Where an argument is when the callee starts.
+/// The place of an argument when the callee starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ArgumentPlace {
     /// In a register.
     Gpr(Gpr),
     /// In a vector register.
     Xmm(Xmm),
-    /// On the stack, so many bytes above the return address's word.
+    /// On the stack, this many bytes above the word of the return address.
     Stack(u32),
-    /// A copy of memory that begins there; the callee's scalar is its address.
+    /// A copy of memory that begins at this offset; the callee's scalar is its address.
     Memory(u32),
 }
 
-/// What arguments take.
+/// Registers and stack that the arguments take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Taken {
     /// Registers of [`ARGUMENT_GPRS`].
@@ -54,13 +54,13 @@ pub(crate) struct Taken {
     pub(crate) stack: u32,
 }
 
-/// Hands out places of arguments, in order.
+/// Assigns places to arguments, in order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Arguments {
     gprs: u8,
     xmms: u8,
     stack: u32,
-    /// The second half of a pair that is on the stack goes there too.
+    /// Stack offset of the second half of a pair whose first half is on the stack.
     second: Option<u32>,
 }
 
@@ -75,7 +75,8 @@ impl Arguments {
             Passing::Memory { size, align } => {
                 return ArgumentPlace::Memory(self.on_stack(size.max(8), align.max(8)));
             }
-            // Both halves are in registers or none is; what follows may still get the last one.
+            // Both halves are in registers or none is; later arguments may still get the last
+            // register.
             Passing::Paired if usize::from(self.gprs) + 2 > ARGUMENT_GPRS.len() => {
                 let offset = self.on_stack(16, 16);
                 self.second = Some(offset + 8);
@@ -97,7 +98,7 @@ impl Arguments {
                     self.xmms += 1;
                     return ArgumentPlace::Xmm(Xmm::new(self.xmms - 1));
                 }
-                // A vector of 64 bits is made one of 128, with anything in the other half.
+                // A vector of 64 bits is widened to 128, with an undefined upper half.
                 let bytes = match ty {
                     Type::F32 | Type::F64 => 8,
                     _ => 16,
@@ -107,7 +108,7 @@ impl Arguments {
         }
     }
 
-    /// What was taken so far.
+    /// Registers and stack taken so far.
     pub(crate) fn taken(&self) -> Taken {
         Taken {
             gprs: self.gprs,
@@ -123,7 +124,7 @@ impl Arguments {
     }
 }
 
-/// Where a scalar of a result is on return.
+/// The place of a scalar of a result on return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ResultPlace {
     /// In a register.
@@ -134,7 +135,7 @@ pub(crate) enum ResultPlace {
     X87(u8),
 }
 
-/// Hands out places of results, in order.
+/// Assigns places to results, in order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Results {
     gprs: u8,
@@ -143,7 +144,8 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// The place of the next scalar; none if LLVM would return all through memory instead.
+    /// The place of the next scalar; an error if LLVM would return all results through memory
+    /// instead.
     pub(crate) fn next(&mut self, ty: Type) -> Result<ResultPlace, Uncovered> {
         let (count, limit) = match ty {
             Type::Int(_) => (&mut self.gprs, 3),
@@ -151,7 +153,7 @@ impl Results {
             Type::V128 | Type::V64 => (&mut self.xmms, 4),
             Type::F80 => (&mut self.x87, 2),
         };
-        // Fewer registers are for numbers than for vectors, which may have taken more.
+        // Scalars have fewer registers than vectors, which may have taken more.
         if *count >= limit {
             return Err(Uncovered {
                 what: "more results than registers",

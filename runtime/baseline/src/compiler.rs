@@ -1,4 +1,4 @@
-//! One function from plain data to machine code: the phases in order.
+//! Compiles one function from plain data to machine code: the phases in order.
 
 use crate::analysis::{Analysis, NO_REGISTER, NONE, State};
 use crate::asm::Gpr;
@@ -6,23 +6,23 @@ use crate::emit::{Buffers, Emitter, Frame};
 use crate::places::{Class, NO_HINT, Place, Places, Request};
 use crate::{Code, Options, Uncovered, coverage, ir};
 
-/// A compiler that keeps its buffers from function to function.
+/// A compiler that reuses its buffers from function to function.
 #[derive(Debug, Default)]
 pub struct Compiler {
     options: Options,
     analysis: Analysis,
     places: Places,
     requests: Vec<Request>,
-    /// Who asks: numbers of values and variables, in the order of requests.
+    /// The numbers of values and variables that need a place, in the order of requests.
     asking: Vec<u32>,
-    /// The place of each value and variable among those that ask, and then where it is.
+    /// The request of each value and variable; later its place.
     request_of: Vec<u32>,
     place_of: Vec<Place>,
     buffers: Buffers,
 }
 
 impl Compiler {
-    /// One with settings.
+    /// Creates a compiler with settings.
     pub fn new(options: Options) -> Compiler {
         Compiler {
             options,
@@ -30,7 +30,7 @@ impl Compiler {
         }
     }
 
-    /// Its settings.
+    /// The settings.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -38,7 +38,7 @@ impl Compiler {
     /// Compiles a function.
     ///
     /// # Errors
-    /// [`Uncovered`] says what of the function is not compiled here; nothing was emitted then.
+    /// [`Uncovered`] names the unsupported feature; no code was emitted then.
     pub fn compile(&mut self, function: &ir::Function) -> Result<Code, Uncovered> {
         covers(function, &self.options)?;
         self.analysis.of(function);
@@ -62,8 +62,8 @@ impl Compiler {
         Ok(emitter.emit())
     }
 
-    /// Makes requests for places of all lives that want one, by where they begin; what never
-    /// leaves `rax` does not.
+    /// Makes requests for all lives that need a place, sorted by their start; values that stay in
+    /// `rax` need none.
     fn ask(&mut self, function: &ir::Function, frame: &Frame) {
         let lives = &self.analysis.lives;
         self.asking.clear();
@@ -79,7 +79,7 @@ impl Compiler {
                 self.asking.push(at as u32);
             }
         }
-        // Values are in order already but for blocks that are elsewhere: runs are merged.
+        // Values are already in order, except for blocks in another order: the sort merges runs.
         self.asking.sort_by_key(|&at| lives[at as usize].from);
         self.request_of.clear();
         self.request_of.resize(lives.len(), NO_HINT);
@@ -118,18 +118,18 @@ fn class_of(ty: ir::Type) -> Class {
     }
 }
 
-/// Compiles a function with a compiler of its own; many are cheaper through one [`Compiler`].
+/// Compiles a function with a new compiler; for many functions one [`Compiler`] is cheaper.
 ///
 /// # Errors
-/// As [`Compiler::compile`].
+/// Like [`Compiler::compile`].
 pub fn compile(function: &ir::Function, options: &Options) -> Result<Code, Uncovered> {
     Compiler::new(*options).compile(function)
 }
 
-/// Whether a function is compiled here, without compiling it.
+/// Checks whether the compiler supports a function, without compiling it.
 ///
 /// # Errors
-/// [`Uncovered`] names the first thing that is not.
+/// [`Uncovered`] names the first unsupported feature.
 pub fn covers(function: &ir::Function, options: &Options) -> Result<(), Uncovered> {
     coverage::covers(function, options)
 }

@@ -1,6 +1,6 @@
-//! What is compiled here: a table, asked before anything is done.
+//! The supported features: a table, checked before compilation.
 //!
-//! What is not covered has a reason, a constant text; the first one of a function counts.
+//! An unsupported feature has a reason, a constant text; the first one of a function counts.
 
 use crate::abi;
 use crate::ir::{
@@ -12,7 +12,7 @@ use crate::{Options, Uncovered, emit};
 /// A reason, or none.
 type Reason = Option<&'static str>;
 
-/// Whether a function is compiled here.
+/// Checks whether the compiler supports a function.
 pub(crate) fn covers(function: &Function, _options: &Options) -> Result<(), Uncovered> {
     match of_function(function) {
         Some(what) => Err(Uncovered { what }),
@@ -73,7 +73,7 @@ fn of_heads(function: &Function) -> Reason {
     })
 }
 
-/// Whether an operand is an alloca that is aligned to no more than frames are.
+/// Whether an operand is an alloca with no more than the frame's alignment.
 fn is_plain_alloca(function: &Function, operand: Operand) -> bool {
     let Operand::Value(value) = operand else {
         return false;
@@ -109,8 +109,8 @@ fn of_call(function: &Function, call: &Call) -> Reason {
         })
 }
 
-/// Whether the arguments of a call fit where the function's parameters came. Of variadic functions
-/// nobody knows how much came.
+/// Whether the arguments of a call fit into the stack space of the function's parameters. The space
+/// of a variadic function is unknown.
 fn can_jump(function: &Function, call: &Call) -> bool {
     let (mut here, mut there) = (abi::Arguments::default(), abi::Arguments::default());
     for parameter in &function.parameters {
@@ -142,7 +142,7 @@ fn of_type(ty: Type) -> Reason {
     of_passing(ty, Passing::Plain)
 }
 
-/// Of an operation on integers of a register.
+/// The reason against an operation on integers of a register.
 fn of_int(ty: Type) -> Reason {
     match ty {
         Type::Int(_) => None,
@@ -152,12 +152,12 @@ fn of_int(ty: Type) -> Reason {
     }
 }
 
-/// Of an operation on floating-point numbers, or a conversion.
+/// The reason against an operation on floating-point numbers, or a conversion.
 fn of_number(function: &Function, ty: Type) -> Reason {
     match ty {
         Type::Int(_) | Type::F32 | Type::F64 => None,
         Type::V128 | Type::V64 => Some("operations on vectors"),
-        // Room in the frame is made for values, not for constants.
+        // The frame has room for values, not for constants.
         Type::F80 if function.types.contains(&Type::F80) => None,
         Type::F80 => Some("x86_fp80 of constants only"),
     }
@@ -173,7 +173,7 @@ fn of_cast(function: &Function, cast: Cast, from: Type, to: Type) -> Reason {
     }
 }
 
-/// Of a plain access to memory.
+/// The reason against a plain access to memory.
 fn of_access(ty: Type, ordering: Ordering) -> Reason {
     match (ty, ordering) {
         (Type::V128, Ordering::Weak | Ordering::Strong) => Some("atomics"),

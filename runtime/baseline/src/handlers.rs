@@ -1,4 +1,4 @@
-//! What a personality reads: which calls lead to which landing pads, and for which types.
+//! The table that a personality reads: landing pads of calls, and the types that they catch.
 //!
 //! The layout is that of GCC's `.gcc_except_table`, which the personalities of C++, Rust and
 //! others share ("Exception Handling Tables" of the Itanium C++ ABI; LLVM's `EHStreamer.cpp`):
@@ -11,8 +11,8 @@
 //! lists of types for filters: uleb each, then 0
 //! ```
 //!
-//! Offsets count from the function's beginning. A call in no call site ends the program, so all
-//! that lies between is a call site without a landing pad.
+//! Offsets count from the function's start. A throw from a call without a call site terminates the
+//! program, so the code between is a call site without a landing pad.
 
 use rustc_hash::FxHashMap;
 
@@ -28,11 +28,11 @@ const INDIRECT_PCREL4: u8 = 0x9b;
 /// `DW_EH_PE_uleb128`.
 const ULEB128: u8 = 0x01;
 
-/// What a call site does with an exception, as call sites name it: 0 is cleanups only.
+/// The action of a call site, as call sites name it: 0 is cleanups only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Action(u32);
 
-/// Calls that lead to a landing pad.
+/// A range of calls with a landing pad.
 #[derive(Debug, Clone, Copy)]
 struct Site {
     from: Label,
@@ -47,16 +47,16 @@ pub(crate) struct Exceptions {
     /// Types by their number, from 1.
     types: Vec<Option<Symbol>>,
     type_ids: FxHashMap<Option<Symbol>, u32>,
-    /// Lists of types for filters, as they are written.
+    /// Lists of types of filters, encoded.
     filters: Vec<u8>,
     actions: Vec<u8>,
-    /// Where actions are that were asked for: landing pads are often alike.
+    /// Actions that were already written: landing pads are often alike.
     known: FxHashMap<Vec<i64>, Action>,
     sites: Vec<Site>,
 }
 
 impl Exceptions {
-    /// Empty, with the buffers of before.
+    /// Empties the tables; buffers keep their capacity.
     pub(crate) fn clear(&mut self) {
         self.types.clear();
         self.type_ids.clear();
@@ -66,7 +66,7 @@ impl Exceptions {
         self.sites.clear();
     }
 
-    /// The number by which selectors name a type; [`None`] is all types.
+    /// The number of a type in selectors; [`None`] is all types.
     pub(crate) fn type_id(&mut self, ty: Option<Symbol>) -> u32 {
         let types = &mut self.types;
         *self.type_ids.entry(ty).or_insert_with(|| {
@@ -75,7 +75,7 @@ impl Exceptions {
         })
     }
 
-    /// What a landing pad is entered for.
+    /// The action of a landing pad with these clauses.
     pub(crate) fn action(&mut self, cleanup: bool, clauses: &[Clause]) -> Action {
         let mut filters: Vec<i64> = clauses
             .iter()
@@ -116,7 +116,8 @@ impl Exceptions {
         -1 - offset
     }
 
-    /// Exceptions of calls in a range go to a landing pad. Sites come in the order of the code.
+    /// Adds a call site: exceptions of calls in a range go to a landing pad. Sites come in the
+    /// order of the code.
     pub(crate) fn site(&mut self, from: Label, to: Label, pad: Label, action: Action) {
         self.sites.push(Site {
             from,
@@ -131,14 +132,14 @@ impl Exceptions {
         self.sites.is_empty()
     }
 
-    /// The table of a function of so many bytes, when it is known where labels are.
+    /// Writes the table of a function of `size` bytes, after labels are resolved.
     pub(crate) fn write(&self, size: u32, offset_of: impl Fn(Label) -> u32) -> Handlers {
         let sites = self.call_sites(size, offset_of);
         let has_types = !self.types.is_empty() || !self.filters.is_empty();
         let mut bytes = vec![OMIT, if has_types { INDIRECT_PCREL4 } else { OMIT }];
         let mut types = Vec::new();
         let sites_length = leb128::length(sites.len() as u64);
-        // From after the distance to the types, as far as the types' first byte.
+        // From after the distance field to the types' first byte.
         let content = 1 + sites_length + sites.len() + self.actions.len();
         let (padding, distance, length) = self.distance(content);
         if has_types {
@@ -161,8 +162,8 @@ impl Exceptions {
         Handlers { bytes, types }
     }
 
-    /// How many bytes of padding put the types at a multiple of 4, how far it is then from after
-    /// the distance itself to the types' end, and in how many bytes the distance is written.
+    /// Returns the padding that puts the types at a multiple of 4, the distance from after the
+    /// distance field to the types' end, and the bytes of that field.
     fn distance(&self, content: usize) -> (usize, usize, usize) {
         let types = 4 * self.types.len();
         let mut length = 1;
@@ -170,8 +171,8 @@ impl Exceptions {
             let before = 2 + length + content;
             let padding = before.next_multiple_of(4) - before;
             let distance = content + padding + types;
-            // At a limit, a longer distance needs less padding and would be shorter then: so it
-            // may be written in more bytes than it needs.
+            // At a limit, a longer distance needs less padding and would then be shorter, so it may
+            // be encoded in more bytes than it needs.
             if leb128::length(distance as u64) <= length {
                 return (padding, distance, length);
             }

@@ -1,21 +1,21 @@
-//! A function as plain data: what a reader gives, and what is compiled.
+//! A function as plain data: the compiler's input.
 //!
-//! It is LLVM IR with everything taken away that machine code does not care for. All values are
-//! scalars that one register holds: aggregates were taken apart into their leaves, in the order
-//! in which LLVM passes them; integers over 64 bits are two halves, the low one first;
-//! `extractvalue`, `insertvalue`, `freeze`, casts that change nothing and instructions without an
-//! effect on machine code (lifetimes, debug records, assumptions) are gone: what would be their
-//! result is an [`Operand`] of whoever uses it. A phi, a select, a load or a store of several
-//! scalars became several.
+//! It is LLVM IR without the parts that do not affect machine code. All values are scalars that fit
+//! one register. Aggregates are split into their leaves, in the order in which LLVM passes them;
+//! integers over 64 bits are two halves, the low one first. `extractvalue`, `insertvalue`,
+//! `freeze`, casts that change nothing and instructions without an effect on machine code
+//! (lifetimes, debug records, assumptions) are removed: their users have an [`Operand`] instead. A
+//! phi, a select, a load or a store of several scalars became several.
 //!
 //! # Integers
-//! A value of [`Type::Int`] with fewer bits than its register has undefined bits above: whoever
-//! needs more, extends. `i1` is an integer of one bit. Pointers are integers of 64 bits.
+//! A value of [`Type::Int`] with fewer bits than its register has undefined bits above: a user that
+//! needs them extends. `i1` is an integer of one bit. Pointers are integers of 64 bits.
 //!
-//! # What a reader promises
-//! - It is verified SSA: definitions dominate uses, types fit, blocks end with one terminator.
-//! - [`Function::blocks`] begins with the entry, which has no predecessors. Blocks that cannot be
-//!   reached may be there; they are not emitted.
+//! # Requirements on a reader
+//! - The function is verified SSA: definitions dominate uses, types fit, blocks end with one
+//!   terminator.
+//! - [`Function::blocks`] begins with the entry, which has no predecessors. Unreachable blocks are
+//!   allowed; they are not emitted.
 //! - Phis come first in their block, with one incoming operand for each edge.
 //! - Sequences of multiply and add that LLVM may fuse were split.
 
@@ -41,48 +41,48 @@ pub use ops::{
 pub use parse::{ParseError, parse};
 pub use results::Results;
 
-/// A scalar: the parameters' first, in order, then results of instructions in the order of
+/// A scalar: parameters first, in order, then results of instructions in the order of
 /// [`Function::instructions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Value(pub u32);
 
-/// A block, by its place in [`Function::blocks`].
+/// A block, by its index in [`Function::blocks`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Block(pub u32);
 
-/// A name from outside, by its place in [`Function::symbols`].
+/// An external name, by its index in [`Function::symbols`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol(pub u32);
 
-/// An instruction, by its place in [`Function::instructions`].
+/// An instruction, by its index in [`Function::instructions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InstructionId(pub u32);
 
 impl Value {
-    /// As an index.
+    /// The number as an index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl Block {
-    /// As an index.
+    /// The number as an index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl Symbol {
-    /// As an index.
+    /// The number as an index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a register holds.
+/// The type of a scalar in a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// An integer of so many bits, 1 to 64, or an address.
+    /// An integer of this many bits, 1 to 64, or an address.
     Int(u8),
     /// `float`.
     F32,
@@ -117,22 +117,22 @@ impl Type {
     }
 }
 
-/// What an instruction takes.
+/// An operand of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Operand {
-    /// What an instruction before gave, or a parameter.
+    /// The result of an earlier instruction, or a parameter.
     Value(Value),
     /// A constant integer or null; its bits above the type's are zero.
     Int(u64),
     /// The bits of a constant float or double, in the low bits.
     Float(u64),
-    /// A constant of 16 bytes, by its place in [`Function::wide`]: of a vector or of `x86_fp80`.
+    /// A constant of 16 bytes, by its index in [`Function::wide`]: of a vector or of `x86_fp80`.
     Wide(u32),
-    /// The address of a symbol and so many bytes.
+    /// The address of a symbol plus an offset in bytes.
     Address(Symbol, i64),
     /// The address of a block of this function.
     Label(Block),
-    /// Anything: undef and poison.
+    /// An undefined value: undef and poison.
     Undef,
 }
 
@@ -146,7 +146,7 @@ pub struct Function {
     pub parameters: Vec<Parameter>,
     /// Scalars that are returned, in order; none for void.
     pub returns: Vec<Returned>,
-    /// Whether it takes more than its parameters.
+    /// Whether it takes variable arguments.
     pub is_variadic: bool,
     /// Types of all values.
     pub types: Vec<Type>,
@@ -158,16 +158,17 @@ pub struct Function {
     pub symbols: Vec<SymbolData>,
     /// Constants of 16 bytes.
     pub wide: Vec<[u8; 16]>,
-    /// The function that says what happens when an exception comes by.
+    /// The personality function.
     pub personality: Option<Symbol>,
-    /// What is counted while it runs.
+    /// The counters of the function.
     pub counting: Counting,
-    /// Whether an exception may pass, or backtraces are wanted; unwind rows are written anyway.
+    /// Whether neither exceptions pass nor backtraces are needed; unwind rows are written in any
+    /// case.
     pub no_unwind: bool,
     /// Whether each page of a frame is touched when it is made, in its order (`probe-stack`): of
     /// frames of more than a page.
     pub probes_stack: bool,
-    /// Debug locations, which instructions name by their place here: line, column, scope.
+    /// Debug locations, which instructions name by their index here: line, column, scope.
     pub lines: Vec<Line>,
 }
 
@@ -187,16 +188,16 @@ pub struct Line {
 pub struct BlockData {
     /// Its instructions, the last of which is its terminator.
     pub instructions: Range<u32>,
-    /// Where its terminator leads, in its order, each as often as it says so.
+    /// The targets of its terminator, in its order; repeated if it repeats them.
     pub successors: SmallVec<[Block; 2]>,
 }
 
 /// One scalar of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parameter {
-    /// What it is.
+    /// The type.
     pub ty: Type,
-    /// How it comes.
+    /// How it is passed.
     pub passing: Passing,
 }
 
@@ -206,14 +207,14 @@ pub enum Passing {
     /// In the next register of its kind, or on the stack.
     #[default]
     Plain,
-    /// Likewise, with the bits above the type's made of its sign.
+    /// Like `Plain`, sign-extended.
     SignExtended,
-    /// Likewise, with zeros above.
+    /// Like `Plain`, zero-extended.
     ZeroExtended,
     /// The first half of an integer of 128 bits: both halves are in registers, or both on the
     /// stack at a multiple of 16. The second half is [`Passing::Plain`].
     Paired,
-    /// A copy of memory on the stack, of so many bytes, at a multiple of so many: the operand of a
+    /// A copy of memory on the stack, of `size` bytes, at a multiple of `align`. The operand of a
     /// call is the address of the original, the parameter the address of the copy.
     Memory {
         /// Bytes.
@@ -230,13 +231,13 @@ pub enum Passing {
 /// One scalar of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Returned {
-    /// What it is.
+    /// The type.
     pub ty: Type,
-    /// Whether the caller expects the bits above to be made of the sign, of zeros, or nothing.
+    /// The extension of the upper bits that the caller expects, if any.
     pub extension: Option<Extension>,
 }
 
-/// What bits above a value's are made of.
+/// The contents of the bits above a value's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Extension {
     /// Copies of the sign bit.
@@ -248,45 +249,45 @@ pub enum Extension {
 /// A name that code refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SymbolData {
-    /// As the linker knows it.
+    /// The linker's name.
     pub name: Box<str>,
-    /// How it is reached.
+    /// How code accesses it.
     pub reach: Reach,
     /// Whether it may be missing, and is null then.
     pub is_weak: bool,
 }
 
-/// How a symbol is reached.
+/// How code accesses a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reach {
-    /// Data in reach of a signed distance of 32 bits.
+    /// Data within a signed 32-bit distance.
     Near,
-    /// Calls go through a word, and addresses are read from one.
+    /// Calls go through a word, and addresses are loaded from one.
     Indirect,
     /// A thread-local variable.
     ThreadLocal,
 }
 
-/// What a version counts, all in words of symbols.
+/// The counters of a version, all in words of symbols.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counting {
     /// Two `i32`: entries, and back edges of loops without a [`Head`].
     pub counters: Option<Symbol>,
-    /// Where words of loops are.
+    /// The symbol of the words of loops.
     pub loops: Option<Symbol>,
-    /// Loops that can be left, by rising block.
+    /// Loops with OSR exits, by rising block.
     pub heads: Vec<Head>,
-    /// Sources of back edges that are counted in the second counter, by rising block: each pass
-    /// through this block counts one.
+    /// Sources of back edges that the second counter counts, by rising block: each pass through
+    /// such a block adds one.
     pub latches: Vec<Block>,
 }
 
-/// A loop whose head counts its passes, and that is left when a continuation is offered.
+/// A loop whose head counts its passes and has an OSR exit to a continuation.
 ///
 /// After its phis the head adds one to the `i32` at `count`. If the sum is negative, it reads the
-/// word at `slot`: where that is null, it makes the count positive again by clearing its sign bit,
-/// and goes on; else it adds one to the `i32` at `left`, calls what the word holds with
-/// `arguments`, and returns what that returns.
+/// word at `slot`. If that is null, it makes the count positive again by clearing its sign bit, and
+/// continues. Else it adds one to the `i32` at `left`, calls the address in the word with
+/// `arguments`, and returns the result of that call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// The block.
@@ -295,26 +296,26 @@ pub struct Head {
     pub slot: u32,
     /// Offset of the count.
     pub count: u32,
-    /// Offset of the `i32` that counts how often the loop was left.
+    /// Offset of the `i32` that counts OSR exits.
     pub left: u32,
-    /// What lives across: passed as parameters of a function with the same result.
+    /// The values that live across: parameters of a function with the same result.
     pub arguments: Vec<Argument>,
-    /// Places of those of the arguments whose operand is what an [`Op::Alloca`] gave, and of which
-    /// not the address is passed, but what is there: a scalar of the argument's type.
+    /// Indexes of the arguments whose operand is the result of an [`Op::Alloca`] and that pass its
+    /// contents instead of its address: a scalar of the argument's type.
     pub loaded: Vec<u32>,
-    /// What is written to memory of the frame, of which arguments are the address: by rising
-    /// argument, whose operand is anything.
+    /// Values stored to memory of the frame whose address is an argument: by rising argument, whose
+    /// own operand is ignored.
     pub stored: Vec<Stored>,
 }
 
 /// A scalar of a value that crosses at a head in memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stored {
-    /// The place of the argument that is the address of the value.
+    /// The index of the argument that is the address of the value.
     pub argument: u32,
-    /// How many bytes behind that.
+    /// Offset in bytes from that address.
     pub offset: u32,
-    /// What is written.
+    /// The stored operand.
     pub operand: Operand,
     /// Its type.
     pub ty: Type,
@@ -325,9 +326,9 @@ impl Eq for Stored {}
 /// An instruction.
 #[derive(Debug, Clone)]
 pub struct Instruction {
-    /// What it does.
+    /// The operation.
     pub op: Op,
-    /// Its results: none, one, or several that follow each other.
+    /// Its results: none, one, or several in a row.
     pub results: Range<u32>,
     /// Its debug location in [`Function::lines`]; [`NO_LINE`] without.
     pub line: u32,
@@ -349,39 +350,39 @@ pub struct Argument {
 
 impl Eq for Argument {}
 
-/// A call, as both `call` and `invoke` have it.
+/// A call, as in both `call` and `invoke`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// Whom.
+    /// The callee.
     pub callee: Callee,
     /// Scalars of arguments.
     pub arguments: Vec<Argument>,
-    /// Scalars of the result; the instruction's results, unless nobody uses any.
+    /// Scalars of the result; the instruction's results, unless all are unused.
     pub returns: SmallVec<[Returned; 2]>,
-    /// Whether the callee's type is variadic: `al` then says how many vector registers are used.
+    /// Whether the callee's type is variadic: `al` then holds the number of vector registers used.
     pub is_variadic: bool,
-    /// Whether it must be, may be, or must not be a jump.
+    /// Whether it must be a tail call.
     pub tail: Tail,
     /// Whether it may return a second time (`setjmp`).
     pub returns_twice: bool,
 }
 
-/// Whom a call reaches.
+/// The callee of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Callee {
     /// A function, through its word.
     Symbol(Symbol),
-    /// What is at an address.
+    /// The function at an address.
     Operand(Operand),
 }
 
-/// Whether a call is a jump.
+/// Whether a call is a tail call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tail {
-    /// It may not matter: it is none here.
+    /// It need not be one, and is not.
     No,
-    /// It must be: it is followed by a return of what it gives, and callers and callees agree
-    /// in what they pass.
+    /// It must be one: a return of its results follows it, and both functions have the same
+    /// parameters and results.
     Must,
 }
 

@@ -1,4 +1,4 @@
-//! Numbers of variable length, as DWARF has them.
+//! Numbers of variable length (LEB128), as in DWARF.
 
 /// Appends an unsigned number.
 pub(crate) fn unsigned(bytes: &mut Vec<u8>, mut value: u64) {
@@ -13,7 +13,7 @@ pub(crate) fn unsigned(bytes: &mut Vec<u8>, mut value: u64) {
     }
 }
 
-/// Appends an unsigned number in so many bytes, which are at least those that it needs.
+/// Appends an unsigned number in `length` bytes, at least as many as it needs.
 pub(crate) fn padded(bytes: &mut Vec<u8>, value: u64, length: usize) {
     unsigned(bytes, value);
     let missing = length - self::length(value);
@@ -40,7 +40,7 @@ pub(crate) fn signed(bytes: &mut Vec<u8>, mut value: i64) {
     }
 }
 
-/// How many bytes an unsigned number takes.
+/// The bytes of an unsigned number.
 pub(crate) fn length(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }

@@ -1,27 +1,27 @@
-//! Machine code from a function, quickly: tier 1.
+//! A fast compiler of functions to machine code: tier 1.
 //!
-//! A function comes as plain data ([`ir`]), and machine code leaves as plain data ([`Code`]):
-//! whoever reads LLVM IR, and whoever places code, are elsewhere. What is not covered is said
-//! before anything is emitted, and compiled by somebody else, as a whole.
+//! A function comes as plain data ([`ir`]), and machine code leaves as plain data ([`Code`]): other
+//! packages read LLVM IR and place the code. An unsupported function is reported before any code is
+//! emitted, and LLVM compiles it as a whole.
 //!
 //! Invariants:
 //! - Code behaves as LLVM's does for every program with defined behaviour: the same ABI, the
 //!   same bits of floating point, the same traps.
-//! - Every value has one place for as long as it lives, a register or a word of the frame, so
-//!   no two paths to a block disagree about where it is.
-//! - No input panics; what cannot be compiled is an [`Uncovered`].
+//! - Every value has one place for its whole life, a register or a word of the frame, so no two
+//!   paths to a block disagree about its place.
+//! - No input panics; a function that cannot be compiled is an [`Uncovered`].
 //!
 //! | phase | file | from | to |
 //! |---|---|---|---|
-//! | cover | `coverage` | function | what is not covered |
-//! | analyse | `analysis` | function | order of blocks, loops, where values live, what is folded |
+//! | cover | `coverage` | function | the first unsupported feature |
+//! | analyse | `analysis` | function | order of blocks, loops, live ranges, folded values |
 //! | assign | `places` | lives | a place for each value |
 //! | emit | `emit` | both | [`Code`] |
 //!
 //! # Why
 //! Linear scan over whole lives (Poletto and Sarkar, 1999), by weight of uses, rather than places
 //! that change from block to block as in TPDE: edges need no repair but for phis, loops keep their
-//! registers, and what a continuation takes over is where it always is.
+//! registers, and a continuation finds values in fixed places.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -1,25 +1,25 @@
-//! Moves that happen at once, one after the other.
+//! Parallel moves as a sequence.
 //!
-//! At the end of a block the phis of the next one get their values, and before a call arguments
-//! get to their places: all destinations change at the same time, and some are sources of others.
+//! At the end of a block the phis of the next one get their values, and before a call arguments get
+//! to their places: all destinations change at the same time, and some are sources of others.
 //!
-//! A move may be done as soon as nobody who is still to be moved reads its destination. When no
-//! such move is left, what is left are circles: one member of a circle is put aside in a scratch
-//! register, which makes a line of it (Rideau, Serpette and Leroy, 2008). Constants read nothing
-//! and come last: those for memory first, as they may need a scratch register themselves.
+//! A move may be done as soon as no pending move reads its destination. When no such move is left,
+//! the rest are cycles: one member of a cycle is saved in a scratch register, which breaks the
+//! cycle (Rideau, Serpette and Leroy, 2008). Constants read no spot and come last: those for memory
+//! first, as they may need a scratch register themselves.
 
 use crate::asm::{Gpr, Xmm};
 
-/// Where a value can be. Two spots of memory are the same or do not overlap.
+/// A place of a value. Two spots of memory are the same or do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Spot {
     /// A general register.
     Gpr(Gpr),
     /// A vector register.
     Xmm(Xmm),
-    /// So many bytes from the frame pointer.
+    /// An offset in bytes from the frame pointer.
     Frame(i32),
-    /// So many bytes from the stack pointer: an outgoing argument. Nobody reads it.
+    /// An offset in bytes from the stack pointer: an outgoing argument. No move reads it.
     Outgoing(i32),
 }
 
@@ -29,7 +29,7 @@ impl Spot {
     }
 }
 
-/// How much is moved.
+/// The size of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub(crate) enum Size {
@@ -38,33 +38,33 @@ pub(crate) enum Size {
     B16,
 }
 
-/// What is moved.
+/// The source of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source<T> {
-    /// What is at a spot.
+    /// The contents of a spot.
     Spot(Spot),
-    /// What needs no spot that is a destination.
+    /// A constant, which reads no spot that is a destination.
     Constant(T),
 }
 
-/// One of several moves. Each destination is there once. What goes between a general and a vector
+/// One of several moves. Destinations are distinct. A transfer between a general and a vector
 /// register is not a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Move<T> {
-    /// To where.
+    /// The destination.
     pub(crate) to: Spot,
-    /// From where.
+    /// The source.
     pub(crate) from: Source<T>,
     /// Bytes.
     pub(crate) size: Size,
 }
 
-/// Registers that may be changed: no sources, and destinations of constants only.
+/// Registers that may be clobbered: no sources, and destinations of constants only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Scratch {
-    /// For what goes from memory to memory, and for circles.
+    /// For moves from memory to memory, and for cycles.
     pub(crate) gpr: Gpr,
-    /// The second one is used only for circles, those of general registers and memory too.
+    /// The second one is used only for cycles, those of general registers and memory too.
     pub(crate) xmms: [Xmm; 2],
 }
 
@@ -73,18 +73,18 @@ pub(crate) struct Scratch {
 pub(crate) enum Step<T> {
     /// `to = from`.
     Move {
-        /// To where.
+        /// The destination.
         to: Spot,
-        /// From where.
+        /// The source.
         from: Spot,
         /// Bytes.
         size: Size,
     },
     /// `to = constant`; if `to` is memory, it may change the first scratch register.
     Constant {
-        /// To where.
+        /// The destination.
         to: Spot,
-        /// What.
+        /// The constant.
         constant: T,
         /// Bytes.
         size: Size,
@@ -96,7 +96,7 @@ pub(crate) enum Step<T> {
 pub(crate) struct Mover {
     /// Moves between spots that are still to be done.
     left: Vec<Pending>,
-    /// Of those, the ones that nobody waits for.
+    /// Those of `left` whose destination no pending move reads.
     ready: Vec<usize>,
     /// Destinations of `left` with their places there, sorted.
     by_destination: Vec<(Spot, usize)>,
@@ -107,13 +107,13 @@ struct Pending {
     to: Spot,
     from: Spot,
     size: Size,
-    /// How many others still read `to`.
+    /// The number of pending moves that read `to`.
     readers: u32,
     done: bool,
 }
 
 impl Mover {
-    /// Calls `emit` with steps that do all moves as if at once.
+    /// Calls `emit` with steps that have the effect of all moves at once.
     pub(crate) fn sequence<T: Copy>(
         &mut self,
         moves: &[Move<T>],
@@ -176,7 +176,7 @@ impl Mover {
         }
     }
 
-    /// Does all that is ready, and what becomes so.
+    /// Does all ready moves, and those that become ready.
     fn lines(&mut self, scratch: Scratch, emit: &mut impl FnMut(Spot, Spot, Size)) {
         while let Some(index) = self.ready.pop() {
             let Pending { to, from, size, .. } = self.left[index];
@@ -192,7 +192,7 @@ impl Mover {
         found.ok().map(|at| self.by_destination[at].1)
     }
 
-    /// One reader less of a spot.
+    /// Records that a spot has one reader less.
     fn is_read(&mut self, spot: Spot) {
         let waiting = self.writer_of(spot);
         if let Some(index) = waiting.filter(|&index| !self.left[index].done) {
@@ -203,11 +203,11 @@ impl Mover {
         }
     }
 
-    /// Does the circle that a move is part of: each member is read once, by the next one.
+    /// Does the cycle that a move is part of: each member is read once, by the next one.
     fn circle(&mut self, index: usize, scratch: Scratch, emit: &mut impl FnMut(Spot, Spot, Size)) {
         let Pending { to, from, size, .. } = self.left[index];
         let in_vector = |spot| matches!(spot, Spot::Xmm(_));
-        // Through memory, the first general scratch register is needed on the way.
+        // Moves through memory need the first general scratch register.
         let aside = if in_vector(to) || in_vector(from) || !self.is_of_registers(index) {
             Spot::Xmm(scratch.xmms[1])
         } else {
@@ -220,8 +220,7 @@ impl Mover {
         emit(to, aside, size);
     }
 
-    /// Whether all of a circle is in registers, so that nothing else needs the first scratch
-    /// register meanwhile.
+    /// Whether all of a cycle is in registers, so that it does not need the first scratch register.
     fn is_of_registers(&self, index: usize) -> bool {
         let mut at = index;
         loop {
@@ -280,7 +279,7 @@ mod tests {
         }
     }
 
-    /// What each spot holds: a number, and how many bytes of it are known.
+    /// The contents of each spot: a number, and how many bytes of it are known.
     type State = HashMap<Spot, (u32, Size)>;
 
     fn class(spot: Spot) -> u8 {
@@ -330,7 +329,7 @@ mod tests {
     fn steps_do_what_moves_say() {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
         for _ in 0..20_000 {
-            // Sizes belong to values: what is read from a spot is as wide as what is there.
+            // Sizes belong to values: a read of a spot is as wide as its contents.
             let mut state: State = HashMap::new();
             for number in 0..12 {
                 let place = spot(number);
@@ -363,7 +362,7 @@ mod tests {
         }
     }
 
-    /// All permutations of a few spots: nothing but circles.
+    /// All permutations of a few spots: only cycles.
     #[test]
     fn permutations() {
         let mut random = Random(7);
@@ -412,7 +411,7 @@ mod tests {
                 assert_eq!(after[spot].0, before.0, "{spot:?} of {moves:?}");
             }
         }
-        // A step more for each circle, and for each move between memory.
+        // One step more for each cycle, and for each move between memory.
         assert!(steps <= least * 2 + 1, "{steps} steps for {moves:?}");
     }
 

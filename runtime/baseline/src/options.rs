@@ -1,13 +1,13 @@
-//! What compiles of one session have in common.
+//! Options shared by all compiles of a session.
 
 /// Settings of a compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Instructions beyond the baseline that the processor is known to have.
+    /// Instruction set extensions of the processor.
     pub features: Features,
 }
 
-/// Instructions of the processor beyond SSE2. None of them changes a result: they make the same
+/// Instructions of the processor beyond SSE2. None of them changes a result: they give the same
 /// bits with fewer instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {

@@ -11,10 +11,10 @@
 //! | after `leave` or `pop rbp` | `rsp + 8` | |
 //! | after `ret` | `rbp + 16` | |
 //!
-//! # Why it is right at every instruction
+//! # Why it is correct at every instruction
 //! A saved register keeps its value until all are saved, so one row for all of them is enough.
-//! When they were restored, what they were restored from lies at most 56 bytes below the stack
-//! pointer, where signal handlers write nothing (psABI, 3.2.2), so the rows need not take it back.
+//! After their restore, the saved copies lie at most 56 bytes below the stack pointer, where signal
+//! handlers write nothing (psABI, 3.2.2), so the rows need not be undone.
 
 use crate::asm::Gpr;
 use crate::code::{UnwindFixup, UnwindTarget};
@@ -38,7 +38,7 @@ const INDIRECT_PCREL4: u8 = 0x9b;
 /// The number of the return address among DWARF's registers.
 const RETURN_ADDRESS: u8 = 16;
 
-/// How a function's frame comes and goes, in offsets from its beginning.
+/// Offsets of the prologue and epilogues of a function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame<'a> {
     /// Bytes of the function.
@@ -47,17 +47,17 @@ pub(crate) struct Frame<'a> {
     pub(crate) pushed: u32,
     /// After `mov rbp, rsp`.
     pub(crate) framed: u32,
-    /// Where all registers of `saved` are saved.
+    /// After the last save of `saved`.
     pub(crate) saved_at: u32,
     /// Registers at `rbp - 8`, `rbp - 16` and so on.
     pub(crate) saved: &'a [Gpr],
-    /// Of each epilogue: after what restores `rbp`, and after the return (or the jump out).
+    /// Of each epilogue: after the restore of `rbp`, and after the return (or the tail jump).
     pub(crate) epilogues: &'a [(u32, u32)],
     /// The personality, if there is a table for it.
     pub(crate) personality: Option<Symbol>,
 }
 
-/// The table, without the zero word at its end, and its fields that depend on addresses.
+/// Builds the table, without the zero word at its end, and its relocations.
 pub(crate) fn table(frame: &Frame<'_>) -> (Vec<u8>, Vec<UnwindFixup>) {
     let mut bytes = Vec::with_capacity(96);
     let mut fixups = Vec::new();
@@ -88,7 +88,7 @@ fn cie(bytes: &mut Vec<u8>, fixups: &mut Vec<UnwindFixup>, personality: Option<S
     end_record(bytes, 0);
 }
 
-/// Code 1, data -8, and the register of the return address.
+/// Code alignment 1, data alignment -8, and the register of the return address.
 fn alignments(bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&[1, 0x78, RETURN_ADDRESS]);
 }
@@ -135,7 +135,7 @@ fn rows(bytes: &mut Vec<u8>, frame: &Frame<'_>) {
     }
 }
 
-/// What follows holds from an offset on.
+/// Writes an advance of the location to an offset.
 fn advance(bytes: &mut Vec<u8>, at: &mut u32, to: u32) {
     let delta = to - *at;
     *at = to;
@@ -162,7 +162,7 @@ fn field(bytes: &mut Vec<u8>, fixups: &mut Vec<UnwindFixup>, to: UnwindTarget) {
     bytes.extend_from_slice(&[0; 4]);
 }
 
-/// Fills up a record to a multiple of 8, as assemblers do, and writes its length.
+/// Pads a record to a multiple of 8, as assemblers do, and writes its length.
 fn end_record(bytes: &mut Vec<u8>, start: usize) {
     let end = start + (bytes.len() - start).next_multiple_of(8);
     bytes.resize(end, DW_CFA_NOP);
@@ -187,7 +187,7 @@ mod tests {
     const HANDLERS: u64 = 0x7000;
     const PERSONALITY: u64 = 0x9000;
 
-    /// The table where it would lie.
+    /// The table relocated to its test address.
     fn placed(frame: &Frame<'_>) -> Vec<u8> {
         let (mut bytes, fixups) = table(frame);
         for UnwindFixup { at, to } in fixups {
@@ -292,7 +292,7 @@ mod tests {
                 personality.map(|_| Pointer::Indirect(PERSONALITY))
             );
             assert_eq!(fde.lsda(), personality.map(|_| Pointer::Direct(HANDLERS)));
-            // Two records and nothing else.
+            // Two records only.
             let mut entries = section.entries(&bases);
             assert!(entries.next().is_ok_and(|entry| entry.is_some()));
             assert!(entries.next().is_ok_and(|entry| entry.is_some()));

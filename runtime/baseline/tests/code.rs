@@ -1,4 +1,5 @@
-//! The code of small functions, as text: what is folded, where values are, what is left out.
+//! Tests the code of small functions, as text: folded operands, places of values, removed
+//! instructions.
 
 use std::fmt::Write;
 

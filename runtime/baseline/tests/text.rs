@@ -1,4 +1,4 @@
-//! The text form is read as it is written, and broken promises are found.
+//! Tests that the parser reads the written text form, and that violated requirements are found.
 
 use uruk_baseline::ir;
 

@@ -1,4 +1,4 @@
-//! Attributes: groups, and the lists that are made of them.
+//! Attributes: groups, and the lists that consist of groups.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,11 @@ use crate::ir::{Attribute, Attributes, TypeId};
 use crate::module::Refused;
 use crate::walk::{Entry, Extent, Standard, Walk};
 
-/// What a group is about.
+/// Targets of a group; other numbers are parameters, from 1 on.
 const RESULT: u64 = 0;
 const FUNCTION: u64 = 0xffff_ffff;
 
-/// The groups that lists are made of, by number.
+/// The groups of which lists consist, by number.
 pub(crate) type Groups = HashMap<u64, (u64, Vec<Attribute>)>;
 
 /// Reads the block of groups.
@@ -107,7 +107,7 @@ fn list(mut record: &[u64]) -> Result<Vec<Attribute>, Refused> {
     Ok(all)
 }
 
-/// The places of numbers of types in a record's attributes.
+/// Places of the type numbers in a record's attributes.
 pub(crate) fn types(record: &[u64]) -> Result<Vec<usize>, Refused> {
     const TYPED: u64 = 6;
     let unknown = || Refused::Unknown("an attribute of a form that is not known");
@@ -146,7 +146,7 @@ pub(crate) fn types(record: &[u64]) -> Result<Vec<usize>, Refused> {
 pub(crate) fn range(bits: u64, words: &[u64]) -> Option<usize> {
     let used = match bits <= 64 {
         true => 2,
-        // How many words each end has comes first.
+        // The first word gives the number of words of each end.
         false => {
             let counts = *words.first()?;
             1 + (counts & 0xffff_ffff) as usize + (counts >> 32) as usize

@@ -1,7 +1,7 @@
-//! One body.
+//! Reads one body.
 //!
-//! Numbers of values are relative to how many there are: what comes later in the body has its type
-//! behind its number.
+//! Numbers of values are relative to the count of values so far: a reference to a later value carries
+//! its type behind the number.
 
 use crate::constants;
 use crate::ir::{
@@ -16,10 +16,10 @@ mod calls;
 mod memory;
 mod values;
 
-/// In the place of a value: metadata.
+/// Stands for metadata in place of a value.
 const METADATA: ValueId = ValueId(u32::MAX);
 
-/// Codes of records that are no instructions.
+/// Codes of records that are not instructions.
 mod code {
     pub(super) const BLOCKS: u64 = 1;
     pub(super) const LINE_AGAIN: u64 = 33;
@@ -37,22 +37,22 @@ struct Reading<'a> {
     body: &'a mut Body,
     /// The number of the next value.
     next: u32,
-    /// Blocks there are to be.
+    /// Number of blocks that the body declares.
     blocks: u32,
-    /// Whether a terminator is to come.
+    /// Whether the current block still needs a terminator.
     open: bool,
-    /// The greatest number of a value that was mentioned.
+    /// The greatest value number that was mentioned.
     greatest: u32,
-    /// Values that were mentioned before they were there, with the types that were said of them.
+    /// Values that were mentioned before their definition, with the types given there.
     forwards: Vec<(ValueId, TypeId)>,
-    /// Operand bundles wait for their call.
+    /// Whether operand bundles wait for their call.
     bundles: bool,
     line: (u32, u32),
-    /// The numbers of the current record that refer to something, if they are asked for.
+    /// The numbers of the current record that are indices, if they are requested.
     marks: Option<Vec<Mark>>,
 }
 
-/// The operands of a record that are left.
+/// The remaining operands of a record.
 struct Operands<'r> {
     record: &'r [u64],
     at: usize,
@@ -65,7 +65,7 @@ impl Operands<'_> {
         Ok(*number)
     }
 
-    /// Zero if there is none.
+    /// The next number, or zero if there is none.
     fn option(&mut self) -> u64 {
         self.number().unwrap_or_default()
     }
@@ -80,16 +80,16 @@ impl Operands<'_> {
 }
 
 impl Source {
-    /// Reads a body, by its place among the bodies, into `body`. `bytes` are those of the module.
+    /// Reads body number `number` into `body`. `bytes` are those of the module.
     ///
     /// # Errors
-    /// What is not read here.
+    /// The body has a form that is not read here.
     pub fn read_body(&self, bytes: &[u8], number: usize, body: &mut Body) -> Result<(), Refused> {
         self.read_marked(bytes, number, body, None, |_, _, _| {})
     }
 
-    /// Like [`read_body`](Source::read_body). With a list of `marks`, calls `each` for every record of the
-    /// body: its code, its numbers, and those of them that refer to something.
+    /// Like [`read_body`](Source::read_body). With a list of `marks`, calls `each` for every record of
+    /// the body: its code, its numbers, and the marks of those that are indices.
     pub(crate) fn read_marked(
         &self,
         bytes: &[u8],
@@ -217,7 +217,7 @@ impl<'a> Reading<'a> {
             self.open = true;
         }
         let (op, ty) = self.instruction(code, &mut operands)?;
-        // Flags may stand behind what has a value; anything else is damage, or of a later release.
+        // Flags may follow operations with a value; other numbers are damage, or of a later release.
         let flagged = matches!(
             op,
             Op::Binary(..) | Op::Cast(_) | Op::FNeg(_) | Op::Select | Op::Compare(_) | Op::Phi(_)
@@ -229,7 +229,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// What an instruction does, and the type of its result.
+    /// The operation of an instruction, and the type of its result.
     fn instruction(
         &mut self,
         code: u64,
@@ -288,7 +288,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Whether all numbers are of something.
+    /// Checks that all numbers refer to existing values.
     fn finish(self) -> Result<(), Refused> {
         let whole = !self.open && self.body.blocks.len() as u32 == self.blocks;
         let in_range = self.greatest < self.next || self.next == 0;
@@ -300,9 +300,9 @@ impl<'a> Reading<'a> {
         }
     }
 
-    // What operands are made of.
+    // Operands and their parts.
 
-    /// Notes that the number that was read last refers to something.
+    /// Notes that the last number read is an index.
     #[inline]
     fn mark(&mut self, operands: &Operands<'_>, to: Mentioned) {
         if let Some(marks) = &mut self.marks {
@@ -319,7 +319,7 @@ impl<'a> Reading<'a> {
         value
     }
 
-    /// A value whose type is known from elsewhere.
+    /// A value whose type is known from its context.
     fn relative(&mut self, operands: &mut Operands<'_>) -> Result<ValueId, Refused> {
         let number = operands.number()? as u32;
         let value = ValueId(self.next.wrapping_sub(number));
@@ -341,13 +341,13 @@ impl<'a> Reading<'a> {
         Ok((value, ty))
     }
 
-    /// A value of a type that was said.
+    /// A value of the given type.
     fn relative_as(&mut self, ty: TypeId, operands: &mut Operands<'_>) -> Result<(), Refused> {
         let value = self.relative(operands)?;
         self.said(value, ty)
     }
 
-    /// Whether a value is of the type that is said of it.
+    /// Checks that a value has the type given for it.
     fn said(&mut self, value: ValueId, ty: TypeId) -> Result<(), Refused> {
         match value.0 >= self.next {
             true => self.forwards.push((value, ty)),
@@ -357,7 +357,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// A value by its own number.
+    /// A value by its absolute number.
     fn absolute(&mut self, operands: &mut Operands<'_>) -> Result<ValueId, Refused> {
         let value = ValueId(operands.short()?);
         self.mark(operands, Mentioned::Value(value));
@@ -392,13 +392,13 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The type of what is looked up, which the module has if anything is of it.
+    /// The number of a type that results may have; the module has it if it uses it.
     fn known(&self, ty: &Type) -> Result<TypeId, Refused> {
         let id = self.source.known.id(ty);
         id.ok_or(Refused::Unknown("a type that the module does not name"))
     }
 
-    /// The type of comparisons of values of a type.
+    /// The result type of comparisons of values of a type.
     fn bit_like(&self, ty: TypeId) -> Result<TypeId, Refused> {
         let bit = self.known(&Type::Integer(1))?;
         match *self.ty(ty) {
@@ -464,7 +464,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// How atomic something is, by its number in bitcode.
+/// The atomic ordering with a number in bitcode.
 fn ordering(number: u64) -> Result<Ordering, Refused> {
     const ALL: [Ordering; 7] = [
         Ordering::NotAtomic,
@@ -479,7 +479,7 @@ fn ordering(number: u64) -> Result<Ordering, Refused> {
     known.ok_or(Refused::OutOfRange)
 }
 
-/// A call without what is at its place yet.
+/// A call without its operands and flags.
 fn plain_call(attributes: u32, convention: u32, function: TypeId, has_bundles: bool) -> Call {
     Call {
         attributes: AttributesId(attributes),

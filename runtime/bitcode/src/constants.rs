@@ -27,7 +27,7 @@ mod code {
     pub(super) const OFFSET: u64 = 32;
 }
 
-/// A number whose sign is its lowest bit.
+/// Decodes a number whose sign is its lowest bit.
 pub(crate) fn signed(value: u64) -> u64 {
     match value & 1 {
         0 => value >> 1,
@@ -36,7 +36,7 @@ pub(crate) fn signed(value: u64) -> u64 {
     }
 }
 
-/// Reads a block of constants behind those that are there.
+/// Reads a block of constants, and passes each to `put`.
 pub(crate) fn read(
     walk: &mut Walk<'_>,
     extent: Extent,
@@ -58,7 +58,7 @@ pub(crate) fn read(
                 ty = Some(TypeId(number as u32));
             }
             Entry::Record(code) => {
-                // Before the first type is named, it is an integer of 32 bits.
+                // The type before the first type record is an integer of 32 bits.
                 let of = ty.or_else(|| {
                     let at = types.iter().position(|ty| *ty == Type::Integer(32))?;
                     Some(TypeId(at as u32))
@@ -97,8 +97,8 @@ fn one(code: u64, record: &[u64], ty: &Type, types: &[Type]) -> Result<Constant,
             Some(op) => Constant::Cast(op, value(a)),
             None => Constant::Other,
         },
-        // Both are the function's address here: all of a session's code is in reach, and nothing
-        // leads calls through tables of control-flow integrity.
+        // Both mean the function's address here: all of a session's code is in reach, and no table of
+        // control-flow integrity redirects calls.
         (code::DSO_LOCAL_EQUIVALENT | code::NO_CFI, &[_, function, ..]) => {
             Constant::Cast(CastOp::BitCast, value(function))
         }
@@ -121,7 +121,7 @@ fn one(code: u64, record: &[u64], ty: &Type, types: &[Type]) -> Result<Constant,
     })
 }
 
-/// Elements of an array or vector, which are numbers of a size that memory has.
+/// Elements of an array or vector of numbers with a size that memory has.
 fn data(elements: Box<[u64]>, ty: &Type, types: &[Type]) -> Constant {
     let (count, element) = match *ty {
         Type::Array(count, element) => (count, element),
@@ -144,7 +144,7 @@ fn data(elements: Box<[u64]>, ty: &Type, types: &[Type]) -> Constant {
     }
 }
 
-/// Whether the operands of an offset are said to be of types there are, the first of pointers.
+/// Whether the operands of an offset have existing types, the first one of pointers.
 fn are_operands(pairs: &[u64], types: &[Type]) -> bool {
     let named = |number: u64| types.get(usize::try_from(number).ok()?);
     let is_pointer = |ty: &Type| match *ty {
@@ -156,13 +156,13 @@ fn are_operands(pairs: &[u64], types: &[Type]) -> bool {
     said.next().flatten().is_some_and(is_pointer) && said.all(|ty| ty.is_some())
 }
 
-/// Whether the type of that number is a function's.
+/// Whether a type number is a function type.
 fn is_function(types: &[Type], number: u64) -> bool {
     let ty = usize::try_from(number).ok().and_then(|it| types.get(it));
     matches!(ty, Some(Type::Function { .. }))
 }
 
-/// A piece of assembly: two texts, each behind its length.
+/// Inline assembly: two texts, each behind its length.
 fn assembly(flags: u64, rest: &[u64]) -> Option<Assembly> {
     const SIDE_EFFECTS: u64 = 1;
     let (text, rest) = text(rest)?;
@@ -181,8 +181,7 @@ fn text(list: &[u64]) -> Option<(Box<str>, &[u64])> {
     Some((text.into(), rest))
 }
 
-/// A `getelementptr` with the range of what may be reached from it, which is passed: its bits, and
-/// two ends.
+/// A `getelementptr` with the range of reachable offsets, which is skipped: its bits, and two ends.
 fn offset_in_range(record: &[u64], types: &[Type]) -> Constant {
     let [of, _, bits, ref rest @ ..] = *record else {
         return Constant::Other;
@@ -208,7 +207,7 @@ fn value(number: u64) -> ValueId {
     ValueId(number.min(u64::from(u32::MAX)) as u32)
 }
 
-/// A cast, by its number in bitcode.
+/// The cast with a number in bitcode.
 pub(crate) fn cast(number: u64) -> Option<CastOp> {
     const ALL: [CastOp; 14] = [
         CastOp::Trunc,
@@ -229,7 +228,7 @@ pub(crate) fn cast(number: u64) -> Option<CastOp> {
     ALL.get(usize::try_from(number).ok()?).copied()
 }
 
-/// An operation on two values, by its number in bitcode.
+/// The binary operation with a number in bitcode.
 pub(crate) fn binary(number: u64) -> Option<BinaryOp> {
     const ALL: [BinaryOp; 13] = [
         BinaryOp::Add,

@@ -58,12 +58,12 @@ pub struct FunctionDigests {
     pub code: Digest,
 }
 
-/// Digests of what a module defines.
+/// Digests of a module's definitions.
 #[derive(Debug)]
 pub struct Digests {
-    /// Of functions, in the order of their bodies.
+    /// Those of functions, in the order of their bodies.
     pub functions: Vec<FunctionDigests>,
-    /// Of variables with a value, aliases and ifuncs: by their places in
+    /// Those of variables with a value, aliases and ifuncs: by their places in
     /// [`Module::globals`](crate::ir::Module::globals).
     pub definitions: Vec<(u32, Digest)>,
     /// Globals and constants of the module.
@@ -72,8 +72,8 @@ pub struct Digests {
 }
 
 impl Source {
-    /// Digests of all definitions. `bytes` are those of the module. `stem` is the part of a name that
-    /// counts.
+    /// Computes digests of all definitions. `bytes` are those of the module. `stem` gives the part of a
+    /// name that is hashed.
     ///
     /// # Errors
     /// A module with records that this package does not read.
@@ -91,8 +91,8 @@ impl Source {
 }
 
 impl Digests {
-    /// Globals that the first value of a variable, or the definition of an alias, mentions, in the order
-    /// in which it does; not those that are mentioned by other globals.
+    /// Globals that the first value of a variable, or the definition of an alias, mentions, in their
+    /// order; without those that are only mentioned by other globals.
     pub fn mentioned_by(&self, module: &Module, global: u32) -> Vec<u32> {
         let value = match module.globals.get(global as usize) {
             Some(it) if it.kind != GlobalKind::Variable => it.aliasee,
@@ -103,7 +103,7 @@ impl Digests {
         };
         let mut found = Vec::new();
         let mut left: Vec<u32> = value.map(|it| it.0).into_iter().collect();
-        // Constants without globals between them are trees, as large as what was read of them.
+        // Constants without globals between them are trees, no larger than the data read.
         let mut steps = self.nodes.len();
         while let Some(value) = left.pop() {
             if value < self.globals {
@@ -120,12 +120,12 @@ impl Digests {
     }
 }
 
-/// Bytes that are hashed. Each number is preceded by its kind, so that no two lists of numbers give the
+/// Bytes to be hashed. Each number is preceded by its kind, so that no two lists of numbers give the
 /// same bytes.
 #[derive(Debug, Default)]
 struct Writer(Vec<u8>);
 
-/// Begin numbers that do not fit one byte, and entries.
+/// Prefixes of numbers that do not fit one byte, of entries, places and bytes.
 const WIDE: u8 = 0xf0;
 const ENTRY: u8 = 0xf1;
 const PLACE: u8 = 0xf2;
@@ -154,7 +154,7 @@ impl Writer {
         self.0.extend(bytes);
     }
 
-    /// A value of the body, by its place in it.
+    /// Writes a value of the body, by its place in the body.
     fn place(&mut self, place: u32) {
         self.0.push(PLACE);
         self.0.extend(place.to_le_bytes());
@@ -166,7 +166,7 @@ impl Writer {
         self.0.extend(bytes);
     }
 
-    /// A record in which the marked numbers are written by `mention`.
+    /// Writes a record; `mention` writes the marked numbers.
     fn record(
         &mut self,
         code: u64,

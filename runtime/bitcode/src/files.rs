@@ -1,4 +1,4 @@
-//! Files of several modules, as LTO with split units writes them, taken apart.
+//! Splits files of several modules, as LTO with split units writes them.
 //!
 //! A file is a sequence of blocks: an identification and a module for each module, and tables of
 //! strings. A module's names are in the first table of strings behind it. Places inside a module are
@@ -16,16 +16,16 @@ type Place = std::ops::Range<usize>;
 /// A module in a file.
 #[derive(Default)]
 struct Part {
-    /// Its identification, if it has one, and itself.
+    /// Its identification, if it has one, and the module block.
     blocks: Vec<Place>,
     strings: Option<Place>,
 }
 
-/// The modules of a file of bitcode, each as a file of its own, in their order; nothing if the
-/// file has one module.
+/// The modules of a file of bitcode, each as a file of its own, in their order; empty if the file has
+/// one module.
 ///
 /// # Errors
-/// A file whose blocks do not follow each other. What is in them is not looked at.
+/// The file's blocks do not follow each other. Their contents are not checked.
 pub fn modules(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Refused> {
     let stream = &bytes[unwrap(bytes)?];
     let parts = parts(stream)?;

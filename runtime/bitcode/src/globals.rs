@@ -1,7 +1,7 @@
-//! Records of a module's globals: what bodies need of them, and what linking does.
+//! Reads records of a module's globals: the fields for bodies, and those for linking.
 //!
-//! Positions are those of the records, behind the place of a name. A record may end before its
-//! last fields, which are zero then.
+//! Positions are those of the records, behind the place of a name. A record may end before its last
+//! fields, which then are zero.
 
 use crate::ir::{
     AttributesId, ComdatKind, Details, Global, GlobalKind, Linkage, TypeId, Unnamed, ValueId,
@@ -21,7 +21,7 @@ impl Fields<'_> {
         u32::try_from(self.at(index)).map_err(|_| Refused::OutOfRange)
     }
 
-    /// A number of which 0 is none, and so 1 the first.
+    /// A number of which 0 means none, and 1 the first entry.
     fn maybe(&self, index: usize) -> Result<Option<u32>, Refused> {
         Ok(self.short(index)?.checked_sub(1))
     }
@@ -34,16 +34,16 @@ impl Fields<'_> {
         list.iter().any(|&index| self.at(index) != 0)
     }
 
-    /// Where a name is: the first two fields.
+    /// Range of a name: the first two fields.
     fn name(&self) -> Result<std::ops::Range<u32>, Refused> {
         let (from, length) = (self.short(0)?, self.short(1)?);
         let end = from.checked_add(length).ok_or(Refused::OutOfRange)?;
         Ok(from..end)
     }
 
-    /// An alignment in bytes: its logarithm and one, or 0.
+    /// An alignment in bytes, from its logarithm plus one; 0 for none.
     fn align(&self, index: usize) -> Result<u64, Refused> {
-        /// LLVM's largest.
+        /// LLVM's largest alignment.
         const MOST: u32 = 32;
         match self.short(index)?.checked_sub(1) {
             None => Ok(0),
@@ -87,7 +87,7 @@ impl Fields<'_> {
     }
 }
 
-/// A global from its record.
+/// Reads a global from its record.
 pub(crate) fn global(kind: GlobalKind, record: &[u64]) -> Result<(Global, Details), Refused> {
     let fields = Fields(record);
     let plain = Global {
@@ -120,7 +120,7 @@ fn variable(fields: &Fields<'_>, plain: Global) -> Result<(Global, Details), Ref
     let global = Global {
         is_definition: initializer.is_some(),
         is_thread_local: fields.at(9) != 0,
-        // In another address space.
+        // Another address space.
         is_special: flags >> 2 != 0,
         ..plain
     };
@@ -134,7 +134,7 @@ fn variable(fields: &Fields<'_>, plain: Global) -> Result<(Global, Details), Ref
         is_constant: flags & CONSTANT != 0,
         initializer,
         is_externally_initialized: fields.at(11) != 0,
-        // A storage class of Windows, a partition, a model of code.
+        // A storage class of Windows, a partition, a code model.
         is_unusual: fields.any(&[12, 17, 19]),
         ..Details::default()
     };
@@ -186,7 +186,7 @@ fn alias(fields: &Fields<'_>, plain: Global) -> Result<(Global, Details), Refuse
     Ok((global, details))
 }
 
-/// How the definitions of a group are chosen from.
+/// The selection kind of a group of definitions.
 pub(crate) fn comdat(record: &[u64]) -> Result<ComdatKind, Refused> {
     let fields = Fields(record);
     fields.name()?;

@@ -1,8 +1,8 @@
-//! LLVM IR as plain data: what a module says of itself, and one body.
+//! LLVM IR as plain data: a module's tables, and one body.
 //!
-//! Nothing is interpreted here: an instruction is what LLVM's language has, with numbers in the
-//! place of pointers. Values of a body are numbered in one row: the module's globals, the module's
-//! constants, then, in each body anew, its parameters, its constants and its results.
+//! Nothing is interpreted here: instructions are those of LLVM's language, with numbers in place of
+//! pointers. Values of a body have one sequence of numbers: the module's globals, the module's
+//! constants, then, for each body anew, its parameters, its constants and its results.
 
 use std::ops::Range;
 
@@ -64,13 +64,13 @@ pub enum Type {
     Integer(u32),
     /// `ptr` in an address space.
     Pointer(u32),
-    /// An array: how many of what.
+    /// An array: element count and type.
     Array(u64, TypeId),
-    /// A vector: how many of what, and whether the number is a factor (`vscale`).
+    /// A vector: element count and type, and whether the count is a factor (`vscale`).
     Vector(u32, TypeId, bool),
     /// A struct: its fields, and whether it is packed.
     Struct(Vec<TypeId>, bool),
-    /// A function: its result, its parameters, and whether it takes more.
+    /// A function: its result, its parameters, and whether it is variadic.
     Function(TypeId, Vec<TypeId>, bool),
     /// `label`.
     Label,
@@ -78,7 +78,7 @@ pub enum Type {
     Metadata,
     /// `token`.
     Token,
-    /// Something else: opaque structs, target types, types of other machines.
+    /// Another type: opaque structs, target types, types of other machines.
     Other,
 }
 
@@ -109,7 +109,7 @@ pub enum Constant {
     Label(ValueId, BlockId),
     /// Inline assembly.
     Assembly(Box<Assembly>),
-    /// Something else.
+    /// Another constant.
     Other,
 }
 
@@ -118,9 +118,9 @@ pub enum Constant {
 pub struct Assembly {
     /// Its instructions.
     pub text: Box<str>,
-    /// Where operands and results are, and what it changes.
+    /// Places of operands and results, and clobbers.
     pub constraints: Box<str>,
-    /// Whether the stack is to be aligned, an exception may pass, or it is in Intel's syntax.
+    /// Whether it aligns the stack, may unwind, or has Intel's syntax.
     pub is_special: bool,
 }
 
@@ -147,7 +147,7 @@ pub enum CastOp {
     PtrToAddr,
 }
 
-/// Operations on two values; the operands' type says which of integers or floats is meant.
+/// Operations on two values; the operands' type distinguishes integers and floats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum BinaryOp {
@@ -168,7 +168,7 @@ pub enum BinaryOp {
     Xor,
 }
 
-/// How atomic something is.
+/// Atomic orderings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Ordering {
@@ -194,27 +194,27 @@ pub struct Call {
     pub tail: bool,
     /// `musttail`.
     pub must_tail: bool,
-    /// Bits of fast-math flags, as bitcode has them.
+    /// Bits of fast-math flags, in bitcode's encoding.
     pub fast_math: u32,
-    /// Whether operand bundles belong to it.
+    /// Whether it has operand bundles.
     pub has_bundles: bool,
 }
 
-/// What an instruction does. Its operands are in [`Body::operands`]; for types see
+/// The operation of an instruction. Its operands are in [`Body::operands`]; for types see
 /// [`Body::type_of`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    /// Two operands; with fast-math flags as bitcode has them, 0 for integers.
+    /// Two operands; with fast-math flags in bitcode's encoding, 0 for integers.
     Binary(BinaryOp, u32),
-    /// One operand; flags likewise.
+    /// One operand; with flags as well.
     FNeg(u32),
-    /// One operand; the result's type says to what.
+    /// One operand; the result's type is the target.
     Cast(CastOp),
-    /// Base, then indices; the type that they go into.
+    /// Base, then indices; the source element type.
     GetElementPtr(TypeId),
     /// The aggregate.
     ExtractValue(Box<[u32]>),
-    /// The aggregate, and what is put into it.
+    /// The aggregate, and the inserted value.
     InsertValue(Box<[u32]>),
     /// If true, if false, condition.
     Select,
@@ -224,49 +224,49 @@ pub enum Op {
     InsertElement,
     /// Two vectors and a mask, a constant.
     ShuffleVector,
-    /// Two operands, and LLVM's number of the predicate: below 16 of floats, from 32 of integers.
+    /// Two operands, and LLVM's number of the predicate: below 16 for floats, from 32 for integers.
     Compare(u32),
-    /// Operands by the blocks they come from.
+    /// Operands, with the blocks they come from.
     Phi(Box<[BlockId]>),
-    /// How many; of what, and the alignment in bytes, 0 if it is the type's.
+    /// The element count; the element type, and the alignment in bytes, 0 if it is the type's.
     Alloca {
-        /// What is made room for.
+        /// The allocated type.
         of: TypeId,
-        /// In bytes.
+        /// The alignment in bytes.
         align: u32,
-        /// Whether it is for arguments, or an error of Swift's.
+        /// Whether it is for arguments (`inalloca`), or a Swift error.
         is_special: bool,
     },
     /// The address.
     Load {
-        /// In bytes.
+        /// The alignment in bytes.
         align: u32,
         /// Whether it is volatile.
         volatile: bool,
-        /// How atomic.
+        /// The atomic ordering.
         ordering: Ordering,
     },
     /// The address, then the value.
     Store {
-        /// In bytes.
+        /// The alignment in bytes.
         align: u32,
         /// Whether it is volatile.
         volatile: bool,
-        /// How atomic.
+        /// The atomic ordering.
         ordering: Ordering,
     },
     /// Address, expected, new.
     CompareExchange {
-        /// In bytes, 0 if it is the type's size.
+        /// The alignment in bytes, 0 if it is the type's size.
         align: u32,
         /// Whether it is volatile.
         volatile: bool,
     },
     /// Address, value; LLVM's number of the operation in bitcode.
     Rmw {
-        /// Which.
+        /// The operation.
         op: u32,
-        /// In bytes, 0 if it is the type's size.
+        /// The alignment in bytes, 0 if it is the type's size.
         align: u32,
         /// Whether it is volatile.
         volatile: bool,
@@ -275,7 +275,7 @@ pub enum Op {
     Fence(Ordering),
     /// The callee, then arguments.
     Call(Call),
-    /// Likewise; where it goes on, and where with an exception.
+    /// Like `Call`; the normal destination, and the landing pad.
     Invoke(Call, [BlockId; 2]),
     /// Operands: one for each clause; whether it is a cleanup, and which clauses are filters.
     LandingPad(bool, Box<[bool]>),
@@ -287,24 +287,24 @@ pub enum Op {
     Freeze,
     /// Nothing, or a value.
     Return,
-    /// To a block.
+    /// The target block.
     Jump(BlockId),
     /// The condition; if true, if false.
     Branch([BlockId; 2]),
-    /// The value, then the cases'; the default, then where cases go.
+    /// The value, then the cases' values; the default block, then the cases' blocks.
     Switch(Box<[BlockId]>),
     /// The address.
     IndirectBranch(Box<[BlockId]>),
-    /// Nothing comes here.
+    /// Never reached.
     Unreachable,
-    /// Something that only LLVM reads.
+    /// An instruction that only LLVM reads.
     Other(&'static str),
 }
 
 /// An instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instruction {
-    /// What it does.
+    /// Its operation.
     pub op: Op,
     /// Its operands: a range of [`Body::operands`].
     pub operands: Range<u32>,
@@ -317,9 +317,9 @@ pub struct Instruction {
 /// A body.
 #[derive(Debug, Clone, Default)]
 pub struct Body {
-    /// The first of its parameters; what comes before is the module's.
+    /// The first of its parameters; values before it are the module's.
     pub first: u32,
-    /// How many parameters there are.
+    /// Number of parameters.
     pub parameters: u32,
     /// Types of its own values: parameters, constants, results.
     pub types: Vec<TypeId>,
@@ -329,15 +329,15 @@ pub struct Body {
     pub blocks: Vec<Range<u32>>,
     /// All instructions.
     pub instructions: Vec<Instruction>,
-    /// Operands of all; what bundles of a call have stands before the call's own.
+    /// Operands of all; the values of a call's bundles precede the call's own.
     pub operands: Vec<ValueId>,
     /// The instruction of each result, in order.
     pub makers: Vec<u32>,
-    /// Whether other functions have addresses of its blocks.
+    /// Whether other functions use addresses of its blocks.
     pub labels_elsewhere: bool,
 }
 
-/// What a module says of itself; its bodies are read one by one.
+/// The tables of a module; its bodies are read one by one.
 #[derive(Debug, Clone, Default)]
 pub struct Module {
     /// Types.
@@ -352,13 +352,13 @@ pub struct Module {
     pub strings: Vec<u8>,
     /// The type of addresses in address space 0, if the module has it.
     pub pointer: Option<TypeId>,
-    /// The module's text of its data layout.
+    /// The module's data layout string.
     pub layout: Box<str>,
-    /// The machine it is for; empty if it does not say.
+    /// The target triple; empty if it has none.
     pub triple: Box<str>,
-    /// Assembly of its own; empty if it has none.
+    /// Module-level assembly; empty if it has none.
     pub assembly: Box<str>,
-    /// What is said of each global.
+    /// Linking data of each global.
     pub details: Vec<Details>,
     /// Groups of definitions.
     pub comdats: Vec<ComdatKind>,
@@ -366,13 +366,13 @@ pub struct Module {
     pub sections: Vec<Box<str>>,
     /// Names of collectors.
     pub collectors: Vec<Box<str>>,
-    /// Whether structs have names in it, which are not kept.
+    /// Whether structs have names, which are not kept.
     pub names_structs: bool,
-    /// The release of LLVM that wrote it: the first of its numbers.
+    /// The major version of LLVM that wrote it.
     pub release: u32,
 }
 
-/// What a value is.
+/// The definition of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Definition<'a> {
     /// A global, by its number.
@@ -381,7 +381,7 @@ pub enum Definition<'a> {
     Constant(&'a Constant),
     /// A parameter, by its number.
     Parameter(u32),
-    /// The result of an instruction, by the place of the value among the body's own.
+    /// The result of an instruction, by its index among the body's own values.
     Result(u32),
 }
 
@@ -393,18 +393,18 @@ impl Module {
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// A global's name as bytes; bitcode has any.
+    /// A global's name as bytes, which need not be UTF-8.
     pub fn raw_name(&self, global: &Global) -> &[u8] {
         let range = global.name.start as usize..global.name.end as usize;
         self.strings.get(range).unwrap_or_default()
     }
 
-    /// The type of that number; [`Type::Other`] for none.
+    /// The type with that number; [`Type::Other`] if there is none.
     pub fn ty(&self, id: TypeId) -> &Type {
         self.types.get(id.index()).unwrap_or(&Type::Other)
     }
 
-    /// The attributes of that number.
+    /// The attributes with that number.
     pub fn attributes(&self, id: AttributesId) -> &Attributes {
         const NONE: &Attributes = &Attributes {
             function: Vec::new(),
@@ -416,13 +416,13 @@ impl Module {
 }
 
 impl Body {
-    /// Whether an instruction of it has a place in a source.
+    /// Whether an instruction of it has a source location.
     pub fn has_lines(&self) -> bool {
         let mut all = self.instructions.iter();
         all.any(|instruction| instruction.line != (0, 0))
     }
 
-    /// What a value is; `None` for a number that nothing has.
+    /// The definition of a value; `None` for an unused number.
     pub fn definition<'a>(&'a self, module: &'a Module, value: ValueId) -> Option<Definition<'a>> {
         let globals = module.globals.len() as u32;
         if value.0 < globals {
@@ -458,14 +458,14 @@ impl Body {
         self.types.get((value.0 - self.first) as usize).copied()
     }
 
-    /// The instruction that a value is the result of.
+    /// The instruction whose result is a value.
     pub fn maker(&self, value: ValueId) -> Option<&Instruction> {
         let results = self.first + self.parameters + self.constants.len() as u32;
         let maker = self.makers.get(value.0.checked_sub(results)? as usize)?;
         self.instructions.get(*maker as usize)
     }
 
-    /// What the bundles of a call have, by its place among the instructions.
+    /// The values in the bundles of a call, by its index among the instructions.
     pub fn bundled(&self, instruction: usize) -> &[ValueId] {
         let before = instruction.checked_sub(1);
         let before = before.and_then(|it| self.instructions.get(it));

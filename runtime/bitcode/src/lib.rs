@@ -1,12 +1,11 @@
-//! LLVM's bitcode, read without LLVM: what a module says of itself, and one body at a time.
+//! Reads LLVM's bitcode without LLVM: a module's tables, and one body at a time.
 //!
-//! It reads what the LLVM release writes that Uruk is built with ([`ir`]); what it does not know,
-//! older forms among it, it says, and somebody else reads it: LLVM.
+//! It reads the format of the LLVM release that Uruk is built with ([`ir`]). Unknown forms, older ones
+//! among them, are refused, and LLVM reads them instead.
 //!
 //! Invariants:
 //! - No input panics, and nothing is allocated by a size that the input claims.
-//! - Nothing is believed that is used as an index: numbers of types, values and blocks are in
-//!   range once they are in [`ir`].
+//! - Indices are checked: numbers of types, values and blocks are in range once they are in [`ir`].
 //!
 //! | file | does |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! A module: everything but its bodies, and where those are.
+//! Reads a module: everything except its bodies, and their places.
 
 use std::sync::Arc;
 
@@ -42,23 +42,22 @@ mod code {
 
 const WRAPPER: [u8; 4] = [0xDE, 0xC0, 0x17, 0x0B];
 pub(crate) const MAGIC: u64 = 0xDEC0_4342;
-/// Relative numbers of values, and a table of strings.
+/// Version with relative value numbers and a string table.
 const VERSION: u64 = 2;
 /// Releases of LLVM whose bitcode is read here.
 const RELEASES: std::ops::RangeInclusive<u32> = 20..=22;
 
-/// Why a module or a body is not read here. Somebody else may read it all the same, or say better
-/// what is wrong.
+/// The reason why a module or a body is not read here. LLVM may still read it, or report a better error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// The stream is damaged.
     #[error("damaged at bit {}: {}", .0.bit, .0.what)]
     Malformed(Malformed),
-    /// A number of something that there is not.
+    /// A number of an entry that does not exist.
     #[error("a number is out of range")]
     OutOfRange,
-    /// Something that is not known here.
+    /// A form that is not known here.
     #[error("{0}")]
     Unknown(&'static str),
 }
@@ -69,28 +68,28 @@ impl From<Malformed> for Refused {
     }
 }
 
-/// A module that was read, without its bytes, which bodies are read from.
+/// A module that was read, without its bytes, from which bodies are read.
 #[derive(Debug)]
 pub struct Source {
-    /// What it says of itself.
+    /// Its tables.
     pub module: Arc<Module>,
     pub(crate) known: Known,
     pub(crate) standard: Standard,
-    /// Bodies, in the order of definitions.
+    /// Places of bodies, in the order of definitions.
     pub(crate) bodies: Vec<Extent>,
-    /// The globals they are of.
+    /// The globals of the bodies.
     pub(crate) defined: Vec<u32>,
-    /// Where the stream is in its file.
+    /// The range of the stream in its file.
     pub(crate) stream: std::ops::Range<usize>,
-    /// Globals, and the words at which the symbol table says that their bodies are.
+    /// Globals, and the words at which the symbol table places their bodies.
     entries: Vec<(u64, u64)>,
 }
 
 impl Source {
-    /// Reads all of a module but its bodies.
+    /// Reads a module without its bodies.
     ///
     /// # Errors
-    /// What is not read here.
+    /// The module has a form that is not read here.
     pub fn read(bytes: &[u8]) -> Result<Source, Refused> {
         let stream = unwrap(bytes)?;
         let mut walk = Walk::new(&bytes[stream.clone()]);
@@ -109,7 +108,7 @@ impl Source {
         let mut origin = 0;
         let mut module = Module::default();
         let (mut identified, mut found) = (false, false);
-        // What is left may be padding.
+        // The rest may be padding.
         while walk.cursor.left() >= 64 {
             let start = walk.cursor.bit;
             if walk.cursor.fixed(2)? != 1 {
@@ -143,12 +142,12 @@ impl Source {
         Ok(source)
     }
 
-    /// The number of the body of the global with that number.
+    /// The number of the body of a global.
     pub fn body_of(&self, global: u32) -> Option<usize> {
         self.defined.binary_search(&global).ok()
     }
 
-    /// Whether the release that wrote it is one that is read here.
+    /// Whether this reader supports the release that wrote it.
     fn identification(
         &self,
         walk: &mut Walk<'_>,
@@ -229,7 +228,7 @@ impl Source {
         Ok(())
     }
 
-    /// Reads the symbol table of a module, which says where bodies are.
+    /// Reads the symbol table of a module, which gives the places of bodies.
     fn symbols(&mut self, walk: &mut Walk<'_>, extent: Extent) -> Result<(), Refused> {
         const FUNCTION_ENTRY: u64 = 3;
         let mut inside = walk.enter(extent, &self.standard);
@@ -282,7 +281,7 @@ impl Source {
             code::IFUNC => GlobalKind::Ifunc,
             _ => return Ok(()),
         };
-        // They are numbered before constants are.
+        // Globals are numbered before constants.
         if !module.constants.is_empty() {
             return Err(Refused::Unknown("a global behind constants"));
         }
@@ -298,7 +297,7 @@ impl Source {
         Ok(())
     }
 
-    /// Whether what was read fits together.
+    /// Checks that the tables are consistent.
     fn check(&self, module: &Module) -> Result<(), Refused> {
         let strings = module.strings.len() as u32;
         let named = |global: &Global| {
@@ -313,8 +312,8 @@ impl Source {
         }
     }
 
-    /// Whether bodies, which are in the order of definitions, are where the symbol table says.
-    /// LLVM goes by the table. `origin` is the bit of the identification.
+    /// Checks that bodies, which are in the order of definitions, are where the symbol table places
+    /// them. LLVM uses the table. `origin` is the bit of the identification.
     fn check_entries(&self, origin: u64) -> Result<(), Refused> {
         let is_there = |&(global, word): &(u64, u64)| {
             let global = u32::try_from(global).ok();
@@ -331,7 +330,7 @@ impl Source {
     }
 }
 
-/// Characters, one an operand.
+/// Characters, one per operand.
 fn text(record: &[u64]) -> Box<str> {
     let text: String = record.iter().map(|&it| it as u8 as char).collect();
     text.into()
@@ -358,7 +357,7 @@ fn strings(
     }
 }
 
-/// Where the stream is in a file, which may be wrapped: magic, version, offset, size, CPU.
+/// The range of the stream in a file, which may have a wrapper: magic, version, offset, size, CPU.
 pub(crate) fn unwrap(bytes: &[u8]) -> Result<std::ops::Range<usize>, Refused> {
     if !bytes.starts_with(&WRAPPER) {
         return Ok(0..bytes.len());

@@ -1,52 +1,52 @@
 //! The container of bitcode: bits, blocks, records and abbreviations, read with bounds.
 //!
 //! LLVM's format, by its own description ("LLVM Bitcode File Format"): a stream of bits,
-//! little end first. A block says its number, the width of the abbreviation numbers in it
-//! and its length in words; a record is a code and operands, written plainly (`vbr6`
-//! throughout) or by an abbreviation, which the stream has defined before.
+//! little end first. A block gives its number, the width of the abbreviation numbers in it and its
+//! length in words. A record is a code and operands, written plainly (`vbr6` throughout) or by an
+//! abbreviation, which the stream has defined before.
 //!
 //! Invariants:
 //! - Nothing is read beyond the end of the innermost block.
-//! - Nothing is allocated by a size that the stream claims: what a length counts must fit
-//!   in the bits that are left, an element taking at least one.
+//! - Nothing is allocated by a size that the stream claims: the elements of a length must fit in the
+//!   bits that are left, at least one bit each.
 
 use std::fmt;
 
-/// Why bytes are not a well-formed stream.
+/// The reason why bytes are not a well-formed stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {
-    /// Bit of the stream it was found at.
+    /// Bit of the stream at which it was found.
     pub bit: u64,
-    /// Number of the innermost block; none outside of all.
+    /// Number of the innermost block; `None` outside all blocks.
     pub block: Option<u32>,
-    /// What is wrong.
+    /// The defect.
     pub what: What,
 }
 
-/// What is wrong with a stream.
+/// The kind of defect of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// It does not begin as bitcode does.
+    /// It does not begin with bitcode's magic.
     Magic,
     /// The sizes in the wrapper do not fit the file.
     Wrapper,
-    /// It ends in the middle of something.
+    /// It ends within a record.
     End,
     /// A number of more than 64 bits.
     Number,
-    /// A block that is longer than the one it is in, or not as long as it says.
+    /// A block that is longer than the one around it, or not as long as its head gives.
     Length,
-    /// Blocks in blocks beyond any use.
+    /// Blocks are nested too deep.
     Depth,
     /// An abbreviation number that nothing defines.
     Abbreviation(u64),
     /// A definition of an abbreviation that describes no record.
     Definition,
-    /// A count of more than there is room for.
+    /// A count that exceeds the remaining bits.
     Count(u64),
     /// A body at a word where none begins.
     Body(u64),
-    /// A block or record where there can be none.
+    /// A block or record where none is allowed.
     Place,
 }
 
@@ -71,15 +71,15 @@ impl fmt::Display for What {
 /// One operand of an abbreviation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operand {
-    /// This value, of which nothing is written.
+    /// This value, for which nothing is written.
     Literal(u64),
-    /// So many bits.
+    /// A number of this many bits.
     Fixed(u32),
-    /// Pieces of so many bits.
+    /// A number in pieces of this many bits.
     Vbr(u32),
     /// A letter, digit, dot or underscore, in six bits.
     Char6,
-    /// A count, and as many of what comes next.
+    /// A count, and as many elements of the next operand.
     Array,
     /// A count, and as many bytes.
     Blob,
@@ -88,20 +88,20 @@ pub enum Operand {
 /// Width of numbers in records without an abbreviation.
 const PLAIN: u32 = 6;
 
-/// Bits that are seen at a look, wherever it begins in a byte.
+/// Bits that one load yields, for any start within a byte.
 const SEEN: u32 = 57;
 
 /// Operands of a record that are kept: the checks need no more.
 pub const KEPT: usize = 2;
 
-/// A record as far as it is looked at.
+/// A record, with the parts that the checks use.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Record {
-    /// What it is, by its block.
+    /// Its code, whose meaning depends on its block.
     pub code: u64,
-    /// The first operands; zero where there are less.
+    /// The first operands; zero if there are fewer.
     pub operands: [u64; KEPT],
-    /// Operands in all, the bytes of a blob included.
+    /// Number of operands, the bytes of a blob included.
     pub count: u64,
 }
 
@@ -114,20 +114,20 @@ impl Record {
     }
 }
 
-/// A place in a stream, and where what is read there has to end.
+/// A place in a stream, and the limit of reads there.
 #[derive(Clone)]
 pub struct Cursor<'a> {
     bytes: &'a [u8],
     /// The place, in bits.
     pub bit: u64,
-    /// Where the innermost block ends.
+    /// The end of the innermost block.
     pub end: u64,
-    /// Its number.
+    /// The number of that block.
     pub block: Option<u32>,
 }
 
 impl<'a> Cursor<'a> {
-    /// At the beginning of `bytes`.
+    /// A cursor at the beginning of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Cursor<'a> {
         Cursor {
             bytes,
@@ -137,7 +137,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// That this is wrong here.
+    /// An error of this kind at this place.
     #[cold]
     pub fn fail(&self, what: What) -> Malformed {
         Malformed {
@@ -179,8 +179,7 @@ impl<'a> Cursor<'a> {
         word >> (self.bit % 8)
     }
 
-    /// A number in pieces of `width` bits, 2 to 32, the highest of which says that another
-    /// follows.
+    /// A number in pieces of `width` bits, 2 to 32, whose highest bit tells that another piece follows.
     #[inline]
     pub fn vbr(&mut self, width: u32) -> Result<u64, Malformed> {
         let more = 1 << (width - 1);
@@ -192,7 +191,7 @@ impl<'a> Cursor<'a> {
         self.vbr_of_many(seen, width)
     }
 
-    /// As [`Cursor::vbr`]; most numbers end within the bits that are `seen`.
+    /// Like [`Cursor::vbr`]; most numbers end within the bits that are `seen`.
     fn vbr_of_many(&mut self, seen: u64, width: u32) -> Result<u64, Malformed> {
         let more = 1 << (width - 1);
         let mut value = seen & (more - 1);
@@ -212,7 +211,7 @@ impl<'a> Cursor<'a> {
         self.vbr_by_piece(width)
     }
 
-    /// As [`Cursor::vbr`], a piece at a time.
+    /// Like [`Cursor::vbr`], a piece at a time.
     fn vbr_by_piece(&mut self, width: u32) -> Result<u64, Malformed> {
         let more = 1 << (width - 1);
         let (mut value, mut shift) = (0, 0);
@@ -230,7 +229,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// To the next word.
+    /// Moves to the next word.
     pub fn align(&mut self) -> Result<(), Malformed> {
         let to = self.bit.next_multiple_of(32);
         if to > self.end {
@@ -240,7 +239,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Passes `count` items of `width` bits.
+    /// Skips `count` items of `width` bits.
     fn pass(&mut self, count: u64, width: u32) -> Result<(), Malformed> {
         match count.checked_mul(u64::from(width)) {
             Some(bits) if bits <= self.left() => self.bit += bits,
@@ -249,7 +248,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// A count of things that take `least` bits each.
+    /// A count of items that take at least `least` bits each.
     pub fn count(&mut self, width: u32, least: u64) -> Result<u64, Malformed> {
         let count = self.vbr(width)?;
         match count > self.left() / least {
@@ -258,7 +257,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What defines an abbreviation.
+    /// The definition of an abbreviation.
     pub fn definition(&mut self) -> Result<Box<[Operand]>, Malformed> {
         let count = self.count(5, 2)?;
         let mut operands = Vec::with_capacity(count as usize);
@@ -272,8 +271,8 @@ impl<'a> Cursor<'a> {
             [
                 ..,
                 Operand::Array,
-                // The last is what elements of no bits became: LLVM defines such arrays where it
-                // has nothing to write.
+                // The literal replaces elements of no bits: LLVM defines such arrays where it has
+                // nothing to write.
                 Operand::Fixed(_) | Operand::Vbr(_) | Operand::Char6 | Operand::Literal(_),
             ] => &operands[..operands.len() - 2],
             [.., Operand::Blob] => &operands[..operands.len() - 1],
@@ -290,7 +289,7 @@ impl<'a> Cursor<'a> {
     fn encoding(&mut self) -> Result<Operand, Malformed> {
         match self.fixed(3)? {
             kind @ (1 | 2) => match (kind, self.vbr(5)?) {
-                // Nothing is written for these.
+                // Operands of no bits: nothing is written for them.
                 (_, 0) => Ok(Operand::Literal(0)),
                 (1, width @ 1..=32) => Ok(Operand::Fixed(width as u32)),
                 (2, width @ 2..=32) => Ok(Operand::Vbr(width as u32)),
@@ -318,11 +317,11 @@ impl<'a> Cursor<'a> {
         Ok(record)
     }
 
-    /// Passes `count` numbers of records without abbreviations, as many at once as can be seen.
+    /// Skips `count` numbers of records without abbreviations, many of them per load.
     fn pass_plain(&mut self, count: u64) -> Result<(), Malformed> {
-        /// Pieces that are looked at together.
+        /// Pieces that are examined together.
         const PIECES: u32 = 9;
-        /// In each of them, the bit that says that another follows.
+        /// In each of them, the bit that tells that another piece follows.
         const MORE: u64 = {
             let (mut mask, mut piece) = (0, 1);
             while piece <= PIECES {
@@ -334,7 +333,7 @@ impl<'a> Cursor<'a> {
         let mut rest = count;
         while rest > 0 {
             let mut ends = !self.peek() & MORE;
-            // Numbers that end within so many pieces are none too large.
+            // Numbers that end within this many pieces are not too large.
             if ends == 0 || self.left() < u64::from(PIECES * PLAIN) {
                 self.vbr(PLAIN)?;
                 rest -= 1;
@@ -351,7 +350,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// A record that `abbreviation` describes.
+    /// Reads a record that `abbreviation` describes.
     pub fn record(&mut self, abbreviation: &[Operand]) -> Result<Record, Malformed> {
         let mut record = Record::default();
         let mut coded = false;
@@ -408,7 +407,8 @@ impl<'a> Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// A record without an abbreviation, as a whole: its code; its operands are put to `out`.
+    /// Reads a whole record without an abbreviation; returns its code, and appends its operands to
+    /// `out`.
     ///
     /// # Errors
     /// It does not fit in its block.
@@ -422,7 +422,8 @@ impl Cursor<'_> {
         Ok(code)
     }
 
-    /// Likewise one that `abbreviation` describes. The bytes of a blob are operands, too.
+    /// Like [`Cursor::plain_into`], for a record that `abbreviation` describes. The bytes of a blob are
+    /// operands, too.
     ///
     /// # Errors
     /// As [`Cursor::plain_into`].

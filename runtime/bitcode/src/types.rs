@@ -29,7 +29,7 @@ mod code {
     pub(super) const POINTER: u64 = 25;
 }
 
-/// Types by what they are, as far as a result may have to be looked up.
+/// Numbers of types by their content, for types that results may have.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known(HashMap<Type, TypeId>);
 
@@ -40,7 +40,7 @@ impl Known {
     }
 }
 
-/// Reads the block of types; also, whether structs have names in it.
+/// Reads the block of types; also returns whether structs have names.
 pub(crate) fn read(
     walk: &mut Walk<'_>,
     extent: Extent,
@@ -78,7 +78,7 @@ fn looked_up(ty: &Type) -> bool {
     }
 }
 
-/// The type of a record; `at` are there before it, and it is made of those.
+/// The type of a record; it consists of the `at` types before it.
 fn one(code: u64, record: &[u64], at: usize) -> Result<Type, Refused> {
     let refused = Refused::Unknown("a type that is made of a later one");
     let id = |number: u64| match number < at as u64 {

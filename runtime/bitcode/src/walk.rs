@@ -1,4 +1,4 @@
-//! A walk over blocks and records, with the abbreviations that count in each.
+//! Walks over blocks and records, with the abbreviations that are valid in each.
 
 use std::collections::HashMap;
 
@@ -7,29 +7,29 @@ use crate::stream::{Cursor, Malformed, Operand, What};
 /// Abbreviations, in the order of their numbers.
 pub(crate) type Abbreviations = Vec<Box<[Operand]>>;
 
-/// Those that are defined for all blocks of a number.
+/// Abbreviations that are defined for all blocks of a number.
 pub(crate) type Standard = HashMap<u32, Abbreviations>;
 
 /// The number of the first abbreviation.
 const FIRST: u64 = 4;
 
-/// Where the content of a block is.
+/// The range of a block's content.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extent {
     pub(crate) number: u32,
     pub(crate) begin: u64,
     pub(crate) end: u64,
-    /// Bits of the numbers of abbreviations in it.
+    /// Bits of abbreviation numbers in it.
     pub(crate) width: u32,
 }
 
-/// What comes next.
+/// The next entry of a block.
 pub(crate) enum Entry {
     /// The block ends.
     End,
-    /// A block begins, which is to be entered or passed.
+    /// A block begins; the caller enters or passes it.
     Block(Extent),
-    /// A record, of this code; its operands are in [`Walk::record`].
+    /// A record with this code; its operands are in [`Walk::record`].
     Record(u64),
 }
 
@@ -40,12 +40,12 @@ pub(crate) struct Walk<'a> {
     pub(crate) record: Vec<u64>,
 }
 
-/// A block that a walk is in.
+/// The block that a walk is in.
 pub(crate) struct Inside<'s> {
     width: u32,
     standard: &'s [Box<[Operand]>],
     own: Abbreviations,
-    /// What was so around it.
+    /// End and number of the block around it.
     outer: (u64, Option<u32>),
 }
 
@@ -57,7 +57,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Goes into a block.
+    /// Enters a block.
     pub(crate) fn enter<'s>(&mut self, extent: Extent, standard: &'s Standard) -> Inside<'s> {
         let outer = (self.cursor.end, self.cursor.block);
         self.cursor.bit = extent.begin;
@@ -71,12 +71,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Passes a block.
+    /// Skips a block.
     pub(crate) fn pass(&mut self, extent: Extent) {
         self.cursor.bit = extent.end;
     }
 
-    /// The head of a block, of which the number for "a block begins" has been read.
+    /// Reads the head of a block behind the number for "a block begins".
     pub(crate) fn head(&mut self) -> Result<Extent, Malformed> {
         let number = self.cursor.vbr(8)?;
         let width = self.cursor.vbr(4)?;
@@ -93,7 +93,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// The next entry of a block; an abbreviation is taken note of.
+    /// The next entry of a block; definitions of abbreviations are stored.
     #[inline]
     pub(crate) fn next(&mut self, inside: &mut Inside<'_>) -> Result<Entry, Malformed> {
         loop {
@@ -133,7 +133,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reads the block that defines abbreviations for others.
+    /// Reads the block that defines abbreviations for other blocks.
     pub(crate) fn standard(
         &mut self,
         extent: Extent,

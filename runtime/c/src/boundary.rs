@@ -1,5 +1,5 @@
-//! What every function of the interface does at its beginning and end: arguments are checked,
-//! panics become errors, results get where the caller wants them.
+//! The common start and end of every function of the interface: checks arguments, turns panics into
+//! errors, and stores results for the caller.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -10,26 +10,26 @@ use uruk::Tier;
 
 use crate::error::{URUK_ERROR_ARGUMENT, URUK_ERROR_PANIC, uruk_error};
 
-/// Bytes of a struct of a caller's at most: a larger size is garbage.
+/// Limit of the bytes of a caller's struct: a larger size is garbage.
 const LARGEST: usize = 1 << 16;
 
-/// What ends a function early.
+/// An error that ends a function early.
 pub(crate) type Fault = Box<uruk_error>;
 
 /// A function or a variable of the host's or of a session, whatever its type: to be cast.
 pub type uruk_function = Option<unsafe extern "C" fn()>;
 
-/// The host's own pointer among callbacks.
+/// The host's own pointer for callbacks.
 #[derive(Clone, Copy)]
 pub(crate) struct Context(pub(crate) *mut c_void);
 
-// SAFETY: nothing here looks at what it leads to; the callbacks that do may run on any thread,
-// as is asked of their host.
+// SAFETY: the library does not dereference it; the callbacks that do may run on any thread, as
+// their host is required to allow.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// A context with what is called when nobody needs it any more.
+/// A context with the function that is called when it is not needed any more.
 pub(crate) struct Owned {
     pub(crate) context: Context,
     drop: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
@@ -55,7 +55,7 @@ impl Owned {
 impl Drop for Owned {
     fn drop(&mut self) {
         if let Some(drop) = self.drop {
-            // SAFETY: the host's own function for it, called once.
+            // SAFETY: the host's own drop function, called once.
             unsafe { drop(self.context.0) };
         }
     }
@@ -67,8 +67,8 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or_else(|| String::from("a panic without words"))
 }
 
-/// Runs a function's body; null, or what went wrong. A guarded call that it runs in is not left from
-/// here (`uruk_raise` in a callback): frames of the library have something to be done.
+/// Runs a function's body; returns null, or the error. A guarded call around it cannot be left from
+/// here (`uruk_raise` in a callback): frames of the library still have cleanups.
 pub(crate) fn guarded(body: impl FnOnce() -> Result<(), Fault>) -> *mut uruk_error {
     match catch_unwind(AssertUnwindSafe(|| uruk::covered(body))) {
         Ok(Ok(())) => ptr::null_mut(),
@@ -77,15 +77,15 @@ pub(crate) fn guarded(body: impl FnOnce() -> Result<(), Fault>) -> *mut uruk_err
     }
 }
 
-/// Overwrites what calls of this thread left on its stack, below the caller: addresses of code
-/// would lie in the frames of what is called next, where a search for who may return into old
-/// code finds them. To be followed by a function that is not inlined.
+/// Overwrites the stack below the caller, where earlier calls of this thread left addresses of
+/// code. Such addresses would lie in the frames of the next calls, and the search for return
+/// addresses into old code would find them. Call a function that is not inlined next.
 #[inline(never)]
 pub(crate) fn scrub_stack() {
     std::hint::black_box(&mut [0_u64; 2048]);
 }
 
-/// Runs the body of a function that answers no errors; `otherwise` if it fails.
+/// Runs the body of a function that returns no error; `otherwise` if it fails.
 pub(crate) fn value<T>(otherwise: T, body: impl FnOnce() -> Result<T, Fault>) -> T {
     match catch_unwind(AssertUnwindSafe(|| uruk::covered(body))) {
         Ok(Ok(value)) => value,
@@ -93,21 +93,21 @@ pub(crate) fn value<T>(otherwise: T, body: impl FnOnce() -> Result<T, Fault>) ->
     }
 }
 
-/// An argument that cannot be used.
+/// The error for an unusable argument.
 pub(crate) fn unusable(what: &str, why: &str) -> Fault {
     uruk_error::new(URUK_ERROR_ARGUMENT, &format!("{what}: {why}"))
 }
 
-/// What a pointer of the caller leads to.
+/// The value that a pointer of the caller leads to.
 ///
 /// # Safety
-/// It is null or leads to such a value, which lives as long as `'a`.
+/// The pointer is null or leads to a `T` that lives as long as `'a`.
 pub(crate) unsafe fn handle<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Fault> {
     // SAFETY: by the caller's promise.
     unsafe { pointer.as_ref() }.ok_or_else(|| unusable(what, "a null pointer"))
 }
 
-/// A field that must be 0, so that a later version can give other values a meaning.
+/// Checks a field that must be 0, so that a later version can give other values a meaning.
 pub(crate) fn unused(field: c_int) -> Result<(), Fault> {
     match field {
         0 => Ok(()),
@@ -161,25 +161,25 @@ pub(crate) unsafe fn texts<'a>(
     each.map(|one| unsafe { text(*one, what) }).collect()
 }
 
-/// Where a result goes to.
+/// The place of a result.
 ///
 /// # Safety
 /// The pointer is null, or may be written through as long as `'a`.
 pub(crate) unsafe fn place<'a, T>(pointer: *mut T, what: &str) -> Result<&'a mut T, Fault> {
     // SAFETY: by the caller's promise; the caller's values are integers, pointers and structs of
-    // them, of which any bytes are values.
+    // them, for which any bytes are valid.
     unsafe { pointer.as_mut() }.ok_or_else(|| unusable(what, "a null pointer"))
 }
 
-/// Gives a value away as a handle.
+/// Gives a value to the caller as a handle.
 pub(crate) fn give<T>(value: T) -> *mut T {
     Box::into_raw(Box::new(value))
 }
 
-/// Takes a handle back, and drops it; nothing for a null pointer.
+/// Takes a handle back, and drops it; does nothing for a null pointer.
 ///
 /// # Safety
-/// It is null or was given by [`give`], and is not used any more.
+/// The pointer is null or was returned by [`give`], and is not used any more.
 pub(crate) unsafe fn take<T>(pointer: *mut T) {
     if !pointer.is_null() {
         // SAFETY: by the caller's promise.
@@ -201,7 +201,7 @@ pub(crate) fn tier(number: c_int) -> Result<Tier, Fault> {
     }
 }
 
-/// The tier that may be none: 0.
+/// The tier of a number; 0 is no tier.
 pub(crate) fn tier_or_none(number: c_int) -> Result<Option<Tier>, Fault> {
     match number {
         0 => Ok(None),
@@ -209,13 +209,13 @@ pub(crate) fn tier_or_none(number: c_int) -> Result<Option<Tier>, Fault> {
     }
 }
 
-/// A number for a tier; 0 for none.
+/// The number of a tier; 0 for none.
 pub(crate) fn number(tier: Option<Tier>) -> c_int {
     tier.map_or(0, |tier| c_int::from(tier.number()))
 }
 
-/// A struct that begins with its size, as a caller's header knows it: what it does not know is
-/// as in `known`, and what this library does not know must be zero.
+/// Reads a struct that begins with its size, as the caller's header knows it. Fields that the
+/// caller lacks are taken from `known`; fields that this library does not know must be zero.
 ///
 /// # Safety
 /// 1. The pointer is null or leads to as many bytes as its first word says.
@@ -248,8 +248,8 @@ pub(crate) unsafe fn sized<T: Copy>(pointer: *const T, known: T, what: &str) -> 
     Ok(value)
 }
 
-/// The context that a struct of the caller's owns, as far as it can be read, whether the rest of it
-/// can be used or not: `fields` are the context and its `drop` in a `T`, and `drop` ends at `end`.
+/// The context that a struct of the caller owns, if it can be read, even if the rest of the struct
+/// is invalid: `fields` are the context and its `drop` in a `T`, and `drop` ends at `end`.
 ///
 /// # Safety
 /// As [`sized`].
@@ -276,8 +276,8 @@ pub(crate) unsafe fn owned_by<T: Copy>(
     Some(fields(&value))
 }
 
-/// Writes a struct of the library to where the caller has room for `size` bytes of it; what the
-/// library does not know is zero there.
+/// Writes a struct of the library to the caller's memory of `size` bytes; bytes that the library
+/// does not know become zero.
 ///
 /// # Safety
 /// The pointer is null, or `size` bytes may be written there; a `T` has no padding.
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn structs_of_other_sizes() {
-        // Four words: an older, the same, and a newer header's.
+        // Four words: headers that are older, equal, and newer.
         for (words, expected) in [
             ([16, 1, 99, 99], Some((1, 20))),
             ([24, 1, 2, 99], Some((1, 2))),
@@ -348,7 +348,7 @@ mod tests {
             ([1 << 20, 1, 2, 3], None),
         ] {
             let words: [u64; 4] = words;
-            // SAFETY: so many bytes are there, but where the size is refused before.
+            // SAFETY: so many bytes exist, except where the size is refused before.
             let read = unsafe { sized(words.as_ptr().cast::<Pair>(), KNOWN, "pair") };
             let read = read.ok().map(|pair| (pair.first, pair.second));
             assert_eq!(read, expected, "{words:?}");
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn structs_are_written_as_far_as_there_is_room() {
         let mut words = [7_u64; 4];
-        // SAFETY: there is room for what is said.
+        // SAFETY: there is room for the given size.
         unsafe { put_sized(words.as_mut_ptr().cast(), 16, &KNOWN, "pair") }.expect("room");
         assert_eq!(words, [16, 10, 7, 7]);
         // SAFETY: as above.

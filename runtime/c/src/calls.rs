@@ -1,5 +1,5 @@
-//! Calls that end in a value, whatever happens: with values that are compared with the function's
-//! type, faults and deadlines as errors, interrupts from other threads.
+//! Guarded calls: values are checked against the function's type, faults and deadlines become
+//! errors, and other threads can interrupt.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -91,7 +91,7 @@ pub struct uruk_callable(DynFunc);
 /// A thread that makes guarded calls.
 pub struct uruk_thread(GuestThread);
 
-/// The number of what ended a guarded call.
+/// The number of the trap that ended a guarded call.
 pub(crate) fn trap_of(kind: &TrapKind) -> c_int {
     match kind {
         TrapKind::Division => URUK_TRAP_DIVISION,
@@ -113,7 +113,7 @@ pub(crate) fn trap_of(kind: &TrapKind) -> c_int {
 
 pub(crate) fn val_of(given: &uruk_value) -> Result<Val, Fault> {
     let out = || unusable("value", "its integer does not fit into its kind");
-    // SAFETY: each field is of eight bytes, of which any are a value.
+    // SAFETY: each field has eight bytes, for which any value is valid.
     let (integer, real, pointer) =
         unsafe { (given.bits.integer, given.bits.real, given.bits.pointer) };
     Ok(match given.kind {
@@ -133,7 +133,7 @@ pub(crate) fn val_of(given: &uruk_value) -> Result<Val, Fault> {
     })
 }
 
-/// An integer that fits into so many bits, with a sign or without.
+/// An integer that fits into `bits` bits, signed or unsigned.
 fn narrow(integer: i64, bits: u32) -> Option<i64> {
     let fits = (-(1 << (bits - 1))..1_i64 << bits).contains(&integer);
     fits.then_some(integer)
@@ -257,7 +257,8 @@ unsafe fn call(
         return refused;
     };
     let limit = (limit_ms != 0).then(|| Duration::from_millis(limit_ms));
-    // Not where panics are caught: an exception of the host's is to pass, and Rust cannot catch it.
+    // Outside of the code that catches panics: an exception of the host's must pass, and Rust
+    // cannot catch it.
     let answer = callable.0.call_with(values, limit, fuel);
     guarded(move || {
         let answer = answer?;

@@ -27,7 +27,7 @@ pub(crate) unsafe fn dylib_of<'a>(dylib: *const uruk_dylib) -> Result<&'a Dylib,
     unsafe { dylib_called(dylib, "dylib") }
 }
 
-/// The dylib behind a handle, which an error calls as the header does.
+/// The dylib behind a handle, which errors name as the header does.
 ///
 /// # Safety
 /// As for all handles.
@@ -39,10 +39,10 @@ pub(crate) unsafe fn dylib_called<'a>(
     unsafe { handle(dylib, what) }.map(|dylib| &dylib.0)
 }
 
-/// Bitcode of a module that LLVM's C interface made: of the LLVM that this library uses.
+/// Bitcode of a module that was made by LLVM's C interface, of the LLVM that this library uses.
 ///
 /// # Safety
-/// It is a live module of that library, which nobody changes meanwhile.
+/// It is a live module of that library, which no other thread changes during the call.
 pub(crate) unsafe fn bitcode_of(module: *mut LLVMOpaqueModule) -> Result<(String, Vec<u8>), Fault> {
     if module.is_null() {
         return Err(unusable("module", "a null pointer"));
@@ -299,15 +299,14 @@ pub unsafe extern "C" fn uruk_dylib_function(
         *to = None;
         let address = match r#type.is_null() {
             true => {
-                // A variable is an error.
+                // A variable gives an error.
                 dylib.type_of(name)?;
                 dylib.lookup(name)?
             }
             // SAFETY: the caller's promise of the pointer.
             false => dylib.lookup_as(name, unsafe { text(r#type, "type")? })?,
         };
-        // SAFETY: a function's stub; of which type it is, the caller says who casts it. The
-        // address is not null.
+        // SAFETY: a function's stub, not null; the caller who casts it promises its type.
         *to = unsafe { std::mem::transmute::<u64, uruk_function>(address) };
         Ok(())
     })

@@ -75,11 +75,11 @@ pub(crate) fn c_text(text: impl Into<String>) -> CString {
     if let Some(end) = bytes.iter().position(|byte| *byte == 0) {
         bytes.truncate(end);
     }
-    // There is no zero byte any more.
+    // The text has no zero byte any more.
     CString::new(bytes).unwrap_or_default()
 }
 
-/// A string that the caller frees.
+/// A string that the caller must free.
 pub(crate) fn give_text(text: impl Into<String>) -> *mut c_char {
     c_text(text).into_raw()
 }
@@ -107,7 +107,7 @@ impl uruk_error {
     }
 
     pub(crate) fn of(error: &Error) -> uruk_error {
-        // The reasons behind it, as far as they say more than it does itself.
+        // Append the reasons behind it that add information.
         let mut text = error.to_string();
         let mut cause = std::error::Error::source(error);
         while let Some(inner) = cause {
@@ -140,7 +140,7 @@ fn code_of(error: &Error) -> c_int {
     match error {
         Error::File { .. } | Error::UnknownFormat { .. } | Error::Archive { .. } => URUK_ERROR_FILE,
         Error::Member { cause, .. } => code_of(cause),
-        // The function was removed meanwhile, or is being replaced.
+        // The function was removed since, or is being replaced.
         Error::Stub(cause) => match &**cause {
             uruk::StubError::Heap(_) | uruk::StubError::Full { .. } => URUK_ERROR_ROOM,
             _ => URUK_ERROR_REFUSED,
@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn codes_of_errors_say_what_is_in_the_way() {
         let stub = |cause| code_of(&Error::Stub(Arc::new(cause)));
-        // A replacement that met a removal, or another replacement.
+        // A replacement that conflicts with a removal, or with another replacement.
         assert_eq!(stub(uruk::StubError::GateClosed), URUK_ERROR_REFUSED);
         let full = uruk::StubError::Full {
             asked: 1,

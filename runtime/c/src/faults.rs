@@ -1,7 +1,7 @@
-//! Functions of hosts in C that are asked of memory faults.
+//! Fault handlers of hosts in C.
 //!
-//! They stay as long as the process lives: the library's handler, which asks them, is a plain function
-//! that knows no session, and a signal handler cannot wait.
+//! They stay as long as the process lives: the library's handler, which calls them, is a plain
+//! function that knows no session, and a signal handler cannot wait.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,10 +14,10 @@ type Handler = unsafe extern "C" fn(address: u64, access: c_int) -> c_int;
 
 const MOST: usize = 16;
 
-/// Functions, from the first place on; zero where there is none. A place is written once.
+/// Functions, from the first place on; zero in free places. A place is written once.
 static HANDLERS: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
 
-/// Has `handler` asked from now on; what asks them all.
+/// Registers `handler`; returns the function that calls all of them.
 pub(crate) fn asking(handler: Handler) -> Result<FaultHandler, Fault> {
     let word = handler as usize;
     let taken = HANDLERS.iter().any(|place| {
@@ -30,7 +30,7 @@ pub(crate) fn asking(handler: Handler) -> Result<FaultHandler, Fault> {
     }
 }
 
-/// Asks them in turn. In a signal handler.
+/// Calls the handlers in turn. Runs in a signal handler.
 fn ask(fault: &MemoryFault) -> FaultAnswer {
     let access = match fault.access {
         Access::Read => 0,
@@ -41,9 +41,9 @@ fn ask(fault: &MemoryFault) -> FaultAnswer {
     let words = HANDLERS.iter().map(|place| place.load(Ordering::Acquire));
     let mut words = words.take_while(|&word| word != 0);
     let mended = words.any(|word| {
-        // SAFETY: what is not zero is a function of that type.
+        // SAFETY: each word that is not zero is a function of that type.
         let handler: Handler = unsafe { std::mem::transmute(word) };
-        // SAFETY: the host's function for it.
+        // SAFETY: the host's own fault handler.
         unsafe { handler(fault.address, access) != 0 }
     });
     match mended {

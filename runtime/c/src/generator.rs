@@ -1,6 +1,7 @@
-//! Generators: what a dylib asks for symbols that it does not have.
+//! Generators: callbacks of a dylib for symbols that it does not define.
 //!
-//! A question is used by one thread at a time, and ends in `uruk_generator_request_finish`, which frees it.
+//! A request is used by one thread at a time, and ends in `uruk_generator_request_finish`, which
+//! frees it.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -24,7 +25,7 @@ struct HostGenerator {
 impl Generator for HostGenerator {
     fn generate(&self, ask: GeneratorRequest) {
         let ask = give(uruk_generator_request(ask));
-        // SAFETY: the host's function for it, which takes the question.
+        // SAFETY: the host's own callback, which takes the request.
         unsafe { (self.generate)(self.owned.get(), ask) };
     }
 }
@@ -110,7 +111,7 @@ pub unsafe extern "C" fn uruk_generator_request_scope(
         let work = work.ok_or_else(|| unusable("work", "a null pointer"))?;
         // SAFETY: the caller's promise of the handle.
         let ask = unsafe { handle(ask, "ask")? };
-        // SAFETY: the host's function for it.
+        // SAFETY: the host's own callback.
         ask.0.scope(|| unsafe { work(context) });
         Ok(())
     })

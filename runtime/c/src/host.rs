@@ -1,6 +1,6 @@
-//! Functions of the host that can end the guarded call which JIT'd code called them in.
+//! Functions of the host that can end the guarded call in which JIT'd code called them.
 //!
-//! | function | how it fails |
+//! | function | failure |
 //! |---|---|
 //! | of `uruk_dylib_define_host` | it returns an error |
 //! | of `uruk_dylib_define_function` or `uruk_dylib_define_address` | it calls `uruk_raise`, throws an exception, or jumps over the guarded call |
@@ -27,7 +27,7 @@ pub type uruk_host_body = Option<
     ) -> *mut uruk_error,
 >;
 
-/// An error of the host's, which is given away.
+/// An error of the host's, whose ownership is taken.
 ///
 /// # Safety
 /// `error` is null, or an error that is not used after this.
@@ -39,7 +39,7 @@ unsafe fn taken(error: *mut uruk_error) -> HostError {
     }
 }
 
-/// Calls the host's function; its result, or its error.
+/// Calls the host's function; returns its result, or its error.
 fn answer(body: uruk_host_body, owned: &Owned, given: &[Val]) -> Result<Val, HostError> {
     let refuse = |fault: Fault| -> HostError { Arc::new(*fault) };
     let Some(body) = body else {
@@ -51,10 +51,10 @@ fn answer(body: uruk_host_body, owned: &Owned, given: &[Val]) -> Result<Val, Hos
         kind: URUK_VALUE_VOID,
         bits: uruk_bits { integer: 0 },
     };
-    // SAFETY: the host's function for it.
+    // SAFETY: the host's own callback.
     let error = unsafe { body(owned.get(), values.as_ptr(), values.len(), &raw mut result) };
     if !error.is_null() {
-        // SAFETY: callbacks answer errors that they give away.
+        // SAFETY: callbacks give ownership of their errors.
         return Err(unsafe { taken(error) });
     }
     match result.kind {
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn uruk_dylib_define_host(
         let (dylib, name, ty) =
             unsafe { (dylib_of(dylib)?, text(name, "name")?, text(r#type, "type")?) };
         let function = HostFunction::of_values(ty, move |given| {
-            // All of it, not only the pointer.
+            // Captures the whole struct, not only the pointer.
             let owned = &owned;
             answer(body, owned, given)
         })?;
@@ -104,8 +104,9 @@ pub unsafe extern "C" fn uruk_dylib_define_host(
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn uruk_raise(error: *mut uruk_error) -> *mut uruk_error {
-    // SAFETY: frames between are of the host's C and of JIT'd code, by the caller's promise; callbacks
-    // of the library, below which are frames of its own, cover the call. The error is given away.
+    // SAFETY: frames between are of the host's C and of JIT'd code, by the caller's promise;
+    // callbacks of the library, which have library frames below them, cover the call. Ownership of
+    // the error is taken.
     unsafe { raise_error(|| taken(error)) };
     error
 }

@@ -1,7 +1,7 @@
-//! Better code of a unit's functions: the question, and how it is answered.
+//! Requests for better code of a unit's functions, and their answers.
 //!
-//! An improvement is used by one thread at a time, and ends in one of the functions that say so,
-//! which free it, whatever they answer.
+//! A request is used by one thread at a time, and ends in one of the functions documented to free
+//! it, whatever they return.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -17,10 +17,10 @@ use crate::error::{give_text, uruk_error};
 /// The question for better code of one function.
 pub struct uruk_reoptimize_request(pub(crate) ReoptimizeRequest);
 
-/// The improvement of a handle that is freed.
+/// Takes the request out of its handle, and frees the handle.
 ///
 /// # Safety
-/// As for all handles; nobody uses it any more.
+/// As for all handles; it is not used any more.
 unsafe fn ended(improvement: *mut uruk_reoptimize_request) -> Result<ReoptimizeRequest, Fault> {
     if improvement.is_null() {
         return Err(unusable("improvement", "a null pointer"));
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn uruk_reoptimize_request_attach(
 ) -> *mut uruk_error {
     guarded(|| {
         let owned = Owned::new(context, release);
-        // SAFETY: the caller's promise of the handle, which nobody else uses meanwhile.
+        // SAFETY: the caller's promise of the handle, which no other thread uses during the call.
         let own = unsafe { improvement.as_mut() };
         let own = own.ok_or_else(|| unusable("improvement", "a null pointer"))?;
         own.0.attach(move || drop(owned));

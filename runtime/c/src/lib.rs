@@ -1,48 +1,48 @@
-//! The C interface of Uruk: what `include/uruk.h` declares.
+//! The C interface of Uruk, as declared in `include/uruk.h`.
 //!
-//! | file | has |
+//! | file | contents |
 //! |---|---|
-//! | [`boundary`] | what every function does at its beginning and end |
+//! | [`boundary`] | the common start and end of every function |
 //! | [`error`] | the error object, lists of names, strings |
 //! | [`settings`] | a session's settings, and the callbacks among them |
 //! | [`session`] | sessions |
 //! | [`dylib`] | adding code, lookups of one name, functions and their tiers |
-//! | [`names`] | link orders, aliases, libraries, what is missing |
-//! | [`calls`] | calls with values that are checked, whose faults are errors; interrupts |
+//! | [`names`] | link orders, aliases, libraries, missing symbols |
+//! | [`calls`] | calls with checked values, whose faults are errors; interrupts |
 //! | [`host`] | functions of the host that fail |
-//! | [`tracker`] | what is removed together |
-//! | [`replace`] | new code for functions that run |
-//! | [`lookup`] | lookups of many names, waited for or not |
-//! | [`unit`], [`responsibility`], [`improve`], [`generator`] | definitions that the host makes when they are asked for |
+//! | [`tracker`] | code that is removed together |
+//! | [`replace`] | new code for running functions |
+//! | [`lookup`] | lookups of many names, synchronous or not |
+//! | [`unit`], [`responsibility`], [`improve`], [`generator`] | definitions that the host makes on demand |
 //! | [`told`] | statistics, memory, events |
-//! | [`tuning`] | the tuner: what counts as work, what it found out |
-//! | [`seeing`] | the page of a run, its timeline, what is hot; IR and machine code as text |
+//! | [`tuning`] | the tuner: units of work, results |
+//! | [`seeing`] | the page of a run, its timeline, hot functions; IR and machine code as text |
 //! | [`program`] | whole programs |
 //!
-//! # What every function asks of its caller
-//! 1. A pointer is null, or leads to what its type says, for as long as the call runs. Texts end
+//! # Requirements on callers of every function
+//! 1. A pointer is null, or leads to a value of its type, for the duration of the call. Texts end
 //!    with a zero byte. A null pointer where one is needed is an error, not a fault.
-//! 2. A handle came from this library and was not freed. Handles may be used by several threads
-//!    at once, but for that which frees them.
-//! 3. Callbacks come back: they leave by no exception and no `longjmp`. (Functions that JIT'd code
-//!    calls are none: they may, over JIT'd code and `uruk_callable_call`.) They may be called on
-//!    any thread, by several at once; what `context` leads to stands that. It lives until
-//!    `drop_context`, or the function's own `drop`, is called with it.
-//! 4. Code that is added may be run in this process, and addresses that are defined hold what
-//!    code takes their names for.
+//! 2. A handle came from this library and was not freed. Several threads may use a handle at once,
+//!    except to free it.
+//! 3. Callbacks return: they leave neither by an exception nor by `longjmp`. (Functions that JIT'd
+//!    code calls are not callbacks: they may, over JIT'd code and `uruk_callable_call`.) They may
+//!    be called on any thread, by several at once; the data behind `context` must allow that. It
+//!    lives until `drop_context`, or the function's own `drop`, is called with it.
+//! 4. Added code may be run in this process, and defined addresses hold values of the type that
+//!    code expects for their names.
 //!
-//! # What they keep
-//! - No panic leaves a function, but one of a function that JIT'd code calls, as an exception: it
-//!   becomes an error of the code `URUK_ERROR_PANIC`. An exception
-//!   that a callback lets out, against its duty, ends the process with a message.
-//! - An error changes nothing but what its text says.
-//! - A handle keeps its session alive, a list of names or an error does not need one.
+//! # Guarantees
+//! - No panic leaves a function: it becomes an error of the code `URUK_ERROR_PANIC`. The exception
+//!   is a panic of a function that JIT'd code calls, which passes as an exception. If a callback
+//!   throws, against its duty, the process ends with a message.
+//! - An error changes only the state that its text names.
+//! - A handle keeps its session alive; a list of names or an error does not need one.
 //!
 //! # Why
-//! Errors are returned, not stored by thread: who forgets one is told by the compiler. Settings
-//! and tables begin with their size, so a host that was compiled against an older header runs
-//! with a newer library. Enumerations are integers and macros: a value that this library does
-//! not know is an error instead of undefined behaviour.
+//! Errors are returned, not stored by thread: the compiler warns about an ignored one. Settings and
+//! tables begin with their size, so a host that was compiled against an older header runs with a
+//! newer library. Enumerations are integers and macros: a value that this library does not know is
+//! an error instead of undefined behaviour.
 
 #![deny(missing_docs)]
 #![expect(

@@ -1,4 +1,4 @@
-//! Lookups of many names: waited for, or answered later.
+//! Lookups of many names, synchronous or asynchronous.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn uruk_jit_lookup_async(
                 Ok(found) => (ptr::null_mut(), addresses(&found, &symbols)),
                 Err(error) => (Box::into_raw(Fault::from(error)), Vec::new()),
             };
-            // SAFETY: the host's function for it, called once.
+            // SAFETY: the host's own callback, called once.
             unsafe { done(context.0, error, found.as_ptr(), found.len()) };
         });
         Ok(())

@@ -1,4 +1,4 @@
-//! Where dylibs look, other names, shared libraries, what is missing.
+//! Link orders of dylibs, aliases, shared libraries, missing symbols.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
@@ -127,7 +127,7 @@ pub(crate) fn visibility(number: c_int) -> Result<Visibility, Fault> {
     }
 }
 
-/// Dylibs with what is seen of each.
+/// Dylibs with the visibility of each.
 ///
 /// # Safety
 /// As for all pointers of the interface.
@@ -191,19 +191,19 @@ pub(crate) unsafe fn definitions_of(
         .collect()
 }
 
-/// Whether a name may be found: all may where there is no function to ask.
+/// Whether a name may be found: every name, if there is no callback.
 fn asks(allowed: uruk_allowed, owned: Owned) -> impl Fn(&str) -> bool + Send + Sync + 'static {
     move |name| {
-        // All of it, not only the pointer.
+        // Captures the whole struct, not only the pointer.
         let owned = &owned;
         let Some(allowed) = allowed else { return true };
         let name = c_text(name);
-        // SAFETY: the host's function for it.
+        // SAFETY: the host's own callback.
         unsafe { allowed(owned.get(), name.as_ptr()) != 0 }
     }
 }
 
-/// Gives a generator's handle to who wants it.
+/// Stores a generator's handle for the caller, if wanted.
 ///
 /// # Safety
 /// The pointer is null or may be written through.
@@ -310,7 +310,7 @@ pub unsafe extern "C" fn uruk_dylib_remove(
             0 => uruk::Removal::Refused,
             _ => uruk::Removal::Forced,
         };
-        // SAFETY: nobody uses it, by the caller's promise.
+        // SAFETY: it is not in use, by the caller's promise.
         unsafe { dylib.remove(removal)? };
         Ok(())
     })
@@ -467,7 +467,7 @@ pub unsafe extern "C" fn uruk_dylib_undefine(
         // SAFETY: the caller's promises.
         let (dylib, names) = unsafe { (dylib_of(dylib)?, texts(names, count, "names")?) };
         let symbols: Vec<_> = names.iter().map(|name| dylib.jit().intern(name)).collect();
-        // SAFETY: nobody uses them, by the caller's promise.
+        // SAFETY: they are not in use, by the caller's promise.
         unsafe { dylib.undefine(&symbols)? };
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! Whole programs: run in this process as the command does, until its end.
+//! Whole programs: run in this process as the command does, to their end.
 
 use std::ffi::{OsString, c_char, c_int};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! New code for functions that run.
+//! New code for running functions.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
@@ -176,7 +176,7 @@ unsafe fn with_migrations(
         let context = Context(asked.context);
         new = new.migrate(global, move |old, old_size, to, to_size| {
             let context = &context;
-            // SAFETY: the host's function for it, with the bytes that the library has.
+            // SAFETY: the host's own callback, with the library's bytes.
             unsafe { fill(context.0, old.cast(), old_size, to.cast(), to_size) };
         });
     }
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn uruk_dylib_replace(
     unsafe { replace(dylib, replacement, replaced) }
 }
 
-/// The frames of this lie on memory that is clear.
+/// Runs in frames on stack memory that was scrubbed.
 ///
 /// # Safety
 /// As for all pointers of the interface.

@@ -1,7 +1,7 @@
-//! Responsibilities: what a unit has to define, and how it does.
+//! Responsibilities: the symbols that a unit must define, and their definitions.
 //!
-//! A responsibility is used by one thread at a time. It ends in one of the functions that say so,
-//! which free it, whatever they answer.
+//! A responsibility is used by one thread at a time. It ends in one of the functions documented to
+//! free it, whatever they return.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -38,7 +38,7 @@ pub struct uruk_dependence_group {
 /// The responsibility behind a handle.
 ///
 /// # Safety
-/// As for all handles; nobody else uses it meanwhile.
+/// As for all handles; no other thread uses it during the call.
 unsafe fn own<'a>(
     responsibility: *mut uruk_responsibility,
 ) -> Result<&'a mut Responsibility, Fault> {
@@ -48,10 +48,10 @@ unsafe fn own<'a>(
         .ok_or_else(|| unusable("responsibility", "a null pointer"))
 }
 
-/// The responsibility of a handle that is freed.
+/// Takes the responsibility out of its handle, and frees the handle.
 ///
 /// # Safety
-/// As for all handles; nobody uses it any more.
+/// As for all handles; it is not used any more.
 unsafe fn ended(responsibility: *mut uruk_responsibility) -> Result<Responsibility, Fault> {
     if responsibility.is_null() {
         return Err(unusable("responsibility", "a null pointer"));
@@ -105,7 +105,7 @@ unsafe fn groups_of(
             let dependences = dylibs.iter().zip(names).map(|(dylib, name)| {
                 // SAFETY: by the caller's promise.
                 let dylib = unsafe { dylib_called(*dylib, "dylib of dylibs")? };
-                // The number of another session's means one of this session.
+                // The number of another session's symbol has another meaning in this session.
                 if dylib.jit() != jit {
                     let dylib = dylib.name().into();
                     return Err(SessionError::ForeignDylib { dylib }.into());

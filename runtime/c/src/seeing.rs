@@ -1,4 +1,4 @@
-//! What a run was like, and what code looks like: texts for people.
+//! Reports of a run, and code as text, for people.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -11,7 +11,7 @@ use crate::dylib::{dylib_of, uruk_dylib};
 use crate::error::{give_text, uruk_error, uruk_names};
 use crate::session::uruk_jit;
 
-/// Said of what only a session has that records.
+/// The error for functions that need a session with a recorder.
 fn unrecorded() -> Fault {
     unusable("jit", "its settings do not say `record`")
 }

@@ -168,7 +168,7 @@ pub unsafe extern "C" fn uruk_jit_remove_dylibs(
             0 => Removal::Refused,
             _ => Removal::Forced,
         };
-        // SAFETY: nobody uses them, by the caller's promise.
+        // SAFETY: they are not in use, by the caller's promise.
         unsafe { jit.remove_dylibs(&dylibs, removal)? };
         Ok(())
     })

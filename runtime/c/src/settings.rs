@@ -1,7 +1,7 @@
 //! A session's settings, and the callbacks among them.
 //!
-//! The struct begins with its size; what a caller's header does not have is as by default. Zero
-//! means the default everywhere, so a struct of zero bytes with its size is one of defaults.
+//! The struct begins with its size; fields that a caller's header lacks have defaults. Zero means
+//! the default everywhere, so a struct of zero bytes with its size has all defaults.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -31,7 +31,7 @@ pub const URUK_SAMPLING_TIMERS: c_int = 3;
 /// No samples.
 pub const URUK_SAMPLING_OFF: c_int = 4;
 
-/// What trials may cost unless it is said: percent, and in advance.
+/// Default cost limit of trials: percent, and the initial credit.
 const PERCENT: f64 = 2.0;
 const CREDIT_MS: u64 = 250;
 
@@ -224,13 +224,12 @@ impl Default for uruk_settings {
 pub unsafe extern "C" fn uruk_settings_init(settings: *mut uruk_settings, size: usize) {
     value((), || {
         let own = uruk_settings::default();
-        // SAFETY: the caller's promise of the pointer. Padding is copied as it is, and read by
-        // nobody.
+        // SAFETY: the caller's promise of the pointer. Padding is copied unchanged, and never read.
         unsafe { crate::boundary::put_sized(settings, size, &own, "settings") }
     });
 }
 
-/// A builder with these settings, whose callbacks have `owned`; null means all defaults.
+/// A builder with these settings, whose callbacks share `owned`; null means all defaults.
 ///
 /// # Safety
 /// As for all pointers of the interface.
@@ -254,7 +253,7 @@ pub(crate) unsafe fn builder(
     Ok(with_transforms(builder, &settings, owned))
 }
 
-/// The context of settings, which is dropped once: with the session that has it, or at once if it
+/// The context of settings, which is dropped once: with its session, or at once if the session
 /// could not be made.
 ///
 /// # Safety
@@ -381,7 +380,7 @@ fn with_listeners(
         let owned = Arc::clone(owned);
         builder = builder.on_event(move |event| {
             crate::told::with_event(event, |event| {
-                // SAFETY: the host's function for it.
+                // SAFETY: the host's own callback.
                 unsafe { told(owned.get(), event) };
             });
         });
@@ -390,7 +389,7 @@ fn with_listeners(
         let owned = Arc::clone(owned);
         builder = builder.on_error(move |error| {
             let error = uruk_error::of(&error.clone().into());
-            // SAFETY: the host's function for it.
+            // SAFETY: the host's own callback.
             unsafe { told(owned.get(), &raw const error) };
         });
     }
@@ -400,7 +399,7 @@ fn with_listeners(
             let function = c_text(call.function);
             let cause = call.cause.map(uruk_error::of);
             let error = cause.as_ref().map_or(ptr::null(), ptr::from_ref);
-            // SAFETY: the host's function for it.
+            // SAFETY: the host's own callback.
             let next = unsafe { answer(owned.get(), function.as_ptr(), error) };
             match next {
                 Some(next) => next as *const (),
@@ -411,14 +410,14 @@ fn with_listeners(
     builder
 }
 
-/// What the library does where nobody answers failed calls.
+/// Ends the process after a failed call without a host's answer.
 fn end_of(function: &CString, cause: Option<&uruk_error>) -> ! {
     let function = function.to_string_lossy();
     match cause {
         Some(cause) => uruk_files::say!("uruk: cannot call {function}: {}", cause.shown()),
         None => uruk_files::say!("uruk: cannot call {function}: it was removed"),
     }
-    // SAFETY: ends the process; nothing of it runs on.
+    // SAFETY: ends the process; none of its code runs on.
     unsafe { libc::_exit(uruk::EXIT_FAILURE) }
 }
 
@@ -433,7 +432,7 @@ fn with_transforms(
             let function = c_text(unit.function);
             let module = unit.module.as_mut_ptr().cast();
             let tier = c_int::from(unit.tier.number());
-            // SAFETY: the host's function for it, with a module that lives meanwhile.
+            // SAFETY: the host's own callback, with a module that lives during the call.
             said(unsafe { change(owned.get(), module, function.as_ptr(), tier) })
         }));
     }
@@ -446,37 +445,38 @@ fn with_transforms(
                 size: object.len(),
                 release: None,
             };
-            // SAFETY: the host's function for it.
+            // SAFETY: the host's own callback.
             said(unsafe { change(owned.get(), name.as_ptr(), &raw mut bytes) })?;
             if bytes.data == object.as_ptr().cast() && bytes.size == object.len() {
                 return Ok(object);
             }
-            // SAFETY: the host says that so many bytes are there.
+            // SAFETY: the host promises that many bytes.
             unsafe { copied(bytes) }.map_err(|fault| fault.shown())
         }));
     }
     builder
 }
 
-/// What a callback answered.
+/// The result of a callback as a `Result`.
 pub(crate) fn said(error: *mut uruk_error) -> Result<(), String> {
     if error.is_null() {
         return Ok(());
     }
-    // SAFETY: callbacks answer errors of `uruk_error_new`, or such that a function gave them.
+    // SAFETY: callbacks return errors of `uruk_error_new`, or errors that a function returned to
+    // them.
     Err(unsafe { Box::from_raw(error) }.shown())
 }
 
-/// Bytes of a callback, which are released.
+/// Copies the bytes of a callback, and releases them.
 ///
 /// # Safety
-/// They are there.
+/// The bytes exist.
 pub(crate) unsafe fn copied(bytes: uruk_bytes) -> Result<Vec<u8>, Fault> {
     // SAFETY: by the caller's promise.
     let own = unsafe { crate::boundary::array(bytes.data.cast::<u8>(), bytes.size, "data") };
     let own = own.map(<[u8]>::to_vec);
     if let Some(release) = bytes.release {
-        // SAFETY: the host's function for it, called once.
+        // SAFETY: the host's own callback, called once.
         unsafe { release(bytes.data) };
     }
     own

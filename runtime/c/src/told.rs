@@ -68,7 +68,7 @@ pub struct uruk_event {
     pub continues: c_int,
 }
 
-/// An event of C with the texts that it leads to.
+/// An event of C with the texts that it points to.
 struct Told {
     event: uruk_event,
     function: Option<CString>,
@@ -117,7 +117,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Shows an event as C sees it, if there is a kind for it: samples have none.
+/// Calls `show` with an event in its C form, if it has one: samples have none.
 pub(crate) fn with_event(event: &Event, show: impl FnOnce(*const uruk_event)) {
     let Some(mut told) = translated(event) else {
         return;
@@ -394,8 +394,8 @@ mod tests {
 
     use super::*;
 
-    /// No function of the interface for C makes native code a version; programs under `uruk live` have
-    /// such ones.
+    /// No function of the C interface makes native code a version; programs under `uruk live` have
+    /// such versions.
     #[test]
     fn native_code_is_told_of() {
         extern "C" fn native() -> i32 {

@@ -1,4 +1,4 @@
-//! Trackers: what was added together is removed together.
+//! Trackers: code added together is removed together.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The tuner: what counts as work, what it found out, and what the next run starts from. Whether a
-//! session has one is said by its settings.
+//! The tuner: units of work, results, and the input of the next run. The settings decide whether a
+//! session has a tuner.
 
 use std::ffi::c_char;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Units: definitions that the host makes when they are asked for.
+//! Units: definitions that the host makes on demand.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -76,8 +76,8 @@ pub(crate) struct HostUnit {
     owned: Arc<Owned>,
 }
 
-// SAFETY: the texts and arrays that the struct leads to are not looked at any more; the callbacks
-// may be called on any thread, as is asked of their host.
+// SAFETY: the texts and arrays that the struct points to are not read any more; the callbacks may
+// be called on any thread, as their host is required to allow.
 unsafe impl Send for HostUnit {}
 
 struct HostImprover {
@@ -88,7 +88,7 @@ struct HostImprover {
 impl Reoptimizer for HostImprover {
     fn improve(&self, improvement: ReoptimizeRequest) {
         let improvement = give(uruk_reoptimize_request(improvement));
-        // SAFETY: the host's function for it, which takes the improvement.
+        // SAFETY: the host's own callback, which takes the request.
         unsafe { (self.improve)(self.owned.get(), improvement) };
     }
 }
@@ -109,14 +109,14 @@ impl Unit for HostUnit {
             return;
         };
         let responsibility = give(uruk_responsibility(responsibility));
-        // SAFETY: the host's function for it, which takes the responsibility.
+        // SAFETY: the host's own callback, which takes the responsibility.
         unsafe { materialize(self.owned.get(), responsibility) };
     }
 
     fn discard(&mut self, dylib: &Dylib, symbol: Symbol) {
         if let Some(discard) = self.unit.discard {
             let name = c_text(dylib.jit().name_of(symbol));
-            // SAFETY: the host's function for it.
+            // SAFETY: the host's own callback.
             unsafe { discard(self.owned.get(), name.as_ptr()) };
         }
     }
@@ -130,8 +130,8 @@ impl Unit for HostUnit {
     }
 }
 
-/// The context of a unit, which is dropped whatever is wrong with the rest of a call: unless the
-/// struct is null, or of no size that it can have.
+/// The context of a unit, which is dropped even if the rest of a call is invalid: unless the struct
+/// is null, or has an impossible size.
 ///
 /// # Safety
 /// As for all pointers of the interface.

@@ -1,6 +1,7 @@
-//! `include/uruk.h` is what cbindgen makes of the sources, and compilers of old standards take it.
+//! Tests that `include/uruk.h` is cbindgen's output for the sources, and that compilers of old
+//! standards accept it.
 //!
-//! `URUK_BLESS=1 cargo test -p uruk-c --test header` writes it anew.
+//! `URUK_BLESS=1 cargo test -p uruk-c --test header` writes it again.
 
 mod support;
 
@@ -101,7 +102,7 @@ fn compilers_of_cpp11_and_later_accept_the_header() {
     }
 }
 
-/// Files that include `uruk-llvm.h` and call nothing of it, under all warnings.
+/// Files that include `uruk-llvm.h` without calls to it, under all warnings.
 #[test]
 fn compilers_accept_the_header_for_llvm() {
     let headers = std::env::var("LLVM_SYS_221_PREFIX").unwrap_or_default();
@@ -138,13 +139,13 @@ fn compilers_accept_the_header_for_llvm() {
     }
 }
 
-/// A call whose error is dropped is warned of, whichever function it is of.
+/// Compilers warn if the error of a call is dropped, for every function.
 #[test]
 fn errors_are_to_be_used() {
     let header = std::fs::read_to_string(package().join("include/uruk.h")).expect("the header");
     let mut answering = 0;
     for (at, _) in header.match_indices("struct uruk_error *uruk_") {
-        // Not in the type of a callback, and no function that only looks at an error.
+        // Skips types of callbacks, and functions that only read an error.
         let before = header[..at].trim_end();
         if before.ends_with("const") {
             continue;

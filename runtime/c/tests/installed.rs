@@ -1,5 +1,5 @@
-//! What `cargo xtask install` puts into a prefix is what a host needs: `pkg-config` tells a
-//! compiler about it, and the example of the documentation builds and runs.
+//! `cargo xtask install` puts all that a host needs into a prefix: `pkg-config` tells a compiler
+//! about it, and the example of the documentation builds and runs.
 
 mod support;
 
@@ -22,7 +22,7 @@ fn a_host_builds_with_what_is_installed() {
     };
     let root = package().join("../..");
     let version = env!("CARGO_PKG_VERSION");
-    // Twice: what is there is replaced.
+    // Twice: existing files are replaced.
     let first = install(&root, &built, &prefix, version).expect("it is installed");
     let files = install(&root, &built, &prefix, version).expect("it is installed again");
     assert_eq!(first, files);
@@ -70,7 +70,7 @@ fn a_host_builds_with_what_is_installed() {
     }
 }
 
-/// `pkg-config --static`: the program asks for no library of ours.
+/// `pkg-config --static`: the program needs no shared library of ours.
 fn is_linked_into_a_host(prefix: &Path) {
     let asked = run(Command::new("pkg-config")
         .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
@@ -94,7 +94,7 @@ fn is_linked_into_a_host(prefix: &Path) {
     }
 }
 
-/// A project of CMake's, against either target.
+/// A CMake project, against either target.
 fn is_found_by_cmake(prefix: &Path) {
     if !has("cmake") {
         eprintln!("cmake is not installed: not tried");
@@ -149,7 +149,7 @@ fn the_command_finds_what_it_loads_into_programs() {
     };
     let root = package().join("../..");
     install(&root, &built, &prefix, "0.1.0").expect("it is installed");
-    // The second is where `uruk live` looks, from the folder of the first.
+    // `uruk live` looks for the second file, relative to the folder of the first.
     assert!(prefix.join("bin/uruk").is_file());
     let from_command = prefix.join("bin/../lib/uruk/liburuk_preload.so");
     assert!(from_command.is_file());

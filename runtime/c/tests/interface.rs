@@ -1,8 +1,8 @@
-//! `docs/c-interface.md` says of each function what it hands out, takes over and frees, and on which
-//! threads it may be called. It is made from the header, whose comments are compared with the
-//! declarations and with the sources.
+//! Tests `docs/c-interface.md`, which lists for each function the handles that it returns, takes
+//! over and frees, and the threads on which it may be called. It is made from the header, whose
+//! comments are compared with the declarations and with the sources.
 //!
-//! `URUK_BLESS=1 cargo test -p uruk-c --test interface` writes it anew.
+//! `URUK_BLESS=1 cargo test -p uruk-c --test interface` writes it again.
 
 mod support;
 
@@ -21,7 +21,7 @@ struct Declared {
     parameters: Vec<(String, String)>,
 }
 
-/// Splits at commas that are in no parentheses.
+/// Splits at commas outside of parentheses.
 fn arguments(text: &str) -> Vec<&str> {
     let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
     for (at, letter) in text.char_indices() {
@@ -82,7 +82,7 @@ fn declared() -> Vec<Declared> {
     found
 }
 
-/// The handle that a type of one pointer to it leads to.
+/// The handle type that a type points to with one pointer.
 fn handle(ty: &str) -> Option<&str> {
     const NO_HANDLES: [&str; 6] = ["value", "definition", "settings", "stats", "unit", "bytes"];
     let name = ty.strip_prefix("struct uruk_")?.strip_suffix(" *")?;
@@ -94,7 +94,7 @@ impl Declared {
         self.result == "struct uruk_error *"
     }
 
-    /// Handles that the host is to free, and by which function.
+    /// Handles that the host must free, and the function for it.
     fn hands_out(&self) -> Vec<String> {
         let mut out = Vec::new();
         match handle(&self.result) {
@@ -118,7 +118,7 @@ impl Declared {
         out
     }
 
-    /// A context that it takes over with the function that is called for it.
+    /// A context that it takes over, with the function that is called for it.
     fn takes_over(&self) -> Option<&str> {
         let names = self.parameters.iter().map(|(_, name)| name.as_str());
         let mut names = names.filter(|name| matches!(*name, "drop" | "release"));

@@ -1,5 +1,5 @@
-//! Programs in C and C++ use the library as hosts do: against the shared one, the static one,
-//! opened at run time, and under valgrind.
+//! Tests with programs in C and C++ that use the library as hosts do: the shared one, the static
+//! one, opened at run time, and under valgrind.
 
 mod support;
 
@@ -113,7 +113,7 @@ fn a_host_has_the_library_linked_into_it() {
     passes(&mut Command::new(program));
 }
 
-/// What `llvm-config` of LLVM 22 answers, if it is there.
+/// The output of `llvm-config` of LLVM 22, if it is installed.
 fn llvm(word: &str) -> Option<String> {
     let prefix = std::env::var("LLVM_SYS_221_PREFIX").ok();
     let places = prefix.map(|prefix| format!("{prefix}/bin/llvm-config"));
@@ -135,7 +135,7 @@ fn a_host_with_llvm_hands_over_modules() {
         &source("llvm_modules.c"),
         "cc",
         "-std=c99",
-        // LLVM's own headers are not for pedants.
+        // LLVM's own headers do not pass `-pedantic`.
         &["-isystem", &include, &format!("-L{libraries}"), "-lLLVM-22"],
     );
     passes(&mut Command::new(program));
@@ -197,7 +197,7 @@ fn address_sanitizer_finds_no_fault() {
     sanitized("address", &names, ("LSAN_OPTIONS", &suppressions));
 }
 
-/// Limits and interrupts are left out, as the page says.
+/// Limits and interrupts are omitted, as the page states.
 #[test]
 fn thread_sanitizer_finds_no_race() {
     let options = "ignore_noninstrumented_modules=1 die_after_fork=0";
@@ -205,8 +205,8 @@ fn thread_sanitizer_finds_no_race() {
     sanitized("thread", &names, ("TSAN_OPTIONS", options));
 }
 
-/// Memcheck sees the library's border: what it reads of a host's arguments, and what it frees.
-/// `valgrind.supp` says what is none of the library's, or is meant so.
+/// Memcheck checks the library's border: its reads of a host's arguments, and its frees.
+/// `valgrind.supp` lists findings that are not the library's, or are intended.
 #[test]
 fn valgrind_finds_no_fault() {
     if !has("valgrind") {

@@ -1,6 +1,6 @@
-//! The binding for Python, which runs what llvmlite makes.
+//! Tests of the binding for Python, which runs IR of llvmlite.
 //!
-//! `tests/python_binding.ll` is what llvmlite wrote; where it is installed, its IR of now is run,
+//! `tests/python_binding.ll` was written by llvmlite; if it is installed, its present IR is run,
 //! too.
 
 mod support;
@@ -34,8 +34,8 @@ fn a_person_plays_with_it() {
     passes_in(&package().join("python"), Some(&library));
 }
 
-/// `pip install` takes the checkout, and the folder of the binding in it: the wheel has the library in
-/// it.
+/// `pip install` accepts the checkout, and the folder of the binding in it: the wheel contains the
+/// library.
 #[test]
 fn pip_installs_it_from_the_checkout() {
     let mut pip = Command::new("python3");
@@ -47,7 +47,7 @@ fn pip_installs_it_from_the_checkout() {
     for source in [package().join("python"), package().join("../..")] {
         let folder = scratch("wheel");
         std::fs::remove_dir_all(&folder).expect("an empty folder");
-        // Without its cache: pip takes a wheel that was made of the same path before.
+        // Without its cache: pip reuses a wheel that was built from the same path.
         run(Command::new("python3")
             .args(["-m", "pip", "install", "--quiet", "--no-index", "--no-deps"])
             .args(["--disable-pip-version-check", "--no-cache-dir"])

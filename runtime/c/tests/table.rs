@@ -1,4 +1,4 @@
-//! `docs/c-api.md` names what the header has, and all of what LLVM's C interfaces have.
+//! Tests that `docs/c-api.md` names all of the header, and all of LLVM's C interfaces.
 
 mod support;
 

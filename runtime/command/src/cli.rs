@@ -1,4 +1,4 @@
-//! Command line of `uruk`: parsing, and what each subcommand does.
+//! Command line of `uruk`: parsing, and the subcommands.
 
 mod cc;
 mod compare;
@@ -52,7 +52,7 @@ enum Command {
     Tune(tune::Tune),
     /// Exchange functions of a program that runs under `uruk live`.
     Swap(swap::Swap),
-    /// What the baseline compiler, which compiles at tier 1 without LLVM, can do.
+    /// Measure the coverage of the baseline compiler, which compiles at tier 1 without LLVM.
     Baseline(coverage::Coverage),
     /// Print a completion script for a shell.
     Completions {
@@ -173,7 +173,7 @@ struct Run {
     /// A setting of the tiering policy or of reclaim, as `--print-config` shows them.
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// What becomes of freed code: used again, filled with traps, or closed.
+    /// Treatment of freed code: used again, filled with traps, or closed.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = FreedChoice::Reuse, hide = true)]
     freed: FreedChoice,
     /// Bytes of code that functions may have, as `64M`: beyond, the code that was not called for
@@ -317,7 +317,7 @@ impl Run {
         let paths = libraries.iter();
         let mut shared: Vec<String> = paths
             .map(|file| match file.is_relative() {
-                // The dynamic loader takes what has no slash for a name.
+                // The dynamic loader searches for a name without a slash.
                 true => format!("./{}", file.display()),
                 false => file.display().to_string(),
             })
@@ -347,7 +347,7 @@ pub fn main() -> i32 {
     }
 }
 
-/// How far a command got.
+/// The result of the command line's first part.
 enum Begun {
     Done(i32),
     /// A program, which is to have the main thread's own stack, and its arguments.
@@ -358,9 +358,9 @@ fn begin() -> Begun {
     let cli = match Cli::try_parse_from(launcher::arguments()) {
         Ok(cli) => cli,
         Err(error) => {
-            // A closed standard stream is no reason to fail differently.
+            // A closed standard stream does not change the exit status.
             match error.use_stderr() {
-                // It quotes arguments.
+                // The message quotes arguments.
                 true => uruk_files::Messages.text(&error.render().to_string()),
                 false => drop(error.print()),
             }
@@ -426,7 +426,7 @@ fn print_manual(of: Option<&str>) -> i32 {
     }
 }
 
-/// What somebody may have meant whose command line led to this.
+/// A hint about the likely mistake that led to an error.
 fn tip(error: &Error, files: &[PathBuf]) -> Option<&'static str> {
     match error {
         Error::File { file, .. } if files.first().is_some_and(|first| first != Path::new(file)) => {
@@ -447,7 +447,7 @@ fn tip(error: &Error, files: &[PathBuf]) -> Option<&'static str> {
     }
 }
 
-/// As [`fail`], of a program: mangled names are shown as they were written.
+/// Like [`fail`], for a program: mangled names are shown demangled.
 fn fail_of_program(error: &Error) -> i32 {
     if let Error::MissingSymbols { missing } = error
         && let Some(list) = missing::list(missing)

@@ -1,7 +1,7 @@
-//! The allocation functions, as the command exports them: what each does is said where their
-//! words are (`uruk::GATES`). `build.rs` reads the names here.
+//! The allocation functions that the command exports. `uruk::GATES` documents each. `build.rs` reads the
+//! names here.
 
-// Their arguments stay where they are, and are of no concern here.
+// Their arguments stay in their registers, and are not used here.
 use std::arch::naked_asm;
 
 use uruk::{GATE_COUNT, GATES};
@@ -10,11 +10,10 @@ use uruk::{GATE_COUNT, GATES};
 macro_rules! gate {
     ($index:literal, $name:ident) => {
         const _: () = {
-            /// Calls what the word of this gate holds, with the return address as a sixth
-            /// argument.
+            /// Calls the function in the word of this gate, with the return address as a sixth argument.
             ///
             /// # Safety
-            /// As the function of that name.
+            /// Those of the function of that name.
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name() {

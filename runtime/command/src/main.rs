@@ -1,9 +1,9 @@
 //! The `uruk` command.
 //!
-//! The process belongs to the program that is run: Rust's own start-up code, which
-//! ignores SIGPIPE and installs a SIGSEGV handler with an alternate stack, is left
-//! out by defining C's `main`. `_Unwind_Find_FDE` is exported so that exceptions
-//! find the frames of JIT'd code; `syscall` and `prctl`, so that filters of system calls are seen to.
+//! The process belongs to the guest program: Rust's own start-up code, which ignores SIGPIPE and
+//! installs a SIGSEGV handler with an alternate stack, is left out by defining C's `main`.
+//! `_Unwind_Find_FDE` is exported so that exceptions find the frames of JIT'd code; `syscall` and
+//! `prctl`, so that filters of system calls are handled.
 
 #![no_main]
 
@@ -30,13 +30,12 @@ pub unsafe extern "C" fn _Unwind_Find_FDE(
     unsafe { uruk::find_fde(pc, bases) }
 }
 
-/// Interposes libc's registration of exit handlers, to leave out LLVM's: it is asked
-/// to compile until the very end, after its static objects would have been destroyed.
-/// Some of them are made on first use, so their handlers would even run before those
-/// the program registered earlier.
+/// Interposes libc's registration of exit handlers, to drop LLVM's: LLVM must compile until the process
+/// ends, after its static objects would have been destroyed. Some of them are made on first use, so
+/// their handlers would even run before those the program registered earlier.
 ///
 /// # Safety
-/// As libc's: `dso` identifies who registers.
+/// As libc's: `dso` identifies the registering library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cxa_atexit(
     handler: *mut c_void,
@@ -47,8 +46,8 @@ pub unsafe extern "C" fn __cxa_atexit(
     unsafe { uruk::register_exit_handler(handler, argument, dso) }
 }
 
-/// As the C library's. Libraries of the program that install a filter of system calls find it here
-/// first: threads of ours end before.
+/// Like the C library's function. Libraries of the program that install a filter of system calls find
+/// this one first: threads of ours end before.
 ///
 /// # Safety
 /// As the C library's.
@@ -58,7 +57,7 @@ pub unsafe extern "C" fn syscall() {
     naked_asm!("jmp {}", sym uruk::interposed::syscall)
 }
 
-/// As [`syscall`].
+/// Like [`syscall`].
 ///
 /// # Safety
 /// As the C library's.

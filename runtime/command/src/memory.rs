@@ -1,21 +1,20 @@
-//! Memory of the command where there is little.
+//! Memory of the command when memory is short.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use uruk::{EXIT_FAILURE, Room};
 
-/// Below this many bytes left, threads share one arena of the C library.
+/// With fewer bytes left, threads share one arena of the C library.
 const ARENAS: usize = 4 << 30;
 
-/// The system's allocator. `std` aborts when it has nothing left; this says so and ends
-/// the process with the status of a runtime that cannot go on.
+/// The system's allocator. `std` aborts when memory is exhausted; this prints an error and ends the
+/// process with the status of a failed runtime.
 struct OrEnd;
 
 #[global_allocator]
 static ALLOCATOR: OrEnd = OrEnd;
 
-// SAFETY: passes everything on to the system's allocator, but for null, which callers
-// never see.
+// SAFETY: passes everything on to the system's allocator, except null, which callers never see.
 unsafe impl GlobalAlloc for OrEnd {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's duties are the same.
@@ -45,7 +44,7 @@ fn or_end(made: *mut u8, size: usize) -> *mut u8 {
     made
 }
 
-/// Says that there is no memory, without any, and ends the process.
+/// Prints without allocating that memory is exhausted, and ends the process.
 #[cold]
 fn end(size: usize) -> ! {
     let mut digits = [b'0'; 20];
@@ -65,16 +64,16 @@ fn end(size: usize) -> ! {
         b" bytes left for the runtime (see `ulimit -v` and `-d`)\n",
     ];
     for piece in pieces {
-        // SAFETY: writes bytes of ours; who does not listen does not hear.
+        // SAFETY: writes bytes of ours; a failed write is ignored.
         unsafe { libc::write(libc::STDERR_FILENO, piece.as_ptr().cast(), piece.len()) };
     }
-    // SAFETY: nothing that runs at exit could allocate.
+    // SAFETY: no exit handler runs.
     unsafe { libc::_exit(EXIT_FAILURE) }
 }
 
-/// To be called before there are threads. Each thread but the first gets an arena of the
-/// C library's that takes 64 MiB of address space and 128 while it is made; where there is
-/// no room for one, each of its allocations is a mapping of its own.
+/// Limits arenas if memory is short; called before there are threads. Each thread but the first gets an
+/// arena of the C library's that takes 64 MiB of address space and 128 while it is made. Without room
+/// for one, each of its allocations is a mapping of its own.
 pub fn spare() {
     if Room::now().is_some_and(|room| room.left() < ARENAS) {
         // SAFETY: a setting of the C library's.

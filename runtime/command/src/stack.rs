@@ -1,14 +1,14 @@
-//! A stack of the command's own, where the main thread's is small.
+//! A stack of the command's own, if the main thread's is small.
 //!
-//! The program has the main thread, with the stack that its user allows (`ulimit -s`). What the
-//! command does before, parsing its command line and loading the program, takes more than 64 KiB.
+//! The program runs on the main thread, with the stack that its user allows (`ulimit -s`). The command's
+//! work before, parsing its command line and loading the program, takes more than 64 KiB.
 
 use std::arch::naked_asm;
 use std::ffi::c_void;
 
 /// Main stacks from this size on are large enough.
 const ENOUGH: u64 = 1 << 20;
-/// Bytes of the command's own.
+/// Bytes of the command's own stack.
 const SIZE: usize = 8 << 20;
 
 /// Runs `work` on the main thread, with enough stack.
@@ -37,7 +37,7 @@ pub fn roomy<R>(work: impl FnOnce() -> R) -> R {
         return work();
     }
     let result = on(stack.cast::<u8>().wrapping_add(SIZE), work);
-    // SAFETY: the mapping of a moment ago, where nothing is any more.
+    // SAFETY: the mapping made above, which is not used any more.
     unsafe { libc::munmap(stack, SIZE) };
     result
 }

@@ -116,7 +116,7 @@ fn printed_settings_are_those_of_a_run() {
     for line in ["jobs = 1".to_owned(), format!("cpus = {cpus}")] {
         assert!(text.lines().any(|other| other == line), "{line}: {text}");
     }
-    // What is printed can be set, and is printed the same again.
+    // Printed settings can be set, and are printed the same again.
     let settings = text.lines().filter(|line| !line.starts_with('#'));
     let settings = settings.map(|line| line.split_once(" = ").expect("NAME = VALUE"));
     let settings = settings.filter(|(name, _)| !["jobs", "cpus"].contains(name));

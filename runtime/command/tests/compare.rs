@@ -271,7 +271,8 @@ fn a_signal_ends_it_and_leaves_nothing() {
         let folder = folder(&format!("signal-{name}"));
         fs::write(folder.join("endless.ll"), ENDLESS).expect("a file");
         let uruk = env!("CARGO_BIN_EXE_uruk");
-        // Whoever runs the tests may ignore signals, as a shell does for what it starts with `&`.
+        // The process that runs the tests may ignore signals, as a shell does for commands started with
+        // `&`.
         let hangup = if ignored {
             "--ignore-signal=HUP"
         } else {

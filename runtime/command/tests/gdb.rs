@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use uruk::{Jit, ReclaimKind, ToolSettings};
 
-/// What clang writes at -O0 for a function of four lines and a `main` of three.
+/// Output of clang at -O0 for a function of four lines and a `main` of three.
 const SOURCE: &str = r#"
     define i32 @jit_fib(i32 %n) noinline !dbg !10 {
       %small = icmp slt i32 %n, 2, !dbg !11
@@ -92,8 +92,7 @@ const INLINED: &str = r#"
     !31 = !DILocation(line: 31, column: 3, scope: !30)
 "#;
 
-/// What gdb prints when it runs the program with `options`, or `None`, said aloud, if
-/// there is no gdb.
+/// Output of gdb for the program with `options`; `None`, with a message, if there is no gdb.
 fn debug(source: &str, name: &str, options: &[&str], commands: &[&str]) -> Option<String> {
     let file: PathBuf =
         std::env::temp_dir().join(format!("uruk-gdb-{name}-{}.ll", std::process::id()));
@@ -181,7 +180,7 @@ fn what_is_removed_is_no_longer_registered() {
             let gone = unsafe { jit.function::<extern "C" fn(i32) -> i32>("gone") }.unwrap();
             assert_eq!(gone.call(1), 2);
             assert!(registered() > before);
-            // SAFETY: nobody keeps an address of its data.
+            // SAFETY: no code keeps an address of its data.
             unsafe { tracker.remove() }.unwrap();
         });
     });

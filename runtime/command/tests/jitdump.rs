@@ -111,7 +111,7 @@ fn many(pause_us: u32) -> String {
 
 #[test]
 fn a_dump_follows_code_that_moves() {
-    // On a busy machine it takes longer until somebody moves it.
+    // On a busy machine it takes longer until the code is moved.
     let moved = [2_000, 20_000, 200_000].into_iter().map(moves);
     let moved = moved.into_iter().find(|&moves| moves > 0);
     assert!(moved.is_some(), "nothing moves");
@@ -191,7 +191,7 @@ fn a_dump_has_lines() {
         assert!(has("/source/made_up.c", 32), "tier {tier}");
         assert!(has("/source/part/of.h", 33), "tier {tier}");
         assert!(has("/source/made_up.c", 34), "tier {tier}");
-        // Above tier 1 nobody calls it.
+        // Above tier 1 it is not called.
         let plain = find("plain");
         assert!(plain.is_some() || tier != "1");
         assert!(plain.is_none_or(|function| function.lines.is_empty()));

@@ -16,7 +16,7 @@ impl Folder {
         Folder(folder)
     }
 
-    /// What clang makes of a C source with these options.
+    /// Compiles a C source by clang with these options.
     fn compile(&self, to: &str, source: &str, options: &[&str]) -> PathBuf {
         let c = self.0.join(format!("{to}.c"));
         std::fs::write(&c, source).unwrap();

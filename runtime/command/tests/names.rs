@@ -8,7 +8,7 @@ fn uruk(words: &[&str]) -> Output {
     command.args(words).output().expect("uruk starts")
 }
 
-/// What `uruk run` says of a program that needs a symbol.
+/// Output of `uruk run` for a program that needs a symbol.
 fn without(symbol: &str) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("names");
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -40,7 +40,7 @@ fn names_of_rust_are_shown_as_written() {
 fn names_of_cpp_are_shown_as_written() {
     let said = without("_ZN5shape4areaEid");
     let shown = said.contains("\n  shape::area(int, double)\n");
-    // Without the C++ library nobody can read it.
+    // Without the C++ library it cannot be demangled.
     assert!(shown || said.contains("\n  _ZN5shape4areaEid\n"), "{said}");
     assert!(said.contains("the file that defines them"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! What the tiering policy was told in a run, written down and replayed; what the tuner learned.
+//! Records of the tiering policy's inputs in a run, replayed; results of the tuner.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -92,7 +92,7 @@ fn a_record_that_cannot_be_written_is_an_error_at_once() {
     std::fs::remove_dir_all(&folder).expect("ours");
 }
 
-/// What is behind `--` is the program's, and nothing else is.
+/// Only words behind `--` are the program's arguments.
 #[test]
 fn a_tuned_program_has_its_arguments_and_no_more() {
     let folder = folder("arguments");
@@ -110,7 +110,7 @@ fn a_tuned_program_has_its_arguments_and_no_more() {
     std::fs::remove_dir_all(&folder).expect("ours");
 }
 
-/// What is learned of native programs is learned by trials.
+/// Tuning of native programs needs trials.
 #[test]
 fn no_trials_and_a_file_of_them_is_an_error() {
     let mut live = Command::new(env!("CARGO_BIN_EXE_uruk"));

@@ -275,7 +275,7 @@ fn long_chains_of_phis_fit_on_the_stacks_of_workers() {
     assert_eq!(output.status.code(), Some(6), "{output:?}");
 }
 
-/// Whatever there is: it runs, or says what it needs, which is then enough.
+/// With any address space it runs, or reports the bytes it needs, which then suffice.
 #[test]
 fn little_address_space_is_shared_or_refused() {
     let path = file("limited.ll", WHERE);

@@ -1,18 +1,18 @@
-//! Files that the runtime opens beside a program to whom all descriptors belong.
+//! Files of the runtime in the process of a program that owns all descriptors.
 //!
-//! A program closes what it did not open (daemons: 3 to the limit), and relies on the number that
-//! the next file gets (`close(0)`, then `open`). So a file of ours:
+//! A program closes descriptors that it did not open (daemons: 3 to the limit), and relies on the number
+//! that the next file gets (`close(0)`, then `open`). So a file of ours:
 //!
-//! - has a number from 40 on, after the microsecond that it has another; below 64 since
-//!   the kernel waits for all processors to make a larger table, which took 9 ms;
-//! - is known by device and inode: when the program closed it and somebody else has the number,
-//!   [`OwnFile`] neither writes to it nor closes it, and what [`read`] read is an error;
-//! - may be closed by others at any time without a panic or an abort, which `std::fs` has for it.
+//! - has a number from 40 on, except for the microsecond before it is moved there; below 64 since the
+//!   kernel waits for all processors to make a larger table, which took 9 ms;
+//! - is identified by device and inode: if the program closed it and another file has the number,
+//!   [`OwnFile`] neither writes to it nor closes it, and data that [`read`] got is an error;
+//! - may be closed by other code at any time without a panic or an abort, which `std::fs` would cause.
 //!
 //! Files are written by an [`OutputPath`], messages by [`say!`]: neither raises a signal in the
 //! program ([`WriteSignals`]).
 //!
-//! What remains: between the look and the act another thread can change what a number means.
+//! A race remains: another thread can change the file of a number between the check and the access.
 
 #![deny(missing_docs)]
 
@@ -35,12 +35,12 @@ pub use messages::{Messages, print, shown};
 pub use output::OutputPath;
 pub use signals::WriteSignals;
 
-/// The least number, and how many there are to begin from: files that follow each other have
-/// different numbers, so that who lost one does not find the next one there.
+/// The least number, and the count of starting numbers: consecutive files have different numbers, so
+/// that the owner of a lost one does not find the next one there.
 const NUMBERS: (i32, i32) = (40, 16);
 
-/// Times that a file is opened whose number the program takes at once, or whose path says something
-/// else by then.
+/// Attempts to open a file whose number the program takes at once, or whose path names another file by
+/// then.
 const TRIES: usize = 3;
 
 /// A file of ours.
@@ -56,23 +56,23 @@ impl OwnFile {
     ///
     /// # Errors
     ///
-    /// As `std::fs::File::open`.
+    /// Those of `std::fs::File::open`.
     pub fn open(path: impl AsRef<Path>) -> io::Result<OwnFile> {
         OwnFile::open_with(path, OpenOptions::new().read(true))
     }
 
-    /// Opens `path` with `options`; the descriptor is not handed on to other programs.
+    /// Opens `path` with `options`; other programs do not inherit the descriptor.
     ///
     /// # Errors
     ///
-    /// As `std::fs::OpenOptions::open`; [`is_taken`] if the program closed the file at once.
+    /// Those of `std::fs::OpenOptions::open`; [`is_taken`] if the program closed the file at once.
     pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> io::Result<OwnFile> {
         let path = path.as_ref();
         for _ in 0..TRIES {
             let raw = options.open(path)?.into_raw_fd();
-            // This thread may have slept since it was opened: what the number means is ours if it is
-            // what the path means, and else it is the program's. A path that is gone, as of a thread
-            // that ended, says nothing.
+            // This thread may have slept since the call. If the number refers to the file of the path,
+            // it is ours; otherwise it is the program's. A path that is gone, as of a thread that ended,
+            // proves nothing.
             let about = std::fs::metadata(path).ok();
             let meant = about.map(|about| (about.dev(), about.ino()));
             if let Some(is) = identity(raw)
@@ -84,7 +84,7 @@ impl OwnFile {
         Err(taken())
     }
 
-    /// Opens `name` in `folder`, with flags of `open` and the mode of a file that it makes.
+    /// Opens `name` in `folder`, with flags of `open` and the mode of a created file.
     fn open_at(
         folder: RawFd,
         name: &CStr,
@@ -97,7 +97,7 @@ impl OwnFile {
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
-        // As for `open_with`: the program may have the number by now.
+        // As in `open_with`: the program may have the number by now.
         let about = output::about_at(folder, name, flags & libc::O_NOFOLLOW == 0);
         let meant = about.ok().map(|about| (about.st_dev, about.st_ino));
         match identity(raw) {
@@ -108,7 +108,7 @@ impl OwnFile {
         }
     }
 
-    /// Takes over `file`, under another number where one is to be had.
+    /// Takes over `file`, under another number if one is free.
     ///
     /// # Errors
     ///
@@ -123,9 +123,9 @@ impl OwnFile {
     ///
     /// # Errors
     ///
-    /// As `memfd_create`; [`is_taken`] if the program closed the file at once.
+    /// Those of `memfd_create`; [`is_taken`] if the program closed the file at once.
     pub fn in_memory(name: &CStr, executable: bool) -> io::Result<OwnFile> {
-        /// Since Linux 6.3; older ones refuse what they do not know, and need it not.
+        /// Since Linux 6.3; older kernels refuse unknown flags, and do not need it.
         const MFD_EXEC: libc::c_uint = 0x10;
         for _ in 0..TRIES {
             // SAFETY: a C string and flags.
@@ -144,7 +144,7 @@ impl OwnFile {
             if raw < 0 {
                 return Err(io::Error::last_os_error());
             }
-            // Only files in memory know seals, and what the program has put there is not empty.
+            // Only files in memory have seals, and a file that the program has put there is not empty.
             // SAFETY: any number may be asked about.
             let sealed = unsafe { libc::fcntl(raw, libc::F_GET_SEALS) };
             if sealed >= 0
@@ -162,15 +162,15 @@ impl OwnFile {
     ///
     /// # Errors
     ///
-    /// As `ftruncate`; [`is_taken`].
+    /// Those of `ftruncate`; [`is_taken`].
     pub fn set_len(&self, bytes: u64) -> io::Result<()> {
         let _held = WriteSignals::hold();
         self.checked()?.set_len(bytes)
     }
 
-    /// Under another number, if one is to be had.
+    /// Moves the file to another number, if one is free.
     fn moved(low: OwnFile) -> io::Result<OwnFile> {
-        /// In the order that numbers are asked for.
+        /// Order of the requested numbers.
         static NEXT: AtomicI32 = AtomicI32::new(0);
         let (least, count) = NUMBERS;
         let least = least + NEXT.fetch_add(1, Ordering::Relaxed).rem_euclid(count);
@@ -180,37 +180,37 @@ impl OwnFile {
         match rustix::io::fcntl_dupfd_cloexec(&low, least) {
             Ok(high) => {
                 let high = OwnFile::owning(high.into_raw_fd())?;
-                // Not if the program put another file there in between.
+                // Fails if the program put another file there meanwhile.
                 if high.is == low.is {
                     Ok(high)
                 } else {
                     Err(taken())
                 }
             }
-            // The program allows none so high.
+            // The program's limit is lower.
             Err(_) => Ok(low),
         }
     }
 
-    /// Of a descriptor that was just made.
+    /// Owns a descriptor that was just made.
     fn owning(raw: RawFd) -> io::Result<OwnFile> {
         Ok(OwnFile::known(raw, identity(raw).ok_or_else(taken)?))
     }
 
-    /// Of a descriptor that is known to mean this file.
+    /// Owns a descriptor that is known to refer to this file.
     fn known(raw: RawFd, is: (u64, u64)) -> OwnFile {
-        // SAFETY: an open descriptor that its maker gave up. It is never closed through the
-        // `File`, only where `drop` has looked at it.
+        // SAFETY: an open descriptor that its maker gave up. It is never closed through the `File`, only
+        // by `drop` after its check.
         let file = ManuallyDrop::new(unsafe { File::from_raw_fd(raw) });
         OwnFile { file, is }
     }
 
-    /// Whether the number still means this file.
+    /// Whether the number still refers to this file.
     pub fn is_ours(&self) -> bool {
         identity(self.file.as_raw_fd()) == Some(self.is)
     }
 
-    /// The file, for what `std` can do with it.
+    /// The file, for operations of `std`.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -227,20 +227,20 @@ impl OwnFile {
 impl Drop for OwnFile {
     fn drop(&mut self) {
         if self.is_ours() {
-            // SAFETY: the number means our file, and nobody uses it after this.
+            // SAFETY: the number refers to our file, and no code uses it after this.
             unsafe { libc::close(self.file.as_raw_fd()) };
         }
     }
 }
 
-/// From this file and no other.
+/// Reads from this file and no other.
 impl Read for OwnFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.checked()?.read(buffer)
     }
 }
 
-/// The same, by several threads.
+/// Reads like `OwnFile`, from several threads.
 impl Read for &OwnFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.checked()?.read(buffer)
@@ -253,7 +253,7 @@ impl Seek for OwnFile {
     }
 }
 
-/// Into this file and no other.
+/// Writes into this file and no other.
 impl Write for OwnFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         (&*self).write(bytes)
@@ -264,7 +264,7 @@ impl Write for OwnFile {
     }
 }
 
-/// The same, by several threads.
+/// Writes like `OwnFile`, from several threads.
 impl Write for &OwnFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _held = WriteSignals::hold();
@@ -303,22 +303,22 @@ impl AsFd for OwnFile {
 ///
 /// # Errors
 ///
-/// As `std::fs::read`; [`is_taken`] if the program closed the file meanwhile.
+/// Those of `std::fs::read`; [`is_taken`] if the program closed the file meanwhile.
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut file = OwnFile::open(path)?;
     let size = file.file.metadata().map_or(0, |about| about.len());
-    // What the kernel makes up has no size.
+    // Files that the kernel generates have no size.
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0).max(4096));
     file.read_to_end(&mut bytes)?;
     file.checked()?;
     Ok(bytes)
 }
 
-/// Reads a regular file that is no larger than `most` bytes; memory that is not there is an error.
+/// Reads a regular file that is no larger than `most` bytes; lack of memory is an error.
 ///
 /// # Errors
 ///
-/// As [`read`]; `path` is no regular file, or a larger one.
+/// Those of [`read`]; `path` is no regular file, or a larger one.
 pub fn read_at_most(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
     let path = path.as_ref();
     let about = std::fs::metadata(path)?;
@@ -333,19 +333,19 @@ pub fn read_at_most(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     let mut bytes = Vec::new();
-    // It may have grown since, which is left out.
+    // It may have grown since; the added part is not read.
     bytes.try_reserve_exact(size as usize)?;
     Read::by_ref(&mut file).take(size).read_to_end(&mut bytes)?;
     file.checked()?;
     Ok(bytes)
 }
 
-/// Reads what an earlier run has left in an output. Only a regular file has such text: to read a
-/// FIFO would be to wait for a writer.
+/// Reads the text that an earlier run left in an output. Only a regular file has such text: reading a
+/// FIFO would wait for a writer.
 ///
 /// # Errors
 ///
-/// As [`read`]; `path` is no regular file.
+/// Those of [`read`]; `path` is no regular file.
 pub fn read_left(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let path = path.as_ref();
     if !std::fs::metadata(path)?.is_file() {
@@ -354,11 +354,11 @@ pub fn read_left(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     read(path)
 }
 
-/// Writes a file whole, as [`OutputPath::write`] does; it is made if it is not there.
+/// Writes a file whole, as [`OutputPath::write`] does; it is created if it does not exist.
 ///
 /// # Errors
 ///
-/// As [`OutputPath::new`] and [`OutputPath::write`].
+/// Those of [`OutputPath::new`] and [`OutputPath::write`].
 pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     OutputPath::new(path)?.write(bytes.as_ref())
 }
@@ -367,13 +367,13 @@ pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> 
 ///
 /// # Errors
 ///
-/// As [`read`], and for what is no UTF-8.
+/// Those of [`read`], and text that is not UTF-8.
 pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     String::from_utf8(read(path)?)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Hands the names in a folder to `with`, but for `.` and `..`.
+/// Passes the names in a folder to `with`, except `.` and `..`.
 ///
 /// # Errors
 ///
@@ -395,11 +395,11 @@ pub fn names(path: impl AsRef<Path>, mut with: impl FnMut(&CStr)) -> io::Result<
     Ok(())
 }
 
-/// The threads of this process, in no order.
+/// The threads of this process, unordered.
 ///
 /// # Errors
 ///
-/// As [`names`].
+/// Those of [`names`].
 pub fn threads() -> io::Result<Vec<i32>> {
     let mut ids = Vec::new();
     names("/proc/self/task", |name| {
@@ -408,12 +408,12 @@ pub fn threads() -> io::Result<Vec<i32>> {
     Ok(ids)
 }
 
-/// Whether two descriptors are of one file.
+/// Whether two descriptors refer to one file.
 pub fn is_same(one: RawFd, other: RawFd) -> bool {
     identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-/// Whether `error` says that the program closed a file of ours.
+/// Whether `error` means that the program closed a file of ours.
 pub fn is_taken(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EBADF)
 }

@@ -1,4 +1,4 @@
-//! Messages on standard error, and text of others in them.
+//! Messages on standard error, with control characters of other sources escaped.
 
 use std::fmt::{self, Write as _};
 use std::fs::File;
@@ -18,7 +18,7 @@ pub fn shown(name: &str) -> String {
     escaped(name, |_| false)
 }
 
-/// `text` with control characters other than those that `keep` admits as `\x1b`.
+/// `text` with control characters escaped as `\x1b`, except those for which `keep` is true.
 fn escaped(text: &str, keep: fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -32,7 +32,7 @@ fn escaped(text: &str, keep: fn(char) -> bool) -> String {
     out
 }
 
-/// `text` of several lines, as it may be sent to a terminal.
+/// `text` of several lines, safe for a terminal.
 fn for_terminal(text: &str) -> String {
     escaped(text, |letter| matches!(letter, '\n' | '\t'))
 }
@@ -72,7 +72,7 @@ impl Messages {
 ///
 /// # Errors
 ///
-/// As a write to standard output.
+/// Those of a write to standard output.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(for_terminal(text).as_bytes())?;
@@ -81,7 +81,7 @@ pub fn print(text: &str) -> io::Result<()> {
 
 fn send(text: &str) {
     let _held = WriteSignals::hold();
-    // SAFETY: the number is not closed here, whatever it means.
+    // SAFETY: the descriptor is not closed here, whichever file it refers to.
     let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });
     let _ = file.write_all(for_terminal(text).as_bytes());
 }

@@ -1,12 +1,12 @@
-//! Files that are written whole, at the end of a run or while it goes on.
+//! Output files that are written whole, during a run or at its end.
 //!
-//! The process belongs to a program, which may have changed its folder, its `umask` and its limits
-//! by then, and other users may write to the folder. So:
+//! The process belongs to a program, which may have changed its working directory, its `umask` and its
+//! limits by then, and other users may write to the folder. So:
 //!
-//! - the folder is opened at the start and is meant to the end;
+//! - the folder is opened at the start and used until the end;
 //! - a regular file is replaced: the text goes to a draft, which takes the place of the file once
 //!   it is complete. An old file survives each failure;
-//! - mode and owner stay those of the old file; a new one has the mode of the start's `umask`;
+//! - mode and owner stay those of the old file; a new file gets its mode from the `umask` at the start;
 //! - a draft has a random name and is new (`O_EXCL`), so that no link is followed;
 //! - links, devices and FIFOs stay and are written to. No open or write waits for ever.
 
@@ -24,13 +24,13 @@ use crate::{OwnFile, WriteSignals, about, is_taken, taken};
 /// Random names that are tried for a draft.
 const DRAFTS: usize = 8;
 
-/// Bytes of a file's name that the name of its draft begins with: names have 255 bytes at most.
+/// Bytes of a file's name that begin the name of its draft: names have 255 bytes at most.
 const STEM: usize = 200;
 
 /// Milliseconds without progress after which a FIFO or device counts as not read.
 const PATIENCE: libc::c_int = 10_000;
 
-/// A file that will be written, as its name was meant when this was made.
+/// A file to be written, by the meaning of its name when this was made.
 #[derive(Debug)]
 pub struct OutputPath {
     path: PathBuf,
@@ -38,7 +38,7 @@ pub struct OutputPath {
     absolute: PathBuf,
     folder: OwnFile,
     name: CString,
-    /// Of a new file.
+    /// The mode of a new file.
     mode: libc::mode_t,
 }
 
@@ -76,20 +76,20 @@ impl OutputPath {
         })
     }
 
-    /// A new file may be executed by whom the `umask` lets read it.
+    /// Lets users who may read a new file by the `umask` execute it, too.
     #[must_use]
     pub fn executable(mut self) -> OutputPath {
         self.mode |= (self.mode & 0o444) >> 2;
         self
     }
 
-    /// The name as it was given.
+    /// The name as given by the caller.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Checks that the file can be written, without a change of it. A FIFO is not opened: its
-    /// reader would take that for the whole text.
+    /// Checks that the file can be written, without changing it. A FIFO is not opened: its reader would
+    /// take that for the whole text.
     ///
     /// # Errors
     ///
@@ -132,8 +132,8 @@ impl OutputPath {
         }
     }
 
-    /// Writes the file whole. What is there stays if this fails, but for what a device, FIFO or
-    /// link has taken by then.
+    /// Writes the file whole. The old content stays if this fails, except data that a device, FIFO or
+    /// link has received by then.
     ///
     /// # Errors
     ///
@@ -150,7 +150,7 @@ impl OutputPath {
         })
     }
 
-    /// Replaces the regular file `old`, or makes the file.
+    /// Replaces the regular file `old`, or creates the file.
     fn replace(&self, folder: RawFd, old: Option<&libc::stat>, bytes: &[u8]) -> io::Result<()> {
         let in_place = || put(&mut self.open_there(folder, libc::O_NOFOLLOW)?, bytes);
         let mut draft = match Draft::new(folder, &self.name) {
@@ -171,11 +171,11 @@ impl OutputPath {
         draft.rename(&self.name)
     }
 
-    /// Opens what is there to write to it, without a wait for readers.
+    /// Opens the existing file to write to it, without waiting for readers.
     fn open_there(&self, folder: RawFd, flags: libc::c_int) -> io::Result<OwnFile> {
         let flags = flags | libc::O_WRONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
         match OwnFile::open_at(folder, &self.name, flags, 0) {
-            // A link to a file that is not there.
+            // A link to a file that does not exist.
             Err(cause)
                 if cause.kind() == io::ErrorKind::NotFound && flags & libc::O_NOFOLLOW == 0 =>
             {
@@ -222,8 +222,8 @@ impl OutputPath {
         }
     }
 
-    /// Calls `act` with the folder. Programs close descriptors that they did not open: then the
-    /// folder is opened again by its name, if that still means it.
+    /// Calls `act` with the folder. If the program closed its descriptor, the folder is opened again by
+    /// its name, provided that it is still the same.
     fn in_folder<T>(&self, act: impl FnOnce(RawFd) -> io::Result<T>) -> io::Result<T> {
         if self.folder.is_ours() {
             return act(self.folder.as_raw_fd());
@@ -244,7 +244,7 @@ enum Kind {
     Other,
 }
 
-/// A new file, which goes unless it takes the place of another.
+/// A new file, which is removed unless it replaces another.
 struct Draft {
     folder: RawFd,
     name: CString,
@@ -325,7 +325,7 @@ fn draft_name(name: &CStr) -> io::Result<CString> {
     Ok(CString::new(draft)?)
 }
 
-/// Gives `draft` the owner and the mode of `old`; whether it has them.
+/// Gives `draft` the owner and the mode of `old`; returns whether it has them.
 fn resembles(draft: &OwnFile, old: &libc::stat) -> bool {
     let Some(new) = about(draft.as_raw_fd()) else {
         return false;
@@ -339,14 +339,14 @@ fn resembles(draft: &OwnFile, old: &libc::stat) -> bool {
     }
 }
 
-/// A file system without modes is no reason to write nothing.
+/// Sets the mode; file systems without modes are not an error.
 fn set_mode(file: &OwnFile, mode: libc::mode_t) {
     // SAFETY: a descriptor of ours.
     unsafe { libc::fchmod(file.as_raw_fd(), mode) };
 }
 
-/// Writes `bytes` to what is there: a regular file is as long afterwards, and has room for all of
-/// it before its text changes.
+/// Writes `bytes` to an existing file. A regular file gets this length, and disk space for all of it
+/// before its text changes.
 fn put(file: &mut OwnFile, bytes: &[u8]) -> io::Result<()> {
     let about = file.file().metadata()?;
     if !about.is_file() {
@@ -357,8 +357,8 @@ fn put(file: &mut OwnFile, bytes: &[u8]) -> io::Result<()> {
     file.set_len(bytes.len() as u64)
 }
 
-/// Takes room on the disk for a text of `bytes`, where the file system can; else the file stays as
-/// long as it was.
+/// Reserves disk space for a text of `bytes`, if the file system can. On failure the file keeps its old
+/// length.
 fn reserve(file: &OwnFile, was: u64, bytes: u64) -> io::Result<()> {
     let Ok(wanted) = libc::off_t::try_from(bytes) else {
         return Err(error(libc::EFBIG));
@@ -376,7 +376,7 @@ fn reserve(file: &OwnFile, was: u64, bytes: u64) -> io::Result<()> {
     Err(cause)
 }
 
-/// Writes to a FIFO or device, whose reader may be slow but not absent.
+/// Writes to a FIFO or device, whose reader may be slow, but must exist.
 fn feed(file: &mut OwnFile, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write(bytes) {
@@ -408,7 +408,7 @@ fn open_folder(path: &Path) -> io::Result<OwnFile> {
     OwnFile::open_with(path, options)
 }
 
-/// The process's `umask`, which to ask by the call of that name is to change it.
+/// The process's `umask`, from `/proc`: the system call would change it.
 fn umask() -> libc::mode_t {
     let status = crate::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -416,7 +416,7 @@ fn umask() -> libc::mode_t {
     mask.unwrap_or(0o022)
 }
 
-/// Of `name` in `folder`; through links if they are followed.
+/// The state of `name` in `folder`; through links if they are followed.
 pub(crate) fn about_at(folder: RawFd, name: &CStr, follow: bool) -> io::Result<libc::stat> {
     let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
     // SAFETY: zeros are a valid value.

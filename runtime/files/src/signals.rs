@@ -1,4 +1,4 @@
-//! Signals of failed writes, which are kept from the program.
+//! Keeps signals of failed writes from the program.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 /// before stays pending: it belongs to the program.
 #[derive(Debug)]
 pub struct WriteSignals {
-    /// The mask of before.
+    /// The mask before.
     mask: libc::sigset_t,
     /// Signals that were pending before.
     pending: libc::sigset_t,
@@ -34,7 +34,7 @@ impl WriteSignals {
 
 impl Drop for WriteSignals {
     fn drop(&mut self) {
-        // A caller may look at the error of the write after this.
+        // A caller may read the error of the write after this.
         let error = io::Error::last_os_error().raw_os_error();
         let at_once = libc::timespec {
             tv_sec: 0,

@@ -1,11 +1,11 @@
-//! Finds the shared library of LLVM that this build is for, and writes what stands for it: an
-//! entry for each of its C functions, in assembly, and what is known of it.
+//! Finds the shared library of LLVM for this build, and generates the entries for it: one per C
+//! function, in assembly, and constants about the library.
 //!
-//! Where there is none, as on a machine that has LLVM's static libraries only, nothing is
-//! written, and LLVM is linked as `llvm-sys` says. So it is without the feature `late`.
+//! Without a shared library, as on a machine that has only LLVM's static libraries, nothing is
+//! generated, and `llvm-sys` links LLVM. The same holds without the feature `late`.
 //!
-//! Where there are both, a smaller one of ours is linked (`own`), which is opened instead. It lacks
-//! what begins with other targets: `src/entries.rs` says what calling that does.
+//! If both kinds exist, `own` links a smaller library for Uruk, which is opened instead. It lacks
+//! the initializers of other targets: `src/entries.rs` documents the effect of a call to them.
 
 mod own;
 
@@ -21,10 +21,10 @@ use object::{Endianness, elf};
 /// The version of LLVM that the bindings are for.
 const MAJOR: &str = "22";
 
-/// Where `llvm-sys` looks first, too.
+/// The variable with the folder that `llvm-sys` searches first, too.
 const PREFIX: &str = "LLVM_SYS_221_PREFIX";
 
-/// Functions of LLVM that its C interface has no counterpart of: packages above declare them.
+/// Functions of LLVM without a counterpart in its C interface: packages above declare them.
 const OTHERS: [&str; 6] = [
     "_ZN4llvm11GlobalValue11materializeEv",
     "_ZN4llvm11LLVMContext14setOptPassGateERNS_11OptPassGateE",
@@ -37,12 +37,12 @@ const OTHERS: [&str; 6] = [
 /// The virtual table of `llvm::raw_svector_ostream`.
 const VTABLE: &str = "_ZTVN4llvm19raw_svector_ostreamE";
 
-/// What is known of the library.
+/// Facts about the library.
 struct Library {
     path: PathBuf,
     soname: String,
     functions: Vec<String>,
-    /// The libraries that it names itself.
+    /// The libraries that it needs (`DT_NEEDED`).
     needed: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ fn main() {
     println!("cargo:rustc-env=LLVM_OWN={}", own.display());
 }
 
-/// Programs that may be LLVM's `llvm-config`; those of the prefix only if it is set.
+/// Candidates for LLVM's `llvm-config`; only those of the prefix if it is set.
 fn configs() -> Vec<PathBuf> {
     let names = [
         format!("llvm-config-{MAJOR}"),
@@ -121,14 +121,14 @@ fn configs() -> Vec<PathBuf> {
     names.map(|name| folder.join(name)).into()
 }
 
-/// What a program prints, if it succeeds.
+/// The output of a program, if it succeeds.
 fn run(program: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// What is known of the library in `file`, if it is one that has what is wanted of it.
+/// Facts about the library in `file`, if it has all required functions.
 fn read(file: &Path) -> Option<Library> {
     let bytes = std::fs::read(file).ok()?;
     let data = &*bytes;
@@ -151,7 +151,7 @@ fn read(file: &Path) -> Option<Library> {
             functions.push(name.to_owned());
         }
     }
-    // An entry per name, also where a name has several versions.
+    // One entry per name, also for a name with several versions.
     functions.sort();
     functions.dedup();
     let others = OTHERS
@@ -166,7 +166,7 @@ fn read(file: &Path) -> Option<Library> {
     };
     let soname = told(elf::DT_SONAME).next()?;
     let needed = told(elf::DT_NEEDED).collect();
-    // Beside the name to link by, which may one day be another version's, lies the library's own.
+    // The link name may later lead to another version, so the file named by the soname is used.
     let own = file.with_file_name(&soname);
     let path = if own.exists() { own } else { file.to_owned() };
     let plain = |text: &str| !text.contains(['\n', '\0']);
@@ -178,7 +178,8 @@ fn read(file: &Path) -> Option<Library> {
     })
 }
 
-/// An entry per function, a word per entry, which first leads to what opens the library.
+/// One entry per function and one word per entry, which first leads to the code that opens the
+/// library.
 fn table(functions: &[String]) -> String {
     let mut text = String::from("\t.section .text.uruk_late,\"ax\",@progbits\n");
     for (index, name) in functions.iter().enumerate() {

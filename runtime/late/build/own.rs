@@ -1,21 +1,21 @@
-//! A library of LLVM of ours, linked from the static ones where they are installed: with what this
-//! machine's code is made by, and no other target.
+//! Links a library of LLVM from the installed static ones: with the parts that compile for this
+//! machine, and no other target.
 //!
-//! It is opened in a quarter of the time. The shared library of a distribution has all targets, and
-//! lets all of its functions be preempted: Debian's has 160,000 words to relocate and 25,000 names
-//! to look up, in itself and in 15 other libraries. This one has under a third of the words, is
-//! bound to itself, and needs seven libraries. Loading took 12.5 ms of a processor and takes 3.4
-//! (medians of five by turns; `uruk run --stats` tells it as `loading`); linking takes two seconds
+//! Opening it takes a quarter of the time. The shared library of a distribution has all targets,
+//! and lets all of its functions be preempted: Debian's has 160,000 words to relocate and 25,000
+//! names to look up, in itself and in 15 other libraries. This one has under a third of the words,
+//! is bound to itself, and needs seven libraries. Loading took 12.5 ms of a processor and takes 3.4
+//! (medians of five by turns; `uruk run --stats` shows it as `loading`); linking takes two seconds
 //! of a build.
 //!
-//! Words to relocate are packed (`DT_RELR`): half a millisecond less. A C library that does not
-//! know that (glibc before 2.36) says so, and does not open it.
+//! Relocations are packed (`DT_RELR`), which saves half a millisecond. A C library without support
+//! for it (glibc before 2.36) reports an error, and does not open the library.
 //!
-//! Its objects are never destroyed: `exit` runs destructors of static objects, of which some are made while
-//! a compile in the background goes on that the end of the process does not find finished.
+//! Its static objects are never destroyed: `exit` would run their destructors while a background
+//! compile, which the process does not wait for, still uses them.
 //!
-//! Nothing depends on it: where it cannot be made, or is not there any more, the shared library is
-//! opened.
+//! The library is optional: if it cannot be linked, or is missing at run time, the shared library
+//! is opened.
 
 use std::collections::{BTreeSet, HashSet};
 use std::env;
@@ -30,25 +30,25 @@ use object::read::archive::ArchiveFile;
 
 use super::{Library, VTABLE};
 
-/// Components, as `llvm-config` names them. A name that it does not know is an error of its.
+/// Components, as `llvm-config` names them. `llvm-config` fails for an unknown name.
 pub const COMPONENTS: &str = "x86 passes ipo core bitreader bitwriter irreader linker analysis \
     target object remarks support codegen executionengine mcjit orcjit orcdebugging \
     perfjitevents interpreter debuginfodwarf";
 
-/// Functions of objects that register themselves when the library is opened, and that nothing else
-/// refers to: printers of the tables of two garbage collectors. The other registries' objects are
-/// those of functions that are there.
+/// Functions of objects that register themselves when the library is opened, without other
+/// references: printers of the tables of two garbage collectors. The objects of other registries
+/// are linked because functions refer to them.
 const REGISTERED: [&str; 2] = [
     "_ZN4llvm18linkOcamlGCPrinterEv",
     "_ZN4llvm19linkErlangGCPrinterEv",
 ];
 
-/// Takes the place of the C library's function by which destructors of static objects are called at the end.
+/// Replaces the C library's function that registers destructors of static objects.
 const NO_DESTRUCTORS: &str = "extern \"C\" __attribute__((visibility(\"hidden\"))) \
     int __cxa_atexit(void (*)(void *), void *, void *) { return 0; }\n";
 
-/// Links the library of a version into `folder` from `archives`. Its functions are some of those of
-/// `shared`.
+/// Links the library of a version into `folder` from `archives`. Its functions are a subset of
+/// those of `shared`.
 pub fn link(
     folder: &Path,
     archives: &[PathBuf],
@@ -84,7 +84,7 @@ pub fn link(
     for archive in archives {
         let _ = writeln!(text, "{}", quoted(archive)?);
     }
-    // What the shared one needs, as far as this one does, by the names that they are loaded by.
+    // The libraries that the shared one needs, if this one does too, by their load names.
     text.push_str("-Wl,--end-group -Wl,--as-needed\n");
     for needed in &shared.needed {
         let _ = writeln!(text, "-l:{needed}");
@@ -100,17 +100,17 @@ pub fn link(
         return None;
     }
     let made = super::read(&new)?;
-    // Whatever the mask says: what others can write to is not opened.
+    // Independent of the umask: a file that others can write to is not opened.
     std::fs::set_permissions(&new, Permissions::from_mode(0o755)).ok()?;
     let complete = made.functions == functions && made.soname == name;
     (complete && std::fs::rename(&new, &to).is_ok()).then_some(Library { path: to, ..made })
 }
 
-/// The names that the indexes of archives have.
+/// The names in the indexes of archives.
 fn defined(archives: &[PathBuf]) -> Option<HashSet<Vec<u8>>> {
     let mut names = HashSet::new();
     if let Some(archive) = archives.first() {
-        // They come and go together.
+        // The archives are installed and removed together.
         println!("cargo:rerun-if-changed={}", archive.display());
     }
     for archive in archives {
@@ -123,7 +123,7 @@ fn defined(archives: &[PathBuf]) -> Option<HashSet<Vec<u8>>> {
     Some(names)
 }
 
-/// What tells a library from that of another version of this one.
+/// A hash that distinguishes this library from one of another version.
 fn mark(functions: &[String], version: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (functions, version, REGISTERED, NO_DESTRUCTORS).hash(&mut hasher);
@@ -144,14 +144,14 @@ fn versions(functions: &[String]) -> String {
     text
 }
 
-/// Who links C++.
+/// The C++ compilers that may link it.
 fn compilers() -> impl Iterator<Item = String> {
     let asked = env::var("CXX").ok();
     let known = ["c++", "g++", "clang++", "clang++-22", "cc"].map(str::to_owned);
     asked.into_iter().chain(known)
 }
 
-/// A path as files of arguments have it.
+/// A path quoted for a response file.
 fn quoted(path: &Path) -> Option<String> {
     let path = path.to_str()?;
     Some(format!(

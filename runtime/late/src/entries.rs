@@ -1,18 +1,18 @@
-//! The entries, and what opens the library behind them.
+//! The entries, and the code that opens the library behind them.
 //!
 //! | field | writer | ordering |
 //! |---|---|---|
 //! | `uruk_late_slots` | [`open`], under the lock of [`OPENING`], once | release; entries read words without one, which on x86-64 is an acquire |
-//! | [`OPEN`] | the same, last | release, with the acquire of [`is_open`] |
+//! | [`OPEN`] | [`open`], last | release, with the acquire of [`is_open`] |
 //! | [`LOADS_IN_MS`] | [`find`] | relaxed: a hint |
-//! | [`FUNCTION`], [`VTABLE`] | the same, before the words | relaxed: read behind [`is_open`], or as a hint |
+//! | [`FUNCTION`], [`VTABLE`] | [`open`], before the words | relaxed: read behind [`is_open`], or as a hint |
 //!
-//! The lock is held while the library's constructors run. They call what the process's
-//! executable exports (`malloc`, `__cxa_atexit`), none of which may come here but to
-//! [`is_library`] and [`function`], which take no lock.
+//! The lock is held while the library's constructors run. They call functions that the process's
+//! executable exports (`malloc`, `__cxa_atexit`). Of this module those may call only [`is_library`]
+//! and [`function`], which take no lock.
 //!
-//! A child of `fork` needs the lock open: who forks waits until nobody is in LLVM, as it does for
-//! LLVM's own locks.
+//! A child of `fork` needs the lock free: the forking thread waits until no thread is in LLVM, as
+//! it does for LLVM's own locks.
 
 use std::arch::global_asm;
 use std::ffi::{CStr, CString, OsStr, c_int, c_void};
@@ -32,7 +32,7 @@ global_asm!(
 
 // The caller's arguments are those of any C function: integers, vectors of 16 bytes, the number of
 // vectors in `al`, the static chain in `r10`. At the first word: the index of the entry, and the
-// address that the function returns to.
+// return address of the function.
 global_asm!(
     ".text",
     ".p2align 4",
@@ -94,7 +94,7 @@ global_asm!(
     find = sym find_entry,
 );
 
-/// How many entries there are.
+/// The number of entries.
 const COUNT: usize = parse(env!("LLVM_FUNCTIONS"));
 
 /// Their names, each with its zero byte.
@@ -103,16 +103,16 @@ static NAMES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/names"));
 /// The library's own name.
 const SONAME: &str = env!("LLVM_SONAME");
 
-/// What it needs itself.
+/// The C++ library, which it needs.
 const CPP: &str = "libstdc++.so.6";
 
-/// All that it needs, by name.
+/// All libraries that it needs, by name.
 const NEEDED: &str = env!("LLVM_NEEDED");
 
-/// Where it was at build time.
+/// Its path at build time.
 const FILE: &str = env!("LLVM_FILE");
 
-/// Where the one of ours was linked; empty if there is none.
+/// The path of our own library at build time; empty if there is none.
 const OWN: &str = env!("LLVM_OWN");
 
 unsafe extern "C" {
@@ -121,12 +121,12 @@ unsafe extern "C" {
 }
 
 static OPEN: AtomicBool = AtomicBool::new(false);
-/// Of `LLVMContextCreate`, in the library.
+/// Address of `LLVMContextCreate`, in the library.
 static FUNCTION: AtomicUsize = AtomicUsize::new(0);
-/// Of `llvm::raw_svector_ostream`.
+/// Address of the table of `llvm::raw_svector_ostream`.
 static VTABLE: AtomicUsize = AtomicUsize::new(0);
 
-/// Who opens has the lock. What is to be called then.
+/// The lock of the thread that opens the library, over the functions to call once it is open.
 static OPENING: Mutex<Vec<fn()>> = Mutex::new(Vec::new());
 
 const fn parse(digits: &str) -> usize {
@@ -145,11 +145,11 @@ pub fn is_open() -> bool {
     OPEN.load(Ordering::Acquire)
 }
 
-/// Has the library open, so that every function of LLVM can be called. Nothing to do but the
-/// first time.
+/// Opens the library, so that every function of LLVM can be called. Only the first call has an
+/// effect.
 ///
 /// # Errors
-/// [`Missing`], if it is not there, or is another one. It is looked for again the next time.
+/// [`Missing`], if the library is absent, or another one. The next call searches again.
 #[inline]
 pub fn open() -> Result<(), Missing> {
     match is_open() {
@@ -158,8 +158,8 @@ pub fn open() -> Result<(), Missing> {
     }
 }
 
-/// Calls `work` once the library is open: now if it is, else before whoever opens it goes on. By
-/// then LLVM can be called. `work` must not come back here.
+/// Calls `work` once the library is open: at once if it is, else on the opening thread before
+/// [`open`] returns. `work` may call LLVM, but must not call this module.
 pub fn when_open(work: fn()) {
     let mut waiting = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
     match is_open() {
@@ -171,20 +171,20 @@ pub fn when_open(work: fn()) {
     }
 }
 
-/// The address of a function in the library, once that is open.
+/// The address of a function in the library, once it is open.
 #[must_use]
 pub fn function() -> Option<usize> {
     Some(FUNCTION.load(Ordering::Relaxed)).filter(|&address| address != 0)
 }
 
-/// Whether the library needs another of that name.
+/// Whether the library needs another library of that name.
 #[must_use]
 pub fn needs(name: &str) -> bool {
     NEEDED.split('\t').any(|needed| needed == name)
 }
 
-/// Whether `file`, a path as the dynamic loader has it, is that of the library. Also while it is
-/// being opened.
+/// Whether `file`, a path from the dynamic loader, is the library's. Valid also while it is being
+/// opened.
 #[must_use]
 pub fn is_library(file: &CStr) -> bool {
     let name = |path: &'static str| path.rsplit('/').next().unwrap_or(path).as_bytes();
@@ -193,8 +193,7 @@ pub fn is_library(file: &CStr) -> bool {
     own.is_some_and(|own| !own.is_empty() && names.contains(&own))
 }
 
-/// The library of ours, if it is where it is looked for: where this code was installed, else where
-/// it was linked.
+/// Our own library, if it is beside the installed code, else at its build path.
 fn own() -> Option<PathBuf> {
     let name = Path::new(OWN).file_name()?;
     let here = [std::env::current_exe().ok(), holder()];
@@ -208,8 +207,8 @@ fn own() -> Option<PathBuf> {
     all.find(|path| path.is_absolute() && is_trusted(path))
 }
 
-/// Whether a file is this user's or the system's, and nobody else can write to it: a program may
-/// lie where others put files, too.
+/// Whether a file belongs to this user or root, and other users cannot write to it: a program may
+/// be in a folder where others can put files.
 fn is_trusted(file: &Path) -> bool {
     // SAFETY: no arguments.
     let me = unsafe { libc::geteuid() };
@@ -219,7 +218,7 @@ fn is_trusted(file: &Path) -> bool {
     })
 }
 
-/// The file that this code is in, as the dynamic loader has it.
+/// The file of this code, as the dynamic loader names it.
 fn holder() -> Option<PathBuf> {
     // SAFETY: all bytes zero are numbers and null; asked of an address of this code's own data.
     unsafe {
@@ -233,17 +232,17 @@ fn holder() -> Option<PathBuf> {
     }
 }
 
-/// What it takes of a processor to open it, about, in milliseconds; 0 before [`find`].
+/// Approximate processor time to open the library, in milliseconds; 0 before [`find`].
 static LOADS_IN_MS: AtomicU32 = AtomicU32::new(0);
 
-/// Looks which library it is that would be opened. The dynamic loader is asked, whose lock whoever
-/// holds one of ours must not wait for: to be called before there is anything to be locked.
+/// Finds out which library would be opened. It asks the dynamic loader, whose lock must not be
+/// awaited while a lock of this process is held: call this before any lock is taken.
 pub fn find() {
     let ms = if own().is_some() { 3 } else { 13 };
     LOADS_IN_MS.store(ms, Ordering::Relaxed);
 }
 
-/// What it takes of a processor to open it, about. Asks nobody.
+/// Approximate processor time to open the library. Takes no lock.
 #[must_use]
 pub fn loads_in() -> Duration {
     match LOADS_IN_MS.load(Ordering::Relaxed) {
@@ -252,8 +251,8 @@ pub fn loads_in() -> Duration {
     }
 }
 
-/// Address space that is taken when it is opened, in bytes, with the libraries that it needs: 204
-/// MiB on Debian 12, 51 MiB where it is ours.
+/// Address space of the open library with the libraries that it needs, in bytes: 204 MiB on Debian
+/// 12, 51 MiB if it is ours.
 #[must_use]
 pub fn room() -> usize {
     match own() {
@@ -269,10 +268,10 @@ pub fn stream_vtable() -> Option<*const c_void> {
     (address != 0).then_some(address as *const c_void)
 }
 
-/// What an entry's first call goes on to.
+/// Called by the first call of an entry: opens the library and returns the function's address.
 extern "C" fn find_entry(index: usize) -> usize {
     if let Err(missing) = open() {
-        // Who calls LLVM without having asked for it cannot be told.
+        // A caller of an LLVM function cannot receive the error.
         eprintln!("uruk: {missing}");
         std::process::abort();
     }
@@ -318,8 +317,8 @@ fn names() -> impl Iterator<Item = &'static CStr> {
     names.filter_map(|name| CStr::from_bytes_with_nul(name).ok())
 }
 
-/// What is called where the library of ours lacks a function. It has one target: others are there
-/// for nobody, as where LLVM was built without them, and to begin with one does nothing.
+/// The replacement of a function that our library lacks. Our library has one target: initializers
+/// of others do nothing, as in an LLVM without these targets.
 fn instead_of(name: &CStr) -> usize {
     extern "C" fn nothing() {}
     extern "C" fn absent() -> ! {
@@ -334,18 +333,18 @@ fn instead_of(name: &CStr) -> usize {
 
 /// The library, which is never closed.
 struct Library {
-    /// The dynamic loader's.
+    /// The dynamic loader's handle.
     handle: *mut c_void,
     is_own: bool,
 }
 
 impl Library {
-    /// The library that the process has by that name already; else ours; else that of the build;
-    /// else one of that name where the loader looks.
+    /// Opens the library that the process has by that name already; else ours; else that of the
+    /// build; else one of that name on the loader's search path.
     ///
-    /// The C++ library comes first, for all to see, as if an executable were linked with LLVM: what
-    /// an executable exports in place of the C++ library's functions, and constructors call, may
-    /// look for those.
+    /// Opens the C++ library first, with global symbols, as if an executable were linked with LLVM:
+    /// functions that an executable exports in place of the C++ library's, called by constructors,
+    /// may look symbols up there.
     fn open() -> Result<Library, Missing> {
         let _ = Library::at(CPP, libc::RTLD_NOW | libc::RTLD_GLOBAL);
         let now = libc::RTLD_NOW | libc::RTLD_LOCAL;
@@ -370,7 +369,7 @@ impl Library {
         let path = CString::new(path).map_err(|_| Missing {
             message: String::from("its path holds a zero byte"),
         })?;
-        // SAFETY: a C string; constructors of LLVM and of what it needs, which run in any process
+        // SAFETY: a C string; constructors of LLVM and of its libraries, which run in any process
         // that is linked with it.
         let handle = unsafe { libc::dlopen(path.as_ptr(), flags) };
         match handle.is_null() {
@@ -392,7 +391,7 @@ impl Library {
     }
 }
 
-/// What the loader says of its last failure; it is taken, so that the program does not find it.
+/// The loader's last error message; it is consumed, so that the program does not see it.
 fn said(of: &str) -> Missing {
     // SAFETY: null, or a C string of this thread's until it asks the loader again.
     let message = unsafe {
@@ -423,7 +422,7 @@ mod tests {
         if OWN.is_empty() {
             return;
         }
-        // It is where it was linked, unless this test is installed.
+        // It is at its build path, unless this test is installed.
         assert_eq!(own().as_deref(), Some(Path::new(OWN)));
         let folder = std::env::temp_dir().join(format!("uruk-late-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");

@@ -1,4 +1,4 @@
-//! LLVM as any library: it is there from the process's first moment.
+//! LLVM linked as an ordinary library: it is loaded at process start.
 
 use std::ffi::{CStr, c_void};
 use std::time::Duration;
@@ -11,7 +11,7 @@ unsafe extern "C" {
     static STREAM_VTABLE: [*const c_void; 2];
 }
 
-/// Has the library open. It is.
+/// Does nothing: the library is open.
 ///
 /// # Errors
 /// None.
@@ -19,13 +19,13 @@ pub fn open() -> Result<(), Missing> {
     Ok(())
 }
 
-/// Whether the library is open. It is.
+/// Whether the library is open: always.
 #[must_use]
 pub fn is_open() -> bool {
     true
 }
 
-/// Calls `work` once the library is open: now.
+/// Calls `work` once the library is open: at once.
 pub fn when_open(work: fn()) {
     work();
 }
@@ -36,28 +36,28 @@ pub fn function() -> Option<usize> {
     Some(LLVMContextCreate as *const () as usize)
 }
 
-/// Looks which library it is that would be opened: none.
+/// Finds out which library would be opened: does nothing.
 pub fn find() {}
 
-/// What it takes of a processor to open it: nothing any more.
+/// Processor time to open the library: zero.
 #[must_use]
 pub fn loads_in() -> Duration {
     Duration::ZERO
 }
 
-/// Address space that is taken when it is opened, in bytes: none any more.
+/// Address space to open the library, in bytes: zero.
 #[must_use]
 pub fn room() -> usize {
     0
 }
 
-/// Whether the library needs another of that name and is not there yet: it is.
+/// Whether the library needs another of that name that is not loaded yet: none.
 #[must_use]
 pub fn needs(_name: &str) -> bool {
     false
 }
 
-/// Whether `file` is the library that is opened: none is.
+/// Whether `file` is the library to open: never.
 #[must_use]
 pub fn is_library(_file: &CStr) -> bool {
     false

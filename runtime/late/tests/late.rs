@@ -1,4 +1,4 @@
-//! The library is not there until it is asked for, by name or by a call.
+//! Tests that the library is loaded only by `open` or by a call.
 
 #![cfg(late)]
 
@@ -31,14 +31,14 @@ fn is_mapped() -> bool {
     maps.contains("libLLVM")
 }
 
-/// One test, as all is about what the process does first.
+/// One test, because it depends on the first action of the process.
 #[test]
 fn the_first_call_opens_the_library() {
     assert!(!uruk_late::is_open() && !is_mapped(), "nobody linked it");
     assert_eq!(uruk_late::function(), None);
     uruk_late::when_open(note);
     assert_eq!(CALLED.load(Ordering::Relaxed), 0);
-    // Many at once, through entries that nobody has called.
+    // Several threads at once, through entries without an earlier call.
     let threads: [_; 8] = std::array::from_fn(|number| {
         std::thread::spawn(move || {
             let (mut major, mut minor, mut patch) = (0, 0, 0);
@@ -69,8 +69,7 @@ fn the_first_call_opens_the_library() {
     uruk_late::when_open(note);
     assert_eq!(CALLED.load(Ordering::Relaxed), 2);
     assert!(uruk_late::function().is_some() && uruk_late::stream_vtable().is_some());
-    // Others do not find the entries.
-    // SAFETY: a C string.
+    // Other libraries do not find the entries. SAFETY: a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"LLVMContextCreate".as_ptr()) };
     assert!(found.is_null());
     let own = std::fs::read_to_string("/proc/self/maps").expect("a list");

@@ -1,10 +1,10 @@
-//! Pointers that cross and promise `noalias`, where the continuation can be promised the same.
+//! Finds crossing `noalias` pointers for which the continuation can promise the same.
 //!
-//! A parameter of the function is `noalias` to who wrote it (C's `restrict`, references of Rust),
-//! an `alloca` of variable length is so by itself. In the continuation the pointer comes in
-//! beside others, and loops that were vectorized without a question would ask for overlaps, or
-//! stay as they are. The promise holds there, too, if nothing else that crosses, and no memory,
-//! can hold a pointer made of it:
+//! The source promises `noalias` for a parameter (C's `restrict`, references of Rust); an `alloca`
+//! of variable length has it by itself. In the continuation the pointer is one parameter among
+//! others. Loops that were vectorized unconditionally would then check for overlaps, or stay
+//! scalar. The promise also holds there if no other crossing value and no memory can hold a derived
+//! pointer:
 //!
 //! ```text
 //! alone(p) = what is made of p is an address of loads and stores, in the block it is made in
@@ -13,14 +13,14 @@
 //!            entry, where nothing else uses the parameter; and each load of v is as p above
 //! ```
 //!
-//! What the continuation does with its parameter is then all that is done with the object while
-//! it runs: the frame below waits for it.
+//! All accesses to the object while the continuation runs are then through its parameter: the frame
+//! below waits for it.
 
 use crate::anatomy::{Anatomy, Code, Facts};
 use crate::frame::{Kind, Variable};
 use crate::rooms::Uses;
 
-/// Which of the variables hold a pointer nothing else leads to.
+/// Computes which variables hold a pointer without aliases.
 pub(crate) fn alone(anatomy: &Anatomy, variables: &[Variable]) -> Vec<bool> {
     let is_alone = |variable: &Variable| {
         let value = variable.value;
@@ -39,14 +39,14 @@ pub(crate) fn alone(anatomy: &Anatomy, variables: &[Variable]) -> Vec<bool> {
     variables.iter().map(is_alone).collect()
 }
 
-/// True for a parameter that is `noalias`.
+/// Whether a value is a `noalias` parameter.
 fn is_promised(anatomy: &Anatomy, value: u32) -> bool {
     let parameter = anatomy.parameters.get(value as usize);
     parameter.is_some_and(|it| it.promised)
 }
 
-/// True if `room`, whose address never leaves, holds a promised parameter from the entry on, and
-/// what is read from it stays.
+/// Whether `room`, whose address never escapes, holds a `noalias` parameter from the entry on, and
+/// pointers loaded from it do not escape.
 fn holds(anatomy: &Anatomy, room: u32) -> bool {
     let mut stored = None;
     for &user in anatomy.users_of(room) {
@@ -65,8 +65,8 @@ fn holds(anatomy: &Anatomy, room: u32) -> bool {
         && value.is_some_and(|it| is_promised(anatomy, it) && is_only_use(it))
 }
 
-/// True if no pointer made of `pointer` is used in another block than it is made in, nor but as
-/// an address; what is `fixed` is itself used anywhere.
+/// Whether every pointer derived from `pointer` is used only as an address, and in the block of its
+/// definition; a `fixed` one may itself be used in any block.
 fn stays(anatomy: &Anatomy, pointer: u32, fixed: bool) -> bool {
     let mut uses = Uses::default();
     let mut work = vec![(pointer, fixed)];

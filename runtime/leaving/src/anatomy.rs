@@ -1,27 +1,27 @@
-//! A body as plain data, in as much detail as counts here.
+//! A function body as plain data, in the detail that OSR needs.
 //!
-//! Values are numbered: parameters first, then all instructions, with or without a result.
-//! Whatever else an operand is (constants, blocks, metadata) is [`NONE`].
+//! Values are numbered: parameters first, then all instructions, with or without a result. Any
+//! other operand (constant, block, metadata) is [`NONE`].
 //!
 //! # Invariants
-//! What is told has to be the same of two copies of a body, whoever tells it. Operands stand in
-//! this order: of a store the value, then the address; of a call the arguments, then what its
-//! bundles have, then the callee; of others as LLVM has them.
+//! Two copies of a body must give equal data, from any reader. Operands have this order: of a store
+//! the value, then the address; of a call the arguments, then its bundles' operands, then the
+//! callee; of others LLVM's order.
 
 use std::ops::{BitOr, Range};
 
 use crate::meaning::Meaning;
 
-/// In the place of a value: none.
+/// Operand that is no value.
 pub const NONE: u32 = u32::MAX;
 
-/// What an instruction does. Operations of integers and of floating-point numbers are not told
-/// apart.
+/// The opcode of an instruction. Operations on integers and on floating-point numbers are not
+/// distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)]
 pub enum Code {
-    /// It is none: what only debuggers want.
+    /// No instruction: a debug record.
     Nothing,
     Add,
     Sub,
@@ -73,7 +73,7 @@ pub enum Code {
     VaArg,
     Freeze,
     Return,
-    /// To one of one or two blocks.
+    /// A branch with one or two targets.
     Branch,
     Switch,
     IndirectBranch,
@@ -82,7 +82,7 @@ pub enum Code {
     Odd,
 }
 
-/// A type that is passed in the same way whatever the CPU has: equal numbers are equal types.
+/// A type that is passed in the same way on every CPU: equal numbers are equal types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Simple(u32);
 
@@ -92,18 +92,18 @@ impl Simple {
     /// `double`.
     pub const DOUBLE: Simple = Simple(3);
 
-    /// An integer of so many bits; `None` for unusual ones.
+    /// An integer of `bits` bits; `None` for unusual widths.
     pub fn integer(bits: u32) -> Option<Simple> {
         matches!(bits, 1 | 8 | 16 | 32 | 64).then_some(Simple(bits))
     }
 
     /// A pointer in an address space.
     pub fn pointer(space: u32) -> Simple {
-        // There are 24 bits of them.
+        // Address spaces have 24 bits.
         Simple(1 << 24 | space & 0xff_ffff)
     }
 
-    /// What it is.
+    /// The form of the type.
     pub fn form(self) -> Form {
         match self {
             Simple::FLOAT => Form::Float,
@@ -114,10 +114,10 @@ impl Simple {
     }
 }
 
-/// What a [`Simple`] type is.
+/// The form of a [`Simple`] type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// An integer of so many bits.
+    /// An integer of this many bits.
     Integer(u32),
     /// `float`.
     Float,
@@ -127,25 +127,25 @@ pub enum Form {
     Pointer(u32),
 }
 
-/// How values of a type are carried across a head.
+/// How values of a type cross a loop head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Carried {
-    /// Not at all: it has no size that is known.
+    /// They cannot cross: their size is unknown.
     Never,
     /// Through memory.
     Stored,
-    /// As they are.
+    /// As a scalar argument.
     Whole(Simple),
 }
 
 impl Carried {
-    /// As they are, if the type is such a one; else through memory.
+    /// As a scalar if the type is simple; else through memory.
     pub fn or_stored(simple: Option<Simple>) -> Carried {
         simple.map_or(Carried::Stored, Carried::Whole)
     }
 
-    /// Whether values of the type have all bits of the bytes that they are stored in, and are
-    /// carried as they are: then such a value is what memory of the type holds.
+    /// Whether values of the type use all bits of their bytes in memory and cross as scalars: then
+    /// memory of the type holds exactly such a value.
     pub(crate) fn fills_its_bytes(self) -> bool {
         match self {
             Carried::Whole(simple) => simple.form() != Form::Integer(1),
@@ -154,40 +154,40 @@ impl Carried {
     }
 }
 
-/// What else is so of an instruction.
+/// Further facts about an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Facts(u8);
 
 impl Facts {
-    /// Of a load, a store, or an intrinsic about memory: it is volatile, or atomic.
+    /// Of a load, a store, or a memory intrinsic: it is volatile, or atomic.
     pub const SPECIAL: Facts = Facts(1);
     /// Of a call: it is `musttail`.
     pub const MUST_TAIL: Facts = Facts(2);
     /// Of a call: an argument is no value (`swifterror`, `inalloca`, `preallocated`).
     pub const PASSES_SPECIALLY: Facts = Facts(4);
-    /// Of an extraction: of the first part, and that as a whole.
+    /// Of an extraction: it takes the whole first part.
     pub const FIRST: Facts = Facts(8);
-    /// Of an address: all that is added is constant. Of a cast always.
+    /// Of an address: all offsets are constant. Set for every cast.
     pub const FIXED: Facts = Facts(16);
     /// The result is one pointer.
     pub const POINTER: Facts = Facts(32);
-    /// Of a call: other copies have a multiplication and an addition in its place.
+    /// Of a call: other copies of the body have a multiplication and an addition in its place.
     pub const FUSED: Facts = Facts(64);
-    /// Of an `alloca`: of how many is known.
+    /// Of an `alloca`: its element count is constant.
     pub const COUNTED: Facts = Facts(128);
 
-    /// Nothing else.
+    /// The empty set.
     pub const fn none() -> Facts {
         Facts(0)
     }
 
-    /// These, if so.
+    /// These facts if `so`, else none.
     #[must_use]
     pub fn when(self, so: bool) -> Facts {
         Facts(self.0 * u8::from(so))
     }
 
-    /// Whether all of these are so.
+    /// Whether all of `facts` are set.
     pub fn has(self, facts: Facts) -> bool {
         self.0 & facts.0 == facts.0
     }
@@ -204,13 +204,14 @@ impl BitOr for Facts {
 /// An instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
-    /// What it does.
+    /// The opcode.
     pub code: Code,
-    /// What the intrinsic is that it calls.
+    /// The meaning of the intrinsic that it calls.
     pub meaning: Meaning,
-    /// What else is so.
+    /// Further facts.
     pub facts: Facts,
-    /// The type of its result; of a store that of the value, of an `alloca` what it holds.
+    /// The type of its result; of a store the value's type, of an `alloca` the type of its
+    /// contents.
     pub carried: Carried,
     block: u32,
     operands: u32,
@@ -221,35 +222,35 @@ pub struct Instruction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parameter {
     pub(crate) carried: Carried,
-    /// It is `noalias`.
+    /// Whether it is `noalias`.
     pub(crate) promised: bool,
 }
 
-/// An `alloca` of the entry, of a number that is known.
+/// An `alloca` of the entry with a constant element count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Which.
+    /// The number of the instruction.
     pub(crate) instruction: u32,
-    /// All of them together.
+    /// Bytes of all elements.
     pub(crate) bytes: u64,
-    /// It is of one.
+    /// Whether it has one element.
     pub(crate) single: bool,
 }
 
 /// A body.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Anatomy {
-    /// Why no loop of it can be left, whatever is in it.
+    /// Why OSR is impossible for all loops of the body, if it is.
     pub whole: Option<crate::Reason>,
-    /// Whether an `alloca` of the entry holds a vector of unknown length.
+    /// Whether an `alloca` of the entry holds a scalable vector.
     pub scalable: bool,
-    /// Whether an instruction gives a number that means something in one version only.
+    /// Whether an instruction gives a number that is valid in one version only.
     pub(crate) numbers: bool,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) blocks: Vec<Range<u32>>,
     pub(crate) instructions: Vec<Instruction>,
     operands: Vec<u32>,
-    /// Blocks that operands of phis come from.
+    /// Source blocks of the operands of phis.
     edges: Vec<u32>,
     pub(crate) rooms: Vec<Room>,
     /// Users of value `i` are `users[starts[i]..starts[i + 1]]`, once for each use.
@@ -258,7 +259,7 @@ pub struct Anatomy {
 }
 
 impl Anatomy {
-    /// Forgets all, and keeps the memory.
+    /// Empties the body; buffers keep their capacity.
     pub fn clear(&mut self) {
         self.whole = None;
         self.numbers = false;
@@ -271,7 +272,7 @@ impl Anatomy {
         self.rooms.clear();
     }
 
-    /// Adds a parameter, and whether it is `noalias`.
+    /// Adds a parameter; `promised`: it is `noalias`.
     pub fn add_parameter(&mut self, carried: Carried, promised: bool) {
         self.parameters.push(Parameter { carried, promised });
     }
@@ -282,18 +283,18 @@ impl Anatomy {
         self.blocks.push(at..at);
     }
 
-    /// Adds an operand of the next instruction: a number of a value, or [`NONE`].
+    /// Adds an operand of the next instruction: the number of a value, or [`NONE`].
     pub fn add_operand(&mut self, value: u32) {
         self.operands.push(value);
     }
 
-    /// Adds an operand of the next instruction, a phi, and the block it comes from.
+    /// Adds an operand of the next instruction, a phi, with its source block.
     pub fn add_incoming(&mut self, value: u32, block: u32) {
         self.operands.push(value);
         self.edges.push(block);
     }
 
-    /// Adds an instruction, whose operands were added.
+    /// Adds an instruction, after its operands.
     pub fn add(&mut self, code: Code, meaning: Meaning, facts: Facts, carried: Carried) {
         self.numbers |= code == Code::LandingPad || meaning == Meaning::TypeNumber;
         self.instructions.push(Instruction {
@@ -311,8 +312,7 @@ impl Anatomy {
         }
     }
 
-    /// Says of the next instruction that it is an `alloca` of the entry, of a number that is
-    /// known.
+    /// Marks the next instruction as an `alloca` of the entry with a constant element count.
     pub fn add_room(&mut self, bytes: u64, count: u64) {
         self.rooms.push(Room {
             instruction: self.instructions.len() as u32,
@@ -321,12 +321,12 @@ impl Anatomy {
         });
     }
 
-    /// To be called when all was added: finds the users.
+    /// Finds the users. Call it after everything was added.
     pub fn finish(&mut self) {
         let values = self.parameters.len() + self.instructions.len();
         self.starts.clear();
         self.starts.resize(values + 2, 0);
-        // Counts stand two places on, so that filling leaves the starts where they belong.
+        // Counts are two places ahead, so that filling leaves the starts in place.
         for &value in &self.operands {
             if let Some(count) = self.starts.get_mut((value as usize).saturating_add(2)) {
                 *count += 1;
@@ -352,17 +352,17 @@ impl Anatomy {
         }
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub(crate) fn values(&self) -> usize {
         self.parameters.len() + self.instructions.len()
     }
 
-    /// The value that an instruction gives.
+    /// The value that an instruction defines.
     pub(crate) fn value(&self, instruction: u32) -> u32 {
         self.parameters.len() as u32 + instruction
     }
 
-    /// The instruction that gives a value; `None` for parameters.
+    /// The instruction that defines a value; `None` for parameters.
     pub(crate) fn maker(&self, value: u32) -> Option<u32> {
         let own = value.checked_sub(self.parameters.len() as u32)?;
         ((own as usize) < self.instructions.len()).then_some(own)
@@ -383,13 +383,13 @@ impl Anatomy {
         &self.operands[start.unwrap_or_default() as usize..end]
     }
 
-    /// The first operand, a value.
+    /// The first operand, if it is a value.
     pub(crate) fn first_of(&self, instruction: u32) -> Option<u32> {
         let first = self.operands_of(instruction).first();
         first.copied().filter(|&it| it != NONE)
     }
 
-    /// What comes to a phi from which block.
+    /// The operands of a phi, with their source blocks.
     pub(crate) fn incoming(&self, phi: u32) -> impl Iterator<Item = (u32, u32)> {
         let own = phi as usize;
         let start = own.checked_sub(1).map(|it| self.instructions[it].edges);

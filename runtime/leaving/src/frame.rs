@@ -1,10 +1,10 @@
-//! What lives across the heads of a body's loops.
+//! Liveness at the heads of a body's loops: the values that OSR passes to a continuation.
 //!
-//! One backward analysis over blocks, of values and of what `alloca`s hold: a load uses, a store
-//! of the whole defines, and markers of lifetimes end what was before and after. But whoever has
-//! the address of an `alloca` has it in all its lives: one whose address leaves crosses if it is
-//! mentioned on the way to the head, and behind it. Two copies of one body have equal answers, in
-//! one order: [`Crossing`] carries a fingerprint by which the two ends of a call are matched.
+//! One backward analysis over blocks, of values and of the contents of `alloca`s: a load uses, a
+//! store of the whole defines, and lifetime markers end the contents before and after. But an
+//! escaped address stays valid in all lifetimes: an `alloca` whose address escapes crosses if it is
+//! mentioned on a path to the head, and behind it. Two copies of one body have equal answers, in
+//! one order: [`Crossing`] carries a fingerprint that matches the two ends of a call.
 
 use std::hash::{Hash, Hasher};
 
@@ -16,33 +16,33 @@ use crate::graph::Graph;
 use crate::reasons::Reason;
 use crate::rooms::Reading;
 
-/// Larger `alloca`s stay where they are.
+/// Larger `alloca`s are not copied but stay in the old frame.
 pub const COPIED_BYTES: u64 = 512;
 
-/// Bits of one analysis: values times blocks.
+/// Limit of bits of one analysis: values times blocks.
 const MOST_BITS: usize = 32 << 20;
 
-/// How something crosses.
+/// How a variable crosses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// An argument or the result of an instruction.
+    /// An argument or the result of an instruction, as a scalar.
     Value,
-    /// The same, through memory.
+    /// Such a value, through memory.
     Stored,
-    /// What an `alloca` holds.
+    /// The contents of an `alloca`, as a scalar.
     Scalar,
-    /// The same, of so many bytes, by the address it has.
+    /// The contents of an `alloca`, this many bytes, by its address.
     Bytes(u64),
-    /// An `alloca` that stays.
+    /// An `alloca` that stays in the old frame; its address crosses.
     Kept {
-        /// Of so many bytes.
+        /// Its size.
         bytes: u64,
-        /// Whether nothing else can point to it.
+        /// Whether no other pointer to it exists.
         alone: bool,
     },
 }
 
-/// Something that may live across heads.
+/// A variable that may live across heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variable {
     /// The number of the argument, instruction or `alloca`.
@@ -51,32 +51,32 @@ pub struct Variable {
     pub kind: Kind,
 }
 
-/// The variables of a body, and where each lives.
+/// The variables of a body, and their liveness.
 #[derive(Debug, Default)]
 pub struct Frame {
-    /// All, in the order of their numbers.
+    /// All variables, in the order of their numbers.
     pub variables: Vec<Variable>,
-    /// By value.
+    /// The variable of each value.
     places: Vec<u32>,
-    /// Pointers that are made of an `alloca` and constants, which are made anew where they are
-    /// used; empty if there are none.
+    /// The `alloca` from which a pointer is derived by constants only; such pointers are recomputed
+    /// at their uses. Empty if there are none.
     derived: Vec<u32>,
     /// `alloca`s of saved stack pointers.
     stacks: Vec<u32>,
-    /// Variables that may hold a number that means something in one version only.
+    /// Variables that may hold a number that is valid in one version only.
     numbered: Vec<u32>,
-    /// By variable: whether it holds a pointer nothing else leads to.
+    /// By variable: whether it holds a pointer without aliases.
     alone: Vec<bool>,
     words: usize,
-    /// What lives behind the phis of each block.
+    /// Variables that are live behind the phis of each block.
     live: Vec<u64>,
     fingerprint: u64,
 }
 
-/// What crosses at one head.
+/// The variables that cross at one head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crossing {
-    /// Places among the variables.
+    /// Indexes of the variables.
     pub variables: Vec<u32>,
     /// Equal for equal bodies, heads and variables.
     pub fingerprint: u64,
@@ -115,23 +115,23 @@ impl Sets {
     }
 }
 
-/// What blocks do with variables.
+/// The uses and definitions of variables in blocks.
 struct Done {
-    /// Before they are given a value.
+    /// Used before they are defined.
     used: Sets,
     defined: Sets,
     /// Phis of the block.
     phis: Sets,
-    /// For phis of blocks behind it.
+    /// Used by phis of successors.
     at_end: Sets,
     mentioned: Sets,
 }
 
 impl Frame {
-    /// Of a body whose loops are in `graph`.
+    /// Analyzes a body whose loops are in `graph`.
     ///
     /// # Errors
-    /// Why no head of it can be left.
+    /// The reason why no head of it supports OSR.
     pub fn of(anatomy: &Anatomy, graph: &Graph) -> Result<Frame, Reason> {
         let reading = Reading::of(anatomy)?;
         let (variables, places) = reading.variables()?;
@@ -155,10 +155,10 @@ impl Frame {
         Ok(frame)
     }
 
-    /// What crosses at the head `block`.
+    /// The variables that cross at the head `block`.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// The reason why OSR is impossible there.
     pub fn crossing(&self, block: u32) -> Result<Crossing, Reason> {
         let at = block as usize * self.words;
         let row = &self.live[at..at + self.words];
@@ -175,36 +175,37 @@ impl Frame {
         })
     }
 
-    /// The place of a value among the variables.
+    /// The index of a value among the variables.
     pub fn place(&self, value: u32) -> Option<u32> {
         let place = self.places.get(value as usize).copied();
         place.filter(|&it| it != NONE)
     }
 
-    /// Whether a pointer is made of an `alloca` and constants only, or a number of a type that is
-    /// caught: what is made anew where it is used.
+    /// Whether a value is recomputed at its uses: a pointer derived from an `alloca` and constants
+    /// only, or the number of a caught type.
     pub fn is_derived(&self, value: u32) -> bool {
         let derived = self.derived.get(value as usize);
         derived.is_some_and(|&it| it != NONE)
     }
 
-    /// True for a variable that holds a pointer nothing else leads to.
+    /// Whether a variable holds a pointer without aliases.
     pub fn is_alone(&self, variable: u32) -> bool {
         self.alone[variable as usize]
     }
 
-    /// True for an `alloca` that holds saved stack pointers.
+    /// Whether an `alloca` holds saved stack pointers.
     pub fn is_stack(&self, value: u32) -> bool {
         self.stacks.contains(&value)
     }
 
-    /// True for what is given its value where it stands, and is no `alloca` of the frame.
+    /// Whether a variable is a parameter or a result of an instruction, not an `alloca` of the
+    /// frame.
     pub fn is_value(&self, variable: u32) -> bool {
         let kind = self.variables[variable as usize].kind;
         matches!(kind, Kind::Value | Kind::Stored)
     }
 
-    /// What stands for the body and its variables, and is equal in another copy.
+    /// The fingerprint of the body and its variables, which is equal in another copy.
     fn sign(&self, anatomy: &Anatomy) -> u64 {
         let mut hasher = FxHasher::default();
         for block in &anatomy.blocks {
@@ -230,7 +231,7 @@ impl Frame {
         hasher.finish()
     }
 
-    /// What lives behind the phis of each block.
+    /// Solves liveness behind the phis of each block.
     fn solve(&self, anatomy: &Anatomy, graph: &Graph) -> Vec<u64> {
         let blocks = graph.len();
         let done = self.read_blocks(anatomy, blocks);
@@ -297,7 +298,8 @@ impl Frame {
         done
     }
 
-    /// Leaves out what nobody on the way to a block can have the address of.
+    /// Removes escaped `alloca`s that no path to a block mentions: no pointer to them can exist
+    /// there.
     fn leave_out_unmet(&self, graph: &Graph, mentioned: &Sets, live: &mut Sets) {
         let mut leaving = vec![0u64; self.words];
         for at in (0..self.variables.len()).filter(|&it| self.leaves(it as u32)) {
@@ -330,21 +332,22 @@ impl Frame {
         }
     }
 
-    /// True for an `alloca` whose address others may have.
+    /// Whether the address of an `alloca` escapes.
     fn leaves(&self, variable: u32) -> bool {
         let kind = self.variables[variable as usize].kind;
         matches!(kind, Kind::Kept { alone: false, .. })
     }
 
-    /// The variable that an operand is, or is made of.
+    /// The variable that an operand is, or is derived from.
     fn mentioned(&self, operand: u32) -> Option<u32> {
-        // Most bodies make no such pointers.
+        // Most bodies have no such pointers.
         let root = self.derived.get(operand as usize).copied();
         self.place(root.filter(|&it| it != NONE).unwrap_or(operand))
     }
 
-    /// Tells of each variable that an instruction, no phi, mentions whether it is given a value
-    /// as a whole. Uses come first. A marker of what has left is nothing.
+    /// Calls `each` with each variable that an instruction, no phi, mentions, and whether the
+    /// instruction defines it as a whole. Uses come first. Lifetime markers of escaped `alloca`s
+    /// are ignored.
     fn events(&self, anatomy: &Anatomy, at: u32, mut each: impl FnMut(u32, bool)) {
         let it = anatomy.at(at);
         let operands = anatomy.operands_of(at);
@@ -367,7 +370,7 @@ impl Frame {
         }
     }
 
-    /// What an `alloca` holds.
+    /// The type of an `alloca`'s contents.
     fn held(&self, anatomy: &Anatomy, room: u32) -> Option<Carried> {
         anatomy.maker(room).map(|it| anatomy.at(it).carried)
     }

@@ -1,12 +1,12 @@
 //! Blocks and edges of a body, and its loops.
 //!
-//! A back edge is an edge to a block that is still on the stack of a depth-first walk
-//! from the entry; its target heads a loop. The loop's blocks are those from which the
-//! edge is reached without passing the head. Both are the textbook's definitions for
-//! reducible flow; for irreducible flow they still find one edge per cycle, which is
-//! all that counters need. A loop that can be entered beside its head says so.
+//! A back edge is an edge to a block that is still on the stack of a depth-first walk from the
+//! entry; its target heads a loop. The loop's blocks are those from which the edge is reached
+//! without passing the head. Both are the textbook's definitions for reducible flow; for
+//! irreducible flow they still find one edge per cycle, which is all that counters need. A loop
+//! with an entry beside its head is marked irreducible.
 
-/// Blocks looked at, times loops: beyond that the loops of a body are not told apart.
+/// Limit of visited blocks times loops: beyond it the loops of a body are not computed.
 const LOOP_WORK: usize = 4_000_000;
 
 /// Successors by block.
@@ -17,11 +17,11 @@ pub struct Graph {
     edges: Vec<u32>,
 }
 
-/// Where each block is entered from.
+/// Predecessors by block.
 #[derive(Debug)]
 pub struct Predecessors(Graph);
 
-/// The loop that a head heads.
+/// A natural loop.
 #[derive(Debug)]
 pub struct Loop {
     /// Its first block.
@@ -30,9 +30,9 @@ pub struct Loop {
     pub latches: Vec<u32>,
     /// By block.
     pub inside: Vec<bool>,
-    /// It can be entered beside its head.
+    /// Whether it has an entry beside its head.
     pub irreducible: bool,
-    /// The least of the loops around it, by its place among the loops.
+    /// The index of the innermost loop around it.
     pub around: Option<usize>,
 }
 
@@ -46,13 +46,13 @@ impl Default for Graph {
 }
 
 impl Graph {
-    /// Forgets all blocks, and keeps the memory.
+    /// Removes all blocks; buffers keep their capacity.
     pub fn clear(&mut self) {
         self.starts.truncate(1);
         self.edges.clear();
     }
 
-    /// Adds a block, and where it leads: to blocks that are there when all were added.
+    /// Adds a block with its successors, which must be added too.
     pub fn add(&mut self, to: impl IntoIterator<Item = u32>) {
         self.edges.extend(to);
         self.starts.push(self.edges.len() as u32);
@@ -64,13 +64,13 @@ impl Graph {
         self.starts.len() - 1
     }
 
-    /// Where a block leads.
+    /// The successors of a block.
     pub fn successors(&self, block: u32) -> &[u32] {
         let block = block as usize;
         &self.edges[self.starts[block] as usize..self.starts[block + 1] as usize]
     }
 
-    /// Where each block is entered from, once per edge.
+    /// Computes the predecessors of each block, once per edge.
     pub fn predecessors(&self) -> Predecessors {
         let mut starts = vec![0u32; self.len() + 2];
         for &to in &self.edges {
@@ -91,12 +91,12 @@ impl Graph {
         Predecessors(Graph { starts, edges })
     }
 
-    /// The blocks that are reached, each before what it dominates: those that nothing leads back
-    /// to in the order of flow, the first successor first.
+    /// The reachable blocks in reverse postorder, each before the blocks that it dominates; the
+    /// first successor comes first.
     pub fn reverse_postorder(&self) -> Vec<u32> {
         let mut order = Vec::with_capacity(self.len());
         let mut seen = vec![false; self.len()];
-        // Successors are walked from the last, as the order is turned around.
+        // Successors are walked from the last, as the order is reversed.
         let mut stack = vec![(0u32, self.successors(0).len())];
         seen[0] = true;
         while let Some((block, left)) = stack.last_mut() {
@@ -151,7 +151,7 @@ impl Graph {
         found
     }
 
-    /// The loops that these back edges make, by their heads; `None` if there are too many.
+    /// The loops of these back edges, by their heads; `None` if there are too many.
     pub fn loops(&self, back: &[(u32, u32)]) -> Option<Vec<Loop>> {
         let mut heads: Vec<u32> = back.iter().map(|&(_, head)| head).collect();
         heads.sort_unstable();
@@ -181,8 +181,8 @@ impl Graph {
                 Loop {
                     head,
                     latches,
-                    // The head is on the way to all of a loop's blocks, if the entry is not
-                    // one of them; nothing leads to the entry.
+                    // If the entry is not in the loop, every path to the loop passes its head; the
+                    // entry has no predecessors.
                     irreducible: head == 0 || inside[0],
                     inside,
                     around: None,
@@ -204,14 +204,14 @@ impl Graph {
 }
 
 impl Predecessors {
-    /// The blocks that lead to one, rising, once for each edge.
+    /// The predecessors of a block, rising, once for each edge.
     pub fn of(&self, block: u32) -> &[u32] {
         self.0.successors(block)
     }
 }
 
-/// The loops around a loop, from the inside out, without itself. In irreducible flow two loops
-/// can be around each other: each is named once.
+/// The loops around a loop, from the inside out, without itself. In irreducible flow two loops can
+/// be around each other: each occurs once.
 pub fn around(loops: &[Loop], index: usize) -> Vec<usize> {
     let mut found = Vec::new();
     let mut next = loops[index].around;
@@ -234,7 +234,7 @@ mod tests {
         graph
     }
 
-    /// Pairs of blocks: edges, or loops and what is around them, by their heads.
+    /// Pairs of blocks: edges, or loops and their outer loops, by their heads.
     type Pairs<T> = Vec<(u32, T)>;
 
     /// Back edges, and the loop around each loop.

@@ -1,54 +1,54 @@
-//! Which loops of a body are counted at their heads, and can be left.
+//! Chooses the loops of a body that are counted at their heads and support OSR.
 
 use crate::anatomy::Anatomy;
 use crate::frame::{Crossing, Frame, Variable};
 use crate::graph::{Graph, Loop, around};
 use crate::reasons::{Forbidden, Reason};
 
-/// Heads of one function at which a continuation may be offered.
+/// Limit of OSR heads of one function.
 const MOST_HEADS: usize = 64;
 
-/// Variables that cross, over all heads of a function.
+/// Limit of crossing variables, over all heads of a function.
 const MOST_CROSSING: usize = 512;
 
-/// A loop of a version, as whoever offers continuations sees it.
+/// A loop of a version that supports OSR, for the code that offers continuations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Head {
     /// The number of its first block.
     pub block: u32,
-    /// The least of the loops around it that are counted, by its place among them: before its own.
+    /// The index of the innermost counted loop around it, which is less than its own.
     pub around: Option<u32>,
-    /// What stands for the body and for what crosses: a continuation has the same.
+    /// The fingerprint of the body and the crossing variables: a continuation has the same.
     pub fingerprint: u64,
 }
 
 /// The loops of a version.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Heads {
-    /// Those that are counted, in the order of their words.
+    /// The counted loops, in the order of their words.
     pub counted: Vec<Head>,
-    /// Why others are not, with their number.
+    /// The reasons why others are not counted, with their number.
     pub refused: Vec<(Reason, u32)>,
 }
 
 /// Offsets of the words of one loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Places {
-    /// What is offered: an address, of 8 bytes, or null.
+    /// The address of the continuation, 8 bytes, or null.
     pub slot: usize,
-    /// How often the head was passed, of 4 bytes.
+    /// The number of passes of the head, 4 bytes.
     pub count: usize,
-    /// How often the loop was left, of 4 bytes.
+    /// The number of OSR exits, 4 bytes.
     pub left: usize,
 }
 
 impl Heads {
-    /// Bytes of the words of so many loops.
+    /// Bytes of the words of `loops` loops.
     pub const fn bytes(loops: usize) -> usize {
         loops * 16
     }
 
-    /// Where the words of a loop are, the first being number 0, among those `of` so many.
+    /// Offsets of the words of loop `number`, from 0, among those of `of` loops.
     pub const fn places(number: usize, of: usize) -> Places {
         let count = of * 8 + number * 4;
         Places {
@@ -73,28 +73,29 @@ impl Heads {
 pub struct Shape<'a> {
     /// Its blocks.
     pub graph: &'a Graph,
-    /// Its loops; `None` if there are too many to tell them apart.
+    /// Its loops; `None` if there are too many to compute.
     pub loops: Option<&'a [Loop]>,
-    /// How many loops there are.
+    /// The number of loops.
     pub count: u32,
-    /// Blocks that a back edge leaves from, rising, each once.
+    /// Sources of back edges, rising, each once.
     pub latches: &'a [u32],
 }
 
-/// Which loops of a body are counted at their heads and can be left, and what crosses there.
+/// The loops of a body that are counted at their heads and support OSR, with the variables that
+/// cross.
 #[derive(Debug)]
 pub struct Decision {
-    /// What is said of it.
+    /// The description for the version.
     pub heads: Heads,
     /// The latches of the other loops.
     pub latches: Vec<u32>,
-    /// Those of the loops, by their places among all, in the order of their words.
+    /// The counted loops, by their index among all, in the order of their words.
     pub chosen: Vec<(usize, Crossing)>,
-    /// Of the body, if a loop is counted.
+    /// The analysis of the body, if a loop is counted.
     pub frame: Option<Frame>,
 }
 
-/// Decides for a body; `can_pass` says what of its variables can be passed.
+/// Decides for a body; `can_pass` tells whether a variable can be passed.
 pub fn decide(
     anatomy: &Anatomy,
     shape: Shape<'_>,
@@ -142,7 +143,7 @@ pub fn decide(
     }
     let place = |index: usize| chosen.iter().position(|(it, _)| *it == index);
     for (own, (index, what)) in chosen.iter().enumerate() {
-        // Where flow is irreducible two can be around each other: the first is around the other.
+        // In irreducible flow two loops can be around each other: the first is then the outer one.
         let mut outer = around(loops, *index).into_iter().filter_map(place);
         let outer = outer.find(|&at| at < own);
         heads.counted.push(Head {
@@ -164,14 +165,14 @@ pub fn decide(
     }
 }
 
-/// The loops that are to be counted, by their places, with what crosses; why others are not is
-/// noted.
+/// Chooses the loops to count, by their index, with the variables that cross; records the reasons
+/// against others.
 fn choose(
     loops: &[Loop],
     crossing: &mut dyn FnMut(usize) -> Result<Crossing, Reason>,
     heads: &mut Heads,
 ) -> Vec<(usize, Crossing)> {
-    // Outer loops first: of an inner one there may be too many.
+    // Outer loops first: if there are too many, inner ones are dropped.
     let mut order: Vec<usize> = (0..loops.len()).collect();
     order.sort_by_cached_key(|&it| around(loops, it).len());
     let (mut chosen, mut crosses) = (Vec::new(), 0);

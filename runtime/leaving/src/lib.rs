@@ -1,27 +1,27 @@
-//! Which loops of a function can be left in the middle, for a continuation that starts at their
-//! head, and what crosses there.
+//! Decides which loops of a function support on-stack replacement (OSR) by a continuation that
+//! starts at their head, and which variables cross there.
 //!
-//! Both ends of the crossing ask here: the code that leaves, and who makes the continuation. They
-//! read one body in two ways, from bitcode and in LLVM's memory; each tells what it read as an
-//! [`Anatomy`], and whatever is decided is decided of that. So the two cannot differ but in what
-//! they tell, and tests compare that over whole programs.
+//! Both ends of the transition use this package: the compiled code with the exit, and the producer
+//! of the continuation. They read one body in two ways, from bitcode and in LLVM's memory. Each
+//! describes it as an [`Anatomy`], and all decisions use only that. So the two can differ only in
+//! their descriptions, and tests compare these over whole programs.
 //!
-//! | file | is about |
+//! | file | contents |
 //! |---|---|
-//! | [`anatomy`] | a body as plain data, in as much detail as counts here |
-//! | [`meaning`] | which intrinsics mean something |
+//! | [`anatomy`] | a body as plain data, in the detail that OSR needs |
+//! | [`meaning`] | the intrinsics with a meaning for OSR |
 //! | [`graph`] | blocks and edges, loops |
-//! | [`reasons`] | what cannot be left in the middle |
-//! | [`rooms`] | what becomes of the addresses of `alloca`s, and how each value crosses |
-//! | [`numbers`] | which values hold numbers that each compile gives out anew |
-//! | [`alone`] | which pointers are promised to be the only ones |
-//! | [`frame`] | what lives across each head |
-//! | [`heads`] | which loops are counted and can be left |
-//! | [`matching`] | which head of another body goes on with what lives across one |
+//! | [`reasons`] | constructs that forbid OSR |
+//! | [`rooms`] | escape of the addresses of `alloca`s, and how each value crosses |
+//! | [`numbers`] | values that hold numbers assigned by each compile |
+//! | [`alone`] | pointers without aliases |
+//! | [`frame`] | variables that live across each head |
+//! | [`heads`] | loops that are counted and support OSR |
+//! | [`matching`] | matches a head with one of another body, and their variables |
 //!
 //! # Why
-//! Values are numbers and sets are rows of bits or bytes: this is on the way of first calls of
-//! functions with loops.
+//! Values are numbers and sets are rows of bits or bytes, because the analysis runs in the first
+//! call of a function with loops.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -1,52 +1,50 @@
-//! Which head of another body goes on with what lives across a head of this one.
+//! Matches a head of one body with the head of another that can continue with its variables.
 //!
-//! A function that is replaced while it loops has a frame that holds values of the old body. The
-//! new body can go on with them at a head where all that it needs is there:
+//! A function that is replaced while it loops has a frame with values of the old body. The new body
+//! can continue with them at a head where all variables that it needs exist:
 //!
-//! | what the new head needs | is, at the old head |
+//! | needed by the new head | must be, at the old head |
 //! |---|---|
 //! | a parameter | the parameter of that place, of the same type, and of the same name if both have one |
 //! | a value, or an `alloca`, with a name | the one of that name and type |
-//! | one without a name | the one at the same place, of the same type, if both bodies do the same operations in the same order |
+//! | one without a name | the one at the same place, of the same type, if both bodies have the same operations in the same order |
 //!
-//! The head itself is the one of the same name; where heads have no names, the one at the same
-//! place in a body of the same operations, or else the only one of the same depth where all that
-//! is needed is there. What the old head has besides is left where it is.
+//! The head itself is the one of the same name. Where heads have no names, it is the one at the
+//! same place in a body of the same operations, or else the only one of the same depth with all
+//! needed variables. Other variables of the old head are dropped.
 //!
-//! That is what can be known of two bodies. That a name means in the new one what it meant in the
-//! old is the promise of whoever asks for it.
+//! Two bodies tell no more than that. The caller promises that a name means the same in both.
 //!
 //! # Why
-//! - Parameters go by their place, as callers pass them by it.
-//! - Two without names are never taken for each other by type alone: which of two integers is the
-//!   sum would be a guess. A changed constant leaves all operations as they are, which is the
-//!   commonest change of all, and then places are as good as names.
-//! - An unused value is no reason to stay: a body that needs less is as common as one that adds.
+//! - Parameters match by index, as callers pass them by index.
+//! - Two variables without names never match by type alone: which of two integers is the sum would
+//!   be a guess. A changed constant, the commonest change, leaves all operations unchanged; then
+//!   indexes are as good as names.
+//! - Unused variables do not prevent a match: a body that needs less is as common as one that adds.
 
 use std::fmt;
 
 use crate::anatomy::Simple;
 use crate::frame::Kind;
 
-/// Something that lives across a head, as it can be told to another body.
+/// A description of a variable that lives across a head, comparable between bodies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Living {
-    /// Its place among the variables of its body.
+    /// Its index among the variables of its body.
     pub place: u32,
-    /// What it is called, if anything: by the IR, or by what debuggers are told.
+    /// Its name, if it has one: from the IR, or from debug records.
     pub name: Option<Box<str>>,
-    /// Which parameter it is, if it is one.
+    /// The index of the parameter, if it is one.
     pub parameter: Option<u32>,
     /// How it crosses.
     pub kind: Kind,
-    /// Its type, with all that it is made of; of an `alloca` what it holds, how often, and how it is
-    /// aligned.
+    /// Its type, fully spelled out; of an `alloca` the type, count and alignment of its contents.
     pub ty: Box<str>,
-    /// The same of what is passed as it is.
+    /// The simple type of a variable that crosses as a scalar.
     pub simple: Option<Simple>,
 }
 
-/// A head, and what lives across it.
+/// A head, and the variables that live across it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Described {
     /// The number of its block.
@@ -57,50 +55,50 @@ pub struct Described {
     pub depth: u32,
     /// Equal for equal bodies, heads and variables; see [`crate::Crossing`].
     pub fingerprint: u64,
-    /// What the function returns.
+    /// The result type of the function.
     pub result: Box<str>,
-    /// What lives across it, in the order in which it is passed.
+    /// The variables that live across it, in the order in which they are passed.
     pub living: Vec<Living>,
 }
 
-/// What is passed from one head to another body.
+/// A variable passed from one head to another body.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Passed {
-    /// How.
+    /// How it crosses.
     pub kind: Kind,
-    /// Its type, if it is passed as it is.
+    /// Its type, if it crosses as a scalar.
     pub simple: Option<Simple>,
-    /// What it becomes, by its place among the variables there; `None`: it is not needed.
+    /// The index of the new body's variable; `None` if it is not needed.
     pub into: Option<u32>,
 }
 
-/// Why no head of another body goes on with what lives across a head.
+/// The reason why no head of another body can continue from a head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mismatch {
-    /// There is no loop that could be the same.
+    /// No loop is a candidate.
     NoHead,
-    /// There are several, or a name means several things, and nothing tells them apart.
+    /// Several loops match, or a name is ambiguous.
     Several,
     /// The functions return values of different types.
     Result,
-    /// Something that is needed there does not live here.
+    /// A needed variable does not live here.
     Missing {
-        /// What it is called there.
+        /// Its name there.
         name: Box<str>,
         /// Its type there.
         ty: Box<str>,
     },
-    /// Something that is needed there has another type here.
+    /// A needed variable has another type here.
     Type {
-        /// What it is called.
+        /// Its name.
         name: Box<str>,
         /// Its type here.
         old: Box<str>,
         /// Its type there.
         new: Box<str>,
     },
-    /// Something that is needed there has no name, and the bodies differ.
+    /// A needed variable has no name, and the bodies differ.
     Unnamed {
         /// Its type.
         ty: Box<str>,
@@ -126,11 +124,11 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// The place among `new` of the head that goes on with what lives across `old`, and what becomes
-/// of each that is passed.
+/// Finds the head among `new`, by index, that can continue from `old`, and the target of each
+/// passed variable.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why there is none.
 pub fn matching(old: &Described, new: &[Described]) -> Result<(usize, Vec<Passed>), Mismatch> {
     let like = |it: &Described| it.depth == old.depth && it.name == old.name;
     let same = |it: &Described| old.name.is_none() && it.fingerprint == old.fingerprint;
@@ -150,7 +148,7 @@ pub fn matching(old: &Described, new: &[Described]) -> Result<(usize, Vec<Passed
     found.ok_or(why)
 }
 
-/// What of `old` becomes what of `new`.
+/// Pairs the variables of `old` with those of `new`.
 fn pair(old: &Described, new: &Described) -> Result<Vec<Passed>, Mismatch> {
     if old.result != new.result {
         return Err(Mismatch::Result);
@@ -173,14 +171,14 @@ fn pair(old: &Described, new: &Described) -> Result<Vec<Passed>, Mismatch> {
             });
         }
         if all[at].into.replace(needed.place).is_some() {
-            // By debuggers' names, which need not be unique.
+            // Names from debug records need not be unique.
             return Err(Mismatch::Several);
         }
     }
     Ok(all)
 }
 
-/// What of `old` is what is needed, by its place.
+/// The index of the variable of `old` that is needed.
 fn find(old: &[Living], needed: &Living, same: bool) -> Result<usize, Mismatch> {
     let missing = || Mismatch::Missing {
         name: called(needed),
@@ -222,7 +220,7 @@ fn called(it: &Living) -> Box<str> {
 mod tests {
     use super::*;
 
-    /// `name:type`, or `:type` of what has no name, or `#n:type` of a parameter.
+    /// `name:type`, or `:type` without a name, or `#n:type` of a parameter.
     fn living(text: &str) -> Vec<Living> {
         let one = |(place, it): (u32, &str)| {
             let (name, ty) = it.split_once(':').expect("name and type");
@@ -239,7 +237,7 @@ mod tests {
         (0..).zip(text.split_whitespace()).map(one).collect()
     }
 
-    /// A head: `name depth fingerprint`, and what lives across it.
+    /// A head: `name depth fingerprint`, and the variables across it.
     fn head(head: &str, across: &str) -> Described {
         let parts: Vec<&str> = head.split(' ').collect();
         Described {
@@ -270,7 +268,7 @@ mod tests {
             head("loop 0 2", "#0:ptr sum:i64 i:i64"),
         ];
         check(&old, &new, Ok((1, "2 1 0")));
-        // What is not needed stays behind.
+        // Variables that are not needed are dropped.
         check(&old, &[head("loop 0 2", "i:i64")], Ok((0, "0 - -")));
         let missing = Err("the new body needs `n` (i64), which is not there");
         check(&old, &[head("loop 0 2", "i:i64 n:i64")], missing);
@@ -292,7 +290,7 @@ mod tests {
         check(&old, &[head("- 0 1", ":i64 :i64 #0:ptr")], Ok((0, "0 1 2")));
         let unnamed = Err("the new body needs a value without a name (i64)");
         check(&old, &[head("- 0 2", ":i64 :i64 #0:ptr")], unnamed);
-        // Names of debuggers are names.
+        // Names from debug records count as names.
         let old = head("- 0 1", "i:i64");
         check(&old, &[head("- 0 2", "i:i64")], Ok((0, "0")));
         let twice = [head("- 0 2", "i:i64"), head("- 0 3", "i:i64")];

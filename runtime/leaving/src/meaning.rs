@@ -1,6 +1,6 @@
-//! Which intrinsics mean something to who leaves a loop, as data.
+//! The intrinsics with a meaning for OSR, as data.
 
-/// What an intrinsic is to this.
+/// The meaning of an intrinsic for OSR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Meaning {
     /// None of the others, or no intrinsic.
@@ -8,33 +8,33 @@ pub enum Meaning {
     Nothing,
     /// An `alloca`'s life begins.
     LifetimeStart,
-    /// It ends.
+    /// An `alloca`'s life ends.
     LifetimeEnd,
     /// The stack pointer is saved.
     StackSave,
-    /// It is gone back to.
+    /// The stack pointer is restored.
     StackRestore,
     /// Copies or sets memory, and keeps no address.
     Memory,
-    /// Looks for variable arguments.
+    /// Reads variable arguments.
     Arguments,
     /// The number of a type among those that a function catches.
     TypeNumber,
-    /// Has to do with the frame it is called in.
+    /// Depends on the frame of its caller.
     Frame,
-    /// Each time it is passed, a scope of aliasing begins anew.
+    /// Begins a new scope of aliasing each time it runs.
     Scope,
-    /// What nothing is left for.
+    /// Forbids OSR.
     Other,
 }
 
 impl Meaning {
-    /// Marks the beginning or the end of an `alloca`'s life.
+    /// Whether it marks the beginning or the end of an `alloca`'s life.
     pub fn is_marker(self) -> bool {
         matches!(self, Meaning::LifetimeStart | Meaning::LifetimeEnd)
     }
 
-    /// Of the intrinsic of that name: types follow its own name, behind points.
+    /// The meaning of the intrinsic of that name: type suffixes follow its own name, after points.
     pub fn of(name: &str) -> Meaning {
         let is = |own: &str| {
             let rest = name.strip_prefix(own);
@@ -48,7 +48,7 @@ impl Meaning {
     }
 }
 
-/// Intrinsics that mean something here, by name without types.
+/// Intrinsics with a meaning, by name without types.
 pub const INTRINSICS: [(&str, Meaning); 36] = [
     ("llvm.lifetime.start", Meaning::LifetimeStart),
     ("llvm.lifetime.end", Meaning::LifetimeEnd),
@@ -88,7 +88,7 @@ pub const INTRINSICS: [(&str, Meaning); 36] = [
     ("llvm.swift.async.context.addr", Meaning::Other),
 ];
 
-/// Intrinsics that have the name of one of those as their beginning, and are others.
+/// Other intrinsics whose names begin like one of those.
 const OTHERS: [&str; 3] = [
     "llvm.memcpy.element",
     "llvm.memmove.element",

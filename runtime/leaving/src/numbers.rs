@@ -1,21 +1,21 @@
-//! Numbers that mean something only in the code that gives them out: the selector of a landing
-//! pad, and `llvm.eh.typeid.for`. Each compile of a function numbers the types that it catches
-//! anew, so a number of one version is another type's in a continuation.
+//! Finds values that are valid only in the code that assigned them: the selector of a landing pad,
+//! and `llvm.eh.typeid.for`. Each compile of a function numbers the types that it catches anew, so
+//! a number of one version is another type's in a continuation.
 //!
-//! A value holds such a number if it is computed from one, in any way; an `alloca` does if a value
-//! that holds one is stored into it or it is copied from an `alloca` that does. A loop at whose head
-//! either is live is not left. A number that this analysis loses sight of (an argument of a call,
-//! a store through a pointer that is not seen to be an `alloca` whose address stays) could come
-//! back from anywhere: no loop of such a function is left.
+//! A value holds such a number if it is computed from one, in any way. An `alloca` does if a value
+//! that holds one is stored into it, or if it is copied from an `alloca` that does. A loop at whose
+//! head either is live does not support OSR. The analysis does not track numbers through arguments
+//! of calls, or through stores via pointers other than to a non-escaping `alloca`. Such a number
+//! could come back from anywhere, so no loop of such a function supports OSR.
 //!
-//! Branches on a number are not followed: the code that is behind them was chosen by a comparison
-//! of numbers of one version, which is as good in another one.
+//! Branches on a number are not tracked: a comparison of numbers of one version chose the code
+//! behind them, and that choice is valid in another version too.
 
 use crate::anatomy::{Anatomy, Code, Facts, NONE};
 use crate::meaning::Meaning;
 use crate::reasons::Reason;
 
-/// The result of a landing pad: its first part is the exception, which is no number.
+/// The result of a landing pad: its first part is the exception, which is no such number.
 const PAD: u8 = 1;
 /// A number, or something computed from one.
 const NUMBER: u8 = 2;
@@ -29,11 +29,11 @@ struct Spread<'a> {
     work: Vec<u32>,
 }
 
-/// The values that hold a number, and the `alloca`s; `stays` is asked whether all uses of an
-/// `alloca`'s address are seen.
+/// Finds the values and `alloca`s that hold a number; `stays` tells whether an `alloca`'s address
+/// does not escape.
 ///
 /// # Errors
-/// That a number leaves the values and `alloca`s of the body.
+/// [`Reason::Exception`] if a number leaves the values and `alloca`s of the body.
 pub(crate) fn holders(anatomy: &Anatomy, stays: impl Fn(u32) -> bool) -> Result<Vec<u32>, Reason> {
     let mut spread = Spread {
         anatomy,
@@ -65,7 +65,7 @@ impl Spread<'_> {
         }
     }
 
-    /// Notes what `user` does with `value`, which holds a number.
+    /// Propagates a number in `value` to `user`.
     fn follow(
         &mut self,
         value: u32,
@@ -109,7 +109,7 @@ impl Spread<'_> {
         Ok(())
     }
 
-    /// Notes that memory at a pointer holds a number.
+    /// Records that memory at a pointer holds a number.
     fn hold(&mut self, pointer: u32, stays: &impl Fn(u32) -> bool) -> Result<(), Reason> {
         let anatomy = self.anatomy;
         let mut root = pointer;
@@ -127,7 +127,7 @@ impl Spread<'_> {
     }
 }
 
-/// True for an instruction that computes its result from its operands, and does nothing else.
+/// Whether an instruction computes its result from its operands, without side effects.
 fn computes(code: Code) -> bool {
     use Code as C;
     matches!(

@@ -1,19 +1,19 @@
-//! What cannot be left in the middle, and why.
+//! Constructs that forbid OSR, and why.
 //!
 //! | reason | what would go wrong |
 //! |---|---|
-//! | [`Reason::Arguments`] | `va_start` behind the head would look for arguments in the wrong frame |
+//! | [`Reason::Arguments`] | `va_start` behind the head would read arguments of the wrong frame |
 //! | [`Reason::FrameAddress`] | the address of a frame, or of a return address, would be the continuation's |
-//! | [`Reason::SavedStack`] | going back to a stack pointer that is not seen to be saved in this frame |
+//! | [`Reason::SavedStack`] | a restored stack pointer may not be one that this frame saved |
 //! | [`Reason::Labels`] | another body numbers its labels in another way |
-//! | [`Reason::TailCall`] | a `musttail` call gives its frame up, which would now be two |
+//! | [`Reason::TailCall`] | a `musttail` call releases its frame, and there would now be two |
 //! | [`Reason::Coroutine`] | its frame is not on the stack yet |
 //! | [`Reason::Type`] | tokens, and vectors of unknown size, cannot be kept in memory |
-//! | [`Reason::Exception`] | which handler a landing pad chose is a number, and each function numbers its own |
-//! | [`Reason::Entry`] | the head is a landing pad: an exception is under way |
+//! | [`Reason::Exception`] | a landing pad picks its handler by a number, and each function numbers its own |
+//! | [`Reason::Entry`] | the head is a landing pad: an exception is in flight |
 //! | [`Reason::TooLarge`] | the analysis would take too long |
-//! | [`Reason::Other`] | `asm goto`, collectors of garbage, funclets, functions that return twice |
-//! | [`Reason::Changed`] | an embedder changes what is compiled |
+//! | [`Reason::Other`] | `asm goto`, garbage collectors, funclets, functions that return twice |
+//! | [`Reason::Changed`] | an embedder transforms the compiled IR |
 
 use std::fmt;
 
@@ -21,14 +21,14 @@ use crate::anatomy::{Anatomy, Code, Facts};
 use crate::graph::{Graph, Loop};
 use crate::meaning::Meaning;
 
-/// Why a loop cannot be left for a continuation.
+/// The reason why a loop does not support OSR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// Variable arguments are looked for behind the head.
+    /// `va_start` behind the head.
     Arguments,
-    /// The function asks for the address of its frame.
+    /// The function takes the address of its frame.
     FrameAddress,
-    /// The stack pointer is set to something that is not seen to be this frame's.
+    /// The stack pointer is restored to a value that may not be this frame's.
     SavedStack,
     /// The continuation is of another body, and one of the two has labels with addresses.
     Labels,
@@ -36,22 +36,22 @@ pub enum Reason {
     TailCall,
     /// The function is a coroutine that is not split yet.
     Coroutine,
-    /// Something lives across that cannot be stored.
+    /// A value without a memory representation lives across.
     Type,
-    /// What a landing pad chose lives across.
+    /// The selector of a landing pad lives across.
     Exception,
     /// The head is a landing pad.
     Entry,
-    /// Too many values times blocks, or too much would cross.
+    /// Too many values times blocks, or too many variables would cross.
     TooLarge,
-    /// A construct that nobody has needed in a loop that runs for long.
+    /// An unsupported construct: no long-running loop has needed it.
     Other,
-    /// The embedder changes code before it is optimized.
+    /// The embedder transforms code before it is optimized.
     Changed,
 }
 
 impl Reason {
-    /// All of them, in the order of the table.
+    /// All reasons, in the order of the table.
     pub const ALL: [Reason; 12] = [
         Reason::Arguments,
         Reason::FrameAddress,
@@ -87,18 +87,18 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What of a body forbids to leave it in the middle, at all or at some heads.
+/// The constructs of a body that forbid OSR, at all or at some heads.
 #[derive(Debug)]
 pub struct Forbidden {
-    /// Blocks behind which no head may be, with the reason.
+    /// Blocks with the reason that they give: heads that reach them do not support OSR.
     blocks: Vec<(u32, Reason)>,
 }
 
 impl Forbidden {
-    /// Of a body.
+    /// Finds the constructs of a body.
     ///
     /// # Errors
-    /// Why no head of it can be left.
+    /// The reason why no head of it supports OSR.
     pub fn of(anatomy: &Anatomy) -> Result<Forbidden, Reason> {
         if let Some(reason) = anatomy.whole {
             return Err(reason);
@@ -112,7 +112,7 @@ impl Forbidden {
         Ok(Forbidden { blocks })
     }
 
-    /// Why the head of a loop cannot be left, if it cannot.
+    /// The reason why the head of a loop does not support OSR, if there is one.
     pub fn at(&self, anatomy: &Anatomy, graph: &Graph, of: &Loop) -> Option<Reason> {
         let mut head = anatomy.blocks[of.head as usize].clone();
         let behind = head.find(|&it| !matches!(anatomy.at(it).code, Code::Phi | Code::Nothing));
@@ -137,10 +137,10 @@ impl Forbidden {
     }
 }
 
-/// Why nothing before an instruction can be left for a continuation that would have it.
+/// The reason why no head that reaches an instruction supports OSR.
 ///
 /// # Errors
-/// Why nothing of the body can be.
+/// The reason why no head of the body does.
 fn forbids(anatomy: &Anatomy, instruction: u32) -> Result<Option<Reason>, Reason> {
     let it = anatomy.at(instruction);
     match it.code {
@@ -158,8 +158,8 @@ fn forbids(anatomy: &Anatomy, instruction: u32) -> Result<Option<Reason>, Reason
     }
 }
 
-/// True if a stack pointer is gone back to that this body saved: a result of `stacksave`, or
-/// what an `alloca` holds. That the latter holds nothing else is seen by its uses.
+/// Whether a restored stack pointer was saved by this body: a result of `stacksave`, or the
+/// contents of an `alloca`. The uses of the `alloca` show that it holds nothing else.
 fn is_own_stack(anatomy: &Anatomy, restore: u32) -> bool {
     let made = |value: Option<u32>| value.and_then(|it| anatomy.maker(it));
     let Some(saved) = made(anatomy.first_of(restore)) else {
@@ -178,8 +178,8 @@ fn is_own_stack(anatomy: &Anatomy, restore: u32) -> bool {
     })
 }
 
-/// True for a load of an `alloca` that serves to go back, a store of a saved stack pointer, and
-/// markers.
+/// Whether a user is a load whose result is only restored, a store of a saved stack pointer, or a
+/// lifetime marker.
 fn is_stack_access(anatomy: &Anatomy, user: u32, room: u32) -> bool {
     let it = anatomy.at(user);
     match it.code {
@@ -192,14 +192,14 @@ fn is_stack_access(anatomy: &Anatomy, user: u32, room: u32) -> bool {
     }
 }
 
-/// True for a load whose result is a stack pointer that is gone back to, and nothing else.
+/// Whether the result of a load is only used to restore the stack pointer.
 pub(crate) fn only_goes_back(anatomy: &Anatomy, load: u32) -> bool {
     let users = anatomy.users_of(anatomy.value(load));
     let mut meanings = users.iter().map(|&it| anatomy.at(it).meaning);
     meanings.all(|it| it == Meaning::StackRestore)
 }
 
-/// True for a saved stack pointer.
+/// Whether a value is a saved stack pointer.
 pub(crate) fn is_saved(anatomy: &Anatomy, value: Option<u32>) -> bool {
     let made = value.and_then(|it| anatomy.maker(it));
     made.is_some_and(|it| anatomy.at(it).meaning == Meaning::StackSave)

@@ -1,5 +1,5 @@
-//! How each variable of a body crosses: what becomes of the addresses of `alloca`s, and which
-//! values are used beyond their block.
+//! How each variable of a body crosses: escape of the addresses of `alloca`s, and values used
+//! outside of their block.
 
 use crate::anatomy::{Anatomy, Carried, Code, Facts, NONE};
 use crate::frame::{COPIED_BYTES, Kind, Variable};
@@ -7,19 +7,20 @@ use crate::meaning::Meaning;
 use crate::numbers::holders;
 use crate::reasons::{Reason, is_saved, only_goes_back};
 
-/// What is found out about one pointer by its uses.
+/// Facts about one pointer, from its uses.
 #[derive(Default)]
 pub(crate) struct Uses {
     pub(crate) captured: bool,
     kept: bool,
-    /// It holds nothing but saved stack pointers, for nothing but going back to them.
+    /// Whether it holds only saved stack pointers that are only restored.
     stack: bool,
-    /// Stores of such.
+    /// Number of stores of saved stack pointers.
     saves: u32,
 }
 
 impl Uses {
-    /// Notes what `user` does with a pointer; if it makes another one, whether by constants alone.
+    /// Records a use of a pointer by `user`; if that derives another pointer, returns whether by
+    /// constants alone.
     pub(crate) fn note(&mut self, anatomy: &Anatomy, pointer: u32, user: u32) -> Option<bool> {
         let it = anatomy.at(user);
         match it.code {
@@ -56,14 +57,14 @@ impl Uses {
     }
 }
 
-/// What an analysis begins with. What is said of values is said by their numbers.
+/// The input of an analysis. Facts about values are indexed by their numbers.
 pub(crate) struct Reading<'a> {
     pub(crate) anatomy: &'a Anatomy,
     /// How `alloca`s of the entry cross; those of saved stack pointers do not.
     rooms: Vec<(u32, Kind)>,
     /// `alloca`s of saved stack pointers.
     pub(crate) stacks: Vec<u32>,
-    /// What a pointer is made of, if of an `alloca` and constants; empty if none is.
+    /// The root of a pointer derived from an `alloca` and constants; empty if none is.
     pub(crate) derived: Vec<u32>,
 }
 
@@ -104,7 +105,8 @@ impl<'a> Reading<'a> {
         Ok(reading)
     }
 
-    /// Finds what each function numbers by itself, and is asked for again where it is used.
+    /// Finds type numbers, which each function assigns itself and which are recomputed at their
+    /// uses.
     fn read_type_numbers(&mut self) {
         for (at, it) in (0..).zip(&self.anatomy.instructions) {
             if it.meaning == Meaning::TypeNumber {
@@ -121,14 +123,14 @@ impl<'a> Reading<'a> {
         self.derived[value as usize] = of;
     }
 
-    /// What becomes of the address of an `alloca`.
+    /// Finds the uses of the address of an `alloca`.
     fn examine(&mut self, room: u32, work: &mut Vec<(u32, bool)>) -> Uses {
         let anatomy = self.anatomy;
         let mut uses = Uses {
             stack: true,
             ..Uses::default()
         };
-        // Pointers made of it, and whether by constants alone.
+        // Pointers derived from it, and whether by constants alone.
         work.push((room, true));
         while let Some((pointer, constant)) = work.pop() {
             let block = anatomy.maker(pointer).map(|it| anatomy.block_of(it));
@@ -147,7 +149,7 @@ impl<'a> Reading<'a> {
         uses
     }
 
-    /// Arguments that are used, results that are used beyond their block, and phis.
+    /// Marks used arguments, results used outside of their block, and phis.
     fn beyond(&self) -> Vec<bool> {
         let anatomy = self.anatomy;
         let mut beyond = vec![false; anatomy.values()];
@@ -168,8 +170,8 @@ impl<'a> Reading<'a> {
         beyond
     }
 
-    /// The variables, and the place of each value among them: arguments and results that are used
-    /// beyond their block, phis, `alloca`s.
+    /// The variables, and the index of each value among them: arguments, results used outside of
+    /// their block, phis, `alloca`s.
     pub(crate) fn variables(&self) -> Result<(Vec<Variable>, Vec<u32>), Reason> {
         let anatomy = self.anatomy;
         let beyond = self.beyond();
@@ -201,13 +203,13 @@ impl<'a> Reading<'a> {
     fn result_of(&self, made: u32) -> Carried {
         let it = self.anatomy.at(made);
         match it.code {
-            // It says what is held; the result is an address.
+            // Its `carried` is that of the contents; the result is an address.
             Code::Alloca => Carried::Whole(crate::Simple::pointer(0)),
             _ => it.carried,
         }
     }
 
-    /// The variables that may hold a number that means something in one version only.
+    /// The variables that may hold a number that is valid in one version only.
     pub(crate) fn numbered(&self, places: &[u32]) -> Result<Vec<u32>, Reason> {
         if !self.anatomy.numbers {
             return Ok(Vec::new());

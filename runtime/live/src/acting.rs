@@ -1,16 +1,16 @@
 //! Functions whose native code shows that a call of them has an effect.
 //!
-//! The optimizer leaves a call out, or makes it once for two, if the function was found to have no
-//! effect, or none but on memory that nothing reads. An effect that is left in a function's native code
-//! was there when its callers were compiled:
+//! The optimizer removes a call, or makes one call of two, if the callee has no effect, or affects only
+//! memory that is never read. An effect that is left in a function's native code was there when its
+//! callers were compiled:
 //!
 //! - a call through a pointer: nothing is known of what it reaches;
 //! - a write to a variable by its own address;
 //! - a call of another function of the same file that has one.
 //!
-//! A function of which its source says that it has no effect is none of these, whatever it does.
+//! A function whose source declares that it has no effect is excluded.
 //!
-//! Code is disassembled from an entry to the end that the symbol table tells; compilers put no data in
+//! Code is disassembled from an entry to the end that the symbol table gives; compilers put no data in
 //! between.
 
 use std::collections::{HashMap, HashSet};
@@ -31,7 +31,7 @@ pub(crate) struct Acting<'l> {
     module: &'l Module,
     /// By entry.
     places: HashMap<u64, Place>,
-    /// By name, without what makes it unique.
+    /// By name, without the suffix that makes it unique.
     entries: HashMap<&'l str, u64>,
     found: HashMap<u64, Found>,
 }
@@ -44,7 +44,7 @@ struct Found {
 }
 
 impl<'l> Acting<'l> {
-    /// Of the functions of a module, but those that are `pure` by what their source says.
+    /// Effects of the functions of a module, without those that the source declares `pure`.
     pub(crate) fn new(
         module: &'l Module,
         functions: impl Iterator<Item = &'l Arc<Function>>,
@@ -107,7 +107,7 @@ fn place(function: &Function, module: &Module) -> Option<Place> {
             weak: false,
             exported: false,
         },
-        // Names of libraries have the mark, whether they are local or not.
+        // Names of libraries have the mark, local or not.
         (_, Some(at)) if module.program.image.executable => module.place(&name[..at], true)?,
         (_, None) => module.place(name, false)?,
         _ => return None,
@@ -122,7 +122,8 @@ fn look(module: &Module, place: Place) -> Found {
     look_at(code, place.address, is_of_linker)
 }
 
-/// The effects of code that lies at `at`; of calls through memory that `is_of_linker` nothing.
+/// The effects of code at address `at`. Calls through memory for which `is_of_linker` is true are not
+/// counted.
 fn look_at(code: &[u8], at: u64, is_of_linker: impl Fn(u64) -> bool) -> Found {
     let own = at..at + code.len() as u64;
     let mut found = Found::default();
@@ -162,7 +163,8 @@ fn is_through_pointer(call: &Instruction, is_of_linker: impl Fn(u64) -> bool) ->
     }
 }
 
-/// Whether a jump goes to where a variable says; tables of `switch` have an index, or are read before.
+/// Whether a jump's target comes from a variable. Jumps through tables of `switch` have an index, or
+/// load the target before.
 fn is_call_at_end(jump: &Instruction, is_of_linker: impl Fn(u64) -> bool) -> bool {
     jump.op0_kind() == OpKind::Memory
         && jump.memory_index() == Register::None
@@ -205,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_may_have_been_seen_through_is_no_effect() {
-        // A call through the linker's table, of a function that may have been known to do nothing.
+        // A call through the linker's table: the compiler may have known that the callee has no effect.
         assert!(!look(&[0xff, 0x15, 0x10, 0x10, 0, 0]).0);
         // jmp [rip + 0x1010]; jmp [rdi * 8 + 0x3000]
         assert!(!look(&[0xff, 0x25, 0x0a, 0x10, 0, 0]).0);

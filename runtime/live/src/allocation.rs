@@ -1,5 +1,5 @@
-//! Programs that allocate in their own way: they stay native, since the compiler, which runs in the
-//! same process, would allocate there.
+//! Programs that define their own allocator: they stay native, since the compiler, which runs in the
+//! same process, would use it.
 
 use std::ffi::CStr;
 
@@ -14,9 +14,9 @@ const ALLOCATION: [&CStr; 7] = [
     c"memalign",
 ];
 
-/// One of [`ALLOCATION`] that is the executable's, if any is: then this library and LLVM would
-/// call it, from threads that the program does not know of, and while that very function is
-/// compiled; a program that only counts calls would count theirs.
+/// One function of [`ALLOCATION`] that the executable defines, if any. This library and LLVM would call
+/// it from threads that the program does not know, and while that very function is compiled. A program
+/// that only counts calls would count theirs.
 pub(crate) fn own_allocation() -> Option<&'static CStr> {
     // SAFETY: asks the dynamic loader about addresses; the record is ours. Nothing is allocated.
     unsafe {
@@ -35,9 +35,9 @@ pub(crate) fn own_allocation() -> Option<&'static CStr> {
 /// Address space below which threads share an arena.
 const SMALL: libc::rlim_t = 4 << 30;
 
-/// Where address space is limited, has all threads allocate in one arena of the C library. It reserves 64
-/// MiB for each arena, one for each thread: eight threads of a session would take 512 MiB, and leave
-/// nothing to the program. To be called before the program begins. Other allocators are left as they are.
+/// Makes all threads allocate in one arena of the C library if address space is limited. The C library
+/// reserves 64 MiB for each arena, one for each thread: eight threads of a session would take 512 MiB
+/// and leave nothing to the program. Called before the program begins; other allocators are unchanged.
 pub(crate) fn share_arena() {
     // SAFETY: zeros are a valid value.
     let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
@@ -49,11 +49,10 @@ pub(crate) fn share_arena() {
     }
 }
 
-/// C++'s functions by which programs give out and take back memory of their own (C's are looked
-/// for before the library begins). The library and LLVM would use them, from threads that the
-/// program does not know of, and while such a function is itself compiled. Those that hand on to
-/// another of the list unless they are replaced, arrays' and the ones that do not throw, matter
-/// for themselves, too.
+/// C++'s functions that programs replace to manage their own memory (C's are checked before the library
+/// begins). The library and LLVM would call them from threads that the program does not know, and while
+/// such a function is itself compiled. The variants that forward to another one unless they are
+/// replaced, for arrays and without exceptions, are listed for themselves.
 pub(crate) const CPP_ALLOCATION: [&str; 10] = [
     "_Znwm",
     "_Znam",

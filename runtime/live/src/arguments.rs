@@ -1,9 +1,8 @@
-//! Whether native code takes the arguments that its function's type says, as far as its first
-//! instructions tell.
+//! Checks from its first instructions whether native code takes the arguments of its function's type.
 //!
-//! What optimizers do to the arguments of a local function is to leave some out, and to hand over what
-//! a pointer leads to instead of the pointer. Without pointers only the first remains; then fewer
-//! registers have arguments, and the last of those that the type fills has none. So code that reads
+//! Optimizers change the arguments of a local function in two ways: they leave some out, or pass the
+//! value behind a pointer instead of the pointer. Without pointers only the first remains: fewer
+//! registers hold arguments, and the last register that the type fills holds none. So code that reads
 //! this register before it writes to it takes all of them.
 
 use iced_x86::{
@@ -11,7 +10,7 @@ use iced_x86::{
 };
 use uruk::live::rebound::Plain;
 
-/// Where numbers are handed over, in their order.
+/// Registers that pass integers, in their order.
 const WORDS: [Register; 6] = [
     Register::RDI,
     Register::RSI,
@@ -21,7 +20,7 @@ const WORDS: [Register; 6] = [
     Register::R9,
 ];
 
-/// Instructions that are looked at.
+/// Instructions that are examined.
 const MOST: usize = 64;
 
 /// Whether `code`, the beginning of a function, takes `plain` arguments.
@@ -72,7 +71,7 @@ fn reads(code: &[u8], register: Register) -> bool {
         if !used.is_empty() {
             return false;
         }
-        // What is called may take it, or not.
+        // The callee may take it, or not.
         let goes_on = matches!(
             instruction.flow_control(),
             FlowControl::Next | FlowControl::ConditionalBranch

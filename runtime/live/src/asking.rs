@@ -1,6 +1,6 @@
-//! The side of `uruk swap`: questions for a program that is live, and its answers.
+//! The client side of `uruk swap`: sends questions to a live program and reads its answers.
 //!
-//! [`control`](crate::control) has the other side, and says what can be asked.
+//! [`control`](crate::control) is the other side, and lists the questions.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -14,7 +14,7 @@ use crate::question::{rollback_question, swap_question};
 use crate::sent::NewVersion;
 use crate::swap::Exchange;
 
-/// Asks the program with the number `process` for an exchange; its answer.
+/// Asks process `process` for an exchange; returns its answer.
 ///
 /// # Errors
 /// As [`ask`].
@@ -27,8 +27,8 @@ pub fn ask_exchange(process: u32, exchange: &Exchange, version: &NewVersion) -> 
     )
 }
 
-/// Asks the program with the number `process` to go back to before its latest exchange, at the level of
-/// that unless another is asked for; its answer.
+/// Asks process `process` to roll back its latest exchange, at the level of that exchange unless `level`
+/// is given; returns its answer.
 ///
 /// # Errors
 /// As [`ask`].
@@ -36,7 +36,7 @@ pub fn ask_rollback(process: u32, level: Option<Level>) -> io::Result<String> {
     ask(process, &rollback_question(level))
 }
 
-/// Asks the program with the number `process`; its answer.
+/// Sends a question to process `process`; returns its answer.
 ///
 /// # Errors
 /// No process of that number can be asked, or it is another user's; the program's own error.
@@ -45,10 +45,10 @@ pub fn ask(process: u32, question: &str) -> io::Result<String> {
 }
 
 fn ask_with(process: u32, question: &str, bytes: &[u8]) -> io::Result<String> {
-    /// Times that a question is sent which the program did not take: a program that closes all files has its
-    /// socket made anew once there is a client.
+    /// Attempts to send a question that the program did not accept: a program that closes all its files
+    /// gets a new socket only once a client connects.
     const TRIES: usize = 3;
-    /// Before the next.
+    /// Pause before the next attempt.
     const PAUSE: Duration = Duration::from_millis(20);
     let mut asked = ask_once(process, question, bytes);
     for _ in 1..TRIES {
@@ -75,7 +75,7 @@ fn ask_once(process: u32, question: &str, bytes: &[u8]) -> io::Result<String> {
         let text = "the program runs as another user";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
-    // A program that refuses its client may answer, and close the socket, before all is read.
+    // A program that refuses its client may answer and close the socket before it has read everything.
     let sent = [question.as_bytes(), b"\n", bytes];
     let sent = sent.iter().try_for_each(|part| stream.write_all(part));
     let mut answer = Vec::new();
@@ -94,7 +94,7 @@ fn ask_once(process: u32, question: &str, bytes: &[u8]) -> io::Result<String> {
     }
 }
 
-/// Whether an answer of the other side is believed: it is this user's, or this is root.
+/// Whether an answer is trusted: the other side has this user, or this process is root's.
 fn is_believed(stream: &impl AsRawFd) -> bool {
     // SAFETY: takes nothing, cannot fail.
     let own = unsafe { libc::geteuid() };

@@ -1,21 +1,21 @@
-//! Native callers that a new version of what they call does not fit.
+//! Native callers that do not fit a new version of their callee.
 //!
-//! Threads may be in native code for as long as they like: a `main` that loops is never left. What it
-//! calls is redirected at its entry, and reaches new code at once. That is right unless the compiler
-//! made the caller for the body that the callee had ([`uruk::live::rebound::outdated`]): then the exchange
-//! waits until no thread is in native code that is concerned, or is refused. Such callers are exchanged
-//! along, and stay compiled for as long as the new body stays.
+//! Threads may stay in native code: a `main` that loops is never left. Its callees are redirected at
+//! their entries, so its calls reach new code at once. That is wrong if the compiler made the caller for
+//! the callee's old body ([`uruk::live::rebound::outdated`]). Then the exchange waits until no thread is
+//! in the native code concerned, or is refused. Such callers are exchanged along, and stay compiled for
+//! as long as the new body stays.
 //!
-//! A quiescent exchange waits for native code that may *hold* a body anyway. Callers that may only rely on
-//! it (`reach`) are looked at for both.
+//! A quiescent exchange waits for native code that may *hold* a body in any case. Callers that may only
+//! rely on a body (`reach`) are checked at either level.
 //!
-//! Where the new bodies only have instructions added that change nothing for callers
-//! ([`uruk::live::rebound::only_added`]), one question remains: whether calls may be missing natively, as the
-//! old body had no effect. Its native code tells that ([`acting`](crate::acting)).
+//! New bodies that only add instructions which change nothing for callers
+//! ([`uruk::live::rebound::only_added`]) leave one question: calls may be missing natively because the
+//! old body had no effect. Its native code tells ([`acting`](crate::acting)).
 //!
-//! Functions count that native code of the file calls by their address, and those of which it may have left
-//! out all calls. The compiler knows nothing of what an indirect call reaches, and callers of other
-//! files know its type only.
+//! The check covers functions that native code of the file calls by address, and functions all of whose
+//! calls it may have left out. Indirect calls are compiled without knowledge of the callee, and callers
+//! in other files know only its type.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -34,14 +34,14 @@ use crate::program::loaded;
 use crate::session::Live;
 use crate::swap::{Exchange, SwapError};
 
-/// How long an exchange that was to take place at once may hold calls up.
+/// Longest time that an exchange asked for as immediate may delay calls.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// Native callers that are not right for an exchange.
 #[derive(Default)]
 pub(crate) struct Unfit {
     callers: Vec<String>,
-    /// The callers, or all that may be.
+    /// The callers, or all functions that may be callers.
     functions: Vec<Arc<Function>>,
     too_large: bool,
 }
@@ -51,7 +51,7 @@ impl Unfit {
         self.callers.is_empty() && !self.too_large
     }
 
-    /// How the exchange is made, so that no thread is in one of them.
+    /// The exchange to make, so that no thread is in one of these callers.
     pub(crate) fn exchange(&self, asked: Exchange) -> Exchange {
         match asked.level {
             Level::Immediate if !self.is_none() => Exchange {
@@ -63,7 +63,7 @@ impl Unfit {
         }
     }
 
-    /// The error of an exchange that had to wait for them, or for other code.
+    /// The error of an exchange that had to wait for these callers, or for other code.
     pub(crate) fn explain(&self, asked: Exchange, cause: Error) -> SwapError {
         let activations = match &cause {
             Error::Replace(inner) => match &**inner {
@@ -93,7 +93,7 @@ impl Unfit {
     }
 }
 
-/// A thread, and the functions that it is in.
+/// A thread, and the functions on its stack, as text.
 fn told(activation: &Activation) -> String {
     let functions = activation.functions.iter().map(|name| stem(name));
     let functions = functions.collect::<Vec<_>>().join(", ");
@@ -105,7 +105,7 @@ fn told(activation: &Activation) -> String {
 }
 
 impl Live {
-    /// Looks which native callers fit a file that replaces a module.
+    /// Finds the native callers that do not fit a file that replaces a module.
     pub(crate) fn unfit(
         &self,
         name: &str,
@@ -158,8 +158,8 @@ impl Live {
         Ok(unfit)
     }
 
-    /// Knowledge of a module's native code. That of the latest exchange is kept: the next one of the same
-    /// functions takes half the time.
+    /// Facts about a module's native code. Those of the latest exchange are cached: the next exchange of
+    /// the same functions takes half the time.
     fn native_callers(
         &self,
         name: &str,
@@ -183,7 +183,7 @@ impl Live {
         Ok(found)
     }
 
-    /// Functions of a module whose native code may rely on a body of `members`, and does not hold it.
+    /// Functions of a module whose native code may rely on a body of `members` without holding it.
     fn relying(&self, number: usize, members: &[Arc<Function>]) -> Vec<Arc<Function>> {
         let members: HashSet<&str> = members.iter().map(|it| it.chosen.name.as_str()).collect();
         let mut functions = self.functions();
@@ -194,8 +194,8 @@ impl Live {
         functions
     }
 
-    /// Has calls of native callers that are not right come through stubs as well, and has these callers,
-    /// and what holds them, exchanged along; all that is led away, and what is outdated.
+    /// Redirects the entries of native callers that do not fit, and adds these callers, and the
+    /// functions that hold them, to the exchange. Returns all redirected and all outdated functions.
     pub(crate) fn lead_from_callers(
         &self,
         led: Led,
@@ -229,8 +229,7 @@ impl Live {
         Ok((led, outdated))
     }
 
-    /// Whether functions of a new file have only instructions added of which their native callers need
-    /// not know.
+    /// Whether functions of a new file only add instructions that their native callers need not know of.
     fn only_adds(
         &self,
         name: &str,
@@ -244,7 +243,7 @@ impl Live {
         let Some(native) = native else {
             return Ok(false);
         };
-        // Native callers were made for the native bodies, whatever was exchanged since.
+        // Native callers were compiled for the native bodies, not for those of earlier exchanges.
         let bodies = versions.new.functions.iter();
         let changed = bodies.filter(|(name, body)| native.functions.get(*name) != Some(body));
         let changed: HashSet<String> = changed.map(|(name, _)| name.clone()).collect();
@@ -262,13 +261,13 @@ impl Live {
         Ok(acting.all(called))
     }
 
-    /// Whether no pointer of the program leads to variables that are added, and the functions that are
-    /// called are the C library's.
+    /// Whether no pointer of the program leads to added variables, and the functions that are called are
+    /// the C library's.
     fn are_apart(&self, number: usize, additions: &Additions) -> bool {
         let known = &self.known[number];
         let image = &known.program.image;
         let is_apart = |name: &String| {
-            // The program may have it in another file.
+            // The program may define it in another file.
             let place = image.symbols.global(name);
             let is_named = place.is_some() || loaded::find(name).is_some();
             let is_pointed_to = place.is_some_and(|place| {
@@ -286,8 +285,8 @@ impl Live {
             && writers.all(|name| files.all(|symbols| symbols.global(name).is_none()))
     }
 
-    /// Functions of a module that calls are led away from, and on whose bodies native code of others may
-    /// rely: where all calls of one were left out, as it had no effect, native code does not call it.
+    /// Redirected functions of a module, and functions on whose bodies their native code may rely. If
+    /// all calls of a function without effect were left out, native code does not call it.
     fn relied_on(&self, number: usize) -> HashSet<String> {
         let functions = self.functions();
         let own = || functions.iter().filter(|it| it.module == number);
@@ -300,7 +299,7 @@ impl Live {
         relied.map(|name| stem(name).to_owned()).collect()
     }
 
-    /// Functions of a module that calls are led away from, and that native code calls by address.
+    /// Redirected functions of a module that native code calls by address.
     fn called(&self, number: usize) -> HashSet<String> {
         let image = &self.known[number].program.image;
         let functions = self.functions();
@@ -320,7 +319,7 @@ impl Live {
     }
 }
 
-/// Targets of whatever looks like a call or a jump with a distance of four bytes.
+/// Targets of all bytes that look like a call or a jump with a distance of four bytes.
 fn calls(text: &Range<u64>) -> impl Iterator<Item = u64> {
     let (start, size) = (text.start, (text.end - text.start) as usize);
     // SAFETY: text of a file that stays loaded, which is only changed at entries.
@@ -330,7 +329,7 @@ fn calls(text: &Range<u64>) -> impl Iterator<Item = u64> {
             return None;
         };
         let distance = i32::from_le_bytes(distance.try_into().ok()?);
-        // A call, a jump, and the second byte of a jump that depends on something.
+        // A call, a jump, and the second byte of a conditional jump.
         let is_call = matches!(opcode, 0xe8 | 0xe9 | 0x80..=0x8f);
         is_call.then(|| (at + 5).wrapping_add_signed(i64::from(distance)))
     })

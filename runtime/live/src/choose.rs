@@ -1,32 +1,34 @@
-//! What each name of a module means in the program: which bodies may be compiled again, and what
-//! they refer to.
+//! Chooses for each name of a module its meaning in the program: which bodies may be compiled again, and
+//! to what they refer.
 //!
-//! Pure: a survey of a module and the program's symbols in, choices and a table of functions out.
+//! Pure: the input is a survey of a module and the program's symbols, the output choices and a table of
+//! functions.
 //!
 //! # Rules
-//! A *variable* is the program's if a symbol says where it is, and else what its uses tell, or
-//! refused: the module `variables` has the rules.
+//! A *variable* is the program's if a symbol gives its place. Else its uses decide, or it is refused:
+//! the module `variables` has the rules.
 //!
-//! A *function* has a native version if a symbol says where it is, the linker left room in front
-//! of it, and callers keep to its type: a local function whose address nobody takes *natively* may have
-//! lost arguments, or its result. One whose code takes all arguments, all of them numbers, has lost none,
-//! and only callers that know of a lost result reach its native code ([`Chosen::narrow`]); that is looked at
-//! where a local function stays one, as its address is taken or it is never inlined. Of a weak one that may differ from others nobody knows whose it is. Such a one is compiled again with its callers only, which
-//! call the new body; samples in it are theirs.
+//! A *function* has a native version if a symbol gives its place, the linker left room in front of it,
+//! and callers keep to its type. A local function whose address is not taken *natively* may have lost
+//! arguments, or its result. If its code takes all arguments, and all are numbers, none was lost; only
+//! callers that know of a lost result reach its native code ([`Chosen::narrow`]). This is checked for
+//! local functions that stay local because their address is taken or they are never inlined. The owner
+//! of a weak function whose bodies may differ is unknown. It is compiled with its callers only: they
+//! call the new body, and its samples count for them.
 //!
 //! | a function | is | reason |
 //! |---|---|---|
 //! | that uses a refused variable, or one whose value leads to it | refused | [`Reason::Variable`] |
 //! | that can be suspended, or uses a thread-local whose place is not known | refused | [`Reason::Coroutine`], [`Reason::ThreadLocal`] |
 //! | with assembly that may name symbols, or that asks the dynamic loader | refused | [`Reason::Assembly`], [`Reason::Asks`] |
-//! | that calls what is nowhere | refused | [`Reason::Missing`] |
-//! | whose address hooks are told | refused | [`Reason::Instrumented`] |
+//! | that calls a function defined nowhere | refused | [`Reason::Missing`] |
+//! | that passes its address to hooks | refused | [`Reason::Instrumented`] |
 //! | whose labels are data, and that has no native version | refused | [`Reason::Labels`] |
-//! | that keeps the address of a string which is there twice | refused | [`Reason::Text`] |
-//! | of a library, that another file has in its place, or that calls such a one | refused | [`Reason::Interposed`] |
-//! | that may call many that have no native code | compiled if it is exchanged only | [`Reason::Needs`] |
-//! | that calls a refused one which cannot be called natively | refused | [`Reason::Calls`] |
-//! | whose symbol counts elsewhere | a copy for optimizers | |
+//! | that keeps the address of a string with several copies | refused | [`Reason::Text`] |
+//! | of a library, replaced by another file's function, or that calls such a function | refused | [`Reason::Interposed`] |
+//! | that may call many functions without native code | compiled only for an exchange | [`Reason::Needs`] |
+//! | that calls a refused function which cannot be called natively | refused | [`Reason::Calls`] |
+//! | that another file's symbol replaces | a copy for optimizers | |
 //! | without a symbol, or a local one | compiled, never adopted | |
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -41,29 +43,29 @@ use crate::reach::{is_apart, reach};
 pub use crate::reason::Reason;
 use crate::variables::{self, Refused};
 
-/// Bytes in front of an entry that are used: an indirect jump, and the address it goes to.
+/// Bytes used in front of an entry: an indirect jump, and its target address.
 pub const ROOM: u64 = 14;
 
-/// Bytes in front of an entry that programs are built with: as few as are used, so many that
-/// entries are aligned, and so many that code lies where it would without, by cache lines.
+/// Bytes in front of an entry that programs are built with: the fewest that suffice, a number that keeps
+/// entries aligned, and one that keeps code at the same place within cache lines as without.
 pub const ROOMS: [u64; 3] = [ROOM, 16, 62];
 
 /// Bytes at an entry that are a jump into the room while it is redirected.
 pub const HOP: u64 = 2;
 
-/// Functions without native code that a version may need compiled before it. SQLite's
-/// `sqlite3VdbeExec` needs 660: 1.3 s, those that are not known to be hot at tier 1. The loop then
-/// is as fast as natively, but 28 ms an iteration were taken for 18.8 at first and 22 after 25 s, by the
-/// many small functions that natively are parts of their callers.
+/// Functions without native code that a version may need compiled before it. SQLite's `sqlite3VdbeExec`
+/// needs 660: 1.3 s, with those not known to be hot at tier 1. The loop then is as fast as natively. But
+/// an iteration took 28 ms at first and 22 ms after 25 s, natively 18.8 ms, because of many small
+/// functions that are inlined natively.
 const MOST_NEEDED: usize = 128;
 
-/// Functions of the dynamic loader that look at who calls them.
+/// Functions of the dynamic loader whose result depends on their caller.
 const ASKING: [&str; 5] = ["dlsym", "dlvsym", "dlopen", "dlmopen", "dl_iterate_phdr"];
 
-/// Begins the name by which a function's native address goes.
+/// Prefix of the name of a function's native address.
 pub const ADDRESS: &str = "uruk.at.";
 
-/// What becomes of a function of the program.
+/// The treatment of a function of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     /// Its native code is a version, and its entry can be redirected.
@@ -72,10 +74,10 @@ pub enum Fate {
         entry: u64,
         /// All of its code.
         code: Range<u64>,
-        /// Native code of functions that only it, and others like it, can have redirected.
+        /// Native code of functions that is redirected only together with this one.
         beside: Vec<InlinedCopy>,
     },
-    /// It is compiled with those that call it.
+    /// It is compiled with its callers.
     WithCallers,
     /// It stays as it is.
     Refused(Reason),
@@ -86,18 +88,19 @@ pub enum Fate {
 pub struct Chosen {
     /// Its name in the session.
     pub name: String,
-    /// What becomes of it.
+    /// Its treatment.
     pub fate: Fate,
-    /// Why it stays native unless an exchange has to do with it.
+    /// Why it stays native unless an exchange concerns it.
     pub rests: Option<Reason>,
-    /// Natively the compiler saw all its calls, and may have used what their arguments are: only code
-    /// that passes the same may call its native code.
+    /// Natively the compiler saw all its calls and may have used the values of their arguments: only
+    /// code that passes the same values may call its native code.
     pub narrow: bool,
     /// Functions whose bodies may be in its native code.
     pub holds: Vec<String>,
-    /// Others of which facts may be in its native code, as the optimizer saw their bodies.
+    /// Other functions whose bodies the optimizer saw, so that facts about them may be in its native
+    /// code.
     pub relies: Vec<String>,
-    /// Another function that has the same native code.
+    /// Another function with the same native code.
     pub merged: Option<String>,
 }
 
@@ -108,21 +111,21 @@ pub struct Outcome {
     pub choices: Choices,
     /// Its functions that have a body.
     pub functions: Vec<Chosen>,
-    /// Names that have to be addresses: their native places, where those are known.
+    /// Names that must be addresses: their native places, where those are known.
     pub addresses: Vec<(String, u64)>,
-    /// Names that somebody has to define, with what they are natively where the name itself does
-    /// not tell that.
+    /// Names that other code must define, with their native address where the name itself does not give
+    /// it.
     pub wanted: Vec<(String, Option<u64>)>,
-    /// Variables that have no address, and that somebody may write to.
+    /// Variables that have no address, and that may be written to.
     pub missing: Vec<String>,
 }
 
-/// Where a string is.
+/// Place of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Text {
-    /// Natively nobody has its address.
+    /// Its address is not used natively.
     Nowhere,
-    /// Here.
+    /// At this address.
     At(u64),
     /// At one of several places.
     Several,
@@ -132,18 +135,18 @@ pub enum Text {
 pub trait Known {
     /// The name that a name of the module has in the session.
     fn name(&self, name: &str, local: bool) -> String;
-    /// What a name that other modules see is natively, where its name in the session does not tell
-    /// that.
+    /// The native address of a name that other modules see, where its name in the session does not give
+    /// it.
     fn address(&self, name: &str) -> Option<u64>;
-    /// Whether another file of the process has what a name that other modules see means natively.
+    /// Whether another file of the process defines a name that other modules see.
     fn is_elsewhere(&self, name: &str) -> bool;
     /// The place of a name: of the module's object file first, if it is `local`.
     fn place(&self, name: &str, local: bool) -> Option<Place>;
-    /// How far from the thread pointer a thread-local of the program is.
+    /// Offset of a thread-local of the program from the thread pointer.
     fn distance(&self, place: Place) -> Option<i64>;
-    /// Where the bytes of a string are among what is only read and has no name.
+    /// Place of a string's bytes in read-only data without a name.
     fn string(&self, bytes: &[u8]) -> Text;
-    /// Those of the places of a string that native code of a function mentions.
+    /// The places of a string that native code of a function mentions.
     fn mentioned(&self, place: Place, bytes: &[u8]) -> Vec<u64>;
     /// Whether the program's code or data mention an address.
     fn mentions(&self, address: u64) -> bool;
@@ -160,24 +163,24 @@ pub trait Known {
     fn parts(&self, name: &str) -> Vec<Range<u64>>;
     /// Whether there is room in front of an entry.
     fn has_room(&self, entry: u64) -> bool;
-    /// Whether somebody has code of that name: the program, its libraries, or an earlier module.
+    /// Whether code of that name exists: in the program, its libraries, or an earlier module.
     fn is_there(&self, name: &str) -> bool;
-    /// Whether an earlier module has the body that counts.
+    /// Whether an earlier module has the body that is used.
     fn is_taken(&self, name: &str) -> bool;
 }
 
-/// Stands between a local name and the number of its module. Not what the session itself puts behind
-/// local names, which it leaves out where it tells of a function: it would tell of another one.
+/// Separates a local name and the number of its module. It differs from the session's own suffix of
+/// local names, which the session strips from messages: the stripped name would be another function's.
 pub(crate) const OF: &str = ".of.";
 
-/// A name without what was added to make it unique.
+/// A name without the suffixes that make it unique.
 pub(crate) fn stem(name: &str) -> &str {
     let name = name.split(".__uniq.").next().unwrap_or(name);
     name.rfind(OF).map_or(name, |at| &name[..at])
 }
 
-/// The name that a module's function or variable has in the session: the same, but that local
-/// names are made unique.
+/// The name of a module's function or variable in the session: local names are made unique, others
+/// stay.
 pub fn session_name(name: &str, local: bool, module: usize) -> String {
     match local && !name.contains(".__uniq.") {
         true => format!("{name}{OF}{module}"),
@@ -281,10 +284,10 @@ fn keep(info: &FunctionInfo, name: &str, known: &dyn Known, is_refused: bool) ->
     }
 }
 
-/// Where native code of a function is that calls by its type reach, and that can be redirected.
+/// Native code of a function that can be redirected, and that calls by its type reach.
 fn native(info: &FunctionInfo, known: &dyn Known) -> Option<Place> {
     let place = known.place(&info.name, info.local)?;
-    // The bitcode may do with its address what natively was seen through and is gone.
+    // The bitcode may use its address where the native code no longer has it.
     let takes_all = || info.plain.is_some_and(|plain| known.takes(place, plain));
     let keeps_type = !info.local
         || (info.address_taken && (known.mentions(place.address) || takes_all()))
@@ -293,13 +296,13 @@ fn native(info: &FunctionInfo, known: &dyn Known) -> Option<Place> {
     fits.then_some(place)
 }
 
-/// Whether a weak definition lost against one that other files see and that is not weak, or any
-/// against that of another file of the process.
+/// Whether a weak definition is replaced by a global one that is not weak, or any definition by another
+/// file of the process.
 fn is_elsewhere(info: &FunctionInfo, known: &dyn Known) -> bool {
     if !info.local && known.is_elsewhere(&info.name) {
         return true;
     }
-    // Which of several different bodies the linker took is not told.
+    // Symbols do not tell which of several different bodies the linker took.
     if info.weak && !info.same && !info.local {
         return true;
     }
@@ -343,7 +346,7 @@ fn refuse(
         let mut kept = info.kept.iter();
         kept.find_map(|number| variables.texts.get(number)).cloned()
     };
-    // Nobody knows which address of it is known natively.
+    // Which of its addresses is known natively is unknown.
     let unknown = |info: &FunctionInfo| {
         let callees = info.functions.iter();
         let mut callees = callees.map(|&callee| &survey.functions[callee as usize]);
@@ -371,7 +374,7 @@ fn refuse(
                 .iter()
                 .find_map(|number| variables.reasons.get(number))
                 .cloned(),
-            // What it looks at is not what native code has.
+            // The variables that it reads are not those of the native code.
             false if info.copy => info
                 .variables
                 .iter()
@@ -406,7 +409,7 @@ fn needed(
     seen.len() - 1
 }
 
-/// Refuses callers of what can be called in no way, until there are no more.
+/// Refuses callers of functions that cannot be called, until none are left.
 fn spread(survey: &Survey, natives: &[Option<Place>], refused: &mut [Option<Reason>]) {
     let mut again = true;
     while again {
@@ -427,7 +430,7 @@ fn spread(survey: &Survey, natives: &[Option<Place>], refused: &mut [Option<Reas
     }
 }
 
-/// Parts of a function, of that `name` in the session, that lie elsewhere.
+/// Parts of a function that lie elsewhere, with its `name` in the session.
 fn parts(known: &dyn Known, name: &str, own_name: &str) -> Vec<InlinedCopy> {
     let parts = known.parts(own_name).into_iter();
     let named = |code| InlinedCopy {
@@ -437,7 +440,7 @@ fn parts(known: &dyn Known, name: &str, own_name: &str) -> Vec<InlinedCopy> {
     parts.map(named).collect()
 }
 
-/// Gives samples in functions that are compiled with their callers only to the nearest of those.
+/// Assigns samples in functions that are compiled with their callers only to the nearest caller.
 fn give_samples(survey: &Survey, known: &dyn Known, outcome: &mut Outcome) {
     let mut callers: Vec<Vec<usize>> = vec![Vec::new(); survey.functions.len()];
     for (number, info) in survey.functions.iter().enumerate() {

@@ -1,8 +1,9 @@
-//! What others may ask of a program that is live: `uruk swap`.
+//! Server side of `uruk swap`: questions that clients ask a live program.
 //!
-//! A socket of the machine, by the number of the process, on which one line is a question, with the
-//! bytes that it says follow, and all the rest the answer. Nothing listens on a network. The kernel tells who asks: root may, and the
-//! user that the process has always had (`may_attach`). An answer is believed of the same user.
+//! An abstract Unix socket, named by the number of the process. One line is the question, followed by
+//! the bytes that it announces; the rest is the answer. Nothing listens on a network. The kernel
+//! identifies the client: root may ask, and the user that the process has always had (`may_attach`). A
+//! client trusts answers of the same user.
 //!
 //! | line | does |
 //! |---|---|
@@ -15,8 +16,8 @@
 //! | `stats json` | figures, as one object |
 //! | `report`, `trace` | the page and the timeline of the run so far, if it is recorded |
 //!
-//! The first line of an answer is `ok` or `error`. Of a path, bytes that are no visible ASCII are written as
-//! `%XX`.
+//! The first line of an answer is `ok` or `error`. In a path, bytes that are not visible ASCII are
+//! written as `%XX`.
 
 use std::io::{self, BufRead, BufReader, Read, Take, Write};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -39,17 +40,17 @@ use crate::session::Live;
 /// Longest question.
 const LONGEST: u64 = 64 << 10;
 
-/// How long a question may take to arrive.
+/// Time limit for a question to arrive.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Before it is tried again to listen, or to take a question, where that failed.
+/// Pause before a failed attempt to listen, or to accept a client, is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The answer to a client that may not ask.
 const REFUSED: &[u8] =
     b"error\nonly root, or the user and group that the process has always had, may ask it\n";
 
-/// What is said to whoever wants to see a run that nobody kept.
+/// Answer to a client that asks for a run that was not recorded.
 const NOT_RECORDED: &str = "nothing is recorded\n  tip: start it by `uruk live --record`";
 
 pub(crate) fn address(process: u32) -> io::Result<SocketAddr> {
@@ -77,10 +78,9 @@ pub(crate) fn peer(stream: &impl AsRawFd) -> Option<libc::ucred> {
     (got == 0).then_some(peer)
 }
 
-/// Whether the other side may have this process run its code. The rule is that of `ptrace`: root
-/// may, and who has the user and group that this process has, and has had for as long as it can go
-/// back to others. A process that changed its user is out of reach, as it may hold what the new one
-/// must not see.
+/// Whether the other side may have this process run its code. The rule is that of `ptrace`: root may,
+/// and a client whose user and group this process has, as real, effective and saved ones. A process that
+/// changed its user is out of reach, as it may hold data that the new user must not see.
 fn may_attach(stream: &impl AsRawFd) -> bool {
     let Some(peer) = peer(stream) else {
         return false;
@@ -99,31 +99,31 @@ fn may_attach(stream: &impl AsRawFd) -> bool {
     peer.uid == 0 || got && dumpable && users == [peer.uid; 3] && groups == [peer.gid; 3]
 }
 
-/// The program, once it can be asked; if it runs as it is, the reason.
+/// The program, once it can answer; if it stays native, the reason.
 pub type Asked = fn() -> Result<&'static Live, String>;
 
-/// Answers from now on, on a thread of its own; an error is said once.
+/// Answers clients from now on, on a thread of its own; prints an error once.
 pub fn serve(live: Asked) {
     if let Err(cause) = begin(live) {
         uruk_files::say!("uruk live: nobody can attach: {cause}");
     }
 }
 
-/// In the child of a fork, before its program goes on: answers for itself. The sockets that it has of
-/// its parent are closed: who asks that one once it has ended hears so, and who was being answered by it
-/// does not wait for this process.
+/// Starts to answer in the child of a fork, before its program goes on. Closes the sockets inherited
+/// from the parent: clients of the parent then see when it ends, and clients that it was answering do
+/// not wait for this process.
 pub(crate) fn serve_in_child(live: Asked) {
     let sockets = SOCKETS.with(std::mem::take);
     for socket in sockets.iter().filter_map(Weak::upgrade) {
         if socket.is_ours() {
-            // SAFETY: a number that means our file; the threads that used it are not there.
+            // SAFETY: the descriptor is our file; the threads that used it do not exist in the child.
             unsafe { libc::close(socket.as_raw_fd()) };
         }
-        // They have the only other handles, which are never dropped.
+        // Their only other handles belong to those threads, and are never dropped.
         std::mem::forget(socket);
     }
     seats::clear();
-    // A child that cannot be asked is said of nowhere: its parent has said what it had to.
+    // A child that cannot be asked prints nothing: its parent has printed the reason.
     let _ = begin(live);
 }
 
@@ -146,11 +146,11 @@ fn begin(live: Asked) -> Result<(), Box<dyn std::error::Error>> {
         let mut another = None;
         loop {
             let listener = another.as_ref().unwrap_or(&first);
-            // Of the program's own sockets nothing is taken.
+            // Clients are not accepted on the program's own sockets.
             if !listener.is_ours() {
                 match listen() {
                     Ok(listener) => another = Some(listed(listener)),
-                    // No descriptor is left, or the name: until the last socket of it is gone.
+                    // No descriptor is free, or the name is taken until its last socket is closed.
                     Err(_) => std::thread::sleep(PAUSE),
                 }
                 continue;
@@ -170,14 +170,14 @@ fn begin(live: Asked) -> Result<(), Box<dyn std::error::Error>> {
     Ok(spawned?)
 }
 
-/// Answers on a thread of its own: a question may take long to arrive, and an exchange to be made.
+/// Answers on a thread of its own: a question may take long to arrive, and an exchange long to make.
 fn attend(live: Asked, stream: Arc<OwnFile>) {
-    // The thread is not begun anew in a child of a fork, where this is empty.
+    // The thread does not start again in a child of a fork, where this is empty.
     let kept = Arc::new(Locked::new(Some(stream)));
     let given = Arc::clone(&kept);
     let spawned = uruk::live::spawn_own("uruk-answer", move || {
         if let Some(stream) = given.with(Option::take) {
-            // A client that went away hears nothing.
+            // A client that went away gets no answer.
             let _ = answer(live, stream);
         }
     });
@@ -201,14 +201,14 @@ fn is_gone(stream: &OwnFile) -> bool {
     found == 1 && asked.revents & (libc::POLLHUP | libc::POLLERR) != 0
 }
 
-/// Where questions arrive.
+/// The socket at which questions arrive.
 fn listen() -> io::Result<OwnFile> {
     let listener = UnixListener::bind_addr(&address(std::process::id())?)?;
     listener.set_nonblocking(true)?;
     adopted(listener.into_raw_fd())
 }
 
-/// A socket that was just made, if the program has not put another file in its place by now.
+/// A socket that was just made, unless the program has put another file in its place.
 fn adopted(raw: RawFd) -> io::Result<OwnFile> {
     let name = format!("\0uruk-live-{}", std::process::id());
     // SAFETY: zeros are a valid value.
@@ -221,12 +221,12 @@ fn adopted(raw: RawFd) -> io::Result<OwnFile> {
     if asked != 0 || !unix || !bytes.starts_with(name.as_bytes()) {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
-    // SAFETY: made by who calls, and ours.
+    // SAFETY: made by the caller, and ours.
     OwnFile::of(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
-/// Waits until there is a client. Not by `accept`, which has the kernel keep the lowest number for as
-/// long as it waits: the program's next file would get another one than natively.
+/// Waits until a client connects. `accept` is not used to wait: the kernel would reserve the lowest
+/// descriptor meanwhile, and the program's next file would get another number than natively.
 fn wait_for_client(listener: &OwnFile) {
     let mut asked = libc::pollfd {
         fd: listener.as_raw_fd(),
@@ -248,7 +248,7 @@ fn accept(listener: &OwnFile) -> io::Result<OwnFile> {
     adopted(raw)
 }
 
-/// Has reading and writing give up after [`PATIENCE`].
+/// Sets a timeout of [`PATIENCE`] for reading and writing.
 fn limit_waiting(stream: &OwnFile) -> io::Result<()> {
     let limit = libc::timeval {
         tv_sec: PATIENCE.as_secs() as libc::time_t,
@@ -268,15 +268,16 @@ fn limit_waiting(stream: &OwnFile) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the question, which is done before any answer: a socket that is closed with a question unread
-/// ends the client's reading with an error.
+/// Reads the question before any answer is written: closing a socket with an unread question ends the
+/// client's reading with an error.
 fn question(stream: &Arc<OwnFile>) -> io::Result<(String, BufReader<Take<&OwnFile>>)> {
     let _awaited = Awaited::new(stream);
     limit_waiting(stream)?;
     let end = Instant::now() + PATIENCE;
     let mut line = Vec::new();
     let mut asked = BufReader::new((&**stream).take(LONGEST));
-    // Part by part: a client that sends one byte a second has no more time than others.
+    // Checks the time after each part: a client that sends one byte a second has no more time than
+    // others.
     loop {
         let part = match asked.fill_buf() {
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => continue,
@@ -310,7 +311,7 @@ fn answer(live: Asked, stream: Arc<OwnFile>) -> io::Result<()> {
         }
     };
     let other = Arc::clone(&stream);
-    // Of a file that the program has put in its place nothing is asked.
+    // A file that the program has put in its place is not polled.
     let is_gone = move || other.is_ours() && is_gone(&other);
     let text = match carry_out(live, line.trim_end(), asked, is_gone) {
         Ok(text) => format!("ok\n{text}"),
@@ -387,7 +388,7 @@ fn carry_out(
     }
 }
 
-/// One line a name.
+/// One line for each name.
 pub(crate) fn lines(what: &str, names: &[String]) -> String {
     names
         .iter()

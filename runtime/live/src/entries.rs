@@ -1,4 +1,4 @@
-//! Entries of native functions that lead to their stubs, and back.
+//! Redirects entries of native functions to their stubs, and back.
 //!
 //! The compiler left room in front of each entry and a two-byte instruction without effect at it
 //! (`-fpatchable-function-entry=64,62`). A redirected entry is
@@ -11,34 +11,33 @@
 //! ```
 //!
 //! With `-fcf-protection` the entry begins with `endbr64`, and the two bytes come behind that, with a
-//! jump that is as much longer (`eb ec`). The stub jumps to what begins with none: the kernel has no
-//! process that is watched for this.
+//! jump that is as much longer (`eb ec`). The stub's target does not begin with `endbr64`: the kernel
+//! enforces indirect-branch tracking for no process.
 //!
-//! # No thread sees half an instruction
-//! The room is written first; nothing jumps there yet. Then all cores are made to look again
-//! (`membarrier`, SYNC_CORE), and the two bytes at the entry are written by one aligned store.
-//! Functions are aligned to 16 bytes with their rooms; behind 14, 16 or 62 bytes the two of the entry
-//! lie within one aligned eight bytes, thus within one cache line. AMD's manual allows just this
-//! without a handshake (volume 2, 7.6.1, asynchronous modification: a store to what lies within an
-//! aligned quadword); Intel's (volume 3, cross-modifying code) does not promise it in writing,
-//! while its processors have been patched like this since Windows' hot patching of 2003. An entry
-//! that is aligned otherwise is left alone. Taking back is the same store of the old bytes; the room
-//! keeps its jump, as a thread may be about to go through it, and what it jumps to is the stub,
-//! which stays for ever.
+//! # No thread executes half an instruction
+//! The room is written first; nothing jumps there yet. Then all cores are serialized (`membarrier`,
+//! SYNC_CORE), and the two bytes at the entry are written by one aligned store. Functions are aligned to
+//! 16 bytes with their rooms; behind 14, 16 or 62 bytes the two of the entry lie within one aligned
+//! eight bytes, thus within one cache line. AMD's manual allows this without a handshake (volume 2,
+//! 7.6.1, asynchronous modification: a store within an aligned quadword). Intel's (volume 3,
+//! cross-modifying code) does not promise it in writing, but its processors have been patched like this
+//! since Windows' hot patching of 2003. An entry with another alignment is not redirected. Restoring is
+//! the same store of the old bytes. The room keeps its jump, as a thread may be about to execute it; its
+//! target is the stub, which is never freed.
 //!
 //! # Pages are never writable and executable at one address
-//! The pages of the text that are written to are copied into memory of a file without a name, which
-//! is mapped twice: over the text, to be executed, in one system call that leaves every thread
-//! either the old or the new pages, whose bytes are the same; and elsewhere, to be written to. Pages
-//! of functions that are never redirected stay the file's. The child of a fork shares the copy, and
-//! so entries that its parent redirects: they lead to stubs that the child has, too, whose slots are
-//! its own, and lead to the native code behind the entry until it publishes something itself.
+//! The written pages of the text are copied into memory of a file without a name, which is mapped twice.
+//! One mapping lies over the text, to be executed: one system call leaves every thread either the old or
+//! the new pages, whose bytes are the same. The other one is for writing. Pages of functions that are
+//! never redirected stay the file's. The child of a fork shares the copy, and so entries that its parent
+//! redirects. They lead to stubs that the child has, too; its slots are its own, and lead to the native
+//! code behind the entry until the child publishes a version.
 //!
 //! # Access
 //! | what | written by | ordering |
 //! |---|---|---|
-//! | a room | whoever has the lock, while nothing jumps there | before the barrier |
-//! | an entry | whoever has the lock | release; its partner is instruction fetch |
+//! | a room | the holder of the lock, while nothing jumps there | before the barrier |
+//! | an entry | the holder of the lock | release; its partner is instruction fetch |
 //!
 //! No child of a fork finds the lock held ([`Locked`]).
 
@@ -62,14 +61,14 @@ const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// `jmp [rip + 0]`, of six bytes.
 const JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 
-/// Text that is remapped at once: few mappings, and little that is copied for one function.
+/// Text that is remapped at once: few mappings, and few bytes copied for one function.
 const CHUNK: u64 = 64 << 10;
 
 /// An entry cannot be redirected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EntryError {
-    /// What lies there is not what the compiler put there.
+    /// The bytes at the entry are not those that the compiler emits.
     #[error("at {entry:#x}: {found:02x?} is no room for a jump")]
     Occupied {
         /// The entry.
@@ -89,12 +88,12 @@ pub enum EntryError {
         /// The entry.
         entry: u64,
     },
-    /// The kernel refuses memory, or what it may be used for.
+    /// The kernel refuses memory, or its protection.
     #[error("{what}: {cause}")]
     Refused {
-        /// What was asked for.
+        /// The resource that was requested.
         what: &'static str,
-        /// The answer.
+        /// The kernel's error.
         cause: io::Error,
     },
 }
@@ -104,12 +103,12 @@ pub enum EntryError {
 struct Hop {
     /// Bytes of the entry before them.
     behind: u64,
-    /// What they are changed to: a jump from behind them to the beginning of the room.
+    /// Their new value: a jump from behind them to the beginning of the room.
     jump: u16,
 }
 
 impl Hop {
-    /// Of an entry that lies in one of some ranges of text.
+    /// The two bytes of an entry that lies in one of these ranges of text.
     ///
     /// # Safety
     /// They can be read.
@@ -132,14 +131,14 @@ impl Hop {
 #[derive(Debug, Clone, Copy)]
 struct Chunk {
     end: u64,
-    /// What is added to an address to write there.
+    /// Offset from an address to its writable mapping.
     writable: i64,
 }
 
 #[derive(Debug, Default)]
 struct State {
     chunks: BTreeMap<u64, Chunk>,
-    /// Entries that were prepared, and where their rooms lead.
+    /// Prepared entries, and the targets of their rooms.
     rooms: HashMap<u64, u64>,
 }
 
@@ -151,10 +150,10 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Of code that lies in these ranges.
+    /// Entries of code that lies in these ranges.
     ///
     /// # Safety
-    /// They are text of files that stay loaded, and nobody else writes to or remaps it.
+    /// They are text of files that stay loaded; no other code writes to or remaps it.
     pub unsafe fn new(text: Vec<Range<u64>>) -> Entries {
         Entries {
             text,
@@ -167,15 +166,15 @@ impl Entries {
         unsafe { Hop::of(entry, &self.text) }
     }
 
-    /// Where a function begins behind the bytes that are changed.
+    /// Address of the function behind the bytes that are changed.
     pub fn behind(&self, entry: u64) -> u64 {
         entry + self.hop(entry).behind + HOP
     }
 
-    /// Whether what lies at an entry and before it is what the compiler puts there.
+    /// Whether an entry and the room before it hold the bytes that the compiler puts there.
     ///
     /// # Errors
-    /// [`EntryError`]: why it cannot be redirected.
+    /// [`EntryError`]: the reason why it cannot be redirected.
     pub fn check(&self, entry: u64) -> Result<(), EntryError> {
         let (room, hop) = (entry.wrapping_sub(ROOM), self.hop(entry));
         let at = entry + hop.behind;
@@ -203,14 +202,14 @@ impl Entries {
         }
     }
 
-    /// Has calls of a native function go on at `target`, from now on or a little later. Nothing, if
-    /// they do.
+    /// Redirects calls of a native function to `target`, now or a little later. Does nothing if they are
+    /// already redirected.
     ///
     /// # Safety
-    /// Whatever runs the function may run what is at `target`, which stays there.
+    /// All threads that run the function may run the code at `target`, which stays there.
     ///
     /// # Errors
-    /// [`EntryError`]; calls go where they went.
+    /// [`EntryError`]; the entry is unchanged.
     pub unsafe fn redirect(&self, entry: u64, target: u64) -> Result<(), EntryError> {
         self.check(entry)?;
         let hop = self.hop(entry);
@@ -219,15 +218,15 @@ impl Entries {
             .with(|state| unsafe { state.redirect(entry, hop, target, &self.text) })
     }
 
-    /// Has calls of a native function reach its own code again. Nothing, if they do.
+    /// Lets calls of a native function reach its own code again. Does nothing if they do.
     pub fn restore(&self, entry: u64) {
         self.restore_unless(entry, || false);
     }
 
-    /// The same, unless they are to be led away.
+    /// Like [`restore`](Entries::restore), unless calls are to be redirected.
     ///
-    /// What `is_led` reads is set before [`redirect`](Entries::redirect): whichever comes later has the
-    /// last word.
+    /// `is_led` reads state that is set before [`redirect`](Entries::redirect): the later of the two
+    /// calls decides.
     pub(crate) fn restore_unless(&self, entry: u64, is_led: impl FnOnce() -> bool) {
         let hop = self.hop(entry);
         self.state.with(|state| {
@@ -238,14 +237,14 @@ impl Entries {
             if let Some(writable) = writable.filter(|_| state.rooms.contains_key(&entry)) {
                 // SAFETY: as in `redirect`.
                 let at = unsafe { AtomicU16::from_ptr(writable as *mut u16) };
-                // A program may have put something else there, which is its own affair.
+                // A program may have written other bytes there; these are not changed.
                 let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
                 let _ = at.compare_exchange(hop.jump, PLAIN, release, relaxed);
             }
         });
     }
 
-    /// Whether calls of a native function go elsewhere.
+    /// Whether calls of a native function are redirected.
     pub fn is_redirected(&self, entry: u64) -> bool {
         let hop = self.hop(entry);
         let writable = self.state.with(|state| state.found(entry + hop.behind));
@@ -260,7 +259,7 @@ impl Entries {
 
 /// Whether a room holds nothing but instructions without effect.
 fn is_padding(found: &[u8; ROOM as usize + 2]) -> bool {
-    // What compilers fill with: `nop`, and `nop` of several bytes with prefixes.
+    // Padding of compilers: `nop`, and `nop` of several bytes with prefixes.
     let mut rest = &found[..ROOM as usize];
     while let Some((&first, more)) = rest.split_first() {
         rest = match (first, more) {
@@ -287,10 +286,10 @@ fn is_padding(found: &[u8; ROOM as usize + 2]) -> bool {
 }
 
 impl State {
-    /// [`Entries::redirect`], of an entry that was checked.
+    /// Implements [`Entries::redirect`] for an entry that was checked.
     ///
     /// # Safety
-    /// As there.
+    /// Those of [`Entries::redirect`].
     unsafe fn redirect(
         &mut self,
         entry: u64,
@@ -311,7 +310,7 @@ impl State {
         }
         // SAFETY: the copy of the entry, mapped for writing and aligned, as it was checked.
         let at = unsafe { AtomicU16::from_ptr(writable as *mut u16) };
-        // Release: after the room; see the table. Whoever wrote something else there meanwhile has
+        // Release: after the room; see the table. A program that wrote other bytes there meanwhile has
         // made it another function.
         match at.compare_exchange(PLAIN, hop.jump, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => Ok(()),
@@ -324,13 +323,13 @@ impl State {
         }
     }
 
-    /// Where an address can be written to, if its page was copied.
+    /// The writable address of an address, if its page was copied.
     fn found(&self, address: u64) -> Option<u64> {
         let (_, chunk) = self.chunks.range(..=address).next_back()?;
         (address < chunk.end).then(|| address.wrapping_add_signed(chunk.writable))
     }
 
-    /// As [`State::found`], of the two bytes; copies pages.
+    /// Like [`State::found`], for the two bytes; copies pages where needed.
     fn writable(&mut self, entry: u64, hop: Hop, text: &[Range<u64>]) -> Result<u64, EntryError> {
         let missing = EntryError::Elsewhere { entry };
         let (room, at) = (entry - ROOM, entry + hop.behind);
@@ -370,7 +369,7 @@ impl State {
                 cause,
             })?;
         let map = |at: u64, protection, flags, what| {
-            // The program may close it and open one of its own.
+            // The program may have closed it and opened a file of its own.
             if !file.is_ours() {
                 let cause = io::Error::from_raw_os_error(libc::EBADF);
                 return Err(EntryError::Refused { what, cause });
@@ -397,11 +396,10 @@ impl State {
         unsafe {
             (alias as *mut u8).copy_from_nonoverlapping(first as *const u8, size);
         }
-        // Whether it may be executed at all is asked elsewhere first: a refusal must find the
-        // text as it was.
+        // Executability is tried elsewhere first: a refusal must leave the text unchanged.
         let trial = map(0, read | libc::PROT_EXEC, 0, "text to be executed");
         let placed = trial.and_then(|trial| {
-            // SAFETY: mapped above, used by nobody.
+            // SAFETY: mapped above, used by no other code.
             unsafe { libc::munmap(trial as *mut libc::c_void, size) };
             let executable = read | libc::PROT_EXEC;
             map(first, executable, libc::MAP_FIXED, "text in its place")
@@ -422,7 +420,7 @@ impl State {
 
 fn page_size() -> u64 {
     static SIZE: AtomicU64 = AtomicU64::new(0);
-    // Relaxed: whoever asks gets the same answer.
+    // Relaxed: all threads compute the same value.
     let mut size = SIZE.load(Ordering::Relaxed);
     if size == 0 {
         // SAFETY: no memory of ours is involved.
@@ -432,12 +430,12 @@ fn page_size() -> u64 {
     size
 }
 
-/// Has every core that runs a thread of ours look at memory again before its next instruction.
+/// Serializes every core that runs a thread of ours before its next instruction.
 fn serialize() {
     const REGISTER: libc::c_int = 64;
     const SYNC_CORE: libc::c_int = 32;
-    // SAFETY: a system call without memory. Where it is not there, no harm: no core has looked at
-    // a room before its entry leads there, but by guessing, which is checked against memory.
+    // SAFETY: a system call without memory. If it is missing, no harm: before its entry leads there, a
+    // core reads a room only speculatively, and speculation is checked against memory.
     unsafe {
         if libc::syscall(libc::SYS_membarrier, SYNC_CORE, 0, 0) != 0 {
             libc::syscall(libc::SYS_membarrier, REGISTER, 0, 0);

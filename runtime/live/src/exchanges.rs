@@ -1,7 +1,7 @@
-//! Exchanges that were made so far: the bodies that functions have now, and the way back.
+//! Exchanges made so far: the current bodies of functions, and the way back.
 //!
 //! Exchanges that can be rolled back are kept one by one, as many as the session keeps ([`KEPT`]).
-//! Those before are added up: a program that is exchanged for months keeps one body of each function.
+//! Earlier ones are merged: a program that is exchanged for months keeps one body of each function.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -17,15 +17,15 @@ const KEPT: usize = 8;
 pub(crate) struct Exchanged {
     /// The module's number.
     pub(crate) module: usize,
-    /// The level that was asked for.
+    /// The level that was requested.
     pub(crate) level: Level,
-    /// The bodies that came by it.
+    /// The bodies that it brought.
     pub(crate) bodies: HashMap<String, Body>,
     /// The file's variables.
     pub(crate) variables: HashMap<String, Shape>,
-    /// The file's functions that compilers number.
+    /// The file's functions whose names compilers number.
     pub(crate) code: HashMap<String, Body>,
-    /// Variables of which its bodies do more than read them.
+    /// Variables that its bodies do not only read.
     pub(crate) written: HashSet<String>,
     pub(crate) led: Led,
     /// Native callers that do not fit its bodies.
@@ -39,11 +39,11 @@ pub(crate) struct Exchanged {
 pub(crate) struct Exchanges {
     /// Those that can be rolled back, the latest last.
     kept: VecDeque<Exchanged>,
-    /// By module: what those before have left.
+    /// By module: the merged results of earlier exchanges.
     settled: HashMap<usize, Settled>,
-    /// Functions that stay led away for those.
+    /// Functions that earlier exchanges keep redirected.
     led: Option<Led>,
-    /// Native callers that stay outdated for those.
+    /// Native callers that earlier exchanges keep outdated.
     outdated: Option<Led>,
 }
 
@@ -66,12 +66,12 @@ impl Exchanges {
         }
     }
 
-    /// Takes the latest out.
+    /// Removes the latest.
     pub(crate) fn pop(&mut self) -> Option<Exchanged> {
         self.kept.pop_back()
     }
 
-    /// Changes what a module holds to what it holds now. Variables are those that it had first, as
+    /// Applies all exchanges of a module to its contents. Variables stay those that it had first, as
     /// their memory stays.
     pub(crate) fn apply(&self, module: usize, contents: &mut Contents) {
         let settled = self.settled.get(&module);

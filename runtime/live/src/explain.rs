@@ -1,4 +1,4 @@
-//! Tables for people: what became of each function, and why.
+//! Tables for users: the state of each function, with the reason.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -8,11 +8,11 @@ use uruk_files::shown;
 use crate::choose::{Fate, stem};
 use crate::session::Live;
 
-/// Letters of a message that a table shows.
+/// Characters of a message that a table shows.
 const LONGEST: usize = 300;
 
-/// One line for each function: its tier, how often it was published and taken back, its name, and
-/// what stands against it.
+/// One line for each function: its tier, how often it was published and taken back, its name, and the
+/// reason why it is not compiled.
 pub fn table(live: &Live) -> String {
     let mut text = String::from("tier published taken-back function\n");
     for function in live.functions() {
@@ -54,7 +54,7 @@ pub fn table(live: &Live) -> String {
     text
 }
 
-/// What was done, in a few lines.
+/// A summary of compiled, redirected and native functions, in a few lines.
 pub fn summary(live: &Live) -> String {
     let functions = live.functions();
     let count =

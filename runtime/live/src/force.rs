@@ -1,20 +1,20 @@
-//! Functions that are compiled, and taken back, without being asked for by samples: how the tests have
-//! all code of a program exchanged ([`Force`]).
+//! Compiles functions, and takes them back, without samples: the tests exchange all code of a program
+//! this way ([`Force`]).
 //!
 //! ```text
 //! before the program begins:  native -- new -- native -- new        (all functions, step by step)
 //! while it runs:              new -- native -- new -- ..            (one after the other, for ever)
 //! ```
 //!
-//! New is tier 2, or, where code is to be guided, tier 3 by the way that the policy takes: a pin, by
-//! which a background worker publishes a version with probes, and, when that has counted or nobody
-//! came for long, a guided one. Before the program nobody comes, and there are as many such versions
-//! at a time as there are background workers: so what it begins in is compiled at tier 3 at once, and
-//! versions with probes come again in turns.
+//! New is tier 2, or, for guided code, tier 3 in the way of the policy: a pin makes a background worker
+//! publish a version with probes, and later a guided one, once the probes counted enough or no call came
+//! for long. Before the program begins no calls come, and there are at most as many versions with probes
+//! as background workers. So the code in which the program begins is compiled at tier 3 at once, and
+//! versions with probes are published in turns.
 //!
-//! What came of the round before the program is said in one line, whose numbers are of the entries
-//! and slots as they were after each step, not of what was asked for. A program may end in any way:
-//! so it is said before.
+//! One line reports the round before the program. Its numbers come from the entries and slots after each
+//! step, not from the requests. It is printed before the program runs, since a program may end in any
+//! way.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,23 +25,23 @@ use crate::function::Function;
 use crate::session::Live;
 use crate::settings::Force;
 
-/// Begins the line.
+/// Prefix of the line.
 const SAYS: &str = "uruk live: forced:";
 
 /// How many functions are pinned to tier 3 at the same time: less than the policy lines up.
 const AT_ONCE: usize = 64;
 
-/// How long functions may take to come to a tier in the background. What did not by then is missing
-/// in the line.
+/// Time limit for functions to reach a tier in the background. Functions that did not are missing in the
+/// line.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// How often it is looked whether they did.
+/// Interval between checks.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// How long a function stays native while the program runs.
 const NATIVE: Duration = Duration::from_millis(1);
 
-/// What happens before the program begins, and the line about it.
+/// Compiles before the program begins, and prints the line about it.
 pub(crate) fn begin(live: &Live, force: Force) {
     let tier = match force {
         Force::No => return,
@@ -78,7 +78,7 @@ pub(crate) fn begin(live: &Live, force: Force) {
     uruk_files::say!("{line}");
 }
 
-/// What happens while the program runs.
+/// Compiles and takes back while the program runs.
 pub(crate) fn go_on(live: &Live, force: Force) {
     if matches!(force, Force::No | Force::All) {
         return;
@@ -93,7 +93,7 @@ pub(crate) fn go_on(live: &Live, force: Force) {
             std::thread::sleep(NATIVE);
             match force {
                 Force::Guided => publish_guided(live, std::slice::from_ref(function)),
-                // What fails is in the table.
+                // A failure is listed in the table.
                 _ => drop(live.compile(function, Tier::Optimized)),
             }
         }
@@ -101,14 +101,14 @@ pub(crate) fn go_on(live: &Live, force: Force) {
     }
 }
 
-/// Has functions published at a tier; what fails is in the table.
+/// Publishes functions at a tier; a failure is listed in the table.
 fn publish(live: &Live, adopted: &[Arc<Function>], tier: Tier) {
     for function in adopted {
         let _ = live.compile(function, tier);
     }
 }
 
-/// Has functions published at tier 3, after versions with probes.
+/// Publishes functions at tier 3, after versions with probes.
 fn publish_guided(live: &Live, adopted: &[Arc<Function>]) {
     for some in adopted.chunks(AT_ONCE) {
         for function in some {
@@ -118,7 +118,7 @@ fn publish_guided(live: &Live, adopted: &[Arc<Function>]) {
     }
 }
 
-/// Native code, and nothing else is under way.
+/// Returns to native code, and cancels other requests.
 fn take_back(live: &Live, function: &Function) {
     let _ = live.dylib.pin(&function.chosen.name, None);
     let _ = live.take_back(function);
@@ -130,7 +130,7 @@ fn pin(live: &Live, function: &Function) {
     }
 }
 
-/// Waits until functions are of tier 3, or failed.
+/// Waits until functions have reached tier 3, or failed.
 fn settle(live: &Live, functions: &[Arc<Function>]) {
     let began = Instant::now();
     let is_settled = |function: &Arc<Function>| {
@@ -141,8 +141,8 @@ fn settle(live: &Live, functions: &[Arc<Function>]) {
     }
 }
 
-/// The tier of the code that calls reach, by the function's entry and by its slot; `None` while these
-/// do not agree.
+/// Tier of the code that calls reach, by the function's entry and by its slot; `None` while these
+/// disagree.
 fn stands(live: &Live, function: &Function) -> Option<Tier> {
     let (entry, _) = function.native()?;
     let tier = live.dylib.tier(&function.chosen.name).ok()??;

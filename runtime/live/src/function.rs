@@ -1,4 +1,4 @@
-//! A function of the program, and what becomes of its entry when the session publishes code of it.
+//! A function of the program, and the state of its entry as the session publishes code of it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use crate::entries::EntryError;
 use crate::known::{Module, Program};
 use crate::locked::Locked;
 
-/// A function of the program, as the session has it.
+/// A function of the program, with its state in the session.
 #[derive(Debug)]
 pub struct Function {
-    /// Knowledge about it.
+    /// The choices for it.
     pub chosen: Chosen,
     /// Its module's source.
     pub source: String,
@@ -26,16 +26,16 @@ pub struct Function {
     pub(crate) stub: OnceLock<u64>,
     /// Publications of compiled code, and of native code after such.
     pub published: AtomicU64,
-    /// How often native code was gone back to.
+    /// Number of returns to native code.
     pub taken_back: AtomicU64,
-    /// The tier of what runs; 0 for native code.
+    /// Tier of the current code; 0 for native code.
     pub tier: AtomicU64,
-    /// Exchanges of it, or of what its native code may hold, that were not rolled back: as long as there
-    /// is one, native callers come through the stub, whatever was said to be published before.
+    /// Exchanges, not rolled back, of this function or of functions that its native code may hold. While
+    /// there is one, native callers come through the stub, also after an earlier version is published.
     led: AtomicU32,
-    /// Exchanges for whose bodies its native code was not made, and that were not rolled back.
+    /// Exchanges, not rolled back, whose new bodies its native code does not fit.
     outdated: AtomicU32,
-    /// The session has its native code depend on all that it relies on.
+    /// In the session, its native code depends on all functions that it relies on.
     pub(crate) relies: AtomicBool,
     /// Why it could not be compiled, or redirected.
     pub failure: Locked<Option<String>>,
@@ -85,7 +85,7 @@ impl Function {
 }
 
 impl Function {
-    /// Whether it stays native, as no exchange has to do with it.
+    /// Whether it stays native, as no exchange concerns it.
     pub(crate) fn rests(&self) -> bool {
         self.chosen.rests.is_some() && !self.is_led()
     }
@@ -98,7 +98,7 @@ impl Function {
         self.outdated.load(Ordering::Acquire) > 0
     }
 
-    /// Functions with whose bodies its native code goes.
+    /// Functions on whose bodies its native code depends.
     pub(crate) fn depends(&self) -> Vec<String> {
         let relies = match self.relies.load(Ordering::Acquire) {
             true => self.chosen.relies.as_slice(),
@@ -108,8 +108,7 @@ impl Function {
     }
 }
 
-/// Functions that are led away from their native code, or whose native code is outdated, until this is
-/// dropped.
+/// Functions that are redirected, or whose native code is outdated, until this is dropped.
 pub(crate) struct Led {
     functions: Vec<Arc<Function>>,
     count: fn(&Function) -> &AtomicU32,
@@ -120,7 +119,7 @@ impl Led {
         Led::counted(functions, |function| &function.led)
     }
 
-    /// With native code that is outdated.
+    /// Marks the native code of functions as outdated.
     pub(crate) fn outdated(functions: Vec<Arc<Function>>) -> Led {
         Led::counted(functions, |function| &function.outdated)
     }
@@ -136,7 +135,7 @@ impl Led {
         &self.functions
     }
 
-    /// With more functions, each once.
+    /// Includes more functions, each once.
     pub(crate) fn and(&self, more: &[Arc<Function>]) -> Led {
         let mut functions = self.functions.clone();
         for function in more {
@@ -156,13 +155,13 @@ impl Drop for Led {
     }
 }
 
-/// By their names in the session.
+/// Functions by their names in the session.
 pub(crate) type Functions = Locked<HashMap<String, Arc<Function>>>;
 
-/// Says what holds for all functions: that the kernel refuses what is needed to redirect one.
+/// Prints once an error that holds for all functions: the kernel refuses a redirection.
 fn say_once(cause: &EntryError) {
     static SAID: AtomicBool = AtomicBool::new(false);
-    // Relaxed: who is first says it, whatever it has seen.
+    // Relaxed: the first thread prints it, and reads nothing else.
     if matches!(cause, EntryError::Refused { .. }) && !SAID.swap(true, Ordering::Relaxed) {
         uruk_files::say!(
             "uruk live: {cause}; functions that are not redirected yet run as they are"
@@ -170,7 +169,8 @@ fn say_once(cause: &EntryError) {
     }
 }
 
-/// Follows the session: redirects the entry of what was published, restores that of what went back.
+/// Listener of the session: redirects the entry of a published function, and restores the entry of one
+/// that returned to native code.
 pub(crate) fn listen(event: &Event, functions: &Functions, verbose: bool) {
     let (name, tier) = match event {
         Event::Published { function, tier, .. } | Event::Reverted { function, tier, .. } => {
@@ -182,7 +182,7 @@ pub(crate) fn listen(event: &Event, functions: &Functions, verbose: bool) {
             if verbose {
                 uruk_files::say!("uruk live: {function}: {message}");
             }
-            // Whoever asked for it: samples tell nobody else.
+            // For a request of any caller: samples report failures only here.
             if let Some(found) = functions.with(|functions| functions.get(*function).cloned()) {
                 found.fail(message);
             }
@@ -212,10 +212,10 @@ pub(crate) fn listen(event: &Event, functions: &Functions, verbose: bool) {
             let Some(&stub) = function.stub.get() else {
                 return;
             };
-            // SAFETY: the stub is for ever, and leads to code of the same function.
+            // SAFETY: the stub is never freed, and leads to code of the same function.
             match unsafe { function.program.entries.redirect(entry, stub) } {
                 Ok(()) => {
-                    // What failed before was another attempt.
+                    // An earlier failure was another attempt.
                     drop(function.failure.with(Option::take));
                     function.published.fetch_add(1, Ordering::Relaxed);
                     let tier = u64::from(tier.number());

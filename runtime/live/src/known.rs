@@ -1,4 +1,4 @@
-//! What is known of the names of one module, from the symbols and the memory of the process.
+//! Meaning of the names of one module, by the symbols and the memory of the process.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -16,20 +16,20 @@ use crate::program::loaded;
 use crate::program::mentions::Mentions;
 use crate::program::symbols::{Place, PlaceKind};
 
-/// The strings of a file whose addresses it mentions, by their bytes with the zero at the end. One that
-/// is the end of another one, as linkers merge them, is among them.
+/// The strings of a file whose addresses it mentions, by their bytes with the zero at the end. Includes
+/// strings that are the end of another one, as linkers merge them.
 #[derive(Debug, Default)]
 pub struct Strings {
     places: HashMap<Vec<u8>, Vec<u64>>,
 }
 
 impl Strings {
-    /// Of memory that is only read.
+    /// Strings in memory that is only read.
     ///
     /// # Safety
     /// The ranges are memory that can be read and does not change.
     pub unsafe fn of(constants: &[Range<u64>], mentions: &Mentions) -> Strings {
-        /// Longer ones are not told from binary data.
+        /// Longer ones cannot be told from binary data.
         const LONGEST: usize = 64 << 10;
         let mut strings = Strings::default();
         for range in constants {
@@ -46,12 +46,12 @@ impl Strings {
         strings
     }
 
-    /// Places where the bytes are.
+    /// Places of these bytes.
     fn all(&self, bytes: &[u8]) -> &[u64] {
         self.places.get(bytes).map_or(&[], Vec::as_slice)
     }
 
-    /// Where the bytes are, of the places that `counts` says may be a string's.
+    /// Place of these bytes, among those for which `counts` says that they may be a string's.
     pub fn find(&self, bytes: &[u8], counts: impl Fn(u64) -> bool) -> Text {
         let mut places = self.all(bytes).iter().copied().filter(|&it| counts(it));
         match (places.next(), places.next()) {
@@ -62,43 +62,43 @@ impl Strings {
     }
 }
 
-/// What is known of a file.
+/// Facts about a file.
 #[derive(Debug)]
 pub struct Program {
     /// The file.
     pub image: Image,
-    /// Its number among those of the process that are looked at; the executable's is 0.
+    /// Its number among the examined files of the process; the executable's is 0.
     pub number: usize,
     /// Its strings.
     pub strings: Strings,
     /// First bytes of rooms.
     pub rooms: HashSet<u64>,
-    /// What can be redirected.
+    /// Entries that can be redirected.
     pub entries: Entries,
-    /// Names whose bodies a module has that was added.
+    /// Names whose bodies an added module has.
     pub taken: Locked<HashSet<String>>,
-    /// Variables that a module had and that have no address.
+    /// Variables of modules that have no address.
     pub missing: Locked<HashSet<(usize, String)>>,
-    /// Where strings are that files of new code brought along. They stay: the program may keep
-    /// their addresses.
+    /// Places of strings that files of new code brought. They stay: the program may keep their
+    /// addresses.
     texts: Locked<HashMap<Vec<u8>, u64>>,
-    /// What the dynamic loader said of names.
+    /// Answers of the dynamic loader by name.
     bound: Locked<HashMap<String, Bound>>,
 }
 
-/// What a name that a library sees outside of its own modules means natively.
+/// The native meaning of a name that a library sees outside of its own modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bound {
-    /// The library's own definition, and the address that everybody knows it by.
+    /// The library's own definition, and the address by which all files know it.
     Own(Place, u64),
-    /// What another file has.
+    /// Another file's definition.
     Elsewhere(u64),
-    /// Nobody has it.
+    /// No file defines it.
     Nowhere,
 }
 
 impl Program {
-    /// Of a file, the one with that number.
+    /// Facts about a file, with its number.
     ///
     /// # Safety
     /// The file is loaded at its base, and stays so.
@@ -133,9 +133,9 @@ impl Program {
         }
     }
 
-    /// What a name means that a library's modules see outside of themselves: the first definition
-    /// in the order in which the process's files are searched, unless the library's linker bound it
-    /// to the library's own (hidden and protected names, `-Bsymbolic`).
+    /// The meaning of a name that a library's modules see outside of themselves. It is the first
+    /// definition in the search order of the process's files, unless the library's linker bound it to
+    /// the library's own (hidden and protected names, `-Bsymbolic`).
     fn bound(&self, name: &str) -> Bound {
         if let Some(known) = self.bound.with(|bound| bound.get(name).copied()) {
             return known;
@@ -161,7 +161,7 @@ impl Program {
         bound
     }
 
-    /// The same of a thread-local of the library.
+    /// Like [`bound`](Program::bound), for a thread-local of the library.
     fn bound_in_threads(&self, name: &str, own: Place) -> Bound {
         let late = own.exported && self.image.bound_late.contains(name);
         let reached = late.then(|| loaded::find_thread_local(name)).flatten();
@@ -171,13 +171,13 @@ impl Program {
         }
     }
 
-    /// Whether a module that was added has the body of that name.
+    /// Whether an added module has the body of that name.
     pub fn is_taken(&self, name: &str) -> bool {
         self.taken.with(|taken| taken.contains(name))
     }
 
-    /// Where the program has a string for new code: its own, or one that stays from now on. However
-    /// often files bring it along, it is there once. `align` is in bytes, at most [`TEXT_ALIGN`].
+    /// Address of a string for new code: the program's own, or a copy that is never freed. Files that
+    /// bring it again share one copy. `align` is in bytes, at most [`TEXT_ALIGN`].
     pub fn text(&self, bytes: &[u8], align: u32) -> u64 {
         let symbols = &self.image.symbols;
         let own = self.strings.find(bytes, |place| !symbols.begins(place));
@@ -202,13 +202,13 @@ impl Program {
         })
     }
 
-    /// Keeps which variables of a module have no address.
+    /// Records the variables of a module that have no address.
     pub fn note_missing(&self, module: usize, names: &[String]) {
         let names = names.iter().map(|name| (module, name.clone()));
         self.missing.with(|missing| missing.extend(names));
     }
 
-    /// Whether a module had a variable that has no address.
+    /// Whether a module has a variable without an address.
     pub fn is_missing(&self, module: usize, name: &str) -> bool {
         let name = (module, name.to_owned());
         self.missing.with(|missing| missing.contains(&name))
@@ -218,14 +218,14 @@ impl Program {
 /// Alignment in bytes of the strings that [`Program::text`] makes.
 pub(crate) const TEXT_ALIGN: u32 = 16;
 
-/// What is known for one module.
+/// Facts about one module.
 #[derive(Debug, Clone)]
 pub struct Module {
     /// Its file.
     pub program: Arc<Program>,
-    /// The executable, if that is looked at.
+    /// The executable, if it was read.
     pub executable: Option<Arc<Program>>,
-    /// Which of the file's objects it is.
+    /// Index of its object in the file.
     pub object: Option<usize>,
     /// Its number among those of all files.
     pub number: usize,
@@ -236,7 +236,7 @@ impl Module {
         !self.program.image.executable
     }
 
-    /// Whether a name means in the executable's modules what is at `address`, or nothing.
+    /// Whether a name means in the executable's modules the definition at `address`, or nothing.
     fn is_same_there(&self, name: &str, address: u64) -> bool {
         let Some(executable) = &self.executable else {
             return true;
@@ -247,7 +247,7 @@ impl Module {
         }
     }
 
-    /// Code of a function of the file, and no more than so many bytes.
+    /// Code of a function of the file, at most `most` bytes.
     pub(crate) fn code(&self, place: Place, most: u64) -> &[u8] {
         let mut text = self.program.image.text.iter();
         let Some(range) = text.find(|range| range.contains(&place.address)) else {
@@ -264,7 +264,7 @@ impl Module {
         place.is_some_and(|place| place.kind == PlaceKind::Function)
     }
 
-    /// A name that only the modules of this one's file use in the session.
+    /// A name that in the session only the modules of this one's file use.
     fn own_name(&self, name: &str) -> String {
         format!("{name}{OF}file{}", self.program.number)
     }
@@ -272,11 +272,11 @@ impl Module {
 
 impl Known for Module {
     fn name(&self, name: &str, local: bool) -> String {
-        // What compilers know by name has that name.
+        // Names that compilers know are unchanged.
         if !self.is_library() || name.starts_with("llvm.") {
             return session_name(name, local, self.number);
         }
-        // Libraries may be made of the same sources.
+        // Libraries may be built from the same sources.
         if local {
             return format!("{name}{OF}{}", self.number);
         }
@@ -327,7 +327,7 @@ impl Known for Module {
     }
 
     fn string(&self, bytes: &[u8]) -> Text {
-        // What has a name is a variable, whose address differs from a string's.
+        // A place with a name is a variable, whose address differs from a string's.
         let symbols = &self.program.image.symbols;
         self.program
             .strings
@@ -349,7 +349,7 @@ impl Known for Module {
     }
 
     fn takes(&self, place: Place, plain: Plain) -> bool {
-        /// Bytes that are looked at.
+        /// Bytes that are examined.
         const MOST: u64 = 512;
         let code = self.code(place, MOST);
         arguments::takes(code, plain)
@@ -365,7 +365,7 @@ impl Known for Module {
     }
 
     fn jump(&self, place: Place) -> Option<u64> {
-        /// Bytes of a jump with what may stand in front of it.
+        /// Bytes of a jump with the instructions that may stand in front of it.
         const MOST: u64 = 32;
         let code = self.code(place, MOST);
         let mut decoder = Decoder::with_ip(64, code, place.address, DecoderOptions::NONE);

@@ -1,22 +1,27 @@
-//! Native programs as tier 0: a library that is loaded into a program which carries its bitcode,
-//! finds its hot functions by samples, and has them run compiled again.
+//! Native programs as tier 0: a library that is loaded into a program which carries its bitcode, finds
+//! its hot functions by samples, and compiles them again.
 //!
-//! The program was built by `uruk cc`, or by clang with the same options. Its functions begin as they
-//! are; what samples find hot is compiled from the bitcode for this processor, against the
-//! program's own variables and functions, and the native entry is made a jump to the function's
-//! stub. Nothing is changed before that, and everything can be taken back.
+//! The program was built by `uruk cc`, or by clang with the same options. Its functions begin in native
+//! code. Samples find hot ones. They are compiled from the bitcode for this processor, against the
+//! program's own variables and functions, and the native entry becomes a jump to the function's stub.
+//! Before that nothing is changed, and every change can be undone.
 //!
-//! Reading order: [`settings`], [`program`] (what the process consists of), [`choose`] (what may be
-//! compiled again, as pure decisions), `variables` (what these refer to), `reach` (whose bodies are in whose native code), `reason` (why some are not) and [`known`] (what they are made of), `arguments` (which of them native code takes), `allocation` (programs that stay native), [`entries`] (text that is
-//! written to), [`locked`], [`function`], [`session`], [`explain`], [`swap`], `meaning` (what names of new code mean), `callers` (native callers that new bodies do not fit), `merged` (functions with the same native code), `refused` (why an exchange is not made), `exchanges` (what was exchanged so far), [`control`], [`asking`], `seats` and `question` (`uruk swap`), `force` (tests), [`tunables`] (what the allocator is told), `stage` (how far that is), [`start`] (how it begins in
-//! the process of the program).
+//! Reading order: [`settings`], [`program`] (the files of the process), [`choose`] (functions that may
+//! be compiled again, as pure decisions), `variables` (their references), `reach` (bodies in the native
+//! code of other functions), `reason` (reasons against compiling) and [`known`] (the facts behind
+//! choices), `arguments` (arguments that native code takes), `allocation` (programs that stay native),
+//! [`entries`] (writes to text), [`locked`], [`function`], [`session`], [`explain`], [`swap`], `meaning`
+//! (names of new code), `callers` (native callers that new bodies do not fit), `merged` (functions with
+//! the same native code), `refused` (reasons against an exchange), `exchanges` (exchanges made so far),
+//! [`control`], [`asking`], `seats` and `question` (`uruk swap`), `force` (tests), [`tunables`]
+//! (settings of the allocator), `stage` (the session's stage), [`start`] (its start in the process of
+//! the program).
 //!
 //! # Why
-//! A library that the loader brings in (`LD_PRELOAD`), not a process that attaches: what it compiles
-//! calls and is called by the program, so it has to be in its address space; and what attaches by
-//! `ptrace` needs rights that containers take away. Not linked by default: a program that is built
-//! with room and bitcode costs nothing until somebody wants it live. One that links the library
-//! has the same.
+//! The library is brought in by the loader (`LD_PRELOAD`), not by a process that attaches. Its compiled
+//! code calls and is called by the program, so it has to be in its address space; and attaching by
+//! `ptrace` needs rights that containers take away. It is not linked by default: a program built with
+//! room and bitcode costs nothing until a user wants it live. Linking the library has the same effect.
 
 #![deny(missing_docs)]
 

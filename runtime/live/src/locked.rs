@@ -1,8 +1,8 @@
 //! Locks that no child of a fork finds held.
 //!
-//! Listeners of the session take them on its threads, under its passes; threads of this package do
-//! besides. So each is taken under a pass ([`uruk::live::uncopied`]): while somebody has one, no process
-//! is copied.
+//! Listeners of the session take these locks on its threads, under its passes; threads of this package
+//! take them, too. So each is taken under a pass ([`uruk::live::uncopied`]): while a lock is held, no
+//! process is forked.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -17,13 +17,13 @@ impl<T> Locked<T> {
         Locked(Mutex::new(value))
     }
 
-    /// Does `work` with the value, alone. It takes no other lock, and waits for nobody.
+    /// Runs `work` with the value, under the lock. `work` must not take another lock or wait.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         uruk::live::uncopied(|| work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
-/// A turn that one thread at a time has, for long. A child of a fork does not have those of its
+/// A lock that one thread at a time holds for long. A child of a fork does not inherit it from its
 /// parent's threads.
 ///
 /// | field | writer | ordering |
@@ -37,10 +37,10 @@ pub(crate) struct Turn(AtomicU32);
 pub(crate) struct Taken<'t>(&'t AtomicU32);
 
 impl Turn {
-    /// Between two looks whether the turn is free.
+    /// Pause between two attempts to take the turn.
     const PAUSE: Duration = Duration::from_millis(2);
 
-    /// Takes the turn, once the thread that has it gives it back.
+    /// Takes the turn; waits until its holder gives it back.
     pub(crate) fn take(&self) -> Taken<'_> {
         let own = std::process::id();
         loop {

@@ -15,8 +15,8 @@
 //! | thread-local | none | the file's: the session keeps each thread's own |
 //! | constructor | none, or another one that makes a new variable | refused: it would not run |
 //!
-//! Names that only unchanged functions mention are not looked at. Sizes and values are compared
-//! between the two files: the optimizer may have made something else of a variable natively.
+//! Names that only unchanged functions mention are not checked. Sizes and values are compared between
+//! the two files: the optimizer may have changed a variable natively.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -35,7 +35,7 @@ use crate::program::symbols::{Place, PlaceKind};
 use crate::swap::SwapError;
 use crate::variables::text;
 
-/// Begins the names of strings.
+/// Prefix of the names of strings.
 const TEXT: &str = "uruk.text.";
 
 /// The meaning of a file.
@@ -44,30 +44,30 @@ pub(crate) struct Meant {
     pub(crate) choices: Choices,
     /// Functions of the program that are exchanged.
     pub(crate) members: Vec<Arc<Function>>,
-    /// Names that are to be found, and their addresses where those are known.
+    /// Names to be resolved, with their addresses where those are known.
     pub(crate) wanted: Vec<(String, Option<u64>)>,
     pub(crate) addresses: Vec<(String, u64)>,
     pub(crate) refused: Option<SwapError>,
     pub(crate) notes: Vec<String>,
-    /// Variables of which new bodies do more than read them.
+    /// Variables that new bodies do not only read.
     pub(crate) written: HashSet<String>,
-    /// The function by which the variable is used that is being looked at.
+    /// A function that uses the current variable.
     user: String,
 }
 
-/// A module as it runs, and as the file has it; by names without what made them unique.
+/// A module as it runs, and as the file has it; names are without the suffixes that make them unique.
 #[derive(Default)]
 pub(crate) struct Versions {
     pub(crate) old: Contents,
     pub(crate) new: Contents,
     /// The file's functions whose bodies are new.
     pub(crate) changed: HashSet<String>,
-    /// Variables of the old one that came with exchanges.
+    /// Variables of the old version that came with exchanges.
     pub(crate) added: HashSet<String>,
 }
 
 impl Versions {
-    /// `added` came with exchanges.
+    /// Compares two versions; variables in `added` came with exchanges.
     pub(crate) fn of(old: Contents, added: HashSet<String>, new: Contents) -> Versions {
         let bodies = new.functions.iter();
         let changed = bodies.filter(|(name, body)| old.functions.get(*name) != Some(body));
@@ -103,8 +103,9 @@ impl Meant {
     }
 }
 
-/// The modules of the program that define most of what the file does, and of those the ones that define
-/// the least besides: several where local functions of the same names are all that the file has.
+/// The modules of the program that define most of the file's functions, and of those the ones that
+/// define the fewest others. Several modules remain if the file has only local functions that all of
+/// them have.
 pub(crate) fn homes<'n>(
     names: impl Iterator<Item = &'n String>,
     functions: &[Arc<Function>],
@@ -183,7 +184,7 @@ pub(crate) fn mean(
     meant
 }
 
-/// The program's functions of the file's names.
+/// The program's functions with the names of the file's.
 fn owns<'f>(
     survey: &Survey,
     known: &Module,
@@ -198,7 +199,7 @@ fn owns<'f>(
         .filter(|function| function.module == known.number)
         .map(|function| (stem(&function.chosen.name), function))
         .collect();
-    // A function may have been local before, or be so now.
+    // A function may have been local before, or may be local now.
     let owns = survey.functions.iter().map(|info| {
         let of_module = || local.get(stem(&info.name)).copied();
         let of_program = || global.get(known.name(&info.name, false).as_str()).copied();
@@ -213,8 +214,8 @@ fn owns<'f>(
 /// Variables by number, with a function that uses each.
 type Used<'s> = BTreeMap<u32, &'s str>;
 
-/// The meaning of each variable of the file. Those that are not `used` by changed functions refuse
-/// nothing.
+/// The meaning of each variable of the file. Variables that are not `used` by changed functions cause no
+/// refusal.
 fn variables(
     survey: &Survey,
     used: &Used<'_>,
@@ -232,7 +233,7 @@ fn variables(
                 Some(choice) => choice,
                 None => variable(info, known, versions, meant),
             },
-            // Of functions that stay what they are.
+            // Only unchanged functions use it.
             (false, true) => VariableChoice::Own,
             (false, false) => {
                 let mut unused = Meant::default();
@@ -246,8 +247,8 @@ fn variables(
     }
 }
 
-/// Functions of which the file's bodies count: those that are new or changed, and those they call whose
-/// native code may rely on what it was called with, or that are nowhere else.
+/// Functions whose bodies in the file are used: new and changed ones, and those they call if their
+/// native code may rely on its arguments, or if they are defined nowhere else.
 fn counting(
     survey: &Survey,
     owns: &[Option<&Arc<Function>>],
@@ -256,7 +257,7 @@ fn counting(
 ) -> Vec<bool> {
     let functions = survey.functions.iter().zip(owns);
     let first = |(info, own): (&FunctionInfo, &Option<&Arc<Function>>)| {
-        // The linker took another file's in the place of a weak one.
+        // The linker took another file's definition instead of a weak one.
         let is_taken = info.weak && !info.same && own.is_none_or(|own| own.module != known.number);
         let is_taken = is_taken && (own.is_some() || known.has_function(&info.name));
         info.defined && !is_taken && (own.is_none() || changed.contains(stem(&info.name)))
@@ -268,8 +269,7 @@ fn counting(
             let callee = callee as usize;
             let narrow = owns[callee].is_some_and(|own| own.chosen.narrow);
             let info = &survey.functions[callee];
-            // It is inlined wherever it is called, so that no file may have it; code that is not
-            // optimized calls it.
+            // It is inlined at every call, so that no file may define it; unoptimized code calls it.
             let copied = info.copy && info.always_inlined && owns[callee].is_none();
             let copied = copied && !known.has_function(&info.name);
             if (copied || narrow && info.defined) && !counting[callee] {
@@ -281,7 +281,7 @@ fn counting(
     counting
 }
 
-/// With what variables' first values mention.
+/// Adds variables that the initial values of used variables mention.
 fn mention<'s>(survey: &'s Survey, used: &mut Used<'s>) {
     let mut rest: Vec<(u32, &str)> = used.iter().map(|(&number, user)| (number, *user)).collect();
     while let Some((number, user)) = rest.pop() {
@@ -294,7 +294,7 @@ fn mention<'s>(survey: &'s Survey, used: &mut Used<'s>) {
     }
 }
 
-/// The size that the program has for a variable, if new code cannot use it with the file's.
+/// The program's size of a variable, if new code cannot use it with the file's size.
 fn misfit(info: &VariableInfo, before: Option<&Shape>, place: Option<Place>) -> Option<u64> {
     // Natively the optimizer may have made a local one smaller.
     let native = || place.filter(|place| !info.local && place.size != 0);
@@ -302,14 +302,14 @@ fn misfit(info: &VariableInfo, before: Option<&Shape>, place: Option<Place>) -> 
     let size = size.or_else(|| native().map(|place| place.size))?;
     let fits = match info.defined {
         true => size == info.size,
-        // A declaration may leave out how large it is.
+        // A declaration may leave out the size.
         false => size >= info.size,
     };
     (!fits).then_some(size)
 }
 
-/// A string without a name of its own, if it is one. The program has one of the same bytes: else each
-/// exchange would leave another one behind.
+/// Meaning of a string without a name of its own, if the variable is one. The program has one of the
+/// same bytes: else each exchange would leave another one behind.
 fn string(info: &VariableInfo, known: &Module, meant: &mut Meant) -> Option<VariableChoice> {
     let bytes = text(info).filter(|bytes| !bytes.is_empty() && info.align <= TEXT_ALIGN)?;
     let address = known.program.text(bytes, info.align);
@@ -347,7 +347,7 @@ fn variable(
         return meant.refuse_variable(info, why);
     }
     if info.thread_local {
-        // The session has each thread's of one that files of new code brought along.
+        // The session keeps each thread's copy of a thread-local that files of new code brought.
         let is_new = before.is_none() || versions.added.contains(stem(&info.name));
         if info.defined && place.is_none() && is_new {
             return VariableChoice::Own;
@@ -376,14 +376,14 @@ fn variable(
     }
 }
 
-/// Whether neither version of a variable is written to, and both begin with the same value, which it has
-/// for ever.
+/// Whether neither version of a variable is written to, and both have the same initial value, which then
+/// never changes.
 fn is_constant_for_good(info: &VariableInfo, versions: &Versions) -> bool {
     let stem = stem(&info.name);
     let (old, new) = (&versions.old.variables, &versions.new.variables);
     let both = old.get(stem).zip(new.get(stem));
     let same = both.is_some_and(|(before, now)| before.only_read && before.is_same(now));
-    // Of the new one, bodies that stay what they are were not read: what they do, `only_read` says.
+    // Unchanged bodies of the new version were not read: `only_read` covers them.
     info.local && info.defined && same && info.uses == Uses::Read
 }
 
@@ -426,8 +426,8 @@ fn existing(
     VariableChoice::Named(name)
 }
 
-/// Notes structures that are laid out otherwise: those of which there is a variable are refused, and of
-/// others there may be some in memory that the program allocated.
+/// Notes structures whose layout differs. Variables of such types are refused; others may be in memory
+/// that the program allocated.
 fn types(versions: &Versions, meant: &mut Meant) {
     let mut notes: Vec<String> = Vec::new();
     for (name, new) in &versions.new.types {
@@ -446,14 +446,14 @@ fn types(versions: &Versions, meant: &mut Meant) {
     meant.notes.append(&mut notes);
 }
 
-/// How compilers of C++ name functions that make one variable.
+/// Prefix of functions with which C++ compilers initialize one variable.
 const INITIALIZER: &str = "__cxx_global_var_init";
 
-/// The function by which a thread makes the thread-locals of a file.
+/// The function with which a thread initializes the thread-locals of a file.
 const THREAD_INITIALIZER: &str = "__tls_init";
 
-/// Refuses functions that would have to run before `main`: those that are new, and those that make
-/// variables which the program does not have.
+/// Refuses functions that would have to run before `main`: new ones, and those that initialize variables
+/// which the program does not have.
 fn constructors(survey: &Survey, versions: &Versions, meant: &mut Meant) {
     let Versions {
         old, new, changed, ..
@@ -470,8 +470,8 @@ fn constructors(survey: &Survey, versions: &Versions, meant: &mut Meant) {
             .iter()
             .map(|&it| &survey.variables[it as usize]);
         let made = made.filter(|it| it.defined && !it.constant && !it.of_compiler);
-        // Each thread makes all thread-locals of a file at once: that one which has made the old ones
-        // makes no new ones.
+        // Each thread initializes all thread-locals of a file at once: a thread that has initialized the
+        // old ones does not initialize new ones.
         let is_late = !old.functions.contains_key(THREAD_INITIALIZER);
         let mut made = made.filter(|it| !(it.thread_local && is_late));
         let made = made.find(|it| !old.variables.contains_key(stem(&it.name)));

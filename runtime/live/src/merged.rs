@@ -1,9 +1,9 @@
 //! Functions that share their native code with others of another name.
 //!
-//! The linker (`--icf`) gives equal functions one address. LLVM (`-fmerge-functions`) keeps the body of one of
-//! them, has direct calls of the other reach that one, and leaves a jump where the other one was. Which of
-//! them a call means is not told any more: an exchange of one would reach calls of the other, or miss
-//! its own.
+//! The linker (`--icf`) gives equal functions one address. LLVM (`-fmerge-functions`) keeps the body of
+//! one of them, redirects direct calls of the other one to it, and leaves a jump in place of the other
+//! one. Native code no longer shows which of them a call means: an exchange of one would affect calls of
+//! the other, or miss its own.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::choose::Known;
 use crate::program::symbols::PlaceKind;
 use crate::reach::reach;
 
-/// By function: the name of another one of the module that has the same code.
+/// By function: the name of another function of the module with the same code.
 pub(crate) fn merged(survey: &Survey, known: &dyn Known) -> Vec<Option<String>> {
     let places = survey.functions.iter().map(|info| {
         let place = known.place(&info.name, info.local);
@@ -40,7 +40,7 @@ pub(crate) fn merged(survey: &Survey, known: &dyn Known) -> Vec<Option<String>> 
         let Some(other) = other.filter(|&other| other != number) else {
             continue;
         };
-        // A function that does nothing but call the other one is natively a jump to it as well.
+        // A function that only calls the other one is natively a jump to it as well.
         let reached = reach(survey, number, |_| true);
         let calls = [reached.holds, reached.relies].concat();
         let given = &survey.functions[number].functions;

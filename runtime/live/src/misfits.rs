@@ -1,4 +1,4 @@
-//! Differences of two versions of a source that no exchange can bridge, found by what both define.
+//! Finds differences of two versions of a source that no exchange can bridge, in their definitions.
 //!
 //! | of the source | another | is |
 //! |---|---|---|
@@ -20,7 +20,7 @@ use crate::refused::SwapError;
 /// The first difference, in the order of names.
 ///
 /// # Errors
-/// It.
+/// That difference.
 pub(crate) fn check(versions: &Versions) -> Result<(), SwapError> {
     let Versions { old, new, .. } = versions;
     numbered(old, new)?;
@@ -35,7 +35,7 @@ pub(crate) fn check(versions: &Versions) -> Result<(), SwapError> {
     }
 }
 
-/// Names by what they are without their numbers.
+/// Names, grouped by their form without numbers.
 fn groups<'n>(names: impl Iterator<Item = &'n String>) -> BTreeMap<String, Vec<&'n str>> {
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for name in names {
@@ -45,7 +45,7 @@ fn groups<'n>(names: impl Iterator<Item = &'n String>) -> BTreeMap<String, Vec<&
     groups
 }
 
-/// The first name that stands for something else's body or value in the other version.
+/// The first name that denotes in the other version a body or value that had another name.
 fn shifted<'n>(
     old: &[&str],
     new: &[&'n str],
@@ -153,7 +153,7 @@ fn classes(old: &Contents, new: &Contents) -> Result<(), SwapError> {
     Ok(())
 }
 
-/// The places of what a table mentions; none for what it mentions twice.
+/// The index of each name that a table mentions; none for names mentioned twice.
 fn places(table: &[String]) -> HashMap<String, Option<usize>> {
     let mut places = HashMap::new();
     for (at, name) in table.iter().enumerate() {
@@ -163,8 +163,8 @@ fn places(table: &[String]) -> HashMap<String, Option<usize>> {
     places
 }
 
-/// Whether linkers make tables of what lies in a section: functions that run at start or end, and
-/// sections whose names are identifiers, which code finds by `__start_NAME`.
+/// Whether linkers collect a section into a table: functions that run at start or end, and sections
+/// whose names are identifiers, which code finds by `__start_NAME`.
 fn is_table(section: &str) -> bool {
     const RUN: [&str; 5] = [
         ".preinit_array",
@@ -183,7 +183,7 @@ fn is_table(section: &str) -> bool {
     is_identifier(section) || RUN.iter().any(|name| section.starts_with(name))
 }
 
-/// Refuses variables of tables that the program's linker made: those that are new.
+/// Refuses new variables of tables that the program's linker made.
 ///
 /// # Errors
 /// The first.

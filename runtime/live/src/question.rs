@@ -9,7 +9,7 @@ use uruk::Level;
 
 use crate::swap::Exchange;
 
-/// Behind a level: loops go on in new code; functions may change their types.
+/// Suffixes of a level: loops continue in new code; functions may change their types.
 const OSR: &str = "+osr";
 const SIGNATURES: &str = "+signatures";
 
@@ -22,7 +22,7 @@ pub(crate) fn rollback_question(level: Option<Level>) -> String {
     }
 }
 
-/// A question: the level of the rollback that is asked for, if it names one.
+/// Parses a question: the level of the rollback, if it names one.
 pub(crate) fn rollback(rest: &str) -> Option<Option<Level>> {
     match rest.split_once(' ').unwrap_or((rest, "")) {
         ("", "") => Some(None),
@@ -50,14 +50,14 @@ pub(crate) fn swap_question(exchange: &Exchange, file: &Path, size: usize) -> St
     format!("swap {level}{osr}{signatures}{wait} {size} {file}")
 }
 
-/// A question: the exchange that is asked for, its file, and how many bytes follow.
+/// Parses a question: the exchange, its file, and the number of bytes that follow.
 pub(crate) fn exchange(rest: &str) -> Option<(Exchange, PathBuf, u64)> {
     let (words, rest) = rest.split_once(' ')?;
     let (words, allow_signatures) = without(words, SIGNATURES);
     let (level, osr) = without(words, OSR);
     let (level, file) = match level {
         "immediate" => (Level::Immediate, rest),
-        // It promises that no thread returns into old code, which a frame below does.
+        // Quiescence promises that no thread returns into old code, which a frame below would do.
         "quiescent" if !osr => {
             let (ms, file) = rest.split_once(' ')?;
             let wait = Duration::from_millis(ms.parse().ok()?);
@@ -74,13 +74,13 @@ pub(crate) fn exchange(rest: &str) -> Option<(Exchange, PathBuf, u64)> {
     Some((exchange, read(file)?, size.parse().ok()?))
 }
 
-/// Words without the last, and whether it was that.
+/// Words without a suffix, and whether they had it.
 fn without<'w>(words: &'w str, last: &str) -> (&'w str, bool) {
     let rest = words.strip_suffix(last);
     (rest.unwrap_or(words), rest.is_some())
 }
 
-/// A path in one line, whatever its bytes are.
+/// A path in one line, with any bytes.
 fn written(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes().iter();
     let word = |&byte: &u8| match byte {

@@ -1,20 +1,20 @@
-//! Functions of a module whose bodies, or facts of them, may be in native code of another one.
+//! Finds functions of a module whose bodies, or facts of them, may be in native code of another one.
 //!
 //! | a function that native code calls, directly or through others | is |
 //! |---|---|
 //! | may be inlined there | held: the code may have a copy of its body |
-//! | is never inlined, and has an entry that is redirected | relied on: the caller may know of it what the optimizer found out, as that it ignores an argument |
+//! | is never inlined, and has an entry that is redirected | relied on: the caller may use facts that the optimizer found, for example that it ignores an argument |
 //! | is never inlined, but cannot be redirected | held: it is exchanged with its callers only |
 //!
-//! The functions that one of the second kind holds are in *its* code: callers rely on them only.
+//! Functions that a relied-on function holds are in *its* code: callers only rely on them.
 //!
 //! # Why
-//! A `main` that loops in the file of its functions is never left: if it held all of them, no exchange of
-//! one would ever find it quiet. Whether a caller makes use of a fact is asked when the new body is known
-//! (`callers`).
+//! A `main` that loops in the file of its functions is never left: if it held all of them, an exchange
+//! of one would never find it quiescent. Whether a caller uses a fact is checked when the new body is
+//! known (`callers`).
 //!
-//! Of functions that are never inlined, LLVM makes one kind of copy: for calls with known arguments
-//! (function specialization). The symbol table lists these.
+//! LLVM makes one kind of copy of functions that are never inlined: for calls with known arguments
+//! (function specialization). The symbol table lists these copies.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -23,15 +23,15 @@ use uruk::live::rebound::Survey;
 use crate::choose::Known;
 use crate::program::symbols::Place;
 
-/// Functions by number in the survey, without the one that was asked for.
+/// Functions by number in the survey, without the function in question.
 pub(crate) struct Reach {
-    /// Those whose bodies may be in its code.
+    /// Functions whose bodies may be in its code.
     pub(crate) holds: Vec<usize>,
-    /// Others of which facts may be.
+    /// Others of which facts may be in its code.
     pub(crate) relies: Vec<usize>,
 }
 
-/// Whether no code but a function's own has its body.
+/// Whether only a function's own code has its body.
 pub(crate) fn is_apart(
     survey: &Survey,
     natives: &[Option<Place>],
@@ -42,8 +42,8 @@ pub(crate) fn is_apart(
     info.never_inlined && natives[function].is_some() && !known.may_be_copied(&info.name)
 }
 
-/// The functions with bodies that code of one may have to do with: those it calls or looks at, and those
-/// they do. One that is only given to a function of another file is none of them.
+/// The functions whose bodies may affect the code of one: those it calls or reads, and those that they
+/// do. A function that is only passed to a function of another file is not included.
 pub(crate) fn reach(survey: &Survey, from: usize, is_apart: impl Fn(usize) -> bool) -> Reach {
     let holds = reachable(survey, from, |callee| !is_apart(callee));
     let held: HashSet<usize> = holds.iter().copied().collect();

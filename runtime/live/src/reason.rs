@@ -1,4 +1,4 @@
-//! Why functions stay native, in words for who reads the table.
+//! Reasons why functions stay native, as text for the table.
 
 use std::fmt;
 
@@ -14,22 +14,23 @@ pub enum Reason {
     Coroutine,
     /// It has assembly that may name symbols which only the linker knew.
     Assembly,
-    /// It tells hooks its address, and that of what it inlines.
+    /// It passes its address, and those of functions inlined in it, to hooks.
     Instrumented,
-    /// It calls what is nowhere: natively all of it was inlined.
+    /// It calls a function that is defined nowhere: natively all calls were inlined.
     Missing(String),
-    /// It asks the dynamic loader for something that depends on whose code asks.
+    /// It calls a function of the dynamic loader whose result depends on the caller.
     Asks(String),
-    /// It calls one that is refused, and that has no native code its callers could call.
+    /// It calls a refused function without native code that its callers could call.
     Calls(String),
-    /// Its labels are data, and it has no native code of its own: these may be of its callers'.
+    /// Its labels are data, and it has no native code of its own: the labels may be in its callers'
+    /// code.
     Labels,
-    /// It keeps, or compares, the address of a string that is there several times.
+    /// It keeps, or compares, the address of a string with several copies.
     Text(String),
-    /// Before code of it runs, so many functions have to be compiled that have no native code.
+    /// This many functions without native code must be compiled before its code runs.
     Needs(usize),
-    /// It is, or calls, a library's function in whose place another file has one of that name: the
-    /// native code may have either.
+    /// It is, or calls, a library's function that a function of another file with that name replaces:
+    /// the native code may have either.
     Interposed(String),
 }
 

@@ -14,22 +14,22 @@ pub enum SwapError {
     File {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The error.
         cause: std::io::Error,
     },
-    /// The file has not one module of bitcode.
+    /// The file does not have exactly one module of bitcode.
     #[error("{}: neither bitcode nor an object of `uruk cc` with the bitcode of one source", .file.display())]
     NoModule {
         /// The file.
         file: PathBuf,
     },
-    /// None of the file's functions is the program's.
+    /// The program has none of the file's functions.
     #[error("{}: defines no function that the program has", .file.display())]
     Unknown {
         /// The file.
         file: PathBuf,
     },
-    /// As many of the file's functions are of one source of the program as of another.
+    /// Two sources of the program define equally many of the file's functions.
     #[error(
         "{}: defines functions of {} to the same extent\n  tip: a new version whose source has the path of one of them is that one's",
         .file.display(), .sources.join(" and ")
@@ -40,7 +40,7 @@ pub enum SwapError {
         /// The sources.
         sources: Vec<String>,
     },
-    /// All of the file's functions have the bodies that the program has.
+    /// All of the file's functions have the same bodies as the program's.
     #[error("{}: all its functions are as the program has them", .file.display())]
     Same {
         /// The file.
@@ -53,25 +53,25 @@ pub enum SwapError {
         function: String,
         /// The function that may have a copy.
         holder: String,
-        /// Why it cannot be led away from.
+        /// The reason why its calls cannot be redirected.
         why: String,
     },
-    /// Native code that cannot be redirected was made for the old body of what it calls.
+    /// Native code that cannot be redirected was compiled for the old body of its callee.
     #[error("{callers}: one of it, `{holder}`, {why}")]
     Relies {
         /// The functions whose native code does not fit.
         callers: String,
-        /// The one that cannot be led away from.
+        /// The function whose calls cannot be redirected.
         holder: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Native code that cannot be redirected is the function itself.
+    /// The function itself has native code that cannot be redirected.
     #[error("`{function}` {why}: it stays as it is")]
     Stays {
         /// The function.
         function: String,
-        /// Why it cannot be led away from.
+        /// The reason why its calls cannot be redirected.
         why: String,
     },
     /// The function has the same native code as another one.
@@ -84,8 +84,8 @@ pub enum SwapError {
         /// The other one.
         other: String,
     },
-    /// A variable that the optimizer removed, one that does not fit the program's memory, or a new one
-    /// that each thread would have.
+    /// A variable that the optimizer removed, one that does not fit the program's memory, or a new
+    /// thread-local.
     #[error("`{user}` uses the variable `{name}`, {why}")]
     Variable {
         /// The function that uses it.
@@ -103,13 +103,13 @@ pub enum SwapError {
         /// Its name, as linkers have it.
         class: String,
     },
-    /// A function that would have to run at the program's end, of which the program does not know.
+    /// A new function that would have to run at the program's end.
     #[error("`{function}` is to run at the end, and would not: the program does not know of it")]
     Destructor {
         /// Its name.
         function: String,
     },
-    /// A name that compilers number by the order of the source, which is another one.
+    /// A name that compilers number by the order of the source, which changed.
     #[error(
         "`{name}` is numbered by its order in the source, and the order changed: addresses and contents that the program keeps are those of the old order\n  tip: put new ones behind the old ones, or give them names"
     )]
@@ -138,7 +138,7 @@ pub enum SwapError {
     Constructor {
         /// Its name.
         function: String,
-        /// The variable or file that it is for.
+        /// The variable or file that it initializes.
         what: String,
     },
     /// Native code that the new version does not fit is running.
@@ -151,21 +151,21 @@ pub enum SwapError {
         /// The threads that are in such code.
         running: String,
     },
-    /// The exchanges that are left are too old to be rolled back.
+    /// The remaining exchanges are too old to be rolled back.
     #[error(
         "every exchange that was kept for that is rolled back; those before stay: new bodies of {}\n  tip: an object of the source that the program was built from exchanges them back",
         .functions.join(", ")
     )]
     Older {
-        /// The functions that have bodies of these.
+        /// The functions that have bodies of these exchanges.
         functions: Vec<String>,
     },
-    /// A rollback waited for threads that run what is to go.
+    /// A rollback waited for threads that run code to be removed.
     #[error(
         "{0}\n  tip: `--rollback --immediate` does not wait for them; they may use functions of both versions"
     )]
     InUse(Arc<ReplaceError>),
-    /// The session's answer.
+    /// The session's error.
     #[error(transparent)]
     Session(#[from] Error),
 }

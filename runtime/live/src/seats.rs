@@ -1,7 +1,7 @@
-//! How many clients a program that is live attends to at a time.
+//! Limits the clients that a live program serves at a time.
 //!
-//! A client takes a thread of its own from the start. Those that send nothing are sent away by the ones that
-//! come after them, so that no number of them keeps others out; exchanges beyond a number are refused.
+//! A client takes a thread of its own from the start. Clients that send nothing are disconnected when
+//! later ones arrive, so that they cannot block others. Exchanges beyond a limit are refused.
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,8 +11,8 @@ use uruk_files::OwnFile;
 
 use crate::locked::Locked;
 
-/// Clients whose question is awaited at a time: one more, and the one that has waited longest is sent
-/// away.
+/// Clients whose question is awaited at a time. With one more, the client that has waited longest is
+/// disconnected.
 const AWAITED: usize = 32;
 
 /// Exchanges and rollbacks that are carried out, or wait for their turn, at a time.
@@ -24,7 +24,7 @@ static READING: Locked<Vec<Weak<OwnFile>>> = Locked::new(Vec::new());
 /// Exchanges and rollbacks that are under way.
 static EXCHANGING: AtomicUsize = AtomicUsize::new(0);
 
-/// In the child of a fork: none of the clients is its own.
+/// Forgets all clients, in the child of a fork: they are the parent's.
 pub(crate) fn clear() {
     READING.with(Vec::clear);
     EXCHANGING.store(0, Ordering::Relaxed);

@@ -1,7 +1,7 @@
-//! A new version of a source, as it is sent to the program.
+//! A new version of a source, as sent to the program.
 //!
-//! The side that asks reads the file, of which the program gets the bitcode: the program may have
-//! another root folder or fewer rights, and must not run out of memory for a file that is none.
+//! The client reads the file and sends its bitcode: the program may have another root folder or fewer
+//! rights, and must not run out of memory for a file that is not bitcode.
 
 use std::path::{Path, PathBuf};
 

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! # Invariants
-//! - Until a version is published, the program runs as it did: nothing of it was written to.
-//! - An entry that is redirected leads to the function's stub, whose slot leads to native code, or
-//!   to what the session published. So an entry is right at any time, in either state.
-//! - What fails costs a module, or a function: it stays native, with the reason in the table.
+//! - Until a version is published, the program runs as before: none of its memory was written to.
+//! - A redirected entry leads to the function's stub. The stub's slot leads to native code, or to the
+//!   published version. So an entry is right at any time, in either state.
+//! - A failure costs a module or a function: it stays native, with the reason in the table.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -32,29 +32,29 @@ use crate::program::image::{Image, ImageError, carries_bitcode};
 use crate::program::loaded::{self, Loaded};
 use crate::settings::{Settings, budget};
 
-/// The program stays as it is.
+/// The program stays native.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
-    /// The file is not one that can be helped.
+    /// The file has nothing to compile again.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// What the library allocates would be the program's affair.
+    /// The program's own allocator would be used by this library.
     #[error("the program defines `{name}` itself, which the compiler would have to use")]
     Allocator {
         /// The function.
         name: &'static str,
     },
-    /// No session can be had here.
+    /// No session can be created here.
     #[error(transparent)]
     Session(#[from] Error),
 }
 
-/// Part of the program's time that trials which win nothing may take, and what they may before it
-/// has run for long: less than a session's usual, as what there is to win is less.
+/// Share of the program's time for trials that win nothing, and their time before it has run for long:
+/// less than a session's usual, since less can be won.
 const TRIALS: (f64, Duration) = (0.01, Duration::from_millis(100));
 
-/// Samples a second, once the program runs for a while.
+/// Samples per second once the program has run for a while.
 const STEADY_HZ: u32 = 49;
 
 fn sampling() -> SamplingSettings {
@@ -76,43 +76,43 @@ pub struct Live {
     pub jit: Jit,
     /// The dylib that has the program's functions.
     pub dylib: Dylib,
-    /// Knowledge about the files, the executable first.
+    /// Facts about the files, the executable first.
     pub programs: Vec<Arc<Program>>,
     functions: Arc<Functions>,
-    /// The files that the program began with.
+    /// The files that were loaded at the program's start.
     began: Vec<PathBuf>,
-    /// Files and modules that could not be added, and why.
+    /// Files and modules that could not be added, with the reason.
     pub failed: Vec<(String, String)>,
     /// Sources of the modules.
     pub sources: Vec<String>,
-    /// The bitcode of the modules, as it came.
+    /// The bitcode of the modules, unchanged.
     pub(crate) modules: Vec<Vec<u8>>,
-    /// Knowledge about each of them.
+    /// Facts about each of them.
     pub(crate) known: Vec<Module>,
-    /// Contents by which modules that were exchanged are compared.
+    /// Contents by which exchanged modules are compared.
     pub(crate) contents: Locked<HashMap<(usize, Method), Arc<Contents>>>,
     /// Modules that are too large to be optimized for a comparison.
     pub(crate) large: Locked<HashSet<usize>>,
-    /// Knowledge about native callers of some functions of a module.
+    /// Facts about native callers of some functions of a module.
     pub(crate) callers: Locked<HashMap<usize, CallersOf>>,
     /// Exchanges that were not rolled back.
     pub(crate) exchanges: Locked<Exchanges>,
-    /// Taken by a thread that exchanges functions, or goes back.
+    /// Held by a thread that exchanges functions, or rolls back.
     pub(crate) exchanging: Turn,
-    /// Names that are addresses.
+    /// Names defined as addresses.
     defined: Locked<HashSet<String>>,
 }
 
-/// Functions that are called, and what is known of their native callers.
+/// Called functions, and facts about their native callers.
 type CallersOf = (HashSet<String>, Arc<NativeCallers>);
 
 impl Live {
-    /// Reads the program, and the libraries of it that carry bitcode, and has their functions
-    /// adopted. Nothing is compiled, and nothing of the program is changed, until samples, or
-    /// [`Live::compile`], ask for it.
+    /// Reads the program, and those of its libraries that carry bitcode, and adopts their functions.
+    /// Nothing is compiled, and nothing of the program is changed, until samples, or [`Live::compile`],
+    /// ask for it.
     ///
-    /// `loaded` are files that are never unloaded, the executable first. It may be one that cannot
-    /// be helped, if a library can. To be called by a thread that runs nothing of them.
+    /// `loaded` are files that are never unloaded, the executable first. The executable may be unusable
+    /// if a library is usable. Call it on a thread that runs no code of them.
     ///
     /// # Errors
     /// [`LiveError`]; the program runs on as it did.
@@ -150,7 +150,7 @@ impl Live {
         }
     }
 
-    /// Files with bitcode that the program opened after it began, and has open now: they stay native,
+    /// Files with bitcode that the program opened after its start, and has open now: they stay native,
     /// as they may be closed again.
     pub fn opened_later(&self) -> Vec<PathBuf> {
         let mut files = loaded::loaded();
@@ -159,8 +159,8 @@ impl Live {
         files.filter(|file| carries_bitcode(file)).collect()
     }
 
-    /// Compiles what a function's new code may call and that has no code yet, so that no caller
-    /// waits for it.
+    /// Compiles functions that a function's new code may call and that have no code yet, so that no
+    /// caller waits for it.
     pub fn compile_inner(&self, function: &Function) {
         let inner = function.chosen.holds.iter().chain(&function.chosen.relies);
         for name in inner {
@@ -192,7 +192,7 @@ impl Live {
         let counts: Vec<usize> = modules.iter().map(Vec::len).collect();
         let modules = modules.concat();
         let numbered = images.into_iter().enumerate();
-        // SAFETY: the files are loaded, as whoever gives their bases says, and stay so.
+        // SAFETY: the files are loaded at the given bases, by the caller's promise, and stay so.
         let programs = numbered.map(|(number, image)| unsafe { Program::new(image, number) });
         let programs: Vec<Arc<Program>> = programs.map(Arc::new).collect();
         let functions: Arc<Functions> = Arc::default();
@@ -213,7 +213,7 @@ impl Live {
         if let Some(jobs) = settings.jobs {
             builder = builder.jobs(jobs);
         }
-        // An empty file is one that was just made.
+        // An empty file was just created.
         let before = settings.tuning.as_ref();
         let before = before.and_then(|file| uruk_files::read_left(file).ok());
         if let Some(before) = before.filter(|before| !before.is_empty()) {
@@ -224,7 +224,7 @@ impl Live {
             NativeFiles::of(&jit).attend(text.clone());
         }
         let dylib = jit.create_dylib("program")?;
-        // Modules are added one after the other, and mention each other.
+        // Modules are added one after the other, and refer to each other.
         dylib.allow_missing(true);
         let mut live = Live {
             jit,
@@ -250,7 +250,7 @@ impl Live {
         Ok(live)
     }
 
-    /// Knowledge about each module, given how many each file has.
+    /// Facts about each module, given the number of modules of each file.
     fn known(&self, counts: &[usize]) -> Vec<Module> {
         let executable = self.programs.iter().find(|it| it.image.executable);
         let mut all: Vec<Module> = Vec::new();
@@ -300,9 +300,9 @@ impl Live {
         }
     }
 
-    /// Gives names their addresses; to those that are `wanted`, unless the session has a body of that
-    /// name, what comes with them, or else what the executable or the libraries have. What nobody has stays undefined, and is null
-    /// where that is allowed.
+    /// Defines names as their addresses. A `wanted` name without a body in the session gets its given
+    /// address, or else that of the executable or the libraries. A name without any stays undefined, and
+    /// is null where that is allowed.
     pub(crate) fn define(
         &self,
         addresses: impl IntoIterator<Item = (String, u64)>,
@@ -320,15 +320,15 @@ impl Live {
         });
         for (name, address) in addresses.into_iter().chain(found) {
             if self.defined.with(|defined| defined.insert(name.clone())) {
-                // SAFETY: what the program itself has under that name, for as long as it runs.
+                // SAFETY: the program's own definition under that name, valid for as long as it runs.
                 let done = unsafe { self.dylib.define_address(&name, address as *const ()) };
-                // Only who refers to it fails, and says so.
+                // Only code that refers to it fails, with an error.
                 drop(done);
             }
         }
     }
 
-    /// Has all calls of a function come through its stub, which leads where it led.
+    /// Redirects all calls of a function to its stub, whose target stays the same.
     ///
     /// # Errors
     /// The entry cannot be redirected.
@@ -336,7 +336,7 @@ impl Live {
         let (Some((entry, _)), Some(&stub)) = (function.native(), function.stub.get()) else {
             return Ok(());
         };
-        // SAFETY: the stub is for ever, and leads to code of the same function.
+        // SAFETY: the stub is never freed, and leads to code of the same function.
         unsafe { function.program.entries.redirect(entry, stub) }
     }
 
@@ -366,7 +366,7 @@ impl Live {
         all
     }
 
-    /// Those whose native code is a version, and that may be compiled.
+    /// Functions whose native code is a version, and that may be compiled.
     pub fn adopted(&self) -> Vec<Arc<Function>> {
         let mut all = self.functions();
         all.retain(|function| function.native().is_some() && !function.rests());
@@ -388,29 +388,29 @@ impl Live {
         self.rest(&all);
     }
 
-    /// Has those of the functions stay native that are to, if nothing leads away from them, and depend on
-    /// what they hold only where no new body outdates them.
+    /// Pins functions to native code that are to stay native and are not redirected. Makes functions
+    /// depend on the bodies they hold only, unless a new body outdates them.
     pub(crate) fn rest(&self, functions: &[Arc<Function>]) {
         for function in functions.iter().filter(|it| !it.is_outdated()) {
             self.set_relies(function, false);
         }
         for function in functions.iter().filter(|it| it.rests()) {
-            // One that has no version yet is in the table.
+            // A function without a version is listed in the table.
             let _ = self.dylib.pin(&function.chosen.name, Some(Tier::Native));
         }
     }
 
-    /// Has a function's native code depend on all that it relies on, or on what it holds only.
+    /// Makes a function's native code depend on all that it relies on, or only on the bodies it holds.
     pub(crate) fn set_relies(&self, function: &Function, relies: bool) {
         if function.relies.swap(relies, Ordering::AcqRel) != relies {
-            // One that has no version yet is adopted with them.
+            // A function without a version is adopted with these.
             let _ = self
                 .dylib
                 .set_holds(&function.chosen.name, &function.depends());
         }
     }
 
-    /// Has calls reach a function's native code, whatever runs.
+    /// Lets calls reach a function's native code, whatever version is current.
     ///
     /// # Errors
     /// The session's: it was replaced meanwhile.
@@ -434,7 +434,7 @@ impl Live {
         compiled
     }
 
-    /// How many entries lead elsewhere.
+    /// Number of redirected entries.
     pub fn redirected(&self) -> usize {
         let functions = self.functions();
         let is_redirected = |function: &&Arc<Function>| {
@@ -445,7 +445,7 @@ impl Live {
     }
 }
 
-/// A file, unless it has functions by which C++ programs allocate.
+/// A file, unless it defines functions with which C++ programs allocate.
 fn no_allocator(image: Image) -> Result<Image, LiveError> {
     let defined = |name: &&&str| image.symbols.global(name).is_some();
     match CPP_ALLOCATION.iter().find(defined) {

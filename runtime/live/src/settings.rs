@@ -1,7 +1,7 @@
-//! What `uruk live` tells the library that it has loaded into a program, in one variable of the
-//! environment, `URUK_LIVE`: words, separated by commas. Who loads the library himself
-//! (`LD_PRELOAD=.../liburuk_preload.so`), or links it, may set it to the same words, and needs not: without
-//! it everything is as with `uruk live` without options. With it nobody may attach unless it says so.
+//! Settings that `uruk live` passes to the library in a program, in the environment variable
+//! `URUK_LIVE`: words, separated by commas. A user who preloads the library
+//! (`LD_PRELOAD=.../liburuk_preload.so`), or links it, may set the same words. Without the variable the
+//! settings are those of `uruk live` without options. With it, clients may attach only if it says so.
 //!
 //! | word | meaning |
 //! |---|---|
@@ -10,17 +10,17 @@
 //! | `force=flip` | that, and taken back and published once more; then one after the other, for ever |
 //! | `force=guided` | the same with guided code, which versions with probes come before |
 //! | `explain` | a table of functions and reasons at the end |
-//! | `stats`, `stats=json` | what was done, at the end |
+//! | `stats`, `stats=json` | figures of the run, at the end |
 //! | `report=FILE`, `trace=FILE` | the page, and the timeline, of the run, written at the end |
-//! | `tuning=FILE` | what earlier runs learned, which is written anew at the end |
-//! | `tuning-percent=N` | part of the program's time that trials may take which win nothing |
-//! | `perf-map` | `perf report` is told the names of functions |
-//! | `record` | what these tell is kept, for whoever asks before the end |
+//! | `tuning=FILE` | results of earlier runs, written again at the end |
+//! | `tuning-percent=N` | part of the program's time for trials that win nothing |
+//! | `perf-map` | names of functions are written for `perf report` |
+//! | `record` | data for these outputs is kept, for clients that ask before the end |
 //! | `no-tune` | hot functions are compiled in one way only, and not compared with native code |
-//! | `verbose` | what is done, when it is |
+//! | `verbose` | each step is printed |
 //! | `jobs=N` | threads that compile |
 //! | `control` | `uruk swap` may attach |
-//! | `off` | nothing is done |
+//! | `off` | the library does nothing |
 
 use std::ffi::OsString;
 use std::fmt;
@@ -33,7 +33,7 @@ use uruk::StatsFormat;
 /// The variable.
 pub const VARIABLE: &str = "URUK_LIVE";
 
-/// What is done to functions without being asked by samples.
+/// Actions on functions without samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Force {
     /// Nothing.
@@ -50,31 +50,31 @@ pub enum Force {
 /// The settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Processor time of the process before anything is read.
+    /// Processor time of the process before the library reads anything.
     pub after: Duration,
-    /// What is done without being asked.
+    /// Actions without samples.
     pub force: Force,
-    /// A table of functions at the end.
+    /// Whether a table of functions is printed at the end.
     pub explain: bool,
-    /// What was done, at the end.
+    /// Format of the figures printed at the end.
     pub stats: Option<StatsFormat>,
-    /// Where the page of the run goes.
+    /// Output file of the page of the run.
     pub report: Option<PathBuf>,
-    /// Where its timeline goes.
+    /// Output file of its timeline.
     pub trace: Option<PathBuf>,
-    /// What earlier runs learned, and at the end this one.
+    /// File with results of earlier runs; updated at the end.
     pub tuning: Option<PathBuf>,
-    /// Percent of the program's processor time that trials may take which win nothing.
+    /// Percent of the program's processor time for trials that win nothing.
     pub tuning_percent: Option<u8>,
-    /// What the report and the timeline tell is kept in any case.
+    /// Whether data for the report and the timeline is kept in any case.
     pub record: bool,
-    /// `perf report` is told the names of functions, in the file where it looks for them.
+    /// Whether names of functions are written to the file where `perf report` looks for them.
     pub perf_map: bool,
-    /// Hot functions are compiled in several ways, and compared with native code.
+    /// Whether hot functions are compiled in several ways, and compared with native code.
     pub tune: bool,
-    /// What is done, when it is.
+    /// Whether each step is printed.
     pub verbose: bool,
-    /// Others may attach.
+    /// Whether clients may attach.
     pub control: bool,
     /// Threads that compile.
     pub jobs: Option<usize>,
@@ -83,7 +83,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
-            // A program that ends before is not worth the 20 ms of opening LLVM.
+            // A program that ends earlier is not worth the 20 ms of opening LLVM.
             after: Duration::from_millis(50),
             force: Force::No,
             explain: false,
@@ -103,7 +103,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Of the variable, if it is set; `None`: nothing is to be done.
+    /// Parses the variable, if it is set; `None`: the library is to do nothing.
     ///
     /// ```
     /// use uruk_live::settings::Settings;
@@ -122,7 +122,7 @@ impl Settings {
         }
     }
 
-    /// Of the variable's words; unknown ones, of another version, mean nothing.
+    /// Parses the variable's words; unknown words, of another version, are ignored.
     ///
     /// ```
     /// use uruk_live::settings::{Force, Settings};
@@ -166,14 +166,14 @@ impl Settings {
         settings
     }
 
-    /// Whether the session keeps what happens.
+    /// Whether the session records events.
     pub fn records(&self) -> bool {
         self.record || self.stats.is_some() || self.report.is_some() || self.trace.is_some()
     }
 }
 
-/// What trials may cost that win nothing, if that is so many percent of a program's time: that part,
-/// and what they may take before the program has run for long.
+/// Budget of trials that win nothing, from a percentage of the program's time: that share, and the time
+/// that they may take before the program has run for long.
 ///
 /// ```
 /// let (share, credit) = uruk_live::settings::budget(2);
@@ -184,7 +184,7 @@ pub fn budget(percent: u8) -> (f64, Duration) {
     (share, Duration::from_millis(u64::from(percent) * 125))
 }
 
-/// A file's name as a word: what separates words, and what is no letter, as two digits each.
+/// A file's name as a word; separators and non-graphic bytes become `%` and two digits.
 fn word(file: &Path) -> String {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b",%".contains(byte);
     let bytes = file.as_os_str().as_bytes().iter();

@@ -1,19 +1,19 @@
-//! How far the session of this process is, and waiting for that.
+//! The stage of this process's session, and waiting for a stage.
 //!
-//! Children of a fork find it as it was, whatever the thread was about that changes it: it is one
-//! word, and there is no lock.
+//! The state is one word without a lock. So the child of a fork finds it valid, even if the thread that
+//! changes it was in the middle of its work.
 //!
 //! | field | writer | ordering |
 //! |---|---|---|
 //! | [`NOW`] | the thread of the session; the thread that forked, in the child | release, acquire |
 //! | [`ASKED`] | the first client's thread; the thread that forked, in the child | relaxed: nothing is published by it |
-//! | [`BELL`] | whoever changed one of them, by adding 1 | release, acquire |
+//! | [`BELL`] | the thread that changed one of them, by adding 1 | release, acquire |
 
 use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A stage; `Ready`: there is a session, or none.
+/// A stage. `Ready`: the session exists, or will not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub(crate) enum Stage {
@@ -36,7 +36,7 @@ fn ring() {
 const WAKE: libc::c_int = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
 const WAIT: libc::c_int = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
 
-/// Waits until the bell rings after it was `heard`, or for that long.
+/// Waits until the bell rings after `heard`, at most for `most`.
 fn wait(heard: u32, most: Option<Duration>) {
     let most = most.map(|most| libc::timespec {
         tv_sec: libc::time_t::try_from(most.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -66,13 +66,13 @@ pub(crate) fn wait_until(stage: Stage) {
     }
 }
 
-/// A client asks: the session is not to wait any longer before it begins.
+/// Records that a client asks: the session must not wait any longer before it begins.
 pub(crate) fn ask() {
     ASKED.store(true, Ordering::Relaxed);
     ring();
 }
 
-/// Waits for that long, or until a client asks; whether one does.
+/// Waits for that long, or until a client asks; returns whether one asks.
 pub(crate) fn wait_asked(most: Duration) -> bool {
     let heard = BELL.load(Ordering::Acquire);
     if !ASKED.load(Ordering::Relaxed) {
@@ -81,7 +81,7 @@ pub(crate) fn wait_asked(most: Duration) -> bool {
     ASKED.load(Ordering::Relaxed)
 }
 
-/// In the child of a fork, whose session is yet to begin.
+/// Resets the stage in the child of a fork whose session is yet to begin.
 pub(crate) fn begin_anew() {
     ASKED.store(false, Ordering::Relaxed);
     NOW.store(Stage::Begun as u32, Ordering::Release);

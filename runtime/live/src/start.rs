@@ -1,23 +1,23 @@
-//! How it begins: a constructor of the library, a thread of its own, and what is said at the end.
+//! Start of the library: a constructor, the session's thread, and the outputs at the end.
 //!
-//! The constructor runs before those of the program. It does nothing but read the variable of the
-//! environment that `uruk live` sets, take itself out of the environment (programs that this one
-//! starts run as they are), and start a thread of the session's, which no handler runs on and which
-//! does not keep the process alive.
+//! The constructor runs before those of the program. It reads the variable of the environment that `uruk
+//! live` sets, removes itself from the environment (programs that this one starts run unchanged), and
+//! starts a thread for the session. No signal handler runs on that thread, and it does not keep the
+//! process alive.
 //!
-//! | who brings the library in | settings | programs that this one starts |
+//! | the library is loaded by | settings | programs that this one starts |
 //! |---|---|---|
 //! | `uruk live` | its options | run as they are |
-//! | `LD_PRELOAD` of one's own | those of `URUK_LIVE` ([`crate::settings`]), else the usual | have what the environment says: the same |
+//! | the user's own `LD_PRELOAD` | those of `URUK_LIVE` ([`crate::settings`]), else the defaults | inherit the environment: the same |
 //! | the program is linked with it | as above | as above |
 //!
-//! Who was not brought in by `uruk live` says nothing of a process without bitcode, and starts no thread
-//! in it: with `LD_PRELOAD=... make`, most are. Nor does anything begin in a program that runs with
-//! rights of its own (the loader loads nothing into it, but it may be linked): others give it its
-//! environment.
+//! Without `uruk live` the library prints nothing in a process without bitcode, and starts no thread
+//! there: with `LD_PRELOAD=... make`, most processes are such. It does not begin in a program that runs
+//! with rights of its own, either (the loader does not preload it there, but it may be linked): the
+//! environment of such a program comes from other users.
 //!
-//! The session is never ended: its threads run until the process does, as those of any embedder
-//! that leaves by `exit`. Handlers of LLVM's are left out by whoever exports `__cxa_atexit`.
+//! The session is never destroyed: its threads run until the process ends, as for any embedder that
+//! leaves by `exit`. The library that exports `__cxa_atexit` drops LLVM's handlers.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -35,36 +35,36 @@ use crate::settings::{Force, Settings, VARIABLE};
 use crate::stage::{Stage, reach, wait_until};
 use crate::{control, explain, force, stage, tunables};
 
-/// What was in `LD_PRELOAD` before.
+/// Previous value of `LD_PRELOAD`.
 pub const PRELOADED_BEFORE: &str = "URUK_LIVE_PRELOAD";
 
-/// What the process has, once it is there.
+/// The session of the process, or its error, once it was started.
 static LIVE: OnceLock<Result<Live, LiveError>> = OnceLock::new();
 
-/// The settings of the process, which its copies have, too.
+/// The settings of the process; its forked children have them, too.
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// The session of this process, if there is one by now.
+/// The session of this process, if it exists by now.
 pub fn live() -> Option<&'static Live> {
     LIVE.get()?.as_ref().ok()
 }
 
-/// Whether the process has rights that whoever started it has not: nothing of the environment counts.
+/// Whether the process has more rights than the process that started it: the environment is ignored.
 pub fn has_own_rights() -> bool {
     // SAFETY: reads what the kernel told the process.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Begins, unless the environment says otherwise: what the constructor of the library calls that the loader
-/// brings in, or an executable that links this package, before it starts threads.
+/// Starts the library, unless the environment disables it. Called by the constructor of the preloaded
+/// library, or by an executable that links this package, before it starts threads.
 pub fn begin() {
     if has_own_rights() {
         return;
     }
-    // SAFETY: the program has not begun: nobody else uses the environment.
+    // SAFETY: the program has not begun: no other code uses the environment.
     unsafe { tunables::take_ours() };
     if let Some(name) = own_allocation() {
-        // Not one byte may be allocated here: the program's allocator has not begun.
+        // Nothing may be allocated here: the program's allocator has not begun.
         let asked = c"URUK_LIVE";
         // SAFETY: C strings, and bytes with their length.
         unsafe {
@@ -85,7 +85,7 @@ pub fn begin() {
     };
     let loaded = loaded::loaded();
     if by_command {
-        // SAFETY: the program has not begun: nobody else uses the environment.
+        // SAFETY: the program has not begun: no other code uses the environment.
         unsafe { restore_environment() };
     } else if !loaded.iter().any(|it| carries_bitcode(&it.file)) {
         return;
@@ -99,7 +99,7 @@ pub fn begin() {
     }
     let settings = SETTINGS.get_or_init(|| settings);
     let forced = settings.force != Force::No;
-    // What is loaded now stays: later ones may be closed again.
+    // Files loaded now stay loaded; later ones may be closed again.
     let _ = LOADED.set(loaded);
     allocation::share_arena();
     uruk::live::enter_program();
@@ -109,16 +109,16 @@ pub fn begin() {
         return;
     }
     if settings.control {
-        // Before the program makes files: it finds the numbers free that it would find natively.
+        // Before the program opens files: it then gets the same descriptors as natively.
         control::serve(live_when_ready);
     }
-    // What a thread needs at its beginning may not be there any more once the program runs: the C
-    // library ends a process that has no memory for it.
+    // Memory that a thread needs at its start may be gone once the program runs: the C library ends a
+    // process that has no memory for it.
     wait_until(if forced { Stage::Ready } else { Stage::Begun });
 }
 
-/// The program, made ready to be asked at once, also if it does little. An error is the reason why the
-/// program runs as it is.
+/// The session, to answer a client; it starts at once even if the program is mostly idle. An error is
+/// the reason why the program stays native.
 fn live_when_ready() -> Result<&'static Live, String> {
     if LIVE.get().is_none() {
         stage::ask();
@@ -133,15 +133,15 @@ fn live_when_ready() -> Result<&'static Live, String> {
     }
 }
 
-/// In the child of a fork, before its program goes on: it can be asked, and has a session of its own if
-/// there was none yet. The thread that was about to make one is not there.
+/// Prepares the child of a fork, before its program goes on: it accepts clients, and starts a session of
+/// its own if the parent had none yet. The parent's thread that was to start one does not exist here.
 fn in_child() {
     let Some(settings) = SETTINGS.get() else {
         return;
     };
     if !stage::has_reached(Stage::Ready) {
         stage::begin_anew();
-        // A process without another thread runs as it is.
+        // A process that cannot start a thread stays native.
         if uruk::live::spawn_own("uruk-live", || run(settings)).is_err() {
             reach(Stage::Ready);
         }
@@ -151,16 +151,16 @@ fn in_child() {
     }
 }
 
-/// The end of what is said where the program has functions of this kind of its own.
+/// End of the message about a program that defines such functions itself.
 const OWN_ALLOCATION: &[u8] =
     b"` itself, which the compiler would have to use; the program runs as it is\n";
 
-/// The files that the program began with.
+/// The files that were loaded at the program's start.
 static LOADED: OnceLock<Vec<Loaded>> = OnceLock::new();
 
 static TOLD: OnceLock<Told> = OnceLock::new();
 
-/// Outputs of the end, whose folders are opened before the program can change its own.
+/// Outputs at the end. Their folders are opened before the program can change its working directory.
 struct Told {
     settings: Settings,
     report: Option<OutputPath>,
@@ -184,10 +184,10 @@ impl Told {
     }
 }
 
-/// The process that began, which copies of it are not.
+/// The process that began; its forked children differ.
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 
-/// At the end: what was asked to be told. Of the process that began, not of its copies.
+/// Writes the requested outputs at the end, in the process that began, not in forked children.
 extern "C" fn tell() {
     if BEGUN.load(Ordering::Relaxed) != std::process::id() {
         return;
@@ -212,7 +212,7 @@ extern "C" fn tell() {
     write(told.report.as_ref(), page);
     write(told.trace.as_ref(), || {
         let mut text = Vec::new();
-        // Memory takes all of it.
+        // Writing to memory does not fail.
         let _ = live.jit.trace(&mut text);
         Some(text)
     });
@@ -221,7 +221,7 @@ extern "C" fn tell() {
     });
 }
 
-/// Writes what was asked for to its file; what is in the way is said.
+/// Writes an output to its file; prints an error.
 fn write(file: Option<&OutputPath>, make: impl FnOnce() -> Option<Vec<u8>>) {
     let Some((file, text)) = file.and_then(|file| Some((file, make()?))) else {
         return;
@@ -231,13 +231,13 @@ fn write(file: Option<&OutputPath>, make: impl FnOnce() -> Option<Vec<u8>>) {
     }
 }
 
-/// A file could not be written.
+/// Prints that a file could not be written.
 fn say_of(file: &Path, cause: &std::io::Error) {
     say!("uruk live: {}: {cause}", file.display());
 }
 
 /// # Safety
-/// Nobody else uses the environment meanwhile.
+/// No other code uses the environment meanwhile.
 unsafe fn take_variable(name: &str) -> Option<String> {
     let value = std::env::var(name).ok()?;
     // SAFETY: by the caller's promise.
@@ -245,7 +245,7 @@ unsafe fn take_variable(name: &str) -> Option<String> {
     Some(value)
 }
 
-/// The environment as it was before `uruk live`.
+/// Restores the environment from before `uruk live`.
 ///
 /// # Safety
 /// As [`take_variable`].
@@ -260,7 +260,7 @@ unsafe fn restore_environment() {
     }
 }
 
-/// The thread's life.
+/// Main function of the session's thread.
 fn run(settings: &Settings) {
     reach(Stage::Begun);
     let forced = settings.force != Force::No;
@@ -284,7 +284,7 @@ fn run(settings: &Settings) {
     if let Err(cause) = &started {
         say!("uruk live: {cause}; the program runs as it is");
     }
-    // No child finds it half set.
+    // No forked child finds it half set.
     uruk::live::uncopied(|| drop(LIVE.set(started)));
     let live = live();
     if let Some(live) = live {
@@ -296,23 +296,23 @@ fn run(settings: &Settings) {
     }
 }
 
-/// The reason where there is too little memory.
+/// The reason if memory is short.
 const NO_MEMORY: &str = "no memory is left to compile in";
 
-/// There was too little memory. Relaxed: ordered by the stage.
+/// Memory was too short. Relaxed: ordered by the stage.
 static WITHOUT_MEMORY: AtomicBool = AtomicBool::new(false);
 
-/// Whether there is room to begin in. The C library ends a process whose threads have no memory
-/// for what they are to do at their end: so it is asked for first, and nothing is allocated.
+/// Whether there is enough memory to begin. The C library ends a process whose threads have no memory
+/// for their exit handling: so memory is checked first, and nothing is allocated.
 ///
 /// # Why
 /// The session's reservation takes up to half of what is left (`uruk_heap::Room`), LLVM's library up to
 /// 208 MiB, and eight threads their stacks. A program that had 170 to 270 MiB left was ended by the first
 /// allocation that failed: by the loader for thread-local data, or by ours.
 fn has_memory() -> bool {
-    /// What a session takes, and what it leaves.
+    /// Memory that a session takes, and that it leaves.
     const NEEDED: usize = 384 << 20;
-    // SAFETY: a fresh mapping, which nobody uses.
+    // SAFETY: a fresh mapping, which no other code uses.
     unsafe {
         let (flags, none) = (
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
@@ -323,7 +323,7 @@ fn has_memory() -> bool {
     }
 }
 
-/// Says it without a buffer.
+/// Writes a message without a buffer.
 fn say(text: &[u8]) {
     // SAFETY: bytes with their length.
     unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
@@ -342,7 +342,7 @@ fn wait_for(after: Duration) {
         if used >= after || uruk::live::own_threads_end() {
             return;
         }
-        // It may have left before there is a session.
+        // The main thread may have ended before there is a session.
         uruk::live::look_at_main_thread();
         let time = (after - used).max(Duration::from_millis(1));
         if stage::wait_asked(time) {

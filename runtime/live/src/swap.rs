@@ -1,25 +1,25 @@
-//! Functions of a running native program, exchanged for those of a file.
+//! Exchanges functions of a running native program for those of a file.
 //!
 //! The file is an object of `uruk cc`, or bitcode: a new version of one of the program's sources. Its
-//! functions are matched with the program's by name, local ones by their names without what was
-//! added to make them unique, within the module that defines most of the file's functions. What
-//! exists keeps its address; variables keep their contents. Functions whose bodies are what the
-//! program's are stay as they are ([`uruk::live::rebound::bodies`]): so a quiescent exchange does not wait
-//! for `main`, or for a loop that never ends, unless that is what changed, or may hold a copy of it.
+//! functions are matched with the program's by name, local ones by their names without the suffixes that
+//! make them unique, within the module that defines most of the file's functions. Existing definitions
+//! keep their address; variables keep their contents. Functions with unchanged bodies stay as they are
+//! ([`uruk::live::rebound::bodies`]). So a quiescent exchange does not wait for `main`, or for an
+//! endless loop, unless that function changed or may hold a copy of a changed one.
 //!
-//! # When calls reach it
-//! First the entries of all that is exchanged, and of all native code that may hold a copy of it, are
-//! redirected: calls still reach the code they reached, but through stubs. Then the session exchanges
-//! the bodies, at one instant and all or nothing, and compiles again what depends on them: so native
-//! code that had a function inlined is left at the same instant.
+//! # When calls reach the new code
+//! First the entries of all exchanged functions, and of native code that may hold copies of them, are
+//! redirected: calls still reach the old code, but through stubs. Then the session exchanges the bodies,
+//! at one instant and all or nothing, and compiles dependents again. So native code that had a function
+//! inlined is left at the same instant.
 //!
-//! Who is in a loop of what is exchanged goes on in the new body, if that is asked for
-//! ([`Exchange::osr`]) and the code has ways out: native code has none, and is listed.
+//! A thread in a loop of an exchanged function continues in the new body, if that is requested
+//! ([`Exchange::osr`]) and the code has OSR points. Native code has none, and is listed.
 //!
 //! # What is refused
-//! A function that nobody can be led away from: one that is refused itself ([`SwapError::Stays`]), or
-//! whose native copies are in one that is ([`SwapError::Held`]). A variable or constructor that does not
-//! fit what runs (`meaning`).
+//! A function whose calls cannot be redirected: one that is refused itself ([`SwapError::Stays`]), or
+//! whose native copies are in a refused one ([`SwapError::Held`]). A variable or constructor that does
+//! not fit the running program (`meaning`).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -45,16 +45,16 @@ use crate::session::Live;
 /// How functions are exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Exchange {
-    /// When.
+    /// When calls reach the new bodies.
     pub level: Level,
-    /// Who is in a loop goes on in new code where that can be, which is for
-    /// [`Level::Immediate`] only ([`Replacement::osr`]).
+    /// Threads in loops continue in new code where possible; for [`Level::Immediate`] only
+    /// ([`Replacement::osr`]).
     pub osr: bool,
     /// Functions may have other types than before ([`Replacement::allow_signatures`]).
     pub allow_signatures: bool,
 }
 
-/// What was exchanged.
+/// The result of an exchange.
 #[derive(Debug, Clone, Default)]
 pub struct Swapped {
     /// Functions with new bodies.
@@ -63,12 +63,12 @@ pub struct Swapped {
     pub added: Vec<String>,
     /// Functions that were compiled again because their code held one of those.
     pub dependents: Vec<String>,
-    /// Loops of compiled code that somebody was in, if they were to go on in new code.
+    /// Loops of compiled code that threads were in, if OSR was requested.
     pub loops: Vec<OldLoop>,
-    /// Functions with new bodies whose native code somebody is in, if loops were to go on in new
-    /// code: none of theirs can be left.
+    /// Functions with new bodies whose native code threads are in, if OSR was requested: native loops
+    /// cannot be left.
     pub native: Vec<String>,
-    /// Threads that finish old code.
+    /// Threads that still run old code.
     pub activations: Vec<Activation>,
     /// Parts of the file that do not take effect, or not everywhere.
     pub notes: Vec<String>,
@@ -123,7 +123,7 @@ impl fmt::Display for Swapped {
     }
 }
 
-/// A thread that finishes old code, or may.
+/// Text about a thread that runs old code, or may.
 fn still_there(activation: &Activation) -> String {
     let functions = activation.functions.iter().map(|name| stem(name));
     let functions = functions.collect::<Vec<_>>().join(", ");
@@ -138,8 +138,8 @@ fn still_there(activation: &Activation) -> String {
 }
 
 impl Live {
-    /// Exchanges functions for those of a new version of a source; see the module. A quiescent exchange gives up once
-    /// `given_up` is true. One goes on at a time.
+    /// Exchanges functions for those of a new version of a source; see the module. A quiescent exchange
+    /// gives up once `given_up` is true. One exchange runs at a time.
     ///
     /// # Errors
     /// [`SwapError`]; nothing has changed then.
@@ -208,7 +208,7 @@ impl Live {
         Ok(Swapped::of(&replaced, exchange.osr, meant.notes))
     }
 
-    /// The module that has the same source file, of several that a file may be a new version of.
+    /// Of several modules that a file may be a new version of, the one with the same source file.
     fn home_by_source(&self, homes: &[usize], version: &NewVersion) -> Result<usize, SwapError> {
         let NewVersion { file, bitcode } = version;
         let own = NativeFiles::of(&self.jit).sources(vec![bitcode.clone()])?;
@@ -225,19 +225,19 @@ impl Live {
         })
     }
 
-    /// Compares a file with what runs of a module, and has its names mean what they mean in the
-    /// program. It is read once.
+    /// Compares a file with the current bodies of a module, and binds its names to the program's
+    /// definitions. The file is read once.
     fn renewed(&self, file: &Path, bytes: Vec<u8>, number: usize) -> Result<Renewed, SwapError> {
         let renewed = self.renewed_by(Method::Records, file, bytes.clone(), number)?;
         let renewed = match renewed {
             Some(renewed) => renewed,
-            // The records of one of them are not all known.
+            // The records of one of the two are not all known.
             None => {
                 let renewed = self.renewed_by(Method::Text, file, bytes, number)?;
                 renewed.unwrap_or_default()
             }
         };
-        // Of weak functions in whose place the linker took others, no body counts.
+        // If the linker took others in place of all weak functions, no body is used.
         let counts = renewed.meant.choices.functions.iter();
         let counts = counts.filter(|choice| choice.keep == Keep::Body).count();
         match renewed.versions.changed.is_empty() || counts == 0 {
@@ -248,7 +248,8 @@ impl Live {
         }
     }
 
-    /// As [`renewed`](Live::renewed), by hashes of a method; `None` if the file's are of another one.
+    /// Like [`renewed`](Live::renewed), by hashes of one method; `None` if the file's hashes use another
+    /// method.
     fn renewed_by(
         &self,
         method: Method,
@@ -289,8 +290,8 @@ impl Live {
         Ok(Some(renewed))
     }
 
-    /// Goes back to before the latest exchange, at the level that was asked for that unless `level` is
-    /// another. A quiescent rollback gives up once `given_up` is true.
+    /// Rolls back the latest exchange, at the level of that exchange unless `level` is given. A
+    /// quiescent rollback gives up once `given_up` is true.
     ///
     /// # Errors
     /// [`SwapError::Older`], [`SwapError::InUse`], and the session's; nothing has changed then.
@@ -301,8 +302,8 @@ impl Live {
     ) -> Result<RolledBack, SwapError> {
         let _turn = self.exchanging.take();
         still_wanted(&given_up)?;
-        // What goes back to native code is to have its entry back, at the instant of the rollback: until
-        // then native code is stale, and its entry leads away.
+        // Functions that return to native code get their entry back at the instant of the rollback:
+        // until then native code is stale, and its entry stays redirected.
         let latest = self.exchanges.with(Exchanges::pop).map(|mut it| {
             let functions = it.led.functions().to_vec();
             let outdated = it.outdated.functions().to_vec();
@@ -325,7 +326,7 @@ impl Live {
             }
             (Ok(back), Some((latest, functions, _))) => {
                 self.rest(&functions);
-                // Compiled code calls what native code had a copy of.
+                // Compiled code calls functions of which native code had a copy.
                 let with_it = latest.dependents.into_iter();
                 let is_new = |it: &String| !back.dependents.contains(it);
                 let with_it: Vec<String> = with_it.filter(is_new).collect();
@@ -347,8 +348,8 @@ impl Live {
         })
     }
 
-    /// The bodies that a module's functions have now, and the variables that the program has of it:
-    /// its own first, as their memory stays. And those that came with exchanges.
+    /// The current bodies of a module's functions, and its variables in the program: the original ones
+    /// first, as their memory stays. Also the variables that came with exchanges.
     fn contents_of(
         &self,
         number: usize,
@@ -378,8 +379,8 @@ impl Live {
         Ok((contents, added))
     }
 
-    /// Has every call of members, and of native code that may hold copies of them, come through
-    /// stubs, as long as what is returned is kept.
+    /// Redirects every call of members, and of native code that may hold copies of them, to stubs, for
+    /// as long as the returned value is kept.
     fn lead_away(&self, members: &[Arc<Function>]) -> Result<Led, SwapError> {
         let names: HashSet<&str> = members.iter().map(|f| f.chosen.name.as_str()).collect();
         let mut led = Vec::new();
@@ -395,7 +396,7 @@ impl Live {
             }
             match &function.chosen.fate {
                 Fate::Adopted { .. } => led.push(function),
-                // Called natively by what holds it as well, which is led away itself.
+                // Called natively by its holders as well, which are redirected themselves.
                 Fate::WithCallers => {}
                 Fate::Refused(reason) => {
                     let shown = |name: &str| stem(name).to_owned();
@@ -438,7 +439,7 @@ impl Live {
         Ok(())
     }
 
-    /// Has every call of functions come through stubs, as long as what is returned is kept.
+    /// Redirects every call of functions to stubs, for as long as the returned value is kept.
     pub(crate) fn lead_all(&self, functions: Vec<Arc<Function>>) -> Result<Led, SwapError> {
         let led = Led::new(functions);
         for function in led.functions() {
@@ -462,7 +463,7 @@ fn still_wanted(given_up: &impl Fn() -> bool) -> Result<(), SwapError> {
     }
 }
 
-/// A file that was compared, whose names mean what they mean in the program.
+/// A file that was compared, with its names bound to the program's definitions.
 #[derive(Default)]
 struct Renewed {
     /// The hashes of both versions were made by the same method.

@@ -1,27 +1,27 @@
-//! What the C library's allocator is told at the start of a program of `uruk live`, or `uruk run --tune`.
+//! Settings of the C library's allocator for a program of `uruk live`, or `uruk run --tune`.
 //!
-//! glibc's `malloc` takes a lock, and `free` another, from the moment on in which a process has a
-//! second thread, which ours is: Lua's binary-trees takes 12.9 to 13.5 ms an iteration, and 15 beside a
-//! thread that does nothing; sqlite 17.9 and 18.5. What comes from a thread's own cache takes none, but
-//! that cache holds seven blocks of a size. With [`COUNT`] of them the two take 12.7 and 17.7 ms, and
-//! have 3.0 MB resident instead of 2.9, and 4.6 instead of 4.0.
+//! glibc's `malloc` takes a lock, and `free` another, once a process has a second thread, which ours is.
+//! Lua's binary-trees takes 12.9 to 13.5 ms an iteration, and 15 beside a thread that does nothing;
+//! sqlite 17.9 and 18.5. Blocks from a thread's own cache need no lock, but that cache holds seven
+//! blocks of a size. With [`COUNT`] of them the two take 12.7 and 17.7 ms, and have 3.0 MB resident
+//! instead of 2.9, and 4.6 instead of 4.0.
 //!
-//! It is told by the environment, before anything of the process runs, so only by who starts it: `uruk
-//! run` starts itself once more ([`start_again`]). As programs that it starts are none of ours, it is
-//! taken out again before the program runs ([`take_ours`]).
+//! The setting is an environment variable that glibc reads before any code of the process runs, so only
+//! the starting process can set it: `uruk run` executes itself again ([`start_again`]). Programs that
+//! this one starts must not inherit it: it is removed before the program runs ([`take_ours`]).
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::start::has_own_rights;
 
-/// The variable.
+/// Name of the environment variable.
 pub const TUNABLES: &str = "GLIBC_TUNABLES";
 
-/// Blocks of a size. Written as nobody else does, so that it is known again.
+/// Blocks of a size. The unusual spelling identifies the setting as ours.
 const COUNT: &str = "glibc.malloc.tcache_count=0x1000";
 
-/// What the variable is to be, where it was `before`. `None` where somebody else decides that.
+/// The new value of the variable, if it was `before`. `None` if the user has set this limit.
 #[must_use]
 pub fn with_ours(before: Option<&OsStr>) -> Option<OsString> {
     const NAME: &[u8] = b"tcache_count";
@@ -38,7 +38,7 @@ pub fn with_ours(before: Option<&OsStr>) -> Option<OsString> {
     Some(value)
 }
 
-/// Where what was added begins in the variable's value, with what parts it from the rest.
+/// Offset of our setting in the variable's value, with its separator.
 fn place_of_ours(value: &[u8]) -> Option<usize> {
     let rest = value.strip_suffix(COUNT.as_bytes())?;
     match rest {
@@ -48,13 +48,13 @@ fn place_of_ours(value: &[u8]) -> Option<usize> {
     }
 }
 
-/// Makes the variable what it was; whether it was ours. Allocates nothing.
+/// Restores the variable; returns whether our setting was there. Allocates nothing.
 ///
 /// # Safety
-/// Nobody else uses the environment meanwhile.
+/// No other code uses the environment meanwhile.
 pub unsafe fn take_ours() -> bool {
     let name = c"GLIBC_TUNABLES";
-    // SAFETY: a C string; by the caller's promise the value stays as long as it is looked at.
+    // SAFETY: a C string; by the caller's promise the value stays valid while it is read.
     let value = unsafe { libc::getenv(name.as_ptr()) };
     if value.is_null() {
         return false;
@@ -73,14 +73,14 @@ pub unsafe fn take_ours() -> bool {
     place.is_some()
 }
 
-/// Has the calling process begin once more with what is to be told, if it did not yet. Returns where
-/// that is so, where somebody else decides it, and where it cannot be: then all goes on as it is.
+/// Executes the process again with our setting, if that was not done yet. Returns if the setting is in
+/// place, if the user has set it, or if it cannot be set: the process then continues unchanged.
 ///
 /// # Safety
 /// The process has one thread.
 pub unsafe fn start_again() {
-    // The C library takes what is told out of the environment of a process with rights of its own: it
-    // would start for ever.
+    // The C library removes the setting from the environment of a process with rights of its own: it
+    // would execute itself for ever.
     // SAFETY: by the caller's promise.
     if has_own_rights() || unsafe { take_ours() } {
         return;
@@ -95,8 +95,8 @@ pub unsafe fn start_again() {
     }
 }
 
-/// Has the calling process begin once more, with the same words and one more variable in its
-/// environment. Returns where that cannot be; the variable is set then.
+/// Executes the process again, with the same arguments and one more variable in its environment. Returns
+/// on failure; the variable is set then.
 ///
 /// # Safety
 /// No other thread uses the environment meanwhile.

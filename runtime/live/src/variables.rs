@@ -1,32 +1,32 @@
-//! What each variable of a module means in the program, and what its users have to do with by it.
+//! Chooses the meaning of each variable of a module in the program, and the functions reachable by it.
 //!
-//! Pure, as [`crate::choose`], of which it is the first half.
+//! Pure, like [`crate::choose`], of which it is the first half.
 //!
 //! # Rules
 //! | a variable | becomes |
 //! |---|---|
-//! | with a symbol: of its size, if it is local | what is there |
-//! | private, and its bytes are those of one string of the program whose address that mentions | what is there |
-//! | private, and of several of those, of which native code of its users mentions one | what is there |
-//! | private, and of several of those | the module's own; if an address of it may be compared, who keeps one is refused |
+//! | with a symbol: of its size, if it is local | the definition there |
+//! | private, and its bytes are those of one string of the program whose address the program mentions | the string there |
+//! | private, and of several such strings, of which native code of its users mentions one | that string |
+//! | private, and of several such strings | the module's own; if an address of it may be compared, users that keep one are refused |
 //! | a thread-local of the executable, or of a library that the program began with | its distance from the thread pointer |
-//! | of which another file has the definition | what has its name |
-//! | a constant without a symbol, of an object file that is known | the module's own: nobody can tell |
-//! | local, without a symbol, that nobody writes to | the module's own, and a constant: its first value is its value for ever |
-//! | local, without a symbol, that nobody reads | the module's own: nobody can tell |
+//! | defined by another file | the definition with its name |
+//! | a constant without a symbol, of an object file that is known | the module's own: no code can tell |
+//! | local, without a symbol, never written to | the module's own, and a constant: its first value is its value for ever |
+//! | local, without a symbol, never read | the module's own: no code can tell |
 //! | local, without a symbol, of which the program has the parts | these: see below |
 //! | any other | refused: the program keeps its value elsewhere, or nowhere |
 //!
-//! Whoever uses a refused variable is refused, and so is whoever uses a variable whose value, which
-//! the optimizer looks at, leads to one.
+//! Users of a refused variable are refused. So are users of a variable whose value the optimizer reads
+//! and which leads to a refused one.
 //!
 //! # Parts
 //! LLVM's `GlobalOpt` (`SRAGlobal`) replaces a local variable that is only accessed by plain loads and
-//! stores at fixed places: it makes a variable of each place that is accessed, calls them `NAME.0`,
-//! `NAME.1` and so on in the order of their places, and does away with `NAME`. The program's symbols
-//! do not say which place a part had. That follows from what the module accesses. Let that be `K`
-//! places, none of which overlaps another one, with the sizes `s(0)`, .., `s(K - 1)` in their order; and
-//! let the program have parts `0` to `K - 1` of just these sizes.
+//! stores at fixed places. It makes a variable of each accessed place, names them `NAME.0`, `NAME.1` and
+//! so on in the order of their places, and removes `NAME`. The program's symbols do not give the place
+//! of a part. It follows from the module's accesses. Let these be `K` places, none of which overlaps
+//! another one, with the sizes `s(0)`, .., `s(K - 1)` in their order; and let the program have parts `0`
+//! to `K - 1` of exactly these sizes.
 //!
 //! - Optimizers remove accesses, merge them and split them, but access no byte that the module does
 //!   not. So all parts lie within the module's places. They overlap nowhere, and have as many bytes as
@@ -34,9 +34,9 @@
 //! - Part `0` has the lowest of these bytes, so it begins where the first place does, and ends there,
 //!   as it has its size. The same holds for the next part and what is left; and so on.
 //!
-//! A part that has the right size may still say something else, if it is a byte: the optimizer may
-//! have made a flag of it, which keeps which of two values is meant. Such a byte is not trusted, nor is
-//! such a variable. Any other change of what a part says takes its name, or changes its size.
+//! A part of the right size may still hold another value, if it is a byte: the optimizer may have made a
+//! flag of it, which tells which of two values is meant. Such a byte is not trusted, nor is such a
+//! variable. Any other change of a part's value changes its name or its size.
 
 use std::collections::{HashMap, HashSet};
 
@@ -45,17 +45,17 @@ use uruk::live::rebound::{Access, FunctionInfo, Part, Survey, Uses, VariableChoi
 use crate::choose::{Known, Outcome, Reason, Text};
 use crate::program::symbols::{Place, PlaceKind};
 
-/// What is in the way of who uses variables.
+/// Reasons against users of variables.
 #[derive(Default)]
 pub(crate) struct Refused {
-    /// Why users of variables are refused, by the variables' numbers.
+    /// Reasons why users of variables are refused, by the variables' numbers.
     pub(crate) reasons: HashMap<u32, Reason>,
-    /// Strings that are there several times, by the numbers of their variables: who keeps or
-    /// compares an address of one is refused.
+    /// Strings with several copies, by the numbers of their variables: users that keep or compare an
+    /// address of one are refused.
     pub(crate) texts: HashMap<u32, String>,
 }
 
-/// What a part's address is taken to be a multiple of at most.
+/// Largest alignment that is assumed for a part's address.
 const LARGEST_ALIGN: u32 = 64;
 
 /// Chooses for all variables of a module.
@@ -83,8 +83,8 @@ pub(crate) fn choose(survey: &Survey, known: &dyn Known, outcome: &mut Outcome) 
     refused
 }
 
-/// The functions of a module, with what they have to do with by variables that are the module's own:
-/// the optimizer may find out what those lead to, and natively has.
+/// The functions of a module, with the functions reachable through values of the module's own variables:
+/// the optimizer may read these values, and natively has.
 pub(crate) fn users(survey: &Survey, choices: &[VariableChoice]) -> Vec<FunctionInfo> {
     let by_variable = behind(survey, choices);
     let extend = |info: &FunctionInfo| {
@@ -103,7 +103,7 @@ pub(crate) fn users(survey: &Survey, choices: &[VariableChoice]) -> Vec<Function
     survey.functions.iter().map(extend).collect()
 }
 
-/// The names that a module has.
+/// The names of a module.
 struct Names<'s>(HashSet<&'s str>);
 
 impl Names<'_> {
@@ -121,9 +121,9 @@ pub(crate) fn text(info: &VariableInfo) -> Option<&[u8]> {
     info.bytes.as_deref().filter(|_| is_text)
 }
 
-/// Where a string is that functions of a module mention. Of several places the module's is the one that
-/// native code of all of them mentions, if they mention any: what the optimizer has left of it, an
-/// object file has once.
+/// Place of a string that functions of a module mention. Of several places the module's is the one that
+/// native code of all these functions mentions, if it mentions any: an object file has each string once,
+/// as far as the optimizer left it.
 fn string(survey: &Survey, number: u32, bytes: &[u8], known: &dyn Known) -> Text {
     let found = known.string(bytes);
     if found != Text::Several {
@@ -153,8 +153,8 @@ fn string(survey: &Survey, number: u32, bytes: &[u8], known: &dyn Known) -> Text
     }
 }
 
-/// Has the optimizer not look at constants of the program that have addresses of strings which are
-/// there several times: the program's are in its memory.
+/// Hides constants of the program from the optimizer if they have addresses of strings with several
+/// copies: the program's are in its memory.
 fn hide(survey: &Survey, choices: &mut [VariableChoice], refused: &Refused) {
     for (info, choice) in survey.variables.iter().zip(choices) {
         let several = info
@@ -167,7 +167,7 @@ fn hide(survey: &Survey, choices: &mut [VariableChoice], refused: &Refused) {
     }
 }
 
-/// What a variable means; why who uses it is refused.
+/// The meaning of a variable, or the reason why its users are refused.
 fn variable(
     info: &VariableInfo,
     text: Option<Text>,
@@ -198,8 +198,8 @@ fn variable(
             _ => Err(Reason::ThreadLocal(info.name.clone())),
         };
     }
-    // What the optimizer put in a variable's place may have its name, if not its size; a local
-    // byte may have become a flag of the same size.
+    // The optimizer's replacement of a variable may have its name, but not its size; a local byte may
+    // have become a flag of the same size.
     let is_changed = |place: &Place| {
         info.defined && info.local && (place.size != info.size || (info.flag && info.size == 1))
     };
@@ -214,7 +214,7 @@ fn variable(
             outcome.wanted.push((name.clone(), at));
             Ok(VariableChoice::Named(name))
         }
-        // Where nobody knows the object file, nobody knows whether it is there.
+        // If the object file is unknown, so is whether it has the variable.
         None if info.constant && (!info.local || known.has_object()) => Ok(VariableChoice::Own),
         None => {
             let gone = info.local && found.is_none();
@@ -224,8 +224,8 @@ fn variable(
     }
 }
 
-/// What a local variable means that has no symbol and is no constant, if its uses tell that. A file
-/// that is exchanged may use it otherwise: for that one it stays missing.
+/// The meaning of a local variable without a symbol that is no constant, if its uses decide it. An
+/// exchanged file may use it in other ways: for that file it stays missing.
 fn removed(
     info: &VariableInfo,
     known: &dyn Known,
@@ -260,8 +260,7 @@ fn part_name(name: &str, number: usize) -> String {
     format!("{name}.{number}")
 }
 
-/// Where the program has the parts of a variable, one for each access, if it is certain that these
-/// are what is there.
+/// Places of a variable's parts in the program, one for each access, if these are certainly its parts.
 fn parts(
     info: &VariableInfo,
     accesses: &[Access],
@@ -288,7 +287,7 @@ fn parts(
     accesses.iter().enumerate().map(place).collect()
 }
 
-/// Whether the optimizer looks at a variable's first value.
+/// Whether the optimizer reads a variable's initial value.
 fn is_looked_at(info: &VariableInfo, choice: &VariableChoice) -> bool {
     !info.of_compiler
         && match choice {
@@ -298,7 +297,7 @@ fn is_looked_at(info: &VariableInfo, choice: &VariableChoice) -> bool {
         }
 }
 
-/// Refuses variables whose values lead to refused ones, until there are no more.
+/// Refuses variables whose values lead to refused ones, until none are left.
 fn spread(survey: &Survey, choices: &[VariableChoice], refused: &mut HashMap<u32, Reason>) {
     let mut again = true;
     while again {

@@ -1,7 +1,7 @@
 //! Entries that flip while threads call through them: each call gets one whole answer.
 //!
-//! The functions are laid out as the compiler lays them out, in a mapping of their own, so that
-//! nobody else's text is written to.
+//! The functions are laid out as the compiler lays them out, in a mapping of their own, so that no other
+//! text is written to.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -65,7 +65,7 @@ fn a_redirected_entry_leads_elsewhere_until_it_is_restored() {
     // `endbr64`, as with `-fcf-protection`
     for first in [&[][..], &[0xf3, 0x0f, 0x1e, 0xfa]] {
         let start = text_with(first);
-        // SAFETY: the mapping stays, and nobody else writes to it.
+        // SAFETY: the mapping stays, and no other code writes to it.
         let entries = unsafe { Entries::new(std::iter::once(start..start + 4096).collect()) };
         let entry = start + 14;
         let behind = entries.behind(entry);

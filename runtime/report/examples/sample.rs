@@ -1,10 +1,10 @@
-//! Renders a made-up but realistic recording, for looking at and for the tests.
+//! Renders a made-up but realistic recording, for inspection and for the tests.
 //!
-//! `cargo run -p uruk-report --example sample -- run.html compare.html trace.json`
-//! writes the page of a run, the page of a comparison and a trace; with fewer names
-//! fewer of them, with none the terminal's tables.
+//! `cargo run -p uruk-report --example sample -- run.html compare.html trace.json` writes the page
+//! of a run, the page of a comparison and a trace. With fewer names it writes fewer of them; with
+//! none, it prints the tables for a terminal.
 //!
-//! Everything is made by a seeded generator, so two runs write the same bytes.
+//! A seeded generator makes all data, so two runs write the same bytes.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use uruk_report::{
 
 const MS: u64 = 1_000_000;
 
-/// Names with their part of the time, and their size in IR instructions.
+/// Names with their share of the time, and their size in IR instructions.
 const HOT: [(&str, f64, u32); 9] = [
     ("sqlite3VdbeExec", 0.31, 11_204),
     ("sqlite3BtreeTableMoveto", 0.14, 412),
@@ -95,7 +95,7 @@ pub fn recording() -> Recording {
     recorder.finish(ending).unwrap_or_default()
 }
 
-/// A version and the stretch of time it is called in.
+/// A version and the stretch of time in which it is called.
 struct Live {
     function: usize,
     version: VersionId,
@@ -143,7 +143,7 @@ fn compile(
     );
 }
 
-/// Every function is compiled when it is called first.
+/// Compiles every function at its first call.
 fn first_calls(recorder: &Recorder, random: &mut Random) -> Vec<Live> {
     let mut now = 9 * MS;
     let mut live = Vec::new();
@@ -180,7 +180,7 @@ fn first_calls(recorder: &Recorder, random: &mut Random) -> Vec<Live> {
             from: end,
             until: u64::MAX,
         });
-        // Most code is touched early, some much later.
+        // Most code is called early, some much later.
         now = end
             + if function < 150 {
                 random.below(60_000)
@@ -191,7 +191,7 @@ fn first_calls(recorder: &Recorder, random: &mut Random) -> Vec<Live> {
     live
 }
 
-/// The hot functions go to tier 2, most of them to tier 3; one fails, one is late.
+/// Promotes the hot functions to tier 2, most of them to tier 3; one compile fails, one is late.
 fn promotions(recorder: &Recorder, random: &mut Random, live: &mut Vec<Live>) {
     let mut next = VersionId(1000);
     let mut free = [30 * MS, 32 * MS];
@@ -233,7 +233,7 @@ fn promotions(recorder: &Recorder, random: &mut Random, live: &mut Vec<Live>) {
             });
             next = VersionId(next.0 + 1);
         }
-        // Guided code comes when there is something to be guided by.
+        // Guided code is compiled when there is a profile.
         free = [640 * MS, 655 * MS];
     }
     recorder.noted(
@@ -248,7 +248,7 @@ fn promotions(recorder: &Recorder, random: &mut Random, live: &mut Vec<Live>) {
     );
 }
 
-/// A fix is put in while the program runs, and taken back.
+/// Replaces functions by a fix while the program runs, and rolls it back.
 fn exchanges(recorder: &Recorder) {
     let fix = Exchange {
         number: 1,
@@ -295,7 +295,7 @@ fn samples(recorder: &Recorder, random: &mut Random, live: &[Live]) {
     }
 }
 
-/// Where a sample falls: hot functions by their part, else anywhere, or in libraries.
+/// The place of a sample: hot functions by their share, else any function, or libraries.
 fn place(random: &mut Random, live: &[Live], now: u64) -> Option<(VersionId, Tier)> {
     let mut ticket = random.below(1000) as f64 / 1000.0;
     let hot = HOT.iter().position(|(_, part, _)| {
@@ -312,7 +312,7 @@ fn place(random: &mut Random, live: &[Live], now: u64) -> Option<(VersionId, Tie
     Some((found.version, found.tier))
 }
 
-/// Something that looks like machine code.
+/// A text that looks like disassembly.
 fn listing(random: &mut Random, function: FunctionId, version: VersionId) -> String {
     const LINES: [&str; 10] = [
         "push   %rbp",
@@ -337,7 +337,7 @@ fn listing(random: &mut Random, function: FunctionId, version: VersionId) -> Str
     text
 }
 
-/// A comparison of eight ways, one of which failed and one of which was not tried.
+/// A comparison of eight ways to run; one failed and one was skipped.
 pub fn comparison() -> Comparison {
     let mut random = Random(99);
     let ways = [
@@ -419,7 +419,7 @@ fn curve(random: &mut Random, name: &str, ms: u64) -> Vec<Iteration> {
     (0..110).map(step).collect()
 }
 
-/// Writes what the command line asks for.
+/// Writes the files named on the command line.
 #[allow(dead_code, reason = "the tests include this file for its data")]
 fn main() -> ExitCode {
     let paths: Vec<String> = std::env::args().skip(1).collect();

@@ -1,17 +1,18 @@
-//! The same program run several ways: figures, and how they are shown.
+//! A comparison of several ways to run the same program: figures and their presentation.
 //!
-//! Who runs the programs and measures them is not here. Of each way there are several
-//! runs; what is shown is the median and the spread from the fastest to the slowest,
-//! because with three to ten runs a standard deviation says less than it seems to.
+//! The measurement itself is elsewhere. Each way has several runs; the table shows the median and
+//! the spread from the fastest to the slowest, because a standard deviation of three to ten runs
+//! would mislead.
 //!
-//! **Steady state.** A run takes `start + rate * work`: what a longer run of the same program takes
-//! beyond the first is work alone, wherever the start, first calls and warm-up are in the first.
+//! **Steady state.** A run takes `start + rate * work`: the extra time of a longer run of the same
+//! program is work alone, as start, first calls and warm-up are in both.
 //!
 //! ```text
 //! steady = min(CPU time of the longer runs) - min(CPU time of the runs)
 //! ```
 //!
-//! Of the fastest runs, and processor time: the difference of two figures has the noise of both.
+//! Taken from the fastest runs, and processor time: the difference of two figures has the noise of
+//! both.
 //!
 //! Invariants: a row without runs has no figures; ratios are only between medians of
 //! rows whose output is the expected one.
@@ -31,7 +32,7 @@ pub struct Times {
     pub cpu: Nanos,
 }
 
-/// Which side a way of running is on.
+/// The side of a way of running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
@@ -41,25 +42,25 @@ pub enum Side {
     Peer,
 }
 
-/// What came out.
+/// The output of the runs, compared with the reference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "output", rename_all = "lowercase")]
 pub enum Output {
-    /// The same as the reference's.
+    /// Equal to the reference's.
     Same,
-    /// Something else; what, in words.
+    /// Different.
     Differs {
-        /// Where it differs.
+        /// The first difference, in words.
         how: String,
     },
-    /// It did not run to its end; why.
+    /// The program did not run to its end.
     Failed {
-        /// What went wrong.
+        /// The failure, in words.
         reason: String,
     },
-    /// It was not tried; why.
+    /// The way was not tried.
     Skipped {
-        /// What is missing.
+        /// The missing requirement, in words.
         reason: String,
     },
 }
@@ -67,9 +68,9 @@ pub enum Output {
 /// A step of the program's work, for a warm-up curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Iteration {
-    /// When it ended, since the process began.
+    /// Its end, since the process began.
     pub at: Nanos,
-    /// How long it took.
+    /// Its duration.
     pub took: Nanos,
 }
 
@@ -78,25 +79,25 @@ pub struct Iteration {
 pub struct Row {
     /// Its name, for example `tier 2` or `clang -O2`.
     pub name: String,
-    /// Which side it is on.
+    /// Its side.
     pub side: Side,
-    /// The runs, in the order they were made.
+    /// The runs, in chronological order.
     pub runs: Vec<Times>,
-    /// Time to compile ahead, which is not in the runs; none if there is none.
+    /// Ahead-of-time compile time, which the runs do not include; none if there is none.
     pub build: Option<Nanos>,
-    /// What came out, of all runs.
+    /// The output of all runs.
     pub output: Output,
-    /// Runs with more of the same work, in the order they were made; none where nobody asked.
+    /// Runs with more of the same work, in chronological order; empty if not requested.
     #[serde(default)]
     pub longer: Vec<Times>,
-    /// How one run warmed up; empty if the program told nothing.
+    /// The warm-up of one run; empty if the program reported none.
     pub curve: Vec<Iteration>,
 }
 
-/// The same program run several ways.
+/// A comparison of several ways to run the same program.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The program, as it was named.
+    /// The program, as named on the command line.
     pub program: String,
     /// Its arguments.
     pub args: Vec<String>,
@@ -108,9 +109,9 @@ pub struct Comparison {
     pub processor: String,
     /// Start, milliseconds since 1970 in UTC.
     pub started_unix_ms: u64,
-    /// In the order they are shown.
+    /// The ways, in display order.
     pub rows: Vec<Row>,
-    /// The row that ratios are taken against; none for no ratios.
+    /// The row that ratios refer to; none for no ratios.
     pub reference: Option<usize>,
 }
 
@@ -126,7 +127,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of some times; none of none.
+    /// The spread of some times; none without times.
     pub fn of(times: impl IntoIterator<Item = Nanos>) -> Option<Spread> {
         let mut sorted: Vec<Nanos> = times.into_iter().collect();
         sorted.sort_unstable();
@@ -156,8 +157,8 @@ impl Row {
         Spread::of(self.runs.iter().map(|run| run.wall))
     }
 
-    /// Processor time that a longer run takes beyond a run; none without both, or if it takes no
-    /// longer.
+    /// Processor time of a longer run beyond a run; none without both, or if the longer run takes
+    /// no more time.
     pub fn steady(&self) -> Option<Nanos> {
         let longer = self.longer.iter().map(|run| run.cpu).min()?;
         let beyond = longer.since(self.cpu()?.min);
@@ -187,13 +188,13 @@ impl Row {
 }
 
 impl Comparison {
-    /// How many times as fast as the reference a row is, by median wall time. None if
-    /// one of them has no runs or did not put out the same.
+    /// The speed of a row relative to the reference, by median wall time. None if one of them has
+    /// no runs or a different output.
     pub fn speed(&self, row: &Row) -> Option<f64> {
         self.speed_of(row, |row| Some(row.wall()?.median))
     }
 
-    /// The same of the [steady state](Row::steady).
+    /// The speed relative to the reference in the [steady state](Row::steady).
     pub fn steady_speed(&self, row: &Row) -> Option<f64> {
         self.speed_of(row, Row::steady)
     }
@@ -212,7 +213,7 @@ impl Comparison {
         self.rows.iter().any(|row| !row.longer.is_empty())
     }
 
-    /// As a table for a terminal.
+    /// Renders a table for a terminal.
     pub fn render(&self) -> String {
         let right = Align::Right;
         let reference = self.reference.and_then(|at| self.rows.get(at));

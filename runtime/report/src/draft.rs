@@ -1,10 +1,10 @@
-//! A recording that is being made: what the recorder keeps under its lock.
+//! A recording under construction: the data under the recorder's lock.
 //!
 //! Invariants:
-//! - Times are turned into times of the run on the way in, and spans cannot run
-//!   backwards; lists and texts are cut to their limits here and nowhere else.
-//! - Totals are counted before anything is left out.
-//! - At most one version of a function is published: publishing retires the other.
+//! - Times become times of the run here, and spans never end before they start; lists and texts are
+//!   cut to their limits here and nowhere else.
+//! - Totals are counted before data is omitted.
+//! - At most one version of a function is published: a publication retires the other.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ fn heat(function: &Function) -> impl Ord + use<> {
     (hot, function.id)
 }
 
-/// A recording that is being made.
+/// A recording under construction.
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
     pub(crate) recording: Recording,
@@ -37,7 +37,7 @@ pub(crate) struct Draft {
     listings: usize,
 }
 
-/// Appends unless the list is full, which is counted.
+/// Appends to the list; if it is full, counts an omission.
 fn keep<T>(list: &mut Vec<T>, limit: usize, omitted: &mut u64, item: T) {
     if list.len() < limit {
         list.push(item);
@@ -59,12 +59,12 @@ impl Draft {
         }
     }
 
-    /// The caller's time as time of the run.
+    /// Converts the caller's time to time of the run.
     fn at(&self, time: Nanos) -> Nanos {
         time.since(self.origin)
     }
 
-    /// A span of the run that does not end before it starts.
+    /// A span in times of the run, whose end is not before its start.
     fn span(&self, start: Nanos, end: Nanos) -> (Nanos, Nanos) {
         let start = self.at(start);
         (start, self.at(end).max(start))
@@ -155,7 +155,7 @@ impl Draft {
         keep(&mut record.compiles, self.limits.spans, omitted, compile);
     }
 
-    /// Native code is a version of a function.
+    /// Adds native code as a version of a function.
     pub(crate) fn adopted(&mut self, name: &str, function: FunctionId, id: VersionId, bytes: u64) {
         let version = Version {
             id,
@@ -171,7 +171,7 @@ impl Draft {
         self.add_version(name, function, version);
     }
 
-    /// The function, if there is room for it and the version.
+    /// Adds a version to its function, if there is room for both.
     fn add_version(
         &mut self,
         name: &str,
@@ -191,7 +191,7 @@ impl Draft {
         Some(function)
     }
 
-    /// Where the function is in the table, which it is added to if it fits.
+    /// The index of the function in the table; adds the function if it fits.
     fn index(&mut self, name: &str, id: FunctionId) -> Option<usize> {
         if let Some(index) = self.functions.get(&id) {
             return Some(*index);
@@ -398,7 +398,7 @@ impl Draft {
     }
 }
 
-/// Retires what is published of `function`; its tier.
+/// Retires the published version of `function`; returns its tier.
 fn retire(function: &mut Function, now: Nanos) -> Option<Tier> {
     let published = function.versions.iter_mut().find_map(|version| {
         let State::Published { at } = version.state else {

@@ -1,17 +1,17 @@
-//! What a run of Uruk looked like, and how it is shown.
+//! Records a run of Uruk and renders it.
 //!
-//! The runtime tells a [`Recorder`] what happens; [`Recorder::finish`] turns that
-//! into a [`Recording`], which is plain data. Everything else here is a pure
-//! function of a recording (or of a [`Comparison`]): text, a trace, a page.
+//! The runtime reports events to a [`Recorder`]; [`Recorder::finish`] turns them into a
+//! [`Recording`], which is plain data. Everything else here is a pure function of a recording (or
+//! of a [`Comparison`]): text, a trace, a page.
 //!
 //! Invariants:
-//! - Nothing here reads a clock, starts a thread or opens a file: times come from
-//!   the caller, output goes to a writer or a `String`.
-//! - Every list has a limit ([`Limits`]), and what did not fit is counted
-//!   ([`Omitted`]) and shown.
-//! - No figure is guessed. One that cannot be had is absent, and its place says why.
-//! - What is shown is escaped where it is written: names of functions, reasons and
-//!   arguments are input.
+//! - The package reads no clock, starts no thread and opens no file: times come from the caller,
+//!   output goes to a writer or a `String`.
+//! - Every list has a limit ([`Limits`]); items beyond it are counted ([`Omitted`]) and the count
+//!   is shown.
+//! - No figure is guessed. An unknown figure is absent, and the page states the reason in its
+//!   place.
+//! - Renderers escape all text: names of functions, reasons and arguments are input.
 //!
 //! ```
 //! use uruk_report::*;
@@ -42,10 +42,10 @@
 //! assert!(html::run(&recording).contains("main"));
 //! ```
 //!
-//! The modules in reading order: `recording` is the data, `limits` its bounds,
-//! `timeline` the periods samples fall into; `recorder` is told, `draft` is what it
-//! keeps; `summary` computes figures; `units` formats them; `text`, `trace` and `html` show a
-//! recording; `compare` holds and shows runs side by side.
+//! The modules in reading order: `recording` is the data, `limits` its bounds, `timeline` the
+//! periods of samples; `recorder` receives events, `draft` stores them; `summary` computes figures;
+//! `units` formats them; `text`, `trace` and `html` render a recording; `compare` holds and renders
+//! runs side by side.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

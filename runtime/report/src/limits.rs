@@ -1,13 +1,12 @@
-//! How much of a run is kept, and what is counted when it was more.
+//! Limits of a recording, and counts of omitted items.
 //!
-//! With the defaults a full recording takes about 50 MB if names are of usual length,
-//! and under 150 MB if all names and reasons are as long as they may be.
-//! Sums over the run ([`crate::Totals`]) have no limit and stay exact.
+//! With the defaults a full recording takes about 50 MB if names are of usual length, and under 150
+//! MB if all names and reasons have their greatest length. Sums over the run ([`crate::Totals`])
+//! have no limit and stay exact.
 
 use serde::{Deserialize, Serialize};
 
-/// The most that is kept of each kind. Once a list is full, what comes later is
-/// counted in [`Omitted`] and not kept.
+/// Limits of each kind of data. Items after a list is full are counted in [`Omitted`] and not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Compiles, lookups, links: of each kind.
@@ -18,10 +17,10 @@ pub struct Limits {
     pub functions: usize,
     /// Variants of one function.
     pub variants: usize,
-    /// Names of each kind that one exchange of functions has.
+    /// Names of each kind in one exchange of functions.
     pub exchanged: usize,
-    /// Versions told apart within one period. Samples in others count as not
-    /// settled, so that the time to peak is never reported too early.
+    /// Versions distinguished within one period. Samples in others count as not settled, so that
+    /// the reported time to peak is never too early.
     pub versions_in_period: usize,
     /// Bytes of a name; longer ones lose their middle.
     pub name_bytes: usize,
@@ -50,7 +49,7 @@ impl Default for Limits {
     }
 }
 
-/// What did not fit into a [`crate::Recording`].
+/// Counts of items that did not fit into a [`crate::Recording`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Omitted {
     /// Lookups.
@@ -61,17 +60,17 @@ pub struct Omitted {
     pub links: u64,
     /// Events.
     pub events: u64,
-    /// Variants that are missing there.
+    /// Variants.
     #[serde(default)]
     pub variants: u64,
-    /// Versions that are missing in the table of functions.
+    /// Versions missing in the table of functions.
     pub versions: u64,
-    /// Disassemblies that were cut or left out.
+    /// Disassemblies that were cut or omitted.
     pub listings: u64,
 }
 
 impl Omitted {
-    /// All kinds with their names, those that are zero left out.
+    /// The counts that are not zero, with their names.
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         let all = [
             ("lookups", self.lookups),
@@ -86,8 +85,8 @@ impl Omitted {
     }
 }
 
-/// `text` without its middle, so that it fits `bytes` (and is never split inside a
-/// character). The ends of a mangled or generic name say more than its middle.
+/// `text` without its middle, so that it fits `bytes` (never split inside a character). The ends of
+/// a mangled or generic name are more informative than its middle.
 pub(crate) fn without_middle(text: &str, bytes: usize) -> String {
     const GAP: &str = "…";
     if text.len() <= bytes {
@@ -99,7 +98,7 @@ pub(crate) fn without_middle(text: &str, bytes: usize) -> String {
     format!("{}{GAP}{}", &text[..head], &text[tail..])
 }
 
-/// `text` without its end, so that it fits `bytes`; whether anything was cut.
+/// `text` without its end, so that it fits `bytes`; whether it was cut.
 pub(crate) fn without_end(text: &str, bytes: usize) -> (&str, bool) {
     (
         &text[..text.floor_char_boundary_at(bytes)],

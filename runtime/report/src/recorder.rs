@@ -1,18 +1,18 @@
-//! Takes down what happens while a program runs.
+//! Records events while a program runs.
 //!
 //! Invariants:
 //! - A recorder that is off costs one relaxed load per call and holds no memory.
-//! - One that is on takes a lock and may allocate: it is for workers, the controller
-//!   and the profiler's thread, never for a guest's stack inside the resolver.
-//! - The lock is `std`'s, one futex word. A forked child calls
-//!   [`Recorder::forget`] before anything else, which takes no lock: the recording
-//!   belongs to the parent, and the lock may be held by a thread the child has not.
-//! - A version is told compiled before it is told published, sampled or dropped; of
-//!   one that was not, events and totals are kept and nothing else.
+//! - One that is on takes a lock and may allocate. It is for workers, the controller and the
+//!   profiler's thread; it must not run on a guest's stack inside the resolver.
+//! - The lock is `std`'s, one futex word. A forked child calls [`Recorder::forget`] before any
+//!   other method, which takes no lock: the recording belongs to the parent, and a thread that does
+//!   not exist in the child may hold the lock.
+//! - A version is reported as compiled before it is reported as published, sampled or dropped; for
+//!   other versions only events and totals are kept.
 //!
 //! | field | written by | ordering |
 //! |---|---|---|
-//! | `on` | `new`, `finish`, `forget` | relaxed: only says whether to take the lock |
+//! | `on` | `new`, `finish`, `forget` | relaxed: only tells whether to take the lock |
 //! | `state` | all others | under the lock |
 
 use std::sync::PoisonError;
@@ -27,20 +27,20 @@ use crate::recording::{
     VersionId,
 };
 
-/// What the profiler's thread found since the last time.
+/// The data of the profiler's thread since its last report.
 #[derive(Debug, Clone, Copy)]
 pub struct Drain<'a> {
-    /// Now.
+    /// The present time.
     pub time: Nanos,
-    /// Samples, those in the same code at about the same time together.
+    /// Samples, grouped by code and approximate time.
     pub hits: &'a [Hit],
-    /// Samples the source has lost since the last time.
+    /// Samples that the source has lost since the last report.
     pub lost: u64,
-    /// Threads the source cannot sample now.
+    /// Threads that the source cannot sample at present.
     pub uncovered: u64,
-    /// Samples per second that are asked for.
+    /// Requested samples per second.
     pub rate_hz: f64,
-    /// Measured cost of sampling so far, as a part of the program's CPU time so far.
+    /// Measured cost of sampling so far, as a share of the program's CPU time so far.
     pub overhead: f64,
     /// Length of the compile queue.
     pub queue: u64,
@@ -49,28 +49,28 @@ pub struct Drain<'a> {
 /// Samples in one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hit {
-    /// When they were taken.
+    /// The time of the samples.
     pub time: Nanos,
-    /// The version, or none for code that is not the runtime's.
+    /// The version; none for code that is not the runtime's.
     pub code: Option<(VersionId, Tier)>,
-    /// How many.
+    /// Number of samples.
     pub count: u32,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ending {
-    /// Now.
+    /// The present time.
     pub time: Nanos,
     /// CPU time of the whole process.
     pub cpu: Nanos,
-    /// The exit status, if the program came to an end by itself.
+    /// The exit status, if the program ended by itself.
     pub exit: Option<i32>,
     /// Functions the program defines.
     pub defined: u64,
 }
 
-/// Takes down what happens. Times are of one monotonic clock of the caller's choice.
+/// Records events. Times are of one monotonic clock of the caller's choice.
 #[derive(Debug)]
 pub struct Recorder {
     on: AtomicBool,
@@ -78,7 +78,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// One that records nothing.
+    /// Creates a recorder that is off.
     pub const fn off() -> Recorder {
         Recorder {
             on: AtomicBool::new(false),
@@ -86,7 +86,7 @@ impl Recorder {
         }
     }
 
-    /// One that records a run which began at `origin`.
+    /// Creates a recorder of a run that began at `origin`.
     pub fn new(run: Run, origin: Nanos, limits: Limits) -> Recorder {
         let recording = Recording {
             run,
@@ -98,7 +98,7 @@ impl Recorder {
         }
     }
 
-    /// Whether anything is recorded. Callers that would have to gather data first ask.
+    /// Whether the recorder is on. Callers that would have to gather data check it first.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
@@ -122,92 +122,93 @@ impl Recorder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where samples come from, once that is known.
+    /// Records the source of samples, once it is known.
     pub fn sampling(&self, sampling: &Sampling) {
         self.with(|draft| draft.recording.sampling = sampling.clone());
     }
 
-    /// A lookup was answered.
+    /// Records a lookup.
     pub fn looked_up(&self, lookup: &Lookup) {
         self.with(|draft| draft.looked_up(lookup));
     }
 
-    /// A version was compiled and linked. `name` is the function's.
+    /// Records that a version was compiled and linked. `name` is the function's.
     pub fn compiled(&self, name: &str, compile: &Compile) {
         self.with(|draft| draft.compiled(name, compile));
     }
 
-    /// Something was linked.
+    /// Records a link.
     pub fn linked(&self, link: &Link) {
         self.with(|draft| draft.linked(link));
     }
 
-    /// Native code is a version of a function from now on, of so many bytes; it is to be
-    /// [published](Recorder::published) like any other.
+    /// Records native code as a version of a function, of `bytes` bytes;
+    /// [publish](Recorder::published) it like any other version.
     pub fn adopted(&self, name: &str, function: FunctionId, version: VersionId, bytes: u64) {
         self.with(|draft| draft.adopted(name, function, version, bytes));
     }
 
-    /// A version went into its function's slot; the one that was there is retired.
+    /// Records that a version was stored in its function's slot; the previous one is retired.
     pub fn published(&self, time: Nanos, function: FunctionId, version: VersionId, tier: Tier) {
         self.with(|draft| draft.published(time, function, version, tier));
     }
 
-    /// A compile of the function called `name` failed.
+    /// Records that a compile of the function `name` failed.
     pub fn failed(&self, time: Nanos, name: &str, function: FunctionId, tier: Tier, reason: &str) {
         self.with(|draft| draft.failed(time, name, function, tier, reason));
     }
 
-    /// A compiled version will not be published.
+    /// Records that a compiled version will not be published.
     pub fn dropped(&self, time: Nanos, function: FunctionId, version: VersionId, reason: &str) {
         self.with(|draft| draft.dropped(time, function, version, reason));
     }
 
-    /// Functions were replaced; their versions are told [published](Recorder::published), too.
+    /// Records a replacement of functions; also report their versions as
+    /// [published](Recorder::published).
     pub fn replaced(&self, time: Nanos, exchange: &Exchange) {
         self.with(|draft| draft.exchanged(time, exchange, false));
     }
 
-    /// A replacement was taken back.
+    /// Records the rollback of a replacement.
     pub fn rolled_back(&self, time: Nanos, exchange: &Exchange) {
         self.with(|draft| draft.exchanged(time, exchange, true));
     }
 
-    /// The controller decided something, or anything else of note happened.
+    /// Records a decision of the controller, or another note.
     pub fn noted(&self, time: Nanos, function: Option<FunctionId>, text: &str) {
         self.with(|draft| draft.noted(time, function, text));
     }
 
-    /// Another way to compile a function was compared with what ran.
+    /// Records the comparison of a compile variant with the running version.
     pub fn tried(&self, function: FunctionId, variant: &Variant) {
         self.with(|draft| draft.tried(function, variant));
     }
 
-    /// What the profiler's thread found.
+    /// Records the data of the profiler's thread.
     pub fn drained(&self, drain: &Drain<'_>) {
         self.with(|draft| draft.drained(drain));
     }
 
-    /// How often a function was called so far, as far as that was counted.
+    /// Records the number of counted calls of a function so far.
     pub fn entries(&self, function: FunctionId, count: u64) {
         self.with(|draft| draft.entries(function, count));
     }
 
-    /// The versions of the `functions` functions with the most samples (or, where
-    /// nothing was sampled, the longest compiles): whose disassembly is worth having.
+    /// The versions of the `functions` functions with the most samples (without samples: the
+    /// longest compiles). Their disassembly is worth recording.
     pub fn hottest(&self, functions: usize) -> Vec<(FunctionId, Vec<VersionId>)> {
         let mut hottest = Vec::new();
         self.with(|draft| hottest = draft.hottest(functions));
         hottest
     }
 
-    /// The machine code of a version as text.
+    /// Records the disassembly of a version.
     pub fn disassembled(&self, version: VersionId, text: &str) {
         self.with(|draft| draft.disassembled(version, text));
     }
 
-    /// The recording as it would be if it ended now; it goes on. `listings` are machine code of
-    /// versions as text, which only this copy gets. None if the recorder is off.
+    /// A copy of the recording up to now; the recording continues. `listings` are disassemblies of
+    /// versions, which only this copy gets. None if the recorder is off.
     pub fn so_far(&self, ending: Ending, listings: &[(VersionId, String)]) -> Option<Recording> {
         let mut copy = None;
         self.with(|draft| copy = Some(draft.clone()));

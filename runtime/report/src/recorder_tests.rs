@@ -1,4 +1,4 @@
-//! What a recorder makes of what it is told.
+//! Tests of the recording that a recorder makes of its events.
 
 use super::*;
 use crate::recording::{EventKind, LookupKind, Place, State};
@@ -79,7 +79,7 @@ fn versions_follow_each_other_in_the_slot() {
     recorder.compiled("f", &compile(1, 2, Tier::Optimized, 3, 6));
     recorder.published(at(6), f, VersionId(2), Tier::Optimized);
     recorder.drained(&drain(9, &[hit(8, 2, Tier::Optimized, 6)]));
-    // The new one is slower: back to the old one.
+    // The new version is slower, so the old one is published again.
     recorder.published(at(10), f, VersionId(1), Tier::Baseline);
     recorder.compiled("f", &compile(1, 3, Tier::Guided, 11, 12));
     recorder.dropped(at(12), f, VersionId(3), "replaced meanwhile");
@@ -210,7 +210,7 @@ fn every_list_is_bounded_and_says_what_it_left_out() {
             end: at(2),
         });
         recorder.noted(at(1), None, "a long text");
-        // All of one function, but for one that is not there.
+        // All of one function, except one of an unknown function.
         recorder.tried(
             FunctionId(if id == 4 { 4 } else { 0 }),
             &variant("a long way"),
@@ -270,7 +270,7 @@ fn off_means_off() {
 
     let child = recorder(Limits::default());
     let held = child.lock();
-    // As after a fork: the lock may be held by a thread that does not exist here.
+    // As after a fork: a thread that does not exist here may hold the lock.
     child.forget();
     child.compiled("f", &compile(1, 1, Tier::Baseline, 1, 2));
     assert!(child.hottest(1).is_empty());

@@ -5,7 +5,7 @@
 //! - Periods are sorted and do not overlap.
 //! - Functions are sorted by samples, then by compile time, most first; a function
 //!   has at most one version that is [`State::Published`].
-//! - [`Totals`] count everything, also what did not fit into the lists.
+//! - [`Totals`] count everything, including items that did not fit into the lists.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ pub use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 
 use crate::limits::Omitted;
 
-/// Which thread a span belongs to.
+/// The thread of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
@@ -26,10 +26,10 @@ pub enum Place {
     Thread(u32),
 }
 
-/// What ran, where, and how it was set up.
+/// The program of a run, its machine and its settings.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Run {
-    /// The program, as it was named on the command line.
+    /// The program, as named on the command line.
     pub program: String,
     /// The program's own arguments.
     pub args: Vec<String>,
@@ -37,39 +37,39 @@ pub struct Run {
     pub uruk: String,
     /// LLVM's version.
     pub llvm: String,
-    /// The processor's name, as the compiler knows it.
+    /// The processor's name, as LLVM reports it.
     pub processor: String,
-    /// Compile workers, at most.
+    /// Limit of compile workers.
     pub jobs: u32,
-    /// Which tiers were allowed: `auto`, or a number.
+    /// The allowed tiers: `auto`, or a number.
     pub tiers: String,
     /// Wall-clock start, milliseconds since 1970 in UTC.
     pub started_unix_ms: u64,
 }
 
-/// Where samples came from.
+/// The source of samples.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Sampling {
-    /// The source that was used; none if there were no samples at all.
+    /// The source in use; none if there were no samples at all.
     pub source: Option<String>,
-    /// The sources that were tried before, each with the reason it was not used.
+    /// The sources that were tried before, each with the reason for its rejection.
     pub rejected: Vec<(String, String)>,
 }
 
-/// A compile of one version, emission and linking together.
+/// The compile of one version, including emission and linking.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compile {
-    /// What was compiled.
+    /// The compiled function.
     pub function: FunctionId,
-    /// The version that came out.
+    /// The resulting version.
     pub version: VersionId,
-    /// At which tier.
+    /// The tier.
     pub tier: Tier,
-    /// Whether it goes on with a loop of another function, as part of which it counts.
+    /// Whether it is a continuation of a loop of another function, whose costs include it.
     pub continues: bool,
-    /// Who compiled.
+    /// The compiling thread.
     pub place: Place,
-    /// From the request to the start.
+    /// Time from the request to the start.
     pub waited: Nanos,
     /// When work began.
     pub start: Nanos,
@@ -77,58 +77,58 @@ pub struct Compile {
     pub end: Nanos,
     /// Size of the IR before optimisation.
     pub instructions: u32,
-    /// Size of the machine code and what belongs to it.
+    /// Size of the machine code with its data.
     pub code_bytes: u64,
 }
 
-/// A link of something: a version (inside its compile), or an image's data.
+/// A link of a version (inside its compile), or of an image's data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Link {
     /// The function, unless it is data.
     pub function: Option<FunctionId>,
-    /// Who linked.
+    /// The linking thread.
     pub place: Place,
-    /// When linking began.
+    /// Start of linking.
     pub start: Nanos,
-    /// When it was done.
+    /// End of linking.
     pub end: Nanos,
 }
 
-/// Why something was looked up.
+/// The reason of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LookupKind {
-    /// Someone asked for an address by name.
+    /// A request for an address by name.
     Symbol,
-    /// A thread called a function that had no code yet, and waited for it.
+    /// A thread called a function without code, and waited for its compile.
     FirstCall,
 }
 
-/// A lookup, from the question to the answer.
+/// A lookup, from the request to the answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lookup {
     /// The symbol.
     pub name: String,
-    /// Why.
+    /// The reason.
     pub kind: LookupKind,
-    /// Who asked.
+    /// The requesting thread.
     pub place: Place,
-    /// When it was asked.
+    /// Time of the request.
     pub start: Nanos,
-    /// When it was answered.
+    /// Time of the answer.
     pub end: Nanos,
 }
 
-/// Something that happened at one moment.
+/// An event at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// When.
+    /// Its time.
     pub time: Nanos,
-    /// What.
+    /// Its kind.
     pub kind: EventKind,
 }
 
-/// Functions that got other bodies, all at one instant.
+/// Functions whose bodies were exchanged, all at one instant.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Exchange {
     /// The replacement's number; its rollback has the same.
@@ -137,74 +137,74 @@ pub struct Exchange {
     pub functions: Vec<String>,
     /// Functions that are new.
     pub added: Vec<String>,
-    /// Functions that were compiled again along with them.
+    /// Functions that were recompiled along with them.
     pub dependents: Vec<String>,
-    /// Functions of any kind that are not named above, because there were too many.
+    /// Number of functions of any kind that are not named above, because there were too many.
     pub unnamed: u64,
-    /// At which instant, in words.
+    /// The kind of instant, in words.
     pub level: String,
-    /// From the wish until everything was exchanged.
+    /// Time from the request until all functions were exchanged.
     pub took: Nanos,
-    /// How long no call of the functions could begin.
+    /// Time during which no call of the functions could begin.
     pub closed: Nanos,
 }
 
 impl Exchange {
-    /// How many functions it reached, those included that are not named.
+    /// The number of affected functions, including unnamed ones.
     pub fn reached(&self) -> u64 {
         let named = self.functions.len() + self.added.len() + self.dependents.len();
         named as u64 + self.unnamed
     }
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
 pub enum EventKind {
-    /// A version went into a function's slot.
+    /// A version was stored in a function's slot.
     Published {
         /// The function.
         function: FunctionId,
-        /// What is published now.
+        /// The version that is published now.
         version: VersionId,
-        /// The tier of what was published before; none at a first call.
+        /// The tier of the version published before; none at a first call.
         from: Option<Tier>,
-        /// The tier of what is published now.
+        /// The tier of the version published now.
         to: Tier,
     },
-    /// A compile failed; what was published stays.
+    /// A compile failed; the published version stays.
     Failed {
         /// The function.
         function: FunctionId,
-        /// At which tier.
+        /// The tier.
         tier: Tier,
-        /// What the compiler or the linker said.
+        /// The message of the compiler or the linker.
         reason: String,
     },
-    /// A compile was finished, and its result not used.
+    /// A compile was finished, but its result was discarded.
     Dropped {
         /// The function.
         function: FunctionId,
         /// The tier of the result, if it is known.
         tier: Option<Tier>,
-        /// Why it was not used.
+        /// The reason.
         reason: String,
     },
     /// Functions were replaced, by hand.
     Replaced(Exchange),
-    /// What ran before a replacement runs again.
+    /// A replacement was rolled back.
     RolledBack(Exchange),
-    /// A decision of the controller, or anything else of note.
+    /// A decision of the controller, or another note.
     Policy {
-        /// The function it concerns, if it is about one.
+        /// The function it concerns, if any.
         function: Option<FunctionId>,
-        /// What was decided, in words.
+        /// The decision, in words.
         text: String,
     },
 }
 
 impl EventKind {
-    /// The exchange, and whether it went back, if it is one.
+    /// The exchange, and whether it is a rollback, if the event is one.
     pub fn exchange(&self) -> Option<(&Exchange, bool)> {
         match self {
             EventKind::Replaced(exchange) => Some((exchange, false)),
@@ -214,22 +214,22 @@ impl EventKind {
     }
 }
 
-/// What was sampled in one stretch of time.
+/// Samples of one period of time.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Period {
-    /// Where it begins.
+    /// Its start.
     pub start: Nanos,
-    /// Where it ends.
+    /// Its end.
     pub end: Nanos,
-    /// Samples in code that is no function's, at tiers 1, 2 and 3, and in native code.
+    /// Samples in code outside of functions, at tiers 1, 2 and 3, and in native code.
     pub samples: [u64; Tier::RANKS],
-    /// Of those, samples in versions that were still published when the run ended.
+    /// Samples of these in versions that were still published when the run ended.
     pub settled: u64,
-    /// Samples the source lost.
+    /// Samples that the source lost.
     pub lost: u64,
-    /// Samples per second that were asked for; the last setting of the period.
+    /// Requested samples per second; the last setting of the period.
     pub rate_hz: f64,
-    /// Measured cost of sampling until then, as a part of the program's CPU time until then.
+    /// Measured cost of sampling until then, as a share of the program's CPU time until then.
     pub overhead: f64,
     /// Longest compile queue.
     pub queue: u64,
@@ -242,7 +242,7 @@ impl Period {
     }
 }
 
-/// Where a version is in its life.
+/// The state of a version in its life.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum State {
@@ -250,19 +250,19 @@ pub enum State {
     Ready,
     /// In the slot when the run ended.
     Published {
-        /// Since when.
+        /// The time of publication.
         at: Nanos,
     },
-    /// Was in the slot, and another is now.
+    /// Was in the slot; another version is now.
     Retired {
-        /// When it had been published, the last time.
+        /// The time of its last publication.
         at: Nanos,
-        /// When it was replaced.
+        /// The time of its replacement.
         until: Nanos,
     },
     /// Never published: the function had changed, or the result came too late.
     Dropped {
-        /// When that was found.
+        /// The time of the decision.
         at: Nanos,
     },
 }
@@ -270,59 +270,59 @@ pub enum State {
 /// One compiled body of a function.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Version {
-    /// Which.
+    /// Its id.
     pub id: VersionId,
-    /// How it was compiled.
+    /// Its tier.
     pub tier: Tier,
-    /// Where it is in its life.
+    /// Its state.
     pub state: State,
-    /// How long it took to compile and link.
+    /// Time to compile and link it.
     pub compile: Nanos,
     /// Size of the IR before optimisation.
     pub instructions: u32,
-    /// Size of the machine code and what belongs to it.
+    /// Size of the machine code with its data.
     pub code_bytes: u64,
     /// Samples in it.
     pub samples: u64,
-    /// Its machine code as text; only for the hottest.
+    /// Its disassembly; only for the hottest.
     pub disassembly: Option<String>,
 }
 
-/// What came of another way to compile a function, which was compared with what ran.
+/// The result of a compile variant, which was compared with the running version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Variant {
-    /// At which tier.
+    /// The tier.
     pub tier: Tier,
-    /// In which way, in words.
+    /// The variant, in words.
     pub words: String,
-    /// What was found, in words.
+    /// The result, in words.
     pub verdict: String,
-    /// How many times as fast it was: at least, most likely, at most.
+    /// Its relative speed: lower bound, estimate, upper bound.
     pub ratio: [f64; 3],
     /// Pairs of slices that were measured.
     pub pairs: u32,
-    /// Whether it is what runs from then on.
+    /// Whether it runs from then on.
     pub stays: bool,
 }
 
-/// One function of the program that was compiled, or should have been.
+/// One function of the program that was compiled, or whose compile failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Function {
-    /// Which.
+    /// Its id.
     pub id: FunctionId,
-    /// Its name, shortened if it was very long.
+    /// Its name, shortened if very long.
     pub name: String,
-    /// Calls that were counted (only code with counters counts); none if nobody told.
+    /// Counted calls (only code with counters counts); none without a report.
     pub entries: Option<u64>,
     /// Samples in all its versions.
     pub samples: u64,
     /// Compiles that failed.
     pub failures: u32,
-    /// Whether it goes on with a loop of another one; it is none that the program defines.
+    /// Whether it is a continuation of another function's loop; the program does not define it.
     pub continues: bool,
     /// Oldest first.
     pub versions: Vec<Version>,
-    /// Other ways to compile it, in the order they were tried.
+    /// Compile variants, in the order of their trials.
     #[serde(default)]
     pub variants: Vec<Variant>,
 }
@@ -340,7 +340,7 @@ impl Function {
     }
 }
 
-/// Sums over the whole run, whatever did not fit elsewhere included.
+/// Sums over the whole run, including items that did not fit into the lists.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Totals {
     /// Compiles by tier; index 0 stays zero, as in the other counts by tier.
@@ -351,36 +351,36 @@ pub struct Totals {
     pub code_bytes: [u64; Tier::RANKS],
     /// Compiles that failed.
     pub failed: u64,
-    /// Results that were not used.
+    /// Results that were discarded.
     pub dropped: u64,
-    /// Samples in code that is no function's, at tiers 1, 2 and 3, and in native code.
+    /// Samples in code outside of functions, at tiers 1, 2 and 3, and in native code.
     pub samples: [u64; Tier::RANKS],
-    /// Samples the source lost.
+    /// Samples that the source lost.
     pub lost: u64,
-    /// Threads that could not be sampled at the same time, at most.
+    /// Most threads that could not be sampled at the same time.
     pub uncovered: u64,
 }
 
 /// One run, from start to end.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Recording {
-    /// What ran.
+    /// The program and its settings.
     pub run: Run,
-    /// Where samples came from.
+    /// The source of samples.
     pub sampling: Sampling,
-    /// How long it took.
+    /// Its wall time.
     pub wall: Nanos,
     /// CPU time of the whole process, compile workers included.
     pub cpu: Nanos,
-    /// The exit status, if the program came to an end by itself.
+    /// The exit status, if the program ended by itself.
     pub exit: Option<i32>,
     /// Functions the program defines, compiled or not.
     pub defined: u64,
-    /// Lookups, in the order they were told.
+    /// Lookups, in the order of their reports.
     pub lookups: Vec<Lookup>,
-    /// Compiles, in the order they were told.
+    /// Compiles, in the order of their reports.
     pub compiles: Vec<Compile>,
-    /// Links, in the order they were told.
+    /// Links, in the order of their reports.
     pub links: Vec<Link>,
     /// Events, in the order of time.
     pub events: Vec<Event>,
@@ -390,11 +390,11 @@ pub struct Recording {
     pub functions: Vec<Function>,
     /// Sums over the whole run.
     pub totals: Totals,
-    /// What did not fit.
+    /// Counts of omitted items.
     pub omitted: Omitted,
 }
 
-/// Names by function: looking many of them up in a recording would be slow.
+/// Names by function: a search of the recording for each name would be slow.
 pub(crate) struct Names<'a>(HashMap<FunctionId, &'a str>);
 
 impl<'a> Names<'a> {

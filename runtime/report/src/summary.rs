@@ -1,48 +1,47 @@
-//! Figures computed from a recording; pure functions of it.
+//! Figures computed from a recording, as pure functions.
 //!
-//! **Time to peak.** A sample is *settled* if it lies in a version that was still
-//! published when the run ended: code that was never improved on again. With samples
-//! in bins `b` of growing length (20 to a decade of time, each with at least
-//! [`BIN_SAMPLES`] samples in our code), `own(b)` samples in our code and
-//! `settled(b)` settled ones:
+//! **Time to peak.** A sample is *settled* if it is in a version that was still published when the
+//! run ended: code that was not improved again. With samples in bins `b` of growing length (20 to a
+//! decade of time, each with at least [`BIN_SAMPLES`] samples in our code), `own(b)` samples in our
+//! code and `settled(b)` settled ones:
 //!
 //! ```text
 //! peak = end of the first b with  settled(b) >= PEAK_SHARE * own(b)
 //!                            and  settled(b..) >= PEAK_SHARE * own(b..)
 //! ```
 //!
-//! where `b..` is that bin and all after it. The end of the bin rather than its
-//! start, so the figure may be late by an eighth and is never early. With fewer than
-//! [`PEAK_SAMPLES`] samples in our code there is no figure.
+//! where `b..` is that bin and all after it. The figure is the end of the bin, so it may be late by
+//! an eighth and is never early. With fewer than [`PEAK_SAMPLES`] samples in our code there is no
+//! figure.
 
 use serde::Serialize;
 
 use crate::recording::{Function, Nanos, Period, Recording, State, Tier};
 use crate::units::ratio;
 
-/// Part of the samples that must be settled at the peak.
+/// Share of the samples that must be settled at the peak.
 pub const PEAK_SHARE: f64 = 0.9;
-/// Samples in our code without which no time to peak is told.
+/// Least samples in our code for a time to peak.
 pub const PEAK_SAMPLES: u64 = 50;
-/// Samples in our code that make a share worth telling.
+/// Least samples in our code for a meaningful share.
 const BIN_SAMPLES: u64 = 8;
-/// Samples of any kind that make several shares worth drawing on top of each other.
+/// Least samples of any kind for a stack of several shares.
 const STACK_SAMPLES: u64 = 20;
 /// Growth from one logarithmic bin to the next: 20 to a decade.
 const GROWTH: f64 = 1.122;
 
-/// When a run was at its peak.
+/// The time at which a run reached its peak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Peak {
     /// From here on at least [`PEAK_SHARE`] of the samples are settled.
     pub at: Nanos,
 }
 
-/// Why no time to peak can be told.
+/// The reason why the time to peak is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PeakUnknown {
-    /// There are no samples in our code, or too few.
+    /// Our code has no samples, or too few.
     TooFewSamples(u64),
     /// Code was still being replaced when the run ended.
     NotReached,
@@ -51,7 +50,7 @@ pub enum PeakUnknown {
 /// Figures of one tier.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TierFigures {
-    /// Which.
+    /// The tier.
     pub tier: Tier,
     /// Compiles.
     pub compiled: u64,
@@ -68,9 +67,9 @@ pub struct TierFigures {
 /// The key figures of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// By tier that code is compiled at, lowest first.
+    /// By tier of compiled code, lowest first.
     pub tiers: [TierFigures; 3],
-    /// Native code; all zero where a program had none.
+    /// Native code; all zero if the program had none.
     pub native: TierFigures,
     /// Functions that have code.
     pub compiled_functions: u64,
@@ -82,10 +81,9 @@ pub struct Summary {
     pub samples: u64,
     /// Samples in our code.
     pub own_samples: u64,
-    /// Measured cost of sampling, as a part of the CPU time since it began; none without
-    /// sampling.
+    /// Measured cost of sampling, as a share of the CPU time since it began; none without sampling.
     pub overhead: Option<f64>,
-    /// When the run was at its peak.
+    /// The time to peak.
     pub peak: Result<Peak, PeakUnknown>,
 }
 
@@ -93,7 +91,7 @@ impl Summary {
     /// Computes the figures.
     pub fn of(recording: &Recording) -> Summary {
         let versions = || recording.functions.iter().flat_map(|f| &f.versions);
-        // Continuations count with the function whose loop they go on with.
+        // Continuations count with the function whose loop they continue.
         let functions = || recording.functions.iter().filter(|f| !f.continues);
         let ours = |v: &&crate::Version| v.tier != Tier::Native;
         let retired = || {
@@ -126,7 +124,7 @@ impl Summary {
         }
     }
 
-    /// Native code, where there is any, and then the tiers that code is compiled at.
+    /// Native code, if there is any, then the tiers of compiled code.
     pub fn rows(&self) -> impl Iterator<Item = &TierFigures> {
         let native = Some(&self.native).filter(|native| native.published + native.samples > 0);
         native.into_iter().chain(&self.tiers)
@@ -142,29 +140,29 @@ impl Summary {
         self.tiers.iter().map(|tier| tier.code_bytes).sum()
     }
 
-    /// Part of the samples in our code that lie in optimized code (tiers 2 and 3).
+    /// Share of the samples in our code that are in optimized code (tiers 2 and 3).
     pub fn optimized_share(&self) -> f64 {
         let optimized: u64 = self.tiers[1..].iter().map(|tier| tier.samples).sum();
         ratio(optimized as f64, self.own_samples as f64)
     }
 }
 
-/// The measured cost of all of the run, as it was told last.
+/// The last reported cost of sampling, which is that of the whole run.
 fn overhead(periods: &[Period]) -> Option<f64> {
     let mut measured = periods.iter().rev().filter(|period| period.rate_hz > 0.0);
     measured.next().map(|period| period.overhead)
 }
 
-/// Neighbouring periods together, for drawing.
+/// Adjacent periods, merged for drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Bin {
-    /// Where it begins.
+    /// Its start.
     pub(crate) start: Nanos,
-    /// Where it ends.
+    /// Its end.
     pub(crate) end: Nanos,
-    /// As in [`Period`].
+    /// Like [`Period::samples`].
     pub(crate) samples: [u64; Tier::RANKS],
-    /// As in [`Period`].
+    /// Like [`Period::settled`].
     pub(crate) settled: u64,
 }
 
@@ -179,7 +177,7 @@ impl Bin {
         self.samples.iter().sum()
     }
 
-    /// Part of the samples in our code that are settled.
+    /// Share of the samples in our code that are settled.
     pub(crate) fn settled_share(&self) -> f64 {
         ratio(self.settled as f64, self.own() as f64)
     }
@@ -193,9 +191,8 @@ impl Bin {
     }
 }
 
-/// Adds up periods until `full` says that the bin so far is enough, or a pause of more
-/// than `pause` follows it. Periods without samples are skipped, so there may be gaps
-/// between bins.
+/// Merges periods until the bin is `full`, or a pause of more than `pause` follows it. Periods
+/// without samples are skipped, so there may be gaps between bins.
 fn gather(periods: &[Period], pause: u64, full: impl Fn(&Bin) -> bool) -> Vec<Bin> {
     let mut bins: Vec<Bin> = Vec::new();
     let mut open = false;
@@ -220,7 +217,7 @@ fn gather(periods: &[Period], pause: u64, full: impl Fn(&Bin) -> bool) -> Vec<Bi
     bins
 }
 
-/// Samples a second below which they come in clumps: while nothing is new.
+/// Sampling rate below which samples come in clumps. Such rates occur while no new code appears.
 const RARE_HZ: f64 = 50.0;
 
 /// Samples of a clump.
@@ -233,7 +230,7 @@ pub(crate) fn even_bins(recording: &Recording, columns: u64) -> Vec<Bin> {
     let rates = recording.periods.iter().map(|it| it.rate_hz);
     let rare = rates.filter(|&rate| rate > 0.0 && rate < RARE_HZ);
     let clumps = rare.map(|rate| CLUMP / rate * 1e9).fold(0.0, f64::max);
-    // A few columns, or several times the usual distance of two samples.
+    // A few columns, or several times the mean distance of two samples.
     let pause = (3 * width).max(8 * recording.wall.0 / samples.max(1));
     let pause = pause.max(clumps as u64);
     let mut bins = gather(&recording.periods, pause, |bin| {
@@ -254,7 +251,7 @@ pub(crate) fn growing_bins(periods: &[Period]) -> Vec<Bin> {
         let grown = bin.end.0 as f64 >= bin.start.0 as f64 * GROWTH;
         grown && bin.own() >= BIN_SAMPLES
     });
-    // A rest that is too small to stand alone belongs to the bin before it.
+    // A remainder that is too small is merged into the bin before it.
     if bins.len() > 1
         && let Some(rest) = bins.pop_if(|last| last.own() < BIN_SAMPLES)
         && let Some(last) = bins.last_mut()
@@ -292,7 +289,7 @@ fn peak(periods: &[Period]) -> Result<Peak, PeakUnknown> {
 mod tests {
     use super::*;
 
-    /// Periods of 1 ms with ten samples in tier 1, from `peak` on all settled.
+    /// Periods of 1 ms with ten samples in tier 1, all settled from `peak` on.
     fn periods(count: u64, peak: u64) -> Vec<Period> {
         let period = |n: u64| Period {
             start: Nanos(n * 1_000_000),
@@ -368,7 +365,7 @@ mod tests {
         let bins = even_bins(&recording, 20);
         let gaps = bins.windows(2).filter(|w| w[0].end < w[1].start);
         assert_eq!(gaps.count(), 1);
-        // Also where the bin before it would have had room.
+        // Also if the bin before it has room.
         let few = even_bins(&recording, 4);
         assert!(
             few.iter().all(|bin| bin.end <= Nanos(100_000_000)),
@@ -396,7 +393,7 @@ mod tests {
 
     #[test]
     fn the_cost_of_sampling_is_that_of_the_whole_run() {
-        // Each period tells the cost so far: after a burst it falls.
+        // Each period has the cost so far: it falls after a burst.
         let mut run = periods(3, 0);
         run[0].overhead = 0.02;
         run[1].overhead = 0.006;

@@ -8,7 +8,7 @@ use crate::recording::{Exchange, Function, Recording};
 use crate::summary::{Peak, PeakUnknown, Summary};
 use crate::units;
 
-/// Where the cells of a column stand.
+/// The alignment of the cells of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
     /// Text.
@@ -36,7 +36,7 @@ impl Table {
         }
     }
 
-    /// Adds a row. Cells that are missing are empty, cells without a column unseen.
+    /// Adds a row. Missing cells are empty, cells without a column are dropped.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
@@ -46,8 +46,8 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The table, each line ended by a newline and without spaces at its end.
-    /// Control characters in cells (names are input) are shown as `?`.
+    /// Renders the table, each line with a newline and without trailing spaces. Control characters
+    /// in cells (names are input) become `?`.
     pub fn render(&self) -> String {
         let heads: Vec<String> = self.columns.iter().map(|(head, _)| head.clone()).collect();
         let lines: Vec<&Vec<String>> = std::iter::once(&heads).chain(&self.rows).collect();
@@ -126,7 +126,7 @@ fn figures(recording: &Recording, summary: &Summary) -> String {
     table.render()
 }
 
-/// When the peak was, or why that is not known.
+/// The time to peak, or why it is unknown.
 pub(crate) fn peak(peak: &Result<Peak, PeakUnknown>) -> String {
     match peak {
         Ok(peak) => units::time(peak.at),
@@ -211,7 +211,7 @@ fn functions(recording: &Recording, summary: &Summary, hottest: usize) -> Table 
     table
 }
 
-/// Which functions were replaced by hand, and when; the latest of many.
+/// Functions that were replaced by hand, with times; the latest if there are many.
 fn exchanges(recording: &Recording) -> Table {
     let right = Align::Right;
     let mut table = Table::new(&[
@@ -236,10 +236,10 @@ fn exchanges(recording: &Recording) -> Table {
     table
 }
 
-/// Exchanges on a terminal.
+/// Limit of exchanges on a terminal.
 const EXCHANGES: usize = 20;
 
-/// What an exchange is called.
+/// The name of the kind of an exchange.
 pub(crate) fn what(back: bool) -> &'static str {
     match back {
         true => "rolled back",
@@ -264,17 +264,17 @@ pub(crate) fn exchanged(exchange: &Exchange) -> String {
     parts.join("; ")
 }
 
-/// Bytes of a name on a terminal.
+/// Limit of a name on a terminal, bytes.
 const NAME_WIDTH: usize = 48;
 
-/// The tier a function ran at in the end.
+/// The tier of a function at the end of the run.
 pub(crate) fn tier_number(function: &Function) -> String {
     let number = |version: &crate::Version| version.tier.number().to_string();
     function.published().map_or("-".to_owned(), number)
 }
 
-/// The figures of a run as one JSON object on one line, ended by a newline. Times are
-/// integers in nanoseconds (`_ns`), parts of one are fractions.
+/// The figures of a run as one JSON object on one line, with a newline. Times are integers in
+/// nanoseconds (`_ns`), shares are fractions of one.
 pub fn json(recording: &Recording, hottest: usize) -> String {
     let summary = Summary::of(recording);
     let hot = |function: &Function| Hot {

@@ -11,8 +11,8 @@
 //! period = octave * STEPS + (t - start of the octave) / width
 //! ```
 //!
-//! After the first of them a period is about a 64th of the time before it or less, and a run of an hour
-//! has at most 1,024. Only periods that something happened in take memory.
+//! After the first ones a period is at most about a 64th of the time before it, and a run of an
+//! hour has at most 1,024. Only periods with events take memory.
 
 use std::collections::BTreeMap;
 
@@ -22,11 +22,10 @@ use crate::recording::{Nanos, Period, Tier, VersionId};
 const FIRST_NS: u64 = 1_000_000;
 /// Periods of one length.
 const STEPS: u64 = 64;
-/// Lengths there are: enough for 49 days; whatever comes later falls into the last
-/// period.
+/// Number of period lengths: enough for 49 days; later times are in the last period.
 const OCTAVES: u64 = 26;
 
-/// The period `time` falls into: its number, start and end.
+/// The period of `time`: its number, start and end.
 fn period_of(time: Nanos) -> (u64, Nanos, Nanos) {
     let first_octave = FIRST_NS * STEPS;
     let octave = u64::from((time.0 / first_octave + 1).ilog2()).min(OCTAVES - 1);
@@ -37,11 +36,11 @@ fn period_of(time: Nanos) -> (u64, Nanos, Nanos) {
     (octave * STEPS + step, Nanos(start), Nanos(start + width))
 }
 
-/// What happened in one period, and in which versions.
+/// The data of one period, with samples by version.
 #[derive(Debug, Clone)]
 struct Slot {
     period: Period,
-    /// The state of the profiler and of the queue was noted in it.
+    /// Whether the state of the profiler and of the queue was recorded in it.
     gauged: bool,
     /// Unordered; at most `versions_in_period`.
     versions: Vec<(VersionId, u64)>,
@@ -67,7 +66,7 @@ impl Timeline {
         })
     }
 
-    /// Counts samples: in a version of ours, or elsewhere.
+    /// Counts samples, in a version of the runtime or in other code.
     pub(crate) fn hit(
         &mut self,
         time: Nanos,
@@ -88,7 +87,7 @@ impl Timeline {
         }
     }
 
-    /// Notes the state of the profiler and of the queue, as it was since the last time.
+    /// Records the state of the profiler and of the queue since the last report.
     pub(crate) fn gauge(
         &mut self,
         time: Nanos,
@@ -106,14 +105,14 @@ impl Timeline {
         period.lost += lost;
     }
 
-    /// The periods in order, the last one ending with the run.
-    /// `settled` says which versions were still published then.
+    /// The periods in order, the last one ending with the run. `settled` tells whether a version
+    /// was still published then.
     pub(crate) fn finish(
         mut self,
         wall: Nanos,
         settled: impl Fn(VersionId) -> bool,
     ) -> Vec<Period> {
-        // Samples are told some time after they were taken, the state only then.
+        // Samples are reported some time after they were taken, the state only with the report.
         let mut told: Option<(f64, f64, u64)> = None;
         for Slot { period, gauged, .. } in self.slots.values_mut().rev() {
             if *gauged {

@@ -1,18 +1,17 @@
-//! A run as a timeline in Chrome's trace event format, which Perfetto opens.
+//! Writes a run as a timeline in Chrome's trace event format, which Perfetto opens.
 //!
 //! The format: <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>.
 //! Used here: complete events (`X`), instants (`i`), counters (`C`) and metadata (`M`).
 //!
-//! Perfetto has rules beyond the format's; `tests/perfetto` has them all.
+//! Perfetto has more rules than the format; `tests/perfetto` checks them all.
 //!
 //! Invariants:
-//! - One event per line, written as it comes; nothing is held but the spans of one
-//!   track at a time, for sorting.
+//! - One event per line, written immediately; only the spans of one track are held, for sorting.
 //! - Times are microseconds since the run began, exact to the nanosecond: a double
 //!   holds that for 100 days.
-//! - On one track spans nest or do not touch. Spans that overlap otherwise (only
-//!   clocks that disagree make them) go to a track of their own beside it; those for
-//!   which there is no track are left out.
+//! - On one track spans nest or are disjoint. Spans that overlap otherwise (only inconsistent
+//!   clocks cause them) are on an extra track beside it; if there is no free track, they are
+//!   omitted.
 //! - A track's spans are in the order of their start, outer before inner.
 //!
 //! | process | tracks |
@@ -39,10 +38,10 @@ const PROGRAM: u32 = 2;
 const PUBLICATIONS: u64 = 1;
 const DECISIONS: u64 = 2;
 const REPLACEMENTS: u64 = 3;
-/// Workers come after those above.
+/// Track numbers of workers start here.
 const WORKERS: u64 = 16;
-/// Overlapping spans go this far beside their track: above the numbers that Linux gives
-/// threads (at most 2^22), so that [`LANES`] of them fit 32 bits, as Perfetto wants.
+/// Distance of the extra tracks from their track: above the thread ids of Linux (at most 2^22), so
+/// that [`LANES`] of them fit 32 bits, which Perfetto requires.
 const LANE: u64 = 1 << 23;
 const LANES: usize = 1 << 8;
 
@@ -50,7 +49,7 @@ const LANES: usize = 1 << 8;
 ///
 /// # Errors
 ///
-/// What `out` returns.
+/// The errors of `out`.
 pub fn write(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
     let mut trace = Writer { out, first: true };
     trace.open(recording)?;
@@ -176,7 +175,7 @@ impl Writer<'_> {
     }
 }
 
-/// JSON without DEL, which Perfetto takes for an error in a string.
+/// JSON without DEL, which Perfetto rejects in a string.
 struct WithoutControls;
 
 impl Formatter for WithoutControls {
@@ -273,7 +272,7 @@ fn compile_span<'a>(compile: &Compile, names: &Names<'_>) -> Span<'a> {
 fn write_track(place: Place, mut spans: Vec<Span<'_>>, trace: &mut Writer<'_>) -> io::Result<()> {
     spans.sort_by_key(|span| (span.start, Reverse(span.end)));
     let (pid, tid, name) = track(place);
-    // Per lane the ends of the spans that are open, outermost first.
+    // Per lane the ends of the open spans, outermost first.
     let mut lanes: Vec<Vec<Nanos>> = Vec::new();
     for span in spans {
         let fits = |lane: &mut Vec<Nanos>| {
@@ -362,7 +361,7 @@ fn write_events(
     Ok(())
 }
 
-/// `replaced f, g` or `rolled back f`; of many functions, how many more there are.
+/// `replaced f, g` or `rolled back f`; of many functions, the number of further ones.
 fn exchange_name(exchange: &Exchange, back: bool) -> String {
     let what = text::what(back);
     let named: Vec<&str> = exchange.functions.iter().map(String::as_str).collect();
@@ -375,13 +374,13 @@ fn exchange_name(exchange: &Exchange, back: bool) -> String {
     }
 }
 
-/// Names of functions in the name of an event.
+/// Limit of function names in the name of an event.
 const SHOWN: usize = 3;
 
 fn write_counters(periods: &[Period], trace: &mut Writer<'_>) -> io::Result<()> {
     let mut last: Option<Nanos> = None;
     for period in periods {
-        // A counter holds its value until the next one; a pause has to end it.
+        // A counter holds its value until the next one, so a pause must end it.
         if let Some(end) = last.filter(|end| *end < period.start) {
             write_samples(end, [0.0; Tier::RANKS], trace)?;
         }

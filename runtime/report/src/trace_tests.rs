@@ -1,4 +1,4 @@
-//! The trace is read back as JSON, and its promises are checked line by line.
+//! Tests that read the trace back as JSON and check its invariants line by line.
 
 use super::*;
 use crate::recording::{Event, Exchange, Function, FunctionId, Link, Lookup, Run, VersionId};
@@ -24,7 +24,7 @@ fn compile(place: Place, function: u32, start: Nanos, end: Nanos) -> Compile {
     }
 }
 
-/// One by which two functions more were compiled again.
+/// An exchange after which two further functions were recompiled.
 fn exchange(functions: &[&str]) -> Exchange {
     Exchange {
         number: 4,

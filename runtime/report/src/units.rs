@@ -1,4 +1,4 @@
-//! Numbers as people read them: three significant digits, a unit, grouped digits.
+//! Formats numbers for people: three significant digits, a unit, grouped digits.
 //!
 //! A space between number and unit is a no-break space, so that no line ends there.
 
@@ -7,10 +7,10 @@ use crate::recording::Nanos;
 /// Between a number and its unit.
 const GAP: char = '\u{a0}';
 
-/// Three significant digits, but never fewer than the digits before the point.
+/// Three significant digits, but all digits before the point.
 pub(crate) fn significant(value: f64) -> String {
     let size = value.abs();
-    // The bounds are where rounding would carry into one more digit.
+    // At these bounds rounding would carry into one more digit.
     if size >= 99.95 || size == 0.0 {
         format!("{value:.0}")
     } else if size >= 9.995 {
@@ -26,7 +26,7 @@ pub(crate) fn time(time: Nanos) -> String {
     match time.0 {
         0 => format!("0{GAP}ms"),
         1..1_000 => format!("{ns:.0}{GAP}ns"),
-        // Bounds as in `significant`: what would be shown as 1000 takes the next unit.
+        // Bounds as in `significant`: a value that would be shown as 1000 takes the next unit.
         1_000..999_500 => format!("{}{GAP}µs", significant(ns / 1e3)),
         999_500..999_500_000 => format!("{}{GAP}ms", significant(ns / 1e6)),
         999_500_000..120_000_000_000 => format!("{}{GAP}s", significant(ns / 1e9)),
@@ -72,13 +72,13 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// `number` things, of which there may be one: `1 sample`, `2,000 samples`.
+/// A count with its noun, singular or plural: `1 sample`, `2,000 samples`.
 pub(crate) fn things(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{}{GAP}{thing}{plural}", count(number))
 }
 
-/// A part of one as percent: `12.3 %`; below a tenth with the digits it needs.
+/// A fraction as percent: `12.3 %`; below a tenth with more digits.
 pub(crate) fn percent(part: f64) -> String {
     let percent = part * 100.0;
     if percent > 0.0 && percent < 0.095 {
@@ -88,7 +88,7 @@ pub(crate) fn percent(part: f64) -> String {
     }
 }
 
-/// `part` of `whole`; zero of nothing is zero.
+/// `part` of `whole`; zero if `whole` is zero.
 pub(crate) fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

@@ -1,8 +1,8 @@
-//! Pages in a real browser: they fit the screen, in light and in dark.
+//! Tests of pages in a real browser: they fit the screen, in light and in dark.
 //!
-//! Chromium lays out the page in a frame of the wanted width (it refuses windows
-//! narrower than about 500 px), a script that only the test adds reports what it
-//! measured, and the DOM is read back. Without a Chromium the test says so and passes.
+//! Chromium lays out the page in a frame of the wanted width (it refuses windows narrower than
+//! about 500 px). A script that only the test adds reports its measurements, and the test reads the
+//! DOM back. Without Chromium the test prints a message and passes.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ use uruk_report::{Comparison, Recording, html};
 #[path = "../examples/sample.rs"]
 mod sample;
 
-/// A small phone, a usual one, a desk.
+/// A small phone, a usual one, a desktop.
 const WIDTHS: [u32; 3] = [320, 390, 1280];
 
 /// Measures the page it is in and tells the document around it.
@@ -62,8 +62,7 @@ fn browser() -> Option<&'static str> {
         })
 }
 
-/// Lays out `page` in frames of all widths, folded and unfolded; what the probe found
-/// in each.
+/// Lays out `page` in frames of all widths, folded and unfolded; returns the probe's results.
 fn measure(browser: &str, folder: &Path, page: &str, dark: bool) -> Vec<serde_json::Value> {
     let probed = page.replacen("</head>", &format!("{PROBE}</head>"), 1);
     assert_ne!(probed, page, "the page has a head");
@@ -131,7 +130,7 @@ fn check(browser: &str, folder: &Path, name: &str, page: &str) {
     }
 }
 
-/// The probe must see a page that is too wide, or the rest proves nothing.
+/// Checks that the probe detects a page that is too wide; else the tests would prove nothing.
 fn check_probe(browser: &str, folder: &Path) {
     let wide = "<!doctype html><html><head></head><body>\
                 <p style='width:3000px'>wide</p><details><summary style='height:9px'>\

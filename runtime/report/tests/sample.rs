@@ -1,4 +1,4 @@
-//! A whole run as the sample makes it, through every way of showing it.
+//! Renders the sample's run with every renderer.
 
 use uruk_report::{EventKind, Nanos, Recording, State, Summary, html, text, trace};
 

@@ -1,4 +1,4 @@
-//! Traces as Perfetto reads them.
+//! Tests of traces against Perfetto's rules.
 
 use uruk_report::{Compile, FunctionId, Nanos, Place, Recording, Tier, VersionId, trace};
 

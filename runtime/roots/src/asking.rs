@@ -1,10 +1,10 @@
-//! Between the look at a thread and the signal to it: nothing the thread does may make the
-//! signal unwelcome.
+//! Protocol between the check of a thread and the signal to it: changes of the thread's state meanwhile
+//! must not make the signal harmful.
 //!
 //! A thread must not be sent the signal when it blocks it (the signal would stay pending,
 //! for `sigwait`, `signalfd`, `sigpending` and the next image after `exec` to find), nor
 //! when its alternate stack does not take the kernel's frame, which the kernel answers with
-//! `SIGSEGV`. Whoever asks says so in [`ASKED`], looks, sends and takes it back. The thread
+//! `SIGSEGV`. The requester sets [`ASKED`], checks, sends and clears it. The thread
 //! changes its state, waits until it is not [`ASKED`], and looks whether a signal came:
 //!
 //! ```text
@@ -18,42 +18,42 @@
 //!
 //! Either the look sees the change, or the thread sees that it is asked, and by the time it
 //! goes on the signal is pending for it. The mask lies in the kernel, behind a lock. One
-//! scan at a time asks (`turn`), so one word will do. The thread's side is called by JIT'd
-//! code ([`mask_changed`], [`set_alternate_stack`]); code that gets at the kernel by other ways can
-//! still be left with a pending signal in the few microseconds of that window, which is
-//! harmless to `exec` and to handlers, but not to who takes signals by `sigwait`.
+//! scan at a time asks (`turn`), so one word suffices. JIT'd code calls the thread's side
+//! ([`mask_changed`], [`set_alternate_stack`]). Code that reaches the kernel in other ways can still be
+//! left with a pending signal in the few microseconds of that window. That is harmless to `exec` and to
+//! handlers, but not to threads that take signals by `sigwait`.
 //!
 //! | field | written by | ordering |
 //! |---|---|---|
-//! | `ASKED` | who asks | sequentially consistent with the fences on both sides |
-//! | `LAST` place to id | who asks, before the signal | relaxed; ordered by `ASKED` |
+//! | `ASKED` | the requester | sequentially consistent with the fences on both sides |
+//! | `LAST` place to id | the requester, before the signal | relaxed; ordered by `ASKED` |
 //! | `LAST` place to 0 | the thread, in the handler or when it took the signal | relaxed: its own |
 //! | `SMALL` place to id and count | the thread itself | release; ordered by `ASKED` |
-//! | `SMALL` place to 0 | the thread, or who asks when there is none | compare-exchange with the whole word |
+//! | `SMALL` place to 0 | the thread, or the requester if the thread is gone | compare-exchange with the whole word |
 
 use crate::shadow::{CANDIDATES, MARK};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::{self, Info};
 
-/// The thread that is looked at and signalled just now, or 0.
+/// The thread that is being checked and signalled, or 0.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 
-/// Threads that were sent a signal and may not have handled it, by id modulo the length. A
-/// thread that is pushed out by another loses nothing unless it changes its mask in the
-/// microseconds until the signal comes.
+/// Threads that were sent a signal and may not have handled it, by id modulo the length. A thread whose
+/// entry another one overwrites loses nothing unless it changes its mask in the microseconds until the
+/// signal comes.
 static LAST: [AtomicU32; 1024] = [const { AtomicU32::new(0) }; 1024];
 
-/// Threads whose alternate stack is too small: the id, and above it a count of changes, so
-/// that one that was seen gone is not taken for a later one with its id.
+/// Threads whose alternate stack is too small: the id, and above it a count of changes, so that a thread
+/// that ended is not confused with a later one with its id.
 static SMALL: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
-/// Set for good when `SMALL` was full: then any thread may have a small one.
+/// Set permanently when `SMALL` was full: then any thread may have a small one.
 static MANY_SMALL: AtomicU32 = AtomicU32::new(0);
 
 /// Counts the changes of `SMALL`.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
-/// Evidence that a thread knows, or can know, that it is being asked.
+/// Evidence that a thread sees, or can see, that it is being asked.
 #[derive(Debug)]
 pub(crate) struct Asking {
     tid: i32,
@@ -90,7 +90,7 @@ impl Asking {
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        // SeqCst: whoever sees it sees `LAST`, and the kernel has the signal.
+        // SeqCst: a thread that reads this sees `LAST`, and the kernel has the signal.
         ASKED.store(0, Ordering::SeqCst);
     }
 }
@@ -99,7 +99,7 @@ fn last(tid: i32) -> &'static AtomicU32 {
     &LAST[tid as usize % LAST.len()]
 }
 
-/// In the handler: the signal has come.
+/// Records in the handler that the signal has arrived.
 pub(crate) fn came(tid: i32) {
     let last = last(tid);
     if last.load(Ordering::Relaxed) == tid as u32 {
@@ -107,7 +107,7 @@ pub(crate) fn came(tid: i32) {
     }
 }
 
-/// Waits until nobody sends the calling thread a signal by what was so before.
+/// Waits until no requester signals the calling thread because of its earlier state.
 fn settled(tid: i32) {
     // SeqCst: pairs with the fence in `begin`.
     std::sync::atomic::fence(Ordering::SeqCst);
@@ -116,8 +116,8 @@ fn settled(tid: i32) {
     }
 }
 
-/// To be called by a thread that has just blocked signals, with those it blocks now: a
-/// signal of ours that is pending is taken away. Usable in signal handlers.
+/// Takes away a pending signal of ours. Called by a thread that has just blocked signals, while they are
+/// blocked. Usable in signal handlers.
 pub fn mask_changed() {
     // No scan comes any more, and the calls below may be forbidden.
     if uruk_base::sandbox::is_closed() {
@@ -137,7 +137,7 @@ pub fn mask_changed() {
         let Some(info) = sys::take(set) else { continue };
         came(tid);
         if !is_ours(&info) {
-            // It was the program's own, behind which ours was lost.
+            // It was the program's own signal, behind which ours was lost.
             sys::send(sys::getpid(), tid, &info);
         }
     }
@@ -148,8 +148,8 @@ pub(crate) fn is_ours(info: &Info) -> bool {
     info.code == libc::SI_QUEUE && info.value == MARK && info.pid == sys::getpid()
 }
 
-/// `sigaltstack` of the calling thread, for the program: `set` makes the change to a stack of
-/// `bytes` bytes (0: to none) and says whether that was done. Usable in signal handlers.
+/// `sigaltstack` of the calling thread, for the program. `set` changes to a stack of `bytes` bytes (0:
+/// to none) and returns whether that succeeded. Usable in signal handlers.
 pub fn set_alternate_stack(bytes: usize, set: impl FnOnce() -> bool) {
     if uruk_base::sandbox::is_closed() {
         set();
@@ -164,14 +164,14 @@ pub fn set_alternate_stack(bytes: usize, set: impl FnOnce() -> bool) {
     }
     let known = note(tid as u32);
     settled(tid);
-    // What was sent by now comes before this returns, on the stack as it is.
+    // A signal sent by now arrives before this returns, on the current stack.
     sys::gettid();
     if !set() && !known {
         forget(tid as u32);
     }
 }
 
-/// Notes a thread; whether it was noted already.
+/// Notes a thread; returns whether it was noted already.
 fn note(tid: u32) -> bool {
     if SMALL
         .iter()
@@ -202,7 +202,7 @@ fn forget(tid: u32) {
     }
 }
 
-/// Gives places of threads that ended back.
+/// Frees the places of threads that ended.
 pub(crate) fn forget_the_dead() {
     let pid = sys::getpid();
     for place in &SMALL {
@@ -213,7 +213,7 @@ pub(crate) fn forget_the_dead() {
     }
 }
 
-/// In the child of `fork`: its one thread has another id, and its parent's stack.
+/// Resets the state in the child of `fork`: its one thread has another id, and its parent's stack.
 pub(crate) fn after_fork_child() {
     ASKED.store(0, Ordering::SeqCst);
     LAST.iter()
@@ -231,11 +231,10 @@ pub(crate) fn after_fork_child() {
     }
 }
 
-/// Bytes of an alternate stack that the kernel's frame may take. The handler itself takes
-/// none.
+/// Bytes of an alternate stack that the kernel's frame may take. The handler itself takes none.
 fn frame_bytes() -> usize {
-    /// Tiles of matrix registers: whoever may use them has a larger stack, which the kernel
-    /// sees to; nobody else's frame has them.
+    /// Tiles of matrix registers: threads that may use them have a larger stack, which the kernel
+    /// ensures; frames of other threads do not contain them.
     const TILE_DATA: u32 = 18;
     const AT_MINSIGSTKSZ: u64 = 51;
     // SAFETY: no arguments but the question.
@@ -267,7 +266,7 @@ mod tests {
         };
         let ended = std::thread::spawn(move || {
             let before = small();
-            // It would wait for itself, were it asked.
+            // It would wait for itself if it were asked.
             set_alternate_stack(512, || true);
             let noted = small();
             set_alternate_stack(1 << 16, || false);

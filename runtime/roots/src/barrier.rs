@@ -1,13 +1,13 @@
 //! `membarrier`: a fence, or a core serialization, on every running thread.
 //!
 //! `fence_all_threads` orders a store to a slot before a scan that follows it.
-//! `serialize_cores` lets no core go on with instructions fetched before it; it is due
-//! before addresses of code are used again. Both cost about a microsecond on an idle
-//! process and 11 to 13 us with another thread running.
+//! `serialize_cores` prevents cores from continuing with instructions fetched before it; it is required
+//! before addresses of code are reused. Both cost about a microsecond on an idle process and 11 to 13 us
+//! with another thread running.
 //!
-//! Where `membarrier` is refused, a fence is had by running on each processor in turn: the thread
-//! that ran there before was switched from, which orders its memory, and a thread that moves
-//! meanwhile is switched from as well. (liburcu did so before `membarrier` existed.)
+//! Where `membarrier` is refused, running on each processor in turn gives a fence. The thread that ran
+//! there before was switched from, which orders its memory, and so was a thread that moves meanwhile.
+//! (liburcu did so before `membarrier` existed.)
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -48,7 +48,7 @@ fn barrier(command: u64, register: u64, of: &AtomicI32) -> Result<(), BarrierErr
     run(command)
 }
 
-/// Every thread of the process runs a full memory barrier between start and end of this.
+/// Makes every thread of the process run a full memory barrier between start and end of this.
 ///
 /// # Errors
 /// The kernel or a filter refuses `membarrier` and `sched_setaffinity`.
@@ -57,7 +57,7 @@ pub fn fence_all_threads() -> Result<(), BarrierError> {
     fenced.or_else(|error| visit_all_processors().map_err(|_| error))
 }
 
-/// Runs on each processor in turn; the error's number if that is refused.
+/// Runs on each processor in turn; returns the error's number if that is refused.
 fn visit_all_processors() -> Result<(), i32> {
     std::sync::atomic::fence(Ordering::SeqCst);
     let mut before = Processors::default();
@@ -66,7 +66,7 @@ fn visit_all_processors() -> Result<(), i32> {
     for number in 0..count {
         match sys::set_affinity(&Processors::only(number).0) {
             Ok(()) => visited = true,
-            // Not there, or none of those that this process may use.
+            // Missing, or not available to this process.
             Err(libc::EINVAL) => {}
             Err(errno) => {
                 let _ = sys::set_affinity(&before.0);
@@ -81,7 +81,7 @@ fn visit_all_processors() -> Result<(), i32> {
     restored
 }
 
-/// A set of processors, as the kernel has it.
+/// A set of processors, in the kernel's format.
 #[derive(Default)]
 struct Processors([u64; 32]);
 
@@ -95,8 +95,8 @@ impl Processors {
     }
 }
 
-/// Every thread of the process runs a core-serializing instruction between the start of
-/// this and the next user instruction it executes.
+/// Makes every thread of the process run a core-serializing instruction between the start of this and
+/// the next user instruction it executes.
 ///
 /// # Errors
 /// The kernel or a filter refuses.

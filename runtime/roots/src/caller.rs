@@ -1,4 +1,4 @@
-//! The thread that asks: its registers, and its own stack from there upwards.
+//! Scans the thread that asks: its registers, and its own stack from there upwards.
 
 use crate::look::{Looker, why};
 use crate::report::How;
@@ -26,8 +26,8 @@ pub(crate) fn caller_registers() -> [u64; 7] {
     registers
 }
 
-/// The calling thread from where `registers` were taken upwards. There is no red zone:
-/// below are the scan's own frames.
+/// Scans the calling thread from where `registers` were taken upwards. There is no red zone: below are
+/// the scan's own frames.
 pub(crate) fn scan_caller(looker: &mut Looker<'_>, registers: &[u64; 7]) -> How {
     let tcb = sys::robust_list(0);
     let mut trouble = Trouble::Stale(0);

@@ -1,25 +1,25 @@
-//! Stacks a program made with `makecontext`. It says where they lie when it makes them,
-//! and never says when they are gone.
+//! Stacks a program made with `makecontext`. The program reports where they lie when it makes them, but
+//! not when they are freed.
 //!
-//! A table of the process without locks: entries are added, never taken away; a stack
-//! made again at the same place is the same entry. What of it cannot be read is nobody's
-//! stack now, and a stack that became other memory costs a scan of that. When the table
-//! is full, scans say so and prove nothing.
+//! A table of the process without locks: entries are added, never removed; a stack made again at the
+//! same place is the same entry. Parts that cannot be read are no stack now, and a stack that became
+//! other memory costs a scan of that. When the table is full, scans report it and prove nothing.
 //!
 //! | field | written by | ordering |
 //! |---|---|---|
-//! | `start` 0 to the address | who adds (compare-exchange) | acq-rel; pairs with the acquire in `all` |
-//! | `end` | who adds, only upwards | acq-rel; pairs with the acquire in `all`; 0 while it is being added |
-//! | `full` | who finds no place | release; pairs with the acquire in `full` |
+//! | `start` 0 to the address | the thread that adds (compare-exchange) | acq-rel; pairs with the acquire in `all` |
+//! | `end` | the thread that adds, only upwards | acq-rel; pairs with the acquire in `all`; 0 while it is being added |
+//! | `full` | a thread that finds no place | release; pairs with the acquire in `full` |
 //!
-//! Who adds has not run the context yet, so a scan that misses an entry being added
-//! misses nothing: whoever goes on to run it is found where it runs, or in the second
+//! The thread that adds has not run the context yet, so a scan that misses an entry being added misses
+//! nothing. A thread that runs the context later is found where it runs, or in the second read of this
+//! table.
 //! look at this table.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Stacks that are kept.
+/// Largest number of stacks.
 const PLACES: usize = 4096;
 
 struct Entry {
@@ -33,11 +33,11 @@ pub(crate) struct Contexts<const N: usize> {
     full: AtomicBool,
 }
 
-/// The one of the process.
+/// The table of the process.
 pub(crate) static CONTEXTS: Contexts<PLACES> = Contexts::new();
 
-/// Stack pointer of a thread that was found on a stack nobody told of; 0 if none was.
-/// Relaxed: a hint that outlives the scan which found it.
+/// Stack pointer of a thread that was found on an unregistered stack; 0 if none was. Relaxed: a hint
+/// that outlives the scan which found it.
 static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
 
 /// Notes that a thread whose own stack is not in use was found at `sp`. Usable in a
@@ -52,13 +52,13 @@ pub(crate) fn note_elsewhere(sp: u64) {
     }
 }
 
-/// What was noted since it was last asked for.
+/// The latest hint since the last call.
 pub(crate) fn elsewhere() -> Option<u64> {
     Some(ELSEWHERE.swap(0, Ordering::Relaxed)).filter(|&sp| sp != 0)
 }
 
-/// Says that a program is about to run code on `range`, as with `makecontext`. Usable on
-/// any thread, also in a signal handler.
+/// Registers that a program is about to run code on `range`, as with `makecontext`. Usable on any
+/// thread, also in a signal handler.
 pub fn note_context_stack(range: Range<u64>) {
     CONTEXTS.add(range);
 }
@@ -94,7 +94,7 @@ impl<const N: usize> Contexts<N> {
         self.full.store(true, Ordering::Release);
     }
 
-    /// Whether a stack was not kept.
+    /// Whether a stack was dropped because the table was full.
     pub(crate) fn full(&self) -> bool {
         // Acquire: pairs with the release in `add`.
         self.full.load(Ordering::Acquire)

@@ -1,13 +1,12 @@
-//! Threads that come into code by counted calls only, and are outside of it now.
+//! Threads that enter code by counted calls only, and are outside of it now.
 //!
-//! Such a thread says so once ([`CountedThread`]) and counts itself in and out of each call
-//! ([`Inside`]). While its count is zero it has nothing of the code on its stacks: a scan
-//! neither asks it nor reads them. That it comes in by no other way is a promise: what a
-//! library calls through a pointer passes no place of ours, so nothing could check it. Whoever
-//! does not promise is scanned.
+//! Such a thread registers once ([`CountedThread`]) and counts itself in and out of each call
+//! ([`Inside`]). While its count is zero its stacks hold nothing of the code: a scan neither asks it nor
+//! reads them. The thread promises to enter in no other way. Calls that a library makes through a
+//! pointer pass none of our checks, so the promise cannot be verified. Other threads are scanned.
 //!
-//! Each thread has a line of cache of its own. A call costs two plain stores to it, and no
-//! barrier, as the other side has one: with `slot` what a call is made through,
+//! Each thread has a cache line of its own. A call costs two plain stores to it, and no barrier, as the
+//! scan has one. With `slot` being the pointer through which a call is made,
 //!
 //! ```text
 //! thread                       scan
@@ -17,9 +16,9 @@
 //! count = 0, release
 //! ```
 //!
-//! A scan that reads zero comes before the thread's store to the count, so the thread's
-//! barrier came before its load of the slot, which gives the new value. A scan that reads
-//! the zero of a return comes after all the call did.
+//! A scan that reads zero comes before the thread's store to the count. So the thread's barrier came
+//! before its load of the slot, which gives the new value. A scan that reads the zero of a return comes
+//! after all effects of the call.
 //!
 //! | field | written by | ordering |
 //! |---|---|---|
@@ -33,7 +32,7 @@ use crate::sync::{AtomicI32, AtomicU32, Ordering};
 /// Threads that may be counted at once.
 const PLACES: usize = 256;
 
-/// A line that a call still counts in, after its thread stopped being counted.
+/// State of a line in which a call still counts after its thread stopped being counted.
 const LOST: i32 = -1;
 
 /// One thread's count.
@@ -75,12 +74,12 @@ impl Line {
         // Release: pairs with the acquire in `take`.
         self.tid
             .store(if inside { LOST } else { 0 }, Ordering::Release);
-        // A call that is not counted any more is one that a scan must not miss: if the scan
-        // still finds the line, the call finds the new slot.
+        // A scan must not miss a call that is not counted any more: if the scan still finds the line,
+        // the call finds the new slot.
         asymmetric_fence();
     }
 
-    /// Counts a call in; what to count back to.
+    /// Counts a call in; returns the count to restore.
     #[inline(always)]
     pub(crate) fn enter(&self) -> u32 {
         let before = self.count.load(Ordering::Relaxed);
@@ -89,7 +88,7 @@ impl Line {
         before
     }
 
-    /// Counts a call out, and those that were left by a jump.
+    /// Counts a call out, and calls that were left by a jump.
     #[inline(always)]
     pub(crate) fn leave(&self, before: u32) {
         // Release: pairs with the acquire in `outside`.
@@ -132,7 +131,7 @@ mod of_process {
         static OWN: Cell<Option<&'static Line>> = const { Cell::new(None) };
     }
 
-    /// The thread it was made on is counted while this lives.
+    /// Counts the thread on which it was made while this lives.
     #[derive(Debug)]
     pub struct CountedThread {
         line: Option<&'static Line>,
@@ -172,7 +171,7 @@ mod of_process {
         }
     }
 
-    /// A call into code, from before its slot is read until it came back.
+    /// A call into code, from before its slot is read until it has returned.
     #[derive(Debug)]
     pub struct Inside {
         line: Option<(&'static Line, u32)>,
@@ -205,7 +204,7 @@ mod of_process {
         LINES.iter().any(|line| line.outside(tid))
     }
 
-    /// The threads are gone but this one, which has another id.
+    /// Resets the table in a child: its other threads are gone, and this one has another id.
     pub(crate) fn after_fork_child() {
         let own = OWN.get();
         for line in &LINES {

@@ -1,6 +1,6 @@
-//! What can be wrong with a scanner as a whole.
+//! Errors of a scanner as a whole.
 
-/// A scanner that cannot be made, or was asked wrongly.
+/// A scanner that cannot be made, or a wrong request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RootsError {
@@ -15,7 +15,7 @@ pub enum RootsError {
     /// Wanted ranges must be sorted, not empty and not overlap.
     #[error("wanted range {index} ({start:#x}..{end:#x}) is empty, unsorted or overlaps")]
     BadRange {
-        /// Which one.
+        /// Its index.
         index: usize,
         /// First byte.
         start: u64,
@@ -33,7 +33,7 @@ pub enum RootsError {
     /// No room for another registered stack.
     #[error("all {capacity} places for registered stacks are taken")]
     ManyStacks {
-        /// How many there are.
+        /// The number of places.
         capacity: usize,
     },
     /// The kernel or a filter forbids `process_vm_readv` on the process itself.

@@ -1,7 +1,7 @@
 //! Threads that never run or return into code of the region: workers of the runtime.
 //!
-//! They may block all signals; asking them would only cost time. A child of `fork`
-//! forgets all of them: its threads have other ids.
+//! They may block all signals; asking them would only cost time. A child of `fork` forgets all of them:
+//! its threads have other ids.
 //!
 //! | field | written by | ordering |
 //! |---|---|---|
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::sys;
 
-/// The thread it was made on is left out of scans while this lives.
+/// Leaves the thread on which it was made out of scans while this lives.
 #[derive(Debug)]
 pub struct Exemption {
     table: Arc<Exempt>,

@@ -1,21 +1,22 @@
-//! The return addresses of a sleeping thread, by unwind tables: exactly those, and not what ended calls have
-//! left in the holes of frames.
+//! The return addresses of a sleeping thread, by unwind tables: without words that ended calls left in
+//! the holes of frames.
 //!
-//! A frame is unwound from its stack pointer alone as far as possible: the registers that functions keep for
-//! their callers cannot be seen (`look`). They become known where a frame has saved them.
+//! A frame is unwound from its stack pointer alone as far as possible: callee-saved registers cannot be
+//! seen (`look`). They become known where a frame has saved them.
 //!
 //! # Invariants
-//! - A chain is given only if it is whole: every frame has an entry, each return address lies right below its
-//!   frame's end and behind a call, frames rise within the thread's own stack, and the last one is that of
-//!   the start of the program or of the thread, and not of a context of `makecontext`. All else gives none, and all words count as before: signal
-//!   frames, code without tables, other stacks, registers that are not known.
-//! - Who asks must not need more than return addresses: the caller has the program counter and the arguments of
-//!   the system call beside it, and code is not entered by an address that is kept elsewhere.
+//! - A chain is given only if it is whole: every frame has an entry, each return address lies right
+//!   below its frame's end and behind a call, and frames rise within the thread's own stack. The last
+//!   frame is that of the start of the program or of the thread, and not of a context of `makecontext`.
+//!   Otherwise there is no chain, and all words count as before: signal frames, code without tables,
+//!   other stacks, registers that are not known.
+//! - The requester must need only return addresses: the program counter and the arguments of the system
+//!   call are scanned besides, and code is not entered by an address that is kept elsewhere.
 //!
 //! # Limits
-//! Tables are believed: assembly whose table says a wrong size of a frame hides its callers. So are the usual
-//! places of return addresses: one that assembly keeps in a register over a system call is not seen, neither
-//! here nor by scans of stacks.
+//! Tables are trusted: assembly whose table gives a wrong size of a frame hides its callers. So are the
+//! usual places of return addresses: an address that assembly keeps in a register over a system call is
+//! seen neither here nor by scans of stacks.
 //!
 //! # Source
 //! DWARF 5, section 6.4; the System V ABI for x86-64, section 3.7.
@@ -32,13 +33,13 @@ use crate::resumable::ends_in_call;
 use crate::sys;
 use crate::tables::{FrameEntry, Tables};
 
-/// Frames of a thread, at most.
+/// Most frames of a thread.
 const FRAMES: usize = 100_000;
 
-/// Bytes of the code in which a program starts, at most.
+/// Most bytes of the code in which a program starts.
 const ENTRY: u64 = 256;
 
-/// Registers that functions keep for their callers.
+/// Callee-saved registers.
 const KEPT: [Register; 6] = [
     X86_64::RBX,
     X86_64::RBP,
@@ -71,12 +72,12 @@ impl Registers {
 /// A step to the caller.
 enum Step {
     Caller(Registers),
-    /// There is none.
+    /// There is no caller.
     Last,
 }
 
-/// The return addresses of a thread that sleeps in a system call at `pc` with `sp`, on its own stack, of
-/// which `own` is all; `None` if that cannot be told for certain.
+/// The return addresses of a thread that sleeps in a system call at `pc` with `sp`, on its own stack,
+/// which is `own`; `None` if they cannot be determined with certainty.
 pub(crate) fn return_addresses(
     tables: &mut Tables,
     (pc, sp): (u64, u64),
@@ -112,28 +113,28 @@ pub(crate) fn return_addresses(
     None
 }
 
-/// An address in the C library, which starts threads. Its functions by which threads are made may be
-/// another library's by name.
+/// An address in the C library, which starts threads. Another library may define its functions for
+/// creating threads.
 fn c_library() -> u64 {
     libc::gnu_get_libc_version as *const () as u64
 }
 
-/// Whether an entry is that of the function to which the first function of a context returns, whose stack
-/// may lie in a frame of the thread's own stack.
+/// Whether an entry is that of the function to which the first function of a context returns. The stack
+/// of such a context may lie in a frame of the thread's own stack.
 fn is_context(tables: &mut Tables, entry: &FrameEntry) -> bool {
     let start = CONTEXT_START.get().copied().unwrap_or_default();
     let other = tables.find(start);
     start != 0 && other.is_some_and(|it| it.address() == entry.address())
 }
 
-/// The function of the C library to which the first function of a context returns; 0 if that is not known.
+/// The function of the C library to which the first function of a context returns; 0 if it is unknown.
 static CONTEXT_START: OnceLock<u64> = OnceLock::new();
 
-/// Learns where the C library's contexts begin, by the loader. Before threads are scanned: one that waits
-/// for the end of a scan may hold the loader's lock.
+/// Finds the start of the C library's contexts with the dynamic loader. Call it before threads are
+/// scanned: a thread that waits for the end of a scan may hold the loader's lock.
 pub fn learn_contexts() {
     CONTEXT_START.get_or_init(|| {
-        // Not linked against: a file that names it is one that switches stacks.
+        // Not linked against: a file that names it is treated as one that switches stacks.
         // SAFETY: a C string; the loader gives an address or null.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"makecontext".as_ptr()) };
         match found.is_null() {
@@ -151,8 +152,8 @@ type MakeContext = unsafe extern "C" fn(*mut libc::ucontext_t, extern "C" fn(), 
 fn context_start(make: MakeContext) -> u64 {
     extern "C" fn nothing() {}
     let mut stack = [0_u64; 512];
-    // SAFETY: zeros are a valid value. The context is never gone to; `makecontext` writes to it and to its
-    // stack, which live, and of which that is the size.
+    // SAFETY: zeros are a valid value. The context is never entered; `makecontext` writes to it and to
+    // its stack, which live, and of which that is the size.
     unsafe {
         let mut context: libc::ucontext_t = std::mem::zeroed();
         context.uc_stack.ss_sp = stack.as_mut_ptr().cast();
@@ -167,7 +168,7 @@ fn context_start(make: MakeContext) -> u64 {
     }
 }
 
-/// Where the program starts.
+/// The entry point of the program.
 fn entry_point() -> u64 {
     // SAFETY: takes a number, cannot fail.
     unsafe { libc::getauxval(libc::AT_ENTRY) }
@@ -226,7 +227,7 @@ fn step(
     Some(Step::Caller(Registers { pc, sp: end, kept }))
 }
 
-/// Whether a call ends at an address.
+/// Whether a call instruction ends at an address.
 fn is_behind_a_call(tables: &Tables, pc: u64) -> bool {
     let before = pc.checked_sub(8).and_then(|from| tables.bytes(from, 8));
     before.is_some_and(|code| ends_in_call(&code))

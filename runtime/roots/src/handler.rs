@@ -1,20 +1,19 @@
 //! The signal handler: a running thread scans its own registers and stacks.
 //!
-//! It runs on whatever the thread was doing, with all signals blocked, on a stack of its own:
-//! no lock, no allocation, no thread-local (a thread without a library may have none),
-//! no `errno`, no panic. It first repairs an interrupted system call (`rewind`), then
-//! looks for a request with its own thread id; a late signal finds none. A signal that is
-//! not ours goes on to whom the program wants it to go (`shadow`).
+//! It interrupts any code of the thread, with all signals blocked, on a stack of its own: no lock, no
+//! allocation, no thread-local (a thread without a library may have none), no `errno`, no panic. It
+//! first repairs an interrupted system call (`rewind`), then looks for a request with its own thread id;
+//! a late signal finds none. A signal that is not ours is passed to the program's handler (`shadow`).
 //!
-//! `SA_ONSTACK` is set: coroutines and green threads that rely on an alternate stack have
-//! less room on their own than the kernel's frame needs, and what is below belongs to others.
-//! The room on an alternate stack is known where JIT'd code sets it (`asking`).
+//! `SA_ONSTACK` is set: coroutines and green threads that rely on an alternate stack have less room on
+//! their own than the kernel's frame needs, and the memory below belongs to others. The room on an
+//! alternate stack is known where JIT'd code sets it (`asking`).
 //!
 //! Roots of the interrupted code: its sixteen registers and program counter, its vector
 //! registers (a compiler may spill to them), and its stacks by [`walk`].
 //!
-//! [`ANSWERS`] counts answers. Release here pairs with the acquire of whoever waits;
-//! the work itself is ordered by its slot.
+//! [`ANSWERS`] counts answers. Release here pairs with the acquire of the waiting requester; the work
+//! itself is ordered by its slot.
 //!
 //! # Why
 //! The handshake's signal is one that is ignored by default (SIGURG, else SIGWINCH): a
@@ -36,16 +35,16 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys;
 use crate::walk::{Copied, Ground, Own, Trouble, walk};
 
-/// Requests that may be under way at once.
+/// Most requests in progress at once.
 pub(crate) const SLOTS: usize = 64;
 
 /// Words of the buffer that stacks are copied through.
 pub(crate) const BUFFER: usize = 2048;
 
-/// Bytes of a stack that a handler runs on.
+/// Bytes of a handler's stack.
 const STACK: usize = 1 << 15;
 
-/// What a thread is asked, and its answer.
+/// The request to a thread, and its answer.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) pid: i32,
@@ -54,7 +53,7 @@ pub(crate) struct Work {
     pub(crate) limit: u64,
     pub(crate) hits: Hits,
     pub(crate) buffer: Scratch,
-    /// Bytes scanned, or why not; `None` before.
+    /// Bytes scanned, or the reason for a failure; `None` before the answer.
     pub(crate) outcome: Option<Result<u64, Trouble>>,
     /// Time from the handler's first instruction to its answer.
     pub(crate) handler_ns: u64,
@@ -68,42 +67,41 @@ pub(crate) struct Work {
 /// The requests of the process.
 pub(crate) static REQUESTS: [Slot<Box<Work>>; SLOTS] = [const { Slot::new() }; SLOTS];
 
-/// Counts answers; whoever waits for one waits for a change of this.
+/// Counts answers; the requester waits for a change of this.
 pub(crate) static ANSWERS: AtomicU32 = AtomicU32::new(0);
 
 /// System calls made again, and those that ended with `EINTR` at our signal.
 pub(crate) static REPEATED: AtomicU64 = AtomicU64::new(0);
 pub(crate) static INTERRUPTED: AtomicU64 = AtomicU64::new(0);
 
-/// Stacks that handlers run on, each of [`STACK`] bytes.
+/// Stacks of handlers, each of [`STACK`] bytes.
 #[repr(C, align(4096))]
 struct Stacks(UnsafeCell<[[u8; STACK]; SLOTS]>);
 
-// SAFETY: each is used by the handler that took its bit of `FREE`, alone.
+// SAFETY: only the handler that took a stack's bit of `FREE` uses it.
 unsafe impl Sync for Stacks {}
 
 static STACKS: Stacks = Stacks(UnsafeCell::new([[0; STACK]; SLOTS]));
 
-/// The stacks nobody is on, a bit each.
+/// Free stacks, one bit each.
 static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
 
 const _: () = assert!(SLOTS == 64 && STACK == 1 << 15);
 
-/// What the kernel calls. The thread may have no room for more than the kernel's frame (an
-/// alternate stack of 2,048 bytes, a coroutine's), so nothing is put on its stack: a stack of
-/// ours is taken, [`handle`] runs there, and the stack is given back before this returns to
-/// the kernel's frame, or jumps to the handler of the program with everything as the kernel
-/// gave it. Registers that a function preserves are preserved: a library between the kernel and this may
-/// call it as a function.
+/// Entry point for the kernel. The thread may have no room for more than the kernel's frame (an
+/// alternate stack of 2,048 bytes, a coroutine's), so nothing is put on its stack. A stack of ours is
+/// taken, [`handle`] runs there, and the stack is given back before this returns to the kernel's frame,
+/// or jumps to the handler of the program with all registers as the kernel set them. Callee-saved
+/// registers are preserved: a library between the kernel and this may call it as a function.
 ///
-/// If more handlers run at once than there are stacks, the others let them finish.
+/// If more handlers run at once than there are stacks, the others yield until one is free.
 ///
 /// # Safety
 /// Called with the kernel's arguments, and all signals blocked.
 #[unsafe(naked)]
 unsafe extern "C" fn entry(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     naked_asm!(
-        // Nobody unwinds from here.
+        // No unwinder goes beyond this frame.
         ".cfi_startproc",
         ".cfi_undefined rip",
         // The arguments stay in rdi, rsi and rdx, the stack is kept in r8, its number in r9.
@@ -161,12 +159,12 @@ pub(crate) fn entry_address() -> u64 {
     entry as *const () as u64
 }
 
-/// After `fork`, in the child: the stacks its parent's other threads were on.
+/// Frees all stacks, in the child after `fork`: its parent's other threads used them.
 pub(crate) fn after_fork_child() {
     FREE.store(u64::MAX, Ordering::Relaxed);
 }
 
-/// Answers what the thread is asked; the handler of the program that is to run now, or 0.
+/// Answers requests to the thread; returns the handler of the program that is to run now, or 0.
 extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) -> usize {
     let began = sys::now_ns();
     // SAFETY: the kernel passes the signal's data, all bytes of them.
@@ -180,7 +178,7 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
     }
     let tid = sys::gettid();
     asking::came(tid);
-    // Also by a signal of the program's, behind which ours may have been lost.
+    // Also on a signal of the program, behind which ours may have been lost.
     for slot in &REQUESTS {
         if let Some(mut claim) = slot.claim(tid as u32) {
             claim.with(|work| answer(context, work, began));
@@ -196,7 +194,7 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
     hand_on(signal, context, &wanted)
 }
 
-/// Gets the thread ready for the handler of the program, as the kernel would have.
+/// Prepares the thread for the handler of the program, as the kernel would have.
 fn hand_on(signal: c_int, context: &libc::ucontext_t, wanted: &sys::Action) -> usize {
     if wanted.flags & libc::SA_RESETHAND as u32 as u64 != 0 {
         shadow::reset(signal);
@@ -224,12 +222,12 @@ fn register(context: &libc::ucontext_t, which: c_int) -> u64 {
         .map_or(0, |&value| value as u64)
 }
 
-/// Makes an interrupted system call happen again where that is right.
+/// Restarts an interrupted system call where that is right.
 fn repair(context: &mut libc::ucontext_t) {
     match register(context, libc::REG_RAX) as i64 {
         sys::EINTR => repair_call(context, register(context, libc::REG_RIP)),
-        // The kernel is about to go on with a call that a stop interrupted, and has
-        // forgotten how when we return: it is begun anew.
+        // The kernel is about to continue a call that a stop interrupted, and forgets how when we
+        // return: the call is begun anew.
         libc::SYS_restart_syscall => {
             let after = register(context, libc::REG_RIP).wrapping_add(2);
             repair_call(context, after);
@@ -238,7 +236,7 @@ fn repair(context: &mut libc::ucontext_t) {
     }
 }
 
-/// `after`: the instruction behind the call.
+/// Restarts the call before `after`, the address of the next instruction.
 #[inline(never)]
 fn repair_call(context: &mut libc::ucontext_t, after: u64) {
     let Some(code) = code_before(after) else {
@@ -266,7 +264,7 @@ fn repair_call(context: &mut libc::ucontext_t, after: u64) {
         false => rewind::number(&code),
     };
     match rewind::decide(number, &args, word) {
-        // A signal of the program's own will be handled next: the call ends by that.
+        // A signal of the program itself will be handled next: it ends the call.
         Interrupted::Again(_) if others_pending(mask_of(context)) => {}
         Interrupted::Again(number) => {
             let registers = &mut context.uc_mcontext.gregs;
@@ -302,8 +300,8 @@ fn code_before(after: u64) -> Option<[u8; rewind::CODE_BYTES]> {
     })
 }
 
-/// Whether a signal is pending that the interrupted code does not block and the program
-/// handles. A stop, or one that is ignored, ends no call.
+/// Whether a signal is pending that the interrupted code does not block and the program handles. A stop
+/// or an ignored signal ends no call.
 fn others_pending(mask: u64) -> bool {
     let mut pending = sys::pending() & !mask;
     while pending != 0 {
@@ -356,8 +354,8 @@ fn answer(context: &libc::ucontext_t, work: &mut Work, began: u64) {
     work.handler_ns = sys::now_ns().wrapping_sub(began);
 }
 
-/// The saved `xsave` area: 512 bytes, and what `fx_sw_reserved` (at 464) says is more:
-/// a magic number and the size of the whole.
+/// Notes words of the saved `xsave` area: 512 bytes, and more if `fx_sw_reserved` (at 464) says so, by a
+/// magic number and the size of the whole.
 fn vector_registers(context: &libc::ucontext_t, hits: &mut Hits) {
     const MAGIC: u32 = 0x4650_5853;
     let area = context.uc_mcontext.fpregs.cast::<u8>().cast_const();

@@ -1,12 +1,12 @@
-//! Distinct words that point into the range asked about.
+//! Distinct words that point into the requested range.
 //!
 //! An open-addressed table of `offset + 1` (0 is empty) with multiplicative hashing and
 //! linear probing. It never allocates while it is filled and never panics: signal
-//! handlers fill it. At three quarters full it is *overflowed*: what it holds proves
-//! nothing about what it lacks, and the requester asks again with a larger one.
+//! handlers fill it. At three quarters full it is *overflowed*: then it may lack addresses, and the
+//! requester asks again with a larger one.
 //!
-//! The range's start is kept negated, and an address only as an offset: what a handler
-//! leaves behind below the stack pointer must not look like an address to the next scan.
+//! The range's start is kept negated, and an address only as an offset: words that a handler leaves
+//! below the stack pointer must not look like addresses to the next scan.
 
 use std::ops::Range;
 
@@ -40,7 +40,7 @@ impl Hits {
         }
     }
 
-    /// Forgets everything, and looks for `range` from now on.
+    /// Clears the table for a new `range`.
     pub(crate) fn reset(&mut self, range: &Range<u64>) {
         if self.len > 0 {
             self.table.fill(0);
@@ -65,12 +65,12 @@ impl Hits {
         Some(grown)
     }
 
-    /// Whether no word was kept, and none dropped.
+    /// Whether no word was kept or dropped.
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0 && !self.overflowed
     }
 
-    /// Whether something was dropped.
+    /// Whether a word was dropped.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflowed
     }
@@ -120,7 +120,7 @@ impl Hits {
         }
     }
 
-    /// The addresses, in no order.
+    /// The addresses, unordered.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
         let low = self.minus_low.wrapping_neg();
         let full = self.table.iter().filter(|&&key| key != 0);

@@ -1,4 +1,4 @@
-//! Who may still execute or return into code.
+//! Finds code that threads may still execute or return into.
 //!
 //! The question is asked for ranges in one region of addresses: which of them does any
 //! thread of the process point into, from its registers, its red zone or its stacks?
@@ -7,26 +7,24 @@
 //! scanned one by one while the others go on; there is no moment at which all stand.
 //!
 //! # Why a ragged scan is a proof
-//! The caller has taken the ranges out of everything that leads into them but stacks
-//! and registers. From then on a return address into a range is made only by a call
-//! from code in it, so by a thread that has the range on its stack or in its program
-//! counter already. A thread found without one stays without. Threads are listed until
-//! a list holds none that was not scanned; a thread made since comes from one that was
-//! clean. `setjmp`'s buffers need no scan: `longjmp` is allowed only while the function
-//! that called `setjmp` has not returned, and it has a return address on the stack
-//! whenever something else runs. Stacks nobody runs on (fibers) are registered, or searched
-//! for in all memory ([`Roots::search_memory`]).
+//! The caller has removed the ranges from everything that leads into them except stacks and registers.
+//! From then on only a call from code in a range makes a return address into it, so only a thread that
+//! has the range on its stack or in its program counter already. A thread found without one stays
+//! without. Threads are listed until a list holds only scanned ones; a thread made since comes from one
+//! that was clean. `setjmp`'s buffers need no scan: `longjmp` is allowed only while the function that
+//! called `setjmp` has not returned, and that has a return address on the stack whenever other code
+//! runs. Stacks without a running thread (fibers) are registered, or searched for in all memory
+//! ([`Roots::search_memory`]).
 //!
-//! What is proved is that nobody executes a range, not that nobody reads it: a register
-//! that keeps an address as data may be out of sight (`look`). Data that code outside of a
-//! range may read does not belong in it.
+//! The proof is that no thread executes a range, not that none reads it: a register that keeps an
+//! address as data may be invisible (`look`). Data that code outside of a range may read must not be in
+//! it.
 //!
-//! A fiber may be handed from thread to thread during a scan. Its stack is read after
-//! all threads: code on it that ran when its thread was scanned and was suspended since
-//! has left its return address there, also if it runs again by then: the word stays
-//! below the stack pointer until the same frame makes another call. Code that moves its
-//! stack pointer between calls (`alloca`) while it is handed around during one scan is
-//! not covered; who does that scans when fibers rest.
+//! A fiber may be handed from thread to thread during a scan. Its stack is read after all threads. Code
+//! on it that ran when its thread was scanned and was suspended since has left its return address there.
+//! That holds also if it runs again by then: the word stays below the stack pointer until the same frame
+//! makes another call. Code that moves its stack pointer between calls (`alloca`) while it is handed
+//! around during one scan is not covered; such programs must scan when fibers rest.
 //!
 //! # Roots, and the test in `tests/` that fails without each
 //! | root | left out by | test that fails |
@@ -41,7 +39,7 @@
 //! | threads made meanwhile | one listing | `threads_made_meanwhile` |
 //! | registered stacks | no `registered` | `registered_fiber` |
 //! | stacks of `makecontext` | no `contexts` | case `contexts.c` |
-//! | stacks nobody told of | no `memory` in `run` | `a_stack_nobody_told_of_is_found_in_memory`, cases `own_stacks*.c` |
+//! | unregistered stacks | no `memory` in `run` | `a_stack_nobody_told_of_is_found_in_memory`, cases `own_stacks*.c` |
 //! | processes that share the memory | no `sharers` in `run` | `a_process_on_this_memory`, case `library_process.c` |
 //! | own stack of a thread that left it | no `own` in `walk` | `left_its_own_stack`, case `contexts.c` |
 //! | stack that overflowed | no `own` in `walk` | case `stack_overflow_caught.c` |
@@ -55,19 +53,23 @@
 //!
 //! # Invariants
 //! - A thread that sleeps in a system call is never signalled.
-//! - A complete report has scanned every thread and registered stack; an incomplete one
-//!   says which thread is missing and why, and keeps everything.
-//! - A signal that comes after the program took its handler away, or after `exec`, is ignored
-//!   (`shadow`); one that would be unwelcome is not sent (`asking`).
-//! - The handler uses no stack of the thread's, takes no lock, allocates nothing, uses no thread-local and no `errno`.
+//! - A complete report has scanned every thread and registered stack. An incomplete one names the
+//!   missing thread with the reason, and keeps everything.
+//! - A signal that comes after the program removed its handler, or after `exec`, is ignored (`shadow`);
+//!   one that would be harmful is not sent (`asking`).
+//! - The handler uses no stack of the thread's, takes no lock, allocates nothing, uses no thread-local
+//!   and no `errno`.
 //! - A late answer never meets another request (`slot`, model-checked).
 //!
 //! # Map, in reading order
-//! `report`: question and answer. `hits`: the words found. `scratch`: where stacks are copied to. `maps`: where stacks end.
-//! `walk`: one thread's stacks. `words`: the loop over words. `task`: what `/proc` says. `look`: a sleeping thread. `frames`, `tables`: its return addresses by unwind tables.
-//! `slot`: request and answer. `shadow`: which signal, and whose. `asking`: whether it is welcome. `handler`, `rewind`: the signal. `settle`: running
-//! threads. `stacks`, `contexts`, `unsearched`, `exempt`, `entries`, `turn`: tables. `memory`, `resumable`: stacks that were not registered. `roots`, `caller`: the whole scan. `barrier`:
-//! `membarrier`. `sharers`: processes on this memory.
+//! `report`: request and answer. `hits`: the words found. `scratch`: memory for copies of stacks.
+//! `maps`: ends of stacks. `walk`: one thread's stacks. `words`: the loop over words. `task`: reads
+//! `/proc`. `look`: a sleeping thread. `frames`, `tables`: its return addresses by unwind tables.
+//! `slot`: request and answer. `shadow`: the signal, and the program's action for it. `asking`: whether
+//! it may be sent. `handler`, `rewind`: the signal. `settle`: running threads. `stacks`, `contexts`,
+//! `unsearched`, `exempt`, `entries`, `turn`: tables. `memory`, `resumable`: stacks that were not
+//! registered. `roots`, `caller`: the whole scan. `barrier`: `membarrier`. `sharers`: processes on this
+//! memory.
 
 #![deny(missing_docs)]
 #![cfg_attr(loom, allow(dead_code, unused_imports))]

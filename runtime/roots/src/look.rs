@@ -1,34 +1,31 @@
-//! A sleeping thread, scanned from outside without a signal.
+//! Scans a sleeping thread from outside, without a signal.
 //!
-//! A look reads, in this order: how often the thread got a processor, what it is in
-//! (number, arguments, stack pointer, program counter), its stacks by copying, both
-//! again. If nothing changed the thread was off the processor from the first answer of
-//! the kernel to the last: what was read is what it will wake up to.
+//! A look reads, in this order: how often the thread got a processor; its system call (number,
+//! arguments, stack pointer, program counter); its stacks by copying; both again. If nothing changed,
+//! the thread was off the processor from the first answer of the kernel to the last. Then the data are
+//! its state when it wakes up.
 //!
 //! # Registers that cannot be seen
-//! rbx, rbp, r12 to r15 of a sleeping thread are not shown by the kernel. Nobody
-//! returns or jumps through them without being on the stack as well: a frame that
-//! called somebody has its own return address there, and the innermost code, which made
-//! the system call, is the program counter, which is shown. Generated code has no other
-//! pointers into code (function addresses are stubs').
+//! The kernel does not show rbx, rbp, r12 to r15 of a sleeping thread. Code does not return or jump
+//! through them without being on the stack as well: a frame that made a call has its own return address
+//! there, and the innermost code, which made the system call, is the program counter, which is shown.
+//! Generated code has no other pointers into code (function addresses are stubs').
 //!
-//! That is an argument about code. A pointer kept as data may be in such a register and
-//! nowhere else: `puts`, called last by a function that is then on no stack, waits for its
-//! stream's lock with the address of the text in rbx. So a range must hold nothing that
-//! anybody reads but its own code and who unwinds through it: a thread that is about to
-//! read it is found in the code. Whoever asks about ranges sees to it (in a session
-//! `uruk_codegen`'s `apart` and `constants` of the library).
+//! That is an argument about code. A pointer kept as data may be in such a register and nowhere else:
+//! `puts`, called last by a function that is then on no stack, waits for its stream's lock with the
+//! address of the text in rbx. So a range must only hold data that its own code and unwinders through it
+//! read: a thread that is about to read such data is found in the code. The requester ensures this (in a
+//! session `uruk_codegen`'s `apart` and `constants` of the library).
 //!
 //! rdi, rsi, rdx, r10, r8 and r9 are shown and are scanned: `vfork` keeps its return
 //! address in rdi while the child runs on the same stack and overwrites the word there.
-//! The child itself is no thread of the process: its parent is not answered for until
-//! the child is gone ([`Look::Vfork`]).
+//! The child itself is no thread of the process: its parent is not scanned until the child is gone
+//! ([`Look::Vfork`]).
 //!
-//! A thread that sleeps in a page fault, or was stopped outside of a system call, could hold
-//! anything in registers; it is asked by a signal. One that was stopped in a system call is
-//! in it for the kernel: it is read like a sleeper. When the process is continued while a
-//! signal is on its way, the call ends for that signal or is about to be restarted; both are
-//! begun anew by the handler (`rewind`).
+//! A thread that sleeps in a page fault, or was stopped outside of a system call, may hold any value in
+//! registers; it is asked by a signal. A thread that was stopped in a system call is in it for the
+//! kernel: it is read like a sleeper. When the process is continued while a signal is on its way, the
+//! call ends for that signal or is about to be restarted; the handler begins both anew (`rewind`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,10 +43,10 @@ use crate::tables::{RowsOf, Tables};
 use crate::task::{self, Outside, Unread};
 use crate::walk::{Copied, Ground, Memory, Trouble, walk};
 
-/// Looks at a thread that moves all the time before it is given up.
+/// Looks at a thread that moves all the time before the attempt is given up.
 const TRIES: u32 = 4;
 
-/// What a look found.
+/// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// Scanned; the hits are in the looker.
@@ -58,13 +55,13 @@ pub(crate) enum Look {
     Running,
     /// Waits for a child on the same memory.
     Vfork,
-    /// Over.
+    /// It has ended.
     Gone,
     /// Cannot be scanned.
     Failed(Why),
 }
 
-/// The requester's own tools.
+/// State of the requester while it scans.
 #[derive(Debug)]
 pub(crate) struct Looker<'a> {
     pub(crate) pid: i32,
@@ -75,7 +72,7 @@ pub(crate) struct Looker<'a> {
     pub(crate) maps: Arc<Maps>,
     range: Range<u64>,
     stacks: &'a Stacks,
-    /// Only return addresses count where tables say which they are.
+    /// Counts only return addresses where tables identify them.
     rows: Option<RowsOf>,
     tables: Option<Tables>,
     buffer: Scratch,
@@ -98,24 +95,24 @@ impl<'a> Looker<'a> {
         })
     }
 
-    /// Has only return addresses count of sleeping threads.
+    /// Counts only return addresses of sleeping threads.
     pub(crate) fn by_frames(&mut self, rows: RowsOf) {
         self.rows = Some(rows);
     }
 
-    /// Takes the mappings anew.
+    /// Takes a new snapshot of the mappings.
     pub(crate) fn refresh(&mut self) -> std::io::Result<()> {
         self.tables = None;
         self.maps = Arc::new(Maps::take(self.stacks.ranges())?);
         Ok(())
     }
 
-    /// The range hits are looked for in.
+    /// The range of hits.
     pub(crate) fn range(&self) -> &Range<u64> {
         &self.range
     }
 
-    /// The memory that stacks are copied to.
+    /// The buffer to which stacks are copied.
     pub(crate) fn buffer(&self) -> Range<u64> {
         let range = self.buffer.as_ptr_range();
         range.start as u64..range.end as u64
@@ -140,7 +137,7 @@ impl<'a> Looker<'a> {
         last
     }
 
-    /// `None`: it moved meanwhile.
+    /// Scans once; `None`: the thread moved meanwhile.
     fn look_once(&mut self, tid: i32) -> Result<Option<u64>, Stop> {
         let switches = task::switches(tid)?;
         let before = task::outside(tid)?;
@@ -170,8 +167,8 @@ impl<'a> Looker<'a> {
         }
     }
 
-    /// Replaces the hits of a thread by those of its return addresses, and of the call that it is in,
-    /// if these can be told.
+    /// Replaces the hits of a thread by those of its return addresses, and of its system call, if these
+    /// can be determined.
     fn keep_return_addresses(&mut self, tid: i32, tcb: u64, words: &[u64; 8]) {
         let Some(rows) = self.rows else {
             return;
@@ -196,7 +193,7 @@ impl<'a> Looker<'a> {
         }
     }
 
-    /// Walks the stacks that hang at `sp`.
+    /// Walks the stacks reachable from `sp`.
     pub(crate) fn walk(&mut self, tid: i32, tcb: u64, sp: u64) -> Result<u64, Trouble> {
         let ground = Ground {
             maps: &self.maps,
@@ -236,7 +233,7 @@ impl<'a> Looker<'a> {
         }
     }
 
-    /// Gets ready for another try.
+    /// Prepares another attempt.
     pub(crate) fn cure(&mut self, trouble: Trouble) -> Result<(), Why> {
         match trouble {
             Trouble::Stale(_) => self.refresh().map_err(|_| why(trouble)),
@@ -267,7 +264,7 @@ impl<'a> Looker<'a> {
     }
 }
 
-/// What ends a look early.
+/// Reasons that end a look early.
 enum Stop {
     Look(Look),
     Trouble(Trouble),
@@ -282,7 +279,7 @@ impl From<Unread> for Stop {
     }
 }
 
-/// The public name of a trouble.
+/// Converts a trouble to its public reason.
 pub(crate) fn why(trouble: Trouble) -> Why {
     match trouble {
         Trouble::Stale(address) => Why::UnknownStack(address),

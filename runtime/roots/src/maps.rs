@@ -1,7 +1,7 @@
-//! Where a stack ends: a snapshot of the process's mappings.
+//! Finds the ends of stacks, in a snapshot of the process's mappings.
 //!
-//! A stack pointer says where a stack begins, not where it ends. With `sp` in an area
-//! `[start, end)` of readable memory the stack ends at
+//! A stack pointer gives the beginning of a stack, not its end. With `sp` in an area `[start, end)` of
+//! readable memory the stack ends at
 //!
 //! | if | end |
 //! |---|---|
@@ -9,21 +9,20 @@
 //! | a registered stack `[a, b)` contains `sp`, and is there as far as `b` | `b` |
 //! | else | `end` |
 //!
-//! A thread library puts the control block at the top of the stack it maps, so the
-//! first line keeps a scan out of mappings that happen to touch the stack. It comes first
-//! because nobody says when a registered stack is gone: the stack of a new thread may lie
-//! where one was, in part or as a whole. An area is
-//! a run of adjacent readable anonymous mappings: a stack may be several (advice, locked
+//! A thread library puts the control block at the top of the stack it maps, so the first line keeps a
+//! scan out of mappings that happen to touch the stack. It comes first because freed registered stacks
+//! may not be reported: the stack of a new thread may lie where one was, in part or as a whole. An area
+//! is a run of adjacent readable anonymous mappings: a stack may consist of several (advice, locked
 //! pages), and running past its end costs time, not safety.
 //!
-//! The main stack grows by touching it. Below its mapping, down to a stack pointer that
-//! was moved and not used yet, nothing was ever stored: a walk begins at the mapping.
+//! The main stack grows when it is touched. Below its mapping, down to a stack pointer that was moved
+//! and not used yet, nothing was ever stored: a walk begins at the mapping.
 //!
 //! A thread's own stack, where it ran before it went to another one, is the area of its
 //! control block below the block, and `[stack]` for the first thread.
 //!
-//! The snapshot may be old. An end taken from the last line is probed by whoever reads
-//! there: memory that is readable where the snapshot has none means a new snapshot.
+//! The snapshot may be old. The reader of a stack probes an end taken from the last line: memory that is
+//! readable where the snapshot has none requires a new snapshot.
 //!
 //! # Loads that cannot fault
 //! The running owner of a stack may load from `[sp, end)` directly if the area is the
@@ -43,7 +42,7 @@ use crate::entries;
 /// set when there is one thread.
 pub(crate) static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Says that this process is the child of a `fork`, whether or not its parent had a scanner.
+/// Records that this process is the child of a `fork`, whether or not its parent had a scanner.
 pub fn note_fork() {
     FORKED.store(true, Ordering::Relaxed);
     entries::after_fork_child();
@@ -64,7 +63,7 @@ struct Area {
     fixed: bool,
 }
 
-/// Where a stack ends, and how it may be read.
+/// The end of a stack, and how it may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// The first byte above.
@@ -91,7 +90,7 @@ impl Maps {
         let text = uruk_files::read("/proc/self/maps")?;
         let areas = parse(&text);
         let contexts = CONTEXTS.all();
-        // Of those that overlap, memory that was used again, none is certain.
+        // Overlapping stacks are memory that was reused: none of them is certain.
         for (at, context) in contexts.iter().enumerate() {
             let before = at.checked_sub(1).and_then(|at| contexts.get(at));
             let after = contexts.get(at.saturating_add(1));
@@ -104,7 +103,7 @@ impl Maps {
         Ok(Self { areas, stacks })
     }
 
-    /// What of `range` is readable memory.
+    /// The readable parts of `range`.
     pub(crate) fn readable(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let at = self
             .areas
@@ -116,7 +115,7 @@ impl Maps {
             .map(move |area| area.range.start.max(start)..area.range.end.min(end))
     }
 
-    /// Whether a stack pointer may lead there: not to code, and not to a file's memory that cannot be
+    /// Whether a stack pointer may point there: not to code, and not to a file's memory that cannot be
     /// written. Usable in a signal handler.
     pub(crate) fn may_be_stack(&self, sp: u64) -> bool {
         let at = self.areas.partition_point(|area| area.range.end <= sp);
@@ -124,8 +123,8 @@ impl Maps {
         area.is_none_or(|area| !area.fixed || !area.range.contains(&sp))
     }
 
-    /// Where the stack that `sp` points into ends; `None` if the snapshot has no
-    /// readable memory there. Usable in a signal handler.
+    /// The end of the stack that `sp` points into; `None` if the snapshot has no readable memory there.
+    /// Usable in a signal handler.
     pub(crate) fn extent(&self, sp: u64, tcb: u64) -> Option<Extent> {
         let at = self.areas.partition_point(|area| area.range.end <= sp);
         let area = self.areas.get(at)?;
@@ -148,8 +147,8 @@ impl Maps {
                 grows_from: None,
             });
         }
-        // Loads from where it has not grown to would fault at its limit, and with a stack
-        // in it an area is not one allocation.
+        // Loads from where it has not grown to would fault at its limit, and an area with a registered
+        // stack is not one allocation.
         let sure = area.main_stack || (area.guarded && below_block && registered.is_none());
         Some(Extent {
             end: if below_block {
@@ -163,7 +162,7 @@ impl Maps {
         })
     }
 
-    /// Whether all is readable from the area at an index up to `end`.
+    /// Whether all memory from the area at an index up to `end` is readable.
     fn reaches(&self, at: usize, end: u64) -> bool {
         let areas = self.areas.get(at..).unwrap_or_default();
         let pairs = areas.iter().zip(areas.iter().skip(1));
@@ -173,16 +172,15 @@ impl Maps {
         end <= gap.map_or(last, |(above, _)| above)
     }
 
-    /// The own stack of a thread by its control block; with `[stack]`, whether it may
-    /// have grown, for the `first` thread.
+    /// The own stack of a thread by its control block, and `[stack]` for the `first` thread; each with
+    /// whether it may have grown.
     pub(crate) fn own(&self, tcb: u64, first: bool) -> [Option<(Range<u64>, bool)>; 2] {
         let at = self.areas.partition_point(|area| area.range.end <= tcb);
         let area = self
             .areas
             .get(at)
             .filter(|area| tcb != 0 && area.range.contains(&tcb));
-        // The first thread's block is not at its stack, unless it was another one when it
-        // forked.
+        // The first thread's block is not at its stack, unless it was not the first one when it forked.
         let area = area.filter(|_| !first || FORKED.load(Ordering::Relaxed));
         let below = area.map(|area| (area.range.start..tcb & !7, false));
         let main = self.areas.iter().rev().find(|area| area.main_stack);

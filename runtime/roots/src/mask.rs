@@ -1,19 +1,20 @@
-//! Whether a thread would handle a signal that it is sent.
+//! Decides whether a thread would handle a signal that it is sent.
 //!
-//! The kernel shows the mask that is in force, which some calls change for their duration:
+//! The kernel shows the current mask, which some calls change for their duration:
 //!
 //! | a thread in | shown | a signal |
 //! |---|---|---|
 //! | `rt_sigtimedwait` (`sigwait`, `sigwaitinfo`) | the awaited signals as not blocked | is the call's result, if it is awaited |
 //! | `ppoll`, `pselect6`, `epoll_pwait`, `epoll_pwait2`, `rt_sigsuspend`, `io_uring_enter` with a mask | the call's mask | ends the call with `EINTR` |
 //!
-//! None of them is asked: a thread that sleeps there is read from outside. `/proc` tells the call only of
-//! a thread that sleeps. One that was woken there has the mask in force until it gets a processor, which
-//! may take milliseconds, and is shown as running. So a mask counts only if it is shown a second time
-//! after the thread has run for [`RUN`] of a processor's time, in which it leaves the call, and has not
-//! slept since; or [`OFTEN`] times, for a thread that sleeps more often than it is looked at.
+//! Threads in these calls are not asked: a thread that sleeps there is read from outside. `/proc` shows
+//! the call only of a sleeping thread. A thread that was woken there keeps the call's mask until it gets
+//! a processor, which may take milliseconds, and is shown as running. So a mask counts only if it is
+//! shown a second time after the thread has run for [`RUN`] of a processor's time, in which it leaves
+//! the call, and has not slept since; or [`OFTEN`] times, for a thread that sleeps more often than it is
+//! checked.
 //!
-//! A thread that waits for a processor is asked later by this. So it is done only in a process where a
+//! This delays requests to a thread that waits for a processor. So it is done only in a process where a
 //! thread was seen in `rt_sigtimedwait`, and in the [`FIRST`] scans, in which one would have been seen.
 //!
 //! | field | written by | ordering |
@@ -34,14 +35,14 @@ static SCANS: AtomicU32 = AtomicU32::new(0);
 /// Scans after which masks are trusted in a process where no thread was seen to take signals.
 const FIRST: u32 = 16;
 
-/// A scan begins.
+/// Counts a scan.
 pub(crate) fn scan_begins() {
     if SCANS.load(Ordering::Relaxed) < FIRST {
         SCANS.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A thread was seen asleep in this call.
+/// Records that a thread was seen asleep in this call.
 pub(crate) fn note_call(number: i64) {
     if number == libc::SYS_rt_sigtimedwait {
         TAKES.store(1, Ordering::Relaxed);
@@ -84,7 +85,7 @@ struct Sighting {
     slept: u64,
 }
 
-/// Looks at the mask of a thread that was `seen` before.
+/// Reads the mask of a thread that was `seen` before.
 pub(crate) fn look(tid: i32, signal: i32, seen: &mut Seen) -> Result<Mask, Unread> {
     loop {
         if let Some(last) = seen.last
@@ -113,7 +114,7 @@ pub(crate) fn look(tid: i32, signal: i32, seen: &mut Seen) -> Result<Mask, Unrea
 fn runs(tid: i32, since: u64) -> bool {
     let mut before = None;
     loop {
-        // A thread that is gone is found so by the look at its mask.
+        // The next read of its mask detects a thread that has ended.
         let Some(now) = sys::processor_ns(tid) else {
             return true;
         };
@@ -135,7 +136,7 @@ fn shown(tid: i32, signal: i32) -> Result<(Mask, u64), Unread> {
     if blocked {
         return Ok((Mask::Blocked, slept));
     }
-    // After the mask: a thread in the call then is in it still, or has left it with its own mask.
+    // Read after the mask: a thread in the call now is in it still, or has left it with its own mask.
     let mask = match task::outside(tid)? {
         Outside::InCall { number, words } => {
             note_call(number);

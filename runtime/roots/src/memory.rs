@@ -1,48 +1,47 @@
-//! Stacks nobody told of: all memory that one may lie in is searched.
+//! Searches all memory for stacks that were not registered.
 //!
-//! A program that switches stacks in its own assembly suspends code where no table knows
-//! it. Such a stack is memory that can be written, so all of that is read, as collectors
-//! of garbage do, and any word at a multiple of eight may be what somebody goes on at.
+//! A program that switches stacks in its own assembly suspends code where no table lists it. Such a
+//! stack is writable memory, so all of that is read, as collectors of garbage do. Any word at a multiple
+//! of eight may be an address at which code continues.
 //!
 //! # What is read
 //! | mapping | read |
 //! |---|---|
 //! | readable, writable, private, or shared without a file | yes |
 //! | of that, pages never touched | no: `pagemap` has neither bit 63 (present) nor 62 (swapped) |
-//! | `[stack]`, if the first thread was walked | no: that read what is in use |
-//! | own stacks of other threads that were walked, unless all of them is asked for | no: the same |
+//! | `[stack]`, if the first thread was walked | no: the walk read the part in use |
+//! | own stacks of other threads that were walked, unless whole stacks are requested | no: the same |
 //! | memory of the runtime (see `unsearched`) | no: no code is suspended there |
 //! | stacks of exempt threads, buffers of this scan | no |
-//! | shared with a file | no: nobody puts stacks there |
+//! | shared with a file | no: programs do not put stacks there |
 //!
 //! # What counts
-//! Memory is full of addresses of code that nobody returns to: tables of where functions
-//! start and end are enough to keep all code for ever. A word `w` in `[start, end]` counts if
-//! code goes on there after having been left, by its bytes:
+//! Memory is full of addresses of code to which no thread returns: tables of starts and ends of
+//! functions are enough to keep all code for ever. A word `w` in `[start, end]` counts if code can
+//! continue there after having been left, by its bytes:
 //!
-//! | what ends, or lies, where | why |
+//! | bytes | meaning |
 //! |---|---|
 //! | `e8 rel32` ends at `w` | a call's return address |
 //! | `ff /2`, 2 to 7 bytes, ends at `w` | the same, indirect |
-//! | `lea r, [rip + d]` in the range, with `w` as its address | assembly that saves where it goes on |
+//! | `lea r, [rip + d]` in the range, with `w` as its address | assembly that saves where it continues |
 //! | four bytes in the range with the value `w` | the same, without position independence |
+//! | word of an interrupted context (a [mark](crate::walk) follows) | anywhere: a signal came there |
+//!
 //! Where a function ends with a call, its end looks like that call's return address. Tables of
 //! functions have its start beside it, which no stack has: generated code never has the address
 //! of its own entry (see `look`). So a word next to the start of its range does not count. Where
 //! another range starts at that end, a word next to that one's end does not count either: return
 //! addresses are sixteen bytes apart.
 //!
-//! | word of an interrupted context (a [mark](crate::walk) follows) | anywhere: a signal came there |
-//!
 //! # When
-//! After all threads. Code that is in a range all through the scan is on a thread when that
-//! is scanned, and found, or suspended then: its word stays in memory, also when somebody
-//! goes on running it (see the crate's page). Stacks that are *copied* between two places
-//! during a scan are not covered.
+//! After all threads. Code that is in a range all through the scan is either on a thread when that is
+//! scanned, and found, or suspended then. A suspended word stays in memory, also when a thread continues
+//! it (see the crate's page). Stacks that are *copied* between two places during a scan are not covered.
 //!
 //! # Cost
-//! Bytes read are bounded by the limit of [`Roots::search_memory`](crate::Roots::search_memory);
-//! a process with more is not searched, and the scan proves nothing.
+//! The limit of [`Roots::search_memory`](crate::Roots::search_memory) bounds the bytes read; a process
+//! with more is not searched, and the scan proves nothing.
 
 use std::io;
 use std::ops::Range;
@@ -67,13 +66,13 @@ const CHUNK: usize = 16 << 10;
 /// Entries of `pagemap` read at once.
 const ENTRIES: usize = 4096;
 
-/// Address space that is looked through, in times the limit.
+/// Address space that is examined, in multiples of the limit.
 const SPACE: u64 = 64;
 
 /// General registers before the mark in a saved context.
 const SAVED: u64 = 18 * 8;
 
-/// What the search did.
+/// Result of the search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryReport {
@@ -83,32 +82,32 @@ pub struct MemoryReport {
     pub keeps: Vec<usize>,
     /// Words that point into the ranges and do not count.
     pub passed_over: usize,
-    /// How long it took.
+    /// Duration of the search.
     pub took: Duration,
 }
 
-/// Why the search has no answer.
+/// Reasons why the search has no answer.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// `/proc/self/maps` cannot be read.
     NoMaps(io::Error),
-    /// There is more memory than may be read.
+    /// More memory than the limit.
     Large(u64),
     /// More distinct addresses than the largest table holds.
     ManyHits,
 }
 
-/// What is looked for, and where not.
+/// The addresses searched for, and the memory left out.
 pub(crate) struct Search<'a> {
     pub(crate) pid: i32,
     pub(crate) wanted: &'a Wanted,
-    /// Words that are of interest.
+    /// Hull of the wanted ranges.
     pub(crate) range: &'a Range<u64>,
-    /// Bytes that may be read.
+    /// Most bytes to read.
     pub(crate) limit: u64,
     /// Memory that is left out, sorted.
     pub(crate) without: Vec<Range<u64>>,
-    /// Leave out `[stack]`.
+    /// Whether `[stack]` is left out.
     pub(crate) but_main: bool,
 }
 
@@ -119,7 +118,7 @@ struct Found {
 }
 
 impl Search<'_> {
-    /// Searches all memory there is.
+    /// Searches all memory.
     pub(crate) fn run(mut self) -> Result<MemoryReport, Stop> {
         let began = Instant::now();
         let text = uruk_files::read("/proc/self/maps").map_err(Stop::NoMaps)?;
@@ -143,7 +142,7 @@ impl Search<'_> {
                 self.read(run, &mut buffer, &mut found)
             })?;
         }
-        // What another file said of the pages would leave out some.
+        // Page flags from another file would leave out pages.
         if pages.is_some_and(|pages| !pages.is_ours()) {
             return Err(Stop::NoMaps(io::Error::from_raw_os_error(libc::EBADF)));
         }
@@ -162,7 +161,7 @@ impl Search<'_> {
             let count = ((run.end - at) / 8).min(buffer.len() as u64) as usize;
             let read = sys::read_words(self.pid, at, &mut buffer[..count]);
             if read <= first {
-                // Gone, or closed, since: nobody's stack now.
+                // Freed, or protected, since: no stack now.
                 (at, first) = ((at & !(PAGE - 1)) + PAGE, 0);
                 continue;
             }
@@ -181,7 +180,7 @@ impl Search<'_> {
     }
 
     /// Whether `word` is from a table that has `beside` next to it. The end of one range may be the
-    /// start of another, which is no place to go on at.
+    /// start of another, at which no call continues.
     fn in_table(&self, word: u64, beside: u64) -> bool {
         let mut ranges = self
             .wanted
@@ -192,10 +191,10 @@ impl Search<'_> {
             || ranges.all(|range| [word, beside].contains(&range.start))
     }
 
-    /// Which of what was found counts.
+    /// Selects the found words that count.
     fn judge(&self, found: &Found) -> MemoryReport {
-        // Offsets, as in the tables of hits: what this leaves in freed memory must not look like
-        // an address to the next search.
+        // Offsets, as in the tables of hits: words left in freed memory must not look like addresses to
+        // the next search.
         let mut pairs: Vec<(usize, u64)> = Vec::new();
         let ranges = self.wanted.ranges();
         let mut keeps: Vec<usize> = Vec::new();
@@ -213,7 +212,7 @@ impl Search<'_> {
             let code = self.code(&ranges[index]);
             let resumable = Resumable::of(&code, ranges[index].start);
             for &(_, offset) in group {
-                // See `in_table`: nothing goes on at the entry.
+                // See `in_table`: no call continues at the entry.
                 if offset != 0 && resumable.at(offset) {
                     keeps.push(index);
                 } else {
@@ -245,7 +244,7 @@ impl Search<'_> {
 }
 
 impl Found {
-    /// Notes what `part` of the words that were read at `at` holds; true if there was no room.
+    /// Notes the addresses in `part` of the words that were read at `at`; true if there was no room.
     fn note(&mut self, search: &Search<'_>, at: u64, words: &[u64], part: Range<usize>) -> bool {
         for (group, chunk) in words[part.clone()].chunks(8).enumerate() {
             let mut any = false;
@@ -311,7 +310,7 @@ fn searched(text: &[u8], without: &[Range<u64>], but_main: bool) -> Vec<Range<u6
     all
 }
 
-/// Tells `run` of the parts of `range` that were ever touched.
+/// Calls `run` for the parts of `range` that were ever touched.
 fn touched(
     pages: Option<&OwnFile>,
     range: &Range<u64>,

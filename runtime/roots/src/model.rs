@@ -1,7 +1,7 @@
 //! The handshake under loom: request, answer, late answer, next request.
 //!
-//! Loom's cells report two parties in the work at once; the assertions report an
-//! answer by the wrong thread or a lost piece of work.
+//! Loom's cells report two parties in the work at once; the assertions report an answer by the wrong
+//! thread or a lost request.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -10,7 +10,7 @@ use crate::entries::Line;
 use crate::slot::{Slot, Withdrawn};
 use crate::sync::{AtomicU32, Ordering, UnsafeCell};
 
-/// Whom a request was for, and who answered.
+/// The thread that a request was for, and the thread that answered.
 struct Work {
     asked: u32,
     answered: Option<u32>,
@@ -210,19 +210,19 @@ fn a_line_is_as_its_last_owner_left_it() {
 fn run(slot: &AtomicU32, code: &UnsafeCell<u32>) {
     if slot.load(Ordering::Acquire) == 1 {
         code.with(|code| {
-            // SAFETY: loom checks that nobody writes meanwhile.
+            // SAFETY: loom checks that no thread writes meanwhile.
             assert_eq!(unsafe { *code }, 1, "it runs freed code");
         });
     }
 }
 
-/// What a scan does about a thread: the old code is freed if the thread is outside.
+/// Models a scan of a thread: the old code is freed if the thread is outside.
 fn free_if(slot: &AtomicU32, code: &UnsafeCell<u32>, outside: impl FnOnce() -> bool) {
     slot.store(2, Ordering::Release);
     loom::sync::atomic::fence(Ordering::SeqCst);
     if outside() {
         code.with_mut(|code| {
-            // SAFETY: loom checks that nobody is in it.
+            // SAFETY: loom checks that no thread is in it.
             unsafe { *code = 0 };
         });
     }

@@ -1,4 +1,4 @@
-//! What is asked, and what a scan answers.
+//! Request and result of a scan.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use crate::error::RootsError;
 use crate::memory::MemoryReport;
 use crate::tables::RowsOf;
 
-/// The ranges somebody asks about: sorted, not empty, not overlapping.
+/// The ranges of a request: sorted, not empty, not overlapping.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     ranges: Vec<Range<u64>>,
@@ -16,7 +16,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Checks and keeps the ranges. Indices in reports count from here.
+    /// Checks the ranges. Indices in reports refer to them.
     ///
     /// # Errors
     /// A range is empty, or begins before the end of the one before.
@@ -35,13 +35,13 @@ impl Wanted {
         Ok(Self { ranges, rows: None })
     }
 
-    /// Has only return addresses count of threads that sleep on their own stacks, where unwind tables say
-    /// which they are: words that ended calls left in the holes of frames do not keep ranges then. `rows`
+    /// Counts only return addresses of threads that sleep on their own stacks, where unwind tables
+    /// identify them. Words that ended calls left in the holes of frames do not keep ranges then. `rows`
     /// gives the entry of code that is in no file. It may be called on any thread.
     ///
-    /// To be used only where it matters which calls are under way. Who frees code or moves it asks
-    /// without: an address in a register or variable, by which it may be read, does not count with it.
-    /// Programs that switch stacks by themselves are scanned as without.
+    /// Only for requests about calls in progress. Requests before code is freed or moved must not use
+    /// it: an address in a register or variable, through which code may be read, does not count with it.
+    /// Programs that switch stacks themselves are scanned as without it.
     #[must_use]
     pub fn by_frames(mut self, rows: RowsOf) -> Self {
         self.rows = Some(rows);
@@ -67,7 +67,7 @@ impl Wanted {
         first..after
     }
 
-    /// All addresses that keep any range, as one range.
+    /// The range that covers all addresses that keep any range.
     pub(crate) fn hull(&self) -> Range<u64> {
         let start = self.ranges.first().map_or(0, |range| range.start);
         let end = self
@@ -78,43 +78,43 @@ impl Wanted {
     }
 }
 
-/// What one scan found.
+/// The result of a scan.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// Every thread that was looked at.
+    /// All examined threads.
     pub threads: Vec<ThreadReport>,
     /// Every registered stack that keeps something.
     pub stacks: Vec<StackReport>,
-    /// By index of the wanted range: somebody may still return into it. All true if
-    /// `complete` is false.
+    /// By index of the wanted range: whether a thread may still return into it. All true if `complete`
+    /// is false.
     pub kept: Vec<bool>,
-    /// Whether every thread and stack was scanned: only then what is not kept is dead.
+    /// Whether every thread and stack was scanned: only then ranges that are not kept are dead.
     pub complete: bool,
-    /// Why the threads could not be listed, if so.
+    /// The reason if the whole scan has no answer.
     pub trouble: Option<ScanTrouble>,
     /// The longest time a thread spent in the handler.
     pub longest_handshake: Duration,
-    /// From the request to the handler's start, longest: the kernel's part.
+    /// Longest time from the request to the handler's start: the kernel's part.
     pub longest_delivery: Duration,
-    /// System calls that a signal of ours ended and that were made again.
+    /// System calls that a signal of ours ended and that were restarted.
     pub repeated_calls: u64,
     /// System calls that ended with `EINTR` at a signal of ours.
     pub interrupted_calls: u64,
-    /// A stack pointer on a stack that is nobody's own, was not registered and not made by
-    /// `makecontext`: the program switches stacks by itself, and those on which no thread
-    /// runs now are not scanned.
+    /// A stack pointer on a stack that is no thread's own, was not registered and not made by
+    /// `makecontext`. The program then switches stacks itself, and those on which no thread runs now are
+    /// not scanned.
     pub unknown_stack: Option<u64>,
-    /// What the search of all memory found, if there was one
+    /// Result of the search of all memory, if there was one
     /// ([`Roots::search_memory`](crate::Roots::search_memory)).
     pub memory: Option<MemoryReport>,
-    /// Listings of the threads.
+    /// Number of listings of the threads.
     pub listings: u32,
-    /// The whole scan.
+    /// Duration of the whole scan.
     pub took: Duration,
 }
 
-/// What keeps a whole scan from an answer.
+/// Reasons why a whole scan has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScanTrouble {
@@ -132,27 +132,27 @@ pub enum ScanTrouble {
     },
     /// Registered stacks hold more distinct addresses than the largest table.
     ManyHits,
-    /// The program made more contexts than are kept.
+    /// The program made more contexts than the table holds.
     ManyContexts,
-    /// Memory is to be searched, and there is more than the limit.
+    /// Memory is to be searched, and exceeds the limit.
     LargeMemory {
-        /// Bytes found by then.
+        /// Bytes found until then.
         bytes: u64,
     },
     /// A process that is no thread of this one runs on its memory, or may do so.
     SharedMemory {
-        /// Its id; 0 if nobody can say which one.
+        /// Its id; 0 if it is unknown.
         pid: i32,
     },
 }
 
-/// One thread.
+/// The result of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ThreadReport {
     /// Its id.
     pub tid: i32,
-    /// Its name, where it keeps something or did not answer; else empty.
+    /// Its name, if it keeps a range or did not answer; else empty.
     pub name: String,
     /// How it was scanned.
     pub how: How,
@@ -160,7 +160,7 @@ pub struct ThreadReport {
     pub keeps: Vec<usize>,
 }
 
-/// One registered stack that keeps something.
+/// A registered stack that keeps a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StackReport {
@@ -181,14 +181,14 @@ pub enum How {
         /// In the handler.
         answered_in: Duration,
         /// Processor time of the scan, if [`Config::time_work`](crate::Config::time_work)
-        /// says so: the rest others had the processor.
+        /// is set: the rest of the time other threads had the processor.
         worked_for: Option<Duration>,
         /// Bytes of stack.
         scanned: u64,
     },
     /// From outside, while it slept in a system call.
     Blocked {
-        /// Looks it took.
+        /// Number of looks.
         tries: u32,
         /// Bytes of stack.
         scanned: u64,
@@ -200,19 +200,18 @@ pub enum How {
     },
     /// Exempt by [`Roots::exempt_current_thread`](crate::Roots::exempt_current_thread).
     Exempt,
-    /// It comes in by counted calls only, and was in none
-    /// ([`CountedThread`](crate::CountedThread)).
+    /// It enters by counted calls only, and was in none ([`CountedThread`](crate::CountedThread)).
     Outside,
     /// It ended meanwhile.
     Gone,
-    /// It was not scanned: anything may be on its stacks.
+    /// It was not scanned: its stacks may hold any address.
     Unanswered {
-        /// Why.
+        /// The reason.
         why: Why,
     },
 }
 
-/// Why a thread was not scanned.
+/// Reasons why a thread was not scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
@@ -222,20 +221,20 @@ pub enum Why {
     NoAnswer,
     /// Its handler was still scanning at the deadline.
     StillScanning,
-    /// The program handles every signal that may ask, or a library between it and the kernel
+    /// The program handles every candidate signal, or a library between it and the kernel
     /// (ThreadSanitizer) calls handlers later than signals come.
     HandlerReplaced,
     /// It ran with an alternate stack that is too small for a signal.
     SmallStack,
     /// It waits for a child of `vfork`, which runs on this memory and is no thread.
     VforkChild,
-    /// What it does cannot be seen (`/proc` hidden or filtered); the error's number.
+    /// Its state cannot be read (`/proc` hidden or filtered); the error's number.
     Hidden(i32),
-    /// Its stack is not in any mapping that could be found, or changes all the time.
+    /// Its stack is not in any mapping that was found, or changes all the time.
     UnknownStack(u64),
     /// Its stacks are longer than the limit.
     LargeStack(u64),
-    /// It has more than 16 stacks hanging together.
+    /// It has more than 16 connected stacks.
     ManyStacks,
     /// It holds more distinct addresses than the largest table.
     ManyHits,
@@ -262,7 +261,7 @@ impl fmt::Display for Why {
 }
 
 impl How {
-    /// Whether the thread was scanned, or needs not be.
+    /// Whether the thread was scanned, or need not be.
     pub fn answered(&self) -> bool {
         !matches!(self, Self::Unanswered { .. })
     }

@@ -1,8 +1,8 @@
-//! Addresses at which code may go on after it was left.
+//! Addresses at which code may continue after it was left.
 //!
-//! A suspended call goes on behind the call instruction, or at an address that the code took of
-//! itself. The addresses taken are found in one pass: memory may hold as many words that look like
-//! addresses of the code as the code has bytes.
+//! A suspended call continues behind the call instruction, or at an address within the code that the
+//! code computes itself. These addresses are found in one pass: memory may hold as many words that look
+//! like addresses of the code as the code has bytes.
 
 use std::cell::OnceCell;
 
@@ -10,12 +10,12 @@ use std::cell::OnceCell;
 pub(crate) struct Resumable<'c> {
     code: &'c [u8],
     start: u64,
-    /// Offsets of addresses that it takes of itself, once asked for.
+    /// Offsets of the addresses of its own that it computes, once requested.
     taken: OnceCell<Vec<u64>>,
 }
 
 impl<'c> Resumable<'c> {
-    /// Of the code that lies at `start`.
+    /// The code that lies at `start`.
     pub(crate) fn of(code: &'c [u8], start: u64) -> Resumable<'c> {
         Resumable {
             code,
@@ -24,10 +24,10 @@ impl<'c> Resumable<'c> {
         }
     }
 
-    /// Whether it may go on at the address with this offset.
+    /// Whether it may continue at the address with this offset.
     pub(crate) fn at(&self, offset: u64) -> bool {
         let Some(before) = self.code.get(..offset as usize) else {
-            // It could not be read: nothing is known.
+            // It could not be read: any address may be one.
             return true;
         };
         ends_in_call(before) || {
@@ -69,7 +69,7 @@ pub(crate) fn ends_in_call(code: &[u8]) -> bool {
     })
 }
 
-/// Offsets of the addresses within code that it takes itself, in order: by `lea r, [rip + d]`, or as
+/// Offsets of the addresses within code that it computes itself, in order: by `lea r, [rip + d]`, or as
 /// four bytes.
 fn addresses_taken(code: &[u8], start: u64) -> Vec<u64> {
     let mut taken = Vec::new();

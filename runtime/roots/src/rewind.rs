@@ -1,10 +1,9 @@
-//! A system call that our signal ended with `EINTR` is made again.
+//! Restarts a system call that our signal ended with `EINTR`.
 //!
-//! Threads in system calls are not signalled, but one may enter a call between the look
-//! and the signal. The kernel restarts most calls by itself under `SA_RESTART`; those
-//! that it ends with `EINTR` all the same (`poll` and its kin, sleeps, waits with a
-//! timeout) arrive in the handler as `rax == -EINTR` right behind a `syscall`
-//! instruction. If the bytes before it tell the call's number,
+//! Threads in system calls are not signalled, but one may enter a call between the look and the signal.
+//! The kernel restarts most calls itself under `SA_RESTART`. Those that it still ends with `EINTR`
+//! (`poll` and its kin, sleeps, waits with a timeout) arrive in the handler as `rax == -EINTR` right
+//! behind a `syscall` instruction. If the bytes before it show the call's number,
 //!
 //! ```text
 //! b8 imm32        mov eax, imm32          0f 05  syscall
@@ -12,26 +11,26 @@
 //! 31 c0           xor eax, eax            0f 05  syscall
 //! ```
 //!
-//! with at most four loads of arguments from the stack between the two (glibc's `pselect`
-//! and `recvfrom` have them), and the call is in the table below, the context is changed: `rip -= 2, rax = number`.
-//! All other registers are as they were: a system call keeps them but for rcx and r11.
-//! glibc's wrappers of the calls below have the first form; its inner futex loops (which
-//! repeat on `EINTR` themselves) do not, nor has its `syscall(2)`, instead of which JIT'd code,
-//! and all code of a native program, gets [`program_syscall`].
+//! with at most four loads of arguments from the stack between the two (glibc's `pselect` and `recvfrom`
+//! have them), and the call is in the table below, the context is changed: `rip -= 2, rax = number`. All
+//! other registers are unchanged: a system call preserves them except rcx and r11. glibc's wrappers of
+//! the calls below have the first form. Its inner futex loops (which repeat on `EINTR` themselves) do
+//! not. Nor has its `syscall(2)`, which [`program_syscall`] replaces for JIT'd code, and for all code of
+//! a native program.
 //!
-//! A stop ends no call: when the process is continued, the kernel goes on with the rest of
-//! the time by `restart_syscall`. But a signal that is handled right before that makes the
-//! kernel forget what was to be restarted, and the call ends with `EINTR`. In the handler
-//! this is `rax == 219` at a `syscall` instruction; the call is then begun anew, too.
+//! A stop ends no call: when the process is continued, the kernel continues with the rest of the time by
+//! `restart_syscall`. But a signal that is handled right before that makes the kernel forget the call to
+//! restart, and the call ends with `EINTR`. In the handler this is `rax == 219` at a `syscall`
+//! instruction; the call is then begun anew, too.
 //!
-//! A relative timeout begins anew, so a wait can take longer by the time from its start
-//! to the signal: microseconds, because only a thread seen running is signalled.
-//! Deadlines are exact, and `select` is told the rest by the kernel.
+//! A relative timeout begins anew, so a wait can take longer by the time from its start to the signal:
+//! microseconds, because only a thread seen running is signalled. Deadlines are exact, and the kernel
+//! updates the timeout of `select`.
 //!
-//! # What is left alone
-//! - Calls that wait with a signal mask of their own (`ppoll`, `pselect`, `epoll_pwait`
-//!   with one, `sigsuspend`): whoever uses them expects `EINTR`, and repeating a call
-//!   that a signal of the program ended rightly would lose that signal.
+//! # Calls that are not restarted
+//! - Calls that wait with a signal mask of their own (`ppoll`, `pselect`, `epoll_pwait` with one,
+//!   `sigsuspend`): their callers expect `EINTR`, and repeating a call that a signal of the program
+//!   ended rightly would lose that signal.
 //! - `close`, which must not be repeated, and all calls not in the table.
 //! - Any call when a signal the program handles is pending: it gets `EINTR` from that.
 //!
@@ -41,25 +40,25 @@
 
 use std::arch::naked_asm;
 
-/// What the handler finds about the interrupted call.
+/// The handler's decision about the interrupted call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interrupted {
-    /// To be made again.
+    /// It is restarted.
     Again(u32),
-    /// Ends with `EINTR`.
+    /// It ends with `EINTR`.
     Stays,
 }
 
-/// The instruction bytes before the return address of a system call that are looked at.
+/// Examined instruction bytes before the return address of a system call.
 pub(crate) const CODE_BYTES: usize = 32;
 
 /// The instruction itself.
 pub(crate) const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
-/// Loads of arguments that glibc puts between the number and the instruction, at most.
+/// Most loads of arguments that glibc puts between the number and the instruction.
 const LOADS: usize = 4;
 
-/// High half of what [`program_syscall`] leaves in `xmm15`.
+/// High half of the mark that [`program_syscall`] leaves in `xmm15`.
 const NOTE: u64 = 0x7572_756b;
 
 /// Decides by the call's number and its arguments (rdi, rsi, rdx, r10, r8, r9). `word` reads
@@ -75,12 +74,12 @@ pub(crate) fn decide(
     }
 }
 
-/// The number that the bytes before the end of the instruction load, if that can be told.
+/// The number that the bytes before the end of the instruction load, if they have a known form.
 pub(crate) fn number(code: &[u8; CODE_BYTES]) -> Option<u32> {
     let mut code = code.strip_suffix(&SYSCALL)?;
     for _ in 0..=LOADS {
         match code {
-            // No call has a number of three bytes: what looks like one is something else.
+            // No call has a number of three bytes: such bytes are another instruction.
             [.., 0x48, 0xc7, 0xc0, a, b, 0, 0] | [.., 0xb8, a, b, 0, 0] => {
                 return Some(u32::from_le_bytes([*a, *b, 0, 0]));
             }
@@ -92,7 +91,7 @@ pub(crate) fn number(code: &[u8; CODE_BYTES]) -> Option<u32> {
     None
 }
 
-/// The bytes before a load of a register but rax from `[rsp + disp8]`.
+/// The bytes before a load from `[rsp + disp8]` of a register other than rax.
 fn without_load(code: &[u8]) -> Option<&[u8]> {
     let [rest @ .., 0x8b, modrm, 0x24, _] = code else {
         return None;
@@ -107,13 +106,13 @@ fn without_load(code: &[u8]) -> Option<&[u8]> {
     (high || modrm >> 3 & 7 != 0).then_some(rest)
 }
 
-/// `syscall` for the program: as the C library's, and the number of the call is in `xmm15`
-/// while it lasts, a register that no call takes an argument in, the kernel keeps and the
-/// caller does not expect back. Nothing is put on the stack, which may be another one when
-/// the kernel returns.
+/// `syscall` for the program: like the C library's function, with the number of the call in `xmm15`
+/// while it lasts. No call takes an argument in this register, the kernel preserves it and the caller
+/// does not expect it back. Nothing is put on the stack, which may be another one when the kernel
+/// returns.
 ///
 /// # Safety
-/// As `syscall`.
+/// Those of `syscall`.
 #[unsafe(naked)]
 pub unsafe extern "C" fn program_syscall() {
     naked_asm!(
@@ -162,8 +161,8 @@ pub(crate) fn noted(register: u64) -> Option<u32> {
     (register >> 32 == NOTE).then_some(register as u32)
 }
 
-/// Whether making the call again with the same registers does what the call would have
-/// done without a signal.
+/// Whether making the call again with the same registers has the effect that the call would have had
+/// without a signal.
 fn repeatable(number: u32, args: &[u64; 6], word: impl FnOnce(u64) -> Option<u64>) -> bool {
     match i64::from(number) {
         libc::SYS_poll

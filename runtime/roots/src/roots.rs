@@ -1,4 +1,4 @@
-//! A scan from beginning to end.
+//! Performs a whole scan.
 
 use std::collections::HashSet;
 use std::io;
@@ -33,17 +33,16 @@ use crate::unsearched;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// Bytes of stack of one thread that are scanned at most; default 64 MiB.
+    /// Most bytes of stack that are scanned of one thread; default 64 MiB.
     pub stack_limit: u64,
     /// Places for registered stacks; default 4,096.
     pub registered_stacks: usize,
     /// Places for exempt threads; default 256.
     pub exempt_threads: usize,
-    /// How long a running thread may have the signal blocked, or wait for a child of
-    /// `vfork`, before the scan goes on without it; default 20 ms.
+    /// Longest time that a running thread may block the signal, or wait for a child of `vfork`, before
+    /// the scan goes on without it; default 20 ms.
     pub patience: Duration,
-    /// Running threads say how much processor time their scan took, for two system calls
-    /// more; default no.
+    /// Running threads measure the processor time of their scan, for two more system calls; default no.
     pub time_work: bool,
 }
 
@@ -59,17 +58,17 @@ impl Default for Config {
     }
 }
 
-/// Answers who may still return into one region of code.
+/// Finds threads that may still return into one region of code.
 #[derive(Debug)]
 pub struct Roots {
     region: Range<u64>,
     config: Config,
     stacks: Stacks,
     exempt: Arc<Exempt>,
-    /// Bytes of memory that a search may read; 0: none is made. Relaxed: whoever turns it
-    /// on scans after that.
+    /// Bytes of memory that a search may read; 0: no search. Relaxed: the caller that sets it scans
+    /// after that.
     search: AtomicU64,
-    /// A search reads stacks of threads whole, as above.
+    /// Whether a search reads stacks of threads whole.
     whole: AtomicBool,
 }
 
@@ -103,14 +102,14 @@ impl Roots {
         })
     }
 
-    /// The signal of the handshake, unless the program handles all that may ask.
+    /// The signal of the handshake, unless the program handles all candidates.
     pub fn signal(&self) -> Option<i32> {
         shadow::choose()
     }
 
-    /// Registers memory that threads run on now and then, as fibers do. It is scanned as
-    /// a whole, before and after the threads, until it is unregistered; it must be
-    /// readable that long. Usable on any thread, also in a signal handler.
+    /// Registers memory that threads run on temporarily, as fibers do. It is scanned as a whole, before
+    /// and after the threads, until it is unregistered; it must be readable that long. Usable on any
+    /// thread, also in a signal handler.
     ///
     /// # Errors
     /// An empty or unaligned range, or no place left.
@@ -128,23 +127,23 @@ impl Roots {
         !self.stacks.ranges().is_empty()
     }
 
-    /// Has scans that begin from now on search all memory for stacks that nobody told of,
-    /// reading `limit` bytes at most (0: no search). What is found keeps its ranges. `whole`: also
-    /// what threads do not use of their own stacks, where return addresses of long ago lie, and
-    /// coroutines that a program carves out of a thread's stack.
+    /// Lets scans that begin from now on search all memory for stacks that were not registered, reading
+    /// `limit` bytes at most (0: no search). Found addresses keep their ranges. `whole`: also search
+    /// unused parts of threads' own stacks. These hold old return addresses, and coroutines that a
+    /// program places within a thread's stack.
     pub fn search_memory(&self, limit: u64, whole: bool) {
         self.search.store(limit, Ordering::Relaxed);
         self.whole.store(whole, Ordering::Relaxed);
     }
 
-    /// Leaves the calling thread out of scans while the result lives. The thread must
-    /// not run code of the region in that time, nor have to return into it.
+    /// Leaves the calling thread out of scans while the result lives. The thread must not run code of
+    /// the region in that time, nor return into it later.
     pub fn exempt_current_thread(&self) -> Exemption {
         self.exempt.enter()
     }
 
-    /// To be called in the child after `fork`, before its first scan: requests of the
-    /// parent are forgotten, and so are exemptions.
+    /// Resets the scanner in the child after `fork`, before its first scan: requests of the parent and
+    /// exemptions are forgotten.
     pub fn after_fork_child(&self) {
         note_fork();
         handler::after_fork_child();
@@ -156,26 +155,25 @@ impl Roots {
         self.exempt.clear();
     }
 
-    /// Which of the wanted ranges any thread may still execute or return into. Takes at
-    /// most about `within`, once other scans of the process have ended; what is not scanned
-    /// then keeps everything.
+    /// Finds the wanted ranges that a thread may still execute or return into. Takes at most about
+    /// `within`, once other scans of the process have ended; threads not scanned then keep everything.
     ///
-    /// A range that is not kept in a complete report stays so, provided that nothing
-    /// outside of stacks and registers leads into it any more (no slot, no table), and
-    /// that a barrier ([`fence_all_threads`](crate::fence_all_threads)) came between
-    /// taking it out of the slots and this.
+    /// A range that is not kept in a complete report stays so under two conditions. Nothing outside of
+    /// stacks and registers leads into it any more (no slot, no table). And a barrier
+    /// ([`fence_all_threads`](crate::fence_all_threads)) came between taking it out of the slots and
+    /// this.
     ///
     /// The calling thread is scanned like the others, from here upwards: an address that
     /// the caller keeps in a local variable keeps its range.
     #[inline(never)]
     pub fn scan(&self, wanted: &Wanted, within: Duration) -> Report {
-        // Before anything here has an address of a wanted range on the stack.
+        // Before the frames here hold an address of a wanted range.
         let caller = caller_registers();
         self.scan_below(&caller, wanted, None, within)
     }
 
-    /// Like [`scan`](Self::scan), of these threads only. The report is never complete: it tells
-    /// what they hold, and nothing of what others do.
+    /// Like [`scan`](Self::scan), for these threads only. The report is never complete: it covers only
+    /// these threads.
     #[inline(never)]
     pub fn scan_threads(&self, tids: &[i32], wanted: &Wanted, within: Duration) -> Report {
         let caller = caller_registers();
@@ -238,12 +236,12 @@ impl Roots {
     }
 }
 
-/// A scan under way.
+/// A scan in progress.
 struct Scan<'a> {
     roots: &'a Roots,
     caller: &'a [u64; 7],
     wanted: &'a Wanted,
-    /// These threads, and nothing else.
+    /// Scan only these threads.
     only: Option<&'a [i32]>,
     deadline: Instant,
     report: Report,
@@ -291,7 +289,7 @@ impl Scan<'_> {
                 return Err(ScanTrouble::Unsettled);
             }
             if !new.is_empty() && self.report.listings > 1 {
-                // No older than the threads: their stacks are in it.
+                // As recent as the list of threads: it includes their stacks.
                 looker.refresh().map_err(|error| no_proc(&error))?;
             }
             seen.extend(new.iter().copied());
@@ -300,7 +298,7 @@ impl Scan<'_> {
         }
         self.registered(&mut looker)?;
         if !CONTEXTS.all().is_empty() {
-            // Stacks made since are in it.
+            // It includes stacks made since.
             looker.refresh().map_err(|error| no_proc(&error))?;
             self.contexts(&mut looker)?;
         }
@@ -314,7 +312,7 @@ impl Scan<'_> {
         }
     }
 
-    /// All memory a stack may lie in.
+    /// Searches all memory that a stack may lie in.
     fn memory(
         &mut self,
         looker: &mut Looker<'_>,
@@ -323,7 +321,7 @@ impl Scan<'_> {
     ) -> Result<(), ScanTrouble> {
         let threads = &self.report.threads;
         let first = threads.iter().find(|thread| thread.tid == looker.pid);
-        // Not of a thread that was left alone: a fiber's stack may be among its variables.
+        // Threads that were not walked do not count: a fiber's stack may be among their variables.
         let walked = |how: How| match how {
             How::Running { .. } | How::Blocked { .. } | How::Caller { .. } => true,
             How::Exempt | How::Outside | How::Gone | How::Unanswered { .. } => false,
@@ -362,7 +360,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// The stacks of `makecontext`, as far as they are there.
+    /// Scans the stacks of `makecontext`, as far as they exist.
     fn contexts(&mut self, looker: &mut Looker<'_>) -> Result<(), ScanTrouble> {
         if CONTEXTS.full() {
             return Err(ScanTrouble::ManyContexts);
@@ -445,7 +443,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// What the hits keep, entered in the total as well.
+    /// The ranges that the hits keep; enters them in the total as well.
     fn keeps(&mut self, hits: &Hits) -> Vec<usize> {
         let mut keeps: Vec<usize> = hits
             .iter()

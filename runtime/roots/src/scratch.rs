@@ -1,5 +1,5 @@
-//! Memory that copies of stacks pass through. It forgets them when it is given back: the
-//! next search of all memory would find return addresses of long ago.
+//! Memory for copies of stacks. It is zeroed when it is freed: the next search of all memory would find
+//! old return addresses.
 
 use std::ops::{Deref, DerefMut};
 
@@ -30,7 +30,7 @@ impl DerefMut for Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         self.0.fill(0);
-        // Or the stores would be dead.
+        // Else the stores would be dead.
         std::hint::black_box(&mut self.0);
     }
 }

@@ -1,10 +1,9 @@
-//! Running threads: asked by a signal, many requests under way at once, each thread
-//! interrupted for itself.
+//! Asks running threads by a signal, with many requests in progress at once; each thread is interrupted
+//! individually.
 //!
-//! A thread that was asked may yet fall asleep where signals do not wake it, end, or
-//! never answer: those that are late are looked at again from outside, at growing
-//! intervals. A request that is still unanswered then is withdrawn; one that was taken
-//! keeps its slot until it is answered.
+//! A thread that was asked may still fall asleep where signals do not wake it, end, or never answer.
+//! Late threads are looked at again from outside, at growing intervals. A request that is unanswered
+//! then is withdrawn; one that was claimed keeps its slot until it is answered.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +23,7 @@ use crate::task;
 /// Answers that say "the snapshot is old" before a stack counts as unknown.
 const STALE_ANSWERS: u32 = 4;
 
-/// How long to wait before a late thread is looked at again, at first and at most.
+/// Delay before a late thread is looked at again, at first and at most.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
 const LOOK_AFTER_MOST: Duration = Duration::from_millis(64);
 
@@ -38,7 +37,7 @@ pub(crate) struct Asked {
     request: Option<Request>,
     why: Why,
     seen: Seen,
-    /// When it is to be asked again, if its mask was not known.
+    /// Time of the next request, if its mask was not known.
     ask_at: Option<Instant>,
     room: usize,
     stale: u32,
@@ -77,16 +76,16 @@ impl Asked {
 #[derive(Debug)]
 pub(crate) struct Settling<'a, 'b> {
     pub(crate) looker: &'a mut Looker<'b>,
-    /// How long a thread may block the signal, or wait for a child of `vfork`.
+    /// Longest time that a thread may block the signal, or wait for a child of `vfork`.
     pub(crate) patience: Duration,
     pub(crate) deadline: Instant,
-    /// Told of each thread as it is done: how, and what it holds.
+    /// Slots with requests of this scan.
     pub(crate) busy: [bool; REQUESTS.len()],
 }
 
 impl<'b> Settling<'_, 'b> {
-    /// Asks all, waits for answers, and tells `done` of each thread once. The hits are
-    /// empty for a thread that was not scanned.
+    /// Asks all threads, waits for answers, and calls `done` once for each thread. The hits are empty
+    /// for a thread that was not scanned.
     pub(crate) fn run(
         &mut self,
         mut asked: Vec<Asked>,
@@ -124,7 +123,7 @@ impl<'b> Settling<'_, 'b> {
         }
     }
 
-    /// Moves one thread on; its result if that settles it.
+    /// Advances one thread; returns its result if it is settled.
     fn step(&mut self, thread: &mut Asked) -> Option<(How, Option<Hits>)> {
         if let Some(request) = &thread.request {
             if let Some(work) = REQUESTS[request.slot].collect() {
@@ -185,7 +184,7 @@ impl<'b> Settling<'_, 'b> {
         }
     }
 
-    /// Sends the signal if it will be handled, and is welcome. False: no such thread.
+    /// Sends the signal if it will be handled and is harmless. False: no such thread.
     fn ask(&mut self, thread: &mut Asked) -> bool {
         let Some(signal) = shadow::choose() else {
             thread.why = Why::HandlerReplaced;
@@ -199,7 +198,7 @@ impl<'b> Settling<'_, 'b> {
                 thread.why = Why::SignalBlocked;
                 return true;
             }
-            // Looked at again, and asked then.
+            // Checked again, and asked then.
             Ok(Mask::Unsure) => {
                 thread.why = Why::NoTime;
                 thread.ask_at = Some(Instant::now() + LOOK_AFTER);
@@ -248,11 +247,11 @@ impl<'b> Settling<'_, 'b> {
         }
         let request = thread.request.take();
         self.give_up(thread.tid, request, Why::NoAnswer);
-        // The queue of signals may be full: then the thread is there, and asked later.
+        // The queue of signals may be full: then the thread exists, and is asked later.
         task::exists(thread.tid)
     }
 
-    /// A slot no request of this scan is in; what late handlers left is thrown away.
+    /// A slot without a request of this scan; leftovers of late handlers are dropped.
     fn free_slot(&self) -> Option<usize> {
         (0..REQUESTS.len()).find(|&slot| {
             !self.busy[slot] && {
@@ -262,7 +261,7 @@ impl<'b> Settling<'_, 'b> {
         })
     }
 
-    /// A late thread may sleep, or be gone, by now.
+    /// Looks again at a late thread, which may sleep or have ended by now.
     fn look_again(&mut self, thread: &mut Asked, now: Instant) -> Option<(How, Option<Hits>)> {
         let look = self.looker.look(thread.tid);
         let patient = now.saturating_duration_since(thread.since) < self.patience;
@@ -274,7 +273,7 @@ impl<'b> Settling<'_, 'b> {
                 };
                 match self.withdraw(thread.request.take()) {
                     Ok(_) => Some((how, None)),
-                    // A handler is at it: what it finds is newer.
+                    // A handler runs: its result is newer.
                     Err(request) => {
                         thread.request = Some(request);
                         None
@@ -289,7 +288,7 @@ impl<'b> Settling<'_, 'b> {
             Look::Running if thread.request.is_some() => {
                 match self.withdraw(thread.request.take()) {
                     Ok(_) => {
-                        // It may block the signal by now, and has its time to do so.
+                        // It may block the signal by now; its patience begins anew.
                         thread.since = now;
                         let there = self.ask(thread);
                         (!there).then_some((How::Gone, None))
@@ -332,7 +331,7 @@ impl<'b> Settling<'_, 'b> {
         }
     }
 
-    /// The last word on a thread: whatever answer there is, or why there is none.
+    /// The final result of a thread: its answer, or the reason why there is none.
     fn give_up(&mut self, tid: i32, request: Option<Request>, why: Why) -> (How, Option<Hits>) {
         let why = match self.withdraw(request) {
             Ok(_) if !task::exists(tid) => return (How::Gone, None),

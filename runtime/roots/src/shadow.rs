@@ -1,38 +1,37 @@
-//! Which signal asks, and what the program wants of it.
+//! Chooses the handshake's signal, and keeps the program's action for it.
 //!
-//! The handshake uses a signal whose default action is to be ignored: `SIGURG`, which
-//! libraries do not use and debuggers pass on, else `SIGWINCH`. That matters whenever the
-//! handler is taken away between a look and the signal, or the signal outlives it: after
-//! `exec`, after a reset of all signals by the program, it is dropped, where a real-time
-//! signal would end the process.
+//! The handshake uses a signal whose default action is to be ignored: `SIGURG`, which libraries do not
+//! use and debuggers pass on, else `SIGWINCH`. That matters if the handler is removed between a look and
+//! the signal, or the signal outlives it (after `exec`, or after the program resets all signals): it is
+//! dropped, where a real-time signal would end the process.
 //!
-//! A program may want the same signal. What it asks for by `sigaction` and its kin (JIT'd
-//! code gets them from [`set_action`]) is kept here, and the handler of the handshake stays:
-//! it knows its own signals by the data they carry ([`MARK`]) and hands on all others, by a
-//! jump, on the stack and with the mask the program asked for. A second signal of a standard
-//! number is lost while the first is pending. So that none of the program's is lost behind
-//! ours, requests go by another candidate as soon as the program handles one ([`choose`]).
+//! A program may use the same signal. The action that it sets by `sigaction` and its kin (JIT'd code
+//! gets them from [`set_action`]) is kept here, and the handler of the handshake stays. It recognizes
+//! its own signals by their data ([`MARK`]) and passes on all others, by a jump, on the stack and with
+//! the mask that the program set. A second signal of a standard number is lost while the first is
+//! pending. So that none of the program's is lost behind ours, requests use the other candidate as soon
+//! as the program handles one ([`choose`]).
 //!
-//! Code that is not JIT'd reaches the kernel directly. If it resets the signal, the handler
-//! is put back before the next request: default and ignored are the same for these signals.
-//! If it installs a handler of its own, that signal is left to it. If the program handles
-//! both nobody is asked: threads that run keep code until they sleep.
+//! Code that is not JIT'd reaches the kernel directly. If it resets the signal, the handler is installed
+//! again before the next request: default and ignored are the same for these signals. If it installs a
+//! handler of its own, that signal is not used. If the program handles both, no thread is asked: threads
+//! that run keep code until they sleep.
 //!
 //! A library may define `sigaction` and give the kernel a handler of its own that calls ours
-//! (ThreadSanitizer). It may do so later, with the registers of the time when the signal came: a stack
+//! (ThreadSanitizer). It may do so later, with the registers of the time when the signal came: the stack
 //! would be searched from a place that the thread has left. No thread is asked then either.
 //!
 //! | field | written by | ordering |
 //! |---|---|---|
-//! | `Place::version` | whoever writes the rest, with all signals blocked | odd: acquire-release compare-exchange; even: release, pairs with the acquire in `read` |
-//! | `handler`, `flags`, `mask` | whoever made `version` odd | relaxed between the two |
+//! | `Place::version` | the writer of the rest, with all signals blocked | odd: acquire-release compare-exchange; even: release, pairs with the acquire in `read` |
+//! | `handler`, `flags`, `mask` | the thread that made `version` odd | relaxed between the two |
 //! | `OWNER` | installing, the child of a fork | relaxed: same process |
 //! | `COVERED` | a thread that finds another handler in the kernel than it set | relaxed: a hint, only ever set |
-//! | `LOCK` | whoever changes an action in the kernel, all signals blocked | acquire compare-exchange, release store |
+//! | `LOCK` | the thread that changes an action in the kernel, all signals blocked | acquire compare-exchange, release store |
 //!
-//! The lock is a word with the process's id, so that a child of `fork` takes over what
-//! another thread of its parent held. A child that shares memory (`vfork`) has actions of
-//! its own in the kernel: what it sets goes there, and does not come here.
+//! The lock is a word with the process's id, so that a child of `fork` takes over a lock that another
+//! thread of its parent held. A child that shares memory (`vfork`) has actions of its own in the kernel:
+//! its changes go there, not here.
 
 use std::io;
 
@@ -40,7 +39,7 @@ use crate::handler::entry_address;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::{self, Action};
 
-/// The signals that may ask, best first.
+/// The candidate signals, best first.
 pub(crate) const CANDIDATES: [i32; 2] = [libc::SIGURG, libc::SIGWINCH];
 
 /// The value our signals carry.
@@ -72,7 +71,7 @@ static PLACES: [Place; CANDIDATES.len()] = [const {
 /// The process whose actions the places are.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
-/// The process in which somebody changes an action, or 0.
+/// The process in which a thread changes an action, or 0.
 static LOCK: AtomicU32 = AtomicU32::new(0);
 
 impl Place {
@@ -122,10 +121,10 @@ impl Place {
     }
 }
 
-/// Not 0 if `sigaction` of this process does not give the kernel what it is given.
+/// Not 0 if `sigaction` of this process passes another handler to the kernel than its argument.
 static COVERED: AtomicU32 = AtomicU32::new(0);
 
-/// Evidence that nobody else changes actions; all signals are blocked.
+/// Evidence that no other thread changes actions; all signals are blocked.
 struct Locked {
     mask: u64,
 }
@@ -165,7 +164,7 @@ fn is_ours(action: &Action) -> bool {
     action.handler == entry_address()
 }
 
-/// The action our handler is installed with where the program wants `wanted`.
+/// The action with which our handler is installed if the program's action is `wanted`.
 fn ours(wanted: &Action) -> Action {
     let flags = match wanted.is_handled() {
         true => libc::SA_SIGINFO as u64 | wanted.flags & THEIRS,
@@ -181,19 +180,20 @@ fn ours(wanted: &Action) -> Action {
     }
 }
 
-/// What the program wants of a candidate that has our handler.
+/// The program's action for a candidate that has our handler.
 pub(crate) fn wanted(signal: i32) -> Action {
     place(signal).map_or(Action::default(), Place::read)
 }
 
-/// In the handler, all signals blocked: a handler that is called once has been.
+/// Resets the action in the handler, all signals blocked: a handler for one call (`SA_RESETHAND`) was
+/// called.
 pub(crate) fn reset(signal: i32) {
     if let Some(place) = place(signal) {
         place.write(&Action::default());
     }
 }
 
-/// The signal to ask with, put in order if code that is not JIT'd has reset it. `None`: the
+/// The signal for requests; reinstalls the handler if code that is not JIT'd has reset it. `None`: the
 /// program handles all of them.
 pub(crate) fn choose() -> Option<i32> {
     if COVERED.load(Ordering::Relaxed) != 0 {
@@ -228,7 +228,7 @@ fn put(_: &Locked, signal: i32, before: &Action) -> io::Result<()> {
     place.write(before);
     let there = set_in_kernel(signal, &ours(before))?;
     if there.handler != before.handler {
-        // Somebody who does not know of the lock set it meanwhile.
+        // Code that does not use the lock set it meanwhile.
         place.write(&there);
     }
     if is_covered(signal) {
@@ -239,7 +239,7 @@ fn put(_: &Locked, signal: i32, before: &Action) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether `sigaction` says that our handler is installed, and the kernel has another one.
+/// Whether `sigaction` reports our handler as installed, while the kernel has another one.
 fn is_covered(signal: i32) -> bool {
     let mut said = shown(&Action::default());
     // SAFETY: only asks; writes the structure.
@@ -248,19 +248,19 @@ fn is_covered(signal: i32) -> bool {
     asked == 0 && is_ours(&kept(&said)) && !kernels.is_some_and(|action| is_ours(&action))
 }
 
-/// The action that was there before.
+/// Sets an action; returns the previous one.
 fn set_in_kernel(signal: i32, action: &Action) -> io::Result<Action> {
     let action = shown(action);
     let mut before = shown(&Action::default());
-    // SAFETY: valid structures; the handler is async-signal-safe and lives for ever. The
-    // C library adds where it returns to.
+    // SAFETY: valid structures; the handler is async-signal-safe and lives for ever. The C library adds
+    // the return address.
     match unsafe { libc::sigaction(signal, &action, &mut before) } {
         0 => Ok(kept(&before)),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Gets ready to ask, if the program left a signal for it.
+/// Prepares requests, if the program left a signal for them.
 pub(crate) fn install() {
     OWNER.store(sys::getpid() as u32, Ordering::Relaxed);
     choose();
@@ -280,9 +280,9 @@ pub(crate) fn after_fork_child() {
     OWNER.store(sys::getpid() as u32, Ordering::Relaxed);
 }
 
-/// `sigaction` for the program: sets the action of `signal`, and says which it was, as
-/// though there were no handshake. `None`: our handler has no part in it, and the C library
-/// is to be asked. Usable on any thread, also in a signal handler.
+/// `sigaction` for the program: sets the action of `signal`, and returns the previous one, as though
+/// there were no handshake. `None`: our handler is not involved, and the caller must use the C library.
+/// Usable on any thread, also in a signal handler.
 pub fn set_action(signal: i32, new: Option<&libc::sigaction>) -> Option<libc::sigaction> {
     let place = place(signal)?;
     // A child on the memory of another process leaves its places and its lock alone.
@@ -306,9 +306,9 @@ pub fn set_action(signal: i32, new: Option<&libc::sigaction>) -> Option<libc::si
     Some(shown(&old))
 }
 
-/// What the kernel would keep of an action.
+/// The action as the kernel would keep it.
 fn kept(action: &libc::sigaction) -> Action {
-    /// The C library says where handlers return to.
+    /// The C library sets the return address of handlers.
     const SA_RESTORER: u64 = 0x0400_0000;
     const NEVER: u64 = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
     let mask = (&raw const action.sa_mask).cast::<u64>();
@@ -322,7 +322,7 @@ fn kept(action: &libc::sigaction) -> Action {
     }
 }
 
-/// An action as the C library shows it.
+/// The action in the C library's format.
 fn shown(action: &Action) -> libc::sigaction {
     // SAFETY: an empty structure of integers.
     let mut shown: libc::sigaction = unsafe { std::mem::zeroed() };

@@ -1,26 +1,25 @@
 //! Processes that run on this memory and are no threads of it.
 //!
-//! `clone` with `CLONE_VM` and without `CLONE_THREAD` makes one. It may run code of the region
-//! on a stack of its own, is in no list of threads and cannot be asked: while there is one,
-//! nothing is proved.
+//! `clone` with `CLONE_VM` and without `CLONE_THREAD` makes one. It may run code of the region on a
+//! stack of its own, is in no list of threads and cannot be asked: while one exists, nothing is proved.
 //!
 //! # How it is found
-//! | step | cost | ends the look |
+//! | step | cost | ends the search |
 //! |---|---|---|
 //! | `waitid` that waits for nothing and takes nothing | one system call | no children of any thread |
 //! | `/proc/self/task/TID/children` | a file for each thread | all were asked |
 //! | a number written here is read in the child's memory | one system call for each child | it is another one, or cannot be read |
 //!
-//! A child of `fork` has an older number at that place, or the same one if it was made between
-//! the store and the read: so two numbers are tried. What runs another program has no such
-//! place, or forbids to be read if it runs as somebody else.
+//! A child of `fork` has an older number at that place, or the same one if it was made between the store
+//! and the read: so two numbers are tried. A process that runs another program has no such place, or
+//! cannot be read if it runs as another user.
 //!
-//! # Why the end of a scan is the time for it
-//! Such a process comes from a thread that is scanned, or from another such process. One that
-//! is there at the end is found; one that ended before returns nowhere.
+//! # Why the search is at the end of a scan
+//! Such a process comes from a thread that is scanned, or from another such process. One that exists at
+//! the end is found; one that ended before returns nowhere.
 //!
-//! Not found: a process whose maker gave it another parent (`CLONE_PARENT`), or has ended and
-//! was a process of this kind itself. Where `/proc` does not tell children, any child is
+//! Not found: a process whose maker gave it another parent (`CLONE_PARENT`), or has ended and was a
+//! process of this kind itself. Where `/proc` does not list children, any child counts as one.
 //! taken for one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,14 +27,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::sys;
 use crate::task::{self, Unread};
 
-/// What children are asked for. Relaxed: the kernel reads it, after a system call of the thread
+/// The number that is read in children. Relaxed: the kernel reads it, after a system call of the thread
 /// that wrote it.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// Times the children are listed, if threads end meanwhile.
 const TRIES: usize = 8;
 
-/// One that shares this memory, by its process id; 0 for a child nobody can tell about.
+/// The process id of one that shares this memory; 0 for a child that cannot be checked.
 pub(crate) fn find() -> Option<i32> {
     if !sys::has_children() {
         return None;
@@ -53,7 +52,7 @@ pub(crate) fn find() -> Option<i32> {
                         return Some(child);
                     }
                 }
-                // Its children went to another thread, which may have been asked already.
+                // Its children went to another thread, which may have been listed already.
                 Err(Unread::Gone) => whole = false,
                 Err(Unread::Forbidden(_)) => return Some(0),
             }
@@ -65,7 +64,7 @@ pub(crate) fn find() -> Option<i32> {
     Some(0)
 }
 
-/// Whether what is written here is there, too.
+/// Whether a number written here appears there, too.
 fn shares(child: i32) -> bool {
     (0..2).all(|_| {
         let number = NUMBER.load(Ordering::Relaxed).wrapping_add(1) | 1 << 63;

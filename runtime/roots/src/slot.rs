@@ -1,4 +1,4 @@
-//! One request to one thread, and its answer: who owns the work in between.
+//! One request to one thread, and its answer: ownership of the work in between.
 //!
 //! The requester (one at a time) puts work into a slot and directs a signal at a
 //! thread; the handler of that thread takes the work, does it and puts it back. Either
@@ -25,7 +25,7 @@
 //! A request that was claimed cannot be withdrawn: the slot stays with its handler,
 //! and the requester takes another one. `model` checks this under loom.
 //!
-//! Requesters follow each other by `turn`, which orders what they did.
+//! Requesters are serialized by `turn`, which orders their accesses.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
 
@@ -43,15 +43,15 @@ pub(crate) struct Slot<T> {
     work: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: `work` is touched only by whom the table above names for the phase, and the
-// phases follow each other by release and acquire on `word`; `T` moves between threads.
+// SAFETY: only the party that the table above names for the phase accesses `work`, and the phases follow
+// each other by release and acquire on `word`; `T` moves between threads.
 unsafe impl<T: Send> Sync for Slot<T> {}
 
-/// Evidence of a request under way.
+/// Evidence of a request in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
-/// What `withdraw` found.
+/// Result of `withdraw`.
 #[derive(Debug)]
 pub(crate) enum Withdrawn<T> {
     /// The request was not taken; the slot is free.
@@ -108,7 +108,7 @@ impl<T> Slot<T> {
     /// Requester: takes the request back unless a handler has it.
     pub(crate) fn withdraw(&self, ticket: Ticket) -> Withdrawn<T> {
         let free = ticket.0 & !PHASE | FREE;
-        // Relaxed: if it succeeds, nobody but the requester touched the work.
+        // Relaxed: if it succeeds, only the requester accessed the work.
         let exchanged =
             self.word
                 .compare_exchange(ticket.0, free, Ordering::Relaxed, Ordering::Relaxed);
@@ -118,8 +118,8 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Requester: the answered work, if there is an answer in this slot (to whichever
-    /// request); the slot is free then.
+    /// Requester: the answered work, if there is an answer in this slot (to any request); the slot is
+    /// free then.
     pub(crate) fn collect(&self) -> Option<T> {
         // Acquire: pairs with the release in `finish`.
         let word = self.word.load(Ordering::Acquire);
@@ -154,8 +154,8 @@ impl<T> Slot<T> {
             return None;
         }
         let claimed = word & !PHASE | CLAIMED;
-        // Relaxed: it takes the very word that was acquired, number and all (a later
-        // request has a higher one), and nobody reads from it.
+        // Relaxed: it takes the very word that was acquired, with its number (a later request has a
+        // higher one), and no thread reads from it.
         self.word
             .compare_exchange(word, claimed, Ordering::Relaxed, Ordering::Relaxed)
             .ok()?;
@@ -165,7 +165,8 @@ impl<T> Slot<T> {
         })
     }
 
-    /// After `fork`, in the child: nobody answers any more. Relaxed, for the only thread.
+    /// Resets a slot in the child after `fork`: no thread answers any more. Relaxed, for the only
+    /// thread.
     #[cfg(not(loom))]
     pub(crate) fn reset(&self) -> Option<T> {
         let word = self.word.load(Ordering::Relaxed);
@@ -181,7 +182,7 @@ impl<T> Slot<T> {
 }
 
 impl<T> Claim<'_, T> {
-    /// Lets `act` work on what was asked.
+    /// Runs `act` on the work of the request.
     pub(crate) fn with(&mut self, act: impl FnOnce(&mut T)) {
         self.slot.work.with_mut(|cell| {
             // SAFETY: the phase is CLAIMED by us, so the cell is ours alone.
@@ -191,7 +192,7 @@ impl<T> Claim<'_, T> {
         });
     }
 
-    /// Answers.
+    /// Publishes the answer.
     pub(crate) fn finish(self) {
         // Release: pairs with the acquire in `collect`.
         self.slot

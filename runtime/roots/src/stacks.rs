@@ -1,4 +1,4 @@
-//! Stacks the embedder registered: fibers, coroutines, whatever no thread runs on now.
+//! Stacks that the embedder registered: fibers, coroutines, and others without a running thread.
 //!
 //! A table of fixed capacity without locks, so that registering works on any thread, in
 //! a signal handler and in a child of `fork`. `start` is 0 for a free entry and 1 for
@@ -6,13 +6,13 @@
 //!
 //! | field | written by | ordering |
 //! |---|---|---|
-//! | `start` 0 to 1 | who registers (compare-exchange) | acquire; pairs with the release to 0 |
-//! | `end` | who registers, while `start` is 1 | relaxed; ordered by `start` |
-//! | `start` to the address, to 0 | who holds the id | release; pairs with the acquire of `ranges` |
-//! | `gone` | who unregisters, before `start` becomes 0 | release; pairs with the acquire of `gone` |
+//! | `start` 0 to 1 | the thread that registers (compare-exchange) | acquire; pairs with the release to 0 |
+//! | `end` | the thread that registers, while `start` is 1 | relaxed; ordered by `start` |
+//! | `start` to the address, to 0 | the owner of the id | release; pairs with the acquire of `ranges` |
+//! | `gone` | the thread that unregisters, before `start` becomes 0 | release; pairs with the acquire of `gone` |
 //!
-//! A stack may be unregistered before a scan ends that found a thread on it. [`Stacks::place`] keeps
-//! it apart from stacks that were never registered.
+//! A stack on which a scan found a thread may be unregistered before the scan ends. [`Stacks::place`]
+//! distinguishes it from stacks that were never registered.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -37,12 +37,11 @@ pub(crate) struct Stacks {
     used: AtomicUsize,
     /// Stacks that were unregistered so far.
     gone: AtomicU64,
-    /// Scans one after the other that could not tell where a thread was. Relaxed: one scan is made at
-    /// a time.
+    /// Consecutive scans that could not determine a thread's stack. Relaxed: one scan runs at a time.
     unsure: AtomicU32,
 }
 
-/// The table as a scan began.
+/// The table at the beginning of a scan.
 #[derive(Debug)]
 pub(crate) struct Before {
     ranges: Vec<Range<u64>>,
@@ -56,11 +55,11 @@ pub(crate) enum Place {
     Known,
     /// It may be one that was unregistered meanwhile.
     Unsure,
-    /// One that nobody told of, with this stack pointer.
+    /// An unregistered one, with this stack pointer.
     Unknown(u64),
 }
 
-/// Scans one after the other that may leave a place open. The next takes it for unknown: memory
+/// Consecutive scans that may leave a stack undetermined. The next one counts it as unknown: else memory
 /// would grow without a reason being given.
 const MOST_UNSURE: u32 = 100;
 
@@ -74,9 +73,9 @@ impl Stacks {
         }
     }
 
-    /// To be asked before a scan.
+    /// Takes the state of the table before a scan.
     pub(crate) fn before(&self) -> Before {
-        // The count first: what goes after it is missed by no comparison.
+        // The count first: then the comparison misses no later removal.
         let gone = self.gone();
         Before {
             ranges: self.ranges(),
@@ -84,8 +83,8 @@ impl Stacks {
         }
     }
 
-    /// Where `found` lies, which a thread had away from its own stack during a scan that began after
-    /// `before` and has ended.
+    /// The kind of stack at `found`, where a thread was away from its own stack during a scan that began
+    /// after `before` and has ended.
     pub(crate) fn place(&self, before: &Before, found: Option<u64>) -> Place {
         let holds = |ranges: &[Range<u64>], sp| ranges.iter().any(|range| range.contains(&sp));
         let unknown = found.filter(|&sp| !holds(&before.ranges, sp) && !holds(&self.ranges(), sp));
@@ -93,7 +92,7 @@ impl Stacks {
             self.unsure.store(0, Ordering::Relaxed);
             return Place::Known;
         };
-        // After the ranges: one that is missing there is counted.
+        // After the ranges: a stack missing there is counted.
         let same = self.gone() == before.gone;
         match same || self.unsure.fetch_add(1, Ordering::Relaxed) >= MOST_UNSURE {
             true => Place::Unknown(sp),
@@ -120,7 +119,7 @@ impl Stacks {
                 .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
             if free.is_ok() {
                 entry.end.store(range.end, Ordering::Relaxed);
-                // Release before the address: whoever sees the address looks this far.
+                // Release before the address: a thread that sees the address searches this far.
                 self.used.fetch_max(index + 1, Ordering::AcqRel);
                 // Release: pairs with the acquire in `ranges`.
                 entry.start.store(range.start, Ordering::Release);
@@ -133,7 +132,7 @@ impl Stacks {
     }
 
     pub(crate) fn unregister(&self, id: StackId) {
-        // Release: whoever misses the entry sees the count, by the release below.
+        // Release: a thread that misses the entry sees the count, by the release below.
         self.gone.fetch_add(1, Ordering::Release);
         // Release: pairs with the acquire of the next `register` here, and with that of `ranges`.
         self.entries[id.0].start.store(0, Ordering::Release);
@@ -148,8 +147,8 @@ impl Stacks {
             // Acquire: pairs with the release in `register`.
             let start = entry.start.load(Ordering::Acquire);
             let end = entry.end.load(Ordering::Relaxed);
-            // Read again: an entry that was given away between the two reads is new
-            // (its owner is found where it runs) or gone.
+            // Read again: an entry that was reused between the two reads is new (its owner is found
+            // where it runs) or gone.
             if start > 1 && entry.start.load(Ordering::Acquire) == start {
                 ranges.push(start..end);
             }
@@ -192,7 +191,7 @@ mod tests {
         // Unregistered while the scan is under way.
         stacks.unregister(held);
         assert_eq!(stacks.place(&before, Some(0x1800)), Place::Known);
-        // Registered and unregistered meanwhile: nobody can tell.
+        // Registered and unregistered meanwhile: undetermined.
         let short = stacks.register(0x3000..0x4000).expect("room");
         assert_eq!(stacks.place(&before, Some(0x3800)), Place::Known);
         stacks.unregister(short);

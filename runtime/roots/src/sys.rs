@@ -1,5 +1,4 @@
-//! System calls without `errno`: usable in a signal handler of any thread, also one
-//! without thread-locals.
+//! System calls without `errno`: usable in a signal handler of any thread, even without thread-locals.
 //!
 //! A raw call returns what the kernel returned: `-4095..=-1` is an error.
 
@@ -12,7 +11,7 @@ pub(crate) const EINTR: i64 = -(libc::EINTR as i64);
 /// A system call.
 ///
 /// # Safety
-/// 1. What the call does to memory is in order for the caller.
+/// 1. The call's effects on memory are valid for the caller.
 pub(crate) unsafe fn call(number: i64, args: [u64; 6]) -> i64 {
     let result: i64;
     // SAFETY: the ABI of system calls: rcx and r11 are lost, memory may change; the
@@ -41,7 +40,7 @@ pub(crate) fn gettid() -> i32 {
     unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
 }
 
-/// The process's id, asked anew: a child of `fork` gets its own.
+/// The process's id, read each time: a child of `fork` gets its own.
 pub(crate) fn getpid() -> i32 {
     // SAFETY: no arguments, no effects.
     unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
@@ -54,11 +53,11 @@ pub(crate) fn exists(pid: i32, tid: i32) -> bool {
     unsafe { call(libc::SYS_tgkill, args) == 0 }
 }
 
-/// Whether the process has children, also such that `wait` does not speak of. Takes none.
+/// Whether the process has children, including those that `wait` skips. Reaps none.
 pub(crate) fn has_children() -> bool {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let args = [libc::P_ALL as u64, 0, 0, options as u64, 0, 0];
-    // SAFETY: without a place for it nothing is written.
+    // SAFETY: without an address for it nothing is written.
     unsafe { call(libc::SYS_waitid, args) != -i64::from(libc::ECHILD) }
 }
 
@@ -80,7 +79,7 @@ pub(crate) struct Info {
 const _: () = assert!(size_of::<Info>() == size_of::<libc::siginfo_t>());
 
 impl Info {
-    /// Of a signal from `pid` with a value.
+    /// The data of a signal from `pid` with a value.
     pub(crate) fn queued(signal: i32, pid: i32, value: u64) -> Self {
         Self {
             signal,
@@ -104,7 +103,7 @@ pub(crate) fn send(pid: i32, tid: i32, info: &Info) -> bool {
     unsafe { call(libc::SYS_rt_tgsigqueueinfo, args) == 0 }
 }
 
-/// Takes one signal of the set that is pending for the calling thread.
+/// Takes one pending signal of the set from the calling thread.
 pub(crate) fn take(set: u64) -> Option<Info> {
     let mut info = Info::queued(0, 0, 0);
     let none = [0u64; 2];
@@ -126,13 +125,13 @@ pub(crate) struct Action {
 }
 
 impl Action {
-    /// Neither the default nor ignored.
+    /// Whether it is neither the default nor ignored.
     pub(crate) fn is_handled(&self) -> bool {
         self.handler != libc::SIG_DFL as u64 && self.handler != libc::SIG_IGN as u64
     }
 }
 
-/// What the kernel does with a signal; `None`: there is no such signal.
+/// The kernel's action for a signal; `None`: there is no such signal.
 pub(crate) fn action(signal: i32) -> Option<Action> {
     let mut action = Action::default();
     let args = [signal as u64, 0, &raw mut action as u64, 8, 0, 0];
@@ -141,7 +140,7 @@ pub(crate) fn action(signal: i32) -> Option<Action> {
     (result == 0).then_some(action)
 }
 
-/// Blocks exactly these signals on the calling thread; those that were blocked.
+/// Blocks exactly these signals on the calling thread; returns those that were blocked.
 pub(crate) fn set_mask(mask: u64) -> u64 {
     let mut before = 0u64;
     let (new, old) = (&raw const mask as u64, &raw mut before as u64);
@@ -151,14 +150,14 @@ pub(crate) fn set_mask(mask: u64) -> u64 {
     before
 }
 
-/// Lets others run.
+/// Yields the processor.
 pub(crate) fn sched_yield() {
     // SAFETY: no arguments.
     unsafe { call(libc::SYS_sched_yield, [0; 6]) };
 }
 
-/// Copies words at `from` in the memory of `pid` to `to`; the count of whole words copied.
-/// Never faults: what cannot be read ends the copy.
+/// Copies words at `from` in the memory of `pid` to `to`; returns the count of whole words copied. Never
+/// faults: unreadable memory ends the copy.
 pub(crate) fn read_words(pid: i32, from: u64, to: &mut [u64]) -> usize {
     let bytes = (to.len() as u64).wrapping_mul(8);
     let local = [to.as_mut_ptr() as u64, bytes];
@@ -180,7 +179,7 @@ pub(crate) fn read_words(pid: i32, from: u64, to: &mut [u64]) -> usize {
 /// control block; 0 if the thread has none there. A program may put another list in its place, which lies
 /// anywhere.
 pub(crate) fn robust_list(tid: i32) -> u64 {
-    /// Of a control block: where its own address is, twice.
+    /// Offsets of a control block at which it has its own address.
     const SELF: [u64; 2] = [0, 16];
     let list = any_robust_list(tid);
     let Some(offset) = list_offset() else {
@@ -199,8 +198,8 @@ pub(crate) fn robust_list(tid: i32) -> u64 {
     }
 }
 
-/// Where a control block has the list: the same for all threads. Of a thread that has another list it
-/// cannot be told.
+/// Offset of the list in a control block: the same for all threads. It cannot be determined on a thread
+/// that has another list.
 fn list_offset() -> Option<u64> {
     /// Bytes of a control block, at most.
     const LARGEST: u64 = 8192;
@@ -294,7 +293,7 @@ pub(crate) fn affinity(set: &mut [u64; 32]) -> Result<usize, i32> {
     usize::try_from(result).map_err(|_| result.wrapping_neg() as i32)
 }
 
-/// Moves the calling thread to processors of the set.
+/// Restricts the calling thread to processors of the set.
 pub(crate) fn set_affinity(set: &[u64; 32]) -> Result<(), i32> {
     let args = [0, size_of_val(set) as u64, set.as_ptr() as u64, 0, 0, 0];
     // SAFETY: reads the set, which is as long as it is said to be.
@@ -315,9 +314,9 @@ pub(crate) fn thread_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Nanoseconds that a thread of the process has run; `None` if there is none, or the clock is forbidden.
+/// Nanoseconds that a thread has run; `None` if it does not exist, or the clock is forbidden.
 pub(crate) fn processor_ns(tid: i32) -> Option<u64> {
-    /// Of a thread, and exact (`CPUCLOCK_PERTHREAD_MASK`, `CPUCLOCK_SCHED`).
+    /// The exact clock of a thread (`CPUCLOCK_PERTHREAD_MASK`, `CPUCLOCK_SCHED`).
     const KIND: u64 = 4 | 2;
     let clock = (!i64::from(tid) << 3) as u64 | KIND;
     let mut time = [0u64; 2];

@@ -1,8 +1,8 @@
-//! Where the unwind tables of the process's code are: of loaded files by their `.eh_frame_hdr`, of other
+//! Finds the unwind tables of the process's code: of loaded files by their `.eh_frame_hdr`, of other
 //! code by a function of the caller.
 //!
-//! All is read through the kernel, which fails where memory is gone: a library may be unloaded
-//! meanwhile. The dynamic loader is not asked, as it takes a lock that a thread may hold for long.
+//! All data are read through the kernel, which reports unmapped memory: a library may be unloaded
+//! meanwhile. The dynamic loader is not called, as it takes a lock that a thread may hold for long.
 //!
 //! # Source
 //! The table's format: "Linux Standard Base Core Specification", section "Exception Frames".
@@ -12,25 +12,24 @@ use std::collections::HashMap;
 use crate::maps;
 use crate::sys;
 
-/// Gives the address of the frame description entry of the code at an address, if that is none of
-/// a file.
+/// Gives the address of the frame description entry of the code at an address outside all files.
 pub type RowsOf = fn(u64) -> Option<u64>;
 
-/// Bytes of an entry, at most: of tables that compilers write.
+/// Largest entry in bytes, of tables that compilers write.
 const LARGEST: usize = 64 << 10;
 
-/// An entry and the one that it refers to, as they lie in memory.
+/// An entry and its common entry, as they lie in memory.
 pub(crate) struct FrameEntry {
-    /// The common entry, then the entry, whose distance to the common one is changed accordingly.
+    /// The common entry, then the entry, whose distance to the common one is adjusted.
     pub(crate) bytes: Vec<u8>,
-    /// Where the entry begins in these.
+    /// Offset of the entry in the bytes.
     pub(crate) at: usize,
-    /// The address of the bytes: right for the entry.
+    /// The address of the bytes: correct for the entry.
     pub(crate) base: u64,
 }
 
 impl FrameEntry {
-    /// Where the entry lies in memory.
+    /// Address of the entry in memory.
     pub(crate) fn address(&self) -> u64 {
         self.base.wrapping_add(self.at as u64)
     }
@@ -46,12 +45,12 @@ struct Table {
     end: u64,
 }
 
-/// Mappings of files, and their tables as far as they were asked for.
+/// Mappings of files, and the tables that were requested so far.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pid: i32,
     rows: RowsOf,
-    /// Where files are mapped from their first byte on, in order.
+    /// Addresses at which files are mapped from their first byte on, in order.
     files: Vec<u64>,
     known: HashMap<u64, Option<Table>>,
 }
@@ -73,13 +72,13 @@ impl Tables {
         self.pid
     }
 
-    /// Whether two addresses are of code of the same file.
+    /// Whether two addresses are in code of the same file.
     pub(crate) fn are_of_one_file(&mut self, one: u64, other: u64) -> bool {
         let [one, other] = [one, other].map(|pc| Some(self.table_of(pc)?.header));
         one.is_some() && one == other
     }
 
-    /// The table of the file whose image an address is in.
+    /// The table of the file whose image contains an address.
     fn table_of(&mut self, pc: u64) -> Option<Table> {
         let before = self.files.partition_point(|&start| start <= pc);
         (0..before).rev().find_map(|at| {
@@ -94,7 +93,7 @@ impl Tables {
         })
     }
 
-    /// The entry of the code at `pc`. It may be of other code, which it says itself.
+    /// The entry of the code at `pc`. It may be of other code, as its own range shows.
     pub(crate) fn find(&mut self, pc: u64) -> Option<FrameEntry> {
         let entry = match self.table_of(pc) {
             Some(table) => self.find_in(table, pc)?,
@@ -127,7 +126,7 @@ impl Tables {
                 relative(u32::from_le_bytes(*entry)),
             ))
         };
-        // The last one that does not begin behind it.
+        // The last entry that does not begin behind `pc`.
         let (mut low, mut high) = (0, table.count);
         let mut found = None;
         while low < high {
@@ -170,7 +169,7 @@ impl Tables {
         let header = image.wrapping_add(found?);
         let bytes = self.bytes(header, 12)?;
         // Version 1; the entries' address relative to itself, their count plain, the table relative to
-        // its header: as all linkers write it.
+        // its header: the format of all linkers.
         let count = u32::from_le_bytes(*bytes.get(8..)?.first_chunk()?);
         let is_usual = bytes.starts_with(&[1, 0x1b, 0x03, 0x3b]);
         is_usual.then_some(Table {
@@ -180,7 +179,7 @@ impl Tables {
         })
     }
 
-    /// Reads an entry with the common one.
+    /// Reads an entry with its common entry.
     fn read(&self, address: u64) -> Option<FrameEntry> {
         let entry = self.record(address)?;
         let distance = u32::from_le_bytes(*entry.get(4..)?.first_chunk()?);

@@ -1,26 +1,26 @@
-//! What `/proc/self/task` says about the threads of the process.
+//! Reads the state of the process's threads from `/proc/self/task`.
 //!
 //! | file | read for |
 //! |---|---|
-//! | the directory | which threads there are |
+//! | the directory | the threads |
 //! | `TID/syscall` | `running`, or number, six arguments, stack pointer, program counter |
 //! | `TID/schedstat` | third number: how often the thread was put on a processor |
 //! | `TID/status` | the same as context switches, where schedstat is missing; blocked signals |
 //! | `TID/comm` | its name |
 //! | `TID/children` | processes that it made |
 //!
-//! Two listings of a directory may both lack a thread that lives all along: the kernel
-//! loses its place when the thread it stands at ends. [`list`] says whether the length
-//! agrees with the kernel's count of threads before and after.
+//! Two listings of a directory may both lack a thread that lives all along: the kernel loses its place
+//! when the thread there ends. [`list`] reports whether the length agrees with the kernel's count of
+//! threads before and after.
 
 use std::io::{self, Read};
 
 use uruk_files::OwnFile;
 
-/// Readings of a thread's children until they are given up: room for a million of them.
+/// Attempts to read a thread's children: room for a million of them.
 const TRIES: usize = 16;
 
-/// How a thread looks from outside.
+/// The state of a thread, seen from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outside {
     /// On a processor, or waiting for one.
@@ -30,11 +30,11 @@ pub(crate) enum Outside {
     InCall { number: i64, words: [u64; 8] },
     /// Off the processor in a fault or stopped: registers unknown.
     InFault,
-    /// Over: no stack is left.
+    /// Ended: no stack is left.
     Ended,
 }
 
-/// Why a file says nothing.
+/// The reason why a file could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
     /// No such thread any more.
@@ -43,7 +43,7 @@ pub(crate) enum Unread {
     Forbidden(i32),
 }
 
-/// The ids of the threads, sorted, and whether the list is whole.
+/// The ids of the threads, sorted, and whether the list is complete.
 pub(crate) fn list() -> io::Result<(Vec<i32>, bool)> {
     let before = count();
     let mut tids = uruk_files::threads()?;
@@ -52,7 +52,7 @@ pub(crate) fn list() -> io::Result<(Vec<i32>, bool)> {
     Ok((tids, whole))
 }
 
-/// How many threads the kernel counts: the directory has a link more for each.
+/// The kernel's count of threads: the directory has a link more for each.
 fn count() -> Option<usize> {
     let links = rustix::fs::stat("/proc/self/task").ok()?.st_nlink;
     usize::try_from(links).ok()?.checked_sub(2)
@@ -82,13 +82,13 @@ fn read<'a>(tid: i32, file: &str, buffer: &'a mut [u8]) -> Result<&'a [u8], Unre
     Ok(&buffer[..len])
 }
 
-/// Whether the thread is still there.
+/// Whether the thread still exists.
 pub(crate) fn exists(tid: i32) -> bool {
     crate::sys::exists(crate::sys::getpid(), tid)
 }
 
-/// Processes that the thread made, or got from one that ended. The kernel may lose its place
-/// when one of them goes: two readings in a row must agree.
+/// Processes that the thread created, or inherited from one that ended. The kernel may lose its place
+/// when one of them ends: two consecutive readings must agree.
 pub(crate) fn children(tid: i32) -> Result<Vec<i32>, Unread> {
     let mut buffer = vec![0; 4096];
     let mut before: Option<Vec<i32>> = None;
@@ -110,7 +110,7 @@ pub(crate) fn children(tid: i32) -> Result<Vec<i32>, Unread> {
     Err(Unread::Forbidden(libc::EAGAIN))
 }
 
-/// Where the thread is.
+/// Reads the state of the thread.
 pub(crate) fn outside(tid: i32) -> Result<Outside, Unread> {
     let mut buffer = [0; 256];
     let text = read(tid, "syscall", &mut buffer)?;
@@ -164,7 +164,7 @@ fn context_switches(tid: i32) -> Result<u64, Unread> {
         .ok_or(Unread::Forbidden(libc::EINVAL))
 }
 
-/// Whether the mask in force for the thread blocks `signal`, and how often the thread has slept.
+/// Whether the current mask of the thread blocks `signal`, and how often the thread has slept.
 pub(crate) fn blocks(tid: i32, signal: i32) -> Result<(bool, u64), Unread> {
     let mut buffer = [0; 4096];
     let text = read(tid, "status", &mut buffer)?;

@@ -1,9 +1,9 @@
-//! One scan of the process at a time, whoever's it is, and none that a child of `fork`
-//! could inherit. Requests to threads have places that all scanners of the process share
-//! (`slot`): a second requester would take the first one's answers.
+//! Lets one scan of the process run at a time, over all scanners. A child of `fork` does not inherit it.
+//! All scanners of the process share the slots of requests (`slot`): a second requester would take the
+//! first one's answers.
 //!
-//! The word holds the process id of the scanning process, 0 when nobody scans. A child
-//! finds its parent's id there and takes the turn over.
+//! The word holds the process id of the scanning process, 0 when no scan runs. A child finds its
+//! parent's id there and takes the turn over.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -5,7 +5,7 @@
 //! | alternate stacks that the runtime gives to threads | only handlers run there, and a thread in one is walked from there | contexts that were interrupted, until the next handler |
 //! | records of guarded calls | no stack | frames of the latest trap |
 //!
-//! Memory for which there is no place in the table is read like any other.
+//! Memory that finds no place in the table is read like any other.
 //!
 //! | field | written by | ordering |
 //! |---|---|---|
@@ -16,7 +16,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Ranges that are kept.
+/// Largest number of ranges.
 const PLACES: usize = 4096;
 
 struct Place {
@@ -31,7 +31,7 @@ static TABLE: [Place; PLACES] = [const {
     }
 }; PLACES];
 
-/// Says that no code is suspended in `range`, except handlers of threads that run, until
+/// Declares that no code is suspended in `range`, except handlers of running threads, until
 /// [`search_again`].
 pub fn leave_unsearched(range: Range<u64>) {
     let place = TABLE.iter().find(|place| {
@@ -47,7 +47,7 @@ pub fn leave_unsearched(range: Range<u64>) {
     }
 }
 
-/// Takes the range that begins at `start` out: its memory is about to be used for other things.
+/// Removes the range that begins at `start`: its memory is about to be reused.
 pub fn search_again(start: u64) {
     let mut places = TABLE.iter();
     if let Some(place) = places.find(|place| place.start.load(Ordering::Relaxed) == start) {
@@ -61,7 +61,7 @@ pub(crate) fn all() -> Vec<Range<u64>> {
     let places = TABLE.iter().filter_map(|place| {
         let start = place.start.load(Ordering::Acquire);
         let size = place.size.load(Ordering::Acquire);
-        // Taken away and used anew meanwhile otherwise.
+        // Otherwise it was removed and reused meanwhile.
         let same = place.start.load(Ordering::Acquire) == start;
         (start != 0 && size != 0 && same).then(|| start..start.saturating_add(size))
     });

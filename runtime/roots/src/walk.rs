@@ -1,8 +1,8 @@
-//! The scan of one thread's stacks: words in, hits out, signal frames followed.
+//! Scans one thread's stacks: reads words, notes hits, follows signal frames.
 //!
-//! The walk begins at a stack pointer less the red zone (128 bytes that code below
-//! the pointer may still use) and ends where [`Maps`] says the stack ends. The kernel
-//! saves an interrupted context as a `ucontext`; its words, from `<sys/ucontext.h>`:
+//! The walk begins at a stack pointer less the red zone (128 bytes that code below the pointer may still
+//! use) and ends at the end of the stack by [`Maps`]. The kernel saves an interrupted context as a
+//! `ucontext`; its words, from `<sys/ucontext.h>`:
 //!
 //! | offset from `gregs[REG_CSGSFS]` | word |
 //! |---|---|
@@ -13,19 +13,18 @@
 //! | -184 | start of the `ucontext` |
 //! | 40 | address of the saved vector registers, which the kernel puts right above |
 //!
-//! So wherever that word is met, the interrupted stack pointer is known; if it points
-//! outside of what is scanned, that stack is scanned as well. This finds the stack below
-//! an alternate signal stack, and nested handlers, whether the thread runs or sleeps.
-//! A stale frame costs a scan of memory that need not be scanned, or nothing if its
-//! memory is gone. Part of a stale frame may be overwritten, and what is in the place of the stack
-//! pointer lead anywhere, as to a heap that is longer than any stack: the thread would never be
-//! answered for while the word is there. Flags and the address of the vector registers tell a frame
+//! So that word gives the interrupted stack pointer. If it points outside of the scanned memory, that
+//! stack is scanned as well. This finds the stack below an alternate signal stack, and nested handlers,
+//! whether the thread runs or sleeps. A stale frame costs a scan of memory that need not be scanned, or
+//! nothing if its memory is gone. Part of a stale frame may be overwritten, and the word in place of the
+//! stack pointer may lead anywhere, as to a heap that is longer than any stack: the thread could never
+//! be scanned while the word is there. Flags and the address of the vector registers distinguish a frame
 //! from such a rest ([`is_frame`]), and no stack lies in code, where return addresses lead.
 //!
-//! A thread may also have left its own stack by `swapcontext`, or in a way that leaves no
-//! usable stack pointer (a handler of an overflow). If nothing that was scanned reaches
-//! the top of its own stack, all of that is scanned, and it is noted where the thread is:
-//! if nobody told of that stack, there may be others on which nobody runs now.
+//! A thread may also have left its own stack by `swapcontext`, or in a way that leaves no usable stack
+//! pointer (a handler of an overflow). If no scanned stack reaches the top of its own stack, all of that
+//! is scanned, and the thread's place is noted: if its current stack is unregistered, others without a
+//! running thread may exist.
 //!
 //! The walk runs in signal handlers: no allocation, no lock, no panic.
 
@@ -41,10 +40,10 @@ pub(crate) const FRAME_MARK: u64 = 0x002b_0000_0000_0033;
 /// Bytes below the stack pointer that belong to the running function (System V ABI).
 pub(crate) const RED_ZONE: u64 = 128;
 
-/// Separate stacks of one thread: its own, an alternate one, those of nested handlers.
+/// Most separate stacks of one thread: its own, an alternate one, those of nested handlers.
 pub(crate) const MAX_SPANS: usize = 16;
 
-/// How memory is read: directly where that is certain, else through the kernel.
+/// Reads memory: directly where that is certain not to fault, else through the kernel.
 pub(crate) trait Memory {
     /// The words at `at`, at least one and up to `end`; empty if unreadable. `direct`:
     /// plain loads from `at` to `end` cannot fault.
@@ -54,10 +53,10 @@ pub(crate) trait Memory {
     fn word(&mut self, at: u64) -> Option<u64>;
 }
 
-/// Why a walk proves nothing.
+/// Reasons why a walk proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// The snapshot does not know this stack, or knows it wrongly.
+    /// The snapshot lacks this stack, or has an old state of it.
     Stale(u64),
     /// More than [`MAX_SPANS`] stacks.
     ManySpans,
@@ -80,16 +79,15 @@ pub(crate) struct Ground<'a> {
     pub(crate) maps: &'a Maps,
     /// The thread's control block, or 0.
     pub(crate) tcb: u64,
-    /// It is the process's first thread.
+    /// Whether it is the process's first thread.
     pub(crate) first: bool,
-    /// The alternate stack the thread is known to have (start, end), or zeros.
+    /// The known alternate stack of the thread (start, end), or zeros.
     pub(crate) alternate: (u64, u64),
-    /// Bytes that may be scanned.
+    /// Most bytes to scan.
     pub(crate) limit: u64,
 }
 
-/// Scans from `sp` (the red zone included) all stacks that hang together. Returns the
-/// bytes scanned.
+/// Scans from `sp` (the red zone included) all connected stacks. Returns the bytes scanned.
 pub(crate) fn walk(
     memory: &mut impl Memory,
     ground: &Ground<'_>,
@@ -104,7 +102,7 @@ pub(crate) fn walk(
     let mut bytes = 0u64;
     let mut next = 0;
     drain(memory, ground, &mut spans, (&mut next, &mut bytes), hits)?;
-    // The first thread of a child of `fork` has two: the process's, and the one it was on.
+    // The first thread of a child of `fork` has two: the process's, and the one on which it forked.
     let owned = ground.maps.own(ground.tcb, ground.first);
     let mut home = owned.iter().all(Option::is_none);
     for (own, grows) in owned.into_iter().flatten() {
@@ -128,7 +126,7 @@ pub(crate) fn walk(
     Ok(bytes)
 }
 
-/// Scans what is queued.
+/// Scans the queued stacks.
 fn drain(
     memory: &mut impl Memory,
     ground: &Ground<'_>,
@@ -153,7 +151,7 @@ fn drain(
     Ok(())
 }
 
-/// Queues the stack at `sp` unless it is queued already or is no memory any more.
+/// Queues the stack at `sp` unless it is queued already or its memory is gone.
 fn add(
     memory: &mut impl Memory,
     ground: &Ground<'_>,
@@ -161,7 +159,7 @@ fn add(
     sp: u64,
 ) -> Result<(), Trouble> {
     let Some(found) = ground.maps.extent(sp, ground.tcb) else {
-        // What cannot be read now is nobody's stack now.
+        // Unreadable memory is no stack now.
         return match memory.word(sp & !7) {
             Some(_) => Err(Trouble::Stale(sp)),
             None => Ok(()),
@@ -236,12 +234,12 @@ fn scan_span(
     Ok(())
 }
 
-/// Bytes from the mark to the saved vector registers, at most: the rest of the `ucontext`, a
-/// `siginfo`, and what aligns them to 64 bytes.
+/// Most bytes from the mark to the saved vector registers: the rest of the `ucontext`, a `siginfo`, and
+/// padding to 64 bytes.
 const TO_VECTORS: u64 = 1024;
 
-/// Whether a mark is in a frame that the kernel made and that was not written to since, as far as what
-/// is beside it tells.
+/// Whether a mark is in a frame that the kernel made and that was not overwritten since, as far as the
+/// neighbouring words tell.
 fn is_frame(memory: &mut impl Memory, mark: u64) -> bool {
     // Bit 1 is always set; there are none from 22 on.
     let flags = memory.word(mark.wrapping_sub(8)).unwrap_or(0);

@@ -1,13 +1,12 @@
-//! The innermost loop: which of many words are hits or marks.
+//! The innermost loop: finds hits and marks among many words.
 //!
-//! Almost no word is, so most of a stack is only *skipped*: sixteen words at a time are
-//! compared with the range, `word - low < size`, and with the mark, `word == FRAME_MARK`.
-//! AVX2 does that in a few cycles where the processor has it; it has no unsigned comparison,
-//! but `a < b` is `a ^ 2^63 < b ^ 2^63` with a sign. What is not skipped is looked at one by
-//! one.
+//! Almost all words are neither, so most of a stack is only *skipped*: sixteen words at a time are
+//! compared with the range, `word - low < size`, and with the mark, `word == FRAME_MARK`. AVX2 does that
+//! in a few cycles where the processor has it. It has no unsigned comparison, but `a < b` is `a ^ 2^63 <
+//! b ^ 2^63` with a sign. Words that are not skipped are checked one by one.
 //!
-//! It runs in signal handlers: no allocation, no lock, no panic. Whether there is AVX2 is
-//! one load, after the first time a few `cpuid`; the kernel saved the vector registers.
+//! It runs in signal handlers: no allocation, no lock, no panic. The check for AVX2 is one load, after
+//! the first time a few `cpuid`; the kernel saved the vector registers.
 
 use crate::hits::Hits;
 use crate::walk::FRAME_MARK;
@@ -15,8 +14,8 @@ use crate::walk::FRAME_MARK;
 /// Words that are compared together.
 const CHUNK: usize = 16;
 
-/// Notes the hits among `words` up to the first mark: how many words were read, and
-/// whether the last one is a mark.
+/// Notes the hits among `words` up to the first mark; returns how many words were read, and whether the
+/// last one is a mark.
 #[inline(never)]
 pub(crate) fn scan_words(words: &[u64], hits: &mut Hits) -> (usize, bool) {
     let vectors = std::arch::is_x86_feature_detected!("avx2");
@@ -40,8 +39,7 @@ pub(crate) fn scan_words(words: &[u64], hits: &mut Hits) -> (usize, bool) {
     (words.len(), false)
 }
 
-/// How many words there are before the first chunk that has a hit or a mark, or that is not
-/// whole.
+/// Number of words before the first chunk that has a hit or a mark, or that is incomplete.
 fn skip(words: &[u64], hits: &Hits) -> usize {
     let chunks = words.chunks_exact(CHUNK);
     let clean = chunks.take_while(|chunk| {
@@ -51,7 +49,7 @@ fn skip(words: &[u64], hits: &Hits) -> usize {
     clean.count().wrapping_mul(CHUNK)
 }
 
-/// The same as [`skip`].
+/// Like [`skip`], with AVX2.
 ///
 /// # Safety
 /// 1. The processor has AVX2.
@@ -85,7 +83,7 @@ unsafe fn skip_by_vectors(words: &[u64], hits: &Hits) -> usize {
     skipped
 }
 
-/// The index of the first mark, the hits before it noted.
+/// The index of the first mark; notes the hits before it.
 fn slowly(words: &[u64], hits: &mut Hits) -> Option<usize> {
     for (index, &word) in words.iter().enumerate() {
         hits.note(word);

@@ -1,4 +1,4 @@
-//! Stacks that nobody told of: found by searching all memory, and by what counts there.
+//! Unregistered stacks: found by searching all memory, by the words that count there.
 
 mod common;
 

@@ -40,7 +40,7 @@ fn leave(stop: &Stop, start: extern "C" fn()) {
     let mut home = Box::new(MaybeUninit::<libc::ucontext_t>::uninit());
     let mut away = Box::new(MaybeUninit::<libc::ucontext_t>::uninit());
     STOP.with(|held| {
-        // SAFETY: nobody else has it now.
+        // SAFETY: no other code has it now.
         unsafe { *held.get() = stop };
     });
     // SAFETY: fills the context.
@@ -62,11 +62,11 @@ fn left_its_own_stack() {
     let _alone = alone();
     for start in [elsewhere::<false>, elsewhere::<true>] {
         let holder = Holder::start(move |stop| leave(stop, start));
-        // What earlier threads left on the stack counts, too: all of it is scanned.
+        // Words that earlier threads left on the stack count, too: all of it is scanned.
         let report = scan();
         let thread = of(&report, holder.tid);
         assert!(report.complete && thread.keeps.contains(&4), "{report:#?}");
-        // Nobody told of the stack it is on.
+        // The thread's stack is unregistered.
         assert!(report.unknown_stack.is_some(), "{report:#?}");
         holder.stop();
         assert_eq!(scan().unknown_stack, None);
@@ -117,13 +117,13 @@ extern "C" fn begun_on_given_memory(_: *mut libc::c_void) -> *mut libc::c_void {
     std::ptr::null_mut()
 }
 
-/// Nobody says when a stack is gone, and the kernel gives its addresses away again.
+/// Freed stacks are not reported, and the kernel reuses their addresses.
 #[test]
 fn threads_lie_where_stacks_were() {
     const SIZE: usize = 256 << 10;
     let _alone = alone();
-    // What was registered, from and to, of the memory that a thread is given then, below
-    // inaccessible memory: its end, all of it and what is above, most of it.
+    // The registered part, from and to, of the memory that a thread gets then, below inaccessible
+    // memory: its end; all of it and the memory above; most of it.
     for (from, to) in [(SIZE / 2, SIZE + 4096), (0, SIZE + 8192), (8192, SIZE - 64)] {
         // SAFETY: a fresh mapping.
         let memory = unsafe {
@@ -167,7 +167,7 @@ fn threads_lie_where_stacks_were() {
     }
 }
 
-/// What a process that `clone` makes runs on.
+/// Bytes of the stack of a process that `clone` makes.
 const SHARED_STACK: usize = 64 << 10;
 
 extern "C" fn on_this_memory(stop: *mut libc::c_void) -> libc::c_int {

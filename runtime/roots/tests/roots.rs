@@ -173,7 +173,7 @@ fn with_alternate_stack(run: impl FnOnce()) {
         ss_flags: libc::SS_DISABLE,
         ..stack
     };
-    // SAFETY: nobody is on it.
+    // SAFETY: no thread runs on it.
     unsafe { libc::sigaltstack(&off, std::ptr::null_mut()) };
     // SAFETY: ours.
     unsafe { libc::munmap(memory as *mut _, BYTES) };
@@ -269,7 +269,7 @@ fn a_rest_of_a_frame_leads_nowhere() {
         assert!(matches!(how, How::Blocked { .. }), "{how:?}");
         holder.wake_and_stop();
         let code = libc::PROT_READ | libc::PROT_EXEC;
-        // SAFETY: ours, and nobody uses it.
+        // SAFETY: ours, and no other code uses it.
         unsafe { libc::mprotect(elsewhere as *mut _, length, code) };
     }
     // SAFETY: ours.
@@ -328,8 +328,8 @@ unsafe extern "C" {
     fn _setjmp(buffer: *mut u64) -> libc::c_int;
 }
 
-/// What `longjmp` may return to is on the stack as long as it may: the function that
-/// called `setjmp` sleeps in a callee. The buffer itself is mangled by glibc.
+/// The frame to which `longjmp` may return is on the stack as long as that is allowed: the function that
+/// called `setjmp` sleeps in a callee. glibc mangles the buffer itself.
 #[test]
 fn the_frame_of_setjmp() {
     let _alone = alone();
@@ -339,7 +339,7 @@ fn the_frame_of_setjmp() {
         // The return address of the frame, as a callee of JIT'd code would have it.
         let frame = [address(3)];
         black_box(&frame);
-        // SAFETY: the buffer is large enough, and nobody jumps.
+        // SAFETY: the buffer is large enough, and no code jumps.
         unsafe { _setjmp(buffer.as_mut_ptr()) };
         stop.ready();
         // SAFETY: no memory is involved.

@@ -1,4 +1,4 @@
-//! What programs do with signals that a handshake must survive, and must not be seen by.
+//! Uses of signals by programs that a handshake must survive, and that must not see it.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn runs() -> Holder {
     })
 }
 
-/// What the kernel does with a signal.
+/// The kernel's action for a signal.
 fn action(signal: i32) -> libc::sigaction {
     // SAFETY: an empty structure, filled by the call.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -99,7 +99,7 @@ fn taken_away_by_code_that_is_not_jitted() {
     assert!(scan().complete);
     assert_eq!(ROOTS.signal(), Some(libc::SIGWINCH));
     assert_eq!(action(libc::SIGURG).sa_sigaction, theirs);
-    // Both are taken: nobody is asked, and everything is kept.
+    // The program handles both: no thread is asked, and everything is kept.
     handle(libc::SIGWINCH, theirs, 0);
     let report = scan();
     let why = Why::HandlerReplaced;
@@ -319,13 +319,13 @@ impl Painted {
     }
 
     fn paint(&self) {
-        // SAFETY: its own memory, on which nobody is.
+        // SAFETY: its own memory, on which no thread runs.
         unsafe { self.low.write_bytes(Self::PAINT, self.bytes) };
     }
 
     /// Bytes from the lowest that was written to the top.
     fn used(&self) -> usize {
-        // SAFETY: its own memory, written by nobody now.
+        // SAFETY: its own memory, which no thread writes now.
         let bytes = unsafe { std::slice::from_raw_parts(self.low, self.bytes) };
         let same = bytes.iter().take_while(|&&byte| byte == Self::PAINT);
         self.bytes - same.count()

@@ -24,8 +24,8 @@ fn processor_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Every thread makes the next one, and ends when that one holds the word as well: at
-/// each moment somebody holds it. Whoever lists once misses it sooner or later.
+/// Every thread makes the next one, and ends when that one holds the word as well: at each moment some
+/// thread holds it. A scan that lists once misses it sooner or later.
 fn relay(stop: Arc<AtomicBool>, made: Arc<AtomicU32>) {
     let words = [address(1)];
     black_box(&words);
@@ -60,7 +60,7 @@ fn threads_made_meanwhile() {
         let report = scan_within(Duration::from_secs(2));
         scans += 1;
         complete += u64::from(report.complete);
-        // A clean report while somebody holds the word would be a miss.
+        // A clean report while a thread holds the word would be a miss.
         assert!(report.kept[1], "missed in scan {scans}: {report:#?}");
     }
     stop.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What names lead to, and where bodies lie.
+//! Resolves names to addresses, and addresses to bodies.
 
 use std::ffi::CStr;
 use std::sync::PoisonError;
@@ -21,12 +21,12 @@ impl Core {
         i64::from(self.heap.stub_region().distance()) as u64
     }
 
-    /// How code in `dylib` reaches `name`.
+    /// Resolves how code in `dylib` reaches `name`.
     pub(crate) fn resolve(&self, dylib: &Dylib, name: &str, need: Need) -> Option<Resolved> {
         self.resolve_as(self.names.find(dylib, name), name, need)
     }
 
-    /// How code reaches what `name` means.
+    /// Resolves how code reaches `name`, whose meaning is `found`.
     pub(crate) fn resolve_as(
         &self,
         meaning: Option<Definition>,
@@ -58,26 +58,26 @@ impl Core {
         }
     }
 
-    /// How code reaches a function; it is known from then on.
+    /// How code reaches a function; it counts as linked against from then on.
     pub(crate) fn resolved_stub(&self, id: FunctionId) -> Resolved {
         self.names.linked.note(id);
         self.names.known.note(id);
         Resolved::stub(self.stubs.stub_address(id), self.stubs.slot_address(id))
     }
 
-    /// The address of a function; it is known from then on.
+    /// The address of a function for the host; the function is known from then on.
     pub(crate) fn given_stub(&self, id: FunctionId) -> u64 {
         self.names.known.note(id);
         self.stubs.stub_address(id).0
     }
 
-    /// The address of a function, where a call goes on that is under way.
+    /// The address of a function at which a call under way goes on.
     pub(crate) fn passed_stub(&self, id: FunctionId) -> u64 {
         self.names.passed.note(id);
         self.stubs.stub_address(id).0
     }
 
-    /// Whether distances of 32 bits reach an address from wherever code and data may lie.
+    /// Whether distances of 32 bits reach an address from all places of code and data.
     fn is_in_reach(&self, address: u64) -> bool {
         let pools = [Pool::Code, Pool::ReadOnly, Pool::ReadWrite];
         let mut ranges = pools.iter().map(|&pool| self.heap.pool_range(pool));
@@ -95,8 +95,8 @@ impl Core {
         self.address_of_meaning(self.names.find(dylib, name)?)
     }
 
-    /// Where that is which the session knows by `address`, for the calling thread. Takes no lock
-    /// for functions, nor where no data was moved.
+    /// The present address of the definition that the session knows by `address`, for the calling
+    /// thread. Takes no lock for functions, nor if no data was moved.
     pub(crate) fn address_now(&self, address: u64) -> Option<u64> {
         match self.names.is_final(address) {
             true => {
@@ -147,24 +147,24 @@ impl Core {
         bodies.at(pc).map(|(start, _, name)| (name, start))
     }
 
-    /// All bodies there are: start, end and name.
+    /// All bodies: start, end and name.
     pub(crate) fn bodies(&self) -> Vec<(u64, u64, &'static CStr)> {
         let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
         bodies.iter().collect()
     }
 
-    /// Forgets the bodies in these ranges.
+    /// Removes the bodies in these ranges.
     pub(crate) fn remove_bodies(&self, ranges: impl IntoIterator<Item = std::ops::Range<u64>>) {
         let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
         ranges.into_iter().for_each(|range| bodies.remove(range));
     }
 
-    /// Records where a body lies.
+    /// Records the place of a body.
     pub(crate) fn add_body(&self, start: u64, end: u64, name: &'static CStr) {
         self.add_bodies([(start, end, name)]);
     }
 
-    /// Records where bodies lie.
+    /// Records the places of bodies.
     pub(crate) fn add_bodies(&self, some: impl IntoIterator<Item = Extent>) {
         let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
         bodies.add(some);

@@ -1,4 +1,4 @@
-//! What stubs stand for: functions, and where their code comes from.
+//! Functions behind stubs, and the sources of their code.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use crate::load::objects::ObjectBody;
 use crate::loops::Origin;
 use crate::units::UnitBody;
 
-/// What a stub stands for.
+/// A function that is compiled from a module.
 #[derive(Clone)]
 pub(crate) struct Function {
     pub(crate) module: Arc<Module>,
     pub(crate) symbol: SymbolId,
-    /// The name people know, kept for ever: unwind rows point at it.
+    /// The display name, kept until the process ends: unwind rows point at it.
     pub(crate) name: &'static CStr,
-    /// Where it starts, if it is a continuation.
+    /// Its start, if it is a continuation.
     pub(crate) origin: Option<Arc<Origin>>,
 }
 
-/// Where a function's code comes from.
+/// The source of a function's code.
 #[derive(Clone)]
 pub(crate) enum Body {
     /// A body that is compiled.
@@ -41,7 +41,7 @@ impl Body {
         }
     }
 
-    /// The name people know.
+    /// The display name.
     pub(crate) fn name(&self) -> &'static CStr {
         match self {
             Body::Module(function) => function.name,

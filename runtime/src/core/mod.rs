@@ -72,17 +72,17 @@ pub(crate) struct Module {
     pub(crate) readers: ReaderPool,
     /// Set once the image it belongs to is bound; another one after a replacement.
     plan: RwLock<Arc<ModulePlan>>,
-    /// What is known of its functions, under `plan`.
+    /// Facts inferred for its functions, under `plan`.
     facts: RwLock<Arc<FactStore>>,
-    /// Where its names are defined and looked up.
+    /// The dylib in which its names are defined and looked up.
     pub(crate) dylib: Dylib,
-    /// Its image's.
+    /// The life of its image.
     pub(crate) life: Arc<Life>,
-    /// What local names mean in the modules whose functions this one replaced.
+    /// Meanings of local names in the modules whose functions this one replaced.
     pub(crate) inherited: Locals,
-    /// What it offers to the inliners of others.
+    /// Code that it offers to the inliners of other modules.
     pub(crate) parcels: Parcels,
-    /// What LLVM made for its functions and outlives their versions.
+    /// Constants that LLVM made for its functions, and that outlive their versions.
     pub(crate) constants: Shared,
     /// State of the host that its functions refer to, kept for them and for their code.
     pub(crate) state: Option<State>,
@@ -91,13 +91,13 @@ pub(crate) struct Module {
     pub(crate) spaces: crate::load::spaces::LabelSpaces,
     definitions: OnceLock<HashMap<Box<str>, SymbolId>>,
     interprocedural: OnceLock<Option<String>>,
-    /// The types of its symbols as LLVM writes them, once asked for.
+    /// The types of its symbols as LLVM writes them, once requested.
     types: OnceLock<Vec<Arc<str>>>,
     end: gate::End,
 }
 
-/// What goes with a module takes locks of the session. Whoever drops the last handle has a
-/// pass until all fields are gone.
+/// Takes a pass: a module's fields take locks of the session when they are dropped. The thread that
+/// drops the last handle keeps the pass until all fields are gone.
 impl Drop for Module {
     fn drop(&mut self) {
         self.end.begin();
@@ -105,8 +105,8 @@ impl Drop for Module {
 }
 
 impl Module {
-    /// Reads the symbol table of `bitcode`; as many workers can compile from it at once as
-    /// `core` has.
+    /// Reads the symbol table of `bitcode`. The number of workers that can compile from it at once
+    /// is `core`'s.
     pub(crate) fn new(bitcode: Bitcode, core: &Core, dylib: &Dylib) -> Result<Module, Error> {
         let read = match core.baseline.is_on() {
             true => ReaderPool::without_llvm,
@@ -117,7 +117,7 @@ impl Module {
         Ok(Module::read_by(readers, core, dylib))
     }
 
-    /// As [`Module::new`], of IR text.
+    /// Like [`Module::new`], for IR text.
     pub(crate) fn of_text(
         file: &str,
         text: &str,
@@ -157,20 +157,19 @@ impl Module {
         Arc::clone(&self.plan.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What is known of its functions, under its plan.
+    /// Facts inferred for its functions, under its plan.
     pub(crate) fn facts(&self) -> Arc<FactStore> {
         Arc::clone(&self.facts.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Says how symbols are named and reached from now on. Their names stay.
+    /// Sets how symbols are named and reached from now on. Their names stay.
     pub(crate) fn set_plan(&self, plan: Arc<ModulePlan>) {
-        // What was inferred may have been so from a body that is replaced.
+        // Facts may have been inferred from a body that is replaced.
         *self.facts.write().unwrap_or_else(PoisonError::into_inner) = Arc::default();
         *self.plan.write().unwrap_or_else(PoisonError::into_inner) = plan;
     }
 
-    /// The symbol that this module defines under a link name, whether or not its
-    /// definition counts.
+    /// The symbol that this module defines under a link name, also if its definition is not used.
     pub(crate) fn definition(&self, link_name: &str) -> Option<SymbolId> {
         let definitions = self.definitions.get_or_init(|| {
             let plan = self.plan();
@@ -184,8 +183,8 @@ impl Module {
         definitions.get(link_name).copied()
     }
 
-    /// The type of a symbol as LLVM writes it. If LLVM has to be asked, it is for all of the
-    /// module's, on a thread that it can take down; whoever asks may be any thread.
+    /// The type of a symbol as LLVM writes it. If LLVM is needed, it prints all types of the
+    /// module, on a thread that it can take down; the caller may be any thread.
     pub(crate) fn type_of(module: &Arc<Module>, symbol: SymbolId) -> Result<Arc<str>, Error> {
         if module.types.get().is_none() {
             if let Some(known) = module.readers.type_of(symbol) {
@@ -228,7 +227,7 @@ pub(crate) struct Core {
     pub(crate) names: Names,
     /// The dylib of programs, and of modules added to no other.
     pub(crate) main: Dylib,
-    /// Counts images: local names carry the number of theirs, or of one that was removed.
+    /// Counts images: local names carry the number of their image, or of a removed one.
     pub(crate) images: AtomicU64,
     pub(crate) functions: RwLock<FunctionTable>,
     /// Modules that were read.
@@ -245,9 +244,9 @@ pub(crate) struct Core {
     /// Why functions have no code.
     pub(crate) causes: Causes,
     pub(crate) on_failure: OnceLock<Box<Context>>,
-    /// Asked of memory faults as long as the session lives.
+    /// Handles memory faults as long as the session lives.
     pub(crate) asked: OnceLock<Asked>,
-    /// Inputs that came before what they need.
+    /// Inputs that were added before the definitions that they need.
     pub(crate) waiting: Waiting,
     /// Threads for code of embedders.
     pub(crate) hands: Arc<Hands>,
@@ -275,7 +274,7 @@ pub(crate) struct Core {
     program: AtomicBool,
     /// Images are in the list of `dl_iterate_phdr`.
     pub(crate) lists: AtomicBool,
-    /// Inputs are read apart first, within these limits.
+    /// Inputs are first read in another process, within these limits.
     pub(crate) untrusted: OnceLock<InputLimits>,
     stopping: AtomicBool,
     pub(crate) jobs: usize,
@@ -288,8 +287,8 @@ pub(crate) struct Core {
     end: gate::End,
 }
 
-/// What goes with a session takes locks of the process. Whoever drops the last handle has a
-/// pass until all fields are gone.
+/// Takes a pass: a session's fields take locks of the process when they are dropped. The thread
+/// that drops the last handle keeps the pass until all fields are gone.
 impl Drop for Core {
     fn drop(&mut self) {
         self.end.begin();
@@ -370,17 +369,17 @@ impl Core {
         Ok(Arc::new(core))
     }
 
-    /// Readers a module may have: nobody waits for one of another kind of worker.
+    /// Readers that a module may have: one for each worker, so that no kind waits for another.
     pub(crate) fn readers(&self) -> usize {
         self.jobs + self.tiers.background_jobs() + self.speculation.threads()
     }
 
-    /// Records what stub `id` stands for.
+    /// Sets the function behind stub `id`.
     pub(crate) fn set_function(&self, id: FunctionId, function: Function) {
         self.set_body(id, Body::Module(function));
     }
 
-    /// As [`Core::set_function`], of any kind.
+    /// Like [`Core::set_function`], for any kind of body.
     pub(crate) fn set_body(&self, id: FunctionId, body: Body) {
         let mut functions = self
             .functions
@@ -388,11 +387,11 @@ impl Core {
             .unwrap_or_else(PoisonError::into_inner);
         let before = functions.set(id.index(), body);
         drop(functions);
-        // It may be the last to know something of an embedder's.
+        // It may hold the last reference to an object of an embedder.
         drop(before);
     }
 
-    /// What is compiled for stub `id`; `None` also for functions of object files.
+    /// The function behind stub `id`, if it is compiled; `None` also for functions of object files.
     pub(crate) fn function(&self, id: FunctionId) -> Option<Function> {
         match self.body(id)? {
             Body::Module(function) => Some(function),
@@ -400,7 +399,7 @@ impl Core {
         }
     }
 
-    /// What stub `id` stands for; `None` if a resolver chose its code.
+    /// The body behind stub `id`; `None` if a resolver chose its code.
     pub(crate) fn body(&self, id: FunctionId) -> Option<Body> {
         let functions = self
             .functions
@@ -409,7 +408,7 @@ impl Core {
         functions.get(id.index()).cloned()
     }
 
-    /// The name people know stub `id` by, also for a while after its function was removed.
+    /// The display name of stub `id`, also for a while after its function was removed.
     pub(crate) fn display_name_of(&self, id: FunctionId) -> Option<&'static CStr> {
         let functions = self.functions.read();
         let functions = functions.unwrap_or_else(PoisonError::into_inner);
@@ -430,12 +429,12 @@ impl Core {
         })
     }
 
-    /// Marks `id` as failed; in a program the user learns why from here.
+    /// Marks `id` as failed; in a program the reason is printed here.
     pub(crate) fn fail(&self, id: FunctionId, cause: &Error) {
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
         if self.is_program() {
             uruk_files::say!("uruk: {cause}");
-            // It lies there already if it was asked for.
+            // The reservation is low already if that was requested.
             if cause.wants_low_addresses() && self.heap.base() >= 1 << 31 {
                 uruk_files::say!("  tip: {}", crate::load::room::LOW_ADDRESSES);
             }
@@ -443,7 +442,7 @@ impl Core {
         self.note_cause(id, cause);
         self.removed.note_failed(id, cause);
         self.stubs.fail(id);
-        // Something may have been defined between the two.
+        // A definition may have been added between the two.
         if self.removed.was_noted(id, cause) {
             self.stubs.retry(id);
         }
@@ -470,7 +469,7 @@ impl Core {
     }
 }
 
-/// Has the unwinder look into the heap, and makes the stub table, whose pages it is told of.
+/// Registers the heap with the unwinder, and makes the stub table, whose pages are registered too.
 fn stub_table(heap: &Heap) -> Result<(Arc<RegionHandle>, Arc<StubTable>), Error> {
     let region = uruk_unwind::register_region(heap.base(), heap.size())?;
     let region = Arc::new(region);

@@ -1,4 +1,4 @@
-//! What a module takes of the allocator's memory, for reports.
+//! Memory of a module in the allocator, for reports.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use uruk_codegen::{FactStore, ModulePlan};
 use super::Module;
 
 impl Module {
-    /// Bytes that the allocator took for what is known of the module, without the bytes of its bitcode
-    /// and without its constants.
+    /// Bytes that the allocator took for the module's records, without the bytes of its bitcode and
+    /// without its constants.
     pub(crate) fn bytes(&self) -> usize {
         let definitions = self.definitions.get();
         let names = definitions.into_iter().flat_map(HashMap::keys);

@@ -22,28 +22,28 @@ use crate::tuning;
 use crate::units::hands::Hands;
 use crate::version::calls;
 
-/// The sessions there are.
+/// The present sessions.
 static SESSIONS: Mutex<Vec<Weak<Core>>> = Mutex::new(Vec::new());
 
-/// The sessions there are; the list is not locked any more.
+/// The present sessions; the list is unlocked on return.
 pub(crate) fn sessions() -> Vec<Arc<Core>> {
     let held = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
     held.iter().filter_map(Weak::upgrade).collect()
 }
 
-/// Ends a session when all else is gone. Trackers hold modules, whose names are handles of the
-/// session: without its end they would hold each other.
+/// Ends a session when all other fields are gone. Trackers hold modules, whose names are handles of
+/// the session: without its end they would hold each other.
 pub(super) struct EndedLast(pub(super) uruk_session::Session);
 
 impl Drop for EndedLast {
     fn drop(&mut self) {
-        // It fails where it was ended before.
+        // It fails if it was ended before.
         let _ = self.0.end();
     }
 }
 
-/// Waits until the states of embedders are dropped, which the last thread that holds the session
-/// drops or hands over.
+/// Waits until the states of embedders are dropped. The last thread that holds the session drops
+/// them or hands them over.
 pub(crate) struct SessionEnd {
     serving: Arc<Serving>,
     hands: Arc<Hands>,
@@ -69,7 +69,7 @@ impl Drop for SessionEnd {
 }
 
 impl Core {
-    /// Starts the workers, and is kept informed of forks. Under a pass, held since before the
+    /// Starts the workers, and joins the members of forks. Under a pass, held since before the
     /// session was made.
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
         let this = Arc::downgrade(self);
@@ -85,8 +85,8 @@ impl Core {
         tuning::start(self)
     }
 
-    /// Tells the workers to end, and waits for compiles under way: a process that ends
-    /// next destroys LLVM's static objects.
+    /// Ends the workers, and waits for compiles under way: a process that ends next destroys LLVM's
+    /// static objects.
     pub(crate) fn stop(&self) {
         // Relaxed: workers look at it after a wake-up, which orders enough.
         self.stopping.store(true, Ordering::Relaxed);
@@ -99,14 +99,14 @@ impl Core {
             self.speculation.close();
             self.stop_reclaim();
         }
-        // The last handle may have been a listener's, on a worker.
+        // A listener on a worker may have dropped the last handle.
         if !threads::is_ours() {
             gate::settle(fork::LAST_COMPILES);
         }
     }
 
-    /// Has what was loaded since the last time find images, where an embedder wants that. Without a
-    /// pass.
+    /// Lets files loaded since the last time find the images, if an embedder enabled that. Without
+    /// a pass.
     pub(crate) fn show_list(&self) {
         if self.lists.load(Ordering::Relaxed) && !self.is_program() {
             listed::attend();
@@ -136,7 +136,7 @@ impl Member for Core {
     }
 
     fn before_fork(&self) {
-        // Units of embedders may be at work, and one of them may wait for the thread that forks.
+        // Units of embedders may be running, and one of them may wait for the thread that forks.
         self.names.session().pool().quiesce_but_for_tasks();
         self.heap.before_fork();
     }
@@ -175,7 +175,7 @@ impl Member for Core {
     }
 
     fn restart(self: Arc<Self>) {
-        // One worker: most children call `exec` soon. It comes in when the gate is open.
+        // One worker: most children call `exec` soon. It enters when the gate is open.
         self.hands.restart();
         let started = calls::spawn(&self, 1)
             .and_then(|()| background::start(&self))

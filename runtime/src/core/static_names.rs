@@ -1,8 +1,8 @@
 //! Display names of functions, kept for the life of the process, each once.
 //!
-//! Unwind rows and what is told about frames point at them, also on threads that were about to read
-//! one when its function was removed. They are packed as names of sessions are ([`SymbolPool`]): one of up
-//! to 10 bytes takes some 30.
+//! Unwind rows and reports of frames point at them, also on threads that were about to read one
+//! when its function was removed. They are packed like names of sessions ([`SymbolPool`]): one of
+//! up to 10 bytes takes some 30.
 
 use std::ffi::CStr;
 use std::sync::LazyLock;
@@ -23,7 +23,7 @@ pub(crate) fn static_name(link_name: &str) -> &'static CStr {
     CStr::from_bytes_with_nul(name.as_bytes()).unwrap_or_default()
 }
 
-/// Bytes that they take, of all sessions.
+/// Bytes of all these names, of all sessions.
 pub(crate) fn static_bytes() -> usize {
     NAMES.bytes()
 }

@@ -1,5 +1,5 @@
-//! The table of functions, by the number of their stub, in pages: one whose functions are all
-//! removed goes. Numbers only ever grow where addresses may be kept.
+//! The table of functions, by the number of their stub, in pages: a page whose functions are all
+//! removed is freed. Numbers only ever grow where addresses may be kept.
 //!
 //! Calls through a pointer to a removed function end with an error that has its name. The names of
 //! the latest removed functions are kept for that, a bounded number of them.
@@ -13,7 +13,7 @@ use super::Body;
 
 const PAGE: usize = 64;
 
-/// Removed functions whose names are kept; with the tree's own about 128 KiB.
+/// Number of removed functions whose names are kept; with the tree's nodes about 128 KiB.
 const REMOVED: usize = 4096;
 
 struct Page {
@@ -21,7 +21,7 @@ struct Page {
     bodies: [Option<Body>; PAGE],
 }
 
-/// See the module.
+/// The table of functions; see the module.
 #[derive(Default)]
 pub(crate) struct FunctionTable {
     pages: Vec<Option<Box<Page>>>,
@@ -30,26 +30,26 @@ pub(crate) struct FunctionTable {
 }
 
 impl FunctionTable {
-    /// Bytes that the allocator took for it.
+    /// Bytes that the allocator took for the table.
     pub(crate) fn bytes(&self) -> usize {
         let pages = self.pages.iter().flatten().count();
         of_vec(&self.pages) + pages * of_block(size_of::<Page>())
     }
 
-    /// What a stub stands for.
+    /// The body behind a stub.
     pub(crate) fn get(&self, index: u32) -> Option<&Body> {
         let index = index as usize;
         let page = self.pages.get(index / PAGE)?.as_ref()?;
         page.bodies[index % PAGE].as_ref()
     }
 
-    /// The name people know a stub by, also that of a function removed lately.
+    /// The display name of a stub, also of a function removed lately.
     pub(super) fn name(&self, index: u32) -> Option<&'static CStr> {
         let removed = || self.removed.get(&index).copied();
         self.get(index).map(Body::name).or_else(removed)
     }
 
-    /// Records what a stub stands for; what it was before.
+    /// Sets the body behind a stub; returns the old one.
     pub(super) fn set(&mut self, index: u32, body: Body) -> Option<Body> {
         self.removed.remove(&index);
         let index = index as usize;
@@ -67,7 +67,7 @@ impl FunctionTable {
         before
     }
 
-    /// Takes out what a stub stood for; its name stays for a while.
+    /// Takes out the body behind a stub; its name stays for a while.
     pub(crate) fn take(&mut self, index: u32) -> Option<Body> {
         let (number, index) = (index, index as usize);
         let place = self.pages.get_mut(index / PAGE)?;
@@ -85,7 +85,7 @@ impl FunctionTable {
         Some(taken)
     }
 
-    /// All that stubs stand for.
+    /// All bodies, by the number of their stub.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Body)> {
         let pages = self.pages.iter().zip(0u32..);
         pages.flat_map(|(page, number)| {

@@ -1,22 +1,22 @@
-//! The end of all threads of ours, before the process gives up system calls.
+//! Ends all threads of the runtime, before the process gives up system calls.
 //!
-//! A program that decodes what it does not trust forbids itself all system calls but a few
-//! (seccomp), for all of its threads. Ours compile, sample and wait with other calls than those: the
-//! kernel would end the process at the first of them. So whatever can be called is compiled first,
-//! then all threads of ours end, and code of ours on threads of the program makes no system call of
-//! its own from then on ([`sandbox`]).
+//! A program that decodes untrusted input forbids itself all system calls but a few (seccomp), for
+//! all of its threads. The runtime's threads compile, sample and wait with other calls: the kernel
+//! would end the process at the first of them. So every callable function is compiled first, then
+//! all threads of the runtime end. From then on its code on threads of the program makes no system
+//! call of its own ([`sandbox`]).
 //!
 //! | step | by | why |
 //! |---|---|---|
-//! | all is compiled | a thread of ours | the program's may have a small stack, and LLVM takes threads down |
+//! | all is compiled | a thread of the runtime | the program's may have a small stack, and LLVM takes threads down |
 //! | members end their threads | same | |
 //! | threads that wait for work end | same | |
 //! | no thread but this one is left | same, with a limit | a job may be in one long pass of LLVM |
 //! | [`sandbox::close`] | same | |
 //! | the filter is installed | the caller, once that thread is gone | its end makes system calls |
 //!
-//! Threads that run code of an embedder beyond the limit are left alone: what they call is not
-//! known here.
+//! Threads that run code of an embedder beyond the limit are left alone: the system calls of that
+//! code are not known.
 
 use std::io;
 use std::sync::Arc;
@@ -31,27 +31,27 @@ use super::{LAST_COMPILES, futex, gate, members, unseen};
 use crate::api::error::Error;
 use crate::guest::threads;
 
-/// How far that is. Acquire and release, with itself.
+/// The progress of the confinement. Acquire and release, with itself.
 static STATE: AtomicU32 = AtomicU32::new(OPEN);
 const OPEN: u32 = 0;
 const UNDER_WAY: u32 = 1;
 const CLOSED: u32 = 2;
 
-/// The kernel's id of the thread that does it.
+/// The kernel's id of the confining thread.
 static WORKER: AtomicI32 = AtomicI32::new(0);
 
-/// Between two looks.
+/// Time between two looks.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Whether all threads of ours are to end, or have.
+/// Whether all threads of the runtime are to end, or have ended.
 pub(crate) fn is_begun() -> bool {
     STATE.load(Ordering::Acquire) != OPEN
 }
 
-/// Compiles all there is and ends all threads of ours; returns once they are gone.
+/// Compiles all functions and ends all threads of the runtime; returns once they are gone.
 ///
-/// # Errors
-/// [`Error::Thread`]: there is no thread to do it, or the calling thread is one of ours.
+/// # Errors [`Error::Thread`]: no thread could be started, or the calling thread is one of the
+/// runtime's.
 pub(crate) fn confine() -> Result<(), Error> {
     const NAME: &str = "uruk-sandbox";
     unseen::attend();
@@ -83,7 +83,7 @@ pub(crate) fn confine() -> Result<(), Error> {
     Ok(())
 }
 
-/// The life of the thread that does it.
+/// The main function of the confining thread.
 fn close() {
     // SAFETY: takes nothing, cannot fail.
     WORKER.store(unsafe { libc::gettid() }, Ordering::Relaxed);
@@ -111,8 +111,8 @@ fn close() {
     futex::wake(&STATE, u32::MAX);
 }
 
-/// In the child of a fork that came meanwhile: the thread that does it is not there. If code is
-/// finished, so is the rest; else the child begins anew, if it has to.
+/// In the child of a fork during the confinement: the confining thread is not there. If all code is
+/// finished, the child is confined; else it begins anew, if it has to.
 pub(super) fn after_fork_child() {
     if STATE.load(Ordering::Relaxed) == UNDER_WAY {
         let ended = sandbox::is_ending();
@@ -123,7 +123,7 @@ pub(super) fn after_fork_child() {
     }
 }
 
-/// Waits until the calling thread is the only one of ours; how many others there are.
+/// Waits until the calling thread is the runtime's only one; returns the number of others.
 fn wait_for_others() -> usize {
     let start = Instant::now();
     loop {

@@ -1,11 +1,11 @@
-//! Work of threads that a fork would cut off although they hold no pass.
+//! Counts work of threads without a pass that a fork would cut off.
 //!
-//! A task that waits for another thread lays its passes down, and code of embedders runs without
-//! one. A fork may come then, and the thread is not in the child: the symbols that it was making are
-//! never finished there, and lookups of them would wait without end. So a fork waits for the tasks of the
-//! library to end, at most [`LIMIT`]; while code of embedders runs, which may wait for the thread
-//! that forks, at most [`BESIDE_OTHERS`]. Symbols that are cut off after that have failed in the
-//! child, where the next call makes them anew (`Session::give_up_lost`).
+//! A task that waits for another thread gives up its passes, and code of embedders runs without
+//! one. A fork may come then, and the thread is not in the child: the symbols that it was making
+//! are never finished there, and lookups of them would wait without end. So a fork waits for the
+//! tasks of the library to end, at most [`LIMIT`]. While code of embedders runs, which may wait for
+//! the thread that forks, it waits at most [`BESIDE_OTHERS`]. Symbols that are cut off after that
+//! have failed in the child, where the next call makes them anew (`Session::give_up_lost`).
 //!
 //! | field | writer | meaning |
 //! |---|---|---|
@@ -17,10 +17,10 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a fork waits for errands at most: they end by themselves, unless they wait for code
-/// of the program that waits for the fork.
+/// Longest time that a fork waits for errands: they end by themselves, unless they wait for code of
+/// the program that waits for the fork.
 const LIMIT: Duration = Duration::from_secs(1);
-/// The same while code of embedders runs.
+/// Longest time that a fork waits while code of embedders runs.
 const BESIDE_OTHERS: Duration = Duration::from_millis(200);
 
 static OURS: AtomicUsize = AtomicUsize::new(0);
@@ -30,7 +30,7 @@ thread_local! {
     static ERRAND: Cell<Option<Errand>> = const { Cell::new(None) };
 }
 
-/// Whose code it is.
+/// The owner of the code that a thread runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Errand {
     /// The library's.
@@ -40,7 +40,7 @@ pub(crate) enum Errand {
 }
 
 impl Errand {
-    /// Counts the calling thread as on such an errand, and as on no other, until the guard goes.
+    /// Counts the calling thread as on this errand only, until the guard is dropped.
     pub(crate) fn begin(self) -> Begun {
         Begun(exchange(Some(self)))
     }
@@ -53,7 +53,7 @@ impl Errand {
     }
 }
 
-/// Counts the thread as before when it goes.
+/// Restores the thread's earlier errand when it is dropped.
 pub(crate) struct Begun(Option<Errand>);
 
 impl Drop for Begun {
@@ -62,11 +62,12 @@ impl Drop for Begun {
     }
 }
 
-/// Counts the calling thread as on this errand; gives the errand of before.
+/// Counts the calling thread as on this errand; returns the earlier one.
 fn exchange(errand: Option<Errand>) -> Option<Errand> {
     let before = ERRAND.replace(errand);
-    // Relaxed, as below: a fork looks under the gate's lock, which a thread takes after it began an
-    // errand, to lay its pass down; a look that comes too early or too late is one look more.
+    // Relaxed, as below: a fork looks under the gate's lock. A thread takes that lock after it
+    // began an errand, to give up its pass. A look that comes too early or too late only causes
+    // another look.
     if let Some(errand) = errand {
         errand.count().fetch_add(1, Ordering::Relaxed);
     }
@@ -76,7 +77,7 @@ fn exchange(errand: Option<Errand>) -> Option<Errand> {
     before
 }
 
-/// Threads on such errands but for the calling one.
+/// Number of threads on such errands, without the calling one.
 fn elsewhere(errand: Errand) -> usize {
     let own = usize::from(ERRAND.get() == Some(errand));
     errand.count().load(Ordering::Relaxed).saturating_sub(own)

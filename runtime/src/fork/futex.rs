@@ -8,7 +8,7 @@ pub(crate) fn wait(word: &AtomicU32, value: u32) {
     call(word, libc::FUTEX_WAIT, value, None);
 }
 
-/// As [`wait`], at most for `limit`.
+/// Waits like [`wait`], at most for `limit`.
 pub(crate) fn wait_for(word: &AtomicU32, value: u32, limit: Duration) {
     call(word, libc::FUTEX_WAIT, value, Some(limit));
 }

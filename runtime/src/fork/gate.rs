@@ -1,35 +1,36 @@
-//! The gate: who is inside the library, and a fork that waits until nobody is.
+//! The gate: counts the threads inside the library, so that a fork can wait until none is.
 //!
-//! Around each thing it does a thread holds a pass; `fork` closes the gate, so that at the
-//! moment of the fork no other thread is inside LLVM or holds any lock. Locks are
-//! `uruk_base::locks`': a debug build ends where one is taken without a pass.
+//! A thread holds a pass around each operation. `fork` closes the gate, so that at the moment of
+//! the fork no other thread is inside LLVM or holds any lock. Locks are `uruk_base::locks`': a
+//! debug build ends where one is taken without a pass.
 //!
-//! - Under a pass no handler of the program's runs ([`shield`]): it may wait for a worker,
-//!   which may wait for what the thread holds that the handler interrupted. Whoever waits for
-//!   another thread without holding a lock lets handlers run.
-//! - A thread with a pass gets more without asking: the gate counts threads. So a thread
-//!   inside may wait for others that are inside or have yet to come in: the gate is not
-//!   closed before it is empty.
-//! - The gate's own lock is held by the forking thread from the moment the gate is empty
-//!   until both sides are whole.
-//! - A fork that has waited for a while has background compiles interrupted. What is to begin in
-//!   the background, as an interrupted compile is, lets forks that wait go first
-//!   ([`enter_after_forks`]): whoever leaves would be inside again before the fork looks.
-//! - A thread that forks inside does not wait for itself. Listeners must not fork all the
-//!   same: they may be called under a lock that the two sides take.
-//! - Tasks that wait for other threads are outside, and a fork waits for them as well ([`super::errands`]).
-//! - A thread that LLVM took down never returns: it is counted out ([`leave_lost`]).
+//! - Under a pass no signal handler of the program runs ([`shield`]): it may wait for a worker,
+//!   which may wait for a lock of the interrupted thread. A thread that waits for another thread
+//!   without holding a lock lets handlers run.
+//! - A thread with a pass gets more without waiting: the gate counts threads. So a thread inside
+//!   may wait for others that are inside or have yet to enter: the gate is not closed before it is
+//!   empty.
+//! - The gate's own lock is held by the forking thread from the moment the gate is empty until both
+//!   sides are whole.
+//! - A fork that has waited for a while interrupts background compiles. New work in the background,
+//!   such as an interrupted compile, lets waiting forks go first ([`enter_after_forks`]): a thread
+//!   that leaves would be inside again before the fork looks.
+//! - A thread that forks inside does not wait for itself. Listeners must not fork all the same:
+//!   they may be called under a lock that the two sides take.
+//! - Tasks that wait for other threads are outside, and a fork waits for them as well
+//!   ([`super::errands`]).
+//! - A thread that LLVM took down never returns: it is subtracted from the count ([`leave_lost`]).
 //!
 //! | field | writer | meaning |
 //! |---|---|---|
-//! | `GateState::inside` | whoever comes in or leaves, lost threads last | threads inside |
-//! | `GateState::awaited` | whoever waits for that to fall | to be told when it does |
-//! | `GateState::idle` | who leaves last | how often no thread was inside |
-//! | `GateState::begun`, `ended` | who forks, before it waits and after | forks that wait, if they differ |
+//! | `GateState::inside` | a thread that enters or leaves, lost threads last | threads inside |
+//! | `GateState::awaited` | a thread that waits for `inside` to fall | waiters to wake when it does |
+//! | `GateState::idle` | the last thread that leaves | how often no thread was inside |
+//! | `GateState::begun`, `ended` | a forking thread, before it waits and after | forks wait, if they differ |
 //!
 //! # Why
-//! `fork` waits 20 ms for compiles under way, then interrupts background ones, each once; what
-//! is left is one pass of LLVM: 0.12 s at worst for Lua's interpreter loop.
+//! `fork` waits 20 ms for compiles under way, then interrupts background ones, each once. The rest
+//! is one pass of LLVM: 0.12 s at worst for Lua's interpreter loop.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -41,13 +42,13 @@ use super::shield::{self, Shield};
 use super::{thread, unseen};
 use crate::guest::threads;
 
-/// How long a fork waits for compiles under way before it has them interrupted.
+/// How long a fork waits for compiles under way before it interrupts them.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
 
-/// How long a fork lets others in that have something to end.
+/// How long a fork admits other threads whose tasks must end.
 const AGAIN: Duration = Duration::from_micros(100);
 
-/// How long a look at the gate by a thread of the program takes, at most.
+/// Longest time of a look at the gate by a thread of the program.
 const GLANCE: Duration = Duration::from_millis(1);
 
 static GATE: Gate = Gate {
@@ -60,8 +61,8 @@ static GATE: Gate = Gate {
     }),
     left: Condvar::new(),
 };
-/// Counts who is inside; its lock is held around `fork`. Not a read-write lock, because a
-/// thread that LLVM took down must be counted out by what is left of it ([`leave_lost`]).
+/// Counts the threads inside; its lock is held around `fork`. Not a read-write lock: the last code
+/// of a thread that LLVM took down must subtract that thread ([`leave_lost`]).
 struct Gate {
     state: Mutex<GateState>,
     left: Condvar,
@@ -98,8 +99,8 @@ impl Gate {
         }
     }
 
-    /// Waits until no more than `own` threads are inside, at most for `limit`, and keeps
-    /// others out. Who gives up waiting keeps them out, too.
+    /// Waits until no more than `own` threads are inside, at most for `limit`, and returns the
+    /// lock, which keeps others out, also if the limit is over.
     fn close(&self, own: usize, limit: Option<Duration>) -> MutexGuard<'_, GateState> {
         self.wait(self.lock(), own, limit)
     }
@@ -112,7 +113,7 @@ impl Gate {
     ) -> MutexGuard<'a, GateState> {
         state.awaited += 1;
         let late = |state: &mut GateState| state.inside > own;
-        // A poisoned lock is as good as any: nothing panics under it.
+        // A poisoned lock is usable: nothing panics under it.
         let mut state = match limit {
             None => self.left.wait_while(state, late),
             Some(limit) => match self.left.wait_timeout_while(state, limit, late) {
@@ -125,7 +126,7 @@ impl Gate {
         state
     }
 
-    /// Lets others in, until one of them has left or for a moment.
+    /// Admits other threads, until one of them has left or for a moment.
     fn pause<'a>(&'a self, mut state: MutexGuard<'a, GateState>) -> MutexGuard<'a, GateState> {
         state.awaited += 1;
         let waited = self.left.wait_timeout(state, AGAIN);
@@ -135,11 +136,11 @@ impl Gate {
     }
 }
 
-/// The right to take locks, and to compile; no other thread forks while it is held, and no
-/// handler of the program's runs on this one. It stays on its thread.
+/// The right to take locks, and to compile. While it is held, no other thread forks and no signal
+/// handler of the program runs on this one. It stays on its thread.
 pub(crate) struct Pass {
     cover: ManuallyDrop<Cover>,
-    /// Goes last.
+    /// Dropped last.
     _shield: Shield,
 }
 
@@ -166,8 +167,8 @@ pub(crate) fn enter() -> Pass {
     }
 }
 
-/// As [`enter`], but after the forks that wait now. For threads whose work nobody inside waits for:
-/// a fork waits for whoever is inside.
+/// Like [`enter`], but waits for pending forks first. For threads on whose work no thread inside
+/// waits: a fork waits for all threads inside.
 pub(crate) fn enter_after_forks() -> Pass {
     let _shield = Shield::raise();
     if uruk_base::locks::covers() == 0 {
@@ -176,8 +177,8 @@ pub(crate) fn enter_after_forks() -> Pass {
     enter()
 }
 
-/// Lets forks that wait now go on, also for this thread, and waits until they have ended; not while it
-/// holds a lock.
+/// Lets pending forks go on, also past this thread, and waits until they have ended. Does nothing
+/// while it holds a lock.
 pub(crate) fn give_way_to_forks() {
     outside(|| {
         let _shield = Shield::raise();
@@ -201,11 +202,11 @@ pub(crate) fn is_fork_awaited() -> bool {
     state.begun != state.ended
 }
 
-/// How locks that embedders reach get a pass by themselves.
+/// Gives a pass to locks that embedders reach.
 pub(super) const SOURCE: uruk_base::locks::Source = uruk_base::locks::Source {
     enter: || std::mem::forget(enter()),
     leave: || {
-        // One that `enter` above made; a pass is nothing but its two counts.
+        // A pass made by `enter` above; it consists of its two counts only.
         drop(Pass {
             cover: ManuallyDrop::new(Cover::again()),
             _shield: Shield::again(),
@@ -214,10 +215,10 @@ pub(super) const SOURCE: uruk_base::locks::Source = uruk_base::locks::Source {
     outside: |work| outside(work),
 };
 
-/// Runs code that is not ours, or a wait that such code ends, without the passes of this
-/// thread and with the program's signals, whatever it has; unless it holds a lock.
+/// Runs code of others, or a wait that such code ends, without the passes of this thread and with
+/// the program's signal mask; unless the thread holds a lock.
 pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
-    /// Comes in again, also when `work` panics.
+    /// Enters again, also when `work` panics.
     struct Again(usize);
 
     impl Drop for Again {
@@ -234,16 +235,16 @@ pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
     let covers = uruk_base::locks::lay_down();
     GATE.leave();
     let _again = Again(covers);
-    // Goes up again first.
+    // The shield is raised again first.
     shield::lowered(work)
 }
 
-/// The pass of a value that is dropped, as its last field.
+/// The pass of a value that is being dropped, as its last field.
 #[derive(Default)]
 pub(crate) struct End(Option<Passing>);
 
 impl Clone for End {
-    /// Another value's, which is not at its end.
+    /// A clone belongs to another value, which is not being dropped.
     fn clone(&self) -> End {
         End::default()
     }
@@ -256,12 +257,12 @@ impl End {
     }
 }
 
-/// A pass in a value that may change its thread.
+/// A pass in a value that may move to another thread.
 struct Passing(Pass);
 
-// SAFETY: it is made when the value is dropped, and goes before that ends, on one thread.
+// SAFETY: it is made when the value is dropped, and dropped before that ends, on one thread.
 unsafe impl Send for Passing {}
-// SAFETY: a shared one allows nothing.
+// SAFETY: a shared reference allows nothing.
 unsafe impl Sync for Passing {}
 
 /// How often no thread was inside. Once it has grown, all threads have left that were inside.
@@ -270,8 +271,8 @@ pub(crate) fn idle() -> u64 {
     GATE.lock().idle
 }
 
-/// Waits until nobody else compiles or tells what was compiled, at most for `limit`. Signals
-/// of the calling thread are held back for [`GLANCE`] at a time.
+/// Waits until no other thread compiles or reports a compile, at most for `limit`. Signals of the
+/// calling thread are held back for [`GLANCE`] at a time.
 pub(crate) fn settle(limit: Duration) {
     let start = Instant::now();
     let own = usize::from(uruk_base::locks::covers() != 0);
@@ -285,7 +286,8 @@ pub(crate) fn settle(limit: Duration) {
     }
 }
 
-/// The last a thread does that LLVM took down inside its pass: it never gives that back.
+/// Subtracts a thread that LLVM took down inside its pass, as its last action: it never returns the
+/// pass.
 pub(crate) fn leave_lost() {
     threads::note_lost();
     thread::serving::leave_lost();
@@ -294,8 +296,8 @@ pub(crate) fn leave_lost() {
     }
 }
 
-/// Waits until no other thread is inside and `may_fork` says so, and keeps all out; `interrupt` ends
-/// compiles that take long.
+/// Waits until no other thread is inside and `may_fork` is true, and keeps all out; `interrupt`
+/// ends compiles that take long.
 pub(super) fn close(
     interrupt: impl FnOnce(),
     may_fork: impl Fn() -> bool,
@@ -306,8 +308,8 @@ pub(super) fn close(
     let mut closed = GATE.wait(state, own, Some(PATIENCE));
     let cover = Cover::new();
     if closed.inside > own {
-        // Who forks inside may hold any lock; others hold none, and those who do never
-        // wait for the gate.
+        // A thread that forks inside may hold any lock. Others hold none, and threads that hold one
+        // never wait for the gate.
         if own == 0 {
             interrupt();
         }
@@ -318,14 +320,14 @@ pub(super) fn close(
         closed = GATE.pause(closed);
         closed = GATE.wait(closed, own, None);
     }
-    // Who is told goes on when both sides are whole: until then the lock is held.
+    // Woken threads go on when both sides are whole: until then the lock is held.
     closed.ended += 1;
     GATE.left.notify_all();
     (closed, cover)
 }
 
-/// The gate of a process that nobody closed it for, a child of a copy; `None` if somebody was
-/// inside at that moment.
+/// Closes the gate in a child of a copy, where no thread closed it before; `None` if another thread
+/// was inside at that moment.
 pub(super) fn close_in_copy() -> Option<MutexGuard<'static, GateState>> {
     let own = usize::from(uruk_base::locks::covers() != 0);
     let mut closed = match GATE.state.try_lock() {

@@ -1,19 +1,19 @@
-//! Threads of ours, and processes that are copied while they run.
+//! Threads of the runtime, and copies of the process while they run.
 //!
-//! Nothing here knows what a session is: whoever has threads, locks or memory that a copy of
-//! the process must find whole is a [`Member`].
+//! Nothing here knows about sessions: an object with threads, locks or memory that a copy of the
+//! process must find whole is a [`Member`].
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`gate`] | passes: who is inside, and waiting until nobody is |
+//! | [`gate`] | passes: threads inside, and waiting until there are none |
 //! | [`errands`] | work that a fork would cut off outside of passes |
 //! | [`shield`] | the program's signals, held back from threads inside |
 //! | this one | both sides of `fork` |
 //! | [`unseen`] | children that are made past `fork` |
-//! | [`thread`] | threads of ours; [`sacrificial`]: one that LLVM may take down |
-//! | [`panics`] | what a panic on them comes to |
+//! | [`thread`] | threads of the runtime; [`sacrificial`]: one that LLVM may take down |
+//! | [`panics`] | the consequence of a panic on them |
 //! | [`futex`] | a word to wait for |
-//! | [`confine`] | the end of all threads of ours, before the process gives up system calls |
+//! | [`confine`] | the end of all these threads, before the process gives up system calls |
 //!
 //! Entry: [`join`], once for each session; [`gate::enter`] everywhere.
 
@@ -43,66 +43,66 @@ use shield::Shield;
 /// How long the end of a session, or of the process, waits for compiles under way.
 pub(crate) const LAST_COMPILES: Duration = Duration::from_secs(10);
 
-/// Something that both sides of a fork find whole: a session. All are called by the thread
-/// that forks, or copied itself, with nobody else inside.
+/// An object that both sides of a fork find whole: a session. All methods are called by the thread
+/// that forks, or copied itself, with no other thread inside, unless they say so.
 pub(crate) trait Member: Send + Sync {
-    /// Begins no compile any more that nobody waits for.
+    /// Begins no more compiles without waiting callers.
     fn wind_down(&self);
 
-    /// Has compiles under way that nobody waits for end early. Others may be inside.
+    /// Ends compiles under way without waiting callers early. Others may be inside.
     fn interrupt(&self);
 
     /// Whether other threads run tasks of the library that may be outside, because they wait.
     fn has_tasks(&self) -> bool;
 
-    /// Locks what is to be whole.
+    /// Locks the state that must be whole.
     fn before_fork(&self);
 
-    /// The same in a child where nobody did it before; false if that cannot be.
+    /// Locks it in a child, where it was not done before the copy; false if that is impossible.
     fn before_fork_in_child(&self) -> bool;
 
     /// Unlocks it in the parent.
     fn after_fork_parent(&self);
 
-    /// Makes it right in the child, where no other thread is.
+    /// Repairs the state in the child, which has no other thread.
     fn after_fork_child(&self);
 
-    /// Has threads again, in the child.
+    /// Starts threads again, in the child.
     fn restart(self: Arc<Self>);
 
-    /// Compiles what has no code yet, and says of what cannot be compiled that it never will be.
-    /// Without a pass, on a thread of ours; others may be inside.
+    /// Compiles all functions without code, and marks those that cannot be compiled as failed
+    /// finally. Without a pass, on a thread of the runtime; others may be inside.
     fn finish_code(self: Arc<Self>);
 
     /// Ends the threads of the member, which has none from now on. Without a pass, on a thread of
-    /// ours.
+    /// the runtime.
     fn end_threads(&self);
 
-    /// A process that is no thread is about to share the memory: others may be inside.
+    /// Called before a process that is no thread shares the memory: others may be inside.
     fn note_sharing(&self);
 }
 
-/// The members there are.
+/// The present members.
 static MEMBERS: uruk_base::locks::Mutex<Vec<Weak<dyn Member>>> =
     uruk_base::locks::Mutex::new(Vec::new());
 
 /// Called in children that are whole.
 static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
-/// Has `run` called in each whole child, before its program goes on.
+/// Sets `run` to be called in each whole child, before its program goes on.
 pub(crate) fn on_child(run: fn()) {
-    // The first counts.
+    // The first call counts.
     let _ = IN_CHILD.set(run);
 }
 
-/// From now on the member is kept whole. Under a pass of [`begin`].
+/// Adds a member, which is kept whole from now on. Under a pass of [`begin`].
 pub(crate) fn join(member: Weak<dyn Member>) {
     let mut members = MEMBERS.lock().unwrap_or_else(PoisonError::into_inner);
     members.retain(|member| member.strong_count() != 0);
     members.push(member);
 }
 
-/// The members there are; the list is not locked any more.
+/// The present members; the list is unlocked on return.
 fn members() -> Vec<Arc<dyn Member>> {
     let held = MEMBERS.lock().unwrap_or_else(PoisonError::into_inner);
     held.iter().filter_map(Weak::upgrade).collect()
@@ -112,9 +112,9 @@ fn interrupt() {
     members().iter().for_each(|member| member.interrupt());
 }
 
-/// Has the end of the process wait for background compiles. To be called when the
-/// first is about to begin: what LLVM made until then is destroyed later than this
-/// runs. The command has no need, it never destroys LLVM's objects.
+/// Makes the end of the process wait for background compiles. To be called when the first is about
+/// to begin: LLVM's objects made until then are destroyed after this runs. The command does not
+/// need it: it never destroys LLVM's objects.
 pub(crate) fn wait_at_exit() {
     extern "C" fn at_exit() {
         let pass = enter();
@@ -132,8 +132,8 @@ pub(crate) fn wait_at_exit() {
 }
 
 thread_local! {
-    /// It has no destructor, which the C library would note under the dynamic loader's lock:
-    /// whoever has that, for as long as constructors of a library run, may wait for the fork.
+    /// It has no destructor, which the C library would note under the dynamic loader's lock: the
+    /// holder of that lock, for as long as constructors of a library run, may wait for the fork.
     static FORK: Cell<Option<ManuallyDrop<ForkState>>> = const { Cell::new(None) };
     static BARE: Cell<bool> = const { Cell::new(false) };
 }
@@ -141,7 +141,8 @@ thread_local! {
 /// While it lives, children that this thread forks are bare.
 pub(crate) struct Bare(());
 
-/// A bare child ends without running anything that a member would serve: it gets no threads.
+/// Makes children bare: a bare child ends without running anything that a member would serve, and
+/// gets no threads.
 pub(crate) fn bare() -> Bare {
     BARE.set(true);
     Bare(())
@@ -153,7 +154,7 @@ impl Drop for Bare {
     }
 }
 
-/// What the forking thread holds between `prepare` and the other side; goes in order.
+/// The locks of the forking thread between `prepare` and the other side; dropped in order.
 struct ForkState {
     members: Vec<Arc<dyn Member>>,
     _cover: Cover,
@@ -187,7 +188,7 @@ pub(crate) fn restore_signals(old: &libc::sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old, std::ptr::null_mut()) };
 }
 
-/// Has forks wait for passes, and both sides find their members whole.
+/// Makes forks wait for passes, and both sides find their members whole.
 pub(crate) fn register_fork_handlers() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {

@@ -1,16 +1,16 @@
-//! Panics on threads of ours, which are faults of ours or of a listener: an error of what was
-//! being done, never a thread that is missing.
+//! Panics on threads of the runtime, which are faults of the runtime or of a listener. They become
+//! an error of the work in progress; the thread is not missing afterwards.
 //!
-//! | where | what becomes of it |
+//! | where | consequence |
 //! |---|---|
 //! | one compile ([`Core::make_as`](crate::core::Core)) | the version fails, callers get the failure, the event has the panic's text |
 //! | a worker, around that | it ends, another takes its place: LLVM's objects of the thread may be half changed |
 //! | a thread that an embedder waits for | its error |
-//! | an embedder's improver | its version fails, whoever asked or the reporter has the text |
+//! | an embedder's improver | its version fails, the caller or the reporter has the text |
 //! | the controller of tiers | it goes on, [`LIMIT`] times |
-//! | the thread that reclaims | it frees nothing any more: what it knows may be wrong |
+//! | the thread that reclaims | it frees nothing any more: its data may be wrong |
 //!
-//! Locks that a panic poisons are taken all the same: each says where it matters.
+//! Locks that a panic poisons are taken all the same: each says why where it matters.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,10 +19,10 @@ use uruk_session::SessionError;
 
 use crate::api::error::Error;
 
-/// Panics after which a thread that only makes things better gives up.
+/// Panics after which a thread that only improves code gives up.
 pub(crate) const LIMIT: u32 = 8;
 
-/// Runs `work`; a panic is an error.
+/// Runs `work`; converts a panic to an error.
 pub(crate) fn caught<R>(work: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
     let result = catch_unwind(AssertUnwindSafe(work));
     result.unwrap_or_else(|panic| {
@@ -32,13 +32,13 @@ pub(crate) fn caught<R>(work: impl FnOnce() -> Result<R, Error>) -> Result<R, Er
     })
 }
 
-/// Runs `work`; its panic's text if it does.
+/// Runs `work`; returns the text if it panics.
 pub(crate) fn contained(work: impl FnOnce()) -> Option<String> {
     let result = catch_unwind(AssertUnwindSafe(work));
     result.err().map(|panic| text(&*panic))
 }
 
-/// What a panic says.
+/// The text of a panic.
 fn text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -46,7 +46,7 @@ fn text(panic: &(dyn Any + Send)) -> String {
 }
 
 impl Error {
-    /// The text, if it tells of a panic.
+    /// The text, if it is the error of a panic.
     pub(crate) fn panic(&self) -> Option<&str> {
         match self {
             Error::Session(SessionError::Panicked { text }) => Some(text),

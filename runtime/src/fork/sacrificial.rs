@@ -1,20 +1,19 @@
-//! Work on a thread that can be given up: should LLVM report a fatal error in it, or should it
-//! panic, whoever waits gets an error.
+//! Runs work on a thread that can be given up: if LLVM reports a fatal error in it, or if it
+//! panics, the waiting thread gets an error.
 //!
-//! Whoever waits may be a thread of the program, and may be interrupted by a handler that
-//! calls members of a set this very work exchanges. So it waits without a lock, and what the
-//! other thread does to end the wait takes none that it could hold.
+//! The waiting thread may be one of the program, and may be interrupted by a handler that calls
+//! members of a set which this very work exchanges. So it waits without a lock, and the other
+//! thread ends the wait without a lock that the waiting thread could hold.
 //!
-//! A handler may also fork there, and its child return to the wait. Work that had begun is done
-//! by then, as a fork waits for passes, unless it waited for others itself; the thread of the
-//! rest is not in the child. So each thread knows what it waits for ([`AWAITED`]), and a child
-//! gives those waits up: [`Error::Copied`].
+//! A handler may also fork there, and its child return to the wait. Work that had begun is done by
+//! then, as a fork waits for passes, unless it waited for others itself; the thread of the other
+//! work is not in the child. So each thread keeps a list of its waits ([`AWAITED`]), and a child
+//! gives them up: [`Error::Copied`].
 //!
-//! Work that may turn out to need no LLVM, and is small, is tried by whoever wants it first
-//! ([`spared`]): to hand it over and back takes longer than to do it.
+//! Work that may turn out to need no LLVM, and is small, is tried by its caller first ([`spared`]):
+//! to hand it over and back takes longer than to do it.
 //!
-//! A thread that panicked gets nothing more to do ([`rest::unfit`]), and one that LLVM took down is
-//! not there any more.
+//! A thread that panicked gets no more work ([`rest::unfit`]), and one that LLVM took down is gone.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,7 +32,7 @@ use crate::fork::thread::{self, rest};
 
 /// The result of work that another thread does.
 struct Answer<R> {
-    /// Locked by one side before the word says [`GIVEN`], by the other one after.
+    /// Locked by the giving side before the word is [`GIVEN`], by the waiting side after.
     result: Mutex<Option<Result<R, Error>>>,
     /// Release and acquire: the result comes before it.
     word: Arc<AtomicU32>,
@@ -41,7 +40,7 @@ struct Answer<R> {
 
 const AWAITED_YET: u32 = 0;
 const GIVEN: u32 = 1;
-/// Nobody is there to give it.
+/// No thread is left to give the answer.
 const LOST: u32 = 2;
 
 thread_local! {
@@ -49,7 +48,7 @@ thread_local! {
     static AWAITED: RefCell<Vec<Arc<AtomicU32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// In the child of a fork, on its only thread: nobody gives the answers it waits for.
+/// In the child of a fork, on its only thread: its waits have no thread that would answer.
 pub(crate) fn after_fork_child() {
     AWAITED.with_borrow(|words| {
         for word in words {
@@ -59,15 +58,16 @@ pub(crate) fn after_fork_child() {
 }
 
 impl<R> Answer<R> {
-    /// Takes no lock that somebody waits for: a handler may have interrupted whoever waits
-    /// for the answer. A second answer would not be looked at.
+    /// Takes no lock that a thread waits for: a handler may have interrupted the thread that waits
+    /// for the answer. A second answer would be ignored.
     fn give(&self, result: Result<R, Error>) {
         *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         self.word.store(GIVEN, Ordering::Release);
         futex::wake(&self.word, u32::MAX);
     }
 
-    /// Handlers of the program's run meanwhile, unless the caller holds a lock.
+    /// Waits for the answer. Signal handlers of the program run meanwhile, unless the caller holds
+    /// a lock.
     fn wait(&self, work: &str) -> Result<R, Error> {
         let _shield = Shield::raise();
         AWAITED.with_borrow_mut(|words| words.push(Arc::clone(&self.word)));
@@ -91,7 +91,7 @@ impl<R> Answer<R> {
 }
 
 /// Runs `work` on the calling thread, where LLVM is refused; `None` if it needed LLVM, and has
-/// changed nothing. A panic is an error.
+/// changed nothing. A panic becomes an error.
 pub(crate) fn spared<R>(work: impl FnOnce() -> Result<R, Error>) -> Option<Result<R, Error>> {
     let _busy = enter();
     match fatal::refused(|| panics::caught(work)) {
@@ -100,10 +100,9 @@ pub(crate) fn spared<R>(work: impl FnOnce() -> Result<R, Error>) -> Option<Resul
     }
 }
 
-/// Runs `work` on a thread that is given up should LLVM report a fatal error in it;
-/// `lost` makes the error of LLVM's message. A panic is an error, too. Handlers of the
-/// program's run meanwhile, unless the caller holds a lock. What it looks up is looked up on the
-/// caller's behalf.
+/// Runs `work` on a thread that is given up if LLVM reports a fatal error in it; `lost` makes the
+/// error from LLVM's message. A panic becomes an error, too. Signal handlers of the program run
+/// meanwhile, unless the caller holds a lock. Its lookups are made on the caller's behalf.
 pub(crate) fn sacrificial<R: Send + 'static>(
     name: &str,
     lost: impl Fn(&str) -> Error + Send + 'static,
@@ -125,12 +124,12 @@ pub(crate) fn sacrificial<R: Send + 'static>(
         fatal::guard(on_fatal, move || {
             let result = panics::caught(work);
             let whole = !matches!(&result, Err(cause) if cause.panic().is_some());
-            // A fork that comes once the pass is gone finds the answer there.
+            // A fork after the end of the pass finds the answer there.
             given.give(result);
             whole
         })
     };
-    // Taken by the thread, which runs once.
+    // Taken by the thread, which runs this once.
     let once = Cell::new(Some(work));
     thread::spawn(name.to_owned(), move || {
         let _busy = enter();

@@ -1,26 +1,25 @@
 //! Holds the program's signals back while a thread is in the runtime.
 //!
-//! A handler may call a function that has no code yet. It then waits for a worker, and the
-//! worker may need whatever a thread of the runtime can hold: a lock of ours, the gate
-//! before a set that is exchanged, the dynamic loader's lock, the list of forks. Should the
-//! thread that the handler interrupted hold that, all three wait for ever. So no handler
-//! runs there: while a [`Shield`] lives, all signals are blocked for its thread but those
-//! that the processor raises at an instruction ([`OPEN`]), which in our code are faults of
-//! ours. A signal that comes meanwhile is delivered at its end.
+//! A handler may call a function that has no code yet. It then waits for a worker, and the worker
+//! may need a lock that a thread of the runtime can hold: the runtime's own, the gate before a set
+//! that is exchanged, the dynamic loader's lock, the list of forks. If the interrupted thread holds
+//! it, all three wait for ever. So no handler runs there: while a [`Shield`] lives, all signals are
+//! blocked for its thread except those that the processor raises at an instruction ([`OPEN`]),
+//! which in the runtime's code are its own faults. A signal that comes meanwhile is delivered at
+//! the shield's end.
 //!
-//! What is as long as a compile does not happen under it: whoever waits for another thread
-//! lowers the shield ([`lowered`]), unless it holds a lock. Code of the program does not run
-//! under it either: its mask is what the program set. Listeners and other callbacks of an
-//! embedder do.
+//! Work as long as a compile is not done under it: a thread that waits for another lowers the
+//! shield ([`lowered`]), unless it holds a lock. Code of the program does not run under it either:
+//! it has the mask that the program set. Listeners and other callbacks of an embedder do.
 //!
-//! Threads of ours block all signals for life ([`never_interrupted`]).
+//! Threads of the runtime block all signals for life ([`never_interrupted`]).
 //!
 //! | thread-local | written by | when |
 //! |---|---|---|
 //! | `RAISED` | the thread | all signals blocked, before and after |
 //! | `BEFORE` | the thread | `RAISED` is zero and all signals are blocked |
 //! | `BLOCKED_NOW` | the thread | as `BEFORE`; false once a sandbox is closed (`uruk_base::sandbox`) |
-//! | `NEVER` | a thread of ours | at its start |
+//! | `NEVER` | a thread of the runtime | at its start |
 //!
 //! A handler that comes between a look at `RAISED` and the system call that blocks raises
 //! and lowers shields of its own, and leaves zero as it found it.
@@ -44,8 +43,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use uruk_base::sandbox;
 
-/// Signals of faulting instructions: they cannot wait, and whoever catches them to tell of
-/// a crash is to be told.
+/// Signals of faulting instructions: they cannot wait, and crash handlers need them.
 const OPEN: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGBUS)
     | bit(libc::SIGILL)
@@ -53,10 +51,10 @@ const OPEN: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGTRAP)
     | bit(libc::SIGSYS);
 
-/// Those by which the C library cancels threads and changes their user: its own to block.
+/// Signals by which the C library cancels threads and changes their user: only it blocks them.
 const LIBRARYS: u64 = bit(32) | bit(33);
 
-/// What a shield blocks.
+/// Signals that a shield blocks.
 const BLOCKED: u64 = !(OPEN | LIBRARYS);
 
 /// A signal's place in the kernel's set.
@@ -65,22 +63,22 @@ const fn bit(signal: libc::c_int) -> u64 {
 }
 
 thread_local! {
-    /// Shields of this thread.
+    /// Number of shields of this thread.
     static RAISED: Cell<usize> = const { Cell::new(0) };
-    /// The mask that the last of them restores.
+    /// The mask that the last shield restores.
     static BEFORE: Cell<u64> = const { Cell::new(0) };
-    /// Whether that is to be restored.
+    /// Whether `BEFORE` is to be restored.
     static BLOCKED_NOW: Cell<bool> = const { Cell::new(false) };
     static NEVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While it lives, no handler of the program's interrupts its thread. Shields nest, and may
-/// go in any order.
+/// Keeps handlers of the program off its thread while it lives. Shields nest, and may be dropped in
+/// any order.
 #[derive(Debug)]
 pub(crate) struct Shield(PhantomData<*const ()>);
 
 impl Shield {
-    /// Two system calls for the outermost, one here and one at its end.
+    /// Raises a shield: two system calls for the outermost, one here and one at its end.
     #[inline]
     pub(crate) fn raise() -> Shield {
         if !NEVER.get() {
@@ -95,7 +93,7 @@ impl Shield {
 }
 
 impl Shield {
-    /// One that was raised and forgotten, to be lowered.
+    /// A shield that was raised and forgotten, to be lowered.
     pub(crate) fn again() -> Shield {
         Shield(PhantomData)
     }
@@ -115,10 +113,10 @@ impl Drop for Shield {
     }
 }
 
-/// Runs `wait` with the mask the program set, whatever shields there are, unless a lock is
-/// held. `wait` takes no lock that another thread takes.
+/// Runs `wait` with the mask the program set, whatever shields there are, unless a lock is held.
+/// `wait` takes no lock that another thread takes.
 pub(crate) fn lowered<R>(wait: impl FnOnce() -> R) -> R {
-    /// Raises them again, also when `wait` panics.
+    /// Raises the shields again, also when `wait` panics.
     struct Again(usize);
 
     impl Drop for Again {
@@ -137,7 +135,7 @@ pub(crate) fn lowered<R>(wait: impl FnOnce() -> R) -> R {
     wait()
 }
 
-/// Says that the calling thread has blocked all signals and never opens them.
+/// Marks the calling thread, which has blocked all signals and never opens them.
 pub(crate) fn never_interrupted() {
     NEVER.set(true);
 }
@@ -147,11 +145,11 @@ pub(crate) fn is_interruptible() -> bool {
     !NEVER.get() && RAISED.get() == 0
 }
 
-/// Where `RAISED` and `NEVER` lie, from a thread's `fs` on, the same on all threads: in an
-/// executable, whose thread-locals are right below that place. `None` in a library that was
-/// opened late, whose are elsewhere on each thread.
+/// Offsets of `RAISED` and `NEVER` from a thread's `fs`, the same on all threads: in an executable,
+/// whose thread-locals are right below that place. `None` in a library that was opened late, whose
+/// thread-locals are elsewhere on each thread.
 pub(crate) fn marks() -> Option<(i32, i32)> {
-    /// Thread-locals of what is loaded at the start lie within this many bytes.
+    /// Thread-locals of files loaded at the start lie within this many bytes.
     const STATIC: u64 = 1 << 20;
     let own: u64;
     // SAFETY: reads the first word at `fs`, which by the x86-64 psABI holds its own address.
@@ -176,16 +174,16 @@ pub(crate) fn blocks() -> usize {
     BLOCKS.get()
 }
 
-/// Blocks what is not [`OPEN`], and keeps the mask there was.
+/// Blocks all signals of [`BLOCKED`], and keeps the old mask.
 fn block() {
-    // No thread of ours is left that a handler could wait for, and the call may be forbidden.
+    // The runtime has no thread left that a handler could wait for, and the call may be forbidden.
     if sandbox::is_closed() {
         return;
     }
     #[cfg(test)]
     BLOCKS.set(BLOCKS.get() + 1);
     let before = change(libc::SIG_BLOCK, BLOCKED);
-    // A handler of a moment ago may have used the cell, and is done.
+    // A handler may have used the cell just before, and is done.
     compiler_fence(Ordering::SeqCst);
     BEFORE.set(before);
     BLOCKED_NOW.set(true);
@@ -202,9 +200,9 @@ fn restore() {
     change(libc::SIG_SETMASK, before);
 }
 
-/// Changes the calling thread's mask; what it was. The kernel's own call, as the C library's
-/// set is 16 times as long, and the rest of it would be whatever lay on the stack: addresses
-/// of code among it, which a scan of stacks finds.
+/// Changes the calling thread's mask; returns the old one. By the kernel's own call: the C
+/// library's set is 16 times as long, and the rest of it would be stale stack contents. These
+/// contain addresses of code, which a scan of stacks finds.
 fn change(how: libc::c_int, set: u64) -> u64 {
     let mut before = 0_u64;
     let (from, to) = (&raw const set, &raw mut before);

@@ -1,23 +1,22 @@
-//! Threads of ours.
+//! Threads of the runtime.
 //!
-//! They are made by the C library and not by `std`, which enters each thread that starts
-//! or ends in a list under a lock of its own (`stack_overflow`, for the message about an
-//! overflow, which threads with all signals blocked never give): in the child of a `fork`
-//! at such a moment no thread could be started. The C library's own locks are open in a
-//! child.
+//! The C library makes them, not `std`. `std` enters each thread that starts or ends in a list
+//! under a lock of its own (`stack_overflow`, for the message about an overflow, which threads with
+//! all signals blocked never give). In the child of a `fork` at such a moment no thread could be
+//! started. The C library's own locks are open in a child.
 //!
-//! A panic ends its thread only, as with `std`. A thread that has done what it was there for may
-//! be given something else ([`rest`]).
+//! A panic ends its thread only, as with `std`. A thread that has done its work may get other work
+//! ([`rest`]).
 //!
-//! A thread of ours uses the C library's allocator with a pass of the gate only, from its first
-//! step to its last, after which it is one that [`leaving`] knows of: so a process that the
-//! program copies while no pass is given has an allocator that no thread of ours holds locked.
+//! A thread of the runtime uses the C library's allocator with a pass of the gate only, from its
+//! first step to its last; after that [`leaving`] lists it. So if the program copies the process
+//! while no thread has a pass, no thread of the runtime holds a lock of the allocator.
 //!
 //! # Why
-//! - Threads of ours are made by the C library (`thread`): `std` takes a lock of the process
+//! - Threads of the runtime are made by the C library (`thread`): `std` takes a lock of the process
 //!   while a thread starts, which a child of `fork` could find held.
-//! - Threads of ours are no roots, but while they run a listener's code: they block the signal of
-//!   the handshake like all others, and hold no return addresses into JIT'd code.
+//! - They are no roots, except while they run a listener's code: they block the signal of the
+//!   handshake like all others, and hold no return addresses into JIT'd code.
 
 pub(crate) mod leaving;
 pub(crate) mod rest;
@@ -41,12 +40,12 @@ use crate::fork::{block_signals, gate, restore_signals};
 use crate::guest::threads;
 use rest::Bed;
 
-/// Stack of a thread. LLVM's passes recurse over expressions, blocks and phis: 16,000 phis of a loop that
-/// lead to each other need more than 16 MiB at tier 2. Of what is not used, only addresses are taken.
+/// Stack of a thread. LLVM's passes recurse over expressions, blocks and phis: 16,000 phis of a
+/// loop that lead to each other need more than 16 MiB at tier 2. Unused parts take only addresses.
 pub(crate) const STACK: usize = 64 << 20;
 
-/// Less than [`STACK`] where address space is limited. Set under a pass when a session is
-/// made; a thread that starts with an older one is as good, so relaxed.
+/// Less than [`STACK`] where address space is limited. Set under a pass when a session is made;
+/// relaxed, since a thread may as well start with an older value.
 static STACK_NOW: AtomicUsize = AtomicUsize::new(STACK);
 
 /// Bytes of a name that the kernel keeps.
@@ -56,19 +55,19 @@ thread_local! {
     static NAME: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// What a thread begins with.
+/// The work and the name with which a thread begins.
 struct Start {
     name: String,
     run: Box<dyn Fn() + Send>,
 }
 
-/// Sets the stack of threads to come, a multiple of a page.
+/// Sets the stack of future threads, a multiple of a page.
 pub(crate) fn set_stack(bytes: usize) {
     STACK_NOW.store(bytes, Ordering::Relaxed);
 }
 
-/// Starts a thread of ours, or has one that rests begin this: all signals blocked, a stack LLVM's
-/// recursion fits on.
+/// Runs `run` on a new thread or on one that rests: with all signals blocked, and a stack large
+/// enough for LLVM's recursion.
 pub(crate) fn spawn(name: String, run: impl Fn() + Send + 'static) -> Result<(), Error> {
     if sandbox::is_closed() {
         return Err(Error::Thread {
@@ -88,10 +87,10 @@ pub(crate) fn spawn(name: String, run: impl Fn() + Send + 'static) -> Result<(),
     };
     let start = Box::into_raw(start);
     threads::STARTING.fetch_add(1, Ordering::Relaxed);
-    // It would keep to the processor that we keep to.
+    // The new thread would be bound to the processor of this one.
     seat::leave();
     let restore = block_signals();
-    // SAFETY: nobody has seen `start` yet.
+    // SAFETY: no other thread has seen `start` yet.
     let created = unsafe { create(start) };
     restore_signals(&restore);
     created.map_err(|cause| {
@@ -106,16 +105,16 @@ pub(crate) fn spawn(name: String, run: impl Fn() + Send + 'static) -> Result<(),
     })
 }
 
-/// The smallest stack on which LLVM compiles what people write.
+/// The smallest stack on which LLVM compiles code of usual depth.
 pub(crate) const SMALLEST_STACK: usize = 2 << 20;
 
-/// Bytes that the host keeps for itself and for LLVM's compiles, where the limit of address space
-/// became less than what sessions were made for.
+/// Bytes reserved for the host and for LLVM's compiles, where the limit of address space became
+/// less than the one sessions were made for.
 const SHARE: usize = 128 * MIB;
 
 const MIB: usize = 1 << 20;
 
-/// The stack of a thread, which is what sessions were made for, or what is left now.
+/// The stack of a thread: the planned size, or less if little address space is left.
 fn stack_now() -> io::Result<usize> {
     let planned = STACK_NOW.load(Ordering::Relaxed);
     let Some(room) = Room::now().filter(|_| planned == STACK) else {
@@ -125,7 +124,7 @@ fn stack_now() -> io::Result<usize> {
         true => 0,
         false => uruk_late::room(),
     };
-    // Others follow.
+    // More threads will follow.
     let stack = room.left().saturating_sub(SHARE + llvm) / 4 / MIB * MIB;
     match stack >= SMALLEST_STACK {
         true => Ok(stack.min(planned)),
@@ -166,8 +165,9 @@ unsafe fn create(start: *mut Start) -> io::Result<()> {
 extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     // `spawn` blocks all signals, and the thread inherits that.
     shield::never_interrupted();
-    // The C library notes a destructor under the dynamic loader's lock. Whoever holds that may
-    // have been interrupted by a handler that forks, which waits for passes: so before ours.
+    // The C library notes a destructor under the dynamic loader's lock. The holder of that lock may
+    // have been interrupted by a handler that forks, which waits for passes: so before this
+    // thread's pass.
     threads::prepare_thread();
     // Parking needs a handle, which is made when it is first asked for.
     drop(std::thread::current());
@@ -179,7 +179,7 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     // SAFETY: the box that `spawn` made for this thread alone.
     let mut next = Some(unsafe { Box::from_raw(start.cast::<Start>()) });
     let mark = threads::mark_ours();
-    // Release: it is in the list.
+    // Release: the thread is in the list.
     threads::STARTING.fetch_sub(1, Ordering::Release);
     let bed = Bed::new();
     while let Some(start) = next.take() {
@@ -195,14 +195,14 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
         }
     }
     drop(bed);
-    // Before the mark goes: a look at the threads of the program finds it by one of the two.
+    // Before the mark is dropped: a look at the threads of the program finds it by one of the two.
     leaving::note();
     drop(mark);
     drop(pass);
     null_mut()
 }
 
-/// Has the calling thread called so. Under a pass.
+/// Names the calling thread. Under a pass.
 fn take_name(name: String) {
     let short = &name.as_bytes()[..name.len().min(KEPT)];
     if let Ok(short) = CString::new(short) {
@@ -212,10 +212,10 @@ fn take_name(name: String) {
     NAME.with_borrow_mut(|kept| *kept = name);
 }
 
-/// What the thread is there for.
+/// Runs the thread's work.
 #[inline(never)]
 fn live(run: &dyn Fn()) {
-    // The hook has said what there is to say.
+    // The panic hook has reported the panic.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
         let _pass = gate::enter();
         rest::unfit();
@@ -255,10 +255,10 @@ mod tests {
         assert_eq!(short, "uruk-of-a-long-\n");
         let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
         let blocked = u64::from_str_radix(blocked.expect("a line").trim(), 16);
-        // All but SIGKILL, SIGSTOP and the two of the C library's own.
+        // All signals but SIGKILL, SIGSTOP and the two of the C library's own.
         let asked_for = !(1 << 8 | 1 << 18 | 0b11 << 31);
         assert_eq!(blocked.expect("a number") & asked_for, asked_for);
-        // The process is there to start another.
+        // The process can start another thread.
         spawn(String::from("next"), move || {
             drop(sender.send(Default::default()))
         })

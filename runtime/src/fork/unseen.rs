@@ -1,28 +1,28 @@
-//! Children that are made past `fork`, and what they catch up on.
+//! Children that are made past `fork`, and how they are made whole.
 //!
 //! | made by | before | in the child |
 //! |---|---|---|
-//! | `fork` and what calls it | handlers: nobody else is inside, locks are ours | handlers: made whole at once |
-//! | `_Fork`, `clone`, `syscall` called by JIT'd code; by any code of a native program | [`hold`]: nobody else is inside | at its first need |
-//! | the same in a library of JIT'd code's, or an instruction | nothing | at its first need, if it can be |
+//! | `fork` and its callers | handlers: no other thread is inside, this one has the locks | handlers: made whole at once |
+//! | `_Fork`, `clone`, `syscall` called by JIT'd code; by any code of a native program | [`hold`]: no other thread is inside | at its first need |
+//! | the same in a library of JIT'd code's, or an instruction | nothing | at its first need, if possible |
 //!
-//! The first need is a call of a function without code, before it waits ([`attend`]), or the
-//! first pass of the gate: until then the child runs what was compiled, and copies nothing. It
-//! may be about to call `exec`, or be in a handler that interrupted the allocator; that is why
-//! not more is done at once. What code it runs its parent keeps (`uruk_heap`).
+//! The first need is a call of a function without code, before it waits ([`attend`]), or the first
+//! pass of the gate: until then the child runs compiled code, and copies nothing. It may be about
+//! to call `exec`, or be in a handler that interrupted the allocator; that is why no more is done
+//! at once. Its parent keeps the code that it runs (`uruk_heap`).
 //!
-//! The child knows itself by a word that the kernel clears in every copy of the memory
-//! (`MADV_WIPEONFORK`, Linux 4.14; on older ones such a child waits for ever), and only in
-//! copies: `vfork`'s child shares its parent's workers.
+//! The child is detected by a word that the kernel clears in every copy of the memory
+//! (`MADV_WIPEONFORK`, Linux 4.14; on older ones such a child waits for ever), and only in copies:
+//! `vfork`'s child shares its parent's workers.
 //!
-//! A child can be made whole if no other thread was inside at the moment of the copy: whoever
-//! is not inside holds no lock of ours and is not in LLVM. If one was, nothing of that can be
-//! used any more: the child says so and ends.
+//! A child can be made whole if no other thread was inside at the moment of the copy: a thread that
+//! is not inside holds no lock of the runtime and is not in LLVM. If one was, none of that state is
+//! usable any more: the child prints a message and ends.
 //!
-//! The C library's allocator: threads of ours use it inside only ([`crate::fork::thread`]), so a
-//! child of [`hold`] finds its locks as the program's own threads left them. One of an
-//! instruction may find one locked for ever by a thread of ours that started, compiled or ended
-//! at that moment; `fork` sees to that for all.
+//! The C library's allocator: threads of the runtime use it inside only ([`crate::fork::thread`]),
+//! so a child of [`hold`] finds its locks as the program's own threads left them. A child made by
+//! an instruction may find one locked for ever by a thread of the runtime that started, compiled or
+//! ended at that moment; `fork` prevents that for all.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -35,11 +35,11 @@ use super::shield::Shield;
 use super::thread::leaving;
 use super::{FORK, ForkState, close, made_in_child, members};
 
-/// Where [`SEEN`] points to when children cannot be told.
+/// Target of [`SEEN`] when children cannot be detected.
 static ALWAYS: AtomicU32 = AtomicU32::new(1);
 
-/// The word: not zero in a process that was made whole. Relaxed, the word too: it is written
-/// where a thread that reads it is waited for, or does not exist yet.
+/// The word: not zero in a process that was made whole. Both are relaxed: the word is written where
+/// a thread that reads it is waited for, or does not exist yet.
 static SEEN: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const ALWAYS).cast_mut());
 
 /// The process that is being made whole, 0 if none is. Acquire and release, with itself. In a
@@ -57,7 +57,7 @@ pub(crate) fn is_unseen() -> bool {
     seen().load(Ordering::Relaxed) == 0
 }
 
-/// This process is whole.
+/// Marks this process as whole.
 pub(super) fn mark() {
     seen().store(1, Ordering::Relaxed);
 }
@@ -65,7 +65,7 @@ pub(super) fn mark() {
 /// Makes the word, once, before there are sessions.
 pub(super) fn prepare() {
     const PAGE: usize = 4096;
-    // SAFETY: a new page, that nobody else knows and that stays.
+    // SAFETY: a new page, that no other code knows and that stays.
     unsafe {
         let page = libc::mmap(
             std::ptr::null_mut(),
@@ -83,7 +83,7 @@ pub(super) fn prepare() {
     }
 }
 
-/// Nobody else is inside while it lives, and no handler runs on this thread. It is copied with
+/// Keeps all other threads outside while it lives, and handlers off this thread. It is copied with
 /// the process: each side drops its own.
 pub(crate) struct Held {
     cover: Option<Cover>,
@@ -91,8 +91,8 @@ pub(crate) struct Held {
     _shield: Shield,
 }
 
-/// To be held around a system call that copies the process. Nothing to hold in a process that
-/// is not whole itself: it has no thread of ours, and its copy is as good as it is.
+/// To be held around a system call that copies the process. Holds nothing in a process that is not
+/// whole itself: it has no thread of the runtime, and its copy is in the same state.
 pub(crate) fn hold() -> Held {
     let shield = Shield::raise();
     let held = (!is_unseen()).then(close);
@@ -114,8 +114,8 @@ impl Drop for Held {
     }
 }
 
-/// The program is about to make a process that shares its memory and is no thread: nobody can
-/// ask it what it executes.
+/// Called before the program makes a process that shares its memory and is no thread: such a
+/// process cannot be asked which code it executes.
 pub(crate) fn note_sharing() {
     let _pass = gate::enter();
     members().iter().for_each(|member| member.note_sharing());
@@ -125,7 +125,7 @@ pub(crate) fn note_sharing() {
 pub(crate) extern "C" fn attend() {
     if is_unseen() {
         match sandbox::is_closed() {
-            // It needs no thread of ours, and none can be had.
+            // It needs no thread of the runtime, and none can be started.
             true => mark(),
             false => catch_up(),
         }
@@ -155,7 +155,7 @@ fn catch_up() {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// What the handlers of a fork would have done, before and after it.
+/// Does the work of the handlers of a fork, before and after it.
 fn adopt() {
     let Some(closed) = gate::close_in_copy() else {
         give_up()
@@ -177,7 +177,7 @@ fn adopt() {
     debug_assert!(FORK.take().is_none());
 }
 
-/// There is nothing that this process could go on with.
+/// Ends a process that cannot go on.
 fn give_up() -> ! {
     const TEXT: &[u8] = b"uruk: this process was made by a system call of its own while its \
         parent compiled: it can call no function for the first time (`fork` waits for that)\n";

@@ -1,4 +1,4 @@
-//! Continuations that an embedder asks for, or forbids.
+//! Continuations that an embedder requests, or forbids.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::fork::gate;
 use crate::version::calls;
 
 impl Core {
-    /// Compiles continuations for the loops of a function's versions of tier 1, and offers them; how
-    /// many.
+    /// Compiles continuations for the loops of a function's versions of tier 1, and offers them;
+    /// returns their number.
     ///
     /// # Errors
-    /// Those of compiles.
+    /// The errors of compiles.
     pub(crate) fn osr_loops(self: &Arc<Self>, id: FunctionId) -> Result<usize, Error> {
         let mut wanted = Vec::new();
         {
@@ -38,7 +38,7 @@ impl Core {
         Ok(wanted.len())
     }
 
-    /// Forbids that loops of a function are left, or allows it again. Under a pass.
+    /// Forbids or allows continuations of a function's loops. Under a pass.
     pub(crate) fn forbid_osr(&self, id: FunctionId, forbidden: bool) {
         let continuations = &self.continuations;
         match forbidden {

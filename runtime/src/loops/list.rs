@@ -1,14 +1,14 @@
-//! The loops of all versions, and which were passed since the last look.
+//! The loops of all versions, and the loops that were passed since the last look.
 //!
 //! A program may have ten thousand functions with loops of which one runs. So a look reads two
-//! words of each version, one of them its own, and goes on only where something happened:
+//! words of each version, one of them its own, and goes on only if a count changed:
 //!
 //! ```text
 //! sum of the counts == what it was, and nothing was going on  =>  nothing to do
 //! ```
 //!
 //! Versions leave the list when they are gone (`Core::remove_ended`), whatever the tiers: nothing
-//! is asked of all of them meanwhile.
+//! else reads all of them meanwhile.
 
 use std::sync::{Arc, Weak};
 
@@ -18,7 +18,7 @@ use uruk_reclaim::IdMap;
 use super::watch::Watched;
 use super::words::{Loops, Passes};
 
-/// See the module.
+/// The list of loops; see the module.
 #[derive(Default)]
 pub(super) struct List {
     entries: Vec<Entry>,
@@ -30,7 +30,7 @@ struct Entry {
     passes: Passes,
     /// Their sum at the last look.
     sum: u32,
-    /// Something is going on, or was until the last look.
+    /// Whether a loop is running, or was until the last look.
     busy: bool,
     watched: Box<Watched>,
 }
@@ -60,7 +60,7 @@ impl List {
         all.filter_map(Weak::upgrade).collect()
     }
 
-    /// Forgets the loops that are gone, of versions of `functions`.
+    /// Drops loops of freed versions of `functions`.
     pub(super) fn forget_gone(&mut self, functions: &[FunctionId]) {
         let there = |loops: &Weak<Loops>| loops.strong_count() != 0;
         for function in functions {
@@ -74,15 +74,15 @@ impl List {
         self.entries.retain(|entry| there(&entry.watched.loops));
     }
 
-    /// Calls `each` with all there is.
+    /// Calls `each` for all versions.
     pub(super) fn each(&mut self, mut each: impl FnMut(&mut Watched)) {
         for entry in &mut self.entries {
             each(&mut entry.watched);
         }
     }
 
-    /// Calls `each` where heads were passed since the last time, and where it said then that
-    /// something is going on.
+    /// Calls `each` for versions whose heads were passed since the last time, and for those that it
+    /// reported as busy then.
     pub(super) fn look(&mut self, mut each: impl FnMut(&mut Watched) -> bool) {
         for entry in &mut self.entries {
             let sum = entry.passes.sum();
@@ -94,7 +94,7 @@ impl List {
         }
     }
 
-    /// How many versions it has.
+    /// Number of versions in the list.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
@@ -108,7 +108,7 @@ mod tests {
     use crate::fork::gate;
     use crate::{Jit, ReclaimKind, Tiers};
 
-    /// Nobody looks at loops unless functions move up by themselves.
+    /// No thread watches loops unless functions move up automatically.
     #[test]
     fn loops_leave_the_list_with_their_versions_whatever_the_tiers() {
         const LOOP: &str = "define i64 @f(i64 %n) {
@@ -135,7 +135,7 @@ mod tests {
                 let f = unsafe { jit.function::<extern "C" fn(i64) -> i64>("f") };
                 assert_eq!(f.expect("a function").call(9), 9);
                 assert_eq!(versions(), 1);
-                // SAFETY: nobody is inside, and nothing keeps an address.
+                // SAFETY: no thread is inside, and nothing keeps an address.
                 unsafe { tracker.remove() }.expect("removed");
                 while versions() != 0 {
                     jit.reclaim(ReclaimKind::Sweep, Duration::from_secs(120));

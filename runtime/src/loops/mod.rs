@@ -1,32 +1,32 @@
-//! Loops that run on while better code for them is there: continuations, and who gets one.
+//! On-stack replacement of running loops by better code: continuations, and the choice of loops.
 //!
-//! Code of tier 1 counts at the heads of its loops, and leaves them for whatever is offered
-//! there (`uruk_codegen`, which makes both ends). A continuation is a function without a name:
-//! it has a stub, versions, samples, a place in reclaim and in every tool, as others have. What
-//! a version of tier 1 is offered is the address of that stub.
+//! Code of tier 1 counts at the heads of its loops, and leaves them for the continuation offered
+//! there (`uruk_codegen`, which makes both ends). A continuation is a function without a name: it
+//! has a stub, versions, samples, a place in reclaim and in every tool, as others have. The offer
+//! to a version of tier 1 is the address of that stub.
 //!
 //! | file | does |
 //! |---|---|
-//! | [`words`] | the words of one version's loops: counts, and what is offered |
+//! | [`words`] | the words of one version's loops: counts, and the offers |
 //! | [`list`] | the loops of all versions, and which were passed since the last look |
 //! | [`offer`] | a loop's continuation: made, offered, and taken back |
 //! | [`watch`] | which loop is to be left, by the counts |
-//! | [`ask`] | what embedders may ask for, and forbid |
-//! | [`stats`] | what is told of them |
+//! | [`ask`] | requests of embedders |
+//! | [`stats`] | statistics |
 //!
-//! # Life
-//! A version of tier 1 holds the words of its loops until it is freed, when no frame of it is
-//! left; then its continuations are removed. So a frame that has read what it is offered can
-//! call it however late, and a frame of a continuation has one of tier 1 below it.
-//! When a function is replaced or removed, its loops are closed: nothing is offered any more, but,
-//! where that was asked for, what goes on in the body that replaced this one (`replace/loops.rs`).
-//! Such a continuation is of tier 1 and has loops of its own, that are the function's.
+//! # Lifetime
+//! A version of tier 1 holds the words of its loops until it is freed, when no frame of it is left;
+//! then its continuations are removed. So a frame that has read an offer can call it however late,
+//! and a frame of a continuation has one of tier 1 below it. When a function is replaced or
+//! removed, its loops are closed: nothing is offered any more, except, on request, continuations in
+//! the body that replaced this one (`replace/loops.rs`). Such a continuation is of tier 1 and has
+//! loops of its own, which belong to the function.
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
 //! | `Offers` | a continuation is noted, offered or taken back | nothing |
-//! | `Continuations::forbidden` | who is forbidden is looked up or changed, and what is not is offered | `Offers` |
-//! | `Continuations::watched` | loops are looked at | `Offers`, `Ended` |
+//! | `Continuations::forbidden` | the list is read or changed, and while a continuation is offered | `Offers` |
+//! | `Continuations::watched` | loops are watched | `Offers`, `Ended` |
 //! | `Ended` | ids are put or taken | nothing |
 
 mod ask;
@@ -50,45 +50,45 @@ use list::List;
 pub use stats::ContinuationStats;
 use words::Loops;
 
-/// Where a continuation starts, and whose it is.
+/// The start of a continuation, and its function.
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) loops: Weak<Loops>,
-    /// The function whose loop it is.
+    /// The function that the loop belongs to.
     pub(crate) whose: FunctionId,
-    /// The loop's place among those of its version.
+    /// The loop's index among those of its version.
     pub(crate) place: usize,
     pub(crate) start: Start,
 }
 
-/// What is gone, until somebody has tidied up after it.
+/// Freed versions and continuations without callers, until they are cleaned up.
 pub(crate) type Ended = Mutex<Gone>;
 
 /// See [`Ended`].
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
-    /// Continuations whose last caller is gone.
+    /// Continuations whose last caller is freed.
     continuations: Vec<FunctionId>,
-    /// Functions of which a version with loops is.
+    /// Functions with a freed version that had loops.
     versions: Vec<FunctionId>,
 }
 
-/// What a session knows of continuations.
+/// The state of a session's continuations.
 #[derive(Default)]
 pub(crate) struct Continuations {
     watched: Mutex<List>,
     ended: Arc<Ended>,
-    /// Stubs of those that were removed.
+    /// Stubs of removed continuations.
     free: Mutex<Vec<FunctionId>>,
     /// Loops that cannot be left, by reason.
     refused: Mutex<HashMap<Reason, u64>>,
     /// Functions of which no loop can be left, by index, with the first reason.
     stuck: Mutex<HashMap<u32, Reason>>,
-    /// Functions that are to have none, by index.
+    /// Functions for which continuations are forbidden, by index.
     forbidden: Mutex<HashSet<u32>>,
     /// Continuations that were offered.
     offered: AtomicU64,
-    /// How often loops were left whose versions are gone.
+    /// How often loops of freed versions were left.
     gone: Arc<AtomicU64>,
 }
 
@@ -97,8 +97,8 @@ impl Continuations {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Of what runs of a function, only what was compiled from its body in `module`, if that is
-    /// there, is offered anything from here on.
+    /// Stops all offers to running versions of a function, except to versions compiled from its
+    /// body in `module`, if there is one.
     pub(crate) fn settle(&self, function: FunctionId, module: Option<&Arc<Module>>) {
         for loops in self.of(function) {
             let is_current = module.is_some_and(|module| loops.of.is_in(module));
@@ -109,8 +109,8 @@ impl Continuations {
         }
     }
 
-    /// A function was removed: nothing is offered to what runs of it, and what was forbidden was
-    /// forbidden to it, not to who gets its name.
+    /// Forgets a removed function: nothing is offered to its running versions. A prohibition
+    /// concerned this function, not a later one with its name.
     pub(crate) fn forget(&self, function: FunctionId) {
         for loops in self.of(function) {
             loops.give_up();
@@ -139,7 +139,7 @@ impl Continuations {
         }
     }
 
-    /// In the child of a fork: nothing that was asked for is made.
+    /// In the child of a fork: no requested continuation will be made.
     pub(crate) fn after_fork_child(&self) {
         self.watched().each(watch::Watched::forget);
     }
@@ -150,8 +150,8 @@ impl Continuations {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How often heads of loops of a function were passed, as far as versions that count are
-    /// there.
+    /// How often heads of loops of a function were passed, as counted by the versions that still
+    /// exist.
     pub(crate) fn passes(&self, function: FunctionId) -> u64 {
         let of = self.of(function);
         let all = of.iter().map(|loops| loops.passes());
@@ -163,9 +163,9 @@ impl Continuations {
         self.watched().of(function)
     }
 
-    /// What happened so far.
+    /// The statistics so far.
     pub(crate) fn stats(&self) -> ContinuationStats {
-        // What is the last to hold a version's loops lets go without the lock.
+        // The last reference to a version's loops is dropped without the lock.
         let living = self.watched().all();
         let living: u64 = living.iter().map(|loops| loops.left()).sum();
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);

@@ -45,7 +45,7 @@ impl Core {
         Ok(Some(loops))
     }
 
-    /// The function that goes on at the head of a loop, made if there is none; `None` if nothing
+    /// The function that continues at the head of a loop, made if there is none; `None` if nothing
     /// is offered any more.
     ///
     /// # Errors
@@ -71,12 +71,12 @@ impl Core {
         if loops.note(place, id) {
             return Ok(Some(id));
         }
-        // Somebody was first, or the loops were closed.
+        // Another thread was first, or the loops were closed.
         self.drop_continuation(id);
         Ok(loops.continuation(place))
     }
 
-    /// A function that starts in `function`'s body, for who leaves a loop.
+    /// A function that starts in `function`'s body, for threads that leave a loop.
     ///
     /// # Errors
     /// No room for a stub.
@@ -114,14 +114,14 @@ impl Core {
         Ok(id)
     }
 
-    /// Has a continuation that nobody was offered removed.
+    /// Removes a continuation that was never offered.
     pub(crate) fn drop_continuation(&self, id: FunctionId) {
         let ended = &self.continuations.ended;
         let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.continuations.push(id);
     }
 
-    /// Offers a continuation, if `id` is one that was published, to who is in the loop; or notes
+    /// Offers a continuation to threads in the loop, if `id` is one that was published; or notes
     /// that there is none.
     pub(crate) fn continuation_made(self: &Arc<Self>, id: FunctionId, published: bool) {
         let Some(origin) = self.origin_of(id) else {
@@ -133,7 +133,8 @@ impl Core {
         if !published {
             return loops.fail(origin.place);
         }
-        // Whoever forbids takes back what was offered before it said so, and this looks after it.
+        // A thread that forbids continuations adds the function to the list first and takes offers
+        // back then.
         let forbidden = self.continuations.forbidden();
         if forbidden.contains(&loops.whose.index()) {
             return;
@@ -144,13 +145,13 @@ impl Core {
         }
     }
 
-    /// Whose loop it goes on with, if it is a continuation.
+    /// The loop that a continuation belongs to; `None` for other functions.
     pub(crate) fn origin_of(&self, id: FunctionId) -> Option<Arc<Origin>> {
         self.function(id).and_then(|function| function.origin)
     }
 
-    /// Removes the continuations that nobody can call any more, and forgets the loops of versions
-    /// that are gone.
+    /// Removes the continuations that can no longer be called, and drops the loops of freed
+    /// versions.
     pub(crate) fn remove_ended(self: &Arc<Self>) {
         let ended = {
             let ended = &self.continuations.ended;
@@ -175,7 +176,7 @@ impl Core {
     }
 }
 
-/// The function that a continuation of this name goes on with; `None` if it is none.
+/// The function that a continuation of this name belongs to; `None` for other functions.
 pub(crate) fn continued(name: &str) -> Option<&str> {
     let (whole, place) = name.rsplit_once("@loop")?;
     let digits = !place.is_empty() && place.bytes().all(|it| it.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! What is told of continuations.
+//! Statistics of continuations.
 
 use std::fmt::Write;
 

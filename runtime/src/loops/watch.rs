@@ -1,7 +1,7 @@
-//! Which loop is to be left, by the counts.
+//! Chooses the loop that is to be left, by the counts.
 //!
-//! A frame that goes on for long shows as a version whose loops are passed while it is not
-//! entered. Between two looks of the controller's thread
+//! A long activation shows as a version whose loops are passed while it is not entered. Between two
+//! looks of the controller's thread
 //!
 //! ```text
 //! busy   = time for which heads were passed at every look, and entries were few
@@ -9,20 +9,19 @@
 //! few    = share / entries >= LONG
 //! ```
 //!
-//! and a continuation is made when the policy finds it worth its compile
-//! (`Controller::is_worth`), for the outermost loop around the most passed one that itself
-//! comes round at least every [`ROUND`]: the further out, the more of the nest is the
-//! optimizer's. As long as one activation goes on and could be left, the passes are not told to
-//! the controller: they are no reason to compile the function itself, which may never be called
-//! again, and whose compile the continuation would wait for. Should it be entered after one was
-//! offered, it is asked for; should the activation end before, the passes are told. If one is
-//! offered for [`PATIENCE`] and the loop inside it goes on here, the next loop further in is
-//! tried.
+//! and a continuation is made when the policy finds it worth its compile (`Controller::is_worth`).
+//! It is for the outermost loop around the most passed one that itself comes round at least every
+//! [`ROUND`]: the further out, the more of the nest is optimized. While one activation runs on and
+//! could be left, the passes are not reported to the controller. They are no reason to compile the
+//! function itself, which may never be called again, and whose compile the continuation would wait
+//! for. If it is entered after an offer, it is requested; if the activation ends before, the passes
+//! are reported. If an offer was made [`PATIENCE`] ago and the loop inside it still runs here, the
+//! next loop further in is tried.
 //!
-//! Once better code took the function's slot, its entries are counted no more. How often it was
-//! entered between the last look before that and the exchange nobody knows, so passes up to the
-//! first look after it say nothing: they would be those of one long activation. (Of `hash-mix`,
-//! two of the first five compiles at tier 2 were loops of functions that had just moved up.)
+//! Once better code took the function's slot, its entries are counted no more. The entries between
+//! the last look before that and the exchange are unknown, so passes up to the first look after it
+//! say nothing: they would look like one long activation. (Of `hash-mix`, two of the first five
+//! compiles at tier 2 were loops of functions that had just moved up.)
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -37,59 +36,58 @@ use super::words::Loops;
 use crate::core::Core;
 use crate::tiers::nanos;
 
-/// A head that is passed less often is not waited for.
+/// A head that is passed less often is not worth the wait.
 const ROUND: Duration = Duration::from_millis(4);
 
-/// An entry is the beginning of something long if so much of the time between two looks is
-/// spent in it.
+/// An entry begins a long activation if it takes this share of the time between two looks.
 const LONG: f64 = 0.25;
 
-/// How long an offer waits for somebody to come by before one further in is made.
+/// How long an offer waits for a thread to pass before one further in is made.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Without a pass for so long an activation has ended, or stands. Before that its thread may have
-/// had no processor.
+/// After this time without a pass an activation has ended, or is blocked. Before that its thread
+/// may have had no processor.
 const STANDS: Duration = Duration::from_millis(200);
 
-/// What was asked for and never came, cancelled perhaps, is asked for again after this.
+/// A request without a result, cancelled perhaps, is repeated after this.
 const GIVEN_UP: Duration = Duration::from_secs(5);
 
-/// The loops of a version, and what was last seen of them.
+/// The loops of a version, and the counts at the last look.
 pub(super) struct Watched {
     pub(super) function: FunctionId,
     pub(super) loops: Weak<Loops>,
     facts: Facts,
     /// Counts, by loop, last seen.
     seen: Box<[u32]>,
-    /// Passes since it is busy, by loop.
+    /// Passes since the version is busy, by loop.
     passes: Box<[u64]>,
     /// Passes between the last two looks, by loop.
     last: Box<[u64]>,
     busy: Duration,
-    /// For how long no head was passed, and nothing was entered.
+    /// Time without a pass of any head, and without an entry.
     still: Duration,
-    /// Passes that the controller has not heard of.
+    /// Passes that were not reported to the controller.
     held: u64,
     /// At the last look it had just been entered.
     began: bool,
-    /// What was last asked for.
+    /// The last request.
     asked: Option<Asked>,
-    /// The function itself was asked for.
+    /// Whether the function itself was requested.
     whole: bool,
-    /// Better code of the function was there at the last look.
+    /// Whether better code of the function was published at the last look.
     moved_up: bool,
-    /// When it was made: nobody was in it before.
+    /// When the version was made: no thread was in it before.
     since: Duration,
 }
 
-/// A continuation that was asked for.
+/// A continuation that was requested.
 #[derive(Clone, Copy)]
 struct Asked {
     place: usize,
-    /// For how long the version went on before it was offered.
+    /// How long the version ran on before the offer.
     making: Duration,
-    /// And since the first look that found it offered: a look may be as far from the one before
-    /// as the compile took.
+    /// And since the first look that found the offer: looks may be as far apart as the compile
+    /// took.
     waited: Option<Duration>,
 }
 
@@ -133,7 +131,7 @@ impl Watched {
         all
     }
 
-    /// Forgets all passes up to now.
+    /// Drops all passes up to now.
     fn begin_anew(&mut self) {
         self.busy = Duration::ZERO;
         self.still = Duration::ZERO;
@@ -143,7 +141,7 @@ impl Watched {
         self.last.fill(0);
     }
 
-    /// Notes what one look found; the share of a processor that is spent in the loops.
+    /// Notes the result of one look; returns the share of a processor that is spent in the loops.
     fn note(
         &mut self,
         controller: &Controller,
@@ -184,7 +182,7 @@ impl Watched {
         share
     }
 
-    /// True if nothing was heard of an activation for a time in which it may just have waited.
+    /// True if an activation showed no pass for a time in which it may just have waited.
     fn may_go_on(&self) -> bool {
         self.busy > Duration::ZERO && self.still > Duration::ZERO && self.still < STANDS
     }
@@ -204,9 +202,9 @@ impl Watched {
         worth.then(|| self.choose(loops)).flatten()
     }
 
-    /// The loop to be left: the outermost around the most passed one that comes round often
-    /// enough, further in than one that was offered in vain. What was passed most since the last
-    /// look is where the frame is now: it may have left a loop with more passes behind.
+    /// The loop to be left: the outermost around the most passed one that comes round often enough,
+    /// further in than one that was offered in vain. The most passed loop since the last look is
+    /// where the frame is now: it may have left a loop with more passes behind.
     fn choose(&self, loops: &Loops) -> Option<usize> {
         let most = (0..self.last.len()).max_by_key(|&place| self.last[place])?;
         let mut nest = vec![most];
@@ -222,7 +220,7 @@ impl Watched {
             .find(|&place| self.passes[place] >= least)
     }
 
-    /// Keeps passes that are a continuation's affair, or may be; those that are the controller's.
+    /// Keeps passes that concern a continuation, or may; returns those for the controller.
     ///
     /// `may`: the loops may be left. `waits`: for a continuation.
     fn hold(&mut self, loops: &Loops, passes: u64, entries: u64, may: bool, waits: bool) -> u64 {
@@ -230,7 +228,7 @@ impl Watched {
         if self.may_go_on() {
             return 0;
         }
-        // What was entered shortly before the look may be there for long: the next one knows.
+        // An activation that began shortly before the look may be long: the next look shows that.
         let few = entries != 0 && entries as f64 <= 1.0 / LONG;
         let begun = std::mem::replace(&mut self.began, few);
         let begins = few && !begun;
@@ -243,13 +241,13 @@ impl Watched {
         0
     }
 
-    /// In the child of a fork: nothing that was asked for is made.
+    /// In the child of a fork: no requested continuation will be made.
     pub(super) fn forget(&mut self) {
         self.asked = None;
         self.whole = false;
     }
 
-    /// True while a continuation is made, or waits for somebody to come by.
+    /// True while a continuation is made, or waits for a thread to pass.
     fn waits(&self, loops: &Loops) -> bool {
         self.asked.is_some_and(|Asked { place, waited, .. }| {
             let patient = waited.is_none_or(|it| it < PATIENCE);
@@ -264,8 +262,8 @@ impl Core {
         published.is_some_and(|version| version.tier > Tier::Baseline)
     }
 
-    /// Looks at the loops of all versions, and asks for the continuations that are worth it;
-    /// adds the passes that the controller is to hear of to `added`, by function.
+    /// Watches the loops of all versions, and requests continuations that are worth it; adds the
+    /// passes for the controller to `added`, by function.
     pub(crate) fn watch_loops(
         self: &Arc<Self>,
         controller: &mut Controller,
@@ -320,7 +318,7 @@ impl Core {
         }
         for (loops, place, facts) in wanted {
             match self.continuation(&loops, place) {
-                // What was taken back is still there.
+                // A continuation that was taken back still exists.
                 Ok(Some(id)) if self.tiers.versions.seen(id).published().is_some() => {
                     self.continuation_made(id, true);
                 }

@@ -1,6 +1,5 @@
-//! The words of the loops of one version of tier 1: what is offered at each, and how often its
-//! head was passed. Who writes which, and when, says `uruk_tiering::offers`; here is the memory
-//! that they are in.
+//! The words of the loops of one version of tier 1: the offer at each, and how often its head was
+//! passed. `uruk_tiering::offers` says which thread writes which, and when; here is their memory.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
@@ -16,33 +15,33 @@ use super::{Continuations, Ended};
 use crate::core::Function;
 use crate::fork::gate;
 
-/// How often an offer asks.
+/// How often the sign of an offer is written.
 const TRIES: u32 = 100;
 
-/// After this, what a core had under way when somebody else wrote is in memory.
+/// Time after which pending stores of another core are in memory.
 const STORED: Duration = Duration::from_micros(1);
 
 /// The loops of one version.
 #[derive(Debug)]
 pub(crate) struct Loops {
     pub(crate) function: FunctionId,
-    /// Whose loops they are: `function`, or, if that is a continuation, whose loop it goes on with.
+    /// The function of the loops: `function`, or, if that is a continuation, the one it continues.
     pub(crate) whose: FunctionId,
-    /// What the continuations are made from: whoever makes one needs the module to be there.
+    /// The function that continuations are made from; its module must exist for that.
     pub(crate) of: WeakFunction,
     pub(crate) heads: Vec<Head>,
     memory: Arc<Memory>,
     offers: Offers,
-    /// What lives across the heads, once it was compared with another body's: that may have to be
-    /// done again when the module is gone.
+    /// Values that live across the heads, once they were compared with another body's: they may be
+    /// needed again when the module is gone.
     described: OnceLock<Vec<Described>>,
     ended: Arc<Ended>,
-    /// How often loops were left whose versions are gone.
+    /// How often loops of freed versions were left.
     gone: Arc<AtomicU64>,
 }
 
-/// The memory of the words of one version's loops: lives as long as the code that counts in it,
-/// and as somebody reads it.
+/// The memory of the words of one version's loops: lives as long as the code that counts in it, and
+/// as long as it is read.
 #[derive(Debug)]
 struct Memory(Option<Sealed>);
 
@@ -54,7 +53,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // The last holder may be outside.
+        // The last holder may have no pass.
         let _pass = gate::enter();
         if let Some(memory) = self.0.take() {
             // SAFETY: the code that counts in it holds its `Loops`, which holds `self`, until it
@@ -64,17 +63,17 @@ impl Drop for Memory {
     }
 }
 
-/// The counts of one version's loops, whether or not the version is still there.
+/// The counts of one version's loops, also after the version is freed.
 #[derive(Debug)]
 pub(super) struct Passes {
-    /// What keeps them mapped.
+    /// Keeps the counts mapped.
     _memory: Arc<Memory>,
     first: u64,
     loops: usize,
 }
 
 impl Passes {
-    /// Changes with every pass of any head, and with what is asked for.
+    /// Changes with every pass of any head, and with every request.
     pub(super) fn sum(&self) -> u32 {
         let count = |place: usize| {
             let at = self.first + (place * size_of::<AtomicU32>()) as u64;
@@ -86,7 +85,7 @@ impl Passes {
     }
 }
 
-/// A function that does not keep its module.
+/// A function without a reference to its module.
 #[derive(Debug)]
 pub(crate) struct WeakFunction {
     module: Weak<crate::core::Module>,
@@ -107,7 +106,7 @@ impl WeakFunction {
         std::ptr::eq(self.module.as_ptr(), Arc::as_ptr(module))
     }
 
-    /// The function, if its module is there.
+    /// The function, if its module exists.
     pub(crate) fn upgrade(&self) -> Option<Function> {
         Some(Function {
             module: self.module.upgrade()?,
@@ -160,7 +159,7 @@ impl Loops {
         }
     }
 
-    /// Bytes that they take.
+    /// Bytes of the words.
     pub(crate) fn bytes(&self) -> usize {
         self.memory.0.as_ref().map_or(0, Sealed::held)
     }
@@ -187,10 +186,10 @@ impl Loops {
         unsafe { &*((self.address() + offset as u64) as *const AtomicU32) }
     }
 
-    /// What lives across the heads of the body; nothing if nobody knows any more.
+    /// Values that live across the heads of the body; nothing if that is not known any more.
     ///
     /// # Errors
-    /// Those of `find`, which reads the body.
+    /// The errors of `find`, which reads the body.
     pub(crate) fn described<E>(
         &self,
         find: impl FnOnce(&Function) -> Result<Vec<Described>, E>,
@@ -228,7 +227,7 @@ impl Loops {
         self.offers.continuation(place)
     }
 
-    /// Notes the continuation of a loop; false if there is one, or none is wanted any more.
+    /// Notes the continuation of a loop; false if there is one, or none is needed any more.
     pub(crate) fn note(&self, place: usize, continuation: FunctionId) -> bool {
         self.offers.note(place, continuation)
     }
@@ -252,8 +251,8 @@ impl Loops {
         offered
     }
 
-    /// Offers a continuation of the body that replaced the version's at the head of a loop; false
-    /// if none did, or that is over.
+    /// Offers a continuation of the replacing body at the head of a loop; false if the version was
+    /// not replaced, or its offers have ended.
     pub(crate) fn lead(&self, place: usize, continuation: FunctionId, stub: StubAddress) -> bool {
         let words = self.words(place);
         let offered = self.offers.lead(words, continuation, stub.0);
@@ -273,46 +272,46 @@ impl Loops {
         self.all_words().any(LoopWords::is_offered)
     }
 
-    /// Has guest code look at all that is offered: it may have stored counts over the sign.
+    /// Makes guest code read all offers again: it may have stored counts over the sign.
     pub(crate) fn ask_again(&self) {
         let offered = self.all_words().filter(|it| it.is_offered());
         offered.for_each(LoopWords::ask);
     }
 
-    /// Has guest code look at the slot after so many passes.
+    /// Makes guest code read the slot after so many passes.
     pub(crate) fn ask_after(&self, place: usize, passes: u32) {
         self.words(place).ask_after(passes);
     }
 
-    /// Nothing of the version's body is offered any more.
+    /// Ends offers of the version's body.
     pub(crate) fn close(&self) {
         self.offers.close(self.all_words());
     }
 
-    /// Nothing at all is offered any more.
+    /// Ends all offers.
     pub(crate) fn give_up(&self) {
         self.offers.give_up(self.all_words());
     }
 
-    /// Something of the version's body may be offered again, and nothing of others is.
+    /// Allows offers of the version's body again, and ends those of other bodies.
     pub(crate) fn open(&self) {
         self.offers.open(self.all_words());
     }
 
-    /// Takes back what is offered, until something is offered again.
+    /// Takes the offers back, until the next offer.
     pub(crate) fn take_back(&self) {
         self.offers.take_back(self.all_words());
     }
 
-    /// True if nothing of the version's body is offered any more.
+    /// True if offers of the version's body have ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.offers.is_closed()
     }
 }
 
-/// Asks until the sign stays, or a hundred times. A core in a short loop has a store of its own
-/// count under way nearly all the time, which ends up over the sign, and goes on with what it
-/// stored itself: a sign is lost about every other time.
+/// Writes the sign until it stays, or a hundred times. A core in a short loop has a store of its
+/// own count under way nearly all the time. That store ends up over the sign, and the core goes on
+/// with its own value: a sign is lost about every other time.
 fn insist(words: LoopWords<'_>) {
     for _ in 0..TRIES {
         let asked = Instant::now();

@@ -1,4 +1,4 @@
-//! What the engine needs done, with the session's real parts.
+//! Implements the environment of the engine, with the session's real parts.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,10 +22,10 @@ use crate::guest::threads;
 use crate::version::blocks::{Shape, Table, View};
 use crate::version::records::Place;
 
-/// Stands for stacks no thread is on: registered, or found in memory.
+/// Stands for stacks that no thread runs on: registered, or found in memory.
 const REGISTERED: ThreadId = ThreadId(0);
 
-/// Code lies at multiples of it, and takes as much at least.
+/// Code lies at multiples of it, and takes at least as much.
 const GRANULE: u64 = 16;
 
 /// Bytes of freed code that are kept for a report.
@@ -34,15 +34,15 @@ const KEPT_BYTES: usize = 4 << 20;
 /// How long a scan may take.
 const ANSWER: Duration = Duration::from_millis(20);
 
-/// What the thread that reclaims works with.
+/// The working data of the reclaiming thread.
 #[derive(Default)]
 pub(crate) struct Hands {
     pub(crate) table: Table,
     pub(crate) generation: u64,
-    /// Code of versions that were freed, for whoever writes about the run.
+    /// Code of versions that were freed, for recordings of the run.
     kept: HashMap<VersionId, (u64, Vec<u8>)>,
     kept_bytes: usize,
-    /// Where a copy is made before it is written; empty between steps.
+    /// A copy is prepared here before it is written; empty between steps.
     bytes: Vec<u8>,
 }
 
@@ -99,7 +99,7 @@ struct Wanted {
     align: usize,
 }
 
-/// Memory for copies, each with its number among the blocks, and why the next one has
+/// Memory for copies, each with its index among the blocks, and the reason why the next one has
 /// none.
 struct Room {
     drafts: Vec<(usize, Draft)>,
@@ -107,7 +107,7 @@ struct Room {
 }
 
 impl Work<'_> {
-    /// Memory for as many as there is.
+    /// Memory for as many copies as fit.
     fn room(&self, wanted: &[Wanted]) -> Room {
         let heap = &self.core.heap;
         let mut drafts: Vec<(usize, Draft)> = Vec::with_capacity(wanted.len());
@@ -155,7 +155,7 @@ impl Work<'_> {
         written.map_err(|_| self.full(size))
     }
 
-    /// Makes copies findable.
+    /// Registers the unwind rows of copies.
     fn register(&self, copies: &[(&Block, BlockId)]) -> Result<(), Error> {
         let table = &self.hands.table;
         let pairs = copies.iter().filter_map(|&(original, id)| {
@@ -166,7 +166,7 @@ impl Work<'_> {
         self.core.make_copies_findable(&views, &originals)
     }
 
-    /// What the engine is told of a copy.
+    /// Describes a copy for the engine.
     fn copied(&self, id: BlockId) -> Result<Copied, CopyError> {
         let code = self.hands.table.get(id).ok_or(CopyError::Superseded)?;
         let range = code.range();
@@ -228,7 +228,7 @@ impl Environment for Work<'_> {
         for (at, block) in blocks.iter().enumerate() {
             let code = self.hands.table.get(block.id);
             let moves = code.map(|code| (code, code.shape.moves.as_ref()));
-            // What is copied below takes the place of an answer.
+            // The result of a copy below replaces this answer.
             answers.push(Err(match moves {
                 Some((_, None)) => CopyError::Fixed(Fixed::Unrecorded),
                 _ => CopyError::Superseded,
@@ -252,7 +252,7 @@ impl Environment for Work<'_> {
             }
         }
         if let Err(cause) = self.register(&copies) {
-            // Rows outside of the region: of no block of the heap.
+            // Rows outside of the region belong to no block of the heap.
             warn!(%cause, "copies of code have no unwind rows and are not used");
             for &(_, id) in &copies {
                 drop(self.hands.table.remove(id));
@@ -285,7 +285,7 @@ impl Environment for Work<'_> {
             let (before, after) = (EntryAddress(from.entry()), EntryAddress(to.entry()));
             let store = |entry: EntryAddress| core.stubs.publish(function, entry);
             let moved = versions?.moved(version, before, after, store);
-            // Else it may be one that a rollback goes back to.
+            // Else it may be a version that is kept for a rollback.
             let replacing = &core.replacing;
             if !moved && !replacing.moved(function, version, before, after) {
                 return None;
@@ -317,7 +317,7 @@ impl Environment for Work<'_> {
         let wanted = uruk_roots::Wanted::new(wanted.collect()).map_err(|cause| failed(&cause))?;
         let roots = self.core.roots().map_err(|cause| failed(&cause))?;
         let report = {
-            // What this thread knows of the blocks is no root.
+            // The addresses of the blocks on this thread's stack are no roots.
             let _exempt = roots.exempt_current_thread();
             self.core.scan_stacks(roots, &wanted, ANSWER)
         };
@@ -343,8 +343,8 @@ impl Environment for Work<'_> {
             answer.pins.extend(keeps.map(|range| Pin { range, thread }));
         }
         for thread in report.threads {
-            // Ours are in no code, and what they know of the blocks is no root. They block all
-            // signals, and are read where they sleep.
+            // The runtime's threads run no such code, and their copies of block addresses are no
+            // roots. They block all signals, and are read where they sleep.
             if idle.contains(&thread.tid) {
                 answer.threads += 1;
                 continue;
@@ -395,7 +395,7 @@ impl Environment for Work<'_> {
         // SAFETY: a `Dead` is the engine's proof that no thread executes the block or can
         // return into it, that its samples were drained and that it was unregistered.
         unsafe { self.core.heap.free(retired) };
-        // What only this code needed goes after it.
+        // Resources that only this code needed are dropped after it.
         drop(rest);
     }
 }

@@ -1,17 +1,17 @@
 //! Code of the process that is not of this session: which files it is in, and whose it is.
 //!
-//! Not every file is looked at. Trusted are
+//! Not every file is searched. Trusted are
 //!
 //! | file | found by | why |
 //! |---|---|---|
-//! | the C library | the address of a function of it | it has all the ways to other stacks; whoever goes them names them |
+//! | the C library | the address of a function of it | it has all the ways to other stacks; code that uses them names them |
 //! | the dynamic loader | the same | it calls functions on the stack it was called on |
 //! | libgcc | the address of its unwinder | it leaves frames for an older one on the same stack |
 //! | LLVM, and what it needs | the address of a function of it; `DT_NEEDED` and `DT_SONAME` | it has an alternate stack and `longjmp`, for crashes, and calls nothing of a program |
 //!
-//! Of the file that holds the runtime only the names are looked at, and not for the pair
-//! `sigaltstack` and `longjmp`: the runtime's own assembly loads its stack pointer, and `std`
-//! names `sigaltstack`. An embedder whose own code goes to other stacks registers them.
+//! Of the file that holds the runtime only the names are searched, and not for the pair
+//! `sigaltstack` and `longjmp`: the runtime's own assembly loads its stack pointer, and `std` names
+//! `sigaltstack`. An embedder whose own code switches to other stacks registers them.
 //!
 //! Text of a program that was copied to memory without a name, so that entries can be written to, is
 //! still the file's ([`note_copied_text`]).
@@ -28,7 +28,7 @@ use crate::guest::tls::__tls_get_addr;
 pub(super) struct Mapped {
     /// Its path; with ` (deleted)` behind it, if it is.
     pub(super) path: String,
-    /// Device, inode and path: what it was, if another file gets the path.
+    /// Device, inode and path: they identify the file, if another file gets the path.
     pub(super) key: String,
     ranges: Vec<Range<u64>>,
 }
@@ -45,8 +45,8 @@ struct Copied {
     next: OnceLock<Box<Copied>>,
 }
 
-/// Keeps in mind which file executable memory is mapped from, because a copy is about to be mapped in
-/// its place. `text` lies within one mapping. Without this call, or where `/proc` cannot be read, the
+/// Notes which file executable memory is mapped from, because a copy is about to be mapped in its
+/// place. `text` lies within one mapping. Without this call, or where `/proc` cannot be read, the
 /// copy is taken for code of an unknown file, and all memory is searched for stacks.
 pub fn note_copied_text(text: Range<u64>) {
     let holds = |file: &&Mapped| {
@@ -83,11 +83,12 @@ pub(super) struct Foreign {
     /// A hash of them.
     pub(super) mappings: u64,
     pub(super) files: Vec<Mapped>,
-    /// The first that is of no file.
+    /// The first mapping without a file.
     pub(super) made: Option<u64>,
 }
 
-/// The executable mappings but those that begin at `ours`; `None` if nobody can say.
+/// The executable mappings except those that begin at `ours`; `None` if the kernel does not list
+/// them.
 pub(super) fn foreign_code(ours: impl Fn(u64) -> bool) -> Option<Foreign> {
     let text = uruk_files::read_to_string("/proc/self/maps").ok()?;
     let mut hasher = DefaultHasher::new();
@@ -115,7 +116,7 @@ pub(super) fn foreign_code(ours: impl Fn(u64) -> bool) -> Option<Foreign> {
         (range, device, inode, path).hash(&mut hasher);
         match path {
             Some("[vdso]" | "[vsyscall]") => {}
-            // Of another session, which looks at its own code.
+            // Memory of another session, which checks its own code.
             Some("/memfd:uruk") => {}
             Some(path) if path.starts_with('/') => {
                 // The rest of a path with blanks.
@@ -146,7 +147,7 @@ impl Foreign {
         }
     }
 
-    /// The files that are not looked at, by key.
+    /// The trusted files, which are not searched, by key.
     pub(super) fn trusted(&self) -> HashSet<String> {
         let llvm = uruk_late::function().map(|function| function as u64);
         let mut trusted: HashSet<String> = [c_library(), loader(), unwinder()]
@@ -190,7 +191,7 @@ impl Mapped {
         self.ranges.iter().any(|range| range.contains(&address))
     }
 
-    /// Whether the runtime is in it.
+    /// Whether the file holds the runtime.
     pub(super) fn is_own(&self) -> bool {
         self.holds(c_library as *const () as u64)
     }
@@ -200,7 +201,7 @@ fn c_library() -> u64 {
     libc::gnu_get_libc_version as *const () as u64
 }
 
-/// In the dynamic loader.
+/// An address in the dynamic loader.
 fn loader() -> u64 {
     __tls_get_addr as *const () as u64
 }

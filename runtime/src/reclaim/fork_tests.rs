@@ -56,10 +56,10 @@ fn right(functions: &[Function]) -> bool {
         .all(|(factor, f)| f.call(7) == 7 * factor)
 }
 
-/// Calls code by where it lay, as a frame that came back would.
+/// Calls code by its old address, as a frame that came back would.
 fn right_at(entries: &[u64]) -> bool {
     (3..).zip(entries).all(|(factor, &entry)| {
-        // SAFETY: code of such a function, which nobody may have changed: that is the test.
+        // SAFETY: code of such a function, which must not have changed: that is the test.
         let f = unsafe { std::mem::transmute::<u64, extern "C" fn(u64) -> u64>(entry) };
         f(7) == 7 * factor
     })
@@ -80,7 +80,7 @@ fn step(jit: &Jit) -> Step {
     jit.core().step()
 }
 
-/// Steps until a cycle ends; how it does.
+/// Steps until a cycle ends; returns how it ended.
 fn to_the_end(jit: &Jit) -> End {
     loop {
         match step(jit) {
@@ -91,14 +91,14 @@ fn to_the_end(jit: &Jit) -> End {
     }
 }
 
-/// What the first step of either side after a fork has to be.
+/// Whether the first step of either side after a fork is as expected.
 fn broke_off(jit: &Jit, busy: bool) -> bool {
     let first = step(jit);
     let forked = matches!(&first, Step::Finished(summary) if summary.end == End::Forked);
     forked == busy
 }
 
-/// The child's part; a bit for each thing that is wrong.
+/// The child's part; returns a bit for each error.
 fn child(jit: &Jit, functions: &[Function], entries: &[u64], busy: bool, told: i32) -> i32 {
     let mut wrong = i32::from(!broke_off(jit, busy));
     wrong |= i32::from(!right(functions)) << 1;
@@ -116,7 +116,7 @@ fn child(jit: &Jit, functions: &[Function], entries: &[u64], busy: bool, told: i
     wrong
 }
 
-/// Forks after `steps` steps of a cycle. False: the cycle was over by then.
+/// Forks after `steps` steps of a cycle. False if the cycle had ended by then.
 fn fork_after(steps: usize) -> bool {
     let (jit, functions) = session();
     assert!(compile_all(&jit, Tier::Baseline) && compile_all(&jit, Tier::Optimized));
@@ -135,7 +135,8 @@ fn fork_after(steps: usize) -> bool {
     // SAFETY: the child uses the session, which is made for that, and `_exit`.
     let id = unsafe { libc::fork() };
     if id == 0 {
-        // If the parent fails, its end is the last one, and nobody waits for ever.
+        // If the parent fails, its end of the pipe is the last one, and the child does not wait for
+        // ever.
         drop(tell);
         let wrong = child(&jit, &functions, &entries, busy, told.as_raw_fd());
         // SAFETY: ends the child at once.

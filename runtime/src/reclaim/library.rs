@@ -1,12 +1,12 @@
-//! Whether a library goes to stacks that nobody told of: what its file says.
+//! Checks whether the file of a library shows that it switches to unregistered stacks.
 //!
-//! Two things are looked at. The names in the table of dynamic symbols: a library that makes
-//! contexts with the C library's functions has no instruction of its own that gives it away.
-//! And the instructions ([`crate::reclaim::switches`]), function by function where symbols say where
-//! these begin.
+//! Two things are checked. First the names in the table of dynamic symbols: a library that makes
+//! contexts with the C library's functions has no switching instruction of its own. Second the
+//! instructions ([`crate::reclaim::switches`]), function by function where symbols say where these
+//! begin.
 //!
-//! A file is read by parts, which are few for its names and all of its code for the
-//! instructions. Nothing is mapped: a file that somebody cuts short must not end the process.
+//! A file is read by parts, which are few for its names and all of its code for the instructions.
+//! Nothing is mapped: a file that another process truncates must not end this one.
 
 use object::elf::{DT_NEEDED, DT_SONAME, FileHeader64};
 use object::read::ReadCache;
@@ -16,7 +16,7 @@ use uruk_files::OwnFile;
 
 use crate::reclaim::switches;
 
-/// Functions that go to another stack, or make one for that, of libraries that are in use.
+/// Functions of widely used libraries that go to another stack, or make one for that.
 pub(super) const FIBERS: [&str; 16] = [
     "aco_create",
     "aco_resume",
@@ -36,11 +36,11 @@ pub(super) const FIBERS: [&str; 16] = [
     "st_thread_create",
 ];
 
-/// The same of the C library. Program code is given a `makecontext` that tells of the stack;
+/// Such functions of the C library. Program code is given a `makecontext` that registers the stack;
 /// libraries have the C library's own.
 pub(super) const CONTEXTS: [&str; 3] = ["makecontext", "setcontext", "swapcontext"];
 
-/// Whether `name` is one of them.
+/// Whether `name` is a function that goes to another stack.
 pub(super) fn goes_elsewhere(name: &str) -> bool {
     CONTEXTS.contains(&name) || FIBERS.binary_search(&name).is_ok()
 }
@@ -58,16 +58,16 @@ pub(super) fn part_of_pair(name: &str) -> u8 {
     }
 }
 
-/// What a file says.
+/// Signs of stack switches in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Signs {
-    /// What of it goes to another stack, in words that follow the file's name.
+    /// The part of the file that goes to another stack, as words that follow the file's name.
     pub(super) switches: Option<String>,
     /// Parts of the pair that it names.
     pub(super) pair: u8,
 }
 
-/// How the loader knows a file, and what it asks for.
+/// The loader's name of a file, and the files that it needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Links {
     pub(super) name: Option<String>,
@@ -93,7 +93,7 @@ fn string(strings: &[u8], at: u64) -> Option<&str> {
     std::str::from_utf8(&rest[..end]).ok()
 }
 
-/// How the loader knows the file at `path`, if it is one of its.
+/// The loader's data of the file at `path`, if it is an ELF file with such data.
 pub(super) fn links(path: &str) -> Option<Links> {
     let cache = ReadCache::new(OwnFile::open(path).ok()?);
     let header = FileHeader64::<LittleEndian>::parse(&cache).ok()?;
@@ -114,8 +114,8 @@ pub(super) fn links(path: &str) -> Option<Links> {
     Some(links)
 }
 
-/// What the names of the file at `path` say, and its `code` if asked for; `None` if it cannot
-/// be read.
+/// Checks the names of the file at `path`, and its `code` if requested; `None` if it cannot be
+/// read.
 pub(super) fn look(path: &str, code: bool) -> Option<Signs> {
     read(path, |elf, strings| {
         let mut signs = Signs::default();
@@ -137,7 +137,7 @@ pub(super) fn look(path: &str, code: bool) -> Option<Signs> {
     })
 }
 
-/// Where the code of a file first goes to another stack.
+/// The place where the code of a file first goes to another stack.
 fn find_switch(elf: &Elf<'_>) -> Option<Option<u64>> {
     let tables = [elf.elf_dynamic_symbol_table(), elf.elf_symbol_table()];
     let symbols = tables.iter().flat_map(|table| table.iter());
@@ -163,8 +163,8 @@ fn find_switch(elf: &Elf<'_>) -> Option<Option<u64>> {
     Some(None)
 }
 
-/// Where functions begin by the index of their unwind rows, which lies at `address`: also those
-/// without symbols. Empty if it is of another form than linkers write.
+/// Starts of functions by the index of their unwind rows, which lies at `address`: also of
+/// functions without symbols. Empty if it has another form than linkers write.
 fn rows(index: &[u8], address: u64) -> impl Iterator<Item = u64> {
     // Version, encodings of the two words before the table, encoding of the table: relative to
     // the index, signed, four bytes.
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn libraries_are_told_apart() {
-        // Whoever looked at it would think so; nobody does.
+        // A check of the C library would report it; it is trusted and not checked.
         let signs = look(&path("libc.so"), false).expect("readable");
         assert!(signs.switches.is_some_and(|sign| sign.ends_with("context")));
         let plain = Some(Signs::default());

@@ -1,8 +1,8 @@
-//! Reclaim: the thread that steps `uruk_reclaim`'s engine, and what others tell it.
+//! Reclaim: the thread that steps `uruk_reclaim`'s engine, and the notes that it gets.
 //!
-//! Whoever publishes or removes code leaves a note ([`Notes`]) and goes on; one thread
-//! applies the notes, scans, moves and frees (`environment`). It is made when the first
-//! code is retired, so a program whose functions never change has none.
+//! A thread that publishes or removes code leaves a note ([`Notes`]) and goes on; one thread
+//! applies the notes, scans, moves and frees (`environment`). It is started when the first code is
+//! retired, so a program whose functions never change has none.
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
@@ -53,41 +53,41 @@ use stacks::StackSearch;
 pub(crate) use stacks::note_asked;
 use stays::Stays;
 
-/// Notes are left to gather for so long, unless somebody waits.
+/// How long notes gather, unless a thread waits for a cycle.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// How long a compile that found no memory waits for a cycle.
 const FOR_MORE: Duration = Duration::from_secs(2);
 
-/// A running thread that has the signal blocked is waited for so long by a scan.
+/// How long a scan waits for a running thread that has the signal blocked.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// How often somebody who waits for a cycle looks.
+/// How often a thread that waits for a cycle looks.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// How long a version stays that its function may go back to. Who judges a new version
-/// does so in its first moments.
+/// How long a version stays that its function may revert to. A new version is judged in its first
+/// moments.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// What a session knows of its code's memory.
+/// State of the memory of a session's code.
 pub(crate) struct Reclaim {
     pub(crate) notes: Arc<Notes>,
     state: Mutex<State>,
     /// Requests up to this one are done.
     answered: AtomicU64,
     started: AtomicBool,
-    /// Why no code is freed, if so.
+    /// Why no code is freed, if that is so.
     stays: Stays,
-    /// What is known of the program's stacks.
+    /// The search for the program's stacks.
     pub(crate) stacks: StackSearch,
-    /// Made when it is first needed: it takes a signal.
+    /// Made when it is first needed: it occupies a signal.
     roots: OnceLock<Roots>,
 }
 
 struct State {
     engine: Engine,
     hands: Hands,
-    /// When to give up what these versions took the place of; earliest first.
+    /// When to give up the versions that these replaced; earliest first.
     aging: VecDeque<(Duration, FunctionId, VersionId)>,
 }
 
@@ -108,13 +108,13 @@ impl Reclaim {
         }
     }
 
-    /// Whether somebody waits for a cycle.
+    /// Whether a thread waits for a cycle.
     fn is_waited_for(&self) -> bool {
         let _pass = gate::enter();
         self.answered.load(Ordering::Relaxed) < self.notes.inbox.tickets()
     }
 
-    /// No code is freed any more.
+    /// Whether no code is freed any more.
     fn keeps_all(&self) -> bool {
         self.stays.is_for_good()
     }
@@ -123,7 +123,7 @@ impl Reclaim {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// In the child of a fork: no thread of ours is left.
+    /// In the child of a fork: no thread of the runtime is left.
     pub(crate) fn after_fork_child(&self) {
         *self
             .notes
@@ -140,14 +140,14 @@ impl Reclaim {
         }
     }
 
-    /// In the parent of a fork: what the child inherited is shared with it.
+    /// In the parent of a fork: the code that the child inherited is shared with it.
     pub(crate) fn after_fork_parent(&self) {
         self.state().hands.generation += 1;
     }
 }
 
 impl Core {
-    /// A version is of no more use: its unit is removed, its code retired.
+    /// Retires a version without further use: its unit is removed, its code retired.
     pub(crate) fn retire(self: &Arc<Self>, version: Version) {
         if let Some(unit) = version.unit {
             self.remove_unit(unit);
@@ -173,7 +173,7 @@ impl Core {
         }
     }
 
-    /// Retires what was compiled and never filed.
+    /// Retires code that was compiled and never filed.
     pub(crate) fn discard(self: &Arc<Self>, id: FunctionId, built: Built) {
         if let Some(unit) = built.unit {
             self.remove_unit(unit);
@@ -191,7 +191,7 @@ impl Core {
         self.start_reclaim();
     }
 
-    /// Makes the thread, once there is something to do for it.
+    /// Starts the thread, once it has work.
     pub(crate) fn start_reclaim(self: &Arc<Self>) {
         let reclaim = &self.reclaim;
         if !reclaim.notes.wanted.load(Ordering::Relaxed)
@@ -207,7 +207,7 @@ impl Core {
         }
     }
 
-    /// Asks for a cycle and waits until it is done, at most for `limit`; whether it is.
+    /// Requests a cycle and waits until it is done, at most for `limit`; returns whether it is.
     pub(crate) fn reclaim_now(self: &Arc<Self>, kind: Kind, limit: Duration) -> bool {
         let reclaim = &self.reclaim;
         let ticket = {
@@ -229,7 +229,7 @@ impl Core {
         true
     }
 
-    /// After an allocation failed: whether it is worth another try.
+    /// Called after an allocation failed; returns whether another try is worth it.
     pub(crate) fn reclaim_for_more(self: &Arc<Self>, cause: &HeapError) -> bool {
         let full = matches!(
             cause,
@@ -239,8 +239,8 @@ impl Core {
         full && wanted && self.reclaim_now(Kind::Evacuate, FOR_MORE)
     }
 
-    /// Has whoever published a change, which nobody waits for, pay if the thread falls
-    /// behind.
+    /// Delays a thread that published a change without a waiting caller, if the reclaiming thread
+    /// falls behind.
     pub(crate) fn pay_for_reclaim(&self) {
         let reclaim = &self.reclaim;
         let read = reclaim.started.load(Ordering::Relaxed) && !self.is_stopping();
@@ -249,7 +249,7 @@ impl Core {
         }
     }
 
-    /// What is known of the memory of code.
+    /// Statistics of the memory of code.
     pub(crate) fn reclaim_stats(&self) -> uruk_reclaim::Stats {
         let now = self.reclaim_now_time();
         let mut state = self.reclaim.state();
@@ -262,7 +262,7 @@ impl Core {
     }
 }
 
-/// The thread's life.
+/// The main function of the thread.
 fn run(core: &Arc<Core>) {
     {
         let _pass = gate::enter();
@@ -280,7 +280,7 @@ fn run(core: &Arc<Core>) {
             };
             panics::caught(stepped).unwrap_or_else(|cause| {
                 error!(%cause, "reclaiming panicked: code stays from now on");
-                // What is known may be wrong.
+                // The engine's data may be wrong.
                 core.keep_code("the thread that frees code panicked");
                 Step::Idle { until: None }
             })
@@ -299,14 +299,14 @@ fn run(core: &Arc<Core>) {
 }
 
 impl Core {
-    /// Sleeps until then, or until there is a note, or the session ends.
+    /// Sleeps until `until`, or until there is a note, or the session ends.
     fn sleep_until(&self, until: Option<Nanos>) {
         let notes = &self.reclaim.notes;
         notes.asleep.store(true, Ordering::Relaxed);
         let nothing = {
             let _pass = gate::enter();
-            // Whoever puts a note, or ends the session, takes this lock before it looks
-            // at `asleep`: it comes first, and is seen here, or it sees `asleep`.
+            // A thread that puts a note, or ends the session, takes this lock before it reads
+            // `asleep`. Either it comes first, and is seen here, or it sees `asleep`.
             notes.inbox.is_empty() && !self.is_stopping()
         };
         if nothing {
@@ -321,7 +321,7 @@ impl Core {
         notes.asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Has the thread end, after [`Core::is_stopping`] became true.
+    /// Ends the thread, after [`Core::is_stopping`] became true.
     pub(crate) fn stop_reclaim(&self) {
         let notes = &self.reclaim.notes;
         // Under the lock: a thread that goes to sleep has seen the end, or is seen asleep.
@@ -396,8 +396,8 @@ impl Core {
         state.hands.code_of(version)
     }
 
-    /// What `each` makes of each block of code, retired and not yet freed ones too, told the
-    /// block that calls of its version reach.
+    /// The results of `each` for each block of code, also retired and not yet freed ones. It also
+    /// gets the block that calls of its version reach.
     pub(crate) fn of_all_code<T>(
         &self,
         mut each: impl FnMut(BlockId, Option<BlockId>, View<'_>) -> T,
@@ -412,8 +412,8 @@ impl Core {
         all.collect()
     }
 
-    /// All machine code there is, also retired and not yet freed, of functions that `wanted` wants
-    /// to know about, by function and those it took bodies or facts from.
+    /// All machine code of functions that `wanted` accepts, also retired and not yet freed.
+    /// `wanted` gets the function and the functions from which its code took bodies or facts.
     pub(crate) fn code_of_functions(
         &self,
         wanted: impl Fn(FunctionId, &[FunctionId]) -> bool,
@@ -427,10 +427,10 @@ impl Core {
         code.collect()
     }
 
-    /// Gives up the version before `version`, if that still runs.
+    /// Gives up the version before `version`, if `version` still runs.
     fn give_up_fallback(self: &Arc<Self>, function: FunctionId, version: VersionId) {
         if self.tuning.holds(function) {
-            // Who compares the two gives one of them up.
+            // The comparison of the two versions gives one of them up.
             return;
         }
         let versions = self.tiers.versions.seen(function);
@@ -443,7 +443,7 @@ impl Core {
     }
 }
 
-/// Tells the engine what a note says.
+/// Applies a note to the engine.
 fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
     let told = match note {
         Note::Live(piece) => {

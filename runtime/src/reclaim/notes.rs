@@ -1,9 +1,9 @@
-//! What publishers tell the thread that reclaims, and what they pay if it falls behind.
+//! Notes of publishers to the reclaiming thread, and their delay if it falls behind.
 //!
-//! Publishing is a note and nothing else, until more than [`BACKLOG`] notes of code that
-//! goes were not read: the thread is denied a processor, and memory grows with every
-//! version. Then whoever publishes a change sleeps for [`TOLL`] at most, which gives the
-//! processor away. A first call is never held up.
+//! Publishing only puts a note, until more than [`BACKLOG`] notes of retired code are unread: then
+//! the thread gets no processor, and memory grows with every version. From then on a thread that
+//! publishes a change sleeps for [`TOLL`] at most, which gives the processor away. A first call is
+//! never held up.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,21 +18,20 @@ use crate::version::blocks::Piece;
 
 use super::LOOK;
 
-/// Versions that are left to the thread and that it did not look at, beyond which whoever
-/// publishes more waits: 25,000 publications a second leave as many, two each, while the
-/// thread lets notes gather for 5 ms.
+/// Unread notes of retired versions above which publishers wait: 25,000 publications a second leave
+/// as many, two each, while the thread lets notes gather for 5 ms.
 const BACKLOG: usize = 256;
 
-/// How long a publication waits for the thread, at most: 500 a second are always let by.
+/// Longest wait of a publication for the thread: 500 a second are always possible.
 const TOLL: Duration = Duration::from_millis(2);
 
-/// What the reclaiming thread is told.
+/// A note to the reclaiming thread.
 pub(crate) enum Note {
     /// Code can be started from now on.
     Live(Piece),
     /// Nothing can start the code of this version any more.
     Retire(VersionId),
-    /// Somebody wants a cycle; the number tells when it is done.
+    /// A thread wants a cycle; the number says when it is done.
     Request(Kind, u64),
     /// A version took the place of another, which is kept for a while.
     Superseded(FunctionId, VersionId),
@@ -45,19 +44,19 @@ pub(crate) struct Notes {
     /// The thread waits for a note.
     pub(super) asleep: AtomicBool,
     pub(super) thread: Mutex<Option<Thread>>,
-    /// Something was retired: there is work for a thread.
+    /// Some code was retired: there is work for a thread.
     pub(super) wanted: AtomicBool,
-    /// Pending notes of code that goes. Relaxed: a hint.
+    /// Pending notes of retired code. Relaxed: a hint.
     leaving: AtomicUsize,
 }
 
 impl Notes {
-    /// A piece of code can be started from now on.
+    /// Notes that a piece of code can be started from now on.
     pub(crate) fn live(&self, piece: Piece) {
         self.inbox.push(Note::Live(piece));
     }
 
-    /// Nothing can start the code of `version` any more.
+    /// Notes that nothing can start the code of `version` any more.
     pub(crate) fn retire(&self, version: VersionId) {
         self.inbox.push(Note::Retire(version));
         self.leaving.fetch_add(1, Ordering::Relaxed);
@@ -65,13 +64,13 @@ impl Notes {
         self.wake();
     }
 
-    /// Drops what the notes hold, of which the thread reads no more: code holds images that it was
-    /// linked against, which have these notes.
+    /// Drops the notes, since the thread reads no more: code holds images that it was linked
+    /// against, which have these notes.
     pub(crate) fn end(&self) {
         drop(self.inbox.take());
     }
 
-    /// `version` took the place of another, which is kept for a while.
+    /// Notes that `version` took the place of another, which is kept for a while.
     pub(crate) fn superseded(&self, function: FunctionId, version: VersionId) {
         self.inbox.push(Note::Superseded(function, version));
         self.leaving.fetch_add(1, Ordering::Relaxed);
@@ -85,8 +84,8 @@ impl Notes {
         self.inbox.take()
     }
 
-    /// Has whoever publishes faster than the thread is given a processor pay for it. Not
-    /// under a pass of the gate, and not while a caller waits for what is published.
+    /// Delays a thread that publishes faster than the reclaiming thread gets a processor. Not under
+    /// a pass of the gate, and not while a caller waits for the publication.
     pub(super) fn pay(&self) {
         let start = Instant::now();
         while self.leaving.load(Ordering::Relaxed) > BACKLOG && start.elapsed() < TOLL {

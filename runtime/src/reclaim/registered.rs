@@ -1,4 +1,4 @@
-//! Who answers for threads, and stacks an embedder tells of.
+//! Roots: the scanner of threads, and stacks that an embedder registers.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub struct RegisteredStack {
 }
 
 impl RegisteredStack {
-    /// Registers a stack, under the promises of `Jit::register_stack`.
+    /// Registers a stack, under the safety requirements of `Jit::register_stack`.
     pub(crate) fn new(core: &Arc<Core>, stack: Range<u64>) -> Result<Self, Error> {
         let register = || core.roots()?.register_stack(stack);
         let id = register().map_err(Arc::new)?;
@@ -47,7 +47,7 @@ impl Drop for RegisteredStack {
 }
 
 impl Core {
-    /// Who answers for threads and registered stacks.
+    /// The scanner of threads and registered stacks.
     pub(crate) fn roots(&self) -> Result<&Roots, RootsError> {
         let held = &self.reclaim.roots;
         match held.get() {
@@ -56,7 +56,7 @@ impl Core {
             None => {
                 let range = self.heap.pool_range(uruk_heap::Pool::Code);
                 let mut config = uruk_roots::Config::default();
-                // Threads of ours that compile block all signals.
+                // Threads of the runtime that compile block all signals.
                 config.patience = PATIENCE;
                 let made = Roots::new(range, config)?;
                 Ok(held.get_or_init(|| made))
@@ -64,7 +64,7 @@ impl Core {
         }
     }
 
-    /// The same for native code, which lies elsewhere, between the ends of `range`.
+    /// A scanner for native code, which lies elsewhere, between the ends of `range`.
     pub(crate) fn roots_of(&self, range: Range<u64>) -> Result<Roots, RootsError> {
         let mut config = uruk_roots::Config::default();
         config.patience = PATIENCE;

@@ -1,4 +1,4 @@
-//! What those ask whose code several functions share, and whose memory is more than code.
+//! Queries for code that several functions share, and for memory that holds more than code.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -14,21 +14,22 @@ use crate::core::Core;
 use super::FOR_MORE;
 
 impl Core {
-    /// After there was no slot left for thread-locals: whether it is worth another try.
+    /// Called when there was no slot left for thread-locals; returns whether another try is worth
+    /// it.
     pub(crate) fn reclaim_for_slots(self: &Arc<Self>, cause: &Error) -> bool {
         let full = matches!(cause, Error::TooManyTlsModules { .. });
         let wanted = self.reclaim.notes.wanted.load(Ordering::Relaxed);
         full && wanted && self.reclaim_now(Kind::Sweep, FOR_MORE)
     }
 
-    /// The numbers of all code there is.
+    /// The numbers of all blocks of code.
     pub(crate) fn blocks(&self) -> HashSet<BlockId> {
         let mut state = self.reclaim.state();
         self.read_notes(&mut state, self.reclaim_now_time());
         state.hands.table.iter().map(|(id, _)| id).collect()
     }
 
-    /// Where the code of a version that is live lies.
+    /// The address and the block of the code of a live version.
     pub(crate) fn block_of(&self, version: VersionId) -> Option<(Range<u64>, BlockId)> {
         let mut state = self.reclaim.state();
         self.read_notes(&mut state, self.reclaim_now_time());

@@ -1,48 +1,47 @@
-//! Whether the program goes to stacks that nobody told of, and what is done then.
+//! Detects whether the program uses unregistered stacks, and searches memory for them then.
 //!
-//! A scan that knows all stacks proves what is dead. A program that switches stacks in its own
-//! assembly has some that no table knows, on which nobody may be now. Then all memory is
-//! searched (`uruk_roots`), for good.
+//! A scan that knows all stacks proves which code is dead. A program that switches stacks in its
+//! own assembly has some that no table lists, and that no thread may be running on. Then all memory
+//! is searched (`uruk_roots`), until the end.
 //!
-//! | what makes code suspect | seen |
+//! | suspicious code | detected |
 //! |---|---|
 //! | an instruction that loads `rsp` from elsewhere (`switches`), in data, assembly and objects of modules, and in functions whose IR may lead there (`Compiled::keeps_stack`) | when it is linked |
-//! | a name of a known library for fibers ([`FIBERS`]) | when something is linked against it |
+//! | a name of a known library for fibers ([`FIBERS`]) | when code is linked against it |
 //! | `sigaltstack` together with `longjmp` or one of its kin, in modules and libraries taken together | when linked, or as the next |
 //! | in a file of the process, library or executable: such an instruction, such a name, or one of the C library's contexts | before and after each scan, each file once |
-//! | one of these names, asked of `dlsym` by the program | the same |
-//! | executable memory of no file and not ours: code that the program made itself | the same |
-//! | a thread on a stack nobody told of | by a scan |
+//! | one of these names, requested from `dlsym` by the program | the same |
+//! | executable memory without a file and not the runtime's: code that the program made itself | the same |
+//! | a thread on an unregistered stack | by a scan |
 //! | a process on this memory that is no thread | by a scan, which proves nothing while there is one |
 //!
 //! A program that uses `clone` may make such processes, of which not all are found (see
 //! `uruk_roots`), and reclaim ends when it makes one (`guest::processes`).
 //!
-//! # Why nothing is freed before it is seen
-//! Code rests on a stack nobody told of only after somebody went to that stack, by an instruction
-//! or by a function of the C library. Whoever did so was linked by us, or is code of the process:
-//! a file or made by the program. It was there when the scan began whose answer frees the code,
-//! and was looked at then; or it came while that scan was under way, is seen behind it, and the
-//! answer is dropped. What came and went in between has no code left to go back by. Files that
-//! were there before the session are looked at like others, at the first scan (`foreign` says
-//! which are trusted).
+//! # Why nothing is freed before it is seen Code rests on an unregistered stack only after a thread
+//! went to that stack, by an instruction or by a function of the C library. The switching code was
+//! linked by the runtime, or is code of the process: a file or made by the program. If it was there
+//! when the scan began whose answer frees the code, it was checked then. If it came while that scan
+//! was under way, it is found afterwards, and the answer is dropped. Code that came and went in
+//! between cannot switch back. Files that were there before the session are checked like others, at
+//! the first scan (`foreign` says which are trusted).
 //!
-//! Not seen: what `switches` says it misses; a library that asks `dlsym` for the C library's
-//! functions; one that writes another stack into a `jmp_buf`; assembly in the file that
-//! the runtime is in. Whoever has such code says `reclaim.stacks = always`.
+//! Not detected: the cases that `switches` misses; a library that requests the C library's
+//! functions from `dlsym`; one that writes another stack into a `jmp_buf`; assembly in the file
+//! that holds the runtime. An embedder with such code sets `reclaim.stacks = always`.
 //!
-//! `reclaim.stacks` decides: `auto` as above; `always` searches from the start; `told` trusts
-//! whoever registers stacks, and reclaim ends if a thread is found on another. With more memory
+//! `reclaim.stacks` decides: `auto` as above; `always` searches from the start; `told` trusts that
+//! all stacks are registered, and reclaim ends if a thread is found on another. With more memory
 //! than `reclaim.search_limit` a scan proves nothing, and no code is freed.
 //!
 //! # Why
-//! Stacks nobody is on are roots by notice: `makecontext` of JIT'd code gives it, an embedder
-//! by `Jit::register_stack`. Code that loads its stack pointer from elsewhere, or names a
-//! function that goes to another stack, is noticed when it is linked, and in files of the
-//! process before and after each scan (`switches`, `reclaim::{stacks, foreign, library}`); from
-//! then on all writable memory is searched before code is freed (`reclaim.stacks`, at most
-//! `reclaim.search_limit` bytes). While a process shares the memory that is no thread, no code
-//! is freed (`roots::sharers`).
+//! Stacks without a running thread are roots if they are registered: `makecontext` of JIT'd code
+//! does that, and an embedder by `Jit::register_stack`. Code that loads its stack pointer from
+//! elsewhere, or names a function that goes to another stack, is detected when it is linked, and in
+//! files of the process before and after each scan (`switches`, `reclaim::{stacks, foreign,
+//! library}`). From then on all writable memory is searched before code is freed (`reclaim.stacks`,
+//! at most `reclaim.search_limit` bytes). While a process that is no thread shares the memory, no
+//! code is freed (`roots::sharers`).
 
 use std::collections::HashSet;
 use std::ffi::CStr;
@@ -64,40 +63,40 @@ use crate::core::Core;
 use crate::reclaim::switches;
 use crate::told::event::Event;
 
-/// The program asked for a function by name that goes to another stack, of which nobody tells.
-/// Relaxed: set before the program has its address, and read by a scan that comes later, or
-/// whose answer is dropped.
+/// The program requested, by name, a function that goes to another stack without registering it.
+/// Relaxed: set before the program has its address, and read by a scan that comes later, or whose
+/// answer is dropped.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// The program asks the loader for `name`. Usable in a signal handler.
+/// Notes that the program requests `name` from the loader. Usable in a signal handler.
 pub(crate) fn note_asked(name: &CStr) {
     if name.to_str().is_ok_and(goes_elsewhere) {
         ASKED.store(true, Ordering::Relaxed);
     }
 }
 
-/// What is known of the program's stacks.
+/// State of the search for the program's stacks.
 pub(crate) struct StackSearch {
     choice: Stacks,
     limit: u64,
-    /// All memory is searched. Relaxed: set before the code that is the reason can run, and
-    /// read by a scan that comes later, or whose answer is dropped.
+    /// All memory is searched. Relaxed: set before the code that causes it can run, and read by a
+    /// scan that comes later, or whose answer is dropped.
     searching: AtomicBool,
-    /// Parts of a pair that were asked for.
+    /// Parts of a pair that were requested.
     pair: AtomicU8,
-    /// A cause that was not told yet.
+    /// A cause that was not reported yet.
     cause: Mutex<Option<String>>,
     known: Mutex<Known>,
-    /// Functions whose instructions were looked at. Statistics.
+    /// Functions whose instructions were checked. Statistics.
     decoded: AtomicU64,
 }
 
-/// Code of the process that was looked at.
+/// Code of the process that was checked.
 #[derive(Default)]
 struct Known {
     mappings: u64,
     files: HashSet<String>,
-    /// Files that are not looked at; made at the first look.
+    /// Trusted files, which are not checked; made at the first look.
     trusted: Option<HashSet<String>>,
 }
 
@@ -147,20 +146,20 @@ impl StackSearch {
         }
     }
 
-    /// Functions whose instructions were looked at.
+    /// Functions whose instructions were checked.
     pub(crate) fn decoded(&self) -> u64 {
         self.decoded.load(Ordering::Relaxed)
     }
 
-    /// A function is linked, with what it needs, at `start`; `body` is the function itself.
-    /// Of what was compiled here, only what may lead to another stack by its IR
-    /// ([`Compiled::keeps_stack`](uruk_codegen::Compiled)) comes here.
+    /// Checks a function that is linked at `start`, with its other sections; `body` is the function
+    /// itself. Of functions compiled from IR, only those that may lead to another stack by it
+    /// ([`Compiled::keeps_stack`](uruk_codegen::Compiled)) come here.
     pub(crate) fn note_function(&self, name: &str, linked: &Linked, start: u64, body: Range<u64>) {
         if !self.wanted() {
             return;
         }
         self.decoded.fetch_add(1, Ordering::Relaxed);
-        // The rest of the segment are constants.
+        // The rest of the segment consists of constants.
         let rows = linked.fdes.iter().map(|row| row.start..row.end);
         for range in rows.chain([body]) {
             let place = |at: u64| at.checked_sub(start).map_or(usize::MAX, |at| at as usize);
@@ -173,7 +172,7 @@ impl StackSearch {
         }
     }
 
-    /// Something is linked against `name`.
+    /// Checks a name that code is linked against.
     pub(crate) fn note_import(&self, name: &str) {
         if FIBERS.binary_search(&name).is_ok() && self.wanted() {
             self.begin(|| format!("it uses {name}"));
@@ -188,8 +187,8 @@ impl StackSearch {
         }
     }
 
-    /// Looks at code of the process that came since it was last asked. What is at
-    /// `ours` is not of interest.
+    /// Checks code of the process that is new since the last look. Mappings that begin at `ours`
+    /// are skipped.
     fn look_at_process(&self, ours: impl Fn(u64) -> bool) {
         if !self.wanted() {
             return;
@@ -245,8 +244,8 @@ impl Core {
         self.reclaim.stacks.searching.load(Ordering::Relaxed)
     }
 
-    /// Scans for who may return into `wanted`, and in all memory if the program has stacks
-    /// that nobody told of. `None`: it got such stacks meanwhile; the scan proves nothing.
+    /// Scans for threads that may return into `wanted`, and through all memory if the program has
+    /// unregistered stacks. `None` if it got such stacks meanwhile: the scan proves nothing.
     pub(crate) fn scan_stacks(
         &self,
         roots: &Roots,
@@ -267,7 +266,7 @@ impl Core {
         (search.searching.load(Ordering::Relaxed) == searching).then_some(report)
     }
 
-    /// Looks whether code of the process that came since the last look switches stacks.
+    /// Checks whether new code of the process switches stacks.
     pub(crate) fn look_for_switches(&self) {
         self.reclaim.stacks.look_at_process(|at: u64| {
             let data = [Pool::ReadOnly, Pool::ReadWrite].map(|pool| self.heap.pool_range(pool));
@@ -275,8 +274,8 @@ impl Core {
         });
     }
 
-    /// Scans, with all memory if it is searched, and looks for code, and for threads on unknown stacks, that
-    /// came meanwhile: memory is searched from then on.
+    /// Scans, with all memory if it is searched. Then checks for new code, and for threads on
+    /// unknown stacks: if there are any, memory is searched from then on.
     pub(crate) fn scan_searching(
         &self,
         roots: &Roots,
@@ -304,7 +303,7 @@ impl Core {
         report
     }
 
-    /// Says why memory is searched, once.
+    /// Reports why memory is searched, once.
     fn tell_of_search(&self) {
         let search = &self.reclaim.stacks;
         let cause = search
@@ -391,7 +390,7 @@ mod tests {
                 "{name}"
             );
         }
-        // Whoever changes code is not believed.
+        // A session with a pass that changes code is not exempt from the check.
         let pass: LinkPass = Arc::new(|_| Ok(()));
         let jit = Jit::builder()
             .jobs(1)

@@ -1,6 +1,5 @@
-//! Why code that is of no more use cannot be freed: for good, or as long as a call of the system
-//! is refused. The reason stands in [`MemoryStats::stays`](crate::MemoryStats::stays), and is told
-//! by an event once.
+//! Why unused code cannot be freed: finally, or as long as a system call is refused. The reason is
+//! in [`MemoryStats::stays`](crate::MemoryStats::stays), and is reported by an event once.
 //!
 //! Reasons are noted on any thread, also on one of the program in the middle of a system call;
 //! the event is told on the thread that reclaims.
@@ -17,19 +16,19 @@ use crate::told::event::Event;
 /// Reasons, of one session.
 #[derive(Default)]
 pub(super) struct Stays {
-    /// There is one that lasts. Relaxed: set before the cycle that could free, or seen by the
-    /// next one; a cycle that is under way drops its own answer.
+    /// There is a final reason. Relaxed: set before the cycle that could free, or seen by the next
+    /// one; a cycle that is under way drops its own answer.
     for_good: AtomicBool,
     known: Mutex<Known>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// The first that lasts.
+    /// The first final reason.
     lasting: Option<String>,
-    /// The last cycle failed by this.
+    /// The reason why the last cycle failed.
     passing: Option<String>,
-    /// Reasons that were told; few, as each is a sentence of ours with the error of a call.
+    /// Reasons that were reported; few, as each is a fixed sentence with the error of a call.
     told: Vec<String>,
 }
 
@@ -40,7 +39,7 @@ impl Known {
 }
 
 impl Stays {
-    /// Nothing is freed any more.
+    /// Ends reclaim: nothing is freed any more.
     pub(super) fn for_good(&self, cause: impl Into<String>) {
         if !self.for_good.swap(true, Ordering::Relaxed) {
             self.known().lasting = Some(cause.into());
@@ -52,17 +51,17 @@ impl Stays {
         self.for_good.load(Ordering::Relaxed)
     }
 
-    /// A cycle ended: it proved nothing, and why, or it could free.
+    /// Notes the end of a cycle: why it proved nothing, or that it could free.
     pub(super) fn cycle(&self, failed: Option<String>) {
         self.known().passing = failed;
     }
 
-    /// Why code stays now, if it does.
+    /// Why code stays now, if that is so.
     pub(super) fn cause(&self) -> Option<String> {
         self.known().cause().cloned()
     }
 
-    /// The reason, if it was not told yet.
+    /// The reason, if it was not reported yet.
     fn untold(&self) -> Option<String> {
         let mut known = self.known();
         let cause = known.cause()?.clone();
@@ -79,7 +78,7 @@ impl Stays {
 }
 
 impl Core {
-    /// Tells why code stays, each reason once.
+    /// Reports why code stays, each reason once.
     pub(super) fn tell_of_staying(&self) {
         let Some(cause) = self.reclaim.stays.untold() else {
             return;
@@ -89,12 +88,12 @@ impl Core {
         self.events.tell(|| Event::CodeStays { cause, at });
     }
 
-    /// No code is freed from now on.
+    /// Ends the freeing of code.
     pub(crate) fn keep_code(&self, cause: &str) {
         self.reclaim.stays.for_good(cause);
     }
 
-    /// Why no code is freed, if so.
+    /// Why no code is freed, if that is so.
     pub(crate) fn why_code_stays(&self) -> Option<String> {
         self.reclaim.stays.cause()
     }

@@ -1,9 +1,9 @@
 //! Whether code switches stacks, by its instructions.
 //!
-//! A function moves its stack pointer within one stack: by calls, pushes and constants, to
-//! where it was, and down by the size of an array. Code that goes to another stack loads the
-//! pointer from elsewhere. What [`find`] looks for is therefore a write of `rsp` that is not in
-//! this table:
+//! A function moves its stack pointer within one stack: by calls, pushes and constants, to an
+//! earlier position, and down by the size of an array. Code that goes to another stack loads the
+//! pointer from elsewhere. [`find`] therefore searches for a write of `rsp` that is not in this
+//! table:
 //!
 //! | write | the same stack, as |
 //! |---|---|
@@ -13,32 +13,31 @@
 //! | `mov rsp, [slot]` | the slot was stored from such a register |
 //! | leave | `rbp` was made from `rsp` |
 //!
-//! "Made from" is followed along the bytes, from each start of a function: `mov`, `lea`, `add`,
-//! `sub` and `and` keep it, a push keeps it for the pop of that register, any other write and,
-//! for registers that a call may change, a call end it. Slots are told apart by register and
-//! displacement. Behind a return or a jump, whence nobody falls through, registers that calls
-//! keep and slots of the frame may be what they ever were in the function: compilers lay
-//! a path out behind the epilogue of another one. A fifth of a system's libraries was taken
-//! for one that switches stacks without that, and a tenth with it.
-//! A mistake one way makes a search of memory where none is needed. The other way: assembly
-//! that switches stacks by adding a difference, through a register that held a pointer into
-//! the old stack on another path, or by `pop rsp` right behind a constant that ends in 0xf2 or
-//! 0xf3, 0x0f.
+//! "Made from" is followed along the bytes, from each start of a function. `mov`, `lea`, `add`,
+//! `sub` and `and` keep it; a push keeps it for the pop of that register. Any other write ends it,
+//! and a call does for registers that a call may change. Slots are distinguished by register and
+//! displacement. Code behind a return or a jump is not reached by fall-through. There, registers
+//! that calls keep and slots of the frame may be anything that they ever were in the function:
+//! compilers lay a path out behind the epilogue of another one. A fifth of a system's libraries was
+//! taken for one that switches stacks without that, and a tenth with it. A false positive causes a
+//! search of memory where none is needed. False negatives: assembly that switches stacks by adding
+//! a difference, through a register that held a pointer into the old stack on another path, or by
+//! `pop rsp` right behind a constant that ends in 0xf2 or 0xf3, 0x0f.
 //!
-//! Nearly no code has the bytes of such a write: [`suspicious`] looks for them, at
-//! about a byte in a nanosecond, and only then a function is decoded. The first decoder of a process
-//! makes tables of 360 KB in 0.8 ms, so subtractions of floating-point numbers, whose opcode
-//! is that of `pop rsp`, are told apart by their prefixes.
+//! Nearly no code has the bytes of such a write: [`suspicious`] searches for them, at about a byte
+//! in a nanosecond, and only then a function is decoded. The first decoder of a process makes
+//! tables of 360 KB in 0.8 ms. So subtractions of floating-point numbers, whose opcode is that of
+//! `pop rsp`, are distinguished by their prefixes.
 
 use iced_x86::{
     Decoder, DecoderOptions, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
     OpAccess, OpKind, Register,
 };
 
-/// Slots that are followed in one function.
+/// Largest number of slots that are followed in one function.
 const SLOTS: usize = 64;
 
-/// Where `code`, which lies at `start`, first goes to another stack. Functions begin at
+/// The place where `code`, which lies at `start`, first goes to another stack. Functions begin at
 /// `bounds`, sorted.
 pub(crate) fn find(code: &[u8], start: u64, bounds: &[u64]) -> Option<u64> {
     let mut track = None;
@@ -100,7 +99,7 @@ fn suspicious(code: &[u8]) -> bool {
         .is_some_and(|&last| last == 0x5c || last == 0x94)
 }
 
-/// True for what comes before the opcode of `subss` and `subsd`.
+/// True if `before` ends like the bytes before the opcode of `subss` and `subsd`.
 fn subtracts(before: &[u8]) -> bool {
     matches!(
         before,
@@ -108,11 +107,11 @@ fn subtracts(before: &[u8]) -> bool {
     )
 }
 
-/// What is known to be made from the stack pointer.
+/// Registers and slots that are known to be made from the stack pointer.
 struct Track {
     made: [bool; 16],
     slots: Vec<(Register, u64)>,
-    /// What was ever made in this function, and pushed.
+    /// Registers that were ever made from it in this function, and pushed.
     ever: [bool; 16],
     ever_slots: Vec<(Register, u64)>,
     pushed: [bool; 16],
@@ -141,7 +140,7 @@ impl Track {
         track
     }
 
-    /// At the start of a function.
+    /// Resets the state at the start of a function.
     fn forget(&mut self) {
         self.made = [false; 16];
         for register in [Register::RSP, Register::RBP] {
@@ -153,7 +152,7 @@ impl Track {
         self.pushed = [false; 16];
     }
 
-    /// Where nobody falls through to: on another path.
+    /// Joins the states of other paths, behind code without fall-through.
     fn join(&mut self) {
         for kept in [3, 5, 12, 13, 14, 15] {
             self.made[kept] |= self.ever[kept];
@@ -187,7 +186,7 @@ impl Track {
         }
     }
 
-    /// Goes past an instruction; true if it goes to another stack.
+    /// Follows an instruction; true if it goes to another stack.
     fn step(&mut self, instruction: &Instruction) -> bool {
         let mnemonic = instruction.mnemonic();
         match mnemonic {
@@ -237,7 +236,7 @@ impl Track {
         self.write(instruction, made)
     }
 
-    /// Notes what an instruction writes; true if that is a stack pointer from elsewhere.
+    /// Notes the target that an instruction writes; true if that is a stack pointer from elsewhere.
     fn write(&mut self, instruction: &Instruction, made: bool) -> bool {
         let into_memory = instruction.op0_kind() == OpKind::Memory;
         if into_memory && instruction.mnemonic() == Mnemonic::Mov {

@@ -1,18 +1,20 @@
-//! How long definitions stay that others yielded to ([`weak`](crate::load::weak)).
+//! Keeps definitions as long as images need them whose own definitions yielded to them
+//! ([`weak`](crate::load::weak)).
 //!
-//! Who yields is *bound* to the image that has the definition, which may be removed first. Then
-//! that image *remains*: its memory, its functions, its handlers of the process's exit, and of its
-//! names those that others were bound to, those that were weak, and local ones, which its
-//! functions still need to be compiled. Its other names go at once, and can be defined anew.
-//! It goes with the last image that is bound to it: handlers first, then the names, then the
+//! The yielding image is *bound* to the image that has the definition, which may be removed first.
+//! Then that image *remains*: its memory, its functions, its handlers of the process's exit, and
+//! three kinds of its names. These are names that others were bound to, weak ones, and local ones,
+//! which its functions still need to be compiled. Its other names go at once, and can be defined
+//! anew. It goes with the last image that is bound to it: handlers first, then the names, then the
 //! rest. Bonds lead to images that were added before, so there are no circles.
 //!
 //! For this each image has two trackers in the session: the one it is removed by, and one that
 //! no handle keeps, for the names that may remain.
 //!
 //! # Invariants
-//! - [`State::later`] is empty unless somebody is bound. Who drops the last bond releases it.
-//! - Nobody is bound from the moment on that an image is about to go, and before it is added ([`Stage`]).
+//! - [`State::later`] is empty unless an image is bound. The thread that drops the last bond
+//!   releases it.
+//! - No image is bound once this image is about to be removed, or before it is added ([`Stage`]).
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +32,7 @@ use crate::load::image::Image;
 use crate::load::names::{Definition, Name};
 use crate::removal::life::Life;
 
-/// Between looks at an image that is being added.
+/// Time between looks at an image that is being added.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// The images that are bound to one.
@@ -46,24 +48,24 @@ struct State {
     /// Numbers of the images, one for each bond.
     by: Vec<u64>,
     stage: Stage,
-    /// What is released with the last bond.
+    /// Resources that are released with the last bond.
     later: Vec<Box<dyn Resource>>,
 }
 
-/// Whether others may be bound to an image.
+/// Whether other images may be bound to an image.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {
-    /// It is being added, and may fail yet.
+    /// It is being added, and may still fail.
     Unfinished,
     #[default]
     Ready,
-    /// It is about to go.
+    /// It is about to be removed.
     Leaving,
     /// Adding it failed.
     Abandoned,
 }
 
-/// Keeps the definitions of an image for another one, whatever is removed.
+/// Keeps the definitions of an image for another one, also when it is removed.
 pub(crate) struct Bond {
     to: Arc<Life>,
     by: u64,
@@ -79,7 +81,7 @@ impl Bonds {
         !self.lock().by.is_empty()
     }
 
-    /// Releases something, now or with the last bond. Under a pass.
+    /// Releases a resource, now or with the last bond. Under a pass.
     pub(crate) fn after(&self, resource: Box<dyn Resource>) {
         let mut state = self.lock();
         if state.by.is_empty() {
@@ -90,7 +92,7 @@ impl Bonds {
         }
     }
 
-    /// Says that the image does not go after all.
+    /// Notes that the image is not removed after all.
     pub(crate) fn reopen(&self) {
         let mut state = self.lock();
         if state.stage == Stage::Leaving {
@@ -98,7 +100,7 @@ impl Bonds {
         }
     }
 
-    /// Whether all bonds end with images of these numbers. Nobody else is bound then any more.
+    /// Whether all bonds end with images of these numbers. If so, no image can be bound any more.
     pub(crate) fn end_with(&self, numbers: &[u64]) -> bool {
         let mut state = self.lock();
         let ends = state.by.iter().all(|by| numbers.contains(by));
@@ -127,9 +129,9 @@ impl Life {
 }
 
 impl Life {
-    /// As [`Life::bind`], once it is known whether the image is there to stay. Whoever waits here
-    /// has no names yet, and whoever has some does not come here any more: so nobody waits
-    /// for one that waits.
+    /// Like [`Life::bind`], once it is known whether adding the image succeeded. A waiting image
+    /// has no names yet, and an image with names does not wait here any more: so no image waits for
+    /// one that waits.
     fn bind_when_finished(self: &Arc<Self>, by: u64) -> Result<Bond, Stage> {
         loop {
             match self.bind(by) {
@@ -156,28 +158,28 @@ impl Drop for Bond {
     }
 }
 
-/// Where the names of an image go that may remain when it is removed.
+/// The tracker for names of an image that may remain when it is removed.
 pub(crate) struct Remaining {
     key: TrackerKey,
     tracker: Tracker,
-    /// The image's.
+    /// The life of the image.
     life: OnceLock<Arc<Life>>,
-    /// Names that were looked up before the image got its own. What assembly defines is not
-    /// among them: it gives way without a word.
+    /// Names that were looked up before the image defined its own. Names that assembly defines are
+    /// not among them: they yield silently.
     asked: OnceLock<HashSet<Box<str>>>,
-    /// Another image came first with one of the names.
+    /// Another image defined one of the names first.
     late: AtomicBool,
 }
 
 impl Remaining {
-    /// Whether an image that was bound at the same time defined a name that is to be ours: it
-    /// has to be bound anew.
+    /// Whether an image that was bound at the same time defined a name of this one: this image has
+    /// to be bound anew.
     pub(crate) fn is_late(&self) -> bool {
         self.late.load(Ordering::Relaxed)
     }
 
-    /// Tells those who get bound to the image where its names are.
-    /// Until it is added they wait.
+    /// Sets where the names of the image are, for images that get bound to it. Until it is added
+    /// they wait.
     pub(crate) fn note(&self, life: &Arc<Life>) {
         life.bonds.lock().stage = Stage::Unfinished;
         // An image has one.
@@ -185,7 +187,7 @@ impl Remaining {
         let _ = self.life.set(Arc::clone(life));
     }
 
-    /// The image is added.
+    /// Notes that the image is added.
     pub(crate) fn finish(&self) {
         if let Some(life) = self.life.get() {
             life.bonds.lock().stage = Stage::Ready;
@@ -193,11 +195,11 @@ impl Remaining {
     }
 
     fn note_late(&self) {
-        // Relaxed: read by who waits for this thread.
+        // Relaxed: read by a thread that waits for this one.
         self.late.store(true, Ordering::Relaxed);
     }
 
-    /// Says which weak names of the image were looked up.
+    /// Notes which weak names of the image were looked up.
     pub(crate) fn note_asked<'a>(&self, names: impl Iterator<Item = &'a &'a str>) {
         // An image is bound once.
         let _ = self.asked.set(names.map(|name| Box::from(*name)).collect());
@@ -208,7 +210,7 @@ impl Remaining {
         if let Some(life) = self.life.get() {
             life.bonds.lock().stage = Stage::Abandoned;
         }
-        // It fails if the dylib was cleared, and they are gone.
+        // It fails if the dylib was cleared, and the names are gone.
         let _ = self.tracker.remove();
     }
 }
@@ -230,8 +232,8 @@ impl Core {
         }))
     }
 
-    /// Has what remains of an image go when it is removed, or with the last image that is bound
-    /// to it.
+    /// Removes the remaining names of an image when it is removed, or with the last image that is
+    /// bound to it.
     pub(crate) fn keep_remaining(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -243,14 +245,14 @@ impl Core {
         Ok(tracker.attach(Box::new(move || {
             of.bonds.after(Box::new(move || {
                 let tracker = core.upgrade().and_then(|c| c.names.session().tracker(key));
-                // There is none if the dylib was cleared.
+                // The dylib was cleared if there is none.
                 let _ = tracker.map(|tracker| tracker.remove());
             }));
         }))?)
     }
 
-    /// Gives an image the number of its local names: it is another image's once the image is gone, and
-    /// its names under both trackers are.
+    /// Gives an image the number of its local names. Another image may get it once this image is
+    /// gone, and its names under both trackers are.
     pub(crate) fn number_locals(&self, tracker: &Tracker, image: &Image) -> Result<(), Error> {
         let suffix = self.removed.suffixes.take(|| image.number);
         image.life.keep_suffix(Arc::clone(&suffix));
@@ -265,8 +267,8 @@ impl Core {
         Ok(())
     }
 
-    /// Defines names of an image: those that may remain apart from the others. Variables among
-    /// them are in use from here on.
+    /// Defines names of an image: names that may remain apart from the others. Variables among them
+    /// are in use from here on.
     pub(crate) fn define_names(
         &self,
         tracker: &Tracker,
@@ -305,8 +307,8 @@ impl Core {
         Ok(())
     }
 
-    /// Binds an image to those whose definitions its own yielded to. Under `tracker` it is until
-    /// the image goes.
+    /// Binds an image to those that its own definitions yielded to, under `tracker` until it is
+    /// removed.
     pub(crate) fn bind_to(
         &self,
         tracker: &Tracker,
@@ -342,7 +344,7 @@ impl Core {
             let theirs = key.and_then(|&key| self.names.session().tracker(key));
             if let Some(theirs) = theirs {
                 let symbol = self.names.session().intern(name);
-                // It fails where the dylib was cleared, and then there is no name.
+                // It fails if the dylib was cleared, which removed the name.
                 let _ = theirs.adopt(&[symbol]);
             }
         }

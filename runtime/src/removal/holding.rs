@@ -1,4 +1,4 @@
-//! What is held of an image: its memory, for as long as anybody was linked against it.
+//! Holds the memory of an image, for as long as code or data is linked against it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -27,32 +27,32 @@ use crate::removal::suffix::Suffix;
 use crate::told::holdings::Sizes;
 use crate::version::blocks::{Code, Piece, Rest, split};
 
-/// The memory of an image's data and of its functions that have no versions. It goes
-/// when nobody holds it any more.
+/// The memory of an image's data and of its functions that have no versions. It is freed with the
+/// last holder.
 pub(crate) struct Holding {
     notes: Arc<Notes>,
     owners: Arc<Owners>,
     ranges: Vec<Range<u64>>,
-    /// What its thread-locals are known by.
+    /// The module number of its thread-locals.
     thread_locals: Option<u64>,
-    /// Its code, if it has any; that holds the data, too.
+    /// The version of its code, if it has any; that holds the data, too.
     code: Option<VersionId>,
     life: Arc<Life>,
     sizes: Sizes,
-    /// Goes before the memory it lies in, which may be another handle's next.
+    /// Dropped before its memory, which may become another handle's.
     _handle: Option<Handle>,
     _rest: Arc<Rest>,
 }
 
-/// What there is to be held of an image.
+/// The resources of an image that are held.
 #[derive(Default)]
 pub(crate) struct Parts {
     pub(crate) memory: Vec<Sealed>,
-    /// What it was linked against.
+    /// Memory that it was linked against.
     pub(crate) uses: Uses,
     /// Bytes of its data that begin as zeros, and of its unwind records.
     pub(crate) zeros: usize,
-    /// Memory of variables that lie apart.
+    /// Memory of variables that are placed separately.
     pub(crate) apart: Arc<[Mapping]>,
     pub(crate) unwind: usize,
     pub(crate) thread_locals: ThreadLocals,
@@ -60,7 +60,7 @@ pub(crate) struct Parts {
     pub(crate) listed: Option<Listed>,
     /// A handle that lies in the memory.
     pub(crate) handle: Option<Handle>,
-    /// It has constructors or destructors.
+    /// Whether it has constructors or destructors.
     pub(crate) runs: bool,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct ThreadLocals {
 #[derive(Clone, Default)]
 pub(crate) struct Uses(Vec<Arc<Holding>>);
 
-/// Who holds an address of the heap, or a module of thread-locals.
+/// The holder of an address of the heap, or of a module of thread-locals.
 #[derive(Default)]
 pub(crate) struct Owners {
     ranges: RwLock<BTreeMap<u64, (u64, Weak<Holding>)>>,
@@ -90,24 +90,24 @@ pub(crate) struct Owners {
 const OWNER: usize = 2 * size_of::<(u64, (u64, Weak<Holding>))>();
 
 impl Holding {
-    /// What its code is called in the table of code.
+    /// The version of its code in the table of code.
     pub(crate) fn code(&self) -> Option<VersionId> {
         self.code
     }
 
-    /// Bytes that the allocator took for it and for what it needs.
+    /// Bytes that the allocator took for it and its parts.
     pub(crate) fn bytes(&self) -> usize {
         let known = of_vec(&self.ranges) + self.ranges.len() * OWNER;
         let life = of_arc::<Life>() + of_arc::<Suffix>();
         of_arc::<Holding>() + self._rest.bytes_beside() + known + life
     }
 
-    /// What it takes.
+    /// The sizes of its memory.
     pub(crate) fn sizes(&self) -> Sizes {
         self.sizes
     }
 
-    /// Of its image.
+    /// The life of its image.
     pub(crate) fn life(&self) -> &Arc<Life> {
         &self.life
     }
@@ -150,7 +150,7 @@ impl std::fmt::Debug for Uses {
 }
 
 impl Owners {
-    /// Notes what `holding` holds.
+    /// Notes the memory and thread-locals of `holding`.
     fn note(&self, holding: &Arc<Holding>) {
         if let Some(module) = holding.thread_locals {
             let held = self.thread_locals.write();
@@ -170,12 +170,12 @@ impl Owners {
         (address <= *end).then(|| holding.upgrade()).flatten()
     }
 
-    /// Says that memory outside of the reservation is held from now on.
+    /// Notes that memory outside of the reservation is held from now on.
     pub(crate) fn expect_apart(&self) {
         self.apart.store(true, Ordering::Relaxed);
     }
 
-    /// All that are held, each once.
+    /// All holdings, each once.
     pub(crate) fn all(&self) -> Vec<Arc<Holding>> {
         let owners = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = owners.values().filter_map(|(_, h)| h.upgrade()).collect();
@@ -185,7 +185,7 @@ impl Owners {
         all
     }
 
-    /// Of the image that thread-locals are of.
+    /// The life of the image that has these thread-locals.
     pub(crate) fn life_of_thread_locals(&self, module: u64) -> Option<Arc<Life>> {
         Some(Arc::clone(self.find_thread_locals(module)?.life()))
     }
@@ -203,7 +203,7 @@ impl Core {
         self.heap.contains(address) || self.owners.apart.load(Ordering::Relaxed)
     }
 
-    /// Notes that something is linked against what is at `resolved`.
+    /// Notes that code or data is linked against the definition at `resolved`.
     pub(crate) fn note_use(&self, resolved: &Resolved, uses: &mut Uses) {
         let holding = match resolved.tls {
             Some((module, _)) => self.owners.find_thread_locals(module),
@@ -216,9 +216,9 @@ impl Core {
         }
     }
 
-    /// Makes the holding of memory of an image. `tracker` forgets the image when it is removed,
-    /// and until then holds it if it `stays`. An image of functions alone has nothing to be held
-    /// or forgotten: most replacements are such, and their tracker is that of what they replaced.
+    /// Makes the holding of memory of an image. The removal of `tracker` forgets the image; until
+    /// then it holds the image if it `stays`. An image of functions alone has nothing to be held or
+    /// forgotten: most replacements are such, and use the tracker of the functions they replaced.
     pub(crate) fn hold(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -265,7 +265,7 @@ impl Core {
         Ok(holding)
     }
 
-    /// Has code of an image looked for by scans; what it is called in the table of code.
+    /// Adds code of an image to the scanned code; returns its version in the table of code.
     fn note_live(&self, memory: Sealed, rest: &Arc<Rest>) -> VersionId {
         let version = self.tiers.versions.ids.next();
         let code = Code {
@@ -289,8 +289,8 @@ impl Core {
         version
     }
 
-    /// Has `tracker` let go of an image when it is removed: of its memory once its life ends, of
-    /// what is known of it once nobody is bound to it.
+    /// Makes the removal of `tracker` release an image: its memory once its life ends, its records
+    /// once no image is bound to it.
     fn bind_holding(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -319,7 +319,7 @@ impl Core {
         Ok(())
     }
 
-    /// Forgets constructors and destructors that did not run, and thread-locals.
+    /// Drops constructors and destructors that did not run, and thread-locals.
     fn forget_image(&self, number: u64, thread_locals: Option<u64>) {
         self.schedule().forget(number);
         self.destructors().forget(number);

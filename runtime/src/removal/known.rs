@@ -1,12 +1,12 @@
-//! Functions whose stub something may know that outlives them: code or data that was linked against
-//! it, or the host, which was given its address. A stub that is not among them is handed out again
-//! once its function was removed and no handle of it is left ([`recycle`](super::recycle)).
+//! Functions whose stub may be referenced by something that outlives them: by code or data that was
+//! linked against it, or by the host, which was given its address. Other stubs are handed out again
+//! once their function was removed and no handle of it is left ([`recycle`](super::recycle)).
 //!
 //! # Invariants
 //! - A function is noted before its address, or its slot's, leaves the library, or is written into
 //!   code or data. A thread under a pass notes it under the pass under which it found it. A thread
 //!   without one looks again afterwards whether the name still means it ([`Known::note`]).
-//! - A bit is never cleared: a stub that is known is not another function's.
+//! - A bit is never cleared: a known stub is not given to another function.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -18,7 +18,7 @@ const PAGE: usize = 1 << 16;
 
 type Page = OnceLock<Box<[AtomicU64]>>;
 
-/// See the module.
+/// The known functions; see the module.
 pub(crate) struct Known {
     all: AtomicBool,
     pages: Box<[Page]>,
@@ -34,7 +34,7 @@ impl Known {
         }
     }
 
-    /// Notes a function; whether it was not noted before.
+    /// Notes a function; returns whether it was not noted before.
     pub(crate) fn note(&self, id: FunctionId) -> bool {
         let index = id.index() as usize;
         let Some(page) = self.pages.get(index / PAGE) else {
@@ -47,8 +47,8 @@ impl Known {
             return false;
         }
         let before = word.fetch_or(bit, Ordering::Relaxed);
-        // Partner: the fence in `is_known`. The one thread sees the bit, or the other one sees that the
-        // name is gone.
+        // Partner: the fence in `is_known`. Either that thread sees the bit, or this one sees that
+        // the name is gone.
         fence(Ordering::SeqCst);
         before & bit == 0
     }
@@ -58,7 +58,7 @@ impl Known {
         self.all.store(true, Ordering::SeqCst);
     }
 
-    /// Whether something may know a function whose names are gone.
+    /// Whether a function whose names are gone may still be referenced.
     pub(crate) fn is_known(&self, id: FunctionId) -> bool {
         fence(Ordering::SeqCst);
         let index = id.index() as usize;

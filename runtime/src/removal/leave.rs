@@ -1,4 +1,4 @@
-//! What images do before they are removed: their last calls, and being complete if they stay.
+//! The last calls of images before their removal, and the completion of those that stay.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,9 +12,9 @@ use crate::guest::{exit, threads};
 use crate::version::calls;
 
 impl Core {
-    /// Runs destructors of images and what they registered to be called at the end of the process,
-    /// and has what somebody holds of them be complete. To be called before they are removed, without a lock; handlers
-    /// run on the calling thread. Whether somebody holds any of them.
+    /// Runs destructors of images and their handlers of the end of the process, and compiles the
+    /// functions of held images. To be called before they are removed, without a lock; handlers run
+    /// on the calling thread. Returns whether any image is held.
     pub(crate) fn leave(self: &Arc<Self>, images: &[Arc<Life>]) -> bool {
         let held = exit::run_and_close(self, images);
         if held.is_empty() {
@@ -26,12 +26,13 @@ impl Core {
                 self.functions_in(image)
             };
             for id in functions {
-                // One for each: a fork waits for no more than one of them.
+                // One pass for each function: a fork waits for one compile only.
                 let _pass = gate::enter();
                 if self.stubs.entry(id).is_some() {
                     continue;
                 }
-                // Names go next. What cannot be compiled could not have been called before.
+                // The names are removed next. A function that cannot be compiled could not have
+                // been called before.
                 if let Err(cause) = calls::compile_now(self, id, None) {
                     debug!(function = self.name_of(id), %cause, "stays without code");
                 }
@@ -40,9 +41,9 @@ impl Core {
         true
     }
 
-    /// [`Core::leave`] of all images, where the session ends. What somebody holds then keeps the
-    /// session's memory. A thread of ours, on which a listener dropped the last handle, runs no
-    /// handlers: it may be the one that their first calls wait for.
+    /// Like [`Core::leave`], for all images, at the end of the session. Held images then keep the
+    /// session's memory. A thread of the runtime, on which a listener dropped the last handle, runs
+    /// no handlers: their first calls may wait for that very thread.
     pub(crate) fn leave_all(self: &Arc<Self>) {
         let images = {
             let _pass = gate::enter();
@@ -54,7 +55,7 @@ impl Core {
         let _pass = gate::enter();
         let held = held || ours && images.iter().any(|image| image.is_held());
         if held || self.names.lives.any_stays() {
-            // For good: who calls it does not say when it was for the last time.
+            // Never dropped: the callers do not say when they call for the last time.
             std::mem::forget(Arc::clone(self));
         }
     }

@@ -1,9 +1,9 @@
-//! How long what an image was made of can be called: until it is removed, and on as long as
-//! somebody holds it who is going to call it and cannot be told not to.
+//! The lifetime of an image: it can be called until it is removed, and longer while a
+//! *registration* holds it, which will call it and cannot be cancelled.
 //!
-//! Who holds an image is a *registration*: a handler of the process's exit, a destructor of a
-//! thread's variable, a destructor of a key's values (`guest::exit`, `guest::keys`). The C
-//! library has its address and will call it. What natively happens when its library is closed:
+//! A registration is a handler of the process's exit, a destructor of a thread's variable, or a
+//! destructor of a key's values (`guest::exit`, `guest::keys`). The C library has its address and
+//! will call it. The native behaviour when its library is closed:
 //!
 //! | registered by | `dlclose` | here, when the tracker or dylib is removed |
 //! |---|---|---|
@@ -12,24 +12,24 @@
 //! | `__cxa_thread_atexit[_impl]` | the library stays until the thread has ended | that of the thread that removes is run; the image stays until the others have ended |
 //! | `pthread_key_create`, `tss_create`, `on_exit` | nothing: it is called, and the process crashes | the image stays until the key is deleted, the process ends |
 //!
-//! An image that *stays* has lost its names. Its functions that had no code yet are compiled
-//! before that, as the names they mention are not found later; then what the image's tracker
-//! would have released is parked here, and goes with the last hold.
+//! An image that *stays* has lost its names. Its functions without code are compiled before that,
+//! as the names they mention are not found later. Then the resources that the image's tracker would
+//! have released are parked here, and go with the last hold.
 //!
-//! What came as a replacement is an image of its own, which may go by itself (a replacement that
-//! fails is undone). What its code registers goes with the image it replaced functions of
-//! ([`Life::root`]), and whoever holds it holds that, too.
+//! A replacement is an image of its own, which may be removed by itself (a replacement that fails
+//! is undone). Registrations of its code belong to the image whose functions it replaced
+//! ([`Life::root`]), and a hold of it holds that image, too.
 //!
 //! # Invariants
-//! - A closed image that nobody holds gets no hold any more: whoever registers then is refused.
-//! - What is parked was handed in while somebody held the image, and is released once, by
-//!   whoever drops the last hold.
-//! - An image is closed with what it was made of: what else goes may be parked there
-//!   ([`Life::park`]), but is no reason to close it.
+//! - A closed image without holds gets no hold any more: later registrations are refused.
+//! - Resources are parked only while the image is held, and are released once, by the thread that
+//!   drops the last hold.
+//! - An image is closed with its own resources. Other resources may be parked there
+//!   ([`Life::park`]), but do not close it.
 //!
-//! Holds, the end and what is parked change under one lock, which is taken for each
-//! registration and for nothing that is called often. It is taken under a pass of the gate, and
-//! under other locks (`guest::exit`, [`Lives`]); nothing is called while it is held.
+//! Holds, the end and the parked resources change under one lock, which is taken for each
+//! registration and on no frequent path. It is taken under a pass of the gate, and under other
+//! locks (`guest::exit`, [`Lives`]); nothing is called while it is held.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +42,7 @@ use crate::fork::gate;
 use crate::removal::bonds::Bonds;
 use crate::removal::suffix::Suffix;
 
-/// See the module.
+/// The lifetime of an image; see the module.
 pub(crate) struct Life {
     /// Different from those of all others of the process.
     number: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Life {
     root: Option<Arc<Life>>,
     /// Images whose weak definitions yielded to its own.
     pub(crate) bonds: Bonds,
-    /// Of its local names.
+    /// The number of its local names.
     suffix: OnceLock<Arc<Suffix>>,
 }
 
@@ -59,18 +59,18 @@ pub(crate) struct Life {
 struct State {
     holds: usize,
     closed: bool,
-    /// Part of it is gone, or parked.
+    /// Part of it is released, or parked.
     released: bool,
-    /// Goes with the last hold.
+    /// Resources that go with the last hold.
     parked: Vec<Box<dyn Resource>>,
-    /// Addresses of its handles: what replaced functions of it has one of its own.
+    /// Addresses of its handles: an image that replaced functions of it has one of its own.
     handles: Vec<u64>,
 }
 
-/// Keeps an image, though it may be removed meanwhile.
+/// Keeps an image alive, also after its removal.
 pub(crate) struct Hold(Arc<Life>);
 
-/// Who wants to hold an image that is gone.
+/// The error of a hold of an image that is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gone;
 
@@ -81,23 +81,23 @@ pub(crate) struct Lives(Arc<Mutex<Table>>);
 #[derive(Default)]
 struct Table {
     trackers: HashMap<TrackerKey, Under>,
-    /// The trackers of each dylib that are among these.
+    /// The trackers of each dylib in `trackers`.
     dylibs: HashMap<DylibId, HashSet<TrackerKey>>,
     /// Images that were removed while others were bound to them.
     bound: Vec<Weak<Life>>,
-    /// Images that were removed while somebody held them.
+    /// Images that were removed while they were held.
     stay: Vec<Weak<Life>>,
 }
 
-/// What is under a tracker.
+/// The images under a tracker.
 struct Under {
     dylib: DylibId,
     images: Vec<Weak<Life>>,
 }
 
 impl Under {
-    /// Makes room for more. Images that went by themselves, as replaced ones do, are forgotten
-    /// each time as many have come as there are.
+    /// Makes room for more. Images that are gone, such as replaced ones, are dropped from the list
+    /// each time it would have to grow.
     fn admit(&mut self, more: usize) {
         if self.images.len() + more > self.images.capacity() {
             self.images.retain(|life| life.strong_count() != 0);
@@ -107,7 +107,7 @@ impl Under {
 }
 
 impl Table {
-    /// What is under a tracker of a dylib.
+    /// The images under a tracker of a dylib.
     fn under(&mut self, tracker: TrackerKey, dylib: DylibId) -> &mut Under {
         self.trackers.entry(tracker).or_insert_with(|| {
             self.dylibs.entry(dylib).or_default().insert(tracker);
@@ -129,7 +129,7 @@ impl Table {
         Some(under)
     }
 
-    /// Forgets a tracker; those of its images that somebody needs are noted.
+    /// Drops a tracker; its images that are held or bound to are noted.
     fn removed(&mut self, tracker: TrackerKey) {
         let stays = |life: &Weak<Life>| life.upgrade().is_some_and(|life| life.is_held());
         let is_bound = |life: &Weak<Life>| life.upgrade().is_some_and(|l| l.bonds.any());
@@ -150,7 +150,7 @@ impl Default for Life {
     fn default() -> Life {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Life {
-            // Relaxed: only to be told apart.
+            // Relaxed: only to be distinct.
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             state: Mutex::default(),
             root: None,
@@ -161,7 +161,7 @@ impl Default for Life {
 }
 
 impl Life {
-    /// That of an image that replaces functions of another.
+    /// The life of an image that replaces functions of another.
     pub(crate) fn replacing(replaced: Option<Arc<Life>>) -> Arc<Life> {
         Arc::new(Life {
             root: replaced.map(|life| Arc::clone(life.root())),
@@ -175,12 +175,12 @@ impl Life {
         let _ = self.suffix.set(suffix);
     }
 
-    /// The number of its local names, if it may be another image's later.
+    /// The number of its local names, if another image may get it later.
     pub(crate) fn suffix(&self) -> Option<&Arc<Suffix>> {
         self.suffix.get()
     }
 
-    /// The image that goes with all that was registered.
+    /// The image that all registrations belong to.
     pub(crate) fn root(self: &Arc<Self>) -> &Arc<Life> {
         self.root.as_ref().unwrap_or(self)
     }
@@ -195,7 +195,7 @@ impl Life {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the image until the result is dropped. Under a pass, as all of these.
+    /// Holds the image until the result is dropped. Under a pass, as all of these methods.
     pub(crate) fn hold(self: &Arc<Self>) -> Result<Hold, Gone> {
         let mut state = self.state();
         if state.closed && state.holds == 0 {
@@ -205,14 +205,14 @@ impl Life {
         Ok(Hold(Arc::clone(self)))
     }
 
-    /// Says that the image is removed; whether somebody holds it.
+    /// Notes that the image is removed; returns whether it is held.
     pub(crate) fn close(&self) -> bool {
         let mut state = self.state();
         state.closed = true;
         state.holds != 0
     }
 
-    /// Says that the image is not removed after all, unless part of it is.
+    /// Notes that the image is not removed after all, unless part of it is.
     pub(crate) fn reopen(&self) {
         let mut state = self.state();
         if !state.released {
@@ -232,7 +232,7 @@ impl Life {
         self.state().handles.push(address);
     }
 
-    /// Forgets a handle, whose memory goes.
+    /// Drops a handle, whose memory is freed.
     pub(crate) fn forget_handle(&self, address: u64) {
         self.state().handles.retain(|&handle| handle != address);
     }
@@ -242,28 +242,28 @@ impl Life {
         self.state().handles.clone()
     }
 
-    /// Whether somebody holds the image.
+    /// Whether the image is held.
     pub(crate) fn is_held(&self) -> bool {
         self.state().holds != 0
     }
 
-    /// What is to be attached to the image's tracker for `resource`.
+    /// The resource to attach to the image's tracker for `resource`.
     pub(crate) fn guard(self: &Arc<Self>, resource: impl Resource + 'static) -> Box<dyn Resource> {
         let life = Arc::clone(self);
         Box::new(move || life.release(Box::new(resource)))
     }
 
-    /// Releases what the image was made of, when nobody is bound to it any more, and then now or
+    /// Releases a resource of the image, when no image is bound to it any more, and then now or
     /// with the last hold. Under a pass.
     pub(crate) fn release(self: &Arc<Self>, resource: Box<dyn Resource>) {
         let life = Arc::clone(self);
         self.when_unbound(Box::new(move || life.release_unbound(resource)));
     }
 
-    /// Releases something when nobody is bound to the image any more. Under a pass.
+    /// Releases a resource when no image is bound to this one any more. Under a pass.
     pub(crate) fn when_unbound(self: &Arc<Self>, resource: Box<dyn Resource>) {
         let own = Arc::clone(self);
-        // Who is bound to what was replaced calls what replaced it.
+        // An image bound to replaced functions calls their replacements.
         let last = move || own.bonds.after(resource);
         self.root().bonds.after(Box::new(last));
     }
@@ -280,8 +280,8 @@ impl Life {
         resource.release();
     }
 
-    /// Has `resource`, of an image that goes and that this one needs, go with the last hold;
-    /// it is given back if this one stays anyway, or nobody holds it. Under a pass.
+    /// Parks `resource`, of a removed image that this one needs, until the last hold ends; it is
+    /// returned if this image stays anyway, or is not held. Under a pass.
     pub(crate) fn park(&self, resource: Box<dyn Resource>) -> Result<(), Box<dyn Resource>> {
         if self.root.as_ref().is_some_and(|root| !root.is_closed()) {
             return Err(resource);
@@ -304,7 +304,7 @@ impl Drop for Hold {
             return;
         }
         let parked = std::mem::take(&mut state.parked);
-        // What is released takes locks, and may come back here.
+        // Released resources take locks, and may come back here.
         drop(state);
         parked.into_iter().for_each(Resource::release);
     }
@@ -324,7 +324,7 @@ impl Lives {
         under.images.push(Arc::downgrade(life));
     }
 
-    /// The session's trackers are what they are here, too.
+    /// Follows the session's trackers.
     pub(crate) fn follow(&self, event: &TrackerEvent) {
         let mut table = self.lock();
         match *event {
@@ -356,15 +356,15 @@ impl Lives {
         images.filter_map(Weak::upgrade).collect()
     }
 
-    /// Whether somebody holds an image that was removed.
+    /// Whether a removed image is held.
     pub(crate) fn any_stays(&self) -> bool {
         let table = self.lock();
         let mut stay = table.stay.iter().filter_map(Weak::upgrade);
         stay.any(|life| life.is_held())
     }
 
-    /// What goes if `removed` is removed: those of these images that only such are bound to which
-    /// go themselves, and those that were removed before and had to stay for them.
+    /// The images that go if `removed` is removed. These are images in it that only such images are
+    /// bound to, and images that were removed before and stayed for them only.
     pub(crate) fn going(&self, removed: Vec<Arc<Life>>) -> Vec<Arc<Life>> {
         let stayed = self.lock().bound.clone();
         if removed.is_empty() && stayed.is_empty() {
@@ -390,7 +390,7 @@ impl Lives {
         }
     }
 
-    /// Which tracker each image is under, by the number of its life.
+    /// The tracker of each image, by the number of its life.
     pub(crate) fn trackers(&self) -> HashMap<u64, (DylibId, TrackerKey)> {
         let table = self.lock();
         let under = table.trackers.iter().flat_map(|(&tracker, under)| {

@@ -1,11 +1,11 @@
-//! Taking things out of a session again: what an image holds, and what becomes of it.
+//! Removes definitions from a session: the resources of an image, and their release.
 //!
-//! Every `add` puts what it makes under a tracker of the session: names, the stubs of
-//! functions, memory. Removing the tracker releases the stubs (calls then go to the
-//! failure handler), and retires all code. Data goes once the last code is gone that was
-//! linked against it: whoever links against an image [holds](Holding) it. Before any of that,
-//! its destructors and what it registered to be called at the end of the process are called, and
-//! what others may still call of it stays for as long ([`life`]).
+//! Every `add` puts its results under a tracker of the session: names, the stubs of functions,
+//! memory. Removing the tracker releases the stubs (calls then go to the failure handler), and
+//! retires all code. Data is freed after the last code that was linked against it: such code
+//! [holds](Holding) the image. Before any of that, the image's destructors and its handlers of the
+//! end of the process are called, and the parts that others may still call stay for as long
+//! ([`life`]).
 
 pub(crate) mod bonds;
 mod holding;
@@ -34,11 +34,11 @@ use crate::removal::life::Life;
 
 pub(crate) use self::holding::{Holding, Owners, Parts, ThreadLocals, Uses};
 
-/// How often an input is bound anew because others that were added meanwhile had its names first.
+/// How often an input is bound anew because inputs that were added meanwhile had its names first.
 const ATTEMPTS: u32 = 100;
 
-/// How many resolvers may choose each what another one chose. In a circle, no function has a
-/// body.
+/// Longest chain of resolvers that each choose another one's function. In a circle, no function has
+/// a body.
 const MOST_CHOICES: usize = 64;
 
 impl Core {
@@ -72,12 +72,12 @@ impl Core {
                     break (own, image, started, remaining);
                 }
                 Err(cause) => {
-                    // What the definitions took the place of is there again. Not left to the
-                    // last handle: a thread that LLVM took down keeps one. Defunct only if the
-                    // dylib is, and then its definitions are gone, too.
+                    // The definitions that were replaced are there again. Not left to the last
+                    // handle: a thread that LLVM took down keeps one. Defunct only if the dylib is,
+                    // and then its definitions are gone, too.
                     remaining.remove();
                     let _ = own.remove();
-                    // Each that is late lets another one be done.
+                    // Each late input lets another one finish.
                     if !remaining.is_late() || attempts.next().is_none() {
                         return Err(cause);
                     }
@@ -97,8 +97,8 @@ impl Core {
         Ok(())
     }
 
-    /// Removes functions of an image that nobody is to call any more, once it is released. What
-    /// stays of the image keeps them, and so does that of what replaced them.
+    /// The resource that removes functions of an image when it is released, once none of them can
+    /// be called. An image that stays keeps them, and so do images that replaced them.
     pub(crate) fn removal_of(
         self: &Arc<Self>,
         image: &Arc<Life>,
@@ -118,7 +118,7 @@ impl Core {
         })
     }
 
-    /// Removes a function of `image`, to which nobody is bound any more, once nobody else can
+    /// Removes a function of `image`, to which no image is bound any more, once no other image can
     /// call it.
     fn let_go(self: &Arc<Self>, id: FunctionId, image: &Arc<Life>) {
         let weak = Arc::downgrade(self);
@@ -141,13 +141,13 @@ impl Core {
         }));
     }
 
-    /// How long the body of a function stays that calls of it reach.
+    /// The life of the image with the body that calls of a function reach.
     pub(crate) fn life_of(&self, mut id: FunctionId) -> Option<Arc<Life>> {
         for _ in 0..MOST_CHOICES {
             if let Some(Body::Module(function)) = self.body(id) {
                 return Some(Arc::clone(&function.module.life));
             }
-            // Of an object, or what a resolver chose.
+            // A function of an object, or one that a resolver chose.
             let at = self
                 .stubs
                 .entry(id)
@@ -158,7 +158,7 @@ impl Core {
                 None => {
                     return match (self.owners.find(at), self.body(id)) {
                         (Some(holding), _) => Some(Arc::clone(holding.life())),
-                        // A better version, whose memory is its own.
+                        // A better version, which has its own memory.
                         (None, Some(Body::Unit(unit))) => Some(unit.life),
                         (None, _) => None,
                     };
@@ -168,7 +168,7 @@ impl Core {
         None
     }
 
-    /// How long what is at an address stays, if it is of an image.
+    /// The life of the image with the definition at an address, if there is one.
     pub(crate) fn life_at(&self, address: u64) -> Option<Arc<Life>> {
         if !self.heap.contains(address) {
             return None;
@@ -179,10 +179,10 @@ impl Core {
         }
     }
 
-    /// Ends a function: calls of it go to the failure handler, its code is retired.
+    /// Removes a function: calls of it go to the failure handler, its code is retired.
     pub(crate) fn remove_function(self: &Arc<Self>, id: FunctionId) {
         let versions = self.tiers.versions.of(id);
-        // What is under way is late from here on. Who is replacing the function finds its
+        // Compiles under way are late from here on. A thread that replaces the function finds its
         // slot closed.
         let settled = match versions.commit(Next::Unbound, |_| self.stubs.release(id)) {
             Ok(outcome) => {
@@ -201,8 +201,8 @@ impl Core {
         self.host.forget_lazy(id);
         self.continuations.forget(id);
         self.speculation.forget(id);
-        // The body before the record: who asks for a version under the next record finds none,
-        // or the one that comes after.
+        // The body before the record: a request for a version under the next record finds none, or
+        // the one that comes after.
         let functions = self.functions.write();
         let body = functions
             .unwrap_or_else(PoisonError::into_inner)
@@ -217,16 +217,11 @@ impl Core {
         }
         drop(self.objects.take_all(id));
         self.forget_cause(id);
-        // Last: a replacement that is under way may name it, and so may a way back.
+        // Last: a replacement under way may name it, and so may the rollback history.
         let settled = self.replacing.forget(id) && settled;
-        // Its destructors run without the lock.
-        let linked = {
-            let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
-            linked.remove(&id)
-        };
-        drop(linked);
+        drop(self.take_linked(id));
         let file = |dylib: &Dylib, link_name: &str| {
-            // What stayed may go after its dylib.
+            // An image that stayed may go after its dylib.
             let files = settled && !dylib.is_defunct() && !link_name.contains(LOCAL_MARKER);
             files.then(|| self.removed.file(dylib, link_name, id))?;
             Some((dylib.id(), Box::from(link_name)))
@@ -253,16 +248,22 @@ impl Core {
             None => {}
         }
     }
+
+    /// Takes out the record of a function's links, whose destructors are to run without the lock.
+    fn take_linked(&self, id: FunctionId) -> impl Sized {
+        let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+        linked.remove(&id)
+    }
 }
 
 impl crate::tiers::TierState {
-    /// Forgets a function that was removed.
+    /// Drops the records of a function that was removed.
     fn forget(&self, id: FunctionId) {
         let mut control = self.control();
         control.controller.removed(id);
         control.watch(id, false, crate::tiers::counts::Count::default());
         control.entries.remove(&id);
-        // The stub may be another function's next.
+        // The stub may become another function's.
         self.counts.clear(id);
         drop(control);
         self.profiles.forget(id);

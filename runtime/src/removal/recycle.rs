@@ -1,23 +1,23 @@
 //! Stubs of removed functions that nothing can call any more: they are handed out again.
 //!
-//! A caller of a function has its stub from one of these:
+//! A caller of a function got its stub in one of these ways:
 //!
 //! | from | until |
 //! |---|---|
-//! | a call that goes on there from a placeholder ([`lazy`](crate::calls::lazy)) | for ever, as the next |
+//! | a call that goes on there from a placeholder ([`lazy`](crate::calls::lazy)) | for ever, as in the next row |
 //! | code or data that was linked against it; an address that the host was given, unless the function is an object's ([`Known`](super::known)) | for ever: the stub stays the function's, at 32 bytes |
 //! | a handle ([`Func`](crate::Func), [`DynFunc`](crate::DynFunc)) | it and its clones are dropped ([`Lease`]) |
 //! | a thread in the library that found the name before it was removed | no thread was under a pass ([`gate::idle`]) |
 //! | the name, if it is defined again | the stub is handed out to another ([`Removed`](super::removed::Removed)) |
 //!
-//! Not handed out again: stubs of units' functions, of resolvers' and of continuations; any of a process
-//! that is the program, whose exit handlers may come by names; any while a replacement is under
-//! way that may name it.
+//! Not handed out again: stubs of units' functions, of resolvers' and of continuations; any stub of
+//! a process that is the program, whose exit handlers may look names up; any stub that a
+//! replacement under way may name.
 //!
 //! # Why
-//! A host that adds, calls and removes functions for months must not grow. Looking is put off until as
-//! many stubs wait as were left by the last look and as many again, so that it costs each removal the same
-//! beside any number of handles.
+//! A host that adds, calls and removes functions for months must not grow. The next look waits
+//! until the number of stubs has doubled since the last one, so that the cost for each removal is
+//! the same beside any number of handles.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, Weak};
@@ -34,7 +34,7 @@ use crate::fork::gate;
 #[derive(Debug)]
 pub(crate) struct Lease;
 
-/// Stubs that wait until nothing knows them.
+/// Stubs that wait until nothing references them.
 #[derive(Default)]
 pub(crate) struct Waiting {
     stubs: Mutex<Stubs>,
@@ -44,12 +44,12 @@ pub(crate) struct Waiting {
 #[derive(Default)]
 struct Stubs {
     by_function: HashMap<FunctionId, Stub>,
-    /// How many there were when they were looked at last.
+    /// Number of stubs after the last look.
     left: usize,
 }
 
 struct Stub {
-    /// Where the function's name was, if it is to be found by that.
+    /// Where the function's name was filed, if it can be found there.
     name: Option<(DylibId, Box<str>)>,
     of_object: bool,
     /// How often no thread was under a pass by the end of the removal.
@@ -57,7 +57,7 @@ struct Stub {
 }
 
 impl Waiting {
-    /// A lease of a function for a handle. Under the pass under which the function was found.
+    /// Leases a function for a handle. Under the pass under which the function was found.
     pub(crate) fn lease(&self, id: FunctionId) -> Arc<Lease> {
         let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
         let held = leases.entry(id).or_default();
@@ -76,7 +76,7 @@ impl Waiting {
             .is_some_and(|lease| lease.strong_count() != 0)
     }
 
-    /// Has the stub of a function that was removed be handed out again when nothing knows it.
+    /// Adds the stub of a removed function, which is handed out again when nothing references it.
     /// `name` is where it was filed, if it was.
     pub(crate) fn add(&self, id: FunctionId, name: Option<(DylibId, Box<str>)>, of_object: bool) {
         let since = gate::idle();
@@ -89,7 +89,7 @@ impl Waiting {
         stubs.by_function.insert(id, stub);
     }
 
-    /// Says that a stub is in use again.
+    /// Notes that a stub is in use again.
     pub(crate) fn revived(&self, id: FunctionId) {
         let mut stubs = self.stubs.lock().unwrap_or_else(PoisonError::into_inner);
         stubs.by_function.remove(&id);
@@ -103,7 +103,7 @@ impl Core {
         Ok(self.stubs.allocate()?)
     }
 
-    /// Hands out again the stubs of removed functions that nothing knows any more.
+    /// Frees the stubs of removed functions that nothing references any more.
     fn recycle_stubs(&self) {
         let waiting = &self.removed.waiting;
         let mut stubs = waiting.stubs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +112,7 @@ impl Core {
         }
         let now = gate::idle();
         stubs.by_function.retain(|&id, stub| {
-            // No address of an object's function may be kept that was removed (`Tracker::remove`).
+            // No address of a removed object's function may be kept (`Tracker::remove`).
             let knows = match stub.of_object {
                 true => &self.names.linked,
                 false => &self.names.known,

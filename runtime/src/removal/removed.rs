@@ -1,19 +1,19 @@
 //! Stubs of functions that were removed, by name.
 //!
-//! Callers that were compiled before know the stub, or its slot. When the name is defined
-//! again in the same dylib the new function gets that stub, so that their next call finds
-//! it. Only where that would be unsound it gets another: a typed handle
-//! ([`Func`](crate::Func)) was checked against the type of the old one, and a replacement that
-//! was under way when the function was removed may still name it.
+//! Callers that were compiled before reference the stub, or its slot. When the name is defined
+//! again in the same dylib the new function gets that stub, so that their next call finds it. It
+//! gets another stub where that would be unsound: a typed handle ([`Func`](crate::Func)) was
+//! checked against the type of the old one, and a replacement that was under way when the function
+//! was removed may still name it.
 //!
-//! Functions whose first call found a name missing are tried again once something was defined:
-//! a failure is not for ever.
+//! Functions whose first call found a name missing are retried after new definitions: a failure is
+//! not for ever.
 //!
 //! Invariant: a stub is in the table only from the end of its function's removal on, until
 //! it is taken out for another.
 //!
-//! The tables have an entry for a stub at most, and so are bounded by the stubs there are. A stub that
-//! nothing knows is taken out for any other function ([`recycle`](super::recycle)).
+//! The tables have at most one entry for a stub, and so are bounded by the number of stubs. A stub
+//! that nothing references is taken out for any other function ([`recycle`](super::recycle)).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
@@ -34,37 +34,37 @@ use uruk_codegen::SymbolId;
 
 type Stubs = HashMap<DylibId, HashMap<Box<str>, FunctionId>>;
 
-/// See the module.
+/// Stubs of removed functions; see the module.
 #[derive(Default)]
 pub(crate) struct Removed {
     stubs: Mutex<Stubs>,
     /// The IR types that functions were acquired as.
     acquired: Mutex<HashMap<FunctionId, String>>,
-    /// Stubs that may be other functions' next.
+    /// Stubs that may become other functions'.
     pub(crate) waiting: Waiting,
     /// Functions whose names were undefined.
     pub(crate) undefined: Undefined,
     /// Numbers of local names.
     pub(crate) suffixes: Suffixes,
-    /// Functions that failed for want of a name.
+    /// Functions that failed because a name was missing.
     failed: Mutex<HashSet<FunctionId>>,
 }
 
 impl Removed {
-    /// Files the stub of a function whose removal is over.
+    /// Files the stub of a function whose removal is complete.
     pub(crate) fn file(&self, dylib: &Dylib, link_name: &str, id: FunctionId) {
         let mut stubs = lock(&self.stubs);
         let of_dylib = stubs.entry(dylib.id()).or_default();
         of_dylib.insert(link_name.into(), id);
     }
 
-    /// Says that somebody holds a typed handle to a function.
+    /// Notes that a typed handle to a function exists.
     pub(crate) fn note_acquired(&self, id: FunctionId, ir_type: &str) {
         let mut acquired = lock(&self.acquired);
         acquired.entry(id).or_insert_with(|| ir_type.to_owned());
     }
 
-    /// Takes out a stub that is to be another function's.
+    /// Takes out a stub that becomes another function's.
     pub(super) fn unfile(&self, dylib: DylibId, link_name: &str, id: FunctionId) {
         let mut stubs = lock(&self.stubs);
         if let Some(of_dylib) = stubs.get_mut(&dylib)
@@ -77,12 +77,12 @@ impl Removed {
         }
     }
 
-    /// Forgets as what a function was acquired that has no handle any more.
+    /// Drops the type with which a function was acquired: it has no handle any more.
     pub(super) fn forget_acquired(&self, id: FunctionId) {
         lock(&self.acquired).remove(&id);
     }
 
-    /// Forgets a dylib, in which nothing is defined any more.
+    /// Drops a dylib, in which nothing is defined any more.
     fn forget_dylib(&self, dylib: &Dylib) {
         let gone = lock(&self.stubs).remove(&dylib.id());
         let mut acquired = lock(&self.acquired);
@@ -91,14 +91,14 @@ impl Removed {
         }
     }
 
-    /// Says that the compile of a function failed, so that another is tried if it is worth it.
+    /// Notes that the compile of a function failed, so that it is retried if that may help.
     pub(crate) fn note_failed(&self, id: FunctionId, cause: &Error) {
         if cause.is_missing() {
             lock(&self.failed).insert(id);
         }
     }
 
-    /// Whether what [`Removed::note_failed`] noted was seen to since.
+    /// Whether a failure that [`Removed::note_failed`] noted was retried since.
     pub(crate) fn was_noted(&self, id: FunctionId, cause: &Error) -> bool {
         cause.is_missing() && !lock(&self.failed).contains(&id)
     }
@@ -122,13 +122,13 @@ impl Removed {
 }
 
 impl Core {
-    /// Forgets a dylib that was removed.
+    /// Drops a dylib that was removed.
     pub(crate) fn forget_dylib(&self, dylib: &Dylib) {
         self.removed.forget_dylib(dylib);
         self.waiting.allow(dylib, false);
     }
 
-    /// Has names be searched in one more library of the process.
+    /// Adds a library of the process in which names are searched.
     pub(crate) fn add_library(&self, name: &str) -> Result<(), Error> {
         let process = self.process.write();
         process.unwrap_or_else(PoisonError::into_inner).add(name)?;
@@ -136,8 +136,8 @@ impl Core {
         Ok(())
     }
 
-    /// Changes what names mean, as `change` does under a pass, and has what failed for want of one
-    /// be tried again.
+    /// Changes the meanings of names, by `change` under a pass, and retries functions that failed
+    /// because a name was missing.
     pub(crate) fn change_names<R>(
         &self,
         change: impl FnOnce() -> Result<R, SessionError>,
@@ -148,8 +148,8 @@ impl Core {
         Ok(changed)
     }
 
-    /// As [`Core::change_names`], of names for others: such a name means the stub of what it stands
-    /// for, whatever becomes of that.
+    /// Like [`Core::change_names`], for aliases: such a name stands for the stub of its target,
+    /// also when that is replaced or removed.
     pub(crate) fn change_aliases<R>(
         &self,
         change: impl FnOnce() -> Result<R, SessionError>,
@@ -159,15 +159,15 @@ impl Core {
         self.change_names(change)
     }
 
-    /// Something was defined, or is searched from now on.
+    /// Retries failed functions after a new definition or library.
     pub(crate) fn retry_failed(&self) {
         for id in std::mem::take(&mut *lock(&self.removed.failed)) {
             self.stubs.retry(id);
         }
     }
 
-    /// A stub for a function that has no type: that of the function of its name that was removed,
-    /// unless somebody holds a typed handle to that, else a new one.
+    /// A stub for a function that has no type: that of the removed function of its name, unless a
+    /// typed handle to that exists, else a new one.
     pub(crate) fn stub_again(&self, dylib: &Dylib, name: &str) -> Result<FunctionId, Error> {
         if let Some(id) = self.removed.take(dylib, name)
             && self.removed.acquired_as(id).is_none()
@@ -178,8 +178,8 @@ impl Core {
         self.allocate_stub()
     }
 
-    /// A stub for a function of a module: that of the function of its name that was removed,
-    /// if there is one, else a new one.
+    /// A stub for a function of a module: that of the removed function of its name, if there is
+    /// one, else a new one.
     pub(crate) fn stub_for(
         &self,
         module: &Arc<Module>,

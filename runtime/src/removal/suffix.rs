@@ -1,11 +1,11 @@
-//! Numbers by which local names of images are told apart. Those of removed images are used again: a
+//! Numbers that distinguish the local names of images. Numbers of removed images are used again: a
 //! host that adds and removes one module for months has no new names for its internal functions.
 //!
-//! # Invariant
-//! A number is one image's at a time. It is held by the image's [`Life`](super::life::Life), which all hold
-//! that mention the image's local names (its modules, code that was linked against it, images that are
-//! bound to it), and by the trackers under which these names are defined, until they are not. Local names
-//! of replacements are passed on to later ones, so that their numbers are not used again.
+//! # Invariant A number belongs to one image at a time. It is held by the image's
+//! [`Life`](super::life::Life). All users of the image's local names hold that (its modules, code
+//! that was linked against it, images bound to it), and so do the trackers under which these names
+//! are defined. Local names of replacements are passed on to later ones, so that their numbers are
+//! not used again.
 
 use std::sync::{Arc, PoisonError};
 

@@ -1,10 +1,10 @@
 //! Functions of modules whose names were undefined ([`Dylib::undefine`](crate::Dylib::undefine)).
 //!
-//! Such a function stays as long as something may call it: code or data that was linked against it,
-//! an address that the host was given ([`Known`](super::known)), a handle, a thread that found the
-//! name before. One that nothing can call goes. The tracker of its image has it on its list still:
-//! each function has a *generation*, which grows when it goes so, and the tracker removes functions of
-//! the generation that it was given only.
+//! Such a function stays as long as it may be called: by code or data that was linked against it,
+//! by an address that the host was given ([`Known`](super::known)), a handle, or a thread that
+//! found the name before. Else it is removed. The tracker of its image still lists it: each
+//! function has a *generation*, which grows when it is removed in this way, and the tracker removes
+//! only functions of the generation that it was given.
 //!
 //! | the function | its end |
 //! |---|---|
@@ -14,11 +14,12 @@
 //! | none of these | when the next name is undefined |
 //!
 //! # Why
-//! A host that defines, calls and undefines functions for months must not grow, and each replacement
-//! looks at all modules there are. Looking is put off until names were undefined as often as functions
-//! were left by the last look, so that it costs each the same beside any number of handles.
+//! A host that defines, calls and undefines functions for months must not grow, and each
+//! replacement searches all modules. The next look waits until names were undefined as often as
+//! functions were left by the last look, so that the cost for each is the same beside any number of
+//! handles.
 //!
-//! A name that nothing asked for leads to no function here: such a function goes with its tracker.
+//! A name that was never requested has no function here: such a function goes with its tracker.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -30,18 +31,18 @@ use uruk_session::{Dylib, Symbol};
 use crate::core::{Core, Function};
 use crate::fork::gate;
 
-/// See the module.
+/// Functions whose names were undefined; see the module.
 #[derive(Default)]
 pub(crate) struct Undefined(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// How often no thread was inside when the name was undefined.
+    /// Value of the idle count of the gate when the name was undefined.
     waiting: HashMap<FunctionId, u64>,
-    /// How many were left by the last look, and calls since then.
+    /// Functions left by the last look, and calls since then.
     left: usize,
     calls: usize,
-    /// Of functions that went; 0 for others.
+    /// Generations of functions that were removed so; 0 for others.
     generations: HashMap<FunctionId, u32>,
 }
 
@@ -73,12 +74,12 @@ impl Undefined {
         owned.collect()
     }
 
-    /// Says that a function goes without its tracker.
+    /// Notes that a function is removed without its tracker.
     pub(crate) fn goes(&self, id: FunctionId) {
         *self.lock().generations.entry(id).or_default() += 1;
     }
 
-    /// Whether a tracker is to remove a function that it lists, which it does then.
+    /// Whether a tracker must remove a function that it lists, which it does then.
     pub(super) fn claim(&self, own: &Owned) -> bool {
         let mut state = self.lock();
         let claimed = state.generation(own.id) == own.generation;
@@ -99,8 +100,8 @@ impl Core {
             && *plan.import(function.symbol).name == *name
     }
 
-    /// Notes functions of modules whose names were undefined, and removes those that nothing can call
-    /// any more. A program's own stay, and so does what has native code.
+    /// Notes functions of modules whose names were undefined, and removes those that nothing can
+    /// call any more. A program's own functions stay, and so do functions with native code.
     pub(crate) fn note_undefined(self: &Arc<Self>, functions: Vec<FunctionId>) {
         if self.is_program() || self.tiers.is_over_native() {
             return;

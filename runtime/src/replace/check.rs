@@ -1,6 +1,6 @@
-//! Whether what was bound by name may replace what the names mean: functions keep their
-//! signatures and variables their types, unless the embedder allows that they do not, and what
-//! was optimized together goes together.
+//! Checks whether a module bound by names may replace their definitions: functions keep their
+//! signatures and variables their types, unless the embedder allows changes. Functions that were
+//! optimized together are replaced together.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::plan::Planned;
 use super::prepare::Allowed;
 
 impl Core {
-    /// Whether a bound module may replace what its names mean.
+    /// Checks whether a bound module may replace the definitions of its names.
     pub(super) fn check_replacement(
         &self,
         module: &Module,
@@ -34,7 +34,7 @@ impl Core {
         self.check_users(module, planned, &allowed.migrations)
     }
 
-    /// Modules that were optimized as a whole are replaced as a whole.
+    /// Checks that modules that were optimized as a whole are replaced as a whole.
     pub(super) fn check_whole(
         &self,
         members: &[(FunctionId, &str)],
@@ -91,7 +91,7 @@ impl Core {
         Ok(Some(owner.readers.faithful()?.layout(at)))
     }
 
-    /// Members are functions that can get other bodies, and keep their signatures.
+    /// Checks that members are functions that can get other bodies, and keep their signatures.
     fn check_members(
         &self,
         module: &Module,
@@ -147,7 +147,7 @@ impl Core {
         Ok(())
     }
 
-    /// Variables that exist keep their contents, so their types must be what they were;
+    /// Checks that existing variables keep their types, since they keep their contents, and
     /// constants their values, which code that is not replaced may hold.
     fn check_kept(&self, module: &Module, planned: &Planned) -> Result<(), Error> {
         let summary = module.readers.summary();

@@ -1,26 +1,26 @@
-//! Makes prepared code the program, all of it at one instant, together with the versions
-//! that depend on what it replaces.
+//! Publishes prepared code, all of it at one instant, together with the versions that depend on the
+//! code it replaces.
 //!
 //! # Dependents
-//! A published version that took a body or a fact from a member is compiled again, at the
-//! first tier and under the plans that will hold, and is part of the set; the policy
-//! promotes it later. Which ones there are is looked at twice: before compiling them, and
-//! once nobody publishes any more. Those that came between make another round.
+//! A published version that took a body or a fact from a member is compiled again, at the first
+//! tier and under the plans that will hold, and is part of the set; the policy promotes it later.
+//! The dependents are determined twice: before they are compiled, and once publications are
+//! excluded. Dependents that appeared in between need another round.
 //!
 //! # Order
 //! 1. compile dependents; nothing has changed if that fails
-//! 2. stage every function of the set, and make the gate before all of them ready; if
-//!    nobody may run old code, close it and wait for that
+//! 2. stage every function of the set, and make the gate before all of them ready; if no thread may
+//!    run old code, close it and wait for that
 //! 3. keep publications away ([`Replacing::commit`](super::state::Replacing::commit))
-//! 4. bodies and plans: what is compiled from now on is new
-//! 5. raise the epoch: what was begun before, and depends on a member, is stale
-//! 6. close the gate, unless it is
-//! 7. commit every function: behind the gate, that changes what it opens to
+//! 4. bodies and plans: compiles that begin from now on use the new ones
+//! 5. raise the epoch: compiles that began before, and depend on a member, are stale
+//! 6. close the gate, unless it is closed already
+//! 7. commit every function: behind the gate, this changes the entry that it opens to
 //! 8. open the gate
 //!
-//! No step after the third can fail, but that a function was removed meanwhile: it is left
-//! out then. What takes long, or as long as there are functions, is done before the sixth
-//! or after the eighth.
+//! No step after the third can fail, with one exception: a function that was removed meanwhile is
+//! left out. Slow work, and work that grows with the number of functions, is done before the sixth
+//! step or after the eighth.
 //!
 //! A thread that runs old code may need the first body of a function (`calls::lazy`), which is
 //! published in a turn of its own: step 2 then begins anew after it.
@@ -54,17 +54,17 @@ use super::state::{Committing, Manner, Old, Set};
 /// Rounds of compiling dependents while others publish.
 const ROUNDS: u32 = 8;
 
-/// What a function becomes.
+/// A change of one function: its new body and the code that it gets.
 pub(super) struct Change {
     pub(super) id: FunctionId,
     pub(super) body: Body,
     pub(super) next: What,
 }
 
-/// What goes with the functions of a set.
+/// Options and data of a commit, besides the functions of the set.
 #[derive(Default)]
 pub(super) struct Way {
-    /// By which data and names that came along can be removed.
+    /// Removes the data and names that came with the set.
     pub(super) tracker: Option<Tracked>,
     /// Variables that get other storage. Filling it runs code of the embedder's, which is
     /// done while nothing has changed: it may panic.
@@ -76,7 +76,7 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// Nothing goes with them but code.
+    /// Whether only code is exchanged, no storage.
     fn is_code(&self) -> bool {
         self.moves.is_empty() && self.back.is_empty()
     }
@@ -90,32 +90,32 @@ impl Way {
     }
 }
 
-/// The code a function gets.
+/// The code that a function gets.
 pub(super) enum What {
     Code(Box<Code>),
-    /// Of an object file.
+    /// Code of an object file.
     Object(ObjectCode),
     Restored(Old),
-    /// None: the next call asks.
+    /// No code: the next call requests it.
     Unbound,
 }
 
-/// What a commit did.
+/// The outcome of a commit.
 pub(super) struct Done {
     pub(super) set: Set,
     pub(super) dependents: Vec<FunctionId>,
     /// How long no call of a member could begin.
     pub(super) closed: Duration,
-    /// What the set replaced, and what depended on it.
+    /// Code that the set replaced, and code that depended on it.
     pub(super) old: OldCode,
-    /// When calls reached new code, in the session's time.
+    /// Time at which calls reached new code, in the session's time.
     pub(super) at: Duration,
 }
 
-/// Whom a set reaches: its members, and what depends on them.
+/// The functions that a set affects: its members and their dependents.
 struct Reach {
     members: HashSet<FunctionId>,
-    /// Those that will hold.
+    /// Plans that hold after the commit.
     plans: Plans,
     /// Dependents that were found so far, compiled again.
     recompiled: HashMap<FunctionId, Code>,
@@ -143,7 +143,7 @@ impl Core {
         };
         let mut round = 0;
         while round <= ROUNDS {
-            // Nothing is published during the last round: it finds all there are.
+            // Publications are excluded in the last round, so it finds all dependents.
             let pass = gate::enter();
             let early = (round == ROUNDS).then(|| self.replacing.commit());
             let staged = self
@@ -174,7 +174,7 @@ impl Core {
             drop(committing);
             self.abandon(staged);
         }
-        // Only if a function that depends on a member was removed without its versions.
+        // Reached only if a function that depends on a member was removed without its versions.
         let function = changes
             .first()
             .map_or("?", |change| self.name_of(change.id));
@@ -184,7 +184,7 @@ impl Core {
         Err((cause, changes))
     }
 
-    /// Step 1: compiles the dependents that have come since.
+    /// Step 1: compiles the dependents that appeared since.
     fn recompile_dependents(self: &Arc<Self>, reach: &mut Reach) -> Result<(), Error> {
         let dependents = self.dependents(&reach.members).published.into_iter();
         let missing: Vec<FunctionId> = dependents
@@ -198,9 +198,9 @@ impl Core {
         Ok(())
     }
 
-    /// Step 2, without dependents that were removed since they were compiled: nothing calls them
-    /// any more. `None` if a first body needs the turn, a fork waits, or
-    /// more functions depend on a member by now.
+    /// Step 2. Dependents that were removed since they were compiled are left out: nothing calls
+    /// them any more. `None` if a first body needs the turn, a fork waits, or more functions depend
+    /// on a member by now.
     fn stage_rest(
         self: &Arc<Self>,
         reach: &mut Reach,
@@ -223,8 +223,9 @@ impl Core {
         }
     }
 
-    /// Step 2: stages the set. With a deadline, its gate is closed until then for all old code
-    /// to be left, which cannot be waited for while `none_publish`. `None` as above.
+    /// Step 2: stages the set. With a deadline, its gate is closed until no thread runs old code,
+    /// at most until then. That cannot be waited for while `none_publish`. `None` as for
+    /// `stage_rest`.
     fn stage_reach(
         self: &Arc<Self>,
         reach: &Reach,
@@ -241,8 +242,8 @@ impl Core {
         staged.barrier = staged.barrier.close();
         let quiet = match &staged.barrier {
             Barrier::Closed(gate, _) if !none_publish => {
-                // A function whose new code was published meanwhile, with a member in it: its callers
-                // would come into old code again and again.
+                // Code of a new dependent, with a member in it, was published meanwhile: its
+                // callers would enter old code again and again.
                 let is_short = || {
                     let dependents = self.dependents(&reach.members).published;
                     !dependents
@@ -252,7 +253,7 @@ impl Core {
                 let withdrawal = way.withdrawal.as_ref();
                 self.wait_until_quiet(gate, &reach.members, deadline, withdrawal, is_short)
             }
-            // Whoever must leave old code may need a publication.
+            // A thread that must leave old code may need a publication.
             _ => Err(Error::from(ReplaceError::StillRunning {
                 activations: Vec::new(),
             })),
@@ -270,8 +271,8 @@ impl Core {
         }
     }
 
-    /// Steps 4 to 8, and what is done for longer than callers should wait, behind them.
-    /// Functions of `fallback` keep a version to go back to that depends on a member.
+    /// Steps 4 to 8, and then the slow work that callers need not wait for. Functions of `fallback`
+    /// keep a fallback version that depends on a member.
     fn commit_staged(
         self: &Arc<Self>,
         mut changes: Vec<Change>,
@@ -345,7 +346,7 @@ impl Core {
     }
 }
 
-/// With the name that a member had which was removed meanwhile: its number says nothing.
+/// Names a member that was removed meanwhile in the error, which has only its number.
 fn told_by_name(cause: Error, changes: &[Change]) -> Error {
     let Error::Stub(stub) = &cause else {
         return cause;

@@ -1,5 +1,5 @@
-//! Which versions depend on what, the code they get when it is replaced, and what modules
-//! offer to optimizers from then on.
+//! Finds the versions that depend on replaced functions, compiles them again, and makes the plans
+//! that say which bodies modules offer to optimizers from then on.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::version::build::Built;
 use super::commit::Change;
 use super::prepare::Code;
 
-/// Plans that will hold, with their modules.
+/// Plans that hold after the commit, with their modules.
 pub(super) type Plans = Vec<(Arc<Module>, Arc<ModulePlan>)>;
 
 /// Functions whose code depends on a member.
 #[derive(Default)]
 pub(super) struct Dependents {
-    /// By what is published.
+    /// Functions whose published version depends on one.
     pub(super) published: HashSet<FunctionId>,
-    /// By what is kept to go back to.
+    /// Functions whose fallback version depends on one.
     pub(super) fallback: HashSet<FunctionId>,
 }
 
@@ -37,7 +37,7 @@ impl Core {
         }
     }
 
-    /// Those of its own module whose bodies were in sight.
+    /// Functions of its own module whose bodies were visible to the compile.
     pub(crate) fn bodies_in_sight(&self, id: FunctionId, built: &Built) -> Arc<[FunctionId]> {
         let depends = built.compiled.depends.iter().copied();
         let bodies: Vec<Dependence> = depends
@@ -51,7 +51,7 @@ impl Core {
         }
     }
 
-    /// As [`Core::depends`], of a body that need not be the function's own yet.
+    /// Like [`Core::depends`], for a body that need not be the function's own yet.
     pub(super) fn depends_of(
         &self,
         function: &Function,
@@ -69,7 +69,7 @@ impl Core {
         depends.into()
     }
 
-    /// The functions among what something was made of in `module`.
+    /// The functions among the dependences `uses` in `module`.
     pub(crate) fn functions_of(
         &self,
         module: &Module,
@@ -98,7 +98,7 @@ impl Core {
         depends.into()
     }
 
-    /// Who depends on a member, and is none.
+    /// Functions that depend on a member, and are not members.
     pub(super) fn dependents(&self, members: &HashSet<FunctionId>) -> Dependents {
         let depends = |on: &Arc<[FunctionId]>| on.iter().any(|id| members.contains(id));
         let mut suspects = Vec::new();
@@ -184,7 +184,7 @@ impl Core {
                 others.push((old.module, old.symbol));
             }
             for module in self.replacing.all_modules() {
-                // Also copies for optimizers in dylibs that find it here.
+                // Also copies for optimizers, in dylibs that find the function by this name.
                 let symbol = module.definition(&link_name);
                 let symbol = symbol.filter(|&symbol| {
                     !is_replaced(&module, symbol) && {
@@ -220,7 +220,7 @@ impl Core {
     }
 }
 
-/// Whether a definition counts no more already. A function that is defined and replaced again and
+/// Whether a definition is already replaced. A function that is defined and replaced again and
 /// again leaves such definitions behind; new plans for all of them made each time longer.
 fn is_replaced(module: &Module, symbol: SymbolId) -> bool {
     let plan = module.plan();

@@ -1,4 +1,4 @@
-//! Why functions cannot be replaced. Whatever the reason, nothing has changed then.
+//! Why functions cannot be replaced. After each of these errors, nothing has changed.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub enum ReplaceError {
     Nothing {
         /// The input.
         file: String,
-        /// What it defines.
+        /// Functions that it defines.
         functions: Vec<String>,
     },
     /// A name is defined, but not as something that can be exchanged.
@@ -21,7 +21,7 @@ pub enum ReplaceError {
         file: String,
         /// The symbol.
         symbol: String,
-        /// What is in the way.
+        /// Why not.
         why: &'static str,
     },
     /// The input holds something that only a first load can handle.
@@ -29,10 +29,10 @@ pub enum ReplaceError {
     Construct {
         /// The input.
         file: String,
-        /// What it is.
+        /// The construct.
         construct: &'static str,
     },
-    /// A function is called in another way than before.
+    /// A function has another signature than before.
     #[error(
         "{file}: the signature of `{function}` changed from {old} to {new}; its callers would \
          have to change with it"
@@ -42,13 +42,13 @@ pub enum ReplaceError {
         file: String,
         /// The function.
         function: String,
-        /// As it is called.
+        /// The signature that its callers use.
         old: String,
-        /// As it would have to be called.
+        /// The new signature.
         new: String,
     },
-    /// The addresses of a function's labels may be in the program's memory, and would lead
-    /// into the old code from calls of the new one.
+    /// The program's memory may hold addresses of a function's labels. They would lead from calls
+    /// of the new code into the old.
     #[error(
         "{file}: `{function}` cannot be replaced: the program may hold addresses of its labels"
     )]
@@ -101,7 +101,7 @@ pub enum ReplaceError {
         /// Functions and variables that mention it.
         users: Vec<String>,
     },
-    /// The name of a local variable means several.
+    /// The name of a local variable is that of several variables.
     #[error(
         "{file}: `{name}` could be any of {count} local variables of that name, whose contents \
          are to be kept"
@@ -143,8 +143,8 @@ pub enum ReplaceError {
         /// Functions of it that the input does not define.
         missing: Vec<String>,
     },
-    /// Functions of an object file are to be replaced in part, and are called past their
-    /// stubs.
+    /// Functions of an object file are to be replaced in part, and are called directly, not through
+    /// their stubs.
     #[error(
         "{old} calls {} directly, so it can only be replaced as a whole; `-fPIC \
          -fsemantic-interposition` makes it call them by name",
@@ -156,10 +156,10 @@ pub enum ReplaceError {
         /// Functions that are called so.
         functions: Vec<String>,
     },
-    /// Somebody ran old code for as long as was to be waited.
+    /// Threads still ran old code at the end of the longest wait.
     #[error("old code is still running: {}", each(.activations))]
     StillRunning {
-        /// Who, and what.
+        /// The threads, and the functions that they run.
         activations: Vec<Activation>,
     },
     /// The caller withdrew the set before it took effect ([`crate::Replacement::withdraw_when`]);
@@ -182,12 +182,12 @@ pub enum ReplaceError {
     /// A later set must be rolled back first.
     #[error("the replacement is not the latest: number {latest} came after number {number}")]
     NotLatest {
-        /// The one that was asked for.
+        /// The requested set.
         number: u64,
         /// The latest; 0 if none is kept.
         latest: u64,
     },
-    /// The publication protocol refused a step; functions that were removed, for example.
+    /// The publication protocol refused a step; for functions that were removed, for example.
     #[error("{function}: {cause}")]
     Protocol {
         /// The function.
@@ -195,8 +195,8 @@ pub enum ReplaceError {
         /// The step.
         cause: uruk_tiering::StageError,
     },
-    /// Code that was inlined or assumed elsewhere goes, and what has it cannot be made again:
-    /// it is of functions that were removed meanwhile.
+    /// Code that inlined or assumed a replaced body cannot be compiled again: it belongs to
+    /// functions that were removed meanwhile.
     #[error("{function}: what depends on it cannot be compiled again")]
     Dependents {
         /// One of the functions to be replaced.
@@ -233,7 +233,7 @@ pub struct Activation {
     pub tid: i32,
     /// Its name.
     pub thread: String,
-    /// The functions; none if the thread did not answer, so that nothing is known of it.
+    /// The functions; none if the thread did not answer, so that they are not known.
     pub functions: Vec<String>,
     /// Why a thread did not answer.
     pub why: Option<String>,
@@ -256,7 +256,7 @@ impl fmt::Display for Activation {
 }
 
 impl Activation {
-    /// Any code may run, for this reason.
+    /// An activation of unknown code, for this reason.
     pub(super) fn unknown(why: &str) -> Activation {
         Activation {
             tid: 0,
@@ -267,8 +267,8 @@ impl Activation {
     }
 }
 
-/// The activations, each thread once. Native and compiled code are searched for in two scans, and a
-/// thread may be found in both.
+/// Merges the activations, so that each thread occurs once. Native and compiled code are searched
+/// for in two scans, and a thread may be found in both.
 pub(super) fn merged(found: Vec<Activation>) -> Vec<Activation> {
     let mut all: Vec<Activation> = Vec::new();
     for one in found {

@@ -1,13 +1,13 @@
 //! First bodies of functions that are produced when they are called (`calls::lazy`).
 //!
-//! A first body is committed as a replacement of the placeholder, in a turn, and differs from one:
+//! A first body is committed as a replacement of the placeholder, in a turn, with differences:
 //!
-//! - It is dropped where the function has become another one since: replaced, defined anew,
-//!   removed. Other replacements are kept away by the turn, so that this is looked at once; a
-//!   removal is not, and a commit leaves out what was removed.
-//! - The turn may be one that is lent: by a replacement whose constructor, or a thread in whose
-//!   old code, needs the body.
-//! - It is no entry of the history: nothing was there before.
+//! - It is dropped if the function has become another one since: replaced, defined anew, or
+//!   removed. The turn excludes other replacements, so that this is checked once. A removal is not
+//!   excluded, and a commit leaves out a function that was removed.
+//! - The turn may be one that is lent: by a replacement whose constructor needs the body, or that
+//!   waits for a thread which needs it to leave old code.
+//! - It is no entry of the history: there is no earlier body.
 
 use uruk_base::FunctionId;
 use uruk_session::Dylib as Names;
@@ -31,7 +31,7 @@ pub(crate) struct FirstBody<'a> {
 }
 
 impl FirstBody<'_> {
-    /// The function, as long as it has no other body.
+    /// The function, as long as it has no other body than the placeholder.
     pub(crate) fn function(&self, core: &Core, dylib: &Names) -> Option<FunctionId> {
         let _pass = gate::enter();
         let Some(Definition::Function { id }) = core.names.find_own(dylib, self.name) else {
@@ -43,12 +43,12 @@ impl FirstBody<'_> {
     }
 }
 
-/// Exchanges the code of a function for its first body, unless `first` says that the function
-/// has become another one; whether it was done. The function has no body before to go back
-/// to: what else is replaced along can be rolled back.
+/// Exchanges the code of a function for its first body, unless `first` says that the function has
+/// become another one; returns whether it was done. The function has no earlier body to roll back
+/// to; other functions of the replacement can be rolled back.
 ///
 /// # Errors
-/// As those of [`Dylib::replace`].
+/// The errors of [`Dylib::replace`].
 pub(crate) fn put_first_body(
     dylib: &Dylib,
     body: Replacement,
@@ -72,7 +72,7 @@ pub(crate) fn put_first_body(
         hooks,
         moves,
     } = prepared;
-    // Where the name was removed and defined anew it is another function's.
+    // If the name was removed and defined anew, it belongs to another function.
     if !changes.iter().any(|change| change.id == id) {
         drop(changes);
         undo();

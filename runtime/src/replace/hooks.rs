@@ -1,8 +1,8 @@
 //! Constructors that come with a replacement, and their destructors.
 //!
-//! They run on the thread that replaces: guest code never runs on a thread of ours. No
-//! lock of ours is held then, but it is that thread's turn to replace; it is lent to first bodies,
-//! since a constructor may be the first to call a function.
+//! They run on the thread that replaces: guest code never runs on a thread of the session. No lock
+//! of the session is held then, except the turn to replace. It is lent to first bodies, since a
+//! constructor may be the first to call a function.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -19,7 +19,7 @@ use crate::removal::life::Life;
 
 use super::plan::Planned;
 
-/// What an input asks to be run: priority, address and name.
+/// Constructors and destructors of an input: priority, address and name.
 #[derive(Default)]
 pub(super) struct Hooks {
     /// Number of the image.
@@ -33,7 +33,7 @@ pub(super) struct Hooks {
 }
 
 impl Hooks {
-    /// Names of all.
+    /// Names of all of them.
     pub(super) fn names(self) -> Vec<String> {
         let hooks = self.constructors.into_iter().chain(self.destructors);
         self.again
@@ -43,14 +43,14 @@ impl Hooks {
     }
 }
 
-/// Says whose destructors run at a program's exit.
+/// The image whose destructors run at a program's exit.
 struct AtExit {
     core: Weak<Core>,
     image: u64,
 }
 
 impl Core {
-    /// What the module asks to be run. Constructors of functions that are replaced are
+    /// Collects the constructors and destructors of the module. Constructors that are members are
     /// called at their new code, which nothing else reaches yet.
     pub(super) fn hooks_of(
         &self,
@@ -89,7 +89,7 @@ impl Core {
         hooks
     }
 
-    /// Runs constructors and registers destructors; the names of those that exist already.
+    /// Runs constructors and registers destructors; returns the names of `again`.
     ///
     /// # Errors
     /// An error or panic of a function of the host, or a trap, in a constructor, outside a program.
@@ -131,7 +131,7 @@ impl Core {
 unsafe extern "C-unwind" fn run_at_exit(what: *mut c_void) {
     // SAFETY: `run_hooks` registered it with a box, once.
     let AtExit { core, image } = *unsafe { Box::from_raw(what.cast::<AtExit>()) };
-    // The program's, until the end.
+    // The core of a program lives until the process ends.
     let Some(core) = core.upgrade() else { return };
     while let Some(address) = core.next_destructor(|of, _| of == image) {
         // SAFETY: destructors of an input that was allowed to run its constructors.

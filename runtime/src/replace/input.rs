@@ -1,4 +1,4 @@
-//! What a replacement comes as.
+//! The forms in which a replacement is given.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(super) enum Input {
     Bitcode(Arc<[u8]>),
     Ir(String),
     Object(Arc<[u8]>),
-    /// Whatever it is.
+    /// Any of these: recognized by its content.
     File(Arc<[u8]>),
 }
 
@@ -29,7 +29,7 @@ impl fmt::Debug for Input {
 }
 
 impl Input {
-    /// What it is; `name` is what errors call it.
+    /// Converts it to a source; errors call it `name`.
     pub(super) fn source(self, name: &str) -> Result<Source, Error> {
         match self {
             Input::Bitcode(bytes) => Ok(Source::Bitcode(Bitcode::new(name, bytes))),

@@ -1,31 +1,31 @@
-//! Who loops in what was replaced, and goes on in the new body.
+//! On-stack replacement of loops in replaced functions: threads continue in the new body.
 //!
-//! A frame stays what it is: code of tier 1 calls, at the head of a loop, what is offered there
-//! (`crate::loops`). After the instant of a replacement that is a continuation of the *new* body,
-//! at a head where all that it needs lives across the old one (`uruk_leaving::matching` says when
-//! that is). The old frame stays below and returns what it returns, so its code stays, and its
-//! thread is named by [`Replaced::activations`](super::Replaced::activations), until then.
+//! The old frame stays: code of tier 1 calls, at the head of a loop, the continuation that is
+//! offered there (`crate::loops`). After a replacement that is a continuation of the *new* body, at
+//! a head where all values that it needs live across the old one (`uruk_leaving::matching` decides
+//! that). The old frame stays below and returns the continuation's result, so its code stays. Its
+//! thread is listed by [`Replaced::activations`](super::Replaced::activations) until then.
 //!
 //! ```text
 //! before: which versions of members, and of their continuations, passed heads of loops
 //! commit: their loops are closed, so nothing of the old body is offered
-//! after:  of those that a stack has: heads of both bodies -- matching -- compile -- offer
+//! after:  of the versions on a stack: heads of both bodies -- matching -- compile -- offer
 //! ```
 //!
-//! What is offered is made at tier 1, with ways out at its own loops: it moves up by the policy like
-//! all else, and the next replacement, or a rollback, finds it looping.
+//! Continuations are made at tier 1, with OSR exits at their own loops. The policy promotes them
+//! like other code, and the next replacement, or a rollback, finds them looping.
 //!
-//! A frame that left a loop stays on the stack, and nobody can tell it from one that is in the loop:
-//! its loop is offered the new body too, and listed as if somebody were in it.
+//! A frame that left a loop stays on the stack, and cannot be told from one that is in the loop:
+//! its loop is offered the new body too, and listed as running.
 //!
-//! Nothing here is part of the commit. What does not match or cannot be compiled goes on in the old
-//! body, as it would have without, and is listed with why ([`OldLoop`]).
+//! Nothing here is part of the commit. A loop that does not match or cannot be compiled continues
+//! in the old body, as without OSR, and is listed with the reason ([`OldLoop`]).
 //!
 //! # Why
-//! - Only what a stack has gets continuations: a function that ended has none to change, and each
-//!   costs a compile.
-//! - Not a part of [`Level::Quiescent`](super::Level::Quiescent): it promises that nobody returns
-//!   into old code, which a frame below does.
+//! - Only versions on a stack get continuations: a function that ended has no frame to continue,
+//!   and each continuation costs a compile.
+//! - Not a part of [`Level::Quiescent`](super::Level::Quiescent): it promises that no thread
+//!   returns into old code, which the frame below does.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,10 +41,11 @@ use crate::fork::gate;
 use crate::loops::words::Loops;
 use crate::version::calls;
 
-/// Scans until all threads have answered one, at most.
+/// Largest number of scans until all threads have answered one.
 const SCANS: u32 = 5;
 
-/// A loop of a function that was replaced by [`Replacement::osr`] while somebody was in it.
+/// A loop of a function that was replaced with [`Replacement::osr`] while a thread may have been in
+/// it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OldLoop {
@@ -52,25 +53,26 @@ pub struct OldLoop {
     pub function: String,
     /// The name of the loop's first block, or its number; none if that is not known.
     pub head: Option<String>,
-    /// Why who is in it goes on in the old body; `None`: it goes on in the new one when it comes to
-    /// the head.
+    /// Why threads in it continue in the old body; `None`: they continue in the new one from the
+    /// next pass of the head.
     pub stays: Option<LoopStays>,
 }
 
-/// Why a loop goes on in the body it began in.
+/// Why a loop continues in its old body.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum LoopStays {
-    /// The code has no way out at loops: it is optimized, or the session counts nothing, or the
+    /// The code has no OSR exit at loops: it is optimized, or the session counts nothing, or the
     /// loop is one that cannot be left ([`ContinuationStats::refused`](crate::ContinuationStats)).
     NoWayOut,
-    /// No loop of the new body can go on with what lives across it, in words.
+    /// No loop of the new body can continue with the values that live across it; the reason as
+    /// text.
     Mismatch(String),
-    /// It is forbidden ([`Dylib::forbid_osr`](crate::Dylib::forbid_osr)).
+    /// OSR is forbidden ([`Dylib::forbid_osr`](crate::Dylib::forbid_osr)).
     Forbidden,
-    /// The new code is no body that is compiled: an object's, or a unit's.
+    /// The new code is not compiled from a body: it is an object's, or a unit's.
     NoBody,
-    /// What would go on could not be compiled.
+    /// The continuation could not be compiled.
     Failed(Error),
 }
 
@@ -105,19 +107,20 @@ impl fmt::Display for LoopStays {
 }
 
 impl Replacement {
-    /// Has who is in a loop of what is replaced go on in the new body, at the next head of a loop
-    /// that is in both bodies: where all that the new body needs there lives in the old one, by
-    /// the same names and types. Names are those of the IR, or, where compilers left them out,
-    /// those that debuggers are told; values without any match in bodies of the same operations.
-    /// Who cannot goes on in the old body; [`Replaced::loops`] says who and why.
+    /// Moves running loops of replaced functions to the new body (OSR). A thread continues there at
+    /// the next head of a loop that is in both bodies, if all values that the new body needs there
+    /// live in the old one, by the same names and types. Names are those of the IR, or, where
+    /// compilers left them out, those of the debug information; unnamed values match in bodies of
+    /// the same operations. Other threads continue in the old body; [`Replaced::loops`] lists them
+    /// with the reason.
     ///
-    /// That equal names mean the same in both bodies is the caller's to know: a variable that got
-    /// another meaning keeps its old value. A rollback takes loops back in the same way.
+    /// The caller guarantees that equal names mean the same in both bodies: a variable that got
+    /// another meaning keeps its old value. A rollback moves loops back in the same way.
     ///
-    /// Of effect where code counts at its loops ([`Tiers::Auto`](crate::Tiers::Auto)), for code of
-    /// tier 1, and at [`Level::Immediate`](super::Level::Immediate). Off by default. Native code has
-    /// no way out of its loops; over it, what is replaced in this way starts at tier 1, so that the next
-    /// replacement finds one.
+    /// Takes effect where code counts at its loops ([`Tiers::Auto`](crate::Tiers::Auto)), for code
+    /// of tier 1, and at [`Level::Immediate`](super::Level::Immediate). Off by default. Native code
+    /// has no OSR exit at its loops; over it, code replaced in this way starts at tier 1, so that
+    /// the next replacement finds one.
     ///
     /// [`Replaced::loops`]: super::Replaced::loops
     #[must_use]
@@ -127,26 +130,26 @@ impl Replacement {
     }
 }
 
-/// Loops that somebody may be in, of a body that is about to be replaced.
+/// Loops of a body that is about to be replaced, and that threads may be in.
 pub(super) struct Looping {
     loops: Arc<Loops>,
-    /// What it was compiled from: the replacement may be the last to hold it.
+    /// The module it was compiled from: the replacement may drop the last other reference.
     _module: Option<Arc<Module>>,
 }
 
-/// A head that goes on elsewhere.
+/// A loop head that continues in the new body.
 struct Led {
     at: usize,
     place: usize,
-    /// Where among what is told.
+    /// Index in the list of outcomes.
     told: usize,
     start: Start,
-    /// With the new body.
+    /// The function with the new body.
     function: Function,
 }
 
 impl Core {
-    /// The loops of `members` that could be left, before they are replaced, if they are `wanted`.
+    /// The loops of `members` with OSR exits, before they are replaced; none unless `wanted`.
     pub(super) fn looping(&self, wanted: bool, members: &[FunctionId]) -> Vec<Looping> {
         if !wanted {
             return Vec::new();
@@ -160,8 +163,8 @@ impl Core {
         held.collect()
     }
 
-    /// Has who is in `looping`, which was replaced, go on in what its functions are now, if that is
-    /// `wanted`. `old` is the code of `members` before; what became of each loop.
+    /// Moves threads in the replaced loops `looping` to the new bodies, if `wanted`. `old` is the
+    /// code of `members` before. Returns the outcome for each loop.
     pub(super) fn lead(
         self: &Arc<Self>,
         wanted: bool,
@@ -198,7 +201,7 @@ impl Core {
         told
     }
 
-    /// Makes a continuation of the new body, and offers it.
+    /// Compiles a continuation of the new body, and offers it.
     fn lead_one(self: &Arc<Self>, loops: &Arc<Loops>, led: Led) -> Result<(), Error> {
         let id = {
             let _pass = gate::enter();
@@ -221,8 +224,9 @@ impl Core {
         }
     }
 
-    /// Which functions whose code is `old`, or continuations of `members`, may be on a stack. On a
-    /// busy machine a thread may say nothing for as long as a scan waits: it is asked again.
+    /// Finds the functions whose code is `old`, and continuations of `members`, that may be on a
+    /// stack. On a busy machine a thread may not answer within the time of one scan: the scan is
+    /// repeated.
     fn running(&self, members: &[FunctionId], old: &OldCode) -> OnStacks {
         let whose = |id| self.origin_of(id).map(|origin| origin.whose);
         let beyond =
@@ -241,7 +245,8 @@ impl Core {
         seen
     }
 
-    /// What is told of each loop, and which go on in the new body: with LLVM, on its thread.
+    /// The outcome for each loop, and the loops that continue in the new body. Uses LLVM, on its
+    /// thread.
     fn matched(
         &self,
         members: &[FunctionId],
@@ -255,8 +260,8 @@ impl Core {
                 self.match_heads(at, &it.loops, &mut told, &mut led);
             }
         }
-        // What runs and has no heads. Who has some and passed none is not in a loop: a stack may show
-        // what was there before, that of the caller above all.
+        // Functions that run and have no heads. A function with heads that passed none is not in a
+        // loop: a stack may hold stale addresses, that of the caller above all.
         let known = |id: &FunctionId| looping.iter().any(|it| it.loops.function == *id);
         let mut others: Vec<FunctionId> = running.found.iter().copied().collect();
         others.retain(|id| {
@@ -272,7 +277,7 @@ impl Core {
         (told, led)
     }
 
-    /// The same for the loops of one version.
+    /// Matches the loops of one version, as `matched` does.
     fn match_heads(&self, at: usize, loops: &Loops, told: &mut Vec<OldLoop>, led: &mut Vec<Led>) {
         let name = self.name_of(loops.whose).to_owned();
         let stays = |head: Option<String>, why: LoopStays| OldLoop {
@@ -349,8 +354,8 @@ impl LoopStays {
     }
 }
 
-/// Notes what becomes of a loop, once: a function has several versions, and a frame that left a loop
-/// is on the stack below those that went on.
+/// Notes the outcome for a loop, once: a function has several versions, and a frame that left a
+/// loop is on the stack below those that went on.
 fn note(told: &mut Vec<OldLoop>, it: OldLoop) -> usize {
     let text = it.to_string();
     let known = told.iter().position(|known| known.to_string() == text);

@@ -22,7 +22,7 @@ use super::plan::Planned;
 /// Fills new storage from old: the old bytes and their number, the new ones and theirs.
 type Fill = dyn Fn(*const u8, usize, *mut u8, usize) + Send + Sync;
 
-/// What the embedder asks for.
+/// A migration that the embedder requested.
 #[derive(Clone)]
 pub(super) struct Migration {
     pub(super) global: String,
@@ -42,7 +42,7 @@ pub(super) struct Migrating {
     pub(super) old: u64,
 }
 
-/// One migration, ready to be done.
+/// One migration, ready to be committed.
 pub(super) struct Move {
     fill: Arc<Fill>,
     old_size: usize,
@@ -50,7 +50,7 @@ pub(super) struct Move {
     pub(super) moved: Moved,
 }
 
-/// A variable that lies elsewhere.
+/// A variable that got new storage.
 #[derive(Clone)]
 pub(super) struct Moved {
     dylib: Dylib,
@@ -61,7 +61,7 @@ pub(super) struct Moved {
 }
 
 impl Move {
-    /// Fills the new storage. Nothing may fail, or be changed, before this.
+    /// Fills the new storage. No step may fail, and nothing may change, before this.
     pub(super) fn fill(&self) {
         let Moved { old, new, .. } = self.moved;
         let fill = &self.fill;
@@ -75,7 +75,7 @@ impl Move {
 }
 
 impl Core {
-    /// Has names lead to the new storage.
+    /// Binds names to the new storage.
     pub(super) fn relocate(&self, moved: &Moved) {
         self.names.relocate(moved.old, Some(moved.new));
         let key = (moved.dylib.id(), moved.old_link_name.clone());
@@ -83,7 +83,7 @@ impl Core {
         names.insert(key, moved.new_link_name.clone());
     }
 
-    /// Has names lead to the old storage again.
+    /// Binds names to the old storage again.
     pub(super) fn move_back(&self, moved: &Moved) {
         self.names.relocate(moved.old, None);
         let key = (moved.dylib.id(), moved.old_link_name.clone());
@@ -134,8 +134,8 @@ impl Core {
         })
     }
 
-    /// Every migration is of a variable that exists, and all code that mentions it is
-    /// replaced.
+    /// Checks that every migration is of an existing variable, and that all code that mentions it
+    /// is replaced.
     pub(super) fn check_users(
         &self,
         module: &Module,
@@ -166,7 +166,7 @@ impl Core {
         Ok(())
     }
 
-    /// Adds what mentions a variable and is not replaced.
+    /// Adds functions and variables that mention a variable and are not replaced.
     fn users_in(
         &self,
         module: &Module,
@@ -185,7 +185,7 @@ impl Core {
         };
         for user in module.readers.reader()?.mentions(SymbolId(at as u32))? {
             let (info, import) = (&summary.symbols[user.index()], plan.import(user));
-            // A body that does not count runs nowhere.
+            // A body that is not defined runs nowhere.
             if !import.defined {
                 continue;
             }

@@ -1,23 +1,22 @@
 //! Exchanges the code of functions while they run: a set at one instant, or not at all.
 //!
 //! ```text
-//! input -> plan (what exists keeps its name) -> checks -> data and code, linked (prepare)
+//! input -> plan (existing definitions keep their names) -> checks -> data and code, linked (prepare)
 //!       -> dependents, compiled again -> stage, new bodies and plans, commit (commit)
 //! ```
 //!
 //! Invariants:
 //! - Everything that can fail comes before the commit; a failure leaves the program as it
 //!   was.
-//! - Of the modules that define a function, one offers its body to optimizers: that of the
+//! - Of the modules that define a function, one offers its body to optimizers: the module of the
 //!   code that runs.
-//! - No version is published that depends on something replaced since it was begun.
+//! - No version is published that depends on a function replaced since its compile began.
 //!
-//! Reading order: `plan` (names), `check`, `prepare` (code), `object` (the same of machine
+//! Reading order: `plan` (names), `check`, `prepare` (code), `object` (preparation of machine
 //! code), `migrate` (variables), `hooks` (constructors), `commit` and `publish` (the instant),
-//! `first` (first bodies of functions that are produced when they are called),
-//! `dependents`, `rollback`, `quiet` (who runs old code), `loops` (who changes to new code while it
-//! loops), `watch` (files), `telling` (events), `turns`,
-//! `state` (locks, epochs, history), `error`.
+//! `first` (first bodies of functions that are produced when they are called), `dependents`,
+//! `rollback`, `quiet` (threads that run old code), `loops` (OSR of running loops into new code),
+//! `watch` (files), `telling` (events), `turns`, `state` (locks, epochs, history), `error`.
 //!
 //! # Handlers of signals
 //! A handler that calls a member parks at a closed gate, on the thread that it interrupted.
@@ -26,10 +25,10 @@
 //! - `Level::Immediate` commits on the caller's thread, under one pass from
 //!   before the gate closes until it is open, whatever fails: no handler runs under a pass
 //!   (`fork::gate`). The gate is closed for a few stores, and for callbacks of migrations.
-//! - `Level::Quiescent`, of a rollback as well, may wait for long. It commits on a thread of ours, on which no
-//!   handler ever runs; the caller waits without a pass. A handler that calls a member on the
-//!   caller's thread waits like all other callers, and is let through if its thread must go
-//!   on to leave old code.
+//! - `Level::Quiescent`, of a rollback as well, may wait for long. It commits on a thread of the
+//!   session, on which no handler ever runs; the caller waits without a pass. A handler that calls
+//!   a member on the caller's thread waits like all other callers. The gate lets it through if its
+//!   thread must go on to leave old code.
 //! - A handler that replaces while its own thread does gets [`ReplaceError::Nested`].
 
 mod check;
@@ -90,12 +89,12 @@ pub enum Level {
     /// begin after it run new code.
     #[default]
     Immediate,
-    /// At an instant at which no thread runs, or will return into, code of a member or code
-    /// that depends on one. Until then calls of members wait, but those of threads that
-    /// must go on to leave such code. If that takes longer than `wait`, nothing changes.
-    /// A `fork` that comes meanwhile goes first, and the wait begins anew after it.
+    /// At an instant at which no thread runs, or will return into, code of a member or code that
+    /// depends on one. Until then calls of members wait, except calls by threads that must go on to
+    /// leave such code. If that takes longer than `wait`, nothing changes. A `fork` during the wait
+    /// goes first, and the wait begins anew after it.
     Quiescent {
-        /// The longest time calls are held up.
+        /// Longest time for which calls wait.
         wait: Duration,
     },
 }
@@ -134,21 +133,21 @@ impl Replacement {
     /// From a relocatable ELF object, whose functions take the place of compiled ones or of
     /// those of another object.
     ///
-    /// Its references to what exists go there: calls through stubs, variables of the same
-    /// size at their old storage. What machine code does not tell is not checked: signatures,
-    /// types. Its local variables are new ([`Replaced::locals_new`]), and pointers to local
-    /// functions of an object that was replaced, which the program may have stored, go on
-    /// leading to old code.
+    /// References to existing definitions are bound to them: calls through stubs, variables of the
+    /// same size at their old storage. Facts that machine code does not contain are not checked:
+    /// signatures and types. Its local variables are new ([`Replaced::locals_new`]). The program
+    /// may have stored pointers to local functions of an object that was replaced; these still lead
+    /// to old code.
     ///
-    /// Functions of an object that was added as one are replaced all together: some may have
-    /// been inlined into others. In part only if the object was made with
-    /// `-fPIC -fsemantic-interposition -frecord-gcc-switches` or with
-    /// `-O0 -frecord-gcc-switches`, or with [`Replacement::allow_parts`].
+    /// Functions of an object file are replaced all together: some may have been inlined into
+    /// others. They can be replaced in part only if the object was made with `-fPIC
+    /// -fsemantic-interposition -frecord-gcc-switches` or with `-O0 -frecord-gcc-switches`, or with
+    /// [`Replacement::allow_parts`].
     pub fn object(name: &str, bytes: impl Into<Arc<[u8]>>) -> Replacement {
         Replacement::new(name, Input::Object(bytes.into()))
     }
 
-    /// From what a file holds: bitcode, IR text or an object, told by its content.
+    /// From the contents of a file: bitcode, IR text or an object, recognized by its content.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -161,15 +160,15 @@ impl Replacement {
         Ok(Replacement::new(&name, Input::File(bytes.into())))
     }
 
-    /// When it is exchanged. Default: [`Level::Immediate`].
+    /// Sets when the functions are exchanged. Default: [`Level::Immediate`].
     #[must_use]
     pub fn level(mut self, level: Level) -> Replacement {
         self.level = level;
         self
     }
 
-    /// Accepts functions whose signature changed. Callers that are not replaced along, and
-    /// [`Func`](crate::Func)s, go on calling as before: they must not.
+    /// Accepts functions whose signature changed. Callers that are not in the same replacement, and
+    /// [`Func`](crate::Func)s, still use the old signature: they must not call the function again.
     #[must_use]
     pub fn allow_signatures(mut self, allow: bool) -> Replacement {
         self.allow_signatures = allow;
@@ -185,37 +184,38 @@ impl Replacement {
         self
     }
 
-    /// Runs the constructors of the input, on the thread that replaces, once everything is
-    /// compiled and before anything is exchanged: calls of functions that are replaced still
-    /// reach old code. Those of variables that exist are left out where the input tells
-    /// (C++ inline variables). Destructors are run by [`Jit::deinitialize`], when what was replaced
+    /// Runs the constructors of the input, on the thread that replaces. They run when everything is
+    /// compiled and before anything is exchanged: calls of functions that are replaced still reach
+    /// old code. Constructors of existing variables are left out where the input identifies them
+    /// (C++ inline variables). Destructors are run by [`Jit::deinitialize`], when the replaced code
     /// is removed, at the end of the session, or at exit of a program.
     ///
-    /// By default none is run and [`Replaced::constructors_skipped`] lists them: a file that
-    /// was compiled again mostly has constructors of variables that exist, which would lose
-    /// their contents.
+    /// By default none is run and [`Replaced::constructors_skipped`] lists them: a file that was
+    /// compiled again mostly has constructors of existing variables, which would lose their
+    /// contents.
     ///
-    /// A constructor that a panic or an error of a function of the host leaves, or that traps, ends the
-    /// replacement with that error: nothing is exchanged, and constructors after it are not run. If
-    /// the exchange fails then or later, what was new stays: constructors may have told of it.
+    /// If a constructor traps, or a panic or an error of a host function leaves it, the replacement
+    /// ends with that error: nothing is exchanged, and later constructors are not run. If the
+    /// exchange fails afterwards, new definitions stay: constructors may have published their
+    /// addresses.
     ///
     /// # Safety
-    /// 1. As calling any function of the input.
+    /// 1. The same requirements as calling any function of the input.
     #[must_use]
     pub unsafe fn run_constructors(mut self) -> Replacement {
         self.constructors = true;
         self
     }
 
-    /// Accepts that a variable changed its type: it gets new storage, with the initializer
-    /// of the input, and `fill` is called once with the old bytes, their number, the new
-    /// bytes and theirs. All functions that mention the variable must be in the input, and
-    /// pointers to it that are stored elsewhere go on pointing at the old one. So does, after
-    /// a rollback, what was compiled meanwhile with the new one.
+    /// Accepts that a variable changed its type: it gets new storage, with the initializer of the
+    /// input. `fill` is called once with the old bytes, their number, the new bytes and their
+    /// number. All functions that mention the variable must be in the input. Pointers to it that
+    /// are stored elsewhere still point at the old storage. After a rollback, code compiled
+    /// meanwhile still uses the new storage.
     ///
     /// `fill` runs before anything has changed, while calls of the set wait (at
-    /// [`Level::Quiescent`], while nobody runs old code). It must not call code of the
-    /// session, nor the session.
+    /// [`Level::Quiescent`], while no thread runs old code). It must not call code of the session,
+    /// nor the session.
     #[must_use]
     pub fn migrate(
         mut self,
@@ -229,7 +229,7 @@ impl Replacement {
         self
     }
 
-    /// Has a [`Level::Quiescent`] replacement give up before its time is over, once `given_up` is
+    /// Ends the wait of a [`Level::Quiescent`] replacement before its time is over, once `given_up` is
     /// true: it fails with [`ReplaceError::StillRunning`], and nothing changes. `given_up` is asked
     /// every few milliseconds on a thread of the session's, while calls of the set wait: it must not
     /// call code of the session, nor the session. If it panics, the replacement fails.
@@ -257,7 +257,7 @@ impl Replacement {
     }
 }
 
-/// What a replacement did. Names are in the order of the input.
+/// The outcome of a replacement. Names are in the order of the input.
 #[non_exhaustive]
 pub struct Replaced {
     /// Functions whose code was exchanged.
@@ -276,8 +276,8 @@ pub struct Replaced {
     /// Constructors and destructors of the input that were not run; see
     /// [`Replacement::run_constructors`].
     pub constructors_skipped: Vec<String>,
-    /// Loops that somebody was in, if they were to go on in new code; see
-    /// [`Replacement::osr`].
+    /// Loops that threads may have been in, if [`Replacement::osr`] was on: each says whether it
+    /// continues in new code.
     pub loops: Vec<OldLoop>,
     /// How long no call of a member could begin.
     pub closed: Duration,
@@ -303,9 +303,9 @@ impl fmt::Debug for Replaced {
 }
 
 impl Replaced {
-    /// Which threads still run, or will return into, code that this replacement replaced.
-    /// Asks every thread of the process, each for microseconds; one that does not answer is
-    /// listed without functions.
+    /// Lists the threads that still run, or will return into, code that this replacement replaced.
+    /// Asks every thread of the process, each for microseconds; one that does not answer is listed
+    /// without functions.
     ///
     /// # Errors
     /// [`Error::Roots`].
@@ -320,8 +320,8 @@ impl Replaced {
 
 /// Exchanges the code of functions of `dylib` when its turn has come ([`Dylib::replace`]).
 pub(crate) fn replace(dylib: &Dylib, replacement: Replacement) -> Result<Replaced, Error> {
-    // What a handler left here would lie in the holes of the frame below for as long as
-    // that waits.
+    // A signal handler may have left code addresses here. They would lie in the holes of the frame
+    // below for as long as it waits.
     let shield = Shield::raise();
     quiet::scrub_stack();
     let replaced = replace_in_turn(dylib, replacement, shield);
@@ -329,7 +329,8 @@ pub(crate) fn replace(dylib: &Dylib, replacement: Replacement) -> Result<Replace
     replaced
 }
 
-/// No handler runs until `shield` goes: the frame lies on memory that is clear.
+/// Replaces in the caller's turn. Signals are blocked until `shield` is dropped, so that the frame
+/// lies on cleared memory.
 #[inline(never)]
 fn replace_in_turn(
     dylib: &Dylib,
@@ -370,9 +371,8 @@ fn replace_in_turn(
     let done = match level {
         Level::Immediate => core.commit_set(changes, way, level),
         Level::Quiescent { .. } => {
-            // What is known about code, old and new, is not to be found on this stack. Nor do
-            // handlers leave any where the frames of the wait come to lie: they run from
-            // then on, below.
+            // Addresses of old and new code must not be found on this stack. Nor may handlers leave
+            // any in the frames of the wait: handlers run from then on, below these frames.
             let _shield = Shield::raise();
             quiet::scrub_stack();
             let what = replacement.name.clone();
@@ -383,22 +383,22 @@ fn replace_in_turn(
     };
     let done = done.map_err(|(cause, changes)| {
         drop(changes);
-        // What constructors made may be known elsewhere by now.
+        // Constructors may have stored addresses of new definitions.
         match replacement.constructors {
             true => cause,
             false => undo(cause),
         }
     })?;
-    // Who waits here is not in a loop, whatever what was done above left on this stack.
+    // The caller is not in a loop: clear the addresses that the work above left on this stack.
     quiet::scrub_stack();
     let loops = core.lead(osr, members, looping, &done.old);
     let replaced = done.finish(dylib, names, &replacement, begun, skipped, loops);
     Ok(replaced)
 }
 
-/// Everything that can fail and changes nothing: here, if it needs no LLVM and need not be
-/// kept from this stack, else on a thread that LLVM can take down. It begins anew if the dylib
-/// was cleared meanwhile, and what was prepared with it.
+/// Does everything that can fail and changes nothing. It runs on this thread if it needs no LLVM
+/// and need not be kept off this stack, else on a thread that LLVM can take down. It begins anew if
+/// the dylib was cleared meanwhile, and the prepared code with it.
 fn staged(dylib: &Dylib, replacement: &Replacement) -> Result<(Arc<Staging>, Prepared), Error> {
     let core = dylib.jit().core();
     let source = || replacement.input.clone().source(&replacement.name);

@@ -1,5 +1,5 @@
-//! Prepares an object file that replaces functions: the same rules as for bitcode, as far
-//! as machine code lets them be told.
+//! Prepares an object file that replaces functions: by the same rules as for bitcode, as far as
+//! machine code allows to check them.
 //!
 //! | the object has | it exists as | it gets |
 //! |---|---|---|
@@ -7,12 +7,11 @@
 //! | a function | nothing | a stub of its own |
 //! | a variable | a variable of the same size | nothing: references go to the old storage |
 //! | a variable | nothing | storage of its own |
-//! | anything local | whatever | storage of its own: a local variable begins anew |
+//! | anything local | any | storage of its own: a local variable begins anew |
 //!
-//! What cannot be told: signatures, types of variables beyond their size, and which
-//! functions hold parts of each other. So functions of an object that was added are
-//! replaced all together, or the object says how it was compiled
-//! ([`Apart`]), or the embedder does.
+//! Machine code does not say: signatures, types of variables beyond their size, and which functions
+//! hold parts of each other. So functions of an object that was added are replaced all together,
+//! unless the object says how it was compiled ([`Apart`]), or the embedder does.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -61,14 +60,14 @@ struct Binder<'a> {
     core: &'a Core,
     file: &'a str,
     bound: Bound,
-    /// Where the members lie.
+    /// Places of the members.
     by_id: HashMap<FunctionId, Option<(u32, u64)>>,
-    /// Functions by where they lie: of one place they are one.
+    /// Functions by place: definitions at one place are one function.
     by_place: HashMap<(u32, u64), FunctionId>,
 }
 
 impl Binder<'_> {
-    /// Binds a place by what its name means so far; true if it is a function that is new.
+    /// Binds a place by the present meaning of its name; true if it is a new function.
     fn bind(&mut self, place: &Place<'_>, found: Option<Definition>) -> Result<bool, Error> {
         let name = place.definition.name;
         if place.grouped {
@@ -119,7 +118,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// Gives a function that is new the stub of its place.
+    /// Gives a new function the stub of its place.
     fn add(&mut self, place: &Place<'_>, staging: &Staging) -> Result<(), Error> {
         let known = place.at.and_then(|at| self.by_place.get(&at).copied());
         let id = match known {
@@ -208,7 +207,7 @@ impl Core {
         self.changes_of(bound, file, &image, locals, linked)
     }
 
-    /// Binds an object's names; functions that are new get stubs.
+    /// Binds an object's names; new functions get stubs.
     fn bind_object(
         &self,
         dylib: &Dylib,
@@ -236,14 +235,14 @@ impl Core {
                 fresh.push(place);
             }
         }
-        // After all members: a new name may be another one of a member.
+        // After all members: a new name may be an alias of a member.
         for place in fresh {
             binder.add(&place, staging)?;
         }
         Ok(binder.bound)
     }
 
-    /// Variables keep their contents, so their sizes must be what they were.
+    /// Checks that variables have their old sizes, since they keep their contents.
     fn check_sizes(&self, dylib: &Dylib, file: &str, kept: &mut [Kept]) -> Result<(), Error> {
         for kept in kept {
             let of_object = self.objects.variable(dylib, &kept.name);
@@ -252,7 +251,7 @@ impl Core {
                 None => match self.layout_of(dylib, &kept.name)? {
                     Some(layout) => (layout.ty, layout.size),
                     None => {
-                        // A name for an address of the host.
+                        // The name stands for an address of the host.
                         kept.address = None;
                         continue;
                     }
@@ -272,7 +271,7 @@ impl Core {
         Ok(())
     }
 
-    /// Names of functions that are new.
+    /// Defines the names of new functions.
     fn define_object(
         &self,
         bound: &Bound,
@@ -291,8 +290,7 @@ impl Core {
             .define(staging.session_tracker(), names.collect())?)
     }
 
-    /// The functions of an object that is linked: members are to be exchanged, those that are
-    /// new can be called.
+    /// The functions of a linked object: members are to be exchanged, new ones are published.
     fn changes_of(
         &self,
         bound: Bound,
@@ -353,8 +351,8 @@ impl Core {
         })
     }
 
-    /// Objects whose functions are replaced are replaced as a whole, unless it is known
-    /// that their functions hold no parts of each other.
+    /// Checks that objects are replaced as a whole, unless it is known that their functions hold no
+    /// parts of each other.
     pub(super) fn check_objects(
         &self,
         members: &[(FunctionId, &str)],
@@ -451,8 +449,8 @@ impl Kept {
     }
 }
 
-/// Constants keep their values, which code that is not replaced may hold. Their sizes are
-/// known to be equal.
+/// Checks that constants keep their values, which code that is not replaced may hold. Their sizes
+/// are known to be equal.
 fn check_constants(file: &str, kept: &[Kept], linked: &LinkedImage) -> Result<(), Error> {
     for kept in kept.iter().filter(|kept| kept.constant) {
         let new = linked.yielded.iter().find(|(name, _)| *name == kept.name);

@@ -1,4 +1,4 @@
-//! Binds a module that replaces functions: naming does it.
+//! Binds a module that replaces functions, by names.
 //!
 //! | the new module has | it exists as | it gets |
 //! |---|---|---|
@@ -10,13 +10,13 @@
 //! | a declaration | a label of the old module's assembly | its link name |
 //! | a declaration | whatever else | what any declaration gets |
 //!
-//! External names are looked up in the dylib, local ones among the local names of the
-//! modules whose functions are replaced, and of those that these replaced ([`Locals`]).
-//! A local function whose name means several is new; a local variable is an error.
+//! External names are looked up in the dylib. Local ones are looked up among the local names of the
+//! modules whose functions are replaced, and of modules that these replaced ([`Locals`]). A local
+//! function whose name is ambiguous is new; for a local variable that is an error.
 //!
 //! # Why
-//! Naming binds a replacement. The new module's plan gives what exists its old link name and
-//! says "import" of data; stubs and storage are then found as by any other module. Local names
+//! Names bind a replacement. The new module's plan gives existing definitions their old link name
+//! and makes data an import; stubs and storage are then found as by any other module. Local names
 //! are looked up in the modules that are replaced, local constants are always new.
 
 use std::collections::{BTreeMap, HashMap};
@@ -49,13 +49,13 @@ pub(super) struct Planned {
     pub(super) locals: Locals,
     /// Functions that exist and get another body.
     pub(super) members: Vec<(FunctionId, SymbolId)>,
-    /// Functions that get a stub.
+    /// Functions that get a stub of their own.
     pub(super) added: Vec<SymbolId>,
-    /// Variables that exist.
+    /// Variables that exist and keep their storage.
     pub(super) kept: Vec<SymbolId>,
-    /// Variables that get storage, local constants aside.
+    /// Variables that get storage of their own, local constants aside.
     pub(super) new_data: Vec<SymbolId>,
-    /// Variables that get other storage.
+    /// Variables that get new storage instead of their old.
     pub(super) migrating: Vec<Migrating>,
     /// Modules whose functions are replaced.
     pub(super) old: Vec<Arc<Module>>,
@@ -69,15 +69,16 @@ struct Planner<'a> {
     image: u64,
     migrations: &'a [Migration],
     planned: Planned,
-    /// What the old modules' assembly defines for them alone.
+    /// Labels that the old modules' assembly defines for these modules only.
     labels: BTreeMap<Box<str>, Vec<Box<str>>>,
-    /// Members found so far, to see two symbols for one.
+    /// Members found so far, to detect two symbols for one function.
     seen: HashMap<FunctionId, SymbolId>,
 }
 
 impl Core {
-    /// The present meaning of a name of which a function without a body was found. `None` if it still means that
-    /// one: a resolver chooses its body. A removed function loses its name first.
+    /// The present meaning of a name for which a function without a body was found. `None` if the
+    /// name still means that function: a resolver chooses its body. A removed function loses its
+    /// name first.
     pub(super) fn found_anew(
         &self,
         dylib: &Dylib,
@@ -89,7 +90,7 @@ impl Core {
         (!is_same).then_some(found)
     }
 
-    /// Binds `module`, which nothing was bound to yet.
+    /// Binds `module`, which has no bindings yet.
     pub(super) fn plan_replacement(
         &self,
         module: &Module,
@@ -163,7 +164,7 @@ impl Planner<'_> {
             return Ok(Import {
                 access: self.access(self.core.names.find_own(&self.module.dylib, &name)),
                 defined: false,
-                // What it means is known by a name of ours only.
+                // The meaning is known only under the session's own name.
                 bound: *name != *info.name,
                 name,
                 replaced: false,
@@ -309,7 +310,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Data in the reservation is within reach.
+    /// Data in the reservation is within reach of near accesses.
     fn access(&self, found: Option<Definition>) -> Access {
         let heap = &self.core.heap;
         match found {
@@ -322,7 +323,7 @@ impl Planner<'_> {
         }
     }
 
-    /// An alias keeps naming what it names: the same function, or data.
+    /// Checks that an alias keeps its target: the same function, or data.
     fn check_aliases(&self, summary: &ModuleSummary) -> Result<(), Error> {
         for (index, info) in summary.symbols.iter().enumerate() {
             let id = SymbolId(index as u32);
@@ -360,7 +361,7 @@ fn construct(module: &Module, construct: &'static str) -> Error {
     })
 }
 
-/// True for what has an identity of its own: functions, variables, thread-locals.
+/// True for symbols with an identity of their own: functions, variables, thread-locals.
 pub(super) fn is_lasting(summary: &ModuleSummary, id: SymbolId) -> bool {
     let info = &summary.symbols[id.index()];
     let local_constant = info.linkage == Linkage::Local && info.constant;
@@ -371,7 +372,7 @@ pub(super) fn is_lasting(summary: &ModuleSummary, id: SymbolId) -> bool {
     }
 }
 
-/// What local names mean in `modules`, or meant in those they replaced.
+/// The meanings of local names in `modules`, and in modules that these replaced.
 pub(super) fn all_locals(modules: &[Arc<Module>]) -> Locals {
     let mut all: BTreeMap<Box<str>, Vec<Box<str>>> = BTreeMap::new();
     for module in modules {

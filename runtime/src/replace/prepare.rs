@@ -1,5 +1,5 @@
-//! From the input of a replacement to code and data that are linked and checked, and that
-//! nothing refers to yet. Whatever fails here leaves the program as it was.
+//! Prepares the input of a replacement: code and data that are linked and checked, and not
+//! referenced yet. An error here leaves the program unchanged.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, Weak};
@@ -32,14 +32,14 @@ use super::hooks::Hooks;
 use super::migrate::{Migration, Move};
 use super::plan::Planned;
 
-/// Code that was built for a function, and has a number.
+/// Code that was built for a function, with its version number.
 pub(super) struct Code {
     pub(super) request: Request,
     pub(super) built: Unused,
     pub(super) depends: Arc<[FunctionId]>,
 }
 
-/// Code that nothing refers to yet; discarded unless it is taken.
+/// Code that is not referenced yet; discarded unless it is taken.
 pub(super) struct Unused {
     core: Weak<Core>,
     id: FunctionId,
@@ -47,7 +47,7 @@ pub(super) struct Unused {
 }
 
 impl Unused {
-    /// Where it is.
+    /// Address of the code.
     fn entry(&self) -> Option<u64> {
         self.built.as_ref().map(|built| built.entry)
     }
@@ -67,7 +67,7 @@ impl Drop for Unused {
     }
 }
 
-/// All that was prepared.
+/// Everything that was prepared for a commit.
 pub(super) struct Prepared {
     pub(super) changes: Vec<Change>,
     pub(super) names: Names,
@@ -75,7 +75,7 @@ pub(super) struct Prepared {
     pub(super) moves: Vec<Move>,
 }
 
-/// What the embedder is told of, by name.
+/// Names that are reported to the embedder.
 pub(super) struct Names {
     /// Functions that are replaced.
     pub(super) functions: Vec<String>,
@@ -86,17 +86,17 @@ pub(super) struct Names {
     pub(super) locals_new: Vec<String>,
 }
 
-/// What is not as it was and is meant so.
+/// Differences from the old definitions that the caller allowed: signatures, parts, new types.
 pub(super) struct Allowed {
     pub(super) signatures: bool,
-    /// Who is in a loop is to be led on, then and at the next replacement.
+    /// Threads in loops continue in the new body, after this replacement and the next.
     loops: bool,
-    /// Of objects.
+    /// Replacing functions of objects in part.
     pub(super) parts: bool,
     pub(super) migrations: Vec<Migration>,
 }
 
-/// What must go again if the replacement fails.
+/// Names and stubs that are removed again if the replacement fails.
 pub(super) struct Staging {
     core: Arc<Core>,
     tracker: Tracked,
@@ -116,12 +116,12 @@ impl Staging {
         &self.tracker
     }
 
-    /// Has a stub go with the rest.
+    /// Adds a stub that is removed with the rest.
     pub(super) fn add_stub(&self, id: FunctionId) {
         self.lock().push(id);
     }
 
-    /// By which names and data can be removed later.
+    /// The tracker by which names and data can be removed later.
     pub(super) fn tracker(&self) -> Tracked {
         self.tracker.clone()
     }
@@ -152,7 +152,7 @@ impl Allowed {
 }
 
 impl Core {
-    /// What a replacement is made of, on the calling thread.
+    /// Prepares a replacement from its source, on the calling thread.
     pub(super) fn prepare_source(
         self: &Arc<Self>,
         dylib: &Dylib,
@@ -199,7 +199,7 @@ impl Core {
         };
         self.define_added(&module, &planned, staging)?;
         self.check_missing(&image)?;
-        // What the data's constructors would do is not done again.
+        // The constructors of the data are not run again.
         self.link_data(&staging.tracker, &image, Mode::Lazy)?;
         let (changes, entries) = self.compile_members(&module, &planned, allowed.loops)?;
         for id in staging.lock().clone() {
@@ -227,8 +227,8 @@ impl Core {
         })
     }
 
-    /// Completes what was read with its plan, and with what it has of those it replaces: their
-    /// life, and names of their locals and labels.
+    /// Completes the module with its plan, and with data of the modules it replaces: their life,
+    /// and the names of their locals and labels.
     fn plan_module(
         &self,
         mut module: Module,
@@ -252,7 +252,7 @@ impl Core {
         module
     }
 
-    /// Compiles and links the bodies of all members; also where each begins.
+    /// Compiles and links the bodies of all members; returns also the entry of each.
     fn compile_members(
         self: &Arc<Self>,
         module: &Arc<Module>,
@@ -286,14 +286,14 @@ impl Core {
         Ok((changes, entries))
     }
 
-    /// Compiles and links a body for a function, at the tier it runs at (at most tier 2:
-    /// what tier 3 is guided by was counted in another body), or as first code. Over native code,
-    /// which begins at tier 2, the loops of what replaces `osr` could never be left otherwise.
+    /// Compiles and links a body for a function, at the tier it runs at, or as first code. It is at
+    /// most tier 2: the profile for tier 3 was counted in another body. Over native code, first
+    /// code is of tier 2, whose loops could never be left: with `osr` it starts at tier 1.
     fn prepare_code(self: &Arc<Self>, body: BodyOf, osr: bool) -> Result<Code, Error> {
         let versions = self.tiers.versions.seen(body.id);
         let tier = match versions.published() {
             _ if osr && self.tiers.is_over_native() => self.tier_to_leave(),
-            // In place of native code there is what functions begin with besides it.
+            // Native code is replaced by the code with which functions begin besides it.
             Some(published) if published.tier == Tier::Native => self.first_in_exchange(),
             Some(published) => published.tier.min(Tier::Optimized),
             None => self.first_in_exchange(),
@@ -301,9 +301,9 @@ impl Core {
         self.prepare_code_at(body, tier)
     }
 
-    /// The tier of code that takes the place of native code, and of what depends on it. An exchange
-    /// compiles hundreds of functions, most of which rarely run: LLVM takes 7 ms for one of sqlite, the
-    /// baseline compiler 0.07. What is hot rises.
+    /// The tier of code that replaces native code, and of its dependents. An exchange compiles
+    /// hundreds of functions, most of which rarely run: LLVM takes 7 ms for one of sqlite, the
+    /// baseline compiler 0.07. Hot functions are promoted.
     pub(super) fn first_in_exchange(&self) -> Tier {
         match self.tiers.is_over_native() && self.tiers.is_auto() {
             true => Tier::Baseline,
@@ -327,7 +327,7 @@ impl Core {
         let how = self.tiers.how(tier);
         let built = self
             .build_body(body.clone(), how)
-            // What is refused here is made elsewhere.
+            // A refusal is not a failure: the caller compiles at another tier.
             .inspect_err(|cause| match cause.is_refusal() {
                 true => {}
                 false => self.tell_failed(request, cause),
@@ -346,7 +346,7 @@ impl Core {
         })
     }
 
-    /// Gives new functions stubs, and new aliases their meaning.
+    /// Gives new functions stubs, and defines new aliases.
     fn define_added(
         &self,
         module: &Arc<Module>,

@@ -1,10 +1,10 @@
-//! The second half of a commit: what is ready becomes the program.
+//! The second half of a commit: publishes the staged code.
 //!
-//! Nobody publishes meanwhile ([`Committing`]), and nothing here can fail, but that a function
-//! was removed: it is left out. Between the closing of the gate and its opening there are the
-//! stores of the set and nothing that takes as long as there are functions, nor LLVM, nor a
-//! callback; but [`Move::fill`](super::migrate::Move::fill) of an embedder, where storage
-//! changes. Whoever waits at the gate waits for that long.
+//! Publications are excluded meanwhile ([`Committing`]). Nothing here can fail, with one exception:
+//! a function that was removed is left out. While the gate is closed, the stores of the set are
+//! done. No LLVM, no callback, and no work that grows with the number of functions runs then,
+//! except [`Move::fill`](super::migrate::Move::fill) of an embedder, where storage changes. Callers
+//! at the gate wait for that long.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -26,9 +26,9 @@ use super::error::ReplaceError;
 use super::prepare::Code;
 use super::state::{Before, Committing, Old};
 
-/// What keeps calls of a set away.
+/// The barrier that holds back calls of a set.
 pub(super) enum Barrier {
-    /// Nothing: the set is one slot.
+    /// No barrier: the set is one slot.
     Store,
     Ready(ReadyGate),
     Closed(Gate, Instant),
@@ -45,11 +45,11 @@ impl Barrier {
         }
     }
 
-    /// How long it was closed.
+    /// Opens the gate; returns how long it was closed.
     fn open(self) -> Duration {
         match self {
             Barrier::Closed(gate, since) => {
-                // All members are named once, and gated: it can only open to what is kept.
+                // Every member is named once and gated, so opening without changes cannot fail.
                 let _ = gate.open(&[]);
                 since.elapsed()
             }
@@ -58,7 +58,7 @@ impl Barrier {
     }
 }
 
-/// A set of which nobody else exchanges code.
+/// A staged set: its code is exchanged by this commit only.
 pub(super) struct Staged {
     stages: HashMap<FunctionId, Stage>,
     pub(super) barrier: Barrier,
@@ -69,12 +69,12 @@ struct Step {
     id: FunctionId,
     stage: Stage,
     next: Next,
-    /// The version that is new.
+    /// The new version.
     fresh: Option<VersionId>,
     news: Option<News>,
 }
 
-/// A function that was.
+/// A function that was committed.
 struct Stepped {
     id: FunctionId,
     outcome: Result<Committed, CommitError>,
@@ -82,7 +82,7 @@ struct Stepped {
     news: Option<News>,
 }
 
-/// Code that a commit leaves without use; retired once the gate is open.
+/// Code that a commit leaves unused; retired once the gate is open.
 #[derive(Default)]
 pub(super) struct Garbage {
     pub(super) released: Vec<(FunctionId, VersionId)>,
@@ -110,13 +110,14 @@ impl Core {
         Ok(Staged { stages, barrier })
     }
 
-    /// Opens the gate to the old code, and drops what was held back.
+    /// Opens the gate to the old code, and drops the publications that were held back.
     pub(super) fn abandon(self: &Arc<Self>, staged: Staged) {
         drop(staged.barrier);
         for (id, stage) in staged.stages {
             let versions = self.tiers.versions.of(id);
             for ticket in stage.abandon() {
-                // Whoever made it was told that it is late: a better one is asked for again.
+                // The thread that made it was told that it is late; a better version is requested
+                // again.
                 versions.cancel(ticket.version);
                 self.retire_version(id, ticket.version);
             }
@@ -180,7 +181,7 @@ impl Core {
                 kept: kept.remove(&id),
             });
         let before = before.collect();
-        // What dependents ran: nobody goes back to it.
+        // Code that dependents ran before: no rollback restores it.
         garbage.old.extend(kept.into_values());
         Published {
             before,
@@ -205,7 +206,7 @@ impl Core {
         }
     }
 
-    /// What is to be said of each function, and what it ran before.
+    /// Settles each function: the event to report, and the code that it ran before.
     fn settle(
         self: &Arc<Self>,
         stepped: Vec<Stepped>,
@@ -236,15 +237,15 @@ impl Core {
         match entry {
             Some(entry) => self.stubs.publish(id, entry),
             None => {
-                // Whoever waits already is answered with code of the new body.
+                // Callers that wait already get code of the new body.
                 self.stubs.unpublish(id);
                 true
             }
         }
     }
 
-    /// Files code that is about to be published; what it is for the protocol, and for the
-    /// controller.
+    /// Files code that is about to be published. Returns the step for the protocol, and the news
+    /// for the controller.
     fn next(&self, id: FunctionId, what: What) -> (Next, Option<News>) {
         match what {
             What::Code(code) => {
@@ -353,7 +354,7 @@ impl Core {
     }
 }
 
-/// What a commit leaves.
+/// The result of publishing a set.
 pub(super) struct Published {
     pub(super) before: Vec<Before>,
     pub(super) number: u64,
@@ -361,10 +362,10 @@ pub(super) struct Published {
     pub(super) closed: Duration,
 }
 
-/// What is said of a function once the set is there: what runs, and what ran.
+/// Data of the event for a function, once the set is published: new code, and the old version.
 pub(super) type Told = (FunctionId, Option<News>, Option<VersionId>);
 
-/// What the controller is told.
+/// News for the controller.
 pub(super) enum News {
     Made(Tier, Box<Made>),
     /// Version, tier, and whether it counts.

@@ -1,8 +1,8 @@
-//! Threads that still run code that is replaced, and the wait until none does.
+//! Finds threads that still run replaced code, and waits until none does.
 //!
-//! The gate before the set is closed, so no call of a member begins. What is left are
-//! activations: threads whose stack or registers hold an address in *old code*, which is
-//! every version of a member and every version that depends on one. Rounds of:
+//! The gate before the set is closed, so no call of a member begins. The remaining activations are
+//! threads whose stack or registers hold an address in *old code*: that is every version of a
+//! member and every version that depends on one. Rounds of:
 //!
 //! | a thread | is |
 //! |---|---|
@@ -11,26 +11,25 @@
 //! | elsewhere, holds old code | waited for |
 //! | not answering | waited for: nothing is known of it |
 //!
-//! Between two rounds, threads that come to the gate are looked at as soon as they do ([`Core::attend`]).
-//! The way out of old code leads through the gate as often as that calls members, and a signal handler
-//! that calls some comes on top: were each call to wait for the next round, a timer's signals would come
+//! Between two rounds, threads that arrive at the gate are checked at once ([`Core::attend`]). Old
+//! code on its way out passes the gate each time it calls a member, and a signal handler that calls
+//! members comes on top. If each call waited for the next round, a timer's signals would come
 //! faster than their handlers end, and the code below would never go on.
 //!
-//! When a complete scan finds no old code, no thread can get any: the gate is closed, and
-//! no slot or table leads there. Of a thread that sleeps on its own stack, return addresses are found by
-//! unwind tables (`uruk_roots`, `Wanted::by_frames`). Every other scan is conservative: a number on a stack
-//! that looks like old code delays the commit, which then fails at its deadline.
+//! When a complete scan finds no old code, no thread can enter any: the gate is closed, and no slot
+//! or table leads there. The return addresses of a thread that sleeps on its own stack are found by
+//! unwind tables (`uruk_roots`, `Wanted::by_frames`). Every other scan is conservative: a number on
+//! a stack that looks like old code delays the commit, which then fails at its deadline.
 //!
-//! The thread that asks waits meanwhile, and a thread of ours replaces and scans: what is
-//! computed about code is on the stack of a thread that does not count. (Code that is new
-//! may begin where old code ends, and a return address may be the end of its code.) What an
-//! immediate replacement or rollback computes is on the stack of its caller, who may soon
-//! wait for its next turn above what is left of it: that is overwritten at the end
-//! ([`scrub_stack`]). And frames have holes, which show what lay there before: who waits for a
-//! quiescent set clears its stack first, and lets no handler run from there until its frames
-//! are made.
+//! The caller waits meanwhile, and a thread of the session replaces and scans. So the code
+//! addresses that it computes lie on a stack that does not count. (New code may begin where old
+//! code ends, and a return address may be the end of its code.) An immediate replacement or
+//! rollback computes them on the stack of its caller. That thread may soon wait for its next turn,
+//! above the remains: these are overwritten at the end ([`scrub_stack`]). And frames have holes,
+//! which show the earlier contents: a thread that waits for a quiescent set clears its stack first,
+//! and blocks signals from there until its frames are made.
 //!
-//! Threads of ours never run code of the program and are left out.
+//! Threads of the session never run code of the program and are left out.
 
 use std::arch::asm;
 use std::collections::{HashMap, HashSet};
@@ -56,16 +55,16 @@ use super::error::{Activation, ReplaceError, merged};
 /// Time for one scan, at least and at most: a running thread answers when it gets a
 /// processor.
 pub(super) const SCAN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// Between two scans: at first, and at most.
+/// Time between two scans: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(5));
-/// Between two looks at the gate meanwhile.
+/// Time between two looks at the gate meanwhile.
 const LOOK: Duration = Duration::from_micros(100);
 
 /// Functions whose code was seen on stacks.
 #[derive(Debug, Default)]
 pub(super) struct OnStacks {
     pub(super) found: HashSet<FunctionId>,
-    /// All threads were seen: what is not here is nowhere.
+    /// All threads were seen: functions that are not in `found` are on no stack.
     pub(super) whole: bool,
 }
 
@@ -90,7 +89,7 @@ fn entry_of(pc: u64) -> Option<u64> {
 }
 
 impl OldCode {
-    /// Native code, and what was compiled.
+    /// Native code, and compiled code.
     fn apart(&self) -> (OldCode, OldCode) {
         let ranges = self.ranges.iter().cloned();
         let (native, compiled) = ranges.partition(|(.., block)| block.is_none());
@@ -104,7 +103,7 @@ impl OldCode {
         Some(first.start..last.end)
     }
 
-    /// The same, and more that is apart from it or the same.
+    /// The code with `more` ranges, each equal to one of its own or disjoint from all.
     pub(super) fn with(&self, more: Vec<(Range<u64>, FunctionId, BlockId)>) -> OldCode {
         let mut ranges = self.ranges.clone();
         // Native code is left by no loop.
@@ -129,9 +128,9 @@ impl OldCode {
     }
 }
 
-/// Overwrites what calls of this thread left on its stack, below the caller, and in vector
-/// registers, by which memory is copied: addresses of code would lie in the frames of what is
-/// called next, or of a handler that is held up at the gate, for as long as it waits.
+/// Overwrites the remains of this thread's calls on its stack, below the caller, and in vector
+/// registers, by which memory is copied. Else addresses of code would lie in the frames of the next
+/// call, or of a handler that is held up at the gate, for as long as it waits.
 #[inline(never)]
 pub(super) fn scrub_stack() {
     std::hint::black_box(&mut [0_u64; 4096]);
@@ -187,7 +186,7 @@ pub(super) fn scrub_stack() {
     }
 }
 
-/// What `work` gives, without the addresses that it leaves on the stack: they would keep the code.
+/// Runs `work`, and clears the addresses that it leaves on the stack: they would keep the code.
 pub(crate) fn scrubbed<R>(work: impl FnOnce() -> R) -> R {
     let result = work();
     scrub_stack();
@@ -195,7 +194,7 @@ pub(crate) fn scrubbed<R>(work: impl FnOnce() -> R) -> R {
 }
 
 impl Core {
-    /// All code there is of `members`, and what depends on them.
+    /// All code of `members`, and of their dependents.
     pub(super) fn old_code(&self, members: &HashSet<FunctionId>) -> OldCode {
         let is_old = |id: FunctionId, depends: &[FunctionId]| {
             members.contains(&id) || depends.iter().any(|id| members.contains(id))
@@ -243,7 +242,7 @@ impl Core {
         left
     }
 
-    /// Whose code of `code` may be on a stack, as far as threads say so within that time.
+    /// Functions of `code` that may be on a stack, as far as threads answer within that time.
     pub(super) fn functions_on_stacks(
         &self,
         code: &OldCode,
@@ -295,7 +294,7 @@ impl Core {
         code: &OldCode,
         within: Duration,
     ) -> Result<Vec<Activation>, Error> {
-        // What was freed meanwhile is nowhere, and other code may be in its place.
+        // Code that was freed meanwhile is nowhere, and other code may be in its place.
         let code = &self.still_there(code);
         if code.ranges.is_empty() {
             return Ok(Vec::new());
@@ -315,7 +314,7 @@ impl Core {
         Ok(merged(found))
     }
 
-    /// The same of native code.
+    /// Like the search above, for native code.
     fn native_activations(
         &self,
         code: OldCode,
@@ -352,7 +351,7 @@ impl Core {
         Ok(merged(found))
     }
 
-    /// Until then, lets those through who come to the gate and hold old code.
+    /// Until the deadline, lets threads through that arrive at the gate and hold old code.
     fn attend(&self, gate: &Gate, code: &OldCode, until: Instant) -> Result<(), Error> {
         let mut known = Vec::new();
         loop {
@@ -419,9 +418,9 @@ impl Core {
         found
     }
 
-    /// Waits until no thread runs old code of `members`; false, at once, if a first body waits for
-    /// the turn, whose thread may be one that runs old code, if a fork waits, or if the set behind the gate
-    /// `is_short` of a function.
+    /// Waits until no thread runs old code of `members`. False, at once, if a first body waits for
+    /// the turn (its thread may be one that runs old code), if a fork waits, or if the set behind
+    /// the gate `is_short` of a function.
     pub(super) fn wait_until_quiet(
         &self,
         gate: &Gate,
@@ -469,7 +468,7 @@ fn is_held(held: &[Activation], tid: i32) -> bool {
     held.any(|held| held.tid == tid)
 }
 
-/// Tells whether a replacement is not wanted any more.
+/// The caller's function that withdraws a replacement.
 #[derive(Clone)]
 pub(super) struct Withdrawal(pub(super) Arc<dyn Fn() -> bool + Send + Sync>);
 

@@ -1,15 +1,16 @@
-//! Going back to what ran before the latest replacement.
+//! Rolls back the latest replacement.
 //!
-//! A rollback is a commit of the code that was kept, at the level of the replacement unless the caller
-//! asks for another; should it fail, the set is filed again. Loops that went on in new code
-//! go back likewise.
+//! A rollback is a commit of the code that was kept, at the level of the replacement unless the
+//! caller asks for another. If it fails, the set is filed again. Loops that continued in new code
+//! are moved back likewise.
 //!
 //! # Why
-//! A set that was exchanged at [`Level::Quiescent`] is one whose functions must not be mixed: to go
-//! back at once would have a thread between two of them use one of each version.
+//! The functions of a set that was exchanged at [`Level::Quiescent`] must not be mixed: a rollback
+//! at once would let a thread between two of them use one of each version.
 //!
-//! At that level all is done on a thread of ours, from the moment at which the set is taken: it holds
-//! addresses of code, which must not lie on the stack of the thread that waits (`quiet`).
+//! At that level a thread of the session does all the work, from the moment at which the set is
+//! taken: the set holds addresses of code, which must not lie on the stack of the thread that waits
+//! (`quiet`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl Rollback {
         self
     }
 
-    /// Has the wait end before its time is over, once `given_up` is true; see
+    /// Ends the wait before its time is over, once `given_up` is true; see
     /// [`Replacement::withdraw_when`](crate::Replacement::withdraw_when).
     #[must_use]
     pub fn withdraw_when(
@@ -86,7 +87,7 @@ pub struct RolledBack {
 }
 
 impl Replaced {
-    /// Goes back to what ran before this replacement, which must be the latest; see
+    /// Restores the code from before this replacement, which must be the latest; see
     /// [`Jit::rollback`](crate::Jit::rollback).
     ///
     /// # Errors
@@ -95,10 +96,11 @@ impl Replaced {
         self.rollback_at(Rollback::new())
     }
 
-    /// The same, at a level of the caller's; see [`Jit::rollback_at`](crate::Jit::rollback_at).
+    /// Like [`Replaced::rollback`], at a given level; see
+    /// [`Jit::rollback_at`](crate::Jit::rollback_at).
     ///
     /// # Errors
-    /// As [`Replaced::rollback`].
+    /// The errors of [`Replaced::rollback`].
     pub fn rollback_at(&self, how: impl Into<Rollback>) -> Result<RolledBack, Error> {
         let number = Some(self.number);
         self.jit.core().roll_back(number, how.into())
@@ -131,7 +133,7 @@ impl Core {
         let begun = self.events.now();
         let waits = match how.level {
             Some(level) => level != Level::Immediate,
-            // Sets before the latest count: all functions of that may be removed by now.
+            // Earlier sets count too: all functions of the latest may be removed by now.
             None => {
                 let _pass = gate::enter();
                 self.replacing.may_wait()
@@ -146,7 +148,7 @@ impl Core {
         self.on_compile_thread(what, move |core| core.take_back(number, how, begun))
     }
 
-    /// The latest set that has functions; none if those of the one that is asked for were removed.
+    /// Takes the latest set that has functions; none if those of the requested set were removed.
     fn take_latest(&self, number: Option<u64>) -> Result<Option<state::Set>, ReplaceError> {
         loop {
             let _pass = gate::enter();

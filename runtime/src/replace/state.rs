@@ -1,23 +1,23 @@
-//! What a session knows about replacements: what is stale, what can be rolled back.
+//! The state of a session's replacements: stale functions, sets that can be rolled back.
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
-//! | `Replacing::stale` (read) | a version is looked at and published | a function's own, its slot |
+//! | `Replacing::stale` (read) | a version is checked and published | a function's own, its slot |
 //! | `Replacing::stale` (write) | a set is committed: bodies, plans, versions | the function table, plans, `Versions`, functions' own |
-//! | `Replacing::modules`, `moved_names` | an entry is made or looked at | nothing |
+//! | `Replacing::modules`, `moved_names` | an entry is made or read | nothing |
 //! | `Replacing::history` | a set is filed or taken | nothing |
 //!
-//! All are `std`'s, and are taken under a pass of the gate (`fork::gate`), so that no fork
-//! happens meanwhile. A turn (`turns`) lasts longer than a pass; the child of a fork, in
-//! which nobody replaces anything, begins with a free one.
+//! All are `std`'s, and are taken under a pass of the gate (`fork::gate`), so that no fork happens
+//! meanwhile. A turn (`turns`) lasts longer than a pass. The child of a fork, in which no thread
+//! replaces anything, begins with a free one.
 //!
 //! LLVM never runs under any of them: it may take its thread down.
 //!
 //! # Why
-//! One module offers a function's body. After a commit the old one's import is `replaced`:
-//! neither its body nor its attributes are used. A version that was begun before and depends on
-//! a member is stale (`replace::state`): it is looked at under the lock that commits exclude,
-//! right before its store.
+//! One module offers a function's body. After a commit the old one's import is `replaced`: neither
+//! its body nor its attributes are used. A version is stale if its compile began before and it
+//! depends on a member. That is checked right before its store, under the lock that commits
+//! exclude.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,17 +38,17 @@ use super::error::ReplaceError;
 use super::migrate::Moved;
 use super::turns::{Lent, Turn, Turns};
 
-/// Sets that can be rolled back, unless the session is told otherwise.
+/// Sets that can be rolled back, by default.
 const KEPT: usize = 8;
 
-/// Which functions were replaced when.
+/// The latest commit of each replaced function.
 #[derive(Default)]
 pub(crate) struct Stale {
     /// Number of the latest commit that replaced a function, by function index.
     replaced: HashMap<u32, u64>,
 }
 
-/// What a function was before a set was committed.
+/// The state of a function before a set was committed.
 pub(crate) struct Before {
     pub(crate) id: FunctionId,
     pub(crate) body: Body,
@@ -56,7 +56,7 @@ pub(crate) struct Before {
     pub(crate) kept: Option<Old>,
 }
 
-/// Code that was taken out of a slot and can come back. It is retired with this.
+/// Code that was taken out of a slot and can be restored. It is retired when this is dropped.
 pub(crate) struct Old {
     core: Weak<Core>,
     id: FunctionId,
@@ -72,7 +72,7 @@ impl Old {
         }
     }
 
-    /// Keeps the code: it goes back into the slot.
+    /// Takes the code, to put it back into the slot.
     pub(super) fn into_kept(mut self) -> Option<Kept> {
         self.kept.take()
     }
@@ -81,7 +81,7 @@ impl Old {
         self.kept.as_ref().map(Kept::version)
     }
 
-    /// As [`Replacing::moved`].
+    /// Updates the entry, as [`Replacing::moved`] does.
     fn moved(&mut self, version: VersionId, from: EntryAddress, to: EntryAddress) -> bool {
         let Some(kept) = &mut self.kept else {
             return false;
@@ -103,23 +103,23 @@ impl Drop for Old {
     }
 }
 
-/// How a set was exchanged, and goes back unless another way is asked for.
+/// How a set was exchanged; a rollback uses the same by default.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Manner {
     pub(super) level: Level,
-    /// Threads in loops change with it.
+    /// Threads in loops continue in the new body.
     pub(super) osr: bool,
 }
 
-/// A committed set, and the way back.
+/// A committed set, and the data to roll it back.
 pub(crate) struct Set {
     pub(crate) number: u64,
     pub(crate) before: Vec<Before>,
     pub(super) manner: Manner,
-    /// Variables that got other storage.
+    /// Variables that got new storage.
     pub(super) moved: Vec<Moved>,
-    /// By which the data and the names that came with the set can be removed, once its
-    /// functions are gone. While it is held, they stay.
+    /// Removes the data and the names that came with the set, once its functions are removed. While
+    /// it is held, they stay.
     pub(crate) _tracker: Option<Tracked>,
 }
 
@@ -136,10 +136,10 @@ pub(crate) struct Replacing {
     /// Number of the latest commit. Changes under `stale` only.
     epoch: AtomicU64,
     stale: RwLock<Stale>,
-    /// Modules other than those whose functions the function table leads to matter by what
-    /// they define besides: data, and copies for the optimizer.
+    /// Modules, also those to whose functions the function table does not lead: they define data,
+    /// and copies for the optimizer.
     modules: Mutex<Vec<Weak<Module>>>,
-    /// Link names of variables that got other storage, and those they have there.
+    /// Link names of variables that got new storage, and their new link names.
     moved_names: Mutex<MovedNames>,
     history: Mutex<History>,
 }
@@ -160,7 +160,7 @@ impl Default for Replacing {
     }
 }
 
-/// As long as it lives, nothing is replaced.
+/// Excludes replacements while it lives.
 pub(crate) struct Publishing<'a>(RwLockReadGuard<'a, Stale>);
 
 impl Publishing<'_> {
@@ -177,16 +177,16 @@ impl Stale {
     }
 }
 
-/// As long as it lives, nothing else is published or replaced.
+/// Excludes other publications and replacements while it lives.
 pub(crate) struct Committing<'a> {
     stale: RwLockWriteGuard<'a, Stale>,
     epoch: &'a AtomicU64,
 }
 
 impl Committing<'_> {
-    /// Makes everything stale that was begun before and depends on `ids`; the number of
-    /// this commit. To be called after the new bodies and plans are in place: who reads
-    /// the new number reads those.
+    /// Makes compiles stale that began before and depend on `ids`; returns the number of this
+    /// commit. To be called after the new bodies and plans are in place: a reader of the new number
+    /// reads these.
     pub(crate) fn outdate(&mut self, ids: impl Iterator<Item = FunctionId>) -> u64 {
         let number = self.epoch.load(Ordering::Relaxed) + 1;
         self.stale
@@ -199,7 +199,7 @@ impl Committing<'_> {
 }
 
 impl Replacing {
-    /// Waits until nobody else replaces anything.
+    /// Waits until no other thread replaces anything.
     ///
     /// # Errors
     /// [`ReplaceError::Nested`].
@@ -207,12 +207,12 @@ impl Replacing {
         self.turns.take()
     }
 
-    /// A turn, if it is free.
+    /// Takes the turn, if it is free.
     pub(crate) fn try_turn(&self) -> Option<Turn<'_>> {
         self.turns.try_take()
     }
 
-    /// The turn of a first body, which may be one that its owner lends.
+    /// Takes the turn for a first body; its owner may have lent it.
     ///
     /// # Errors
     /// [`ReplaceError::Nested`].
@@ -220,7 +220,7 @@ impl Replacing {
         self.turns.take_for_first_body()
     }
 
-    /// Lends the turn, which the caller's replacement has, to first bodies.
+    /// Lends the turn of the caller's replacement to first bodies.
     pub(super) fn lend_turn(&self) -> Lent<'_> {
         self.turns.lend()
     }
@@ -230,13 +230,13 @@ impl Replacing {
         self.turns.is_wanted()
     }
 
-    /// Lends the turn, which the caller's replacement has, to first bodies that wait for it.
+    /// Lends the turn of the caller's replacement to first bodies that wait for it.
     pub(super) fn give_way(&self, deadline: Instant) {
         self.turns.give_way(deadline);
     }
 
-    /// Whether a rollback may bring back the body that file `file` has for a function. Under a turn:
-    /// a set that is being committed or rolled back is not in the history.
+    /// Whether a rollback may bring back the body that file `file` has for a function. To be called
+    /// under a turn: a set that is being committed or rolled back is not in the history.
     pub(crate) fn keeps(&self, id: FunctionId, file: &str) -> bool {
         let history = lock(&self.history);
         let mut before = history.sets.iter().flat_map(|set| &set.before);
@@ -249,7 +249,7 @@ impl Replacing {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Keeps commits away.
+    /// Excludes commits.
     pub(crate) fn publish(&self) -> Publishing<'_> {
         Publishing(self.stale.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -259,7 +259,7 @@ impl Replacing {
         self.stale.try_read().map(Publishing)
     }
 
-    /// Keeps publications away.
+    /// Excludes publications.
     pub(crate) fn commit(&self) -> Committing<'_> {
         Committing {
             stale: self.stale.write().unwrap_or_else(PoisonError::into_inner),
@@ -267,8 +267,8 @@ impl Replacing {
         }
     }
 
-    /// Notes the modules of an image that was bound. `tracker` keeps those with data: the types
-    /// of variables are asked for as long as their names are there.
+    /// Notes the modules of an image that was bound. `tracker` keeps those with data: the types of
+    /// variables are read as long as their names are defined.
     ///
     /// # Errors
     /// The tracker was removed.
@@ -278,7 +278,7 @@ impl Replacing {
         modules: &[(usize, Arc<Module>)],
     ) -> Result<(), SessionError> {
         let mut held = lock(&self.modules);
-        // Those that went are forgotten each time as many have come as there are.
+        // Dead entries are removed each time the list would have to grow.
         if held.len() + modules.len() > held.capacity() {
             held.retain(|module| module.strong_count() != 0);
             let room = held.len() + modules.len();
@@ -294,7 +294,7 @@ impl Replacing {
         }
     }
 
-    /// The modules of `dylib` that are still of use, latest first.
+    /// The modules of `dylib` that are still in use, latest first.
     pub(crate) fn modules(&self, dylib: &Dylib) -> Vec<Arc<Module>> {
         let held = lock(&self.modules);
         let live = held.iter().rev().filter_map(Weak::upgrade);
@@ -302,14 +302,14 @@ impl Replacing {
             .collect()
     }
 
-    /// True if no more than one module is of use.
+    /// True if at most one module is in use.
     pub(crate) fn is_one_module(&self) -> bool {
         let held = lock(&self.modules);
         let live = held.iter().filter(|module| module.strong_count() != 0);
         live.take(2).count() < 2
     }
 
-    /// All modules that are still of use.
+    /// All modules that are still in use.
     pub(super) fn all_modules(&self) -> Vec<Arc<Module>> {
         lock(&self.modules)
             .iter()
@@ -321,12 +321,12 @@ impl Replacing {
         lock(&self.moved_names)
     }
 
-    /// Sets that are kept to be rolled back.
+    /// Sets how many sets are kept for rollback.
     pub(crate) fn keep_sets(&self, limit: usize) {
         lock(&self.history).limit = limit;
     }
 
-    /// Files a set that was committed; the oldest is given up if there are too many.
+    /// Files a committed set; the oldest is dropped if there are too many.
     pub(crate) fn file(&self, set: Set) {
         let mut history = lock(&self.history);
         history.sets.push_back(set);
@@ -337,7 +337,7 @@ impl Replacing {
         drop(given_up);
     }
 
-    /// Forgets the ways back of a function that was removed. True if nobody replaces anything
+    /// Drops the saved bodies of a function that was removed. True if no thread replaces anything
     /// now: else a set that was taken may still name it.
     pub(crate) fn forget(&self, id: FunctionId) -> bool {
         let mut forgotten = Vec::new();
@@ -346,12 +346,12 @@ impl Replacing {
         }
         // Their code is retired, which takes locks.
         drop(forgotten);
-        // After the sets: who takes one has the turn by then.
+        // Checked after the sets: a thread that takes one has the turn by then.
         !self.turns.is_taken()
     }
 
-    /// Says that the code of a version that is kept for a rollback lies elsewhere. False, and
-    /// nothing changed, if none is kept at `from`: it is being rolled back, for example.
+    /// Updates the address of a version that is kept for a rollback. False, without a change, if
+    /// none is kept at `from`: for example while it is being rolled back.
     pub(crate) fn moved(
         &self,
         id: FunctionId,
@@ -367,7 +367,7 @@ impl Replacing {
         olds.any(|old| old.moved(version, from, to))
     }
 
-    /// The latest set, if there is one, and it is number `wanted` or that does not matter.
+    /// Takes the latest set, if there is one, and it is number `wanted` or none is wanted.
     pub(crate) fn take(&self, wanted: Option<u64>) -> Option<Set> {
         let mut history = lock(&self.history);
         let latest = history.sets.back()?.number;
@@ -389,13 +389,13 @@ impl Replacing {
         lock(&self.history).sets.back().map(|set| set.number)
     }
 
-    /// In the child of a fork: nobody replaces anything.
+    /// In the child of a fork, no thread replaces anything.
     pub(crate) fn after_fork_child(&self) {
         self.turns.after_fork_child();
     }
 }
 
-/// True if somebody may ask for the type of what the module defines.
+/// True if the type of a variable of the module may be needed.
 fn has_data(module: &Module) -> bool {
     use uruk_codegen::{Kind, Linkage};
     let plan = module.plan();

@@ -1,4 +1,4 @@
-//! What is told of an exchange: to whoever asked for it, and to those who listen.
+//! Reports an exchange: to the caller that requested it, and to event listeners.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::state::Manner;
 use super::{Level, OldLoop, Replaced, Replacement, RolledBack};
 
 impl Done {
-    /// Files what was done, and tells of it. `begun` is when its turn came.
+    /// Files the set, and reports it. `begun` is the time when its turn came.
     pub(super) fn finish(
         mut self,
         dylib: &Dylib,
@@ -68,7 +68,7 @@ impl Done {
 }
 
 impl Core {
-    /// Tells that the replacement of this number was taken back.
+    /// Reports that the replacement with this number was rolled back.
     pub(super) fn tell_back(&self, number: u64, done: &Done, begun: Duration) -> RolledBack {
         let functions = self.names_of(done.set.before.iter().map(|before| before.id));
         let dependents = self.names_of(done.dependents.iter().copied());

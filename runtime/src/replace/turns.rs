@@ -1,13 +1,13 @@
-//! Whose turn it is to replace: one thread's at a time.
+//! Turns to replace: one thread at a time has the turn.
 //!
 //! A turn lasts as long as compiles do, and handlers run meanwhile. So it is no lock, and
 //! waiting for it takes none: a handler may have interrupted the thread that waits. A handler that
-//! wants the turn its own thread has is told so, as is a constructor or a callback of a
+//! requests the turn of its own thread gets an error, as does a constructor or a callback of a
 //! replacement; it would wait for itself.
 //!
 //! A turn can be *lent* to first bodies (`calls::lazy`) while its owner changes nothing: around the
 //! constructors of a replacement, which may be the first to call a function, and in between two
-//! tries of a `Quiescent` replacement, for which threads leave old code that need a first body.
+//! tries of a `Quiescent` replacement, since threads in old code may need a first body to leave it.
 //! The owner goes on once the last borrower has given the turn back.
 //!
 //! | field | writer | ordering |
@@ -27,11 +27,11 @@ use crate::fork::futex;
 
 /// First bodies may borrow the turn.
 const LENT: u32 = 1 << 31;
-/// One does.
+/// A first body borrows the turn.
 const BORROWED: u32 = 1 << 30;
 const OWNER: u32 = BORROWED - 1;
 
-/// Between two looks at whether first bodies wait for a turn.
+/// Time between two checks whether first bodies wait for a turn.
 const LOOK: Duration = Duration::from_millis(2);
 
 thread_local! {
@@ -39,7 +39,7 @@ thread_local! {
     static BORROWS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// See the module.
+/// The turn and its waiting threads; see the module.
 #[derive(Default)]
 pub(super) struct Turns {
     /// The kernel's id of the thread that has the turn, or 0, and flags.
@@ -54,7 +54,7 @@ pub(crate) struct Turn<'a> {
     borrowed: bool,
 }
 
-/// As long as it lives, first bodies may borrow the turn.
+/// Lends the turn to first bodies while it lives.
 pub(super) struct Lent<'a>(&'a Turns);
 
 impl Turns {
@@ -139,8 +139,8 @@ impl Turns {
         drop(lent);
     }
 
-    /// Whether any thread has the turn. Relaxed: the caller has looked, under a lock, at what the
-    /// owner takes under the same lock.
+    /// Whether any thread has the turn. Relaxed: the caller has read, under a lock, the state that
+    /// the owner takes under the same lock.
     pub(super) fn is_taken(&self) -> bool {
         self.word.load(Ordering::Relaxed) != 0
     }

@@ -1,9 +1,9 @@
 //! Files that are replaced into the running program whenever they change.
 //!
-//! A thread looks at the files' identity ten times a second: device, inode, size and time
-//! of change. A file counts as written when two looks in a row see the same; so a compiler
-//! that writes in place is not read half-way, as long as it does not pause for that long.
-//! What was read half-way after all is refused, and read again once it changes.
+//! A thread reads the files' identity ten times a second: device, inode, size and time of change. A
+//! file counts as written when two reads in a row see the same; so a compiler that writes in place
+//! is not read half-way, as long as it does not pause for that long. An input that was read
+//! half-way after all is refused, and read again once it changes.
 //!
 //! The lines are printed under a pass of the gate (`fork::gate`), so that no child of `fork`
 //! inherits a locked standard error; the child watches nothing.
@@ -21,18 +21,18 @@ use crate::fork::gate;
 
 use super::{Replaced, Replacement};
 
-/// Between two looks.
+/// Time between two reads.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What tells one content of a file from another: device, inode, size, and the time of
-/// change in seconds and nanoseconds.
+/// The identity of a file's content: device, inode, size, and the time of change in seconds and
+/// nanoseconds.
 type Identity = (u64, u64, u64, i64, i64);
 
 struct Watched {
     path: PathBuf,
-    /// As it was read last.
+    /// Identity when it was read last.
     known: Option<Identity>,
-    /// As it was seen last.
+    /// Identity when it was checked last.
     seen: Option<Identity>,
 }
 
@@ -46,7 +46,7 @@ impl Watched {
         }
     }
 
-    /// True if the file has changed, and does so no more.
+    /// True if the file has changed, and the change is complete.
     fn has_changed(&mut self, now: Option<Identity>) -> bool {
         let settled = now.is_some() && now == self.seen && now != self.known;
         self.seen = now;

@@ -1,8 +1,8 @@
 //! First calls in the order of a former run, or as an embedder expects them.
 //!
-//! A file of an order has one name a line, as the linker sees it. It is a hint: a name that
-//! means nothing is passed over, and a program that goes another way is compiled as if there were
-//! no order, but for what was compiled for nothing.
+//! A file of an order has one name a line, as the linker sees it. It is a hint: unknown names are
+//! skipped. A program with another order of calls is compiled as if there were no order, except for
+//! compiles in vain.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::load::names::Definition;
 
 impl Core {
-    /// First calls of functions of `dylib` and what it searches are expected in this order.
+    /// Sets the expected order of first calls of functions in `dylib` and the dylibs it searches.
     pub(crate) fn expect<'a>(&self, dylib: &Table, names: impl Iterator<Item = &'a str>) {
         let function = |name: &str| match self.names.find(dylib, name)? {
             Definition::Function { id } => Some(id),
@@ -25,8 +25,8 @@ impl Core {
         self.speculation.expect(functions);
     }
 
-    /// The link names of functions called so far, in the order of their first calls as far as
-    /// that was seen.
+    /// The link names of functions called so far, in the order in which their first calls were
+    /// seen.
     pub(crate) fn first_calls(&self) -> Vec<String> {
         self.learn_first_calls();
         self.speculation.wake();
@@ -38,7 +38,7 @@ impl Core {
         self.speculation.order().iter().filter_map(name).collect()
     }
 
-    /// Expects the order that is kept in a file, if there is one.
+    /// Sets the expected order from a file, if it exists.
     pub(crate) fn expect_from(&self, file: &Path) {
         let text = uruk_files::read_left(file).map(String::from_utf8);
         if let Ok(Ok(text)) = text {
@@ -46,7 +46,7 @@ impl Core {
         }
     }
 
-    /// Keeps the order of this run in a file.
+    /// Writes the order of this run to a file.
     pub(crate) fn keep_order(&self, file: &OutputPath) -> std::io::Result<()> {
         let mut text = self.first_calls().join("\n");
         text.push('\n');

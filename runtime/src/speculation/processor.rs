@@ -1,12 +1,12 @@
-//! What threads that compile ahead have of a processor: whether there is one to spare, and
-//! whether one that a first call waits for gets on.
+//! Measures the processor time of threads that compile ahead: whether a processor is idle, and
+//! whether a thread that a first call waits for makes progress.
 //!
 //! # Why
 //! - A thread that waits for a lock, or for a page, waits for a processor no more than one that
-//!   sleeps; so time without a processor counts only where the kernel took one away
-//!   (`ru_nivcsw` of `getrusage(2)`).
-//! - On an idle processor a thread is woken 0.05 to 0.1 ms late, where others run 1 to 3 ms late. So
-//!   who only naps knows before it has taken anything from anybody.
+//!   sleeps. So time without a processor counts only where the kernel took one away (`ru_nivcsw` of
+//!   `getrusage(2)`).
+//! - On an idle processor a thread is woken 0.05 to 0.1 ms late, where others run 1 to 3 ms late.
+//!   So a napping thread detects load before it takes a processor from another thread.
 
 use std::time::{Duration, Instant};
 
@@ -16,28 +16,28 @@ use crate::tiers::background::thread_time;
 /// The share of the time of compiles for which a worker must have had a processor.
 const ENOUGH: f64 = 0.6;
 
-/// The time of compiles after which that is looked at.
+/// The time of compiles after which that is checked.
 const LOOK: Duration = Duration::from_millis(4);
 
-/// How late a thread is woken that had to wait for a processor.
+/// Delay of a wake-up that shows that a thread had to wait for a processor.
 const LATE: Duration = Duration::from_micros(500);
 
-/// How long a worker rests that had to wait for a processor: at first, and at most.
+/// Shortest and longest rest of a worker that had to wait for a processor.
 const REST: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(320));
 
-/// What a worker had of a processor, and how long it rests.
+/// The processor time of a worker, and how long it rests.
 pub(super) struct Pace {
     had: Duration,
     took: Duration,
     /// Whether it was woken late.
     late: bool,
-    /// How often the processor was taken away from it before this was looked at.
+    /// How often the processor had been taken away from it at the last check.
     taken_away: i64,
     rest: Duration,
 }
 
 impl Pace {
-    /// Of the calling thread.
+    /// For the calling thread.
     pub(super) fn new() -> Pace {
         Pace {
             had: Duration::ZERO,
@@ -48,7 +48,7 @@ impl Pace {
         }
     }
 
-    /// Does some work aside, and says how long to rest after it.
+    /// Does some work, and returns how long to rest after it.
     pub(super) fn keep<R>(
         &mut self,
         core: &Core,
@@ -61,7 +61,7 @@ impl Pace {
         (result, self.note(had, start.elapsed()))
     }
 
-    /// Sleeps, at most so long, and says how long to rest after it.
+    /// Sleeps, at most for `time`, and returns how long to rest after it.
     pub(super) fn sleep(&mut self, time: Duration) -> Option<Duration> {
         let late = overslept(time);
         if late < LATE {
@@ -71,14 +71,14 @@ impl Pace {
         self.note(Duration::ZERO, late)
     }
 
-    /// Rests; longer where it finds no processor after it, as long as `goes_on`.
+    /// Rests; longer where there is no processor after it, as long as `goes_on`.
     pub(super) fn rest(&mut self, mut rest: Duration, goes_on: impl Fn() -> bool) {
         while overslept(rest) >= LATE && goes_on() {
             rest = self.next_rest();
         }
     }
 
-    /// Takes note of what some work had and took; how long to rest after it.
+    /// Notes the processor time and the duration of some work; returns how long to rest after it.
     fn note(&mut self, had: Duration, took: Duration) -> Option<Duration> {
         self.had += had;
         self.took += took;
@@ -104,7 +104,7 @@ impl Pace {
     }
 }
 
-/// Sleeps, at most so long; how much longer it was.
+/// Sleeps for `time`; returns how much longer it took.
 fn overslept(time: Duration) -> Duration {
     let start = Instant::now();
     std::thread::park_timeout(time);
@@ -121,16 +121,16 @@ fn taken_away() -> i64 {
     }
 }
 
-/// Whether a thread gets on, for others to see.
+/// Shows other threads whether a thread makes progress.
 pub(super) struct Watch {
-    /// Of its processor time, if the C library tells it.
+    /// The clock of its processor time, if the C library has one.
     clock: Option<libc::clockid_t>,
-    /// What it had, and when.
+    /// Its processor time at the last look, and the time of the look.
     seen: (Duration, Instant),
 }
 
 impl Watch {
-    /// Of the calling thread.
+    /// Watches the calling thread.
     pub(super) fn mine() -> Watch {
         let mut clock = 0;
         // SAFETY: the calling thread lives; a live place.
@@ -142,7 +142,7 @@ impl Watch {
         }
     }
 
-    /// What it had so far; `None` where that is not told, or the thread is gone.
+    /// Its processor time so far; `None` where that is unknown, or the thread is gone.
     fn had(&self) -> Option<Duration> {
         let mut time = libc::timespec {
             tv_sec: 0,
@@ -153,7 +153,7 @@ impl Watch {
         (!refused).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
     }
 
-    /// Looks from here on.
+    /// Begins a new look.
     pub(super) fn begin(&mut self) {
         self.seen = (self.had().unwrap_or_default(), Instant::now());
     }

@@ -1,16 +1,16 @@
-//! The threads that compile ahead, and first calls that meet them.
+//! The threads that compile ahead, and first calls that join their compiles.
 //!
 //! # Why
-//! - Who waits for calls to come *naps*, and is not woken: waking a thread on another processor
-//!   costs the one that wakes more than all else that a first call costs it besides the compile.
-//! - A first call that meets a compile under way is on a worker that has nothing else to do, on the
-//!   processor of the caller, who waits: it looks on for a moment ([`SPIN`]), because to sleep and
-//!   be woken from another processor takes half as long as a compile.
-//! - After that it leaves the call to who compiles, unless that one has no processor: on a busy
+//! - A thread that waits for calls *naps*, and is not woken: waking a thread on another processor
+//!   costs the waking thread more than all else that a first call costs besides the compile.
+//! - A first call that meets a compile under way is on an otherwise idle worker, on the processor
+//!   of the waiting caller. It polls for a moment ([`SPIN`]), because to sleep and be woken from
+//!   another processor takes half as long as a compile.
+//! - After that it leaves the call to the compiling thread, unless that has no processor: on a busy
 //!   machine a call would wait for a thread that others keep from running, where it could have
 //!   compiled itself.
-//! - While it waits for long it compiles ahead itself: the caller's processor has nothing to do.
-//!   Begun at once, that kept callers waiting who would have gone on in the middle of it.
+//! - During a long wait it compiles ahead itself: the caller's processor is idle. If it began at
+//!   once, callers that could go on in the middle of it would wait.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,31 +32,31 @@ use crate::told::event::Event;
 use crate::version::ahead::Ahead;
 use crate::version::calls;
 
-/// How long a worker that is out of guesses sleeps, at least.
+/// Shortest sleep of a worker that is out of guesses.
 const NAP: Duration = Duration::from_micros(50);
 
 /// Naps without news after which it sleeps until it is woken.
 const MOST_NAPS: usize = 24;
 
-/// How long a first call looks whether a compile under way ends.
+/// How long a first call polls whether a compile under way ends.
 const SPIN: Duration = Duration::from_micros(60);
 
-/// How long first calls that joined a compile wait between looks whether it gets on.
+/// Time between checks, by first calls that joined a compile, whether it makes progress.
 pub(crate) const PATIENCE: Duration = Duration::from_micros(500);
 
-/// What a worker does next.
+/// The next action of a worker.
 enum Turn {
     Compile(FunctionId, Cancellation),
     Read(Arc<Module>),
-    /// There is nothing to be compiled; whether there was anything new.
+    /// There is nothing to compile; whether there were news.
     Nap {
         news: bool,
     },
-    /// It is in line to be woken.
+    /// The worker is in line to be woken.
     Wait,
 }
 
-/// Starts the threads, if there are to be any.
+/// Starts the threads, if there are any.
 pub(crate) fn start(core: &Arc<Core>) {
     let speculation = &core.speculation;
     for number in 0..speculation.most {
@@ -75,7 +75,7 @@ fn add(core: &Arc<Core>, number: usize) {
     }
 }
 
-/// The life of a thread that compiles ahead.
+/// The main function of a thread that compiles ahead.
 fn work(core: &Arc<Core>) {
     {
         let _pass = gate::enter();
@@ -102,7 +102,7 @@ fn work(core: &Arc<Core>) {
             Turn::Read(module) => pace.keep(core, || core.read_ahead(&module)),
             turn => {
                 drop(pass);
-                // Whoever ends the session before this thread lined up does not wake it.
+                // If the session ends before this thread is in line, it is not woken.
                 if !goes_on() {
                     return;
                 }
@@ -134,7 +134,7 @@ fn work(core: &Arc<Core>) {
     }
 }
 
-/// Has another thread take the place of the calling one, which ends. Under a pass.
+/// Starts another thread in place of the calling one, which ends. Under a pass.
 fn replace(core: &Arc<Core>, message: &str) {
     rest::unfit();
     error!(message, "a thread that compiles ahead is lost");
@@ -142,8 +142,8 @@ fn replace(core: &Arc<Core>, message: &str) {
 }
 
 impl Core {
-    /// What the calling worker does next: it naps if there is nothing, and `may_nap`, else it is in
-    /// line to be woken.
+    /// The next action of the calling worker: if there is nothing to do, it naps if `may_nap`, else
+    /// it is in line to be woken.
     fn next_ahead(self: &Arc<Self>, may_nap: bool) -> Turn {
         let news = self.learn_first_calls();
         if let Some(module) = self.speculation.front().unread.pop() {
@@ -152,7 +152,7 @@ impl Core {
         if (news || !may_nap)
             && let Some((id, cancel)) = self.guess_ahead()
         {
-            // There may be more.
+            // There may be more guesses.
             self.speculation.wake();
             return Turn::Compile(id, cancel);
         }
@@ -166,7 +166,7 @@ impl Core {
         Turn::Wait
     }
 
-    /// What is to be compiled next, by what is known; noted as under way.
+    /// The function to be compiled next, by the guesses; noted as under way.
     fn guess_ahead(&self) -> Option<(FunctionId, Cancellation)> {
         let mut mind = self.speculation.mind();
         while let Some(id) = mind.foresight.guess() {
@@ -181,8 +181,8 @@ impl Core {
         None
     }
 
-    /// Learns which first calls came since, and what they may lead to; whether there was anything
-    /// new. Whoever is no worker has one look at it.
+    /// Learns the new first calls, and the calls they may lead to; returns whether there were
+    /// news. Threads other than workers may call it, too.
     pub(crate) fn learn_first_calls(&self) -> bool {
         let (mail, told) = {
             let mut front = self.speculation.front();
@@ -198,7 +198,7 @@ impl Core {
                 Mail::Body(body) => bodies.push((body.function, self.course(&body))),
             }
         }
-        // What found its code ready was called before what did not.
+        // Functions whose code was found ready were called before those whose code was not.
         news |= self.see_called();
         let mut mind = self.speculation.mind();
         for (id, course) in bodies {
@@ -210,10 +210,10 @@ impl Core {
         news
     }
 
-    /// Looks what was called of what was compiled ahead; whether anything was.
+    /// Checks which functions compiled ahead were called; returns whether any was.
     pub(crate) fn see_called(&self) -> bool {
         let mut mind = self.speculation.mind();
-        // The first call takes it out of its rest.
+        // The first call ends the rest of the code.
         let is_called = |id: &mut FunctionId| {
             let has_code = self.stubs.entry(*id).is_some();
             has_code && !self.stubs.rests(*id)
@@ -231,7 +231,7 @@ impl Core {
         let dylib = &body.module.dylib;
         let find = |symbol| {
             let import = body.plan.import(symbol);
-            // What is not the module's own may be an embedder's to define, who is not asked.
+            // An embedder may have to define other names, and is not called here.
             if import.defined || self.is_program() {
                 return match self.names.find(dylib, &import.name)? {
                     Definition::Function { id } => Some(id),
@@ -251,8 +251,8 @@ impl Core {
         })
     }
 
-    /// Compiles a function whose flight is noted, under a pass; the text of a panic. `lost` has
-    /// another thread take the place of this one.
+    /// Compiles a function whose flight is noted, under a pass; returns the text of a panic. `lost`
+    /// starts another thread in place of this one.
     fn compile_ahead(
         self: &Arc<Self>,
         id: FunctionId,
@@ -272,7 +272,7 @@ impl Core {
         let joined = self.land(id, cancel, published);
         if let Some(taken) = joined {
             if self.stubs.entry(id).is_none() {
-                // Whoever waits is told what is wrong, if it is again.
+                // The waiting caller gets the error, if it occurs again.
                 return calls::answer(self, id, lost);
             }
             self.tell_answered(id, taken);
@@ -280,7 +280,7 @@ impl Core {
         panic
     }
 
-    /// Reads a module once more; the text of a panic. Under a pass.
+    /// Reads a module once more; returns the text of a panic. Under a pass.
     fn read_ahead(self: &Arc<Self>, module: &Arc<Module>) -> Option<String> {
         let on_fatal = {
             let core = Arc::clone(self);
@@ -300,7 +300,7 @@ impl Core {
         })
     }
 
-    /// A flight is over; when a first call joined it, if one did.
+    /// Ends a flight; returns when a first call joined it, if one did.
     fn land(&self, id: FunctionId, cancel: &Cancellation, published: bool) -> Option<Duration> {
         {
             let mut mind = self.speculation.mind();
@@ -321,15 +321,15 @@ impl Core {
         flight.joined
     }
 
-    /// Leaves the answer to a first call to who compiles the function already, if somebody
-    /// does and gets on; else the function is the calling worker's.
+    /// Leaves the answer to a first call to the thread that compiles the function already, if there
+    /// is one that makes progress; else the function is the calling worker's.
     pub(crate) fn join_ahead(&self, id: FunctionId) -> bool {
         if !self.speculation.is_on() {
             return false;
         }
         {
             let mut front = self.speculation.front();
-            // Nobody else begins it from here on.
+            // No other thread begins it from here on.
             front.taken.insert(id);
             front.put(Mail::Called(id));
             if front.flight_of(id).is_none() {
@@ -348,7 +348,7 @@ impl Core {
         }
         let mut front = self.speculation.front();
         let Some(flight) = front.flight_of(id) else {
-            // It came to nothing, or just ended.
+            // It had no result, or just ended.
             return false;
         };
         flight.joined = Some(taken);
@@ -357,8 +357,8 @@ impl Core {
         true
     }
 
-    /// A first call that joined a compile whose thread does not get on: it is the calling worker's
-    /// from here on.
+    /// A first call that joined a compile whose thread makes no progress: the calling worker takes
+    /// it over.
     pub(crate) fn stranded(&self) -> Option<FunctionId> {
         let mut front = self.speculation.front();
         let mut joined = front
@@ -372,13 +372,13 @@ impl Core {
         Some(id)
     }
 
-    /// Compiles something ahead on a worker of first calls, while a call waits for a long compile
-    /// ahead and nothing else wants its processor; the text of a panic. `lost` as in
+    /// Compiles a function ahead on a worker of first calls, while a call waits for a long compile
+    /// ahead and its processor is idle; returns the text of a panic. `lost` as in
     /// [`Core::compile_ahead`].
     pub(crate) fn help_ahead(self: &Arc<Self>, lost: fn(&Arc<Core>, &str)) -> Option<String> {
         {
             let mut front = self.speculation.front();
-            // One is there for the next call.
+            // One worker stays free for the next call.
             if front.helping + 1 >= self.jobs {
                 return None;
             }
@@ -426,8 +426,8 @@ impl Speculation {
         self.joined.store(joined, Ordering::Relaxed);
     }
 
-    /// Whether a first call waits for a compile ahead, so that somebody should look whether it
-    /// [gets on](Core::stranded).
+    /// Whether a first call waits for a compile ahead, so that a thread must check whether it
+    /// [makes progress](Core::stranded).
     pub(crate) fn is_joined(&self) -> bool {
         self.joined.load(Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
-//! The threads behind the tiers: one that looks at counters and samples, and workers
-//! that compile in the background.
+//! The threads behind the tiers: one that reads counters and samples, and workers that compile in
+//! the background.
 //!
-//! The controller's thread reports what it sees to `uruk_tiering`'s controller and puts
-//! its decisions into the list of jobs. Workers have low priority and are made when
-//! there is first something to do. Nobody who calls a function waits for any of them.
+//! The controller's thread reports counts and samples to `uruk_tiering`'s controller and puts its
+//! decisions into the list of jobs. Workers have low priority and are made when the first job or
+//! warm-up needs one. No caller of a function waits for any of them.
 //!
 //! Everything here that takes a lock does so under a pass of the gate (`fork::gate`), so
 //! that no fork happens meanwhile; sleeping threads are parked, which holds no lock.
@@ -43,7 +43,7 @@ pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
     thread::spawn(String::from("uruk-tiers"), core.serving.work(core, control))
 }
 
-/// What was published in the background.
+/// A version that was published in the background.
 pub(crate) struct Runs {
     pub(super) request: Request,
     /// Whether the code counts its entries and back edges.
@@ -73,7 +73,7 @@ fn control(core: &Arc<Core>) {
         let panic = {
             let _pass = gate::enter();
             panics::contained(|| {
-                // Not in a process that is over by then, nor in a fork's child that is.
+                // Not in a process that has ended by then, nor in a fork's child that has.
                 if std::mem::replace(&mut slept, true) {
                     core.prepare_worker();
                 }
@@ -109,10 +109,10 @@ fn work(core: &Arc<Core>) {
         let panic = match turn {
             Turn::Compile(job) => core.run_job(job),
             Turn::WarmUp => core.warm_up(),
-            // Woken for nothing it lines up again; it is in line once.
+            // A worker that is woken without a job waits in line again; it is in line once.
             Turn::Wait => {
                 drop(pass);
-                // Whoever ends the session before this thread lined up does not wake it.
+                // If the session ends before this thread is in line, it is not woken.
                 if !core.is_stopping() {
                     std::thread::park();
                 }
@@ -134,14 +134,14 @@ fn work(core: &Arc<Core>) {
 }
 
 impl Core {
-    /// Looks at the counters once and starts what the controller wants; when to look
-    /// again.
+    /// Reads the counters once and starts the compiles that the controller decided; returns the
+    /// time until the next look.
     fn look(self: &Arc<Self>) -> Duration {
-        // Samples first: counts that no sample could follow yet look like time that
-        // did not pass.
+        // Samples first: counts without the samples of the same time would look like time that did
+        // not pass.
         self.open_samples();
         self.drain_samples();
-        // What it takes of a processor: that it waits for one is no cost.
+        // Processor time of the look: waiting for a processor is no cost.
         let before = thread_time();
         let now = nanos(self.events.now());
         let busy = self.speculation.is_busy(self.events.now());
@@ -204,7 +204,7 @@ impl Core {
                         function: id,
                         version,
                         tier,
-                        // Nobody called a continuation before it was offered.
+                        // A continuation is not called before it is offered.
                         purpose: match continues && !runs {
                             true => Purpose::First,
                             false => Purpose::Change,
@@ -244,7 +244,7 @@ impl Core {
             purpose,
         };
         let made = match self.make(request, None, &Cancellation::new()) {
-            // It was replaced or removed meanwhile, as if right after the compile.
+            // The function was replaced or removed meanwhile, as if right after the compile.
             Err(cause) if cause.is_cancelled() => return Ok(()),
             made => made?,
         };
@@ -258,9 +258,9 @@ impl Core {
         Ok(())
     }
 
-    /// Has a first worker ready before there is a job: a program that runs for longer than
-    /// the first interval between looks will have one, and its hot function need not wait
-    /// for a thread to start, nor for LLVM's first compile at tier 2 if there are loops.
+    /// Starts a first worker before there is a job. A program that runs for longer than the first
+    /// interval between looks will have one. Its hot function then need not wait for a thread to
+    /// start, nor for LLVM's first compile at tier 2 if there are loops.
     fn prepare_worker(self: &Arc<Self>) {
         let running = !self.tiers.control().watched.is_empty();
         let jobs = self.tiers.jobs();
@@ -290,10 +290,9 @@ impl Core {
         thread::spawn(name, self.serving.work(self, work))
     }
 
-    /// Has another background worker take the place of the calling one, which ends. Under a
-    /// pass.
+    /// Starts another background worker in place of the calling one, which ends. Under a pass.
     fn replace_background_worker(self: &Arc<Self>, message: &str) {
-        // A listener may be what panics.
+        // A listener may panic.
         panics::contained(|| self.tell_lost(message));
         if let Err(cause) = self.spawn_worker(String::from("uruk-opt")) {
             warn!(%cause, message, "no background worker in place of one that was lost");
@@ -301,7 +300,7 @@ impl Core {
         }
     }
 
-    /// Ends a job that did not come to its own end.
+    /// Ends a job whose worker panicked.
     fn give_up_job(self: &Arc<Self>, request: Request, cancel: &Cancellation, cause: &Error) {
         self.tiers.jobs().ended(cancel);
         let versions = self.tiers.versions.seen(request.function);
@@ -314,7 +313,8 @@ impl Core {
         self.job_ended(decided.version, Outcome::Failed { compile }, None);
     }
 
-    /// Compiles and publishes one version in the background, under a pass; the text of a panic.
+    /// Compiles and publishes one version in the background, under a pass; returns the text of a
+    /// panic.
     fn run_job(self: &Arc<Self>, job: Job) -> Option<String> {
         let request = job.request;
         let cancel = job.cancel.clone();
@@ -337,7 +337,7 @@ impl Core {
         })
     }
 
-    /// The text of a panic in the compile.
+    /// Does the job; returns the text of a panic in the compile.
     fn do_job(self: &Arc<Self>, job: Job) -> Option<String> {
         if let Some(unit) = self.unit_of(job.request.function) {
             self.hand_over(job, unit);
@@ -373,7 +373,7 @@ impl Core {
         self.end_job(job, request, result, spent)
     }
 
-    /// The end of a job that took so much processor time; the text of a panic.
+    /// Ends a job that took this much processor time; returns the text of a panic.
     pub(crate) fn end_job(
         self: &Arc<Self>,
         job: Job,
@@ -392,7 +392,7 @@ impl Core {
         let compile = nanos(spent + decided.spent);
         let (outcome, runs) = self.outcome(request, result, compile);
         let published = runs.is_some();
-        // Before anybody is told: the loop runs on meanwhile.
+        // Before the outcome is reported: the loop runs on meanwhile.
         if published || matches!(outcome, Outcome::Failed { .. }) {
             self.continuation_made(request.function, published);
         }
@@ -400,8 +400,8 @@ impl Core {
         panic
     }
 
-    /// Tells the controller that the compile it asked for as `decided` has ended, and
-    /// what runs now if that was published. Starts what comes next.
+    /// Tells the controller that the compile it asked for as `decided` has ended, and the version
+    /// that runs now, if it was published. Starts the jobs that follow.
     pub(crate) fn job_ended(
         self: &Arc<Self>,
         decided: VersionId,
@@ -412,7 +412,7 @@ impl Core {
         let mut next = Vec::new();
         {
             let mut control = self.tiers.control();
-            // Somebody may have published over it since, and told so already.
+            // Another version may have been published over it since, and reported already.
             let runs = runs.filter(|runs| self.tiers.versions.runs(&runs.request));
             let outcome = match outcome {
                 Outcome::Published { compile, .. } if runs.is_none() => Outcome::Late { compile },
@@ -442,7 +442,7 @@ impl Core {
         }
     }
 
-    /// Goes back to the version before `version`.
+    /// Reverts to the version before `version`.
     fn revert(self: &Arc<Self>, id: FunctionId, version: VersionId) {
         let versions = self.tiers.versions.seen(id);
         match versions.revert(version, |entry| self.stubs.publish(id, entry)) {

@@ -12,8 +12,8 @@ use crate::tiers::Tiers;
 /// Functions that change their tier before a first call, where they are churned.
 const CHURNED_EACH: usize = 4;
 
-/// Functions with code from which on only one does: a program of a thousand functions
-/// is to end within seconds, too.
+/// Number of functions with code above which only one changes each time: a program of a thousand
+/// functions must end within seconds, too.
 const CHURNED_GENTLY: usize = 64;
 
 impl Core {

@@ -10,9 +10,9 @@
 //! | `chunks` | `Counts::address` | under the lock |
 //!
 //! # Why
-//! Counters are read, not triggered. Tier 1 pays two increments and no branch; a thread looks.
-//! What looks may cost is an account (`poll_overhead`, `poll_credit`), and the interval doubles
-//! while nothing is new.
+//! Counters are read by a thread and trigger nothing. Tier 1 pays two increments and no branch. The
+//! cost of looks is limited by an account (`poll_overhead`, `poll_credit`), and the interval
+//! doubles while there are no new counts.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +21,7 @@ use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_heap::{Heap, HeapError, Pool, Sealed};
 
-/// Functions a chunk holds the counters of.
+/// Functions whose counters fit into a chunk.
 const PER_CHUNK: usize = 4096;
 
 /// Bytes of the counters of one function.
@@ -35,8 +35,8 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// What was added since `before`. A thread that was stopped in the middle of an increment
-    /// puts a count back by what others added meanwhile: then nothing was.
+    /// The increments since `before`. A thread that was stopped in the middle of an increment may
+    /// store an older count, which drops other threads' increments: then the difference is zero.
     pub(crate) fn since(self, before: Count) -> Count {
         let added = |before: u32, now: u32| match now.wrapping_sub(before) {
             added if added < u32::MAX / 2 => added,
@@ -52,7 +52,7 @@ impl Count {
 /// All counters of a session.
 #[derive(Default)]
 pub(crate) struct Counts {
-    /// By index divided by [`PER_CHUNK`]; made when first needed.
+    /// Chunks by function index divided by [`PER_CHUNK`]; made when first needed.
     chunks: Mutex<Vec<Option<Sealed>>>,
 }
 
@@ -61,7 +61,7 @@ impl Counts {
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the counters of `id` are.
+    /// Address of the counters of `id`.
     pub(crate) fn address(&self, heap: &Heap, id: FunctionId) -> Result<u64, HeapError> {
         let (chunk, offset) = place(id);
         let mut chunks = self.lock();
@@ -78,15 +78,15 @@ impl Counts {
         Ok(held.address() + offset as u64)
     }
 
-    /// What a function counted so far.
+    /// The present counts of a function.
     pub(crate) fn now(&self, id: FunctionId) -> Count {
         let mut seen = [(id, Count::default())];
         self.read(&mut seen, |_, _| ());
         seen[0].1
     }
 
-    /// Has a function count from zero. Code of it that still runs may bring some of what it
-    /// counted back.
+    /// Resets the counts of a function to zero. Code of it that still runs may restore some of the
+    /// old count.
     pub(crate) fn clear(&self, id: FunctionId) {
         let chunks = self.lock();
         let (chunk, offset) = place(id);
@@ -96,8 +96,7 @@ impl Counts {
         }
     }
 
-    /// Brings `seen` up to date and calls `each` with what was added, where anything
-    /// was.
+    /// Brings `seen` up to date and calls `each` with the increments, if there were any.
     pub(crate) fn read(
         &self,
         seen: &mut [(FunctionId, Count)],

@@ -1,4 +1,4 @@
-//! Recording what the tiering policy is told, to try other settings on it.
+//! Records the input of the tiering policy, to try other settings on it.
 
 use std::io::{self, BufWriter, Write};
 use std::mem;
@@ -41,10 +41,10 @@ impl Write for PolicyText {
 }
 
 impl Core {
-    /// Records what the tiering policy is told from now on to `out`.
+    /// Records the input of the tiering policy from now on to `out`.
     ///
     /// # Errors
-    /// Those of `out` at the end of the recording before.
+    /// The errors of `out` at the end of the previous recording.
     pub(crate) fn record_policy(&self, out: Box<dyn Write + Send>) -> io::Result<()> {
         let mut control = self.tiers.control();
         control
@@ -52,7 +52,7 @@ impl Core {
             .record(Box::new(BufWriter::new(out)), LIMIT)
     }
 
-    /// Records what the tiering policy is told from now on in memory.
+    /// Records the input of the tiering policy from now on in memory.
     pub(crate) fn record_policy_text(&self) -> io::Result<PolicyText> {
         let text = PolicyText::default();
         let out = Box::new(BufWriter::new(text.clone()));

@@ -1,27 +1,27 @@
-//! A budget for code, held by evicting what is not used: it is compiled again by its next call.
+//! A budget for code, held by evicting unused code: the next call compiles it again.
 //!
-//! What counts is code of IR functions that calls reach. All of it can be made again, from the bodies
-//! that first calls are compiled from; code of object files and of units cannot, and is neither
-//! counted nor evicted. Nor is code
+//! Only code of IR functions that calls reach is counted. All of it can be made again, from the
+//! bodies that first calls are compiled from. Code of object files and of units cannot, and is
+//! neither counted nor evicted. Also excluded is code
 //! - of functions that keep their first version (coroutines: frames hold addresses of its parts),
 //! - that is pinned to a tier,
-//! - of the function the program starts at: nobody calls it again,
-//! - of functions that somebody compiles or replaces: the evicting thread would take away what they
-//!   found there.
+//! - of the function the program starts at: it is not called again,
+//! - of functions that are being compiled or replaced: an eviction would take away the code that
+//!   the compile or replacement found there.
 //!
-//! # Who is cold
-//! `uruk_tiering`'s [`Cold`] orders by last use. Use is seen in two ways, at every tier alike: a call
-//! puts code that rests ([`StubTable::rest`](uruk_stubs::StubTable::rest)) into its slot again, and
-//! samples fall into code that runs for long. Each look has all code rest, so a function that is called
-//! pays less than a microsecond once per look; looks come as code does, ten for each budget, and none
-//! below 60 % of it.
+//! # Cold code
+//! `uruk_tiering`'s [`Cold`] orders by last use. Use is detected in two ways, at every tier alike:
+//! a call puts resting code ([`StubTable::rest`](uruk_stubs::StubTable::rest)) into its slot again,
+//! and samples fall into code that runs for long. Each look puts all code to rest, so a function
+//! that is called pays less than a microsecond once per look. Looks are made as code is published,
+//! ten for each budget, and none below 60 % of it.
 //!
-//! # How it goes
-//! An eviction is a replacement by nothing: under the lock of the function's versions the slot goes
-//! back to the trampoline, the version is retired, and reclaim frees it once a scan saw every thread
-//! without it. Whoever is inside finishes there; recursion, handlers and callers that come in between
-//! ask for code as a first call does. The function's address is its stub's, so nothing that holds it
-//! notices.
+//! # Eviction
+//! An eviction is a replacement by nothing: under the lock of the function's versions the slot is
+//! set to the trampoline, the version is retired, and reclaim frees it once a scan saw every thread
+//! without it. Threads inside finish there; recursion, handlers and callers that come in between
+//! request code as a first call does. The function's address is its stub's, so holders of the
+//! address see no change.
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
@@ -29,10 +29,11 @@
 //! | `Eviction::arrivals` | a publication is noted, or all are taken | nothing |
 //! | `Eviction::away` | a function goes or comes back | nothing |
 //!
-//! Whoever publishes looks, after those who waited for it were woken. One looks at a time; who comes
-//! meanwhile leaves a note and goes on, until the notes are [`LEFT`] of the budget: who comes then waits
-//! for the look. So the budget is exceeded by that and by what is being published, at most, however
-//! late the one who looks gets a processor. Events are told when nothing is locked.
+//! Each publisher looks, after the threads that waited for the publication were woken. One thread
+//! looks at a time. Other publishers leave a note and go on, until the notes are [`LEFT`] of the
+//! budget: later ones wait for the look. So the budget is exceeded at most by that and by the code
+//! being published, however late the looking thread gets a processor. Events are reported when
+//! nothing is locked.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -49,26 +50,26 @@ use crate::tiers::counts::Count;
 use crate::told::event::Event;
 use crate::told::evictions::EvictionStats;
 
-/// Notes of code that came which are left for the next look, at most.
+/// Largest number of notes of new code that are left for the next look.
 const ARRIVALS: usize = 256;
 
-/// One part in so many of the budget may come while somebody looks, before others wait for that.
+/// Publishers wait for a look in progress once new code exceeds the budget divided by this.
 const LEFT: u64 = 20;
 
-/// What a session knows of its budget.
+/// The state of a session's code budget.
 pub(crate) struct Eviction {
     budget: Option<u64>,
     state: Mutex<State>,
-    /// Code that came and that nobody looked at yet.
+    /// New code since the last look.
     arrivals: Mutex<Vec<(FunctionId, u64)>>,
     /// Bytes in `arrivals`. Relaxed: written under its lock.
     arrived: AtomicU64,
     /// Functions whose code is evicted.
     away: Mutex<HashSet<FunctionId>>,
-    /// Somebody looks. Relaxed: whoever sees it late waits for the lock.
+    /// A look is in progress. Relaxed: a thread that sees it late waits for the lock.
     looking: AtomicBool,
-    /// Something was evicted, or was about to be. Relaxed: whoever compiles what was has seen its
-    /// slot empty, which comes after.
+    /// An eviction has begun at some time. Relaxed: a thread that compiles evicted code has seen
+    /// its slot empty, which comes after.
     begun: AtomicBool,
     looks: AtomicU64,
     evicted: AtomicU64,
@@ -82,7 +83,7 @@ struct State {
     samples: HashMap<FunctionId, (VersionId, u64)>,
 }
 
-/// A function whose code may go.
+/// A function whose code may be evicted.
 struct Candidate {
     id: FunctionId,
     version: VersionId,
@@ -90,14 +91,14 @@ struct Candidate {
     samples: u64,
 }
 
-/// One that went.
+/// A function whose code was evicted.
 struct Gone {
     id: FunctionId,
     version: VersionId,
     bytes: u64,
 }
 
-/// Who looks at cold code.
+/// Marks a look in progress until it is dropped.
 struct Looking<'a>(&'a AtomicBool);
 
 impl Drop for Looking<'_> {
@@ -140,7 +141,7 @@ impl Eviction {
         }
     }
 
-    /// The state, which knows of all that came.
+    /// The state, with all new code noted.
     fn state(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let arrivals = {
@@ -167,15 +168,15 @@ impl Eviction {
         self.away().remove(&id);
     }
 
-    /// Whether nothing was evicted, and nothing is to be by itself.
+    /// Whether nothing was evicted yet, and there is no budget.
     fn is_idle(&self) -> bool {
         self.budget.is_none() && !self.begun.load(Ordering::Relaxed)
     }
 }
 
 impl Core {
-    /// Says that calls of a function are about to reach new code; whether it had some that was
-    /// evicted. Under a pass.
+    /// Notes that calls of a function are about to reach new code; returns whether it had code that
+    /// was evicted. Under a pass.
     pub(crate) fn note_code(&self, id: FunctionId, bytes: u64) -> bool {
         let eviction = &self.eviction;
         if eviction.is_idle() {
@@ -196,8 +197,8 @@ impl Core {
         returned
     }
 
-    /// Evicts what is over the budget, unless somebody is at it and can be left to it. Under a
-    /// pass, with nothing locked.
+    /// Evicts code over the budget, unless another thread is doing so and little new code came.
+    /// Under a pass, with nothing locked.
     pub(crate) fn keep_budget(self: &Arc<Self>) {
         let eviction = &self.eviction;
         let Some(budget) = eviction.budget else {
@@ -216,14 +217,15 @@ impl Core {
         }
     }
 
-    /// Evicts the coldest code until no more than `most` bytes are left; how many went.
+    /// Evicts the coldest code until no more than `most` bytes are left; returns the number of
+    /// functions.
     pub(crate) fn evict_down_to(self: &Arc<Self>, most: u64) -> u64 {
         let gone = self.look_for_cold(&mut self.eviction.state(), Some(most));
         self.tell_evicted(&gone);
         gone.iter().map(|one| one.bytes).sum()
     }
 
-    /// Evicts one function's code now, if it may be; whether it was.
+    /// Evicts one function's code now, if that is allowed; returns whether it did.
     pub(crate) fn evict_one(self: &Arc<Self>, id: FunctionId) -> bool {
         let gone = {
             let mut state = self.eviction.state();
@@ -260,7 +262,7 @@ impl Core {
         gone
     }
 
-    /// The functions whose code may go.
+    /// The functions whose code may be evicted.
     fn candidates(&self) -> Vec<Candidate> {
         let mut all = self.tiers.versions.all_published(|id, version| {
             let id = self.stubs.function(id)?;
@@ -283,15 +285,15 @@ impl Core {
         all
     }
 
-    /// Takes the code of a function away, if nobody is at it.
+    /// Evicts the code of a function, unless it is being compiled or replaced.
     fn evict(self: &Arc<Self>, cold: &mut Cold, one: &Candidate) -> Option<Gone> {
         let id = one.id;
         let versions = self.tiers.versions.seen(id);
-        // Before anybody can compile it again.
+        // Before another thread can compile it again.
         self.eviction.away().insert(id);
         self.eviction.begun.store(true, Ordering::Relaxed);
         let gone = {
-            // Whoever compiles it again tells the controller, after this.
+            // A thread that compiles it again tells the controller, after this.
             let mut control = self.tiers.control();
             let gone = versions.evict(|| self.stubs.unpublish(id));
             if gone.is_some() {
@@ -333,7 +335,7 @@ impl Core {
 }
 
 impl Control {
-    /// The code of a function is gone; the next one counts from zero.
+    /// Drops the controller's data of evicted code; the next code counts from zero.
     fn forget_code(&mut self, id: FunctionId, counts: &super::counts::Counts) {
         let now = counts.now(id);
         if let Some(seen) = self.watched.seen(id) {

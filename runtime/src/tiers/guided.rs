@@ -1,17 +1,17 @@
-//! Profiles for tier 3: a version with probes runs for a moment between tiers 2 and 3,
-//! and what it counted goes into the compile.
+//! Profiles for tier 3: a version with probes runs for a moment between tiers 2 and 3, and its
+//! counts go into the compile.
 //!
 //! ```text
 //! decided: tier 3 -- compile with probes, publish -- counts for 20 to 500 ms -- compile guided
 //! ```
 //!
-//! The version with probes carries the number the controller gave, the guided one a
-//! number of its own: a later change must have a larger one. The controller is told of
-//! one compile that ended.
+//! The version with probes carries the number the controller gave, the guided one a number of its
+//! own: a later change must have a larger one. The controller is told of one ended compile for
+//! both.
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
-//! | `Profiles::state` | a profile is begun, looked at or taken | nothing |
+//! | `Profiles::state` | a profile is begun, checked or taken | nothing |
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,21 +31,21 @@ use crate::fork::gate;
 use crate::tiers::nanos;
 use crate::version::Request;
 
-/// Counting goes on for at least, and at most, so long.
+/// Shortest and longest time of counting.
 const COUNTING: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
-/// Counting goes on for so long at least for each place that is counted at: a function of a thousand
-/// does one thing after another, and what it did not do in the moment is taken to be rare.
+/// Shortest time of counting for each probe site: a function of a thousand sites does one thing
+/// after another, and a path not taken in that time is considered rare.
 const SITE: Duration = Duration::from_micros(50);
 
-/// Events of one site that are enough to tell its likely ways.
+/// Events of one site that are enough to tell its likely targets.
 const ENOUGH: u64 = 1000;
 
 /// Entries that are enough to tell which arguments are steady.
 const ENTRIES: u64 = 64;
 
-/// The words of a version's probes, in the heap's private data, until the last of
-/// those who count and those who read is gone.
+/// The words of a version's probes, in the heap's private data. They are freed with the last handle
+/// of the counting code and of readers.
 #[derive(Debug, Clone)]
 pub(crate) struct Words {
     pub(crate) probes: Probes,
@@ -57,7 +57,7 @@ struct Memory(Option<Sealed>);
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // The last holder may be outside.
+        // The last holder may be a thread without a pass.
         let _pass = gate::enter();
         if let Some(memory) = self.0.take() {
             // SAFETY: the code that counts in it holds a `Words` until it is freed, and
@@ -96,7 +96,7 @@ impl Words {
 struct Counting {
     /// The guided compile to come.
     request: Request,
-    /// What the controller asked for.
+    /// The number under which the controller requested the compile.
     decided: VersionId,
     words: Words,
     since: Duration,
@@ -104,7 +104,7 @@ struct Counting {
     spent: Duration,
 }
 
-/// What the controller asked for, of a guided version.
+/// The controller's request behind a guided version.
 #[derive(Clone, Copy)]
 pub(crate) struct Decided {
     pub(crate) version: VersionId,
@@ -115,9 +115,9 @@ pub(crate) struct Decided {
 #[derive(Default)]
 struct State {
     counting: Vec<Counting>,
-    /// By function index, once counted.
+    /// Profiles by function index, once counted.
     profiles: HashMap<u32, Arc<Profile>>,
-    /// Guided version under way -> what the controller asked for.
+    /// Guided version under way -> the controller's request.
     decided: HashMap<VersionId, Decided>,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Profiles {
     state: Mutex<State>,
 }
 
-/// How to go on with a job.
+/// The next step of a job.
 pub(crate) enum Step {
     /// Compile this now.
     Now(Request),
@@ -135,7 +135,7 @@ pub(crate) enum Step {
     Later,
 }
 
-/// How long a version counts at least.
+/// Shortest time for which a version counts.
 fn least(probes: &Probes) -> Duration {
     let sites = u32::try_from(probes.sites().len()).unwrap_or(u32::MAX);
     (SITE.saturating_mul(sites)).clamp(COUNTING.0, COUNTING.1 / 2)
@@ -146,14 +146,14 @@ impl Profiles {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the controller asked for when it got `version`.
+    /// The controller's request that led to `version`.
     pub(crate) fn decided(&self, version: VersionId) -> Decided {
         let spent = Duration::ZERO;
         let itself = Decided { version, spent };
         self.lock().decided.remove(&version).unwrap_or(itself)
     }
 
-    /// The compile with probes for `decided` took so much processor time.
+    /// Adds the processor time of the compile with probes for `decided`.
     pub(crate) fn charge(&self, decided: VersionId, spent: Duration) {
         let mut state = self.lock();
         let mut held = state.counting.iter_mut();
@@ -172,7 +172,7 @@ impl Profiles {
         state.counting.len() != before
     }
 
-    /// What was counted in a function is about another body now.
+    /// Drops the counts of a function: it has another body now.
     pub(crate) fn forget(&self, function: FunctionId) {
         let mut state = self.lock();
         state.profiles.remove(&function.index());
@@ -193,8 +193,8 @@ impl Profiles {
         self.lock().profiles.contains_key(&function.index())
     }
 
-    /// Takes up what a version of `function` has counted for `age`; false if that is not enough
-    /// yet. What was counted before is forgotten.
+    /// Takes the counts of a version of `function`, which has counted for `age`; false if they are
+    /// not enough yet. Earlier counts are dropped.
     pub(crate) fn take_up(&self, function: FunctionId, words: &Words, age: Duration) -> bool {
         let profile = match Profile::new(&words.probes, &words.read()) {
             Ok(profile) => profile.counted_for(nanos(age)),
@@ -215,7 +215,7 @@ impl Profiles {
         true
     }
 
-    /// Guided compiles that have counted enough by `now`, and what the controller asked for.
+    /// Guided compiles whose probes have counted enough by `now`, and the controller's requests.
     pub(crate) fn due(&self, now: Duration) -> Vec<(Request, VersionId)> {
         let mut state = self.lock();
         let State {
@@ -255,7 +255,7 @@ impl Core {
     /// version that counts one.
     ///
     /// # Errors
-    /// As the compile of that version; that it was cancelled.
+    /// The errors of the compile of that version; or that it was cancelled.
     pub(crate) fn profile_first(
         self: &Arc<Self>,
         request: Request,
@@ -291,7 +291,7 @@ impl Core {
             ..request
         };
         let mut state = profiles.lock();
-        // Whoever cancels does so first, and then looks for what counts.
+        // A thread that cancels sets the token first, and then looks for counting versions.
         if cancel.is_cancelled() {
             drop(state);
             return Err(self.cancelled(request.function));
@@ -326,8 +326,8 @@ impl Core {
         profile.map_or_else(Vec::new, |profile| profile.steady_arguments())
     }
 
-    /// The settings of a guided compile of `id`: the profiles of its module, and who is
-    /// at the addresses they saw called.
+    /// The settings of a guided compile of `id`: the profiles of its module, and the functions at
+    /// the addresses that they saw called.
     pub(crate) fn guide(&self, id: FunctionId, how: Compile) -> Compile {
         let Some(function) = self.function(id) else {
             return how;

@@ -1,25 +1,24 @@
-//! Jobs of background workers: what waits, what is under way, and how it ends early.
+//! Jobs of background workers: waiting jobs, running jobs, and how they are cancelled.
 //!
-//! A compile looks at its token between its stages (`uruk_codegen::cancel`) and then ends
-//! with an error that says so. No blame falls on the function: it is not counted as failed,
-//! and may be compiled again.
+//! A compile checks its token between its stages (`uruk_codegen::cancel`) and then ends with an
+//! error for cancellation. The function is not counted as failed, and may be compiled again.
 //!
-//! | who cancels | what | what follows |
+//! | cancelled by | which jobs | what follows |
 //! |---|---|---|
 //! | the controller: another pin, a demotion, a replacement | the job it asked for | it is told `Outcome::Cancelled` |
-//! | a commit, a rollback, a removal | versions under way of the functions, whoever makes them | a first call begins again with the new body |
-//! | the end of the session, or of the process | all jobs, for good | workers end |
-//! | `fork` that has waited for [`PATIENCE`](crate::fork::gate) | jobs that run, each once in its life | the job is lined up again, before all others, and begins after the fork |
+//! | a commit, a rollback, a removal | versions under way of the functions, on any thread | a first call begins again with the new body |
+//! | the end of the session, or of the process | all jobs, finally | workers end |
+//! | `fork` that has waited for [`PATIENCE`](crate::fork::gate) | jobs that run, each once in its life | the job is put back first in the queue, and begins after the fork |
 //!
-//! A pause cancels nothing, nor does a first call: what is under way is paid for already.
-//! A fork waits for the job it could interrupt a second time, so that a program which
-//! forks all the time gets better code all the same, for twice the price at most.
+//! A pause cancels nothing, nor does a first call: work under way is paid for already. A fork waits
+//! for a job that it has interrupted once, so that a program which forks all the time gets better
+//! code all the same, for twice the price at most.
 //!
-//! Whoever waits for what a unit was asked for is woken, whatever the unit does; its answer finds
-//! nobody then.
+//! Threads that wait for the version of a unit are woken, whatever the unit does; its later answer
+//! has no waiter.
 //!
-//! A token is set before the function's versions are told, and what a cancelled compile has
-//! ready is late then: whichever comes first, nothing is published afterwards.
+//! A token is set before the function's versions are told, and the result of a cancelled compile is
+//! late then: in either order, nothing is published afterwards.
 //!
 //! # Why
 //! - The threads of the tiers are parked, not waiting on a condition: a parked thread holds no
@@ -47,26 +46,26 @@ use crate::version::Request;
 #[derive(Clone)]
 pub(crate) struct Job {
     pub(crate) request: Request,
-    /// What the controller asked for: a guided version has a number of its own.
+    /// The controller's request: a guided version has a number of its own.
     pub(crate) decided: VersionId,
     pub(crate) queued: Duration,
-    /// The code shall count its entries.
+    /// Whether the code counts its entries.
     pub(crate) counters: bool,
     pub(crate) cancel: Cancellation,
     /// A fork has interrupted it.
     pub(crate) again: bool,
 }
 
-/// A job that a worker is at.
+/// A job that a worker is doing.
 struct Running {
     decided: VersionId,
     cancel: Cancellation,
     again: bool,
-    /// It was cancelled, but only to let a fork go on.
+    /// The job was cancelled, but only to let a fork go on.
     interrupted: bool,
 }
 
-/// What waits for background workers, what they do, and who they are.
+/// The waiting jobs, the running jobs, and the background workers.
 #[derive(Default)]
 pub(crate) struct Jobs {
     pub(crate) waiting: VecDeque<Job>,
@@ -91,13 +90,13 @@ impl Jobs {
         Some(job)
     }
 
-    /// A job came to its end; true if a fork interrupted it.
+    /// Removes a job that ended; true if a fork interrupted it.
     pub(crate) fn ended(&mut self, cancel: &Cancellation) -> bool {
         let found = self.running.iter().position(|one| one.cancel.is(cancel));
         found.is_some_and(|index| self.running.swap_remove(index).interrupted)
     }
 
-    /// Cancels what the controller asked for as `decided`: the job, if it was waiting.
+    /// Cancels the controller's request `decided`; returns the job, if it was waiting.
     fn cancel(&mut self, decided: VersionId) -> Option<Job> {
         for running in &mut self.running {
             if running.decided == decided {
@@ -110,7 +109,7 @@ impl Jobs {
         self.waiting.remove(index)
     }
 
-    /// Interrupts what runs, and was not interrupted before.
+    /// Interrupts running jobs that were not interrupted before.
     fn interrupt(&mut self) {
         for running in &mut self.running {
             if !running.again && !running.cancel.is_cancelled() {
@@ -120,7 +119,7 @@ impl Jobs {
         }
     }
 
-    /// Cancels all there is; nothing begins from here on.
+    /// Cancels all jobs; nothing begins from here on.
     pub(crate) fn close(&mut self) {
         self.over = true;
         self.waiting.clear();
@@ -141,8 +140,8 @@ struct Going {
     function: FunctionId,
     version: VersionId,
     cancel: Cancellation,
-    /// What a unit is asked for: whoever made the question waits for an embedder's code, which
-    /// may look at no token.
+    /// The request to a unit: the requesting thread waits for an embedder's code, which need not
+    /// check a token.
     asked: Option<Tracker>,
 }
 
@@ -159,7 +158,7 @@ impl Drop for Entered<'_> {
             let gone = list.iter().position(|one| one.version == self.version);
             gone.map(|at| list.swap_remove(at))
         };
-        // A handle of the session's goes without the lock.
+        // A handle of the session is dropped without the lock.
         drop(gone);
     }
 }
@@ -169,7 +168,7 @@ impl UnderWay {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A version begins to be made, which ends early with `cancel`.
+    /// Enters a version whose compile begins; `cancel` ends it early.
     pub(crate) fn enter(&self, request: &Request, cancel: &Cancellation) -> Entered<'_> {
         let (function, version) = (request.function, request.version);
         self.lock().push(Going {
@@ -184,7 +183,7 @@ impl UnderWay {
         }
     }
 
-    /// A unit is asked for `version`, which is under `tracker`.
+    /// Notes that a unit was asked for `version`, which is under `tracker`.
     pub(crate) fn asks(&self, version: VersionId, tracker: &Tracker) {
         let mut list = self.lock();
         let mut going = list.iter_mut();
@@ -193,7 +192,7 @@ impl UnderWay {
         }
     }
 
-    /// Ends the compiles of `versions`, and the waits for what units were asked for.
+    /// Ends the compiles of `versions`, and the waits for requests to units.
     pub(crate) fn cancel(&self, versions: &[VersionId]) {
         if versions.is_empty() {
             return;
@@ -211,8 +210,8 @@ impl UnderWay {
         }
     }
 
-    /// In the child of a fork: nobody compiles anything. What units were asked for, whose code
-    /// runs without a pass: nobody will make it.
+    /// In the child of a fork, no thread compiles. Returns the requests to units, whose code runs
+    /// without a pass: no thread will answer them.
     #[must_use]
     pub(crate) fn after_fork_child(&self) -> Vec<(FunctionId, VersionId)> {
         let lost = std::mem::take(&mut *self.lock());
@@ -223,7 +222,7 @@ impl UnderWay {
 }
 
 impl Core {
-    /// Lines a job up, and sees to it that a worker comes.
+    /// Puts a job into the queue, and makes sure that a worker takes it.
     pub(crate) fn put_job(self: &Arc<Self>, request: Request, decided: VersionId, counters: bool) {
         let job = Job {
             request,
@@ -242,15 +241,16 @@ impl Core {
             worker.unpark();
             return;
         }
-        // Another worker would do again what that one does, and both would take longer.
+        // Another worker would repeat the work of the one that warms up, and both would take
+        // longer.
         if jobs.warmth == Warmth::Warming && jobs.waiting.len() == 1 {
             return;
         }
         self.add_worker(jobs);
     }
 
-    /// Lines a job up again that a fork interrupted, for the calling worker or whoever is
-    /// free before: it had its turn. `request` is what it had come to.
+    /// Puts a job back that a fork interrupted, for the calling worker or one that is free before:
+    /// it comes first. `request` is the step that it had reached.
     pub(crate) fn put_again(&self, request: Request, job: Job) {
         let mut jobs = self.tiers.jobs();
         if !jobs.over {
@@ -263,12 +263,12 @@ impl Core {
         }
     }
 
-    /// Ends what the controller asked for as `version`, as early as that is possible.
+    /// Cancels the controller's request `version`, as early as possible.
     pub(crate) fn cancel(self: &Arc<Self>, function: FunctionId, version: VersionId) {
         let waited = self.tiers.jobs().cancel(version);
         self.tiers.under_way.cancel(&[version]);
         if let Some(id) = self.stubs.function(function.0) {
-            // One that is ready by now is late, and dropped.
+            // A version that is ready by now is late, and dropped.
             self.tiers.versions.seen(id).cancel(version);
         }
         if let Some(job) = &waited {
@@ -280,12 +280,12 @@ impl Core {
         }
     }
 
-    /// Has the compiles in the background end soon; they begin again once a fork is over.
+    /// Interrupts the compiles in the background; they begin again once a fork is over.
     pub(crate) fn interrupt_jobs(&self) {
         self.tiers.jobs().interrupt();
     }
 
-    /// The error of a compile that was cancelled between two others.
+    /// The error of a job that was cancelled between two compiles.
     pub(crate) fn cancelled(&self, id: FunctionId) -> Error {
         let function = self.function(id);
         let module = function.map(|f| f.module.readers.bitcode().name().to_owned());
@@ -338,13 +338,14 @@ mod tests {
         jobs.waiting.extend((0..6).map(|number| job(id, number)));
         let [a, b, c, again]: [Job; 4] = std::array::from_fn(|_| jobs.take().expect("a job"));
 
-        // What waits is taken out, by what the controller calls it.
+        // A waiting job is taken out, by the number of the controller's request.
         assert!(jobs.cancel(VersionId(104)).is_none());
         let waited = jobs.cancel(VersionId(4)).expect("it waited");
         assert_eq!(waited.request.version, VersionId(104));
         assert_eq!(jobs.waiting.len(), 1);
 
-        // What runs is told, and the controller's word counts for more than a fork's.
+        // A running job gets a token, and the controller's cancellation counts for more than a
+        // fork's.
         assert!(jobs.cancel(VersionId(0)).is_none() && a.cancel.is_cancelled());
         jobs.interrupt();
         assert!(b.cancel.is_cancelled() && c.cancel.is_cancelled());

@@ -48,8 +48,7 @@ use crate::version::records::Versions;
 /// How functions are compiled over their life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tiers {
-    /// At tier 1 when first called; what turns out to be hot moves up in the
-    /// background.
+    /// At tier 1 when first called; hot functions move up in the background.
     #[default]
     Auto,
     /// All at one tier, when first called; none moves.
@@ -71,7 +70,7 @@ pub(crate) struct TierSettings {
     pub(crate) tiers: Tiers,
     /// Under [`Tiers::Auto`], whether first code is of tier 2.
     pub(crate) over_native: bool,
-    /// What compiles at tier 1.
+    /// The compiler of tier 1.
     pub(crate) baseline: crate::version::baseline::Baseline,
     /// Whether tiers 2 and 3 may contract floating-point operations; whether nothing is inlined
     /// across modules; whether functions are compiled ahead of their calls.
@@ -80,16 +79,16 @@ pub(crate) struct TierSettings {
     pub(crate) speculate: bool,
     pub(crate) policy: Config,
     pub(crate) tuning: TuneSettings,
-    /// How all is compiled above tier 1, unless something better is found.
+    /// The variant for compiles above tier 1, unless tuning finds a better one.
     pub(crate) variant: Variant,
-    /// Bytes of code of functions, beyond which cold code goes.
+    /// Bytes of code of functions above which cold code is evicted.
     pub(crate) code_budget: Option<u64>,
     pub(crate) sampling: Choice,
     pub(crate) sizes: Sizes,
     pub(crate) rates: Settings,
 }
 
-/// What a session knows of tiers.
+/// The tiering state of a session.
 pub(crate) struct TierState {
     settings: TierSettings,
     pub(crate) counts: Counts,
@@ -99,16 +98,16 @@ pub(crate) struct TierState {
     control: Mutex<Control>,
     jobs: Mutex<Jobs>,
     pub(crate) under_way: UnderWay,
-    /// When the controller's thread looks again, in ns since the session was made;
-    /// `u64::MAX` while it is awake. A hint: who sees too late a time wakes it in vain.
+    /// When the controller's thread looks again, in ns since the session was made; `u64::MAX` while
+    /// it is awake. A hint: a thread that sees too late a time wakes it in vain.
     pub(crate) asleep_until: AtomicU64,
     pub(crate) thread: Mutex<Option<Thread>>,
     /// The function the program starts at: index plus one; 0 for none.
     entry_point: AtomicUsize,
-    /// Processor time, in ns, of threads that compile before anybody asks for it: they give way,
-    /// and are no load. Each tells at the end of a compile.
+    /// Processor time, in ns, of threads that compile ahead of requests: they give way,
+    /// and are no load. Each adds its time at the end of a compile.
     aside: AtomicU64,
-    /// Under [`Tiers::Churn`], who has code and at which tier; next in turn first.
+    /// Under [`Tiers::Churn`], the functions with code and their tiers; next in turn first.
     churned: Mutex<VecDeque<(FunctionId, Tier)>>,
 }
 
@@ -118,9 +117,9 @@ pub(crate) struct Control {
     pub(crate) watched: Watched,
     /// Entries counted so far.
     pub(crate) entries: HashMap<FunctionId, u64>,
-    /// Processor time of the process that the controller knows of, without what was done aside.
+    /// Processor time of the process that the controller knows of, without time spent aside.
     pub(crate) processor: Duration,
-    /// When the counters were last looked at.
+    /// When the counters were last read.
     pub(crate) looked: Nanos,
 }
 
@@ -135,13 +134,13 @@ impl Control {
 }
 
 impl TierState {
-    /// Of a session whose code lies in `code`.
+    /// The state of a session whose code lies in `code`.
     pub(crate) fn new(settings: TierSettings, code: Range<u64>) -> TierState {
         let sampling = Sampling::new(&settings, code);
         let versions = Versions::default();
         let mut policy = settings.policy.clone();
         if settings.tuning.on {
-            // Versions are compared where they take turns, not by samples of their own.
+            // Versions are compared where they take turns, not by the controller's samples.
             policy.slower = f64::MAX;
         }
         let controller = Controller::new(&policy, Arc::clone(&versions.ids));
@@ -173,7 +172,7 @@ impl TierState {
         self.settings.tiers == Tiers::Auto
     }
 
-    /// How code above tier 1 is compiled, if nothing else is known.
+    /// The variant for code above tier 1, by default.
     pub(crate) fn variant(&self) -> Variant {
         self.settings.variant
     }
@@ -191,7 +190,7 @@ impl TierState {
         }
     }
 
-    /// Whether functions have native code, which runs until there is better.
+    /// Whether functions have native code, which runs until there is a better version.
     pub(crate) fn is_over_native(&self) -> bool {
         self.settings.over_native
     }
@@ -206,7 +205,7 @@ impl TierState {
         }
     }
 
-    /// The tier of a version that must do for ever, where others start at `tier`.
+    /// The tier of a version that is never replaced, where others start at `tier`.
     pub(crate) fn only(&self, tier: Tier) -> Tier {
         match self.settings.tiers {
             Tiers::Auto => tier.max(Tier::Optimized),
@@ -230,7 +229,7 @@ impl TierState {
         how
     }
 
-    /// After how many passes a loop is left, if it is left in any case.
+    /// Number of passes after which a loop is left, if every loop is left.
     pub(crate) fn leaves_after(&self) -> Option<impl Fn(FunctionId, usize) -> u32 + use<>> {
         let Tiers::Leave(passes) = self.settings.tiers else {
             return None;
@@ -254,17 +253,17 @@ impl TierState {
         self.how(Tier::Baseline).counters == Counters::Entry
     }
 
-    /// A thread compiled for so long what nobody had asked for.
+    /// Adds processor time that a thread spent on compiles that no caller requested.
     pub(crate) fn spent_aside(&self, time: Duration) {
         self.aside.fetch_add(nanos(time).0, Ordering::Relaxed);
     }
 
-    /// Processor time spent on what nobody had asked for.
+    /// Processor time spent on compiles that no caller requested.
     fn aside(&self) -> Duration {
         Duration::from_nanos(self.aside.load(Ordering::Relaxed))
     }
 
-    /// Says at which function the program starts: it is called once.
+    /// Sets the function at which the program starts: it is called once.
     pub(crate) fn set_entry_point(&self, id: FunctionId) {
         self.entry_point
             .store(id.index() as usize + 1, Ordering::Relaxed);
@@ -282,7 +281,7 @@ impl TierState {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// At which tier the entry point starts.
+    /// The tier at which the entry point starts.
     pub(crate) fn start_tier(&self, id: FunctionId) -> Tier {
         match self.settings.tiers {
             Tiers::Auto => self.control().controller.start_tier(id),
@@ -304,7 +303,7 @@ impl TierState {
         Some((id, next))
     }
 
-    /// Moves a function no more: it was removed.
+    /// Removes a function from the churned ones: it was removed.
     pub(crate) fn end_churn_of(&self, id: FunctionId) {
         self.churned().retain(|&(churned, _)| churned != id);
     }
@@ -317,7 +316,7 @@ impl TierState {
         self.churned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A function got its first code.
+    /// Reports the first code of a function.
     pub(crate) fn on_compiled(&self, now: Duration, id: FunctionId, tier: Tier, made: &Made) {
         if self.versions.is_fixed(id) {
             return;
@@ -335,7 +334,7 @@ impl TierState {
         if !self.versions.has(id) {
             return;
         }
-        // Better code may have been published meanwhile, and told before.
+        // A better version may have been published meanwhile, and reported before.
         let (version, tier, counters) = match self.versions.seen(id).published() {
             Some(other) if other.id != made.version => (other.id, other.tier, false),
             _ => (made.version, tier, made.counts),
@@ -351,7 +350,7 @@ impl TierState {
         control.watch(id, counters, Count::default());
         let soon = nanos(now) + control.controller.poll_interval(nanos(now));
         drop(control);
-        // Waking costs more than being late by the length of a look.
+        // A wake-up costs more than a delay by the length of a look.
         let until = self.asleep_until.load(Ordering::Relaxed);
         if until != u64::MAX && until > soon.0 + self.settings.policy.poll_min.0 {
             self.wake();
@@ -372,7 +371,7 @@ impl TierState {
             .on_samples(now, id, version, samples, time);
     }
 
-    /// For how long nothing was new, of what moves functions between tiers.
+    /// Time since the last new fact that moves functions between tiers.
     pub(crate) fn quiet(&self, now: Duration) -> Duration {
         Duration::from_nanos(self.control().controller.quiet(nanos(now)).0)
     }
@@ -381,7 +380,7 @@ impl TierState {
         self.control().controller.on_sampling(period);
     }
 
-    /// Starts no better versions by itself, or does again.
+    /// Pauses or resumes the automatic start of better versions.
     pub(crate) fn pause(&self, paused: bool) {
         let mut control = self.control();
         match paused {
@@ -394,17 +393,17 @@ impl TierState {
 
     /// Pins a function to a tier, or leaves it to the policy again.
     pub(crate) fn pin(&self, id: FunctionId, tier: Option<Tier>) {
-        // False says that nobody watches it yet: the pin holds for its first version.
+        // False if the function is not watched yet: the pin holds for its first version.
         self.control().controller.pin(id, tier);
         self.wake();
     }
 
-    /// A version was published that the controller did not ask for.
+    /// Reports a published version that the controller did not ask for.
     pub(crate) fn on_published(&self, now: Duration, id: FunctionId, tier: Tier, made: &Made) {
         let mut control = self.control();
         let published = self.versions.seen(id).published();
         if published.is_some_and(|other| other.id != made.version) {
-            // Whoever published over it tells.
+            // The thread that published over it reports.
             return;
         }
         control.watch(id, made.counts, self.counts.now(id));
@@ -419,14 +418,14 @@ impl TierState {
         let Control {
             watched, entries, ..
         } = &mut *control;
-        // The controller misses what is read here, at the end of a run.
+        // The controller misses the increments read here, at the end of a run.
         self.counts.read(watched.list(), |id, added| {
             *entries.entry(id).or_default() += u64::from(added.entries);
         });
         entries.iter().map(|(&id, &count)| (id, count)).collect()
     }
 
-    /// The choice of tiers in a word.
+    /// The choice of tiers as a word.
     pub(crate) fn describe(&self) -> String {
         match self.settings.tiers {
             Tiers::Auto => String::from("auto"),
@@ -447,7 +446,7 @@ impl TierState {
         stats.queued + stats.requested
     }
 
-    /// Has the controller look at once.
+    /// Makes the controller look at once.
     pub(crate) fn wake(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = &*thread {
@@ -455,7 +454,7 @@ impl TierState {
         }
     }
 
-    /// Tells the threads to end, and their compiles; they are woken to see it.
+    /// Ends the threads and their compiles; they are woken to see it.
     pub(crate) fn stop(&self) {
         self.wake();
         let mut jobs = self.jobs();
@@ -465,7 +464,7 @@ impl TierState {
         }
     }
 
-    /// In the child of a fork: no thread of ours is left, nothing under way will end.
+    /// In the child of a fork: the session's threads are gone, no version under way will end.
     pub(crate) fn after_fork_child(&self) {
         *self.jobs() = Jobs::default();
         for (function, version) in self.under_way.after_fork_child() {

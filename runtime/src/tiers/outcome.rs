@@ -1,4 +1,4 @@
-//! What became of a compile in the background.
+//! Outcomes of compiles in the background.
 
 use tracing::info;
 use uruk_base::Nanos;
@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::version::{Made, Request};
 
 impl Core {
-    /// What a compile in the background came to, and what runs now.
+    /// The outcome of a background compile, and the version that runs now.
     pub(super) fn outcome(
         &self,
         request: Request,

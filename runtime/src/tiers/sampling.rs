@@ -1,13 +1,12 @@
-//! Samples: from the profiler's source to the controller and to the counts people see.
+//! Samples: from the profiler's source to the controller and to statistics.
 //!
-//! Sampling starts once the program has used some processor time: a short run is not
-//! worth the few milliseconds it takes to open a source, and entry counters already
-//! find what is hot by then. Drained by the controller's thread and by what frees code,
-//! paused and resumed by anybody, under a lock and a pass of the gate.
+//! Sampling starts once the program has used some processor time: for a short run, opening a source
+//! takes too long (milliseconds), and entry counters already find hot functions by then. The
+//! controller's thread and the reclaiming thread drain samples. Any thread may pause and resume
+//! them, under a lock and a pass of the gate.
 //!
-//! A pause stops the clock of the drains as well: one that was due in `left` is due in
-//! `left` after the pause. What was taken before a pause is drained once it has lasted for
-//! `REST_AFTER`.
+//! A pause stops the clock of the drains as well: one that was due in `left` is due in `left` after
+//! the pause. Samples from before a pause are drained once it has lasted for `REST_AFTER`.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -42,19 +41,19 @@ use crate::told::event::{Event, Events, Hit};
 /// Processor time of the process after which sampling starts.
 const START_AFTER: Duration = Duration::from_millis(60);
 
-/// Pairs of functions, and threads, of which it is known who was seen beside whom.
+/// Largest number of neighbour pairs, and of threads, that are kept.
 const NEIGHBOURS: usize = 1 << 14;
 
 /// Time between two [`Event::Samples`].
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
-/// Samples in the same code that were taken within such a time are told together.
+/// Samples in the same code that were taken within such a time are reported together.
 const TOGETHER_NS: u64 = 1_000_000;
 
-/// Threads of ours, which are not sampled.
+/// Threads of the runtime, which are not sampled.
 pub(crate) static EXCLUDED: LazyLock<Arc<Excluded>> = LazyLock::new(Arc::default);
 
-/// What the session knows of samples.
+/// The sampling state of a session.
 pub(crate) struct Sampling {
     choice: Choice,
     sizes: Sizes,
@@ -62,7 +61,7 @@ pub(crate) struct Sampling {
     maps: Maps,
     /// Samples in functions of the session.
     taken: AtomicU64,
-    /// The same, with those elsewhere, as many as there are at the usual rate.
+    /// The same, with those elsewhere, scaled to the usual rate.
     pub(crate) usual: AtomicU64,
     state: Mutex<State>,
 }
@@ -73,18 +72,18 @@ struct State {
     /// The process is a fork's child since.
     forked: bool,
     clock: Clock,
-    /// How many times rarer than usually samples are.
+    /// Factor by which samples are rarer than usual.
     rarer: Rarer,
     told: Duration,
-    /// Tell what there is at the next drain.
+    /// Report all samples at the next drain.
     tell_now: bool,
-    /// Samples that were not told yet.
+    /// Samples that were not reported yet.
     hits: Vec<Hit>,
-    /// Lost ones that were told.
+    /// Lost samples that were reported.
     lost: u64,
-    /// Threads that are not sampled though they should be, as told.
+    /// Threads that are not sampled though they should be, as reported.
     uncovered: usize,
-    /// By thread, the function last seen; emptied when it grows.
+    /// The function last seen, by thread; emptied when it grows.
     last: HashMap<i32, u32>,
     /// How often one function was seen after another in a thread, the lesser first.
     neighbours: HashMap<(u32, u32), u64>,
@@ -92,16 +91,16 @@ struct State {
     shared: Shared,
 }
 
-/// What samples.
+/// The source of samples.
 #[derive(Default)]
 enum Source {
     /// Not opened yet.
     #[default]
     Later,
-    /// A thread is at it.
+    /// A thread is opening one.
     Opening,
     Open(Box<Sampler>),
-    /// Nothing works here.
+    /// No source works here.
     Nothing,
 }
 
@@ -115,7 +114,7 @@ impl Source {
 }
 
 impl Sampling {
-    /// Of a session whose code lies at `code`; off where nothing moves between tiers.
+    /// The state of a session whose code lies at `code`; off where nothing moves between tiers.
     pub(crate) fn new(settings: &TierSettings, code: Range<u64>) -> Sampling {
         let choice = match settings.tiers {
             Tiers::Auto => settings.sampling,
@@ -136,7 +135,7 @@ impl Sampling {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says which version lies at `range`, before it can run.
+    /// Notes the version at `range`, before it can run.
     pub(crate) fn add_code(&self, range: Range<u64>, id: FunctionId, version: VersionId) {
         if self.choice != Choice::Off {
             self.maps.insert(range, id, version);
@@ -153,14 +152,14 @@ impl Sampling {
         }
     }
 
-    /// Says that the code in these ranges is gone.
+    /// Notes that the code in these ranges was freed.
     pub(crate) fn remove_codes(&self, ranges: &[Range<u64>]) {
         if self.choice != Choice::Off {
             self.maps.retire_all(ranges);
         }
     }
 
-    /// Has samples of native code in a part of the address space attributed.
+    /// Attributes samples of native code in a part of the address space.
     pub(crate) fn attend(&self, text: Range<u64>) {
         if self.choice != Choice::Off {
             self.maps.attend(text);
@@ -178,7 +177,7 @@ impl Sampling {
         state.neighbours.iter().map(edge).collect()
     }
 
-    /// Takes no samples any more. Under a pass.
+    /// Ends sampling. Under a pass.
     pub(crate) fn close(&self) {
         self.lock().source = Source::Nothing;
     }
@@ -188,13 +187,13 @@ impl Sampling {
         self.lock().forked = true;
     }
 
-    /// Samples that were taken in functions of the session so far: what is counted of them is as many
-    /// as there would be at the usual rate.
+    /// Samples that were taken in functions of the session so far. The statistics of functions are
+    /// scaled to the usual rate.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// What was found and what it cost so far; `None` if nothing is sampled.
+    /// The counts and the cost of sampling so far; `None` if nothing is sampled.
     pub(crate) fn summary(&self) -> Option<Summary> {
         Some(self.lock().source.sampler()?.summary())
     }
@@ -208,7 +207,7 @@ impl State {
         }
         self.rarer = Rarer::default();
         match &mut self.source {
-            // Who was about to is not there.
+            // The thread that was opening a source is not in the child.
             Source::Opening => self.source = Source::Later,
             Source::Open(sampler) => {
                 if let Err(cause) = sampler.restart_in_child() {
@@ -220,7 +219,7 @@ impl State {
         }
     }
 
-    /// What a thread opened is the source, as paused as the session is.
+    /// Makes the source that a thread opened the session's, paused if the session is.
     fn opened(&mut self, source: Source) {
         self.source = source;
         if self.clock.is_paused()
@@ -248,11 +247,11 @@ impl State {
 }
 
 impl Core {
-    /// Takes no samples from now on. Under a pass.
+    /// Pauses sampling. Under a pass.
     pub(crate) fn pause_sampling(&self) {
         let mut state = self.tiers.sampling.lock();
         state.pause(self.events.now());
-        // Under the lock, as drains tell it.
+        // Under the lock, since drains call it too.
         self.tiers.on_sampling(None);
     }
 
@@ -262,13 +261,13 @@ impl Core {
         state.resume(self.events.now());
     }
 
-    /// Drains all samples there are.
+    /// Drains all pending samples.
     pub(crate) fn drain_all_samples(&self) {
         self.tiers.sampling.lock().clock.hurry();
         self.drain_samples();
     }
 
-    /// Drains all samples there are and tells them, at the end of a recording.
+    /// Drains all pending samples and reports them, at the end of a recording.
     pub(crate) fn tell_all_samples(&self) {
         {
             let mut state = self.tiers.sampling.lock();
@@ -280,8 +279,8 @@ impl Core {
         self.drain_all_samples();
     }
 
-    /// Has a source opened once the program has run for long enough. A thread of its own does it:
-    /// the kernel takes 10 to 30 ms, for which nobody would look at the counters.
+    /// Opens a source once the program has run for long enough. A thread of its own does it: the
+    /// kernel takes 10 to 30 ms, in which the controller's thread could not read the counters.
     pub(crate) fn open_samples(self: &Arc<Self>) {
         let sampling = &self.tiers.sampling;
         if sampling.choice == Choice::Off {
@@ -309,7 +308,7 @@ impl Core {
         }
     }
 
-    /// Drains samples, if it is time to, and reports them to the controller.
+    /// Drains samples, if it is time, and reports them to the controller.
     pub(crate) fn drain_samples(&self) {
         let sampling = &self.tiers.sampling;
         let mut state = sampling.lock();
@@ -394,7 +393,7 @@ impl Core {
         }
     }
 
-    /// Tells the samples that were not told yet, as of `now`.
+    /// Reports the samples that were not reported yet, as of `now`.
     fn tell_samples(&self, mut state: MutexGuard<'_, State>, now: Duration, summary: &Summary) {
         let mut hits = std::mem::take(&mut state.hits);
         let lost = summary.drained.lost - state.lost;

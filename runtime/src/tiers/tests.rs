@@ -1,4 +1,4 @@
-//! Who is watched, and since when.
+//! Which functions are watched, and since when.
 
 use std::collections::HashMap;
 

@@ -1,15 +1,16 @@
 //! A first compile at tier 2 before there is a job for it (`uruk_codegen::warm`).
 //!
-//! | when | what |
+//! | when | what happens |
 //! |---|---|
-//! | a function with loops got its first code | it is wanted: a worker that waits is woken |
+//! | a function with loops got its first code | a warm-up is requested: a worker that waits is woken |
 //! | a worker has no job | it warms up, once in a process |
 //! | a first job comes meanwhile | no other worker starts: this one stops at its next step |
 //!
-//! Where LLVM's library is not loaded yet, a worker is woken later: the process cannot end while it
-//! is loaded, and who ends then shall have paid less than a quarter of the time it has run for both
-//! ([`LATER`]). While functions are compiled ahead of their first calls it is put off further
-//! ([`LATEST`]). A job that comes before loads it at once.
+//! Where LLVM's library is not loaded yet, a worker is woken later: the process cannot end while
+//! the library is loaded. A program that ends then must have paid less than a quarter of its run
+//! time for loading and warming up ([`LATER`]). While functions are compiled ahead of their first
+//! calls, the warm-up is put off further ([`LATEST`]). A job that comes before loads the library at
+//! once.
 //!
 //! Programs without loops never pay for it; nor do those on a single processor, which the
 //! program needs. A program with loops that ends within 10 ms pays up to 4 ms of a processor that
@@ -30,40 +31,40 @@ use crate::guest::llvm;
 use crate::tiers::background::thread_time;
 use crate::tiers::jobs::{Job, Jobs};
 
-/// What warming up takes of a processor where LLVM was just loaded.
+/// Processor time of a warm-up after LLVM was just loaded.
 const WARMING: Duration = Duration::from_millis(7);
 
-/// How long a program runs before LLVM is loaded for what may become hot, in times that loading and
-/// warming up take. (At 12 ms, four times what loading alone takes, Lua's hello, which ends after
-/// 30, took 48 ms of processors instead of 39.)
+/// How long a program runs before LLVM is loaded for code that may become hot, in multiples of the
+/// time for loading and warming up. (At 12 ms, four times the time of loading alone, Lua's hello,
+/// which ends after 30, took 48 ms of processors instead of 39.)
 const LATER: u32 = 4;
 
-/// The same where no processor is idle meanwhile. Starts of 75 ms that were compiled ahead of took
+/// The same where no processor is idle meanwhile. Starts of 75 ms with compiles ahead of calls took
 /// 100 when a library of 13 ms was loaded in the middle of them, and 500 on a busy machine.
 const LATEST: u32 = 8;
 
-/// How much nicer background workers are than the process: the program, and first calls, go before them; beside
-/// a thread of the program on the same processor they still get a quarter of it.
+/// Added to the process's niceness for background workers: the program, and first calls, go before
+/// them. Beside a thread of the program on the same processor they still get a quarter of it.
 const NICENESS: i32 = 5;
 
 /// Whether LLVM was made ready for a first compile in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Warmth {
-    /// Nothing calls for it.
+    /// No warm-up was requested.
     #[default]
     Cold,
-    /// Something may become hot soon, and LLVM is not there: since when, and how long loading it
+    /// A function may become hot soon, and LLVM is not loaded: since when, and how long loading it
     /// and warming up take.
     Later(Duration, Duration),
-    /// Something may become hot soon.
+    /// A function may become hot soon.
     Wanted,
-    /// A worker is at it.
+    /// A worker warms up.
     Warming,
-    /// It was made ready, or needs not.
+    /// LLVM is ready, or not needed.
     Warm,
 }
 
-/// What a background worker does next.
+/// The next action of a background worker.
 pub(crate) enum Turn {
     Compile(Job),
     WarmUp,
@@ -71,7 +72,7 @@ pub(crate) enum Turn {
 }
 
 impl Turn {
-    /// Of the calling worker, which is in line if it is to wait.
+    /// The action of the calling worker, which must be in line if it is to wait.
     pub(crate) fn next(jobs: &mut Jobs) -> Turn {
         if let Some(job) = jobs.take() {
             return Turn::Compile(job);
@@ -85,8 +86,8 @@ impl Turn {
     }
 }
 
-/// A loop is about to run: what is called in it may be hot within a millisecond. `cold`:
-/// nothing was compiled at tier 2 in this process.
+/// Requests a warm-up: a loop is about to run, and functions called in it may be hot within a
+/// millisecond. `cold`: nothing was compiled at tier 2 in this process.
 pub(crate) fn want(jobs: &mut Jobs, cold: bool, now: Duration) {
     if jobs.warmth != Warmth::Cold {
         return;
@@ -101,9 +102,9 @@ pub(crate) fn want(jobs: &mut Jobs, cold: bool, now: Duration) {
     }
 }
 
-/// Time goes on: what was put off is wanted in the end. `busy`: the program still starts, and what
-/// it calls is compiled ahead by the processors that it does not use itself; or those have others
-/// to run.
+/// Starts a warm-up that was put off, when its time has come. `busy`: the program still starts, and
+/// idle processors compile functions ahead of its calls; or these processors have other work to
+/// run.
 pub(crate) fn look(jobs: &mut Jobs, now: Duration, busy: bool) {
     let Warmth::Later(since, takes) = jobs.warmth else {
         return;
@@ -122,9 +123,9 @@ fn wake(jobs: &mut Jobs) {
 }
 
 impl Core {
-    /// Has the calling worker let everybody else go first from its first job on. Who loads LLVM
-    /// holds the dynamic loader's lock, and the end of the process waits for that: seconds on a busy
-    /// machine, where others went first; so it is loaded before. Under a pass.
+    /// Lowers the priority of the calling worker from its first job on. A thread that loads LLVM
+    /// holds the dynamic loader's lock, and the end of the process waits for that: seconds on a
+    /// busy machine, at low priority. So LLVM is loaded before. Under a pass.
     pub(crate) fn before_first(&self, turn: &Turn) {
         let needed = match turn {
             Turn::Compile(job) => matches!(self.body(job.request.function), Some(Body::Module(_))),
@@ -133,13 +134,13 @@ impl Core {
         };
         if needed {
             let _loading = self.counters.parts.enter(Part::Loading);
-            // Whoever needs what cannot be loaded says so.
+            // The compile that needs LLVM reports that it cannot be loaded.
             let _ = llvm::open();
         }
         lower_priority();
     }
 
-    /// Makes LLVM ready until there is a job; the text of a panic. Under a pass.
+    /// Makes LLVM ready until there is a job; returns the text of a panic. Under a pass.
     pub(crate) fn warm_up(self: &Arc<Self>) -> Option<String> {
         let on_fatal = {
             let core = Arc::clone(self);
@@ -176,14 +177,14 @@ impl Core {
     }
 }
 
-/// Lets everybody else go first. Only the calling thread, as Linux has it.
+/// Lowers the priority of the calling thread only, as Linux allows.
 fn lower_priority() {
-    // It cannot be raised again.
+    // The priority cannot be raised again.
     crate::fork::thread::rest::unfit();
     // SAFETY: plain calls about the calling thread; a refusal leaves it as it is.
     unsafe {
         let [id, process] = [libc::gettid(), libc::getpid()].map(|id| id as libc::id_t);
-        // Of a process at -10 a worker at 5 would get a thirtieth of a processor, and less.
+        // In a process at -10 a worker at 5 would get a thirtieth of a processor, and less.
         let own = libc::getpriority(libc::PRIO_PROCESS, process);
         libc::setpriority(libc::PRIO_PROCESS, id, own + NICENESS);
     }
@@ -218,13 +219,13 @@ mod tests {
         want(&mut jobs, true, due);
         assert_eq!(jobs.warmth, Warmth::Warming);
         assert!(matches!(Turn::next(&mut jobs), Turn::Wait));
-        // Where something else warmed the process up, nobody is woken.
+        // If another thread warmed the process up, no worker is woken.
         let mut jobs = Jobs::default();
         assert!(matches!(Turn::next(&mut jobs), Turn::Wait));
         want(&mut jobs, false, due);
         look(&mut jobs, due * 2, false);
         assert_eq!((jobs.warmth, jobs.idle.len()), (Warmth::Warm, 1));
-        // Nor is it put off for ever.
+        // A warm-up is not put off for ever.
         if !uruk_late::is_open() {
             let mut jobs = Jobs::default();
             want(&mut jobs, true, Duration::ZERO);

@@ -1,9 +1,9 @@
-//! What is told of compiles ahead of first calls.
+//! Statistics of compiles ahead of first calls.
 
 use crate::speculation::SpeculationStats;
 
 impl SpeculationStats {
-    /// Compiles for nothing, so far.
+    /// Compiles in vain so far.
     pub(crate) fn wasted(&self) -> u64 {
         self.compiled.saturating_sub(self.called)
     }

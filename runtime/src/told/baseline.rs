@@ -1,16 +1,16 @@
-//! What is told of the baseline compiler.
+//! Statistics of the baseline compiler.
 
 /// Reasons that the table names.
 const REASONS: usize = 8;
 
-/// What the baseline compiler did; see [`JitBuilder::baseline`](crate::JitBuilder::baseline).
+/// Statistics of the baseline compiler; see [`JitBuilder::baseline`](crate::JitBuilder::baseline).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct BaselineStats {
     /// Versions that it compiled.
     pub compiled: u64,
-    /// Compiles that went to LLVM instead, by what of the function is not covered; the most
-    /// frequent reason first.
+    /// Compiles that went to LLVM instead, by the construct that is not covered; the most frequent
+    /// first.
     pub uncovered: Vec<(&'static str, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Disassembly of a compiled body, with names for the addresses it mentions; the IR it is made of.
+//! Disassembles a compiled body, with names for the addresses it mentions; also its IR.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -52,8 +52,8 @@ impl Core {
         (start == address).then(|| name.to_string_lossy().into_owned())
     }
 
-    /// The IR that a version of `tier` would be made of now, on a thread that LLVM can take down.
-    /// Nothing comes of it but this; what a profile would change is not in it.
+    /// The IR of which a version of `tier` would be made now, on a thread that LLVM can take down.
+    /// Nothing is compiled; the effects of a profile are not in it.
     pub(crate) fn ir_of(self: &Arc<Self>, id: FunctionId, tier: Tier) -> Result<String, Error> {
         let lost = {
             let core = Arc::clone(self);
@@ -87,7 +87,7 @@ impl Core {
         })
     }
 
-    /// Prints the disassembly of a fresh body if it was asked for.
+    /// Prints the disassembly of a new body if that was requested.
     pub(crate) fn dump(
         &self,
         function: &Function,

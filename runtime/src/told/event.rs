@@ -1,9 +1,8 @@
-//! What happens in a session, as values for whoever wants to know: embedders'
-//! listeners, `tracing`, traces and reports.
+//! Events of a session as values: for embedders' listeners, `tracing`, traces and reports.
 //!
-//! Events are told on the thread they happen on: compile workers, the controller, or
-//! a thread that called into the library; never on a thread in the middle of a first
-//! call. A session without listeners pays one relaxed load per event.
+//! An event is reported on the thread on which it happens: a compile worker, the controller, or a
+//! thread that called into the library; never a thread in the middle of a first call. A session
+//! without listeners pays one relaxed load per event.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +20,7 @@ use crate::replace::Level;
 use crate::told::recording;
 use crate::version::build::CompiledBy;
 
-/// One thing that happened. Times count from the start of the session.
+/// An event of a session. Times count from the start of the session.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
@@ -35,20 +34,20 @@ pub enum Event {
         version: u64,
         /// How it was compiled.
         tier: Tier,
-        /// By whom.
+        /// The compiler that made it.
         by: CompiledBy,
-        /// Whether it goes on with a loop of another function: see
+        /// Whether it is a continuation of a loop of another function: see
         /// [`Dylib::osr_loops`](crate::Dylib::osr_loops).
         continues: bool,
-        /// Name of the thread that did it.
+        /// Name of the thread that compiled it.
         worker: String,
-        /// When it was asked for, if it waited in the queue of the controller.
+        /// When it was queued, if it waited in the queue of the controller.
         queued: Option<Duration>,
         /// When compiling began.
         started: Duration,
         /// Time to extract, optimize and emit.
         compiling: Duration,
-        /// Time to link and to make it findable.
+        /// Time to link and to register it.
         linking: Duration,
         /// IR instructions of the function before optimization.
         instructions: u32,
@@ -97,7 +96,7 @@ pub enum Event {
         /// When.
         at: Duration,
     },
-    /// A version could not be compiled; what ran before runs on.
+    /// A version could not be compiled; the earlier version still runs.
     Failed {
         /// The function.
         id: FunctionId,
@@ -121,8 +120,8 @@ pub enum Event {
         /// When.
         at: Duration,
     },
-    /// A compile was ended early: its function was replaced, removed, or is wanted at
-    /// another tier; the session ends; or a fork could not wait, and it begins again.
+    /// A compile was ended early: its function was replaced, removed, or is compiled for another
+    /// tier instead; the session ends; or a fork could not wait, and it begins again.
     Cancelled {
         /// The function.
         id: FunctionId,
@@ -148,9 +147,8 @@ pub enum Event {
         /// When.
         at: Duration,
     },
-    /// Functions were replaced, all at one instant: see
-    /// [`Dylib::replace`](crate::Dylib::replace). What they run now was told before, each by an
-    /// event of its own.
+    /// Functions were replaced, all at one instant: see [`Dylib::replace`](crate::Dylib::replace).
+    /// Their new versions were reported before, each by an event of its own.
     Replaced {
         /// The replacement's number, which its rollback has, too.
         number: u64,
@@ -161,25 +159,26 @@ pub enum Event {
         /// Functions that were compiled again, because their code relied on a body that was
         /// replaced.
         dependents: Vec<String>,
-        /// At which instant.
+        /// The level of the replacement.
         level: Level,
-        /// How long it took, from when its turn came until everything was exchanged.
+        /// Time from its turn until everything was exchanged.
         took: Duration,
         /// How long no call of the functions could begin.
         closed: Duration,
         /// When it was done.
         at: Duration,
     },
-    /// A replacement was taken back: what its functions ran before runs again. See
+    /// A replacement was rolled back: its functions run their earlier code again. See
     /// [`Replaced::rollback`](crate::Replaced::rollback).
     RolledBack {
         /// The number of the replacement.
         number: u64,
-        /// Functions whose former code runs again; not those that were removed meanwhile.
+        /// Functions whose former code runs again, without those that were removed meanwhile.
         functions: Vec<String>,
-        /// Functions that were compiled again, because their code relied on a body that went.
+        /// Functions that were compiled again, because their code relied on a body that was
+        /// withdrawn.
         dependents: Vec<String>,
-        /// How long it took, from when its turn came until everything was exchanged.
+        /// Time from its turn until everything was exchanged.
         took: Duration,
         /// How long no call of the functions could begin.
         closed: Duration,
@@ -199,9 +198,9 @@ pub enum Event {
         tier: Tier,
         /// How it was compiled.
         variant: Variant,
-        /// What came out.
+        /// The result of the comparison.
         verdict: Verdict,
-        /// How many times as fast it was as what ran before.
+        /// Its speed relative to the earlier version.
         ratio: Interval,
         /// Pairs of slices that were measured.
         pairs: u32,
@@ -219,24 +218,24 @@ pub enum Event {
         /// When.
         at: Duration,
     },
-    /// Code of a function went because it was not used; its next call compiles it again.
+    /// Unused code of a function was evicted; its next call compiles it again.
     Evicted {
         /// The function.
         id: FunctionId,
         /// Its name.
         function: &'static str,
-        /// The version that went.
+        /// The version that was evicted.
         version: u64,
         /// Bytes of its code.
         bytes: u64,
         /// When.
         at: Duration,
     },
-    /// Sampling began, or could not.
+    /// Sampling began, or could not begin.
     Sampling {
         /// The source in use; `None` if there is none.
         source: Option<String>,
-        /// Sources that were tried before it, and why each was refused.
+        /// Sources that were tried before it, and the reason of each refusal.
         rejected: Vec<(String, String)>,
         /// When.
         at: Duration,
@@ -245,13 +244,13 @@ pub enum Event {
     Samples {
         /// When.
         at: Duration,
-        /// What was found, in the order of time.
+        /// The samples, in the order of time.
         hits: Vec<Hit>,
-        /// Samples there was no room for.
+        /// Samples that were dropped for want of room.
         lost: u64,
         /// Threads that cannot be sampled now: they block the signal, or a limit is reached.
         uncovered: usize,
-        /// Samples asked for per second of a thread's processor time. While nothing is new they are an
+        /// Requested samples per second of a thread's processor time. Without news they are an
         /// eighth of the usual ones, and each counts as eight in `hits`.
         rate: u32,
         /// Share of the process's processor time that sampling took so far.
@@ -259,24 +258,24 @@ pub enum Event {
         /// Functions that wait to be compiled at a higher tier.
         queue: usize,
     },
-    /// The program has code that may go to stacks which nobody told of. All memory is
-    /// searched for them, from now on, before code is freed.
+    /// The program has code that may go to unregistered stacks. From now on all memory is searched
+    /// for them before code is freed.
     StacksSearched {
-        /// What code, or how it was noticed.
+        /// The code, or how it was detected.
         cause: String,
         /// When.
         at: Duration,
     },
-    /// Code of no more use is not freed, from now on or as long as a call of the system is refused.
-    /// Each reason is told once; [`MemoryStats::stays`](crate::MemoryStats::stays) has the one of now.
+    /// Unused code is not freed, from now on or as long as a system call is refused. Each reason is
+    /// reported once; [`MemoryStats::stays`](crate::MemoryStats::stays) has the present one.
     CodeStays {
         /// Why.
         cause: String,
         /// When.
         at: Duration,
     },
-    /// LLVM reported a fatal error, or a compile panicked; the worker was given up and another
-    /// one made.
+    /// LLVM reported a fatal error, or a compile panicked; the worker was given up and another one
+    /// started.
     WorkerLost {
         /// LLVM's message, or the panic's text.
         message: String,
@@ -293,13 +292,13 @@ pub struct Hit {
     pub at: Duration,
     /// Number and tier of the version; `None` outside of the program's compiled functions.
     pub code: Option<(u64, Tier)>,
-    /// How many.
+    /// Their number.
     pub count: u32,
 }
 
-/// Called with each event, on the thread it happens on; must not call into the session, nor
+/// Called with each event, on the thread on which it happens; must not call into the session, nor
 /// fork, nor wait for a thread that does. Signals are held back meanwhile. If it panics, the
-/// compile that it is told of fails.
+/// compile of which the event tells fails.
 pub(crate) type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// The listeners of a session, the recorder among them.
@@ -334,8 +333,8 @@ impl Events {
         self.at(uruk_profiler::now())
     }
 
-    /// The session's time at a time of the sampler's clock: both are one clock, so that no
-    /// pause of a thread between two readings comes between them.
+    /// The session's time at a time of the sampler's clock. Both are one clock, so a pause of a
+    /// thread between two readings does not separate them.
     pub(crate) fn at(&self, sampler_ns: u64) -> Duration {
         Duration::from_nanos(sampler_ns.saturating_sub(self.start_ns))
     }
@@ -345,7 +344,7 @@ impl Events {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .push(listener);
-        // Relaxed: events from before a listener was there may pass it by.
+        // Relaxed: a new listener may miss events from before.
         self.any.store(true, Ordering::Relaxed);
     }
 
@@ -355,7 +354,7 @@ impl Events {
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// Who records, if anybody does.
+    /// The recorder, if there is one.
     pub(crate) fn recorder(&self) -> Option<&Recorder> {
         self.recorder.get()
     }
@@ -367,7 +366,7 @@ impl Events {
         }
     }
 
-    /// Tells the event that `make` returns, if anybody listens.
+    /// Reports the event that `make` returns, if there is a listener.
     pub(crate) fn tell(&self, make: impl FnOnce() -> Event) {
         let traced = tracing::enabled!(target: "uruk", tracing::Level::DEBUG);
         if !traced && !self.any.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What is told of evictions of code.
+//! Statistics of evictions of code.
 
 /// Evictions of code; see [`JitBuilder::code_budget`](crate::JitBuilder::code_budget).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -6,13 +6,13 @@
 pub struct EvictionStats {
     /// The budget in bytes, if there is one.
     pub budget: Option<u64>,
-    /// How often it was looked which code is used.
+    /// How often the use of code was checked.
     pub looks: u64,
-    /// Functions whose code went, each as often as it did.
+    /// Evictions of functions' code.
     pub evicted: u64,
     /// Bytes of that code.
     pub evicted_bytes: u64,
-    /// Of those, how often one was compiled again because it was called.
+    /// Number of these functions that were compiled again for a call.
     pub returned: u64,
 }
 

@@ -1,6 +1,6 @@
-//! Who holds what of a session's memory: the walk behind [`MemoryReport`].
+//! Attributes a session's memory to owners: the walk behind [`MemoryReport`].
 //!
-//! | memory | found by | whose |
+//! | memory | found by | owner |
 //! |---|---|---|
 //! | versions | the table of code | their function's |
 //! | images: data, code of object files | [`Owners`](crate::removal::Owners) | their tracker's |
@@ -9,13 +9,13 @@
 //! | names, symbols, units, trackers | [`Session::bytes`](uruk_session::Session::bytes) | no dylib's |
 //! | records of modules, images, code and versions | the walks over these | no dylib's |
 //!
-//! The heap counts what was handed out, by pool. What nobody of the above holds is the runtime's own
-//! or just being linked; pages that are held beyond what was handed out are unused. So everything is
-//! in some row, and in one only.
+//! The heap counts the memory handed out, by pool. Memory without an owner above is the runtime's
+//! own or just being linked; pages that are held beyond the memory handed out are unused. So
+//! everything is in some row, and in one only.
 //!
-//! Locks are taken one after the other, so that a report that is made while others compile may put
-//! what moves meanwhile into a wrong row; its sums are the same total nevertheless. A session at rest
-//! is told exactly.
+//! Locks are taken one after the other. A report that is made during compiles may put memory that
+//! changes meanwhile into a wrong row; its sums are the same total nevertheless. The report of a
+//! session at rest is exact.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, Weak};
@@ -39,14 +39,14 @@ pub(crate) struct Sizes {
     code: usize,
     read_only: usize,
     read_write: usize,
-    /// Of the read-write ones, those that begin as zeros.
+    /// Bytes of read-write memory that begin as zeros.
     zeros: usize,
-    /// Of all, those of unwind records.
+    /// Bytes of unwind records, in all memory.
     unwind: usize,
 }
 
 impl Sizes {
-    /// Of an image in `memory`.
+    /// Sizes of an image in `memory`.
     pub(crate) fn of(memory: &[Sealed], zeros: usize, unwind: usize) -> Sizes {
         let mut sizes = Sizes {
             zeros,
@@ -68,7 +68,7 @@ impl Sizes {
 #[derive(Default)]
 pub(crate) struct Modules(Mutex<Vec<Read>>);
 
-/// A module, and what outlives it as long as its image or versions do.
+/// A module, with the parts that outlive it as long as its image or versions exist.
 struct Read {
     module: Weak<Module>,
     life: Weak<Life>,
@@ -76,7 +76,7 @@ struct Read {
 }
 
 impl Modules {
-    /// Those that are still there.
+    /// The modules that still exist.
     pub(crate) fn live(&self) -> Vec<Arc<Module>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter()
@@ -95,7 +95,7 @@ impl Modules {
         all.push(Read {
             module: Arc::downgrade(module),
             life: Arc::downgrade(&module.life),
-            // Those that are inherited are known by the module whose they were first.
+            // Inherited constants are counted with the first module that had them.
             constants: match module.constants.is_inherited() {
                 true => Weak::new(),
                 false => module.constants.weak(),
@@ -105,7 +105,7 @@ impl Modules {
 }
 
 impl Read {
-    /// Whether there is anything to be told of it. The memory of a module that is gone is given back.
+    /// Whether anything of it exists. Frees the entry's memory of a module that is gone.
     fn is_there(&mut self) -> bool {
         if self.module.strong_count() == 0 {
             self.module = Weak::new();
@@ -118,19 +118,19 @@ impl Read {
 struct Block {
     function: Option<FunctionId>,
     version: VersionId,
-    /// Calls of its version reach it, if any do.
+    /// Whether calls of its version reach it.
     live: bool,
     bytes: u64,
     unwind: u64,
-    /// Of its records, and with the first block of a version of what that needs.
+    /// Bytes of its records; with the first block of a version also those of the version's.
     records: usize,
-    /// Of its data, with the first block of a version.
+    /// Bytes of its data, with the first block of a version.
     data: u64,
-    /// Constants it refers to: which, and how many bytes.
+    /// The constants that it refers to, and their bytes.
     constants: Option<(*const Constants, u64)>,
 }
 
-/// Who owns what.
+/// Owners of images, modules and functions.
 struct Owners {
     images: HashMap<u64, MemoryOwner>,
 }
@@ -142,11 +142,11 @@ impl Owners {
     }
 }
 
-/// What was found, and how much of the heap that is.
+/// The result of the walk, and its part in the heap.
 struct Walk {
     ledger: Ledger,
     found: u64,
-    /// Bytes that the allocator took for what is known of modules, images and code.
+    /// Bytes that the allocator took for records of modules, images and code.
     records: u64,
     constants: HashSet<*const Constants>,
 }
@@ -163,7 +163,7 @@ impl Walk {
         self.ledger.add(owner, tier, purpose, bytes);
     }
 
-    /// Adds what is somebody's, or waits because it is nobody's any more.
+    /// Adds memory of an owner; without an owner it waits to be freed.
     fn add_owned(&mut self, owner: Option<&MemoryOwner>, purpose: MemoryPurpose, bytes: u64) {
         let purpose = owner.map_or(MemoryPurpose::Waiting, |_| purpose);
         self.add(owner, None, purpose, bytes);
@@ -171,7 +171,7 @@ impl Walk {
 }
 
 impl Core {
-    /// What the memory of the session is used for. Under a pass.
+    /// The uses of the session's memory. Under a pass.
     pub(crate) fn memory_report(&self) -> MemoryReport {
         let owners = self.owners_of_images();
         let mut walk = Walk {
@@ -243,7 +243,7 @@ impl Core {
         Owners { images }
     }
 
-    /// Bitcode and constants of modules; bytes of bitcode.
+    /// Adds bitcode and constants of modules; returns bytes of bitcode.
     fn walk_modules(&self, owners: &Owners, walk: &mut Walk) -> u64 {
         let all: Vec<_> = {
             let held = self.modules.0.lock();
@@ -279,7 +279,7 @@ impl Core {
             let sizes = holding.sizes();
             walk.records += holding.bytes() as u64;
             let owner = owners.of(holding.life());
-            // Records lie with the constants, where there are any.
+            // Records lie with the constants, if there are any.
             let in_code = match sizes.read_only {
                 0 => sizes.unwind.min(sizes.code),
                 _ => 0,
@@ -305,7 +305,7 @@ impl Core {
             walk.records += block.records as u64;
             let of_image = block.function.is_none();
             if of_image && block.live {
-                // Told with its image.
+                // Counted with its image.
                 continue;
             }
             let (tier, published) = tiers.get(&block.version).copied().unzip();
@@ -333,7 +333,7 @@ impl Core {
         }
     }
 
-    /// The tier of each version that is on file, and whether calls reach it.
+    /// The tier of each filed version, and whether calls reach it.
     fn tiers_of_versions(&self) -> HashMap<VersionId, (Tier, bool)> {
         let records = self.tiers.versions.lock();
         let versions = records.values().flat_map(|record| {
@@ -344,7 +344,7 @@ impl Core {
         versions.collect()
     }
 
-    /// Bytes that the allocator took for what is known of versions and of their heat.
+    /// Bytes that the allocator took for records of versions and of their heat.
     fn bytes_of_versions(&self) -> usize {
         let heat = {
             let control = self.tiers.control();
@@ -353,7 +353,7 @@ impl Core {
         self.tiers.versions.bytes() + heat
     }
 
-    /// Stubs that are functions'; their bytes.
+    /// Adds stubs of functions; returns their bytes.
     fn walk_stubs(&self, owners: &Owners, ledger: &mut Ledger) -> u64 {
         let bodies: Vec<(FunctionId, Body)> = {
             let functions = self.functions.read();
@@ -380,14 +380,14 @@ impl Core {
 }
 
 impl Core {
-    /// All blocks of the table of code, with what their versions hold.
+    /// All blocks of the table of code, with the holdings of their versions.
     fn blocks_of_code(&self) -> Vec<Block> {
         let mut seen = HashSet::new();
         self.of_all_code(|id, live, view| {
             let shape = view.shape;
             let rest = shape.rest();
             let first = seen.insert(Arc::as_ptr(rest));
-            // The data of an image is told with it, as long as anybody owns it.
+            // The data of an image is counted with it, as long as it has an owner.
             let counted = first && (shape.function.is_some() || live != Some(id));
             Block {
                 function: shape.function,

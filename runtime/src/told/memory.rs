@@ -1,7 +1,7 @@
-//! What a session's memory is used for, as rows: whose, at which tier, for which purpose.
+//! The uses of a session's memory as rows: by owner, by tier, by purpose.
 //!
-//! The rows are disjoint and cover everything, so sums by dylib, by tracker, by tier and by purpose are
-//! the same total. What that is:
+//! The rows are disjoint and cover everything, so sums by dylib, by tracker, by tier and by purpose
+//! are the same total. It consists of:
 //!
 //! | part | counted |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | bitcode | bytes of modules, as given |
 //! | tables | names, symbols, units and trackers of the session; records of modules, images, versions, code and unwind rows; display names of the process |
 //!
-//! Memory elsewhere (LLVM's contexts, stacks of threads, the program's own blocks) cannot be asked for
-//! one by one; [`MemoryReport::other`] is what is left of the process's resident memory.
+//! Memory elsewhere (LLVM's contexts, stacks of threads, the program's own blocks) cannot be
+//! queried one by one; [`MemoryReport::other`] is the rest of the process's resident memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use uruk_base::Tier;
 use uruk_session::{DylibId, TrackerKey};
 
-/// Where definitions are that memory is used for.
+/// The owner of memory: the place of definitions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct MemoryOwner {
@@ -32,11 +32,11 @@ pub struct MemoryOwner {
     pub dylib: DylibId,
     /// The dylib's name.
     pub name: Arc<str>,
-    /// The tracker that what takes the memory is removed with.
+    /// The tracker whose removal frees the memory.
     pub tracker: TrackerKey,
 }
 
-/// What memory is used for.
+/// A use of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum MemoryPurpose {
@@ -44,7 +44,7 @@ pub enum MemoryPurpose {
     Code,
     /// Constants.
     ReadOnly,
-    /// Variables that begin as something else than zero, and counters of versions.
+    /// Variables that begin with another value than zero, and counters of versions.
     Data,
     /// Variables that begin as zero.
     Zeroed,
@@ -54,12 +54,13 @@ pub enum MemoryPurpose {
     Stubs,
     /// Bitcode that functions are compiled from.
     Bitcode,
-    /// What no call reaches and nobody owns any more, and that is not freed yet: replaced, to go
-    /// back to or until no thread is in it; removed, until nobody uses it.
+    /// Code and data that no call reaches and that have no owner any more, but are not freed yet.
+    /// Replaced ones are kept for a rollback or until no thread is in them; removed ones until
+    /// their last use.
     Waiting,
-    /// In pages that are held, but of no use now.
+    /// Parts of held pages that are not used now.
     Unused,
-    /// The runtime's own: its resolver, counters, and what is just being linked.
+    /// The runtime's own: its resolver, counters, and memory that is just being linked.
     Runtime,
     /// Tables of names and symbols, records of modules, images, versions and code.
     Tables,
@@ -81,7 +82,7 @@ impl MemoryPurpose {
         MemoryPurpose::Tables,
     ];
 
-    /// The word for it, as a name of a field.
+    /// The word for the purpose, as a name of a field.
     fn word(self) -> &'static str {
         match self {
             MemoryPurpose::Code => "code",
@@ -109,37 +110,38 @@ impl fmt::Display for MemoryPurpose {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryRow {
-    /// Whose; `None` for what is no dylib's: the runtime's own, and what waits to be freed.
+    /// The owner; `None` for memory of no dylib: the runtime's own, and memory that waits to be
+    /// freed.
     pub owner: Option<MemoryOwner>,
-    /// The tier of the version it is part of, if it is part of one.
+    /// The tier of the version that it belongs to, if any.
     pub tier: Option<Tier>,
-    /// What for.
+    /// The purpose.
     pub purpose: MemoryPurpose,
-    /// How much.
+    /// The bytes.
     pub bytes: u64,
 }
 
-/// What a session's memory is used for at one moment; see [`Jit::memory`](crate::Jit::memory).
+/// The uses of a session's memory at one moment; see [`Jit::memory`](crate::Jit::memory).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryReport {
-    /// One for each owner, tier and purpose there is, in that order.
+    /// One row for each combination of owner, tier and purpose, in that order.
     pub rows: Vec<MemoryRow>,
     /// Bytes of `rows` that lie in the session's reservation; the rest is bitcode and tables.
     pub reserved: u64,
-    /// Where that is.
+    /// The address range of the reservation.
     pub reservation: Range<u64>,
     /// Resident memory of the process, if the system tells.
     pub resident: Option<u64>,
 }
 
 impl MemoryReport {
-    /// What all rows are in sum.
+    /// The sum of all rows.
     pub fn total(&self) -> u64 {
         self.rows.iter().map(|row| row.bytes).sum()
     }
 
-    /// Bytes by dylib; of no dylib first.
+    /// Bytes by dylib; those without a dylib first.
     pub fn by_dylib(&self) -> Vec<(Option<Arc<str>>, u64)> {
         let named = |row: &MemoryRow| row.owner.as_ref().map(|o| (o.dylib, Arc::clone(&o.name)));
         let sums = self.sums(named).into_iter();
@@ -147,12 +149,12 @@ impl MemoryReport {
             .collect()
     }
 
-    /// Bytes by tracker; of none first.
+    /// Bytes by tracker; those without one first.
     pub fn by_tracker(&self) -> Vec<(Option<MemoryOwner>, u64)> {
         self.sums(|row| row.owner.clone())
     }
 
-    /// Bytes by tier; of none first.
+    /// Bytes by tier; those without one first.
     pub fn by_tier(&self) -> Vec<(Option<Tier>, u64)> {
         self.sums(|row| row.tier)
     }
@@ -168,7 +170,7 @@ impl MemoryReport {
         rows.map(|row| row.bytes).sum()
     }
 
-    /// Resident memory of the process that no row is about: LLVM's, tables, stacks, the host's.
+    /// Resident memory of the process outside of all rows: LLVM's, tables, stacks, the host's.
     pub fn other(&self) -> Option<u64> {
         Some(self.resident?.saturating_sub(self.total()))
     }
@@ -184,7 +186,7 @@ impl MemoryReport {
     pub(super) fn json(&self) -> String {
         let mut text = format!("{{\"total\":{}", self.total());
         for purpose in MemoryPurpose::ALL {
-            // A `String` takes all that is written to it.
+            // Writing to a `String` cannot fail.
             let _ = write!(text, ",\"{}\":{}", purpose.word(), self.of(purpose));
         }
         let or_null = |bytes: Option<u64>| bytes.map_or("null".into(), |b| b.to_string());
@@ -221,7 +223,7 @@ impl MemoryReport {
     }
 }
 
-/// What rows are told apart by.
+/// The key of a row.
 type Key = (Option<MemoryOwner>, Option<Tier>, MemoryPurpose);
 
 /// Rows that are being added up.

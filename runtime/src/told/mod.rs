@@ -1,15 +1,15 @@
-//! What people and tools are told. Nothing here changes what a session does.
+//! Reports for people and tools. Nothing here changes the behaviour of a session.
 //!
-//! | file | tells |
+//! | file | reports |
 //! |---|---|
-//! | [`event`] | what happens, as values: listeners, `tracing` |
+//! | [`event`] | events as values: listeners, `tracing` |
 //! | [`stats`] | counters of a run, as a table or JSON |
-//! | [`baseline`], [`ahead`], [`evictions`] | what compiled without LLVM, what ahead of calls, and which code went |
+//! | [`baseline`], [`ahead`], [`evictions`] | compiles without LLVM, compiles ahead of calls, evicted code |
 //! | [`staying`] | functions that stay at a version, and why |
 //! | [`parts`] | where time went |
-//! | [`memory`], [`holdings`] | what memory is used for, and by whom |
+//! | [`memory`], [`holdings`] | uses of memory, and their owners |
 //! | [`recording`] | a run as data for `uruk_report` |
-//! | [`tools`] | gdb, perf and jitdump about code |
+//! | [`tools`] | code for gdb, perf and jitdump |
 //! | [`disassemble`] | a compiled body, for people |
 
 mod ahead;

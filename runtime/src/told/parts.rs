@@ -19,7 +19,7 @@ pub struct PartStats {
     /// Processor time of the process before the session was made: in `uruk run`, the loading of
     /// libraries, LLVM above all where that is linked.
     pub before: Duration,
-    /// What each part took.
+    /// The time of each part.
     pub parts: Vec<(Part, Spent)>,
     /// Calls that waited for code, and for how long, by the clock on the wall.
     pub waiting: (u64, Duration),
@@ -28,22 +28,22 @@ pub struct PartStats {
 }
 
 impl PartStats {
-    /// What a part took.
+    /// The time of one part.
     #[must_use]
     pub fn of(&self, part: Part) -> Spent {
         let found = self.parts.iter().find(|(known, _)| *known == part);
         found.map_or(Spent::default(), |(_, spent)| *spent)
     }
 
-    /// Processor time that no part has: the program's own, and what policy, samples, reclaim and
-    /// the ends of threads take.
+    /// Processor time that no part has: the program's own, and that of policy, samples, reclaim and
+    /// the ends of threads.
     #[must_use]
     pub fn rest(&self) -> Duration {
         let known: Duration = self.parts.iter().map(|(_, spent)| spent.cpu).sum();
         self.process.saturating_sub(self.before + known)
     }
 
-    /// A member of an object, with the comma behind it.
+    /// A member of an object, followed by a comma.
     pub(crate) fn json(&self) -> String {
         let parts: String = self
             .parts
@@ -91,7 +91,7 @@ fn ms(time: Duration) -> f64 {
 }
 
 impl Core {
-    /// Measures where time goes from now on; `before` the process used that much.
+    /// Measures where time goes from now on; the process used `before` so far.
     pub(crate) fn time_parts(&self, before: Duration) {
         if self.counters.before.set(before).is_ok() {
             self.counters.parts.turn_on();
@@ -108,7 +108,7 @@ impl Core {
             before,
             parts,
             waiting: self.stubs.waits(),
-            // Last, so that it has all that is in the parts.
+            // Last, so that it includes the time of all parts.
             process: process_time(),
         })
     }

@@ -1,4 +1,4 @@
-//! Events as the report package takes them, and what is gathered for it at the end.
+//! Converts events for the report package, and collects the rest of a report at the end.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -32,8 +32,8 @@ pub(crate) fn recorder(core: &Core, file: &Path, args: Vec<String>) -> Recorder 
     Recorder::new(run, Nanos(0), Limits::default())
 }
 
-/// LLVM's name of the processor; the kernel's while LLVM is not there, which the question is no
-/// reason to change.
+/// LLVM's name of the processor; the kernel's while LLVM is not loaded, which is not worth loading
+/// it.
 fn processor() -> String {
     if uruk_late::is_open() {
         return uruk_codegen::host_cpu();
@@ -49,7 +49,7 @@ pub(crate) fn kernels_processor() -> String {
     model.map_or_else(String::new, |(_, name)| name.trim().to_owned())
 }
 
-/// What a trial of the tuner found, in words.
+/// The result of a trial of the tuner, in words.
 fn tuned(event: &Event) -> Option<String> {
     let Event::Tuned {
         candidate,
@@ -74,7 +74,7 @@ fn tuned(event: &Event) -> Option<String> {
     ))
 }
 
-/// The same, as data.
+/// The result of a trial of the tuner, as data.
 fn variant(event: &Event) -> Option<report::Variant> {
     let Event::Tuned {
         candidate,
@@ -179,7 +179,7 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
     }
 }
 
-/// A replacement, or its rollback.
+/// Records a replacement, or its rollback.
 fn take_exchange(recorder: &Recorder, event: &Event, at: Nanos) {
     match event {
         Event::Replaced {
@@ -228,7 +228,7 @@ fn take_exchange(recorder: &Recorder, event: &Event, at: Nanos) {
     }
 }
 
-/// At which instant functions were exchanged.
+/// The level of a replacement, in words.
 fn in_words(level: Level) -> String {
     match level {
         Level::Immediate => String::from("calls under way finished old code"),
@@ -238,7 +238,7 @@ fn in_words(level: Level) -> String {
     }
 }
 
-/// A version is two bars on the track of its worker: compiled, linked.
+/// Records a version as two bars on the track of its worker: compiled, linked.
 fn take_compile(recorder: &Recorder, event: &Event) {
     let Event::Compiled {
         id,
@@ -282,7 +282,7 @@ fn take_compile(recorder: &Recorder, event: &Event) {
     });
 }
 
-/// A first call that was answered is a lookup on the track of its worker.
+/// Records an answered first call as a lookup on the track of its worker.
 fn take_first_call(recorder: &Recorder, event: &Event) {
     let Event::Answered {
         function,
@@ -303,7 +303,7 @@ fn take_first_call(recorder: &Recorder, event: &Event) {
     });
 }
 
-/// Samples are charged to versions, which the recorder knows by number.
+/// Records samples under their versions, which the recorder knows by number.
 fn take_samples(recorder: &Recorder, event: &Event) {
     let Event::Samples {
         at,
@@ -335,7 +335,7 @@ fn take_samples(recorder: &Recorder, event: &Event) {
 }
 
 impl Core {
-    /// The recording so far, which goes on; `with_code` adds the disassembly of the hottest
+    /// The recording so far, which continues; `with_code` adds the disassembly of the hottest
     /// functions. `None` if nothing is recorded.
     pub(crate) fn recording_so_far(&self, with_code: bool) -> Option<Recording> {
         let recorder = self.events.recorder()?;
@@ -359,7 +359,7 @@ impl Core {
         recorder.so_far(ending, &listings)
     }
 
-    /// Counted calls as far as the controller has read them, which goes on with its work.
+    /// Counted calls as far as the controller has read them; the controller's data does not change.
     pub(crate) fn entries_so_far(&self) -> HashMap<FunctionId, u64> {
         let control = self.tiers.control();
         control.entries.iter().map(|(&id, &n)| (id, n)).collect()
@@ -408,7 +408,7 @@ fn place(thread: &str) -> report::Place {
     }
 }
 
-/// Tracks of background workers begin here.
+/// First track of the background workers.
 const BACKGROUND: u32 = 100;
 
 fn nanos(time: Duration) -> Nanos {

@@ -1,4 +1,4 @@
-//! Counters of a run and how they are shown.
+//! Counters of a run and their output.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -124,7 +124,7 @@ impl Counters {
     }
 }
 
-/// What a session has done so far. Times of several workers add up.
+/// Statistics of a session so far. Times of several workers add up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -137,49 +137,49 @@ pub struct Stats {
     pub failed: u64,
     /// Compiles that were ended early: see [`Event::Cancelled`](crate::Event::Cancelled).
     pub cancelled: u64,
-    /// Reading symbol tables and binding them.
+    /// Time to read symbol tables and bind them.
     pub load_time: Duration,
-    /// Compiling and linking data.
+    /// Time to compile and link data.
     pub data_time: Duration,
-    /// Extracting and compiling functions.
+    /// Time to extract and compile functions.
     pub emit_time: Duration,
-    /// Linking functions and publishing them.
+    /// Time to link functions and publish them.
     pub link_time: Duration,
     /// Bytes of function versions.
     pub code_bytes: u64,
-    /// By tier, from 1 to 3.
+    /// Statistics by tier, from 1 to 3.
     pub tiers: [TierStats; 3],
-    /// Native code, which nobody compiled here: tier 0.
+    /// Native code, not compiled by the session: tier 0.
     pub native: TierStats,
-    /// What was compiled at tier 1 without LLVM, and what was not covered there.
+    /// Compiles at tier 1 without LLVM, and constructs that are not covered there.
     pub baseline: BaselineStats,
     /// Versions that no call reaches any more, freed or not; see [`Stats::memory`].
     pub retired: u64,
-    /// Bytes of code of those.
+    /// Bytes of code of these versions.
     pub retired_bytes: u64,
     /// Functions waiting for a better version, and compiles under way.
     pub queued: u64,
     /// Samples taken, and samples lost.
     pub samples: (u64, u64),
-    /// What was compiled before it was called.
+    /// Functions compiled before they were called.
     pub ahead: SpeculationStats,
     /// Loops that were left for better code.
     pub continuations: ContinuationStats,
     /// Functions that stay at a version for ever, and why.
     pub staying: StayingStats,
-    /// What became of the memory of code.
+    /// The memory of code.
     pub memory: MemoryStats,
-    /// Code that went because it was not used.
+    /// Evictions of unused code.
     pub evictions: EvictionStats,
-    /// What the tuner did, if that was [asked for](crate::JitBuilder::tune).
+    /// Results of the tuner, if [enabled](crate::JitBuilder::tune).
     pub tuning: TuningStats,
-    /// Where time went, if that was [asked for](crate::JitBuilder::time_parts).
+    /// Where time went, if [enabled](crate::JitBuilder::time_parts).
     pub parts: Option<PartStats>,
-    /// Since the session was made.
+    /// Time since the session was made.
     pub wall_time: Duration,
 }
 
-/// The memory of code, and what reclaim did about it. Bytes are as allocated.
+/// The memory of code, and the work of reclaim. Bytes are as allocated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
@@ -191,32 +191,32 @@ pub struct MemoryStats {
     pub pinned: u64,
     /// Bytes that code and data take in all, gaps included.
     pub held: u64,
-    /// Cycles that freed, and cycles that moved code as well.
+    /// Cycles that freed code, and cycles that moved code as well.
     pub cycles: (u64, u64),
     /// Versions moved, and their bytes.
     pub moved: (u64, u64),
     /// Versions freed.
     pub freed: u64,
-    /// Bytes of those.
+    /// Bytes of these versions.
     pub freed_bytes: u64,
-    /// The longest that a thread of the program was held up.
+    /// The longest time for which reclaim stopped a thread of the program.
     pub longest_handshake: Duration,
-    /// Processor time of all of it.
+    /// Processor time of reclaim.
     pub time: Duration,
-    /// Who may still return into retired code: function and thread.
+    /// Functions with retired code that a thread may still return into, and that thread.
     pub pins: Vec<(String, i32)>,
-    /// Versions of functions in whose instructions a switch of stacks was looked for: of those
-    /// compiled here, only what has assembly or the like in it.
+    /// Versions of functions whose instructions were searched for a switch of stacks: of those
+    /// compiled by the session, only versions with assembly or the like.
     pub decoded: u64,
-    /// Threads that could not be looked at by the last scan, and why.
+    /// Threads that the last scan could not examine, and why.
     pub silent: Vec<(i32, String)>,
-    /// Why code of no more use is not freed, if it is not: for good (the program shares its memory
-    /// with another process, or has stacks that nobody told of), or because the last cycle was
-    /// refused what it needs (`process_vm_readv`, `/proc/self`).
+    /// Why unused code is not freed, if so. Finally: the program shares its memory with another
+    /// process, or has unregistered stacks. Or the last cycle was refused a system call or file
+    /// (`process_vm_readv`, `/proc/self`).
     pub stays: Option<String>,
 }
 
-/// What was compiled at one tier.
+/// Statistics of one tier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierStats {
@@ -304,7 +304,7 @@ impl Stats {
 }
 
 impl Core {
-    /// The counters, with what the tables of versions and the profiler know.
+    /// The counters, with data of the tables of versions and the profiler.
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = self.counters.snapshot();
         for record in self.tiers.versions.lock().values() {

@@ -74,7 +74,7 @@ impl StayingStats {
 }
 
 impl Core {
-    /// Functions that stay at their first version, as far as they have code.
+    /// Functions that stay at their first version, if they have code.
     pub(crate) fn staying(&self) -> StayingStats {
         let of = |(&id, &why): (&u32, &Staying)| (FunctionId(id), why);
         let mut all: Vec<_> = self.tiers.versions.fixed().iter().map(of).collect();

@@ -1,8 +1,8 @@
-//! Tells other people's tools about compiled code: perf by its map or dump, debuggers
-//! by their registration interface. All off unless asked for, as each costs time per
-//! version; a failure of one switches it off and is said once.
+//! Reports compiled code to other tools: to perf by its map or dump, to debuggers by their
+//! registration interface. All are off by default, as each costs time per version. A failure of one
+//! switches it off and is reported once.
 //!
-//! Called by whoever links a version, under a pass of the gate.
+//! Called by the thread that links a version, under a pass of the gate.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use uruk_tools::{
 use crate::api::error::Error;
 use crate::version::blocks;
 
-/// Which tools are told; part of [`JitBuilder`](crate::JitBuilder).
+/// The enabled tools; part of [`JitBuilder`](crate::JitBuilder).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolSettings {
@@ -36,9 +36,9 @@ pub struct ToolSettings {
     /// version ([`BackingChoice::Flip`](uruk_heap::BackingChoice::Flip), unless the heap's
     /// settings say otherwise): into a shared mapping debuggers cannot write breakpoints.
     pub gdb: bool,
-    /// Keep which line of the source each instruction is of, where the bitcode says it: frames of
-    /// traps have it ([`Frame::source`](crate::Frame::source)). Functions with debug information are
-    /// LLVM's at tier 1, too, and first calls of them slower.
+    /// Keep the source line of each instruction, if the bitcode has it: frames of traps have it
+    /// ([`Frame::source`](crate::Frame::source)). Functions with debug information are compiled by
+    /// LLVM at tier 1, too, and first calls of them are slower.
     pub lines: bool,
 }
 
@@ -47,23 +47,23 @@ struct Open {
     perf_map: Option<PerfMap>,
     jitdump: Option<JitDump>,
     gdb: bool,
-    /// By entry address: lines that are kept for traps.
+    /// Lines that are kept for traps, by entry address.
     places: Option<HashMap<u64, Arc<Places>>>,
-    /// By entry address: what code is called, where it may be copied.
+    /// Labels of code that may be copied, by entry address.
     labels: HashMap<u64, String>,
-    /// By entry address.
+    /// Registrations with debuggers, by entry address.
     registered: HashMap<u64, Vec<gdb::Registration>>,
     /// Numbers of dumped code, by entry address.
     dumped: HashMap<u64, u64>,
-    /// Of stubs and what is behind them, with debuggers.
+    /// Registrations of stubs and the code behind them.
     own: Vec<gdb::Registration>,
-    /// Pages of stubs that the dump has.
+    /// Number of pages of stubs in the dump.
     stub_pages: usize,
 }
 
-/// What stubs are called, which calls of functions go through.
+/// Name of stubs, through which calls of functions go.
 const STUBS: &str = "uruk stubs";
-/// What they lead to as long as a function has no code.
+/// Name of the code that they lead to as long as a function has no code.
 const FIRST_CALLS: &str = "uruk first calls";
 
 /// The tools of a session.
@@ -81,11 +81,11 @@ pub(crate) struct Body<'a> {
     pub(crate) tier: Tier,
     pub(crate) entry: u64,
     pub(crate) end: u64,
-    /// Where the bytes of the code segment lie.
+    /// Address of the bytes of the code segment.
     pub(crate) code: u64,
     pub(crate) linked: &'a Linked,
-    /// What it was linked from, and its name there; code of the baseline compiler, which has no
-    /// lines, was in no file.
+    /// The object it was linked from, and its name there. Code of the baseline compiler, which has
+    /// no lines, has no object.
     pub(crate) object: Option<&'a [u8]>,
     pub(crate) symbol: &'a str,
 }
@@ -95,12 +95,12 @@ impl Body<'_> {
         self.end - self.entry
     }
 
-    /// The name with the tier: profiles tell versions apart.
+    /// The name with the tier, by which profiles distinguish versions.
     fn label(&self) -> String {
         format!("{} [{}]", self.name, self.tier)
     }
 
-    /// Those of a range, if it is in the code segment.
+    /// The bytes of a range, if it is in the code segment.
     fn bytes(&self, address: u64, size: u64) -> Option<&[u8]> {
         let start = usize::try_from(address.wrapping_sub(self.code)).ok()?;
         let end = start.checked_add(usize::try_from(size).ok()?)?;
@@ -119,7 +119,7 @@ impl Open {
         }
     }
 
-    /// Writes code of ours to the jitdump file.
+    /// Writes code of the runtime to the jitdump file.
     fn load(&mut self, code: &Code<'_>) {
         if let Some(dump) = &mut self.jitdump
             && let Err(cause) = dump.load(code, &[])
@@ -177,7 +177,7 @@ impl Open {
         }
     }
 
-    /// Shows debuggers the lines, the name and the frames of a body.
+    /// Registers the lines, the name and the frames of a body with debuggers.
     fn register(&mut self, body: &Body<'_>) {
         let (name, address, size) = (body.name, body.entry, body.size());
         let frames = body.linked.eh_frame.and_then(|table| {
@@ -209,7 +209,7 @@ impl Open {
 }
 
 impl Tools {
-    /// Opens what the settings ask for.
+    /// Opens the enabled tools.
     pub(crate) fn new(settings: &ToolSettings) -> Result<Tools, Error> {
         if *settings == ToolSettings::default() {
             return Ok(Tools::default());
@@ -244,8 +244,7 @@ impl Tools {
         })
     }
 
-    /// Tells the tools where a session's stubs are, before there are any, and what first calls go
-    /// through.
+    /// Reports the place of a session's stubs, before there are any, and the code of first calls.
     pub(crate) fn place_stubs(&self, stubs: &StubRegion, (resolver, bytes): (u64, &[u8])) {
         if !self.any {
             return;
@@ -279,7 +278,7 @@ impl Tools {
         }
     }
 
-    /// Tells of pages of stubs that came since the last time.
+    /// Reports pages of stubs that are new since the last time.
     pub(crate) fn add_stubs(&self, stubs: &StubRegion, page: &[u8; PAGE]) {
         if !self.any {
             return;
@@ -298,7 +297,7 @@ impl Tools {
         }
     }
 
-    /// True if somebody makes use of line tables.
+    /// True if a tool uses line tables.
     pub(crate) fn want_lines(&self) -> bool {
         self.lines
     }
@@ -315,12 +314,12 @@ impl Tools {
         Some((file.to_owned(), line))
     }
 
-    /// True if somebody asks for arguments and locals.
+    /// True if a tool shows arguments and locals.
     pub(crate) fn want_variables(&self) -> bool {
         self.variables
     }
 
-    /// Tells the tools of a body, before it can run.
+    /// Reports a body, before it can run.
     pub(crate) fn add(&self, body: &Body<'_>) {
         if !self.any {
             return;
@@ -338,17 +337,17 @@ impl Tools {
         }
     }
 
-    /// Whether a debugger may change code: a copy of what it changed would keep that.
+    /// Whether a debugger may change code: its changes would be copied with the code.
     pub(crate) fn pins_code(&self) -> bool {
         self.any && self.open().gdb
     }
 
-    /// Whether anybody is told.
+    /// Whether any tool is enabled.
     pub(crate) fn any(&self) -> bool {
         self.any
     }
 
-    /// Tells the tools that code was copied, before the copy can run.
+    /// Reports that code was copied, before the copy can run.
     pub(crate) fn moved(&self, from: blocks::View<'_>, to: blocks::View<'_>) {
         if !self.any {
             return;
@@ -381,7 +380,7 @@ impl Tools {
         }
     }
 
-    /// Tells the tools that code is about to go.
+    /// Reports that code is about to be freed.
     pub(crate) fn remove(&self, code: blocks::View<'_>) {
         if !self.any {
             return;
@@ -411,8 +410,8 @@ impl Tools {
             warn!(%cause, "no perf map in the child of a fork");
             open.perf_map = None;
         }
-        // Who follows a child finds the parent's dump by its time, and its own
-        // versions from here on would need all inherited ones told again.
+        // A tool that follows a child finds the parent's dump by its time. Its own versions from
+        // here on would need all inherited ones reported again.
         open.jitdump = None;
     }
 }

@@ -1,4 +1,4 @@
-//! What the session sees of an embedder's unit, and of the stubs of its functions.
+//! Adapts an embedder's unit, and the stubs of its functions, to the session.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -15,11 +15,11 @@ use crate::core::Core;
 use crate::fork::errands::Errand;
 use crate::fork::gate;
 
-/// A unit of an embedder's under the names that the session knows its symbols by.
+/// An embedder's unit with the session's names for its symbols.
 pub(super) struct Adapter {
     jit: WeakJit,
     unit: Box<dyn api::unit::Unit>,
-    /// Until it is asked for, once.
+    /// The interface until it is requested, once.
     interface: Cell<Interface>,
     names: Arc<BodyNames>,
 }
@@ -125,7 +125,7 @@ impl Unit for Stubs {
         let addresses: Vec<_> = stubs
             .map(|(symbol, stub)| (*symbol, address(stub)))
             .collect();
-        // It fails only if the tracker was removed, and then nobody waits.
+        // It fails only if the tracker was removed, and then no thread waits.
         let _ = responsibility.publish(&addresses, &[]);
     }
 
@@ -133,7 +133,7 @@ impl Unit for Stubs {
         let Some(stub) = self.stubs.remove(&symbol) else {
             return;
         };
-        // The unit is told by this. It is there, for nobody knew it.
+        // This tells the unit. The body is there, since no other code knew it.
         let _ = dylib.remove(&[stub.body]);
         if let Some(core) = self.core.upgrade() {
             core.remove_function(stub.id);

@@ -1,8 +1,8 @@
-//! Static archives as generators: their members are added as symbols are asked for.
+//! Static archives as generators: their members are added as symbols are looked up.
 //!
-//! A lookup to link something pulls the members in that define what it misses, each once; one like
-//! `dlsym`'s pulls none. What a member itself misses is looked up in turn, by whoever binds it, and
-//! so comes from the archive too. Members are bitcode or objects ([`LazyObject`]).
+//! A lookup for linking adds the members that define the missing names, each once; one like
+//! `dlsym`'s adds none. The references of a member are looked up in turn, when it is bound, and so
+//! come from the archive too. Members are bitcode or objects ([`LazyObject`]).
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -18,10 +18,10 @@ use crate::load::archive::Archive;
 
 use super::object::LazyObject;
 
-/// Which members of an archive are added, and how they are seen.
+/// The members of an archive that are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Members {
-    /// Those that define something that is missing, when it is looked up.
+    /// Members that define a missing symbol, when it is looked up.
     #[default]
     Needed,
     /// All of them, at once.
@@ -43,18 +43,18 @@ struct Pulling {
 pub(crate) struct Settled(Option<Arc<OnceLock<HashSet<String>>>>);
 
 impl Settled {
-    /// None are.
+    /// No names.
     pub(crate) const NONE: Settled = Settled(None);
 
-    /// Those that [`Settled::are`] is told; until then all are.
+    /// The names given to [`Settled::are`]; until then all are settled.
     pub(crate) fn later() -> Settled {
         Settled(Some(Arc::default()))
     }
 
-    /// Says which they are.
+    /// Sets the names.
     pub(crate) fn are(&self, names: HashSet<String>) {
         if let Some(known) = &self.0 {
-            // Said once.
+            // Set once.
             let _ = known.set(names);
         }
     }
@@ -115,8 +115,8 @@ impl Generator for Pulling {
     }
 }
 
-/// Adds an archive of a program whose files are linked with what they need of it: for names
-/// that are not `settled`, those that code generation needs.
+/// Adds an archive of a program whose files are linked with the members they need: for names that
+/// are not `settled`, which code generation needs.
 pub(crate) fn add_helpers(
     dylib: &Dylib,
     archive: Arc<Archive>,
@@ -125,7 +125,7 @@ pub(crate) fn add_helpers(
     add_members(dylib, archive, Members::Needed, settled).map(drop)
 }
 
-/// Adds an archive, of which members are pulled in when they are needed.
+/// Adds an archive whose members are added when they are needed.
 pub(crate) fn add_needed(dylib: &Dylib, archive: Arc<Archive>) -> Result<(), Error> {
     add_members(dylib, archive, Members::Needed, Settled::NONE).map(drop)
 }

@@ -1,12 +1,12 @@
-//! Who has a unit asked for better code of its functions, and what comes of it.
+//! Requests to units for better code of their functions, and the results.
 //!
-//! | who | when | on which thread |
+//! | requested by | when | on which thread |
 //! |---|---|---|
 //! | the policy, a pin | a background worker has its turn | one for code of embedders |
 //! | a first call, where tiers are fixed | the unit's own code is ready, and not published | the one that materialized it |
 //! | an embedder | at once, after the unit's own code | the embedder's |
 //!
-//! How it is made is `version::better`'s.
+//! `version::better` makes the code.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,8 @@ use crate::fork::gate;
 use crate::tiers::jobs::Job;
 use crate::version::Request;
 
-/// Has the unit of a function make code for a tier now, on this thread, over whatever runs.
+/// Makes the unit of a function compile it for a tier now, on this thread, over any running
+/// version.
 pub(crate) fn improve_now(
     core: &Arc<Core>,
     id: FunctionId,
@@ -51,7 +52,7 @@ pub(crate) fn improve_now(
         ahead: false,
     };
     let made = match core.make_better(request, unit, None, &Cancellation::new()) {
-        // It was replaced or removed meanwhile, as if right after.
+        // The function was replaced or removed meanwhile, as if right after the compile.
         Err(cause) if cause.is_cancelled() => return Ok(()),
         made => made?,
     };
@@ -63,7 +64,7 @@ pub(crate) fn improve_now(
 }
 
 impl Core {
-    /// The unit that makes the code of a function, if one does.
+    /// The unit that makes the code of a function, if there is one.
     pub(crate) fn unit_of(&self, id: FunctionId) -> Option<UnitBody> {
         match self.body(id) {
             Some(Body::Unit(unit)) => Some(unit),
@@ -71,25 +72,25 @@ impl Core {
         }
     }
 
-    /// Does a job whose code a unit makes on a thread for code of embedders.
+    /// Hands a job for a unit to a thread for code of embedders.
     pub(crate) fn hand_over(self: &Arc<Self>, job: Job, unit: UnitBody) {
         let core = Arc::clone(self);
         self.hands.start(move || {
             let _pass = gate::enter();
-            // They may be the last to hold the session: they go before the pass does.
+            // These may be the last handles of the session: they are dropped before the pass.
             let (core, unit) = (core, unit);
             let (request, queued) = (job.request, job.queued);
             let result = core.make_better(request, &unit, Some(queued), &job.cancel);
             if let Err(cause) = &result {
                 core.report_unit(request.function, cause);
             }
-            // What compilers of others take tells nothing of ours.
+            // The time of other compilers says nothing about this session's compiles.
             core.end_job(job, request, result, Duration::ZERO);
         });
     }
 
-    /// Publishes code of the tier at which everything is to run as the first there is; whether
-    /// some was published.
+    /// Publishes code of the fixed tier as the first code of a function; returns whether there was
+    /// some.
     pub(super) fn publish_fixed(self: &Arc<Self>, id: FunctionId, unit: &UnitBody) -> bool {
         let tier = self.tiers.first();
         if tier == Tier::Baseline || unit.improver.is_none() {
@@ -109,7 +110,7 @@ impl Core {
         self.stubs.entry(id).is_some()
     }
 
-    /// Reports that a unit could not make better code, for which nobody waits.
+    /// Reports that a unit could not make better code, for which no caller waits.
     pub(crate) fn report_unit(&self, id: FunctionId, cause: &Error) {
         let function = self.name_of(id);
         match cause {

@@ -1,4 +1,4 @@
-//! Names of bodies: what a unit's callable symbols are called in the session.
+//! Names of bodies: the session's names for a unit's callable symbols.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -13,23 +13,23 @@ use crate::core::Core;
 use crate::fork::gate;
 use crate::removal::life::Life;
 
-/// What stands behind a stub whose code a unit makes.
+/// The body behind a stub whose code a unit makes.
 #[derive(Clone)]
 pub(crate) struct UnitBody {
     pub(crate) dylib: Dylib,
     /// The body's symbol.
     pub(crate) symbol: Symbol,
-    /// The name that means the stub.
+    /// The name that stands for the stub.
     pub(crate) own: Symbol,
-    /// The name people know, kept for ever.
+    /// The display name, kept until the process ends.
     pub(crate) name: &'static CStr,
-    /// Who makes better code of it.
+    /// The source of better code.
     pub(crate) improver: Option<Arc<Improving>>,
-    /// Of the stub.
+    /// The life of the stub.
     pub(crate) life: Arc<Life>,
 }
 
-/// Who makes better code of a unit's functions.
+/// The embedder's object that makes better code of a unit's functions.
 pub(crate) struct Improving {
     jit: WeakJit,
     /// `None` at its end.
@@ -46,7 +46,7 @@ impl Improving {
         self.jit.upgrade()
     }
 
-    /// Asks; without a pass.
+    /// Requests better code; without a pass.
     pub(crate) fn improve(&self, improvement: ReoptimizeRequest) {
         if let Some(improver) = &self.improver {
             improver.improve(improvement);
@@ -56,13 +56,13 @@ impl Improving {
 
 impl Drop for Improving {
     fn drop(&mut self) {
-        // It is the embedder's.
+        // Code of the embedder drops it.
         let improver = self.improver.take();
         gate::outside(|| drop(improver));
     }
 }
 
-/// Marks names of bodies; the number of their unit, a point and the name follow.
+/// Prefix of names of bodies; the number of their unit, a point and the name follow.
 const UNIT_PREFIX: &str = "uruk.unit.";
 
 /// The bodies of a unit by its own symbols, and the way back.
@@ -73,20 +73,20 @@ pub(crate) struct BodyNames {
 }
 
 impl BodyNames {
-    /// Of all units without callable symbols.
+    /// For all units without callable symbols.
     pub(super) fn none() -> Arc<BodyNames> {
         static NONE: LazyLock<Arc<BodyNames>> = LazyLock::new(Arc::default);
         Arc::clone(&NONE)
     }
 
-    /// Whether the unit's symbols are called the same by the session.
+    /// Whether the session uses the unit's own names.
     pub(crate) fn is_empty(&self) -> bool {
         self.bodies.is_empty()
     }
 
     /// Names for the bodies of a new unit.
     pub(super) fn new(core: &Core, callable: &[(Symbol, Flags)]) -> BodyNames {
-        // Relaxed: only to be told apart.
+        // Relaxed: only to be distinct.
         let number = core.units.fetch_add(1, Ordering::Relaxed);
         let session = core.names.session();
         let mut names = BodyNames::default();
@@ -98,12 +98,12 @@ impl BodyNames {
         names
     }
 
-    /// What the session knows the unit's `symbol` as.
+    /// The session's name of the unit's `symbol`.
     pub(crate) fn body(&self, symbol: Symbol) -> Symbol {
         self.bodies.get(&symbol).copied().unwrap_or(symbol)
     }
 
-    /// What the unit knows the session's `symbol` as.
+    /// The unit's name of the session's `symbol`.
     pub(crate) fn own(&self, symbol: Symbol) -> Symbol {
         self.own.get(&symbol).copied().unwrap_or(symbol)
     }
@@ -113,11 +113,11 @@ impl BodyNames {
         self.bodies.contains_key(&symbol)
     }
 
-    /// What the session is told that a unit defines.
+    /// The interface of a unit as the session gets it.
     pub(crate) fn interface(&self, interface: Interface) -> Interface {
         let symbols = interface.symbols.into_iter();
         let symbols = symbols.map(|(symbol, flags)| match self.has_stub(symbol) {
-            // Found by its number only.
+            // Such a symbol is found by its number only.
             true => (self.body(symbol), flags.without(Flags::EXPORTED)),
             false => (symbol, flags),
         });
@@ -128,7 +128,7 @@ impl BodyNames {
     }
 }
 
-/// The name that people know in place of a body's.
+/// The display name in place of a body's.
 pub(crate) fn shown(name: &str) -> &str {
     let own = name
         .strip_prefix(UNIT_PREFIX)

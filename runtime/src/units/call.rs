@@ -17,11 +17,11 @@ use crate::told::event::Event;
 use crate::version::Made;
 use crate::version::records::Version;
 
-/// Bytes of code that are taken for an instruction of a unit's own language, by which the policy
-/// expects what better code costs.
+/// Bytes of code that count as one instruction of a unit's own language, by which the policy
+/// estimates the cost of better code.
 const INSTRUCTION: u64 = 4;
 
-/// Has the unit of a function materialize its body now, on this thread, unless it has code.
+/// Makes the unit of a function materialize its body now, on this thread, unless it has code.
 pub(crate) fn compile_now(core: &Arc<Core>, id: FunctionId, body: &UnitBody) -> Result<(), Error> {
     let _pass = gate::enter();
     match core.stubs.entry(id) {
@@ -31,13 +31,13 @@ pub(crate) fn compile_now(core: &Arc<Core>, id: FunctionId, body: &UnitBody) -> 
 }
 
 impl Core {
-    /// Answers a first call, for which somebody waits, on another thread than this one: a unit
-    /// may call what is answered here.
+    /// Answers a first call with a waiting caller, on another thread than this one: a unit may call
+    /// the function that is answered here.
     pub(crate) fn answer_from_unit(self: &Arc<Self>, id: FunctionId, body: UnitBody) {
         let core = Arc::clone(self);
         self.hands.start(move || {
             let _pass = gate::enter();
-            // They may be the last to hold the session: they go before the pass does.
+            // These may be the last handles of the session: they are dropped before the pass.
             let (core, body) = (core, body);
             if let Err(cause) = core.materialize_body(id, &body)
                 && core.stubs.entry(id).is_none()
@@ -48,8 +48,8 @@ impl Core {
         });
     }
 
-    /// Marks a function as failed whose body cannot be had, unless it was removed meanwhile: then
-    /// those who waited were told by that, and its stub may be another function's by now.
+    /// Marks a function as failed whose body is not available, unless it was removed meanwhile. Then
+    /// the removal told the waiting callers, and its stub may be another function's by now.
     fn fail_body(&self, id: FunctionId, body: &UnitBody, cause: &Error) {
         // A stub is handed out again only after its body was taken out of here.
         let functions = self.functions.read();
@@ -73,7 +73,7 @@ impl Core {
             return Ok(());
         }
         match self.publish_unit(id, body, address, started) {
-            // Whoever came first has published code; it will do.
+            // Another thread has published code first; that is used.
             Err(Error::Version { cause, .. })
                 if cause.is_late() && self.stubs.entry(id).is_some() =>
             {
@@ -83,7 +83,7 @@ impl Core {
         }
     }
 
-    /// Makes the code that a unit made for its function's first call what calls reach.
+    /// Publishes the code that a unit made for its function's first call.
     fn publish_unit(
         self: &Arc<Self>,
         id: FunctionId,
@@ -93,8 +93,8 @@ impl Core {
     ) -> Result<(), Error> {
         let version = self.tiers.versions.ids.next();
         let linked = || self.linked.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may be here for the same function: it stays there until one has
-        // published it.
+        // Another thread may be here for the same function: the code stays in the table until one
+        // has published it.
         let code = linked().get(&id).cloned();
         let range = code
             .as_ref()
@@ -105,7 +105,7 @@ impl Core {
         if let Some(code) = code {
             self.objects.file(version, id, code);
         }
-        // It stays its unit's: whoever removes it finds by which name it comes back.
+        // The body stays its unit's: the removal finds the name by which it comes back.
         let publication = self.publish_first(id, version, entry);
         if !matches!(publication, Ok(Publication::Published { .. })) {
             self.retire_version(id, version);
@@ -117,7 +117,7 @@ impl Core {
         }
         let at = self.events.now();
         if body.improver.is_some() && self.tiers.is_auto() {
-            // What compilers of others take tells nothing of ours.
+            // The time of other compilers says nothing about this session's compiles.
             let compiling = Duration::ZERO;
             let made = Made { compiling, ..made };
             self.tiers.on_compiled(at, id, Tier::Baseline, &made);
@@ -133,7 +133,7 @@ impl Core {
         Ok(())
     }
 
-    /// Files a unit's own code before it can run. Its memory is its object's, or its maker's.
+    /// Files a unit's own code before it can run. Its memory belongs to its object, or to the unit.
     fn file_unit(&self, id: FunctionId, made: &Made, code: Range<u64>) {
         let mut records = self.tiers.versions.lock();
         let record = records.entry(id.index()).or_default();
@@ -155,7 +155,7 @@ impl Core {
     }
 }
 
-/// What there is to say of a unit's own code.
+/// The facts about a unit's own code.
 fn made(version: VersionId, code: &Range<u64>, compiling: Duration) -> Made {
     let size = code.end - code.start;
     Made {

@@ -1,4 +1,4 @@
-//! Machine code from an assembler or a compiler of one's own, as an object that can be linked.
+//! Builds an object that can be linked from machine code of another assembler or compiler.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -37,9 +37,9 @@ impl Reference {
     }
 }
 
-/// Functions and data as bytes, with references to symbols, to be made one object of: what
+/// Builds one object from functions and data as bytes, with references to symbols. The input of
 /// [`Responsibility::link`](crate::Responsibility::link) and
-/// [`Dylib::add_object`](crate::Dylib::add_object) take.
+/// [`Dylib::add_object`](crate::Dylib::add_object).
 ///
 /// Functions have no unwind information: no exception or panic may pass through them.
 ///
@@ -61,7 +61,7 @@ impl Reference {
 pub struct ObjectBuilder {
     object: Object<'static>,
     symbols: HashMap<String, SymbolId>,
-    /// Section and start of what was added last.
+    /// Section and start of the last addition.
     last: Option<(StandardSection, u64)>,
     references: Vec<(StandardSection, u64, Reference, String)>,
 }
@@ -82,7 +82,7 @@ impl fmt::Debug for ObjectBuilder {
 }
 
 impl ObjectBuilder {
-    /// Nothing yet.
+    /// An empty object.
     pub fn new() -> ObjectBuilder {
         ObjectBuilder {
             object: Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little),
@@ -150,8 +150,8 @@ impl ObjectBuilder {
         })
     }
 
-    /// Says that the bytes at `offset` of what was added last refer to a symbol: of this object, or
-    /// whatever is found by that name.
+    /// Notes that the bytes at `offset` of the last addition refer to a symbol: of this object, or
+    /// of any other definition found by that name.
     pub fn refer(&mut self, offset: u64, how: Reference, name: &str) -> &mut ObjectBuilder {
         if let Some((section, start)) = self.last {
             let reference = (section, start + offset, how, name.to_owned());
@@ -160,7 +160,7 @@ impl ObjectBuilder {
         self
     }
 
-    /// The object.
+    /// Finishes the object.
     ///
     /// # Errors
     /// A reference lies behind the bytes it is in.

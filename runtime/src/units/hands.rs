@@ -1,10 +1,10 @@
-//! Threads on which code of embedders runs that was asked for where it may not run: by a
-//! worker, which answers first calls and must not wait for one.
+//! Threads for code of embedders that was requested where it may not run: by a worker, which
+//! answers first calls and must not wait for one.
 //!
-//! There are as many as have something to do; one that is idle stays for a while. Each task may
-//! wait for any other, so none waits for a thread.
+//! Their number follows the tasks; an idle one stays for a while. Each task may wait for any other,
+//! so none waits for a thread.
 //!
-//! They are threads of ours (`fork::thread`): all signals are blocked there, and they are not in
+//! They are threads of the runtime (`fork::thread`): all signals are blocked there. They are not in
 //! the child of a fork, where tasks that had not begun get new ones.
 
 use std::cell::Cell;
@@ -27,7 +27,7 @@ thread_local! {
     static HAND: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread is one of ours that must not run an embedder's code.
+/// Whether the calling thread is one of the runtime's that must not run an embedder's code.
 pub(crate) fn is_worker() -> bool {
     !HAND.get() && threads::is_ours()
 }
@@ -40,7 +40,8 @@ struct Queue {
     stopping: bool,
 }
 
-/// See the module. Threads keep it, and no session: its last handle may go on one of them.
+/// The threads and their queue; see the module. Threads keep it, and no session: the session's last
+/// handle may be dropped on one of them.
 #[derive(Default)]
 pub(crate) struct Hands {
     queue: Mutex<Queue>,
@@ -74,7 +75,7 @@ impl Hands {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a thread do `work`, which begins without a pass. Under a pass.
+    /// Runs `work` on a thread of these, where it begins without a pass. Under a pass.
     pub(crate) fn start(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
         let behalf = Behalf::now();
         let work = move || behalf.scope(work);
@@ -90,7 +91,7 @@ impl Hands {
     }
 
     /// Drops states of an embedder, on a thread of [`Hands::start`]; on the calling thread if the
-    /// session ends, and no thread begins anything any more.
+    /// session ends, when no more tasks begin.
     pub(crate) fn drop_apart(self: &Arc<Self>, states: impl Send + 'static) {
         let counted = DropCount::new(self);
         let work = move || {
@@ -126,7 +127,7 @@ impl Hands {
     }
 
     fn wake(&self, count: u32) {
-        // Release: who sees the new word finds the task.
+        // Release: a thread that sees the new word finds the task.
         self.word.fetch_add(1, Ordering::Release);
         futex::wake(&self.word, count);
     }
@@ -134,7 +135,7 @@ impl Hands {
     fn add(self: &Arc<Self>) {
         let hands = Arc::clone(self);
         if let Err(cause) = thread::spawn(String::from("uruk-unit"), move || hands.live()) {
-            // Threads that there are come to it.
+            // The existing threads will do it.
             error!(%cause, "no thread for a unit");
         }
     }
@@ -154,7 +155,7 @@ impl Hands {
                 if was_idle && queue.stopping {
                     return;
                 }
-                // Before the pass goes: a fork waits for the task from here on.
+                // Before the pass is dropped: a fork waits for the task from here on.
                 let ours = task.is_some().then(|| Errand::Ours.begin());
                 (task, ours)
             };
@@ -165,13 +166,13 @@ impl Hands {
         }
     }
 
-    /// Has the threads end once they have done what there is to do. Under a pass.
+    /// Ends the threads once they have done the queued tasks. Under a pass.
     pub(crate) fn stop(&self) {
         self.queue().stopping = true;
         self.wake(u32::MAX);
     }
 
-    /// Starts threads for what was left to be begun, in the child of a fork, which has none.
+    /// Starts threads for the tasks that had not begun, in the child of a fork, which has none.
     pub(crate) fn restart(self: &Arc<Self>) {
         let waiting = {
             let mut queue = self.queue();

@@ -1,11 +1,10 @@
-//! Objects that a unit makes its definitions of: linked into the session's memory, with the
+//! Objects from which a unit makes its definitions: linked into the session's memory, with the
 //! dependences that its relocations show.
 //!
-//! An object's definitions are resolved as soon as they have their places, before what it refers
-//! to is looked up: units that refer to each other's data so find each other. What it refers to
-//! is waited for until it has an address, and what of that was not ready then is what the
-//! object's definitions depend on. Functions with stubs are referred to by these, and make
-//! nothing wait.
+//! An object's definitions are resolved as soon as they have their places, before its references
+//! are looked up: so units that refer to each other's data find each other. A reference is waited
+//! for until it has an address. References that were not ready then are the ones that the object's
+//! definitions depend on. References to functions with stubs use these, and cause no wait.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -29,17 +28,16 @@ use crate::load::placed::{PlacedImage, names_of};
 use crate::load::start::Started;
 use crate::load::weak;
 
-/// What an object defines of what its unit promised.
+/// The promised symbols of its unit that an object defines.
 struct Promised {
     /// Functions with stubs, by name.
     functions: HashMap<Box<str>, FunctionId>,
-    /// The object, as those know it.
+    /// The object, as these functions' bodies refer to it.
     file: Arc<ObjectFile>,
 }
 
 impl Core {
-    /// Links an object whose definitions are what `responsibility` is for, and ends that. Under a
-    /// pass.
+    /// Links an object whose definitions fulfil `responsibility`, and completes that. Under a pass.
     pub(crate) fn link_for(
         self: &Arc<Self>,
         mut responsibility: Responsibility,
@@ -92,7 +90,7 @@ impl Core {
             .filter(|undefined| !promised.functions.contains_key(undefined.name))
             .map(|undefined| session.intern(undefined.name))
             .collect();
-        // What was just promised is not ready yet, and the linker finds out where stubs are.
+        // The promised symbols are not ready yet, and the linker finds out where stubs are.
         let is_function = |name: &str| {
             promised.functions.contains_key(name) || self.names.is_ready_function(&dylib, name)
         };
@@ -106,7 +104,7 @@ impl Core {
             }
             self.resolve_found(&found, name, need)
         };
-        // Whoever makes better code said that nothing else leads into this.
+        // A unit that makes better code guarantees that nothing else leads into this.
         let improves = |id: &FunctionId| self.unit_of(*id).is_some_and(|it| it.improver.is_some());
         let stay = match promised.functions.values().any(improves) {
             true => Stay::IfHeld,
@@ -135,8 +133,8 @@ impl Core {
         })
     }
 
-    /// Takes on what the object defines and the unit did not promise; weak definitions of what
-    /// is defined elsewhere give way.
+    /// Adds the object's definitions that the unit did not promise; weak definitions of symbols
+    /// that are defined elsewhere yield.
     fn claim_others(
         &self,
         responsibility: &mut Responsibility,
@@ -210,7 +208,7 @@ impl Core {
             .collect()
     }
 
-    /// Tells the session where the definitions are.
+    /// Reports the addresses of the definitions to the session.
     fn resolve_promised(
         &self,
         responsibility: &Responsibility,
@@ -234,7 +232,7 @@ impl Core {
         Ok(responsibility.resolve(&addresses)?)
     }
 
-    /// Looks up what an object refers to, as far as that has an address.
+    /// Looks up the references of an object, until each has an address.
     pub(crate) fn resolved(
         &self,
         dylib: &uruk_session::Dylib,
@@ -243,14 +241,14 @@ impl Core {
         references.sort_unstable();
         references.dedup();
         let mut lookup = Lookup::new(dylib.search_order()).at(uruk_session::Required::Resolved);
-        // Thread-locals of libraries are no symbols of the session: who lacks what is told at
+        // Thread-locals of libraries are no symbols of the session: missing ones are reported at
         // the link.
         let weak = references.into_iter().map(|symbol| (symbol, Need::Weak));
         lookup.symbols = weak.collect();
         Ok(self.names.session().lookup(lookup)?)
     }
 
-    /// How code reaches `name`, by what was found.
+    /// How code reaches `name`, by the result of the lookup.
     pub(crate) fn resolve_found(
         &self,
         found: &LookupResult,
@@ -263,7 +261,7 @@ impl Core {
         self.resolve_as(meaning, name, need)
     }
 
-    /// Has constructors run at the next initialization.
+    /// Schedules constructors for the next initialization.
     pub(crate) fn note_hooks(&self, image: &Image, started: &Started) {
         let hooks = Hooks::of(self, image, started);
         self.schedule().add(hooks);

@@ -1,29 +1,28 @@
-//! Units of embedders: definitions of any making, materialized when they are asked for.
+//! Units of embedders: definitions of any origin, materialized when they are looked up.
 //!
-//! A unit's interface says what it defines ([`crate::Unit`]). What is callable gets a stub, as
-//! functions of modules do, and its name means the stub, ready at once; the unit itself defines
-//! the *body*, a symbol of the same dylib that nobody else knows. The first call looks the body
-//! up, which has the unit materialize it, and publishes its address in the slot once it is
-//! ready. What is not callable is defined under its own name, and materialized by whoever looks
-//! it up.
+//! A unit's interface lists its definitions ([`crate::Unit`]). A callable symbol gets a stub, as
+//! functions of modules do, and its name stands for the stub, ready at once. The unit itself
+//! defines the *body*, a symbol of the same dylib under a private name. The first call looks the
+//! body up, which makes the unit materialize it, and publishes its address in the slot once it is
+//! ready. Other symbols are defined under their own names, and materialized by their first lookup.
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`adapter`] | what the session sees of a unit and of its stubs |
+//! | [`adapter`] | a unit and its stubs as the session uses them |
 //! | [`code`] | bytes of embedders as objects |
-//! | [`bodies`] | names of bodies, and what stands behind such a stub |
+//! | [`bodies`] | names of bodies, and the bodies behind such stubs |
 //! | [`call`] | a first call, from the body's name to the slot |
-//! | [`better`] | who has a unit asked for better code, and what comes of it |
-//! | [`hands`] | threads on which code of embedders runs that nobody waits on |
-//! | [`link`] | objects that a unit makes its definitions of |
-//! | [`object`], [`archive`] | units of our own: objects that are linked when they are asked for, archives of them |
+//! | [`better`] | requests to units for better code |
+//! | [`hands`] | threads for code of embedders that no first call waits on |
+//! | [`link`] | objects from which a unit makes its definitions |
+//! | [`object`], [`archive`] | units of the runtime: objects that are linked on their first lookup, archives of them |
 //!
 //! # Invariants
 //! - Code of an embedder runs without a pass of the gate and without a lock
 //!   ([`gate::outside`](crate::fork::gate::outside)), and on no worker: it may call JIT'd
 //!   functions, which may wait for one.
 //! - A slot gets the address of a body that is ready, never of one that is only resolved.
-//! - A stub goes with its name: when that is discarded or removed, so is the body.
+//! - A stub goes with its name: when the name is discarded or removed, so is the body.
 
 mod adapter;
 mod archive;
@@ -62,7 +61,7 @@ fn has_stub(flags: Flags) -> bool {
     flags.contains(Flags::CALLABLE) && flags.without(without) == flags
 }
 
-/// What the session is to see of a unit that gets part of a responsibility back.
+/// The unit for a part of a responsibility that was given back.
 pub(crate) fn adapted(given: Given) -> impl uruk_session::Unit {
     let Given {
         jit,
@@ -75,8 +74,8 @@ pub(crate) fn adapted(given: Given) -> impl uruk_session::Unit {
 }
 
 impl Core {
-    /// Defines what `unit` promises in `dylib`, under `tracker` or its default one: all of it, or
-    /// nothing. Under a pass.
+    /// Defines the symbols that `unit` promises in `dylib`, under `tracker` or its default one: all
+    /// of them, or none. Under a pass.
     pub(crate) fn define_unit(
         self: &Arc<Self>,
         jit: WeakJit,
@@ -140,8 +139,8 @@ impl Core {
         Ok(())
     }
 
-    /// Removes symbols of a dylib, of units' functions the bodies too: all of them, or nothing.
-    /// Under a pass.
+    /// Removes symbols of a dylib, and the bodies of units' functions: all of them, or none. Under
+    /// a pass.
     pub(crate) fn undefine(
         self: &Arc<Self>,
         dylib: &Dylib,
@@ -152,7 +151,7 @@ impl Core {
         let mut functions = Vec::new();
         let mut of_modules = Vec::new();
         for symbol in symbols {
-            // A stub that nobody has asked for takes its body along (`Stubs::discard`).
+            // A stub without a request takes its body along (`Stubs::discard`).
             let stub = dylib.ready(*symbol);
             let Some(id) = stub.and_then(|stub| self.stubs.function_at(stub)) else {
                 continue;

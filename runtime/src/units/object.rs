@@ -1,4 +1,4 @@
-//! Objects as units: nothing of one is linked before it is asked for.
+//! Objects as units: an object is linked on the first lookup of one of its symbols.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::fork::gate;
 use crate::load::objects::is_function;
 use crate::load::weak;
 
-/// An ELF object that is linked when one of its symbols is asked for: of functions, when one is
+/// An ELF object that is linked when one of its symbols is looked up; for functions, when one is
 /// called. [`Dylib::add_object`] links at once instead.
 ///
 /// ```no_run
@@ -28,7 +28,7 @@ pub struct LazyObject {
     name: String,
     bytes: Arc<[u8]>,
     symbols: Vec<(Symbol, Flags)>,
-    /// Stands for its constructors.
+    /// The symbol that stands for its constructors.
     init: Option<Symbol>,
 }
 
@@ -67,7 +67,7 @@ impl LazyObject {
         })
     }
 
-    /// An object that is to define what is left of a responsibility.
+    /// An object that defines the remaining symbols of a responsibility.
     pub(crate) fn again(name: &str, bytes: Arc<[u8]>, symbols: &[(Symbol, Flags)]) -> LazyObject {
         let is_init = |flags: Flags| flags.contains(Flags::SIDE_EFFECTS_ONLY);
         let init = symbols.iter().find(|(_, flags)| is_init(*flags));
@@ -80,7 +80,7 @@ impl LazyObject {
         }
     }
 
-    /// The same, with constructors that `init` stands for.
+    /// Adds constructors, for which `init` stands.
     pub(crate) fn with_init(mut self, init: Symbol) -> LazyObject {
         self.init = Some(init);
         self
@@ -90,7 +90,7 @@ impl LazyObject {
         self.bytes
     }
 
-    /// What it needs and nobody in the search order of `dylib` defines.
+    /// References of the object that no dylib in the search order of `dylib` defines.
     pub(crate) fn missing(&self, dylib: &Dylib) -> Result<Vec<Symbol>, Error> {
         let graph = Graph::new(vec![Object::parse(&self.name, &self.bytes)?])?;
         let needed = graph.undefined().filter(|undefined| !undefined.weak);
@@ -117,7 +117,7 @@ impl Unit for LazyObject {
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
         let LazyObject { name, bytes, .. } = *self;
         let _ours = Errand::Ours.begin();
-        // Whoever waits is told.
+        // The waiting threads get the error.
         let _ = responsibility.link(&name, bytes);
     }
 

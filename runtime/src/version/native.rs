@@ -196,8 +196,8 @@ impl Core {
         match module {
             Some(module) => {
                 let function = self.function(id);
-                let is_same = |it: Function| std::ptr::eq(Arc::as_ptr(&it.module), module.as_ptr());
-                Some(function.is_some_and(is_same))
+                let own = function.map(|it| Arc::as_ptr(&it.module));
+                Some(own.is_some_and(|own| std::ptr::eq(own, module.as_ptr())))
             }
             None => is_fresh(epoch, id),
         }

@@ -1,22 +1,20 @@
 //! The GDB JIT interface: a list of ELF files in this process that debuggers read.
 //!
-//! A debugger finds the function and the list by their names
-//! (`__jit_debug_register_code`, `__jit_debug_descriptor`), sets a breakpoint on the
-//! function, and reads the list when it is called (GDB manual, "JIT Compilation
-//! Interface"). LLVM's libraries define the same two symbols. Ours are weak: in an
-//! executable they still come before those of a shared library, which then uses ours;
-//! where LLVM is linked statically the linker takes one of the two. A debugger looks
-//! at the functions of all files, so the list is seen either way. An executable that
-//! is stripped must export both.
+//! A debugger finds the function and the list by their names (`__jit_debug_register_code`,
+//! `__jit_debug_descriptor`), sets a breakpoint on the function, and reads the list when it is
+//! called (GDB manual, "JIT Compilation Interface"). LLVM's libraries define the same two symbols.
+//! Ours are weak: in an executable they still precede those of a shared library, which then uses
+//! ours; if LLVM is linked statically the linker takes one of the two. A debugger reads the
+//! functions of all files, so it sees the list either way. A stripped executable must export both.
 //!
-//! Each registration costs a stop of the program if a debugger is there, and the
-//! memory of the file in any case.
+//! Each registration stops the program if a debugger is attached, and takes the memory of the file
+//! in any case.
 //!
 //! # Invariants
-//! - The list is changed under a lock; a debugger looks only while the program stops
-//!   in the function, when the list is whole. At a `fork` no other thread may be
-//!   inside a registration.
-//! - An entry and its file stay where they are until they are unregistered.
+//! - The list is changed under a lock; a debugger reads it only while the program is stopped in the
+//!   function, when the list is consistent. At a `fork` no other thread may be inside a
+//!   registration.
+//! - An entry and its file keep their address until they are unregistered.
 
 #![expect(unsafe_code, reason = "a list of raw pointers that debuggers read")]
 
@@ -29,7 +27,7 @@ const NO_ACTION: u32 = 0;
 const REGISTER: u32 = 1;
 const UNREGISTER: u32 = 2;
 
-/// One file of the list, as debuggers lay it out.
+/// One file of the list, in the debuggers' layout.
 #[repr(C)]
 #[derive(Debug)]
 struct Entry {
@@ -39,7 +37,7 @@ struct Entry {
     file_bytes: u64,
 }
 
-/// The list, as debuggers lay it out.
+/// The list, in the debuggers' layout.
 #[repr(C)]
 struct Descriptor {
     version: u32,
@@ -93,11 +91,11 @@ impl List {
         }
     }
 
-    /// Tells debuggers about an entry that was linked or unlinked.
+    /// Notifies debuggers of an entry that was linked or unlinked.
     fn tell(&mut self, action: u32, entry: *mut Entry) {
         let list = &raw mut __jit_debug_descriptor;
-        // SAFETY: we hold the lock, and the entry lives until after the call. Volatile,
-        // because a debugger reads what no code here does.
+        // SAFETY: we hold the lock, and the entry lives until after the call. Volatile, because
+        // only a debugger reads the fields.
         unsafe {
             (&raw mut (*list).relevant).write_volatile(entry);
             (&raw mut (*list).action).write_volatile(action);
@@ -109,7 +107,7 @@ impl List {
 
     fn first(&mut self) -> *mut *mut Entry {
         let list = &raw mut __jit_debug_descriptor;
-        // SAFETY: only the place is taken.
+        // SAFETY: only the address is taken.
         unsafe { &raw mut (*list).first }
     }
 }
@@ -118,13 +116,13 @@ impl List {
 #[derive(Debug)]
 pub struct Registration {
     entry: *mut Entry,
-    /// What the entry points to.
+    /// The file that the entry points to.
     file: Box<[u8]>,
 }
 
-// SAFETY: the entry is touched under the lock only.
+// SAFETY: the entry is accessed under the lock only.
 unsafe impl Send for Registration {}
-// SAFETY: a shared registration allows nothing but to ask for its size.
+// SAFETY: a shared registration gives only its size.
 unsafe impl Sync for Registration {}
 
 /// Registers an ELF file, for example of [`symfile`](super::symfile).
@@ -177,8 +175,8 @@ impl Drop for Registration {
             }
         }
         list.tell(UNREGISTER, self.entry);
-        // SAFETY: made from a box by `register`, unlinked, and used by nobody after the
-        // debugger was told.
+        // SAFETY: made from a box by `register`, unlinked, and not used any more after the debugger
+        // was notified.
         drop(unsafe { Box::from_raw(self.entry) });
     }
 }

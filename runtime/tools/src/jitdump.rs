@@ -1,5 +1,5 @@
-//! jitdump: what `perf inject --jit` turns into ELF files, one for each function, so
-//! that `perf report` names and `perf annotate` disassembles code that is gone.
+//! Writes jitdump files: `perf inject --jit` turns one into ELF files, one for each function, so
+//! that `perf report` names and `perf annotate` disassembles code that no longer exists.
 //!
 //! Format, version 1 (Linux `tools/perf/Documentation/jitdump-specification.txt`);
 //! everything is little-endian here:
@@ -13,8 +13,8 @@
 //!   3 close
 //! ```
 //!
-//! Lines come before the load of their code. Times are `CLOCK_MONOTONIC`, as those of
-//! `perf record -k 1`; a function is to be told before it runs.
+//! Lines come before the load of their code. Times are `CLOCK_MONOTONIC`, as those of `perf record
+//! -k 1`; report a function before it runs.
 
 use std::path::{Path, PathBuf};
 
@@ -36,13 +36,13 @@ const CLOSE: u32 = 3;
 pub struct Code<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Where it runs.
+    /// Its run-time address.
     pub address: u64,
     /// Its bytes.
     pub bytes: &'a [u8],
 }
 
-/// Where a source line begins in a function.
+/// The start of a source line in a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
     /// Address of its first instruction.
@@ -51,7 +51,7 @@ pub struct Line<'a> {
     pub file: &'a str,
     /// The line, from 1.
     pub line: u32,
-    /// Tells parts of one line apart; 0 if there is nothing to tell.
+    /// Distinguishes parts of one line; else 0.
     pub discriminator: u32,
 }
 
@@ -64,8 +64,8 @@ pub struct JitDump {
 }
 
 impl JitDump {
-    /// Creates `jit-PID.dump` in a folder and maps a page of it, by which perf finds it.
-    /// `perf inject` writes its ELF files into the same folder.
+    /// Creates `jit-PID.dump` in a folder and maps a page of it, by which perf finds it. `perf
+    /// inject` writes its ELF files into the same folder.
     ///
     /// # Errors
     /// The file cannot be created, written or mapped (a folder mounted `noexec`).
@@ -91,8 +91,7 @@ impl JitDump {
         })
     }
 
-    /// Tells of a function, before it runs. Gives its number, for
-    /// [`JitDump::moved`].
+    /// Reports a function, before it runs. Returns its number, for [`JitDump::moved`].
     ///
     /// # Errors
     /// The file cannot be written or is full.
@@ -118,7 +117,7 @@ impl JitDump {
         Ok(index)
     }
 
-    /// Tells that the `size` bytes of function `index` were moved.
+    /// Reports that the `size` bytes of function `index` were moved.
     ///
     /// # Errors
     /// The file cannot be written or is full.
@@ -134,11 +133,11 @@ impl JitDump {
         &self.output.path
     }
 
-    /// In the child of a fork: begins a file of the child's own. It is empty, because
-    /// records name their process; the caller tells again what is loaded.
+    /// In the child of a fork: begins a file of the child's own. It is empty, because records name
+    /// their process; the caller reports the loaded functions again.
     ///
     /// # Errors
-    /// As for [`JitDump::create`].
+    /// Like [`JitDump::create`].
     pub fn after_fork_child(&mut self) -> Result<(), OutputError> {
         // Replaced without the closing record: that file is the parent's.
         let fresh = JitDump::create(&self.folder)?;
@@ -149,12 +148,12 @@ impl JitDump {
 
 impl Drop for JitDump {
     fn drop(&mut self) {
-        // Readers do without it; a full disk was reported before.
+        // Readers do not need the record; a full disk was reported before.
         let _ = self.output.write(&Record::begin(CLOSE).end());
     }
 }
 
-/// A record on its way.
+/// A record under construction.
 struct Record(Vec<u8>);
 
 impl Record {
@@ -175,14 +174,14 @@ impl Record {
         self
     }
 
-    /// Process, thread and address, which loads and moves begin with.
+    /// Process, thread and address: the start of load and move records.
     fn place(&mut self, address: u64) -> &mut Record {
         self.u32(std::process::id())
             .u32(task::current_tid())
             .u64(address)
     }
 
-    /// A text and its end. What is behind a zero byte is left out.
+    /// A text with its zero byte. The text is cut at an inner zero byte.
     fn text(&mut self, text: &str) -> &mut Record {
         let whole = text.split('\0').next().unwrap_or_default();
         self.0.extend(whole.as_bytes());
@@ -191,7 +190,7 @@ impl Record {
     }
 
     fn end(mut self) -> Vec<u8> {
-        // Files end at 1 GiB, so what does not fit here is refused there.
+        // Files end at 1 GiB, so a record that does not fit here is refused there.
         let size = self.0.len() as u32;
         self.0[4..8].copy_from_slice(&size.to_le_bytes());
         self.0

@@ -1,18 +1,18 @@
-//! What other people's tools are told about code that no file on disk holds.
+//! Reports code that exists only in memory to external tools: perf and debuggers.
 //!
-//! | output | for | says |
+//! | output | for | contents |
 //! |---|---|---|
-//! | [`PerfMap`] | `perf report`, `perf top` | which addresses have which name |
-//! | [`JitDump`] | `perf inject --jit` | code bytes, lines, and when, so that addresses may be used again |
+//! | [`PerfMap`] | `perf report`, `perf top` | names of address ranges |
+//! | [`JitDump`] | `perf inject --jit` | code bytes, lines and times, so that addresses may be reused |
 //! | [`gdb`] | gdb, lldb | symbols, unwind tables and debug information, in [`symfile`]s |
 //!
-//! All are off unless somebody asks: each costs time for every function.
+//! All outputs are off by default: each costs time for every function.
 //!
 //! # Invariants
 //! - One write for one record: a program that is killed leaves whole records.
-//! - Files are created, never opened, so that nobody else's file of the same name (or
-//!   a link of that name) is written to; they have a limit.
-//! - Names are what the caller says, with what a format cannot hold replaced.
+//! - Files are created, never opened, so that a file of another user with the same name (or a link
+//!   of that name) is not written to; they have a limit.
+//! - Names come from the caller; characters that a format cannot hold are replaced.
 //! - Unsafe code is in `marker`, for the mapping that perf looks for, and in `gdb`, for the list
 //!   that debuggers read.
 
@@ -41,7 +41,7 @@ pub use perf_map::{PERF_MAP_FOLDER, PerfMap};
 /// Most bytes of one file.
 pub const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// Why an output failed.
+/// The error of an output.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputError {
@@ -50,7 +50,7 @@ pub enum OutputError {
     Create {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The file could not be written.
@@ -58,7 +58,7 @@ pub enum OutputError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The page of a dump that perf must see could not be mapped executable.
@@ -66,7 +66,7 @@ pub enum OutputError {
     Marker {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The file has reached its limit.
@@ -79,7 +79,7 @@ pub enum OutputError {
     },
 }
 
-/// A file of ours that grows up to a limit.
+/// A file of this process that grows up to a limit.
 #[derive(Debug)]
 struct Output {
     path: PathBuf,
@@ -88,12 +88,12 @@ struct Output {
 }
 
 impl Output {
-    /// Creates the file, in the place of one that is there.
+    /// Creates the file; replaces an existing one.
     fn create(folder: &Path, name: &str) -> Result<Output, OutputError> {
-        // The program may change its folder before it forks.
+        // The program may change its working folder before it forks.
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         let path = folder.join(name);
-        // What cannot be removed makes the creation fail, which tells more.
+        // If the file cannot be removed, the creation fails, with a better error.
         let _ = std::fs::remove_file(&path);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);

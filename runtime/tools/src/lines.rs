@@ -1,8 +1,8 @@
-//! Source lines of a function, out of the object it was linked from.
+//! Reads the source lines of a function from the object it was linked from.
 //!
-//! An object's debug sections refer to each other and to code by relocations; they are
-//! applied to copies here, for the function being where it was linked to. All else of the
-//! format (DWARF 2 to 5) is `gimli`'s.
+//! An object's debug sections refer to each other and to code by relocations. They are applied here
+//! to copies, for the function at its linked address. `gimli` reads the rest of the format (DWARF 2
+//! to 5).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub struct Lines {
     rows: Vec<(u64, usize, u32, u32)>,
 }
 
-/// Which line each instruction of a function is of. Its code may be copied elsewhere.
+/// The source line of each instruction of a function. Valid also for copies of its code.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Places {
     files: Box<[Box<str>]>,
@@ -33,8 +33,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// File and line of the instruction so many bytes behind the entry; the innermost, where calls
-    /// were inlined. `None` for instructions of no line, such as those before the first.
+    /// File and line of the instruction `offset` bytes behind the entry; the innermost, if calls
+    /// were inlined. `None` for instructions without a line, such as those before the first.
     #[must_use]
     pub fn at(&self, offset: u32) -> Option<(&str, u32)> {
         let after = self.rows.partition_point(|row| row.0 <= offset);
@@ -42,7 +42,7 @@ impl Places {
         Some((self.files.get(file as usize)?, line))
     }
 
-    /// Whether there is none.
+    /// Whether there are no lines.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -50,7 +50,7 @@ impl Places {
 }
 
 impl Lines {
-    /// Where each of them begins.
+    /// The starts of all lines.
     #[must_use]
     pub fn lines(&self) -> Vec<Line<'_>> {
         let line = |&(address, file, line, discriminator): &(u64, usize, u32, u32)| Line {
@@ -62,7 +62,7 @@ impl Lines {
         self.rows.iter().map(line).collect()
     }
 
-    /// The same for whoever keeps them, by offsets from `entry`.
+    /// Converts the lines to offsets from `entry`, for long storage.
     #[must_use]
     pub fn places(self, entry: u64) -> Places {
         let row = |&(address, file, line, _): &(u64, usize, u32, u32)| {
@@ -70,7 +70,7 @@ impl Lines {
             Some((offset, u32::try_from(file).ok()?, line))
         };
         let mut rows: Vec<_> = self.rows.iter().filter_map(row).collect();
-        // Only where the place changes.
+        // Only rows that change the place.
         rows.dedup_by_key(|&mut (_, file, line)| (file, line));
         Places {
             files: self.files.into_iter().map(String::into_boxed_str).collect(),
@@ -78,11 +78,11 @@ impl Lines {
         }
     }
 
-    /// Those of function `symbol` of a relocatable object, for its `size` bytes being at
-    /// `entry`; none if the object has no line table or no such function.
+    /// The lines of function `symbol` of a relocatable object, with its `size` bytes at `entry`;
+    /// empty if the object has no line table or no such function.
     ///
     /// # Errors
-    /// The bytes are not a relocatable ELF object, or its line table is not sound.
+    /// The bytes are not a relocatable ELF object, or its line table is invalid.
     pub fn of_object(
         object: &[u8],
         symbol: &str,
@@ -174,8 +174,8 @@ fn path(
     Ok(path.to_string_lossy().into_owned())
 }
 
-/// A section's bytes with its absolute relocations applied; `code` is at `base`, all other
-/// sections are at 0, so that what refers to them are offsets.
+/// A section's bytes with its absolute relocations applied; `code` is at `base`, all other sections
+/// are at 0, so that references to them are offsets.
 fn relocated<'data>(
     file: &ElfFile64<'data, object::LittleEndian>,
     section: &object::read::elf::ElfSection64<'data, '_, object::LittleEndian>,

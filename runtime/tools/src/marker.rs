@@ -1,4 +1,4 @@
-//! The mapping by which perf notices a jitdump.
+//! Creates the mapping by which perf notices a jitdump.
 //!
 //! `perf record` sees every executable mapping of the processes it watches, with the
 //! name of the file. A page of the dump is mapped executable, never run and never
@@ -13,8 +13,7 @@ const PAGE: usize = 4096;
 
 /// Maps the first page of the file.
 pub(super) fn map(file: &OwnFile) -> io::Result<()> {
-    // SAFETY: a new private mapping at an address of the kernel's choice, which nobody
-    // uses.
+    // SAFETY: a new private mapping at an address of the kernel's choice, not in use yet.
     let page = unsafe {
         libc::mmap(
             std::ptr::null_mut(),

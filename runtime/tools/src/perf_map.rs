@@ -1,13 +1,13 @@
 //! The perf map: a text file of `start size name`, in hexadecimal, one function a line.
 //!
-//! perf looks for it in one folder by the process's id, and only when it reports. It
-//! has no times: where addresses are used again, old samples get the new name.
+//! perf searches for it in one folder by the process's id, and only when it reports. It has no
+//! times: if addresses are reused, old samples get the new name.
 
 use std::path::Path;
 
 use crate::{Output, OutputError};
 
-/// Where perf looks.
+/// The folder that perf searches.
 pub const PERF_MAP_FOLDER: &str = "/tmp";
 
 /// The map of this process.
@@ -44,8 +44,8 @@ impl PerfMap {
         &self.output.path
     }
 
-    /// In the child of a fork: goes on in a file of the child's own, which begins with
-    /// what the parent knew.
+    /// In the child of a fork: continues in a file of the child's own, which begins with the
+    /// parent's functions.
     ///
     /// # Errors
     /// The files cannot be read, created or written.

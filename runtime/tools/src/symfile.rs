@@ -1,21 +1,20 @@
-//! ELF files in memory, for gdb.
+//! Makes ELF files in memory, for gdb.
 //!
-//! [`of_symbols`] makes one that names functions, with their unwind tables if there
-//! are any: an `ET_EXEC` file whose `.text` has an address and no bytes. [`placed`]
-//! takes the relocatable object a function was linked from, with all its debug
-//! information, and writes into its section headers where the sections are; gdb then
-//! relocates the debug sections itself.
+//! [`of_symbols`] makes one that names functions, with their unwind tables if there are any: an
+//! `ET_EXEC` file whose `.text` has an address and no bytes. [`placed`] takes the relocatable
+//! object a function was linked from, with all its debug information, and writes the sections'
+//! addresses into its section headers; gdb then relocates the debug sections itself.
 
 use object::elf;
 use object::read::elf::{FileHeader as _, SectionHeader as _};
 use object::write::elf::{FileHeader, SectionHeader, SectionIndex, Sym, Writer};
 use object::{Endianness, LittleEndian};
 
-/// Why no file could be made.
+/// The reason why no file could be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SymfileError {
-    /// There is nothing to name.
+    /// The list of symbols is empty.
     #[error("a symbol file without symbols")]
     Empty,
     /// A function ends after the last address.
@@ -31,13 +30,13 @@ pub enum SymfileError {
     /// The file is not a relocatable ELF object of 64 bits.
     #[error("not an ELF object: {reason}")]
     Object {
-        /// What the reader said.
+        /// The reader's message.
         reason: String,
     },
     /// The file could not be laid out.
     #[error("cannot write ELF: {reason}")]
     Write {
-        /// What the writer said.
+        /// The writer's message.
         reason: String,
     },
 }
@@ -56,13 +55,13 @@ pub struct Symbol<'a> {
 /// Frame descriptions (`.eh_frame`) as they are in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Frames<'a> {
-    /// Where they are: they refer to code relative to themselves.
+    /// Their address: they refer to code relative to themselves.
     pub address: u64,
     /// Their bytes.
     pub bytes: &'a [u8],
 }
 
-/// A file that names functions.
+/// Makes a file that names functions.
 ///
 /// # Errors
 /// No symbols, or a range that wraps.
@@ -96,7 +95,7 @@ fn write(
     range: std::ops::Range<u64>,
     bytes: &mut Vec<u8>,
 ) -> object::write::Result<()> {
-    // The writer's tables want names without zero bytes.
+    // The writer's tables need names without zero bytes.
     let names = symbols.iter().map(|s| s.name.split('\0').next());
     let names: Vec<&str> = names.map(Option::unwrap_or_default).collect();
 
@@ -160,7 +159,7 @@ fn write(
     Ok(())
 }
 
-/// The header of the code, none of which is in the file.
+/// The header of the code, whose bytes are not in the file.
 fn text_header(sh_name: u32, range: &std::ops::Range<u64>) -> SectionHeader {
     SectionHeader {
         sh_name,
@@ -173,7 +172,7 @@ fn text_header(sh_name: u32, range: &std::ops::Range<u64>) -> SectionHeader {
     }
 }
 
-/// The header of the unwind rows, but for where in the file they are.
+/// The header of the unwind rows, without their file offset.
 fn frames_header(sh_name: u32, frames: &Frames<'_>) -> SectionHeader {
     SectionHeader {
         sh_name,
@@ -198,9 +197,9 @@ fn function(text: SectionIndex, name: u32, symbol: &Symbol<'_>) -> Sym {
     }
 }
 
-/// The debug information of the relocatable object that function `symbol` was linked
-/// from, for the function being at `entry`; `None` if it has none. Only the section the
-/// function is in has a place: gdb gets symbols and frames by [`of_symbols`].
+/// The debug information of the relocatable object of function `symbol`, for the function at
+/// `entry`; `None` if it has none. Only the function's section has an address: gdb gets symbols and
+/// frames from [`of_symbols`].
 ///
 /// # Errors
 /// The bytes are not a relocatable ELF object.
@@ -228,9 +227,9 @@ pub(super) fn wrong(error: object::read::Error) -> SymfileError {
     }
 }
 
-/// The relocatable object with its sections placed: `place` gets the index and the
-/// name of each section that takes memory, and gives its address. What has none, for
-/// example because the linker dropped or rewrote it, is hidden from gdb.
+/// Makes a copy of the relocatable object with its sections placed. `place` gets the index and the
+/// name of each allocated section, and returns its address. A section without one, for example
+/// because the linker dropped or rewrote it, is hidden from gdb.
 ///
 /// # Errors
 /// The bytes are not a relocatable ELF object.
@@ -253,7 +252,7 @@ pub fn placed(
     for (index, section) in sections.enumerate() {
         let flags = section.sh_flags(endian);
         if flags & elf::SHF_GROUP != elf::SectionFlags::default() {
-            // `sh_flags` is at 8. There are no groups any more, see below.
+            // `sh_flags` is at 8. The groups are removed below.
             let at = table + index.0 * size;
             let alone = (flags.0 & !elf::SHF_GROUP.0).to_le_bytes();
             bytes[at + 8..at + 16].copy_from_slice(&alone);
@@ -263,20 +262,19 @@ pub fn placed(
         }
         let name = sections.section_name(endian, section).map_err(wrong)?;
         let at = table + index.0 * size;
-        // `sections` checked that all headers lie in the file. `sh_addr` is at 16 of a
-        // header.
+        // `sections` checked that all headers lie in the file. `sh_addr` is at 16 of a header.
         match place(index.0, &String::from_utf8_lossy(name)) {
             Some(address) => bytes[at + 16..at + 24].copy_from_slice(&address.to_le_bytes()),
             None => hidden.push(index.0),
         }
     }
-    // gdb refuses a file that has relocations of what it does not have.
+    // gdb refuses a file with relocations of a missing section.
     let relocations = sections.enumerate().filter(|(_, section)| {
         section.sh_type(endian) == elf::SHT_RELA
             && hidden.contains(&(section.sh_info(endian) as usize))
     });
     let relocations: Vec<usize> = relocations.map(|(index, _)| index.0).collect();
-    // And one whose groups have members that it does not have.
+    // And a file whose groups have missing members.
     let groups = sections.enumerate();
     let groups = groups.filter(|(_, section)| section.sh_type(endian) == elf::SHT_GROUP);
     let groups: Vec<usize> = groups.map(|(index, _)| index.0).collect();
@@ -352,7 +350,7 @@ mod tests {
     #[test]
     fn damaged_objects_are_errors() {
         let mut object = of_symbols(&TWO, None).unwrap();
-        // What `placed` wants to see: ET_REL.
+        // `placed` requires ET_REL.
         object[16] = 1;
         let whole = placed(&object, |_, name| (name == ".text").then_some(0x1234)).unwrap();
         let file = object::read::elf::ElfFile64::<Endianness>::parse(&*whole).unwrap();
@@ -364,7 +362,7 @@ mod tests {
             for value in [0, 0x7f, 0xff] {
                 let mut damaged = object.clone();
                 damaged[at] = value;
-                // Must not panic; whether it is an error depends on the byte.
+                // Must not panic; the byte decides whether it is an error.
                 let _ = placed(&damaged, |_, _| Some(1));
                 let _ = placed(&damaged[..at], |_, _| None);
             }

@@ -1,4 +1,4 @@
-//! The calling thread and the time, as perf means them.
+//! The calling thread's id and the time, as perf defines them.
 
 use rustix::thread::gettid;
 use rustix::time::{ClockId, clock_gettime};

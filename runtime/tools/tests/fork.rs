@@ -1,10 +1,10 @@
-//! Outputs in a process that is copied.
+//! Tests of outputs in a forked process.
 
 use uruk_tools::{Code, JitDump, PerfMap};
 
-/// Runs `body` in a child; 0 if it answers true.
+/// Runs `body` in a child; 0 if it returns true.
 fn in_child(body: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child ends without running anything of the test harness.
+    // SAFETY: the child exits without running code of the test harness.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
@@ -13,7 +13,7 @@ fn in_child(body: impl FnOnce() -> bool) -> i32 {
         unsafe { libc::_exit(i32::from(!matches!(result, Ok(true)))) };
     }
     let mut status = 0;
-    // SAFETY: a valid out pointer; retried if a signal comes.
+    // SAFETY: a valid out pointer; retried after a signal.
     while unsafe { libc::waitpid(child, &mut status, 0) } < 0 {}
     status
 }

@@ -1,4 +1,4 @@
-//! Line tables as C compilers write them, and damaged ones.
+//! Tests of line tables of C compilers, and of damaged ones.
 
 use std::path::Path;
 use std::process::Command;
@@ -84,7 +84,7 @@ fn damage_is_an_error_or_other_lines() {
     }
 }
 
-/// A section of a group that is data, as C++ compilers write for what exceptions need.
+/// A data section in a group, as C++ compilers emit for exceptions.
 const GROUPED: &str = "asm(\".pushsection .data.part,\\\"awG\\\",@progbits,part,comdat\\n\"
                        \".quad wanted\\n.popsection\");
                        int wanted(int x) { return x + 1; }";

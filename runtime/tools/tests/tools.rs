@@ -1,6 +1,6 @@
-//! gdb and perf on code of ours. The test `guest` is the program they look at: run with
-//! a role in the environment it writes machine code into memory, tells the outputs and
-//! runs it.
+//! Tests of gdb and perf on code of ours. The test `guest` is the program under inspection: run
+//! with a role in the environment, it writes machine code into memory, reports it to the outputs
+//! and runs it.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ int jit_outer(int (*leaf)(int), int x) {
 }
 ";
 
-/// Memory one can write to and run.
+/// Writable and executable memory.
 fn memory(bytes: usize) -> *mut u8 {
     // SAFETY: a new mapping at an address of the kernel's choice.
     let base = unsafe {
@@ -49,7 +49,7 @@ fn memory(bytes: usize) -> *mut u8 {
 
 /// Copies code to memory.
 fn put(at: *mut u8, code: &[u8]) {
-    // SAFETY: callers leave room.
+    // SAFETY: callers ensure that there is room.
     unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), at, code.len()) };
 }
 
@@ -90,7 +90,7 @@ fn guest() {
         "frames" => frames_guest(),
         "object" => object_guest(Path::new(place)),
         _ => {
-            // What the roles have in common, as a test of its own.
+            // Runs the common part of all roles, as a test of its own.
             let at = memory(4096);
             put(at, LOOP);
             run_loop(at, 1_000);
@@ -122,7 +122,7 @@ fn dump_guest(folder: &Path) {
     let size = LOOP.len() as u64;
     dump.moved(index, address, moved as u64, size).unwrap();
     run_loop(moved, COUNTS / 4);
-    // The first place is used again, for something else.
+    // Other code reuses the first address.
     let code = Code {
         name: "jit_after_reuse",
         ..code
@@ -158,8 +158,8 @@ fn symbols_guest() {
     eprintln!("the guest is done");
 }
 
-/// `sub rsp, 24; mov rax, rdi; mov rdi, rsi; call rax; add rsp, 24; ret`: calls its
-/// first argument. Without a frame pointer, only a table tells where its caller is.
+/// `sub rsp, 24; mov rax, rdi; mov rdi, rsi; call rax; add rsp, 24; ret`: calls its first argument.
+/// It has no frame pointer, so only a table tells where its caller is.
 const CALL: &[u8] = &[
     0x48, 0x83, 0xec, 0x18, 0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0xff, 0xd0, 0x48, 0x83, 0xc4, 0x18,
     0xc3,
@@ -242,7 +242,7 @@ fn object_guest(object: &Path) {
     eprintln!("the guest is done");
 }
 
-/// Runs gdb on the guest, or says that there is none.
+/// Runs gdb on the guest; prints a message if there is none.
 fn debug(role: &str, commands: &[&str]) -> Option<String> {
     let mut gdb = Command::new("gdb");
     gdb.args(["-batch", "-nx", "-iex", "set debuginfod enabled off"]);
@@ -339,15 +339,15 @@ fn gdb_knows_lines_and_variables() {
     assert!(text.contains("the guest is done"));
 }
 
-/// Runs `perf record` on the guest and gives what the two print, unless there is no perf
-/// or the kernel forbids it.
+/// Runs `perf record` on the guest and returns the output of both, unless there is no perf or the
+/// kernel forbids it.
 fn record(role: &str, folder: &Path) -> Option<String> {
     let data = folder.join("perf.data");
     let mut perf = Command::new("perf");
     perf.args(["record", "-k", "1", "-e", "cpu-clock:u", "-F", "499", "-o"]);
     perf.arg(&data).arg("--").args(guest_command());
     perf.env(ROLE, role).env("HOME", folder).current_dir(folder);
-    // A group of its own, so that a signal of the terminal does not leave it half done.
+    // A process group of its own, so that a signal of the terminal does not stop it half way.
     perf.stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
@@ -384,7 +384,7 @@ fn perf(folder: &Path, words: &[&str]) -> String {
     text
 }
 
-/// The share of samples `perf report` gives a symbol, percent.
+/// The share of samples of a symbol in `perf report`, percent.
 fn share(report: &str, symbol: &str) -> f64 {
     let lines = report
         .lines()
@@ -419,7 +419,7 @@ fn perf_names_functions_of_a_dump() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Looks into the file `perf inject` made of the first function.
+/// Checks the file that `perf inject` made of the first function.
 fn lines_are_kept(folder: &Path) {
     let mut readelf = Command::new("readelf");
     let files = std::fs::read_dir(folder).unwrap().flatten();

@@ -1,14 +1,14 @@
-//! Values that stay in `rax` from the instruction that makes them to the next one, which uses
-//! them: results of calls and quotients are made there, and what is returned is wanted there.
+//! Values that stay in `rax` between the instruction that defines them and the next one, which uses
+//! them. Calls and divisions leave their results in `rax`, and returned values are needed there.
 //!
-//! No life is that short by chance: between the two nothing is emitted, and the one that uses it
-//! takes it as its first operand, which it reads before it writes `rax` (`emit/operands.rs`).
+//! The pass checks that no instruction between the two emits code. The user takes the value as its
+//! first operand, which it reads before it writes `rax` (`emit/operands.rs`).
 
 use crate::ir::{Function, IntOp, Op, Operand, Ordering, Type, Value};
 
 use super::{Analysis, Life, NONE, State};
 
-/// The most instructions in between, all of which others make.
+/// The most instructions in between, all of which emit no code.
 const NEAR: u32 = 3;
 
 impl Analysis {
@@ -48,8 +48,8 @@ impl Analysis {
             && lives.all(|life: &Life| matches!(life.state, State::Folded | State::Read(_)))
     }
 
-    /// Whether an instruction has a value as its first operand, or as the first one of the
-    /// comparison that it makes itself.
+    /// Whether an instruction has a value as its first operand, or as the first operand of a
+    /// comparison folded into it.
     fn takes(&self, function: &Function, op: &Op, value: u32) -> bool {
         let is = |operand: Operand| matches!(operand, Operand::Value(v) if self.home(v) == value);
         match op {
@@ -88,7 +88,7 @@ impl Analysis {
     }
 }
 
-/// Whether the result of an instruction is in `rax` anyway.
+/// Whether the result of an instruction is in `rax` in any case.
 fn is_made_there(op: &Op) -> bool {
     match op {
         Op::Call(call) => matches!(call.returns.first(), Some(first) if first.ty.is_int()),

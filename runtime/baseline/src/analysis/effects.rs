@@ -1,15 +1,15 @@
-//! What instructions do besides giving results: tables that analysis and emission agree upon.
+//! Side effects of instructions: tables that analysis and emission share.
 
 use crate::ir::{FloatOp, MemoryOp, Op, Operand, Ordering, WideOp};
 
-/// The longest `memcpy` or `memset` that is made of moves.
+/// The longest `memcpy` or `memset` that is emitted as moves.
 pub(crate) const INLINE_COPY: u64 = 128;
 
-/// The longest `memmove` that is made of moves: all is read before anything is written.
+/// The longest `memmove` that is emitted as moves: all loads precede the first store.
 pub(crate) const INLINE_MOVE: u64 = 16;
 
-/// Whether it calls something, so that all registers that calls change are changed. What lives
-/// across it lies in other registers or in the frame.
+/// Whether an instruction makes a call, which clobbers the caller-saved registers. Values that live
+/// across it are in other registers or in the frame.
 pub(crate) fn calls(op: &Op) -> bool {
     match op {
         Op::Call(_) | Op::Invoke(_) | Op::Resume(_) | Op::ThreadLocal(_) | Op::Fma(..) => true,
@@ -23,7 +23,7 @@ pub(crate) fn calls(op: &Op) -> bool {
     }
 }
 
-/// Whether a memory intrinsic is made of moves: it is short, and so is its code.
+/// Whether a memory intrinsic is emitted as moves: it is short, and so is its code.
 pub(crate) fn is_inline(op: MemoryOp, value: Operand, length: Operand) -> bool {
     let Operand::Int(length) = length else {
         return false;
@@ -35,7 +35,7 @@ pub(crate) fn is_inline(op: MemoryOp, value: Operand, length: Operand) -> bool {
     }
 }
 
-/// Whether memory may be different after it, or it must stay where it is among accesses to memory.
+/// Whether an instruction may change memory, or must keep its order among accesses to memory.
 pub(crate) fn writes(op: &Op) -> bool {
     match op {
         Op::Load {
@@ -58,7 +58,7 @@ pub(crate) fn writes(op: &Op) -> bool {
     }
 }
 
-/// Whether it may be left out when nobody uses its results.
+/// Whether an instruction may be removed when its results have no uses.
 pub(crate) fn is_removable(op: &Op) -> bool {
     match op {
         Op::Int(..)

@@ -1,19 +1,19 @@
-//! Which operands an instruction makes itself: tables, without state.
+//! Operands that can be folded into their user: tables, without state.
 
 use crate::ir::{Cast, FloatOp, IntOp, IntPredicate, Op, Operand, Ordering, Term, Type, Value};
 
 /// The most bytes that a folded offset adds, so that sums of a few fit in 32 bits.
 const FAR: i64 = 1 << 24;
 
-/// The most folded values under each other.
+/// The most levels of folded values.
 pub(super) const DEEP: u8 = 6;
 
-/// What an address adds to its base.
+/// The offset that an address adds to its base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Only so many bytes.
+    /// A constant number of bytes.
     Constant,
-    /// A register too, multiplied as addresses can.
+    /// A register too, scaled as x86 addresses can.
     Indexed,
 }
 
@@ -35,8 +35,8 @@ pub(super) fn shape(terms: &[Term], bytes: i64) -> Option<Shape> {
     }
 }
 
-/// Operands that may be read from memory by the instruction itself, the better one first. At most
-/// one of them is.
+/// Operands that the instruction itself may read from memory, the better one first. At most one of
+/// them is read so.
 pub(super) fn loads(op: &Op) -> [Option<Value>; 2] {
     let value = |operand: Operand| match operand {
         Operand::Value(value) => Some(value),
@@ -60,7 +60,7 @@ pub(super) fn loads(op: &Op) -> [Option<Value>; 2] {
     }
 }
 
-/// The operand of which the instruction wants a condition rather than a bit.
+/// The operand that the instruction needs as a condition rather than as a bit.
 pub(super) fn condition(op: &Op) -> Option<Value> {
     match op {
         Op::Branch(Operand::Value(bit))
@@ -70,7 +70,7 @@ pub(super) fn condition(op: &Op) -> Option<Value> {
     }
 }
 
-/// Whether what it gives can be had as a condition.
+/// Whether the instruction can give its result as a condition.
 pub(super) fn gives_condition(op: &Op) -> bool {
     matches!(
         op,
@@ -88,7 +88,7 @@ pub(super) fn tested(op: &Op) -> Option<Value> {
     }
 }
 
-/// Whether a comparison of it with zero is an instruction of its own.
+/// Whether a comparison of the result with zero is one `test` instruction.
 pub(super) fn gives_test(op: &Op) -> bool {
     matches!(op, Op::Int(IntOp::And, Type::Int(8 | 16 | 32 | 64), _))
 }
@@ -103,8 +103,8 @@ pub(super) fn narrowed(op: &Op) -> Option<Value> {
     }
 }
 
-/// Whether a comparison can be done with what an operand was extended from: the constant is such
-/// an extension too, and a predicate of numbers with signs finds signs.
+/// Whether a comparison can be done on the value before its extension: the constant is such an
+/// extension too, and a signed predicate has a sign extension.
 pub(super) fn is_narrow(compare: &Op, cast: &Op) -> bool {
     let (
         Op::Compare(predicate, Type::Int(bits), [_, Operand::Int(constant)]),
@@ -126,7 +126,7 @@ pub(super) fn is_narrow(compare: &Op, cast: &Op) -> bool {
     }
 }
 
-/// Operands of an operation that memory can be changed by: those that may be what is there.
+/// Operands of an operation that may be its memory destination.
 pub(crate) fn changed(op: &Op) -> [Option<Value>; 2] {
     let Op::Int(op, Type::Int(8 | 16 | 32 | 64), [a, b]) = op else {
         return [None; 2];
@@ -142,7 +142,7 @@ pub(crate) fn changed(op: &Op) -> [Option<Value>; 2] {
     }
 }
 
-/// Whether it is a plain load of a type from an address.
+/// Whether an instruction is a plain load of a type from an address.
 pub(crate) fn reads(op: &Op, from: Operand, what: Type) -> bool {
     matches!(
         op,

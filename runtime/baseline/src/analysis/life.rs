@@ -1,48 +1,49 @@
-//! What is known of a value: where it lives, how much it is used, how it comes to be.
+//! Facts about a value: its live range, its uses, and how it is computed.
 
 use crate::ir::Type;
 
 use super::order::NONE;
 
-/// How a value comes to those who use it.
+/// How a value reaches its users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum State {
-    /// It is made where it is defined, and has a place.
+    /// It is computed where it is defined, and has a place.
     #[default]
     Placed,
-    /// It is in the place of another value, by its number: a cast that changes nothing.
+    /// It shares the place of another value, by its number: a cast that changes nothing.
     Same(u32),
-    /// It is made in the place of a variable, which is written with it before anybody looks, and
-    /// not written again until its last use.
+    /// It is computed in the place of a variable. The store to the variable follows before any
+    /// read, and no other store until the last use of the value.
     Made(u32),
-    /// It is read from a variable that nobody writes until its last use: it is there.
+    /// It is a load of a variable that is not written until the last use: the variable's place is
+    /// read.
     Read(u32),
-    /// Whoever uses it makes it of its operands.
+    /// Each user computes it from its operands.
     Folded,
-    /// It is an address in the frame, of an alloca or of so many bytes behind its beginning.
+    /// It is an address in the frame: an alloca, or a constant offset from its start.
     Frame,
-    /// Of an alloca: it is the variable of that number, and nobody needs its address.
+    /// Of an alloca: it is the variable of that number, and its address is not used.
     Variable(u32),
-    /// Nobody uses it.
+    /// It has no uses.
     Dead,
 }
 
-/// Uses that forbid something; a set.
+/// Uses that rule out optimizations; a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Kinds(u8);
 
 impl Kinds {
-    /// As the address of a load or store that is neither volatile nor atomic.
+    /// Use as the address of a load or store that is neither volatile nor atomic.
     pub(crate) const ADDRESS: Kinds = Kinds(1);
-    /// As the base of an offset that is a constant.
+    /// Use as the base of an offset that is a constant.
     pub(crate) const BASE: Kinds = Kinds(2);
-    /// As the base of another offset.
+    /// Use as the base of another offset.
     pub(crate) const INDEXED: Kinds = Kinds(4);
-    /// Anything else.
+    /// Any other use.
     pub(crate) const OTHER: Kinds = Kinds(8);
-    /// In several blocks, or in phis.
+    /// Uses in several blocks, or in phis.
     pub(crate) const SPREAD: Kinds = Kinds(16);
-    /// Of an alloca: other than by loads and stores of one type.
+    /// Of an alloca: a use other than a load or store of one type.
     pub(crate) const ESCAPES: Kinds = Kinds(32);
 
     /// Adds some.
@@ -75,30 +76,30 @@ pub(crate) struct Life {
     pub(crate) from: u32,
     /// The number where it is read last; greater than `from`.
     pub(crate) to: u32,
-    /// Uses, those in loops many times.
+    /// Number of uses; uses in loops count many times.
     pub(crate) weight: u32,
-    /// How it comes.
+    /// How the value reaches its users.
     pub(crate) state: State,
-    /// The instruction that makes it, by its place in the function; [`NONE`] for a parameter.
+    /// The instruction that defines it, by its index in the function; [`NONE`] for a parameter.
     pub(crate) by: u32,
     /// The place of the block where it is defined.
     pub(crate) block: u32,
-    /// Of a load, or what is made for a variable: what `Lives::memory` or the variable's `epoch`
-    /// was. Of a variable: how many stores there were.
+    /// Of a load, or of a value made for a variable: `Lives::memory` or the variable's `epoch` at
+    /// that time. Of a variable: the number of stores so far.
     pub(crate) epoch: u32,
     /// Of a variable: the number where it was read or written last.
     pub(crate) touched: u32,
-    /// A value or variable whose place is welcome.
+    /// A value or variable whose place is preferred.
     pub(crate) hint: u32,
-    /// Uses, as far as they were counted.
+    /// Number of uses; the count saturates.
     pub(crate) uses: u16,
-    /// What uses there are.
+    /// The kinds of uses.
     pub(crate) kinds: Kinds,
-    /// A register that is welcome, by number.
+    /// The preferred register, by number.
     pub(crate) register: u8,
-    /// How many folded values are under it.
+    /// Levels of folded values below it.
     pub(crate) depth: u8,
-    /// What it is.
+    /// The type.
     pub(crate) ty: Type,
     /// The block of the first use that was seen.
     pub(crate) used_in: u32,
@@ -108,7 +109,7 @@ pub(crate) struct Life {
 pub(crate) const NO_REGISTER: u8 = u8::MAX;
 
 impl Life {
-    /// Of a value that nothing is known of.
+    /// The record of a value before analysis.
     pub(crate) fn new(ty: Type) -> Life {
         Life {
             from: 0,

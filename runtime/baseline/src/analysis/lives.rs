@@ -1,10 +1,9 @@
-//! The second pass: how each value is made, and from where to where it lives.
+//! The second pass: how each value is computed, and its live range.
 //!
-//! It walks forward, so what was decided of a value is known where it is used. A decision that
-//! turns out wrong at a later use is taken back there: a load that was to be read by its user
-//! gets a place of its own when memory was written in between. That costs nothing, because
-//! nothing has been emitted; that the operands seem to live a little longer than they do is
-//! harmless.
+//! It walks forward, so decisions about a value are known at its uses. A later use may revoke a
+//! decision: a load that was to be folded into its user gets a place of its own when memory was
+//! written in between. That costs nothing, because no code has been emitted yet. The operands then
+//! seem to live a little longer than they do, which is harmless.
 
 use crate::abi::{self, ArgumentPlace};
 use crate::ir::{Argument, Block, Callee, Cast, Function, Op, Operand, Type, Value};
@@ -24,17 +23,17 @@ pub(super) struct Lives<'a> {
     pub(super) variables: &'a mut Variables,
     /// Numbers of instructions that call something.
     pub(super) calls: &'a mut Vec<u32>,
-    /// The place of the block, the number of the instruction, and what a use there weighs.
+    /// The place of the block, the number of the instruction, and the weight of a use there.
     pub(super) block: u32,
     number: u32,
     weight: u32,
-    /// Bytes of stack that arguments of calls take, at most.
+    /// Most bytes of stack that arguments of one call take.
     outgoing: u32,
-    /// The parameter that all returns give back, if there is one.
+    /// The hidden pointer to the result, which every return returns, if there is one.
     result: Option<Value>,
-    /// How often memory was written up to here.
+    /// Number of writes to memory up to here.
     pub(super) memory: u32,
-    /// Whether all was walked, and only phis remain.
+    /// Whether all blocks were walked, and only phis remain.
     is_done: bool,
 }
 
@@ -63,7 +62,7 @@ impl<'a> Lives<'a> {
         }
     }
 
-    /// Walks it all, and says how many bytes of stack arguments of calls take at most.
+    /// Walks the function; returns the most bytes of stack that arguments of one call take.
     pub(super) fn find(mut self) -> u32 {
         let (function, order) = (self.function, self.order);
         self.parameters();
@@ -104,7 +103,7 @@ impl<'a> Lives<'a> {
         self.outgoing
     }
 
-    /// Parameters are welcome to stay where they come.
+    /// Parameters prefer the registers in which they arrive.
     fn parameters(&mut self) {
         let mut places = abi::Arguments::default();
         for (life, parameter) in self.lives.iter_mut().zip(&self.function.parameters) {
@@ -129,7 +128,8 @@ impl<'a> Lives<'a> {
         life.hint = NONE;
     }
 
-    /// What crosses at the head of a loop is read before the first instruction behind the phis.
+    /// Values that cross at the head of a loop are read before the first instruction behind the
+    /// phis.
     fn head(&mut self, block: Block) {
         let Some(head) = uses::head_of(self.function, block) else {
             return;
@@ -206,7 +206,7 @@ impl<'a> Lives<'a> {
         }
     }
 
-    /// Uses all operands; the place of the first is welcome for the result.
+    /// Uses all operands; the place of the first is preferred for the result.
     fn operands(&mut self, op: &Op, result: u32) {
         let mut skip = u32::from(matches!(op, Op::Select(..)));
         op.operands(|operand| {
@@ -244,8 +244,8 @@ impl<'a> Lives<'a> {
         }
     }
 
-    /// A store into memory or into a variable. If nobody looks at the variable between where the
-    /// value is made and here, it is made in the variable's place.
+    /// A store into memory or into a variable. If the variable is not accessed between the
+    /// definition of the value and the store, the value is computed in the variable's place.
     fn store(&mut self, address: Operand, value: Operand) {
         let Some(variable) = self.variable(address) else {
             self.operand(address);
@@ -294,7 +294,7 @@ impl<'a> Lives<'a> {
             && (life.by == NONE || !matches!(self.made_by(value), Op::Phi(..)))
     }
 
-    /// Uses arguments; registers in which they are passed are welcome.
+    /// Uses arguments; they prefer the registers in which they are passed.
     fn arguments(&mut self, arguments: &[Argument]) {
         let mut places = abi::Arguments::default();
         for argument in arguments {
@@ -310,7 +310,7 @@ impl<'a> Lives<'a> {
         self.outgoing = self.outgoing.max(places.taken().stack);
     }
 
-    /// A register is welcome for an operand, unless another one is.
+    /// Sets the preferred register of an operand, unless it has one.
     fn welcome(&mut self, operand: Operand, register: u8) {
         if let Operand::Value(Value(value)) = operand {
             let home = self.home(value);
@@ -321,7 +321,8 @@ impl<'a> Lives<'a> {
         }
     }
 
-    /// Phis read where the edge leaves: behind a call that ends the block, if there is one.
+    /// Phis are read at the end of the edge's source: behind a call that ends the block, if there
+    /// is one.
     fn phi(&mut self, place: u32, phi: u32, incoming: &[(Block, Operand)]) {
         for &(from, operand) in incoming {
             let before = self.order.place[from.index()];
@@ -333,7 +334,7 @@ impl<'a> Lives<'a> {
             let last = &self.function.blocks[from.index()].instructions;
             match self.function.instructions[last.end as usize - 1].op {
                 Op::Invoke(_) => self.number += 1,
-                // All phis behind it are written before it, whichever way it goes.
+                // All phis of its targets are written before the jump, whichever target it takes.
                 Op::IndirectJump(_) => {
                     let life = &mut self.lives[phi as usize];
                     life.from = life.from.min(self.number);
@@ -375,7 +376,7 @@ impl<'a> Lives<'a> {
         }
     }
 
-    /// A variable is read here.
+    /// Records that a variable is read here.
     fn read(&mut self, variable: u32) {
         self.variables.read(variable, self.block);
         let life = &mut self.lives[variable as usize];
@@ -391,7 +392,7 @@ impl<'a> Lives<'a> {
         }
     }
 
-    /// A value is used here, however it is made.
+    /// Records that a value is used here, in any state.
     fn value(&mut self, mut value: u32) {
         loop {
             let life = &self.lives[value as usize];
@@ -410,7 +411,7 @@ impl<'a> Lives<'a> {
                         self.lives[value as usize].state = State::Placed;
                         continue;
                     }
-                    // The load is done where it stands.
+                    // The load is emitted at its own position.
                     let number = life.from;
                     let block = life.block;
                     let weight = weight_of(self.order.depth[block as usize]);
@@ -435,7 +436,7 @@ impl<'a> Lives<'a> {
         }
     }
 
-    /// A value or variable with a place is used here.
+    /// Extends the live range of a value or variable with a place to this use.
     fn extend(&mut self, value: u32) {
         let life = &mut self.lives[value as usize];
         life.weight = life.weight.saturating_add(self.weight);
@@ -448,7 +449,7 @@ impl<'a> Lives<'a> {
         life.to = life.to.max(to);
     }
 
-    /// Whose place a value is in: its own number if it has one, or is made by its users.
+    /// The number whose place holds a value: its own if it has a place, or is folded.
     fn home(&self, mut value: u32) -> u32 {
         loop {
             match self.lives[value as usize].state {
@@ -459,7 +460,7 @@ impl<'a> Lives<'a> {
     }
 }
 
-/// What a use at so many loops weighs.
+/// The weight of a use at this loop depth.
 fn weight_of(depth: u8) -> u32 {
     1 << (3 * depth.min(8))
 }

@@ -1,18 +1,18 @@
-//! What is known of a function before its code is made: the order of blocks, loops, which values
-//! are made by those who use them, where the others live.
+//! Facts about a function, found before its code is emitted: the order of blocks, loops, folded
+//! values, and live ranges of the others.
 //!
 //! | file | finds |
 //! |---|---|
 //! | `order` | the order of blocks, and loops |
 //! | `effects` | which instructions call, write memory, may be left out: tables |
 //! | `fold` | which operands an instruction makes itself: tables |
-//! | `uses` | who uses what (first pass, backward) |
-//! | `variables` | which allocas become variables, and where those live |
-//! | `takes` | what an instruction makes itself |
-//! | `lives` | how each value is made, and where it lives (second pass, forward) |
-//! | `at_hand` | which values never leave `rax` |
+//! | `uses` | the uses of values (first pass, backward) |
+//! | `variables` | which allocas become variables, and their live ranges |
+//! | `takes` | which operands an instruction folds |
+//! | `lives` | how each value is computed, and its live range (second pass, forward) |
+//! | `at_hand` | which values stay in `rax` |
 //!
-//! Nothing here knows registers, but for those that arguments are passed in, as hints.
+//! The analysis knows no registers, except those of arguments, as hints.
 
 mod at_hand;
 pub(crate) mod effects;
@@ -30,7 +30,7 @@ pub(crate) use life::{Life, NO_REGISTER, State};
 pub(crate) use order::{NONE, Order};
 pub(crate) use uses::{Has, head_of};
 
-/// What is known of a function. Its buffers are kept from one function to the next.
+/// The results of the analysis of a function. Its buffers are reused for the next function.
 #[derive(Debug, Default)]
 pub(crate) struct Analysis {
     /// Blocks in order.
@@ -39,16 +39,16 @@ pub(crate) struct Analysis {
     pub(crate) lives: Vec<Life>,
     /// Numbers of instructions that call something, rising.
     pub(crate) calls: Vec<u32>,
-    /// What the function has. If a call may return twice, nothing is in registers, and no place
-    /// is given to two values.
+    /// Features of the function. If a call may return twice, no value is in a register, and no
+    /// place is shared by two values.
     pub(crate) has: Has,
-    /// Bytes of stack that arguments of calls take, at most.
+    /// Most bytes of stack that arguments of one call take.
     pub(crate) outgoing: u32,
     variables: variables::Variables,
 }
 
 impl Analysis {
-    /// Finds out what there is to know of a function.
+    /// Analyzes a function.
     pub(crate) fn of(&mut self, function: &Function) {
         self.order.of(function);
         self.has = uses::count(function, &self.order, &mut self.lives);
@@ -71,8 +71,8 @@ impl Analysis {
         .find();
     }
 
-    /// Whose place a value is in, by its number: it is a value or variable that has one, or a
-    /// value that is made by those who use it. What became a variable is that.
+    /// The number whose place holds a value: a value or variable with a place, or a folded value. A
+    /// value that became a variable maps to that variable.
     pub(crate) fn home(&self, value: Value) -> u32 {
         let mut home = value.0;
         loop {
@@ -96,7 +96,7 @@ impl Analysis {
         }
     }
 
-    /// Whether something is called while a value lives.
+    /// Whether the function makes a call while a value lives.
     pub(crate) fn crosses_calls(&self, life: &Life) -> bool {
         let after = self.calls.partition_point(|&call| call <= life.from);
         self.calls.get(after).is_some_and(|&call| call < life.to)

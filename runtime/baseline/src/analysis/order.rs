@@ -14,11 +14,11 @@
 //! the outer one is made longer.
 //!
 //! # Why
-//! Whatever dominates comes first, in a reverse postorder and in this one too: if a block outside
-//! of a loop dominated one inside, but not the head, it would lie on a way from the head to it,
-//! and be inside. So a value that is used behind its definition lives from there to the use, and
-//! to the end of each loop between that contains the use and not the definition: no equations
-//! need to be solved.
+//! A dominator comes first, in a reverse postorder and in this one too: if a block outside of a
+//! loop dominated one inside, but not the head, it would lie on a path from the head to it, and be
+//! inside. So a value that is used behind its definition lives from there to the use. It also lives
+//! to the end of each loop between that contains the use and not the definition. No equations need
+//! to be solved.
 
 use crate::ir::{Block, Function};
 
@@ -57,7 +57,7 @@ pub(crate) struct Order {
     /// The number of the first instruction, by place, and at last the number after all.
     /// Instructions are numbered from 1 in this order.
     pub(crate) start: Vec<u32>,
-    /// Predecessors of each block that can be reached, as often as there are edges.
+    /// Predecessors of each reachable block, once for each edge.
     predecessors: Lists,
     work: Work,
 }
@@ -75,19 +75,19 @@ struct Work {
     /// Blocks in reverse postorder, and their numbers in it.
     order: Vec<u32>,
     number: Vec<u32>,
-    /// By number: the number of the head of the innermost loop around it; its own if it is one's
-    /// head and that loop is not done yet.
+    /// By number: the head of the innermost loop around it, by number; its own number if it is the
+    /// head of a loop that is not finished yet.
     around: Vec<u32>,
-    /// The same, or the head of a loop further out.
+    /// Like `around`, or the head of a loop further out.
     skip: Vec<u32>,
-    /// By number: lists of what is in a loop, and on the outermost level at the end.
+    /// By number: lists of the members of a loop, and at the end of the outermost level.
     first: Vec<u32>,
     next: Vec<u32>,
     list: Vec<u32>,
 }
 
 impl Order {
-    /// Finds it.
+    /// Computes the order of a function.
     pub(crate) fn of(&mut self, function: &Function) {
         self.walk(function);
         self.find_predecessors(function);
@@ -102,8 +102,9 @@ impl Order {
         self.place[block.index()]
     }
 
-    /// Until where a value lives that is defined in the block at one place and used at another:
-    /// the last block of the outermost loop around the use that does not contain the definition.
+    /// Last place of the live range of a value that is defined in the block at one place and used
+    /// at another: the last block of the outermost loop around the use that does not contain the
+    /// definition.
     pub(crate) fn lives_until(&self, defined: u32, used: u32) -> Option<u32> {
         let apart = |at: u32| at != NONE && self.loops[at as usize].head > defined;
         let mut at = self.loop_of[used as usize];
@@ -122,7 +123,7 @@ impl Order {
         }
     }
 
-    /// Reverse postorder; the first successor follows where it can.
+    /// Computes the reverse postorder; the first successor follows directly where possible.
     fn walk(&mut self, function: &Function) {
         let work = &mut self.work;
         let blocks = function.blocks.len();
@@ -175,7 +176,7 @@ impl Order {
         }
         lists.blocks.clear();
         lists.blocks.resize(edges, 0);
-        // Filled from behind, so that in the end each entry is where its list begins.
+        // Filled from the end, so that each entry ends as the start of its list.
         for &block in self.work.order.iter().rev() {
             for successor in function.blocks[block as usize].successors.iter().rev() {
                 let from = &mut lists.from[successor.index()];
@@ -185,8 +186,8 @@ impl Order {
         }
     }
 
-    /// Which loop each block is in, by numbers of the reverse postorder: heads of inner loops are
-    /// done before those around them.
+    /// Finds the loop of each block, by numbers of the reverse postorder: heads of inner loops come
+    /// before those around them.
     fn find_bodies(&mut self) {
         let work = &mut self.work;
         let count = work.order.len();
@@ -272,8 +273,8 @@ impl Order {
         self.loop_of.resize(count, NONE);
         self.depth.clear();
         self.depth.resize(count, 0);
-        // The last source of edges that lead back to a place; ranges that cross are made longer
-        // from behind: what begins in a range ends in it.
+        // The last source of edges that lead back to a place. Crossing ranges are extended from
+        // behind: a loop that begins in a range ends in it.
         let last = &mut self.work.first;
         last.clear();
         last.resize(count, NONE);
@@ -349,8 +350,8 @@ impl Lists {
     }
 }
 
-/// The head of the outermost loop around a block among those that are done, which all begin
-/// behind `head`. The way there is made shorter for the next one.
+/// The head of the outermost finished loop around a block; all finished loops begin behind `head`.
+/// Shortens the path for the next lookup.
 fn outermost(skip: &mut [u32], mut number: u32, head: u32) -> u32 {
     let within = |to: u32| to != NONE && to > head;
     let mut top = number;
@@ -367,7 +368,7 @@ fn outermost(skip: &mut [u32], mut number: u32, head: u32) -> u32 {
     }
 }
 
-/// The jump and the level of a loop in that loop.
+/// The jump and the level of a loop inside of `parent`.
 fn above(loops: &[Loop], parent: u32) -> (u32, u32) {
     let Some(&Loop { jump, level, .. }) = loops.get(parent as usize) else {
         return (NONE, 0);
@@ -415,7 +416,7 @@ mod tests {
     #[test]
     fn branches() {
         check(&[&[1, 2], &[3], &[3], &[]], &[0, 1, 2, 3], &[0; 4]);
-        // What cannot be reached is not there.
+        // Unreachable blocks are not in the order.
         check(&[&[2], &[2], &[]], &[0, 2], &[0; 2]);
     }
 
@@ -436,7 +437,7 @@ mod tests {
         check(&[&[1], &[1, 2], &[]], &[0, 1, 2], &[0, 1, 0]);
     }
 
-    /// Immediate facts by brute force: which blocks each one dominates.
+    /// Dominance by brute force: the blocks that each block dominates.
     fn dominates(edges: &[Vec<u32>], by: u32) -> Vec<bool> {
         let mut seen = vec![false; edges.len()];
         let mut stack = if by == 0 { vec![] } else { vec![0] };

@@ -1,5 +1,5 @@
-//! What instructions take upon themselves: operands that they make where they use them
-//! (`fold.rs` has the tables).
+//! Decides which operands an instruction folds, that is, computes at their use (`fold.rs` has the
+//! tables).
 
 use crate::ir::{Op, Operand, Ordering, Value};
 
@@ -9,7 +9,7 @@ use super::lives::Lives;
 use super::order::NONE;
 
 impl<'a> Lives<'a> {
-    /// Takes operands into the instruction that it can make itself.
+    /// Folds operands that the instruction can compute itself.
     pub(super) fn fold(&mut self, op: &Op) {
         if let Some(bit) = fold::condition(op)
             && self.is_only_here(bit)
@@ -44,8 +44,8 @@ impl<'a> Lives<'a> {
         }
     }
 
-    /// Whether a value has a place, and the instruction at hand is the only one to use it, in the
-    /// block where it is made.
+    /// Whether a value has a place, and its only use is the current instruction, in the block of
+    /// its definition.
     fn is_only_here(&self, value: Value) -> bool {
         let life = &self.lives[value.index()];
         life.state == State::Placed
@@ -60,8 +60,8 @@ impl<'a> Lives<'a> {
         &self.function.instructions[by as usize].op
     }
 
-    /// Takes into a store the operation whose result it writes, and the load of what was there: an
-    /// instruction that changes memory.
+    /// Folds into a store the operation whose result it writes, and the load of the old value: an
+    /// instruction with a memory destination.
     pub(super) fn change(&mut self, op: &Op) {
         let Op::Store {
             address,
@@ -94,7 +94,7 @@ impl<'a> Lives<'a> {
         }
     }
 
-    /// How an offset is made, by who uses it.
+    /// Decides how the users of an offset compute it.
     pub(super) fn offset(&mut self, base: Operand, shape: Option<Shape>, result: u32) {
         let life = &mut self.lives[result as usize];
         life.hint = NONE;
@@ -126,7 +126,7 @@ impl<'a> Lives<'a> {
         life.depth = depth;
     }
 
-    /// Whether an address has an index under it.
+    /// Whether an address contains an index.
     fn is_indexed(&self, base: Operand) -> bool {
         let mut base = base;
         while let Operand::Value(value) = base {

@@ -1,9 +1,9 @@
-//! What is decided of values, as text: functions in, states and lives out.
+//! Tests of the analysis as text: functions in, states and live ranges out.
 
 use super::{Analysis, State};
 use crate::ir::parse;
 
-/// States of all values that are used, with the lives of those that have places, then variables.
+/// States of all used values, with the live ranges of those that have places, then variables.
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
     let function = parse(text).expect("a function");
@@ -51,7 +51,7 @@ fn conditions_are_made_by_branches() {
           return %0",
         &["%0 0..5", "%1 0..3", "%2 folded", "%3 folded"],
     );
-    // Twice used, it is a value.
+    // A comparison with two uses is a value.
     check(
         "function(i32 %0) -> i1
         b0:
@@ -77,7 +77,7 @@ fn loads_stay_before_writes() {
           return %4",
         &["%0 0..1", "%1 0..3", "%2 1..4", "%3 2..4", "%4 4..5"],
     );
-    // A comparison that is made behind a write does not take the load along.
+    // A comparison that is emitted behind a write does not fold the load.
     check(
         "function(i64 %0) -> i32
         b0:

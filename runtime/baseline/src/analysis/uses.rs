@@ -1,5 +1,5 @@
-//! The first pass: who uses what, from the last instruction to the first, so that what only the
-//! unused use is unused too.
+//! The first pass: the uses of values, from the last instruction to the first, so that operands of
+//! unused values are unused too.
 
 use crate::ir::{
     Block, Callee, Function, Head, Instruction, Op, Operand, Ordering, Passing, Type, Value,
@@ -9,19 +9,19 @@ use super::effects;
 use super::life::{Kinds, Life, State};
 use super::order::{NONE, Order};
 
-/// Which instructions of some kinds a function has, as far as they are used.
+/// Kinds of instructions that a function has and uses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Has {
     /// Calls that may return twice.
     pub(crate) returns_twice: bool,
-    /// Something that moves the stack pointer.
+    /// An instruction that moves the stack pointer.
     pub(crate) moves_stack: bool,
     /// A list of variable arguments.
     pub(crate) starts_list: bool,
 }
 
-/// Fills in what is known of each value before it is decided how it is made, and says what the
-/// function has.
+/// Fills in the uses of each value before the second pass, and returns the features of the
+/// function.
 pub(super) fn count(function: &Function, order: &Order, lives: &mut Vec<Life>) -> Has {
     lives.clear();
     lives.extend(function.types.iter().map(|&ty| Life::new(ty)));
@@ -55,7 +55,7 @@ pub(super) fn count(function: &Function, order: &Order, lives: &mut Vec<Life>) -
     }
     let has = uses.has;
     if let Some(result) = function.result_parameter() {
-        // Every return gives it back.
+        // Every return returns the parameter.
         let life = &mut lives[result.index()];
         life.uses = life.uses.saturating_add(2);
         life.kinds.add(Kinds::OTHER | Kinds::SPREAD);
@@ -74,7 +74,7 @@ pub(super) fn count(function: &Function, order: &Order, lives: &mut Vec<Life>) -
     has
 }
 
-/// The loop that can be left at this block, if there is one.
+/// The OSR head at this block, if there is one.
 pub(crate) fn head_of(function: &Function, block: Block) -> Option<&Head> {
     let heads = &function.counting.heads;
     if heads.is_empty() {
@@ -91,7 +91,7 @@ struct Uses<'a> {
 }
 
 impl Uses<'_> {
-    /// An instruction and its results, all uses of which were seen.
+    /// Records an instruction and its results, after all their uses.
     fn define(&mut self, id: u32, number: u32, instruction: &Instruction) {
         let mut used = !effects::is_removable(&instruction.op);
         for result in instruction.results.clone() {
@@ -167,7 +167,7 @@ impl Uses<'_> {
         }
     }
 
-    /// What crosses at the head of a loop.
+    /// Uses the values that cross at the head of a loop.
     fn head(&mut self, head: &Head) {
         for (at, argument) in head.arguments.iter().enumerate() {
             if head.loaded.contains(&(at as u32)) {
@@ -185,8 +185,8 @@ impl Uses<'_> {
         self.add(operand, Kinds::OTHER | Kinds::ESCAPES);
     }
 
-    /// An access to memory. An alloca remembers by the number of its hint of what type the first
-    /// one was; the field is free until then.
+    /// Records an access to memory. The hint of an alloca holds the code of the first access's
+    /// type; the field is unused until the second pass.
     fn address(&mut self, operand: Operand, ty: Type, is_strict: bool) {
         let Operand::Value(Value(value)) = operand else {
             return;

@@ -1,8 +1,8 @@
-//! Allocas that became variables: where they live.
+//! Allocas that became variables: their live ranges.
 //!
-//! A variable is written in many places, so its life is found by the usual equations: it lives
-//! into a block if it is read there before it is written, or lives out of it and is not written.
-//! Only variables need that, a few dozen as a rule, so sets of 64 are words.
+//! A variable is written in many places, so its live range needs the usual equations. It is live
+//! into a block if it is read there before it is written, or is live out and not written. Only
+//! variables need that, usually a few dozen, so sets of 64 are words.
 
 use crate::ir::{Block, Function, Op};
 
@@ -13,23 +13,24 @@ use super::uses;
 /// The most words of sets; functions with more have no variables.
 const MOST_WORDS: usize = 1 << 20;
 
-/// Variables and where they live.
+/// Variables and the blocks in which they live.
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
-    /// The number of the first one among lives.
+    /// The number of the first variable among the lives.
     first: u32,
     count: usize,
     words: usize,
-    /// By place of block, `words` each: what is read before it is written, and then what lives in.
+    /// By place of block, `words` each: variables read before they are written; after solving,
+    /// variables live in.
     live_in: Vec<u64>,
-    /// What is written.
+    /// Variables that are written, by place of block.
     written: Vec<u64>,
-    /// What was seen on a walk.
+    /// Variables seen on a walk.
     seen: Vec<u64>,
 }
 
 impl Variables {
-    /// Makes variables of the allocas that can be ones, behind all values.
+    /// Turns allocas into variables where possible, numbered behind all values.
     pub(super) fn choose(&mut self, function: &Function, order: &Order, lives: &mut Vec<Life>) {
         self.first = lives.len() as u32;
         for (id, instruction) in function.of_block(Block(0)) {
@@ -72,7 +73,7 @@ impl Variables {
         }
     }
 
-    /// None behind so many values.
+    /// Selects no variables; `values` is the number of values.
     pub(super) fn none(&mut self, values: usize) {
         self.first = values as u32;
         self.count = 0;
@@ -81,7 +82,7 @@ impl Variables {
         self.written.clear();
     }
 
-    /// Where a variable's bit is.
+    /// The position of a variable's bit.
     fn bit(&self, variable: u32, block: u32) -> (usize, u64) {
         let number = (variable - self.first) as usize;
         (
@@ -90,19 +91,19 @@ impl Variables {
         )
     }
 
-    /// It is read in the block at a place.
+    /// Records a read in the block at a place.
     pub(super) fn read(&mut self, variable: u32, block: u32) {
         let (word, bit) = self.bit(variable, block);
         self.live_in[word] |= bit & !self.written[word];
     }
 
-    /// It is written.
+    /// Records a write in the block at a place.
     pub(super) fn write(&mut self, variable: u32, block: u32) {
         let (word, bit) = self.bit(variable, block);
         self.written[word] |= bit;
     }
 
-    /// Makes lives as long as they are.
+    /// Solves the equations and extends the live ranges.
     pub(super) fn finish(&mut self, function: &Function, order: &Order, lives: &mut [Life]) {
         if self.count == 0 {
             return;
@@ -136,13 +137,13 @@ impl Variables {
                     }
                 }
             }
-            // Without an edge that leads back, one walk is enough.
+            // Without a back edge, one walk is enough.
             changed &= !order.loops.is_empty();
         }
     }
 
-    /// From the first block that a variable lives into to the end of the last one that it lives
-    /// out of.
+    /// Extends each range from the first block that the variable is live into to the end of the
+    /// last one that it is live out of.
     fn lengthen(&mut self, function: &Function, order: &Order, lives: &mut [Life]) {
         let words = self.words;
         let first = self.first as usize;

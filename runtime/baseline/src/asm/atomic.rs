@@ -1,9 +1,9 @@
-//! Instructions that several processors see as one.
+//! Atomic read-modify-write instructions and fences.
 
 use super::encode::{Imm, Opcode, Operand};
 use super::{Alu, Asm, Gpr, Mem, Width};
 
-/// The opcode for a width, of an instruction whose form for bytes is one less.
+/// The opcode for a width, of an instruction whose opcode for bytes is one less.
 fn sized(wide: Opcode, byte: Opcode, width: Width) -> Opcode {
     match width {
         Width::W8 => byte.byte_reg(),
@@ -27,26 +27,27 @@ impl Asm {
         self.alu_imm(op, width, mem, value);
     }
 
-    /// `xchg [mem], src`, which is locked without saying so.
+    /// `xchg [mem], src`, which is locked without a prefix.
     pub(crate) fn xchg_mem(&mut self, width: Width, mem: Mem, src: Gpr) {
         let opcode = sized(Opcode::one(0x87), Opcode::one(0x86), width);
         self.instruction(opcode, src.number(), Operand::Mem(mem), Imm::None);
     }
 
-    /// `lock xadd [mem], src`: memory gets the sum, `src` what was there.
+    /// `lock xadd [mem], src`: memory gets the sum, `src` the old value.
     pub(crate) fn lock_xadd(&mut self, width: Width, mem: Mem, src: Gpr) {
         let opcode = sized(Opcode::two(0xc1), Opcode::two(0xc0), width).lock();
         self.instruction(opcode, src.number(), Operand::Mem(mem), Imm::None);
     }
 
-    /// `lock cmpxchg [mem], src`: if memory is as `rax`, it gets `src` and the zero flag is set;
+    /// `lock cmpxchg [mem], src`: if memory equals `rax`, it gets `src` and the zero flag is set;
     /// else `rax` gets memory.
     pub(crate) fn lock_cmpxchg(&mut self, width: Width, mem: Mem, src: Gpr) {
         let opcode = sized(Opcode::two(0xb1), Opcode::two(0xb0), width).lock();
         self.instruction(opcode, src.number(), Operand::Mem(mem), Imm::None);
     }
 
-    /// `lock cmpxchg16b [mem]`: likewise with `rdx:rax` and `rcx:rbx`. Not every x86-64 has it.
+    /// `lock cmpxchg16b [mem]`: like [`Asm::lock_cmpxchg`], with `rdx:rax` and `rcx:rbx`. Not every
+    /// x86-64 has it.
     pub(crate) fn lock_cmpxchg16b(&mut self, mem: Mem) {
         let opcode = Opcode::two(0xc7).w().lock();
         self.instruction(opcode, 1, Operand::Mem(mem), Imm::None);

@@ -1,4 +1,4 @@
-//! Labels, jumps, calls, and instructions whose address a linker fills in.
+//! Labels, jumps, calls, and instructions with a relocation.
 
 use super::encode::{Imm, Opcode, Operand};
 use super::finish::Constant;
@@ -6,32 +6,32 @@ use super::{Asm, Base, Condition, Gpr, JumpUse, Label, Mem, Rm, UNBOUND, Width};
 use crate::code::{Fixup, FixupKind};
 use crate::ir::Symbol;
 
-/// A table of distances of 4 bytes, from its beginning to labels.
+/// A table of 4-byte distances from its start to labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Table(Label);
 
 impl Table {
-    /// Its first byte.
+    /// The label of the first byte.
     pub(crate) fn label(self) -> Label {
         self.0
     }
 }
 
 impl Asm {
-    /// A label without a place.
+    /// Creates a label that is not bound yet.
     pub(crate) fn new_label(&mut self) -> Label {
         let label = Label(self.labels.len() as u32);
         self.labels.push(UNBOUND);
         label
     }
 
-    /// The label is here. Each is bound once.
+    /// Binds the label to the present position. Each label is bound once.
     pub(crate) fn bind(&mut self, label: Label) {
         debug_assert!(self.labels[label.0 as usize] == UNBOUND);
         self.labels[label.0 as usize] = self.len();
     }
 
-    /// A label that is here.
+    /// Creates a label at the present position.
     pub(crate) fn here(&mut self) -> Label {
         let label = self.new_label();
         self.bind(label);
@@ -85,14 +85,14 @@ impl Asm {
         self.load(Width::W64, dst, through(FixupKind::AddressWord, symbol));
     }
 
-    /// The address of a symbol that lies in reach of a distance, and so many bytes.
+    /// The address of a symbol in reach of a 32-bit distance, plus `bytes`.
     pub(crate) fn address_near(&mut self, dst: Gpr, symbol: Symbol, bytes: i32) {
         self.lea(Width::W64, dst, Mem::symbol(symbol, bytes));
     }
 
-    /// The address of a thread-local variable in `rax`, by the general dynamic model: a call, so
-    /// all registers that calls change are changed. `get` is `__tls_get_addr`. The 16 bytes are
-    /// those that linkers know (ELF Handling for Thread-Local Storage, 4.4.1).
+    /// The address of a thread-local variable in `rax`, by the general dynamic model: a call, which
+    /// clobbers the caller-saved registers. `get` is `__tls_get_addr`. Linkers recognize these 16
+    /// bytes (ELF Handling for Thread-Local Storage, 4.4.1).
     pub(crate) fn thread_local(&mut self, symbol: Symbol, get: Symbol) {
         self.bytes.extend_from_slice(&[0x66, 0x48, 0x8d, 0x3d]);
         self.fixup(FixupKind::ThreadLocalPair, symbol);
@@ -116,8 +116,8 @@ impl Asm {
         self.lea(Width::W64, dst, Mem::label(label));
     }
 
-    /// A constant of 4, 8 or 16 bytes behind the code, aligned to its size; the same bytes are
-    /// there once.
+    /// A constant of 4, 8 or 16 bytes behind the code, aligned to its size; equal constants share
+    /// their bytes.
     pub(crate) fn constant_of(&mut self, bytes: Constant) -> Label {
         if let Some(&label) = self.constant_labels.get(&bytes) {
             return label;

@@ -1,13 +1,13 @@
-//! One instruction as bytes: prefixes, REX, opcode, ModRM, SIB, displacement, immediate.
+//! Encodes one instruction: prefixes, REX, opcode, ModRM, SIB, displacement, immediate.
 //!
-//! See the manual of Intel, volume 2, chapter 2. The shortest form of an address is found here;
-//! the shortest instruction is the choice of the methods that call this.
+//! See the manual of Intel, volume 2, chapter 2. This file finds the shortest form of an address;
+//! its callers choose the shortest instruction.
 
 use super::types::{Base, Label, Mem};
 use super::{Asm, LabelUse};
 use crate::code::Fixup;
 
-/// An opcode with what belongs to it: bits 0-7 the last byte, 8-9 the map, 10-11 the prefix, then
+/// An opcode with its prefix and flags: bits 0-7 the last byte, 8-9 the map, 10-11 the prefix, then
 /// flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Opcode(u32);
@@ -77,13 +77,13 @@ impl Opcode {
         Opcode(self.0 | Opcode::LOCK)
     }
 
-    /// The same with another last byte.
+    /// The opcode with `add` added to its last byte.
     pub(super) const fn plus(self, add: u8) -> Opcode {
         Opcode(self.0 + add as u32)
     }
 }
 
-/// What follows an instruction's operands.
+/// The immediate after an instruction's operands.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Imm {
     None,
@@ -103,7 +103,7 @@ impl Imm {
     }
 }
 
-/// What ModRM.rm is.
+/// The operand in ModRM.rm.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Operand {
     /// A register of either kind, by its number.
@@ -112,8 +112,8 @@ pub(super) enum Operand {
     Mem(Mem),
 }
 
-/// Up to 8 bytes while they are put together, in a register: bytes that are stored one by one and
-/// read at once make the processor wait.
+/// Up to 8 bytes that are assembled in a register: a wide load after byte stores stalls the
+/// processor.
 #[derive(Clone, Copy)]
 struct Draft {
     bytes: u64,
@@ -175,7 +175,8 @@ impl Asm {
         self.bytes.truncate(end);
     }
 
-    /// Notes what a field of 4 bytes is to hold that so many bytes of the instruction follow.
+    /// Records the label or symbol of a 4-byte field that is followed by `after` bytes of the
+    /// instruction.
     fn leads_to(&mut self, at: u32, mem: &Mem, after: u8) {
         match mem.base {
             Base::Label(label) => {
@@ -191,15 +192,15 @@ impl Asm {
         }
     }
 
-    /// Notes that the field at an offset is the distance from its end to a label, and so many
-    /// bytes.
+    /// Records that the field at an offset holds the distance from its end to a label, plus
+    /// `addend`.
     pub(super) fn use_label(&mut self, at: u32, label: Label, addend: i32) {
         self.uses.push(LabelUse { at, label, addend });
     }
 }
 
-/// The same place in its shortest form: an index alone that is not multiplied is a base, and one
-/// that is doubled is added to itself, which needs no displacement of 4 bytes.
+/// The same address in its shortest form. An unscaled index alone becomes a base; a doubled index
+/// becomes base plus index, which needs no displacement of 4 bytes.
 fn normal(mem: Mem) -> Mem {
     use super::types::Scale;
     match (mem.base, mem.index) {
@@ -207,7 +208,7 @@ fn normal(mem: Mem) -> Mem {
         (Base::Nothing, Some((index, Scale::S2))) => {
             Mem::indexed(index, index, Scale::S1, mem.disp)
         }
-        // As the base, `rbp` and `r13` cost a displacement; as the index they do not.
+        // As the base, `rbp` and `r13` need a displacement; as the index they do not.
         (Base::Gpr(base), Some((index, Scale::S1)))
             if mem.disp == 0 && base.number() & 7 == 5 && index.number() & 7 != 5 =>
         {
@@ -263,7 +264,7 @@ fn push_opcode(draft: &mut Draft, opcode: Opcode, reg: u8, rm: &Operand) {
     draft.push(bits as u8);
 }
 
-/// ModRM, SIB and displacement of an address of registers; `reg` is in its place.
+/// Writes ModRM, SIB and displacement of an address of registers; `reg` is already shifted.
 fn push_address(draft: &mut Draft, tail: &mut Draft, reg: u8, mem: &Mem) {
     let sib_index = |index: Option<(super::Gpr, super::Scale)>| match index {
         Some((index, scale)) => {
@@ -280,7 +281,7 @@ fn push_address(draft: &mut Draft, tail: &mut Draft, reg: u8, mem: &Mem) {
     };
     let base = base.number() & 7;
     let mode = match mem.disp {
-        // `rbp` and `r13` without a displacement mean something else.
+        // `rbp` and `r13` without a displacement encode another address.
         0 if base != 5 => 0,
         -128..=127 => 0x40,
         _ => 0x80,

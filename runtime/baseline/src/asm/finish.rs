@@ -1,15 +1,14 @@
-//! The end of assembling: jumps get their short form where it reaches, labels their place, and
-//! constants and tables come behind the code.
+//! The end of assembly: shortens jumps, resolves labels, and appends constants and tables to the
+//! code.
 //!
-//! All jumps are written in their long form. That a short one suffices is first found with all
-//! jumps long, then again with what became short: code only gets shorter, so what fits stays
-//! fitting, and a round more can only find more. [`ROUNDS`] bounds the rounds.
+//! All jumps are written in their long form. The first round finds the short ones with all jumps
+//! long, the next rounds with those that became short. Code only gets shorter, so a jump that fits
+//! continues to fit, and a round can only find more. [`ROUNDS`] bounds the rounds.
 
 use super::{Asm, JumpUse, Label, UNBOUND};
 use crate::code::Fixup;
 
-/// How often it is tried to make more jumps short. The second round finds nearly all of what the
-/// first did not.
+/// Rounds that shorten jumps. The second round finds nearly all that the first did not.
 const ROUNDS: usize = 3;
 
 /// A constant behind the code, aligned to its size.
@@ -20,28 +19,28 @@ pub(crate) enum Constant {
     Sixteen([u8; 16]),
 }
 
-/// What was assembled.
+/// Assembled code.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Assembled {
     /// Code, constants and tables.
     pub(crate) bytes: Vec<u8>,
     /// Bytes of the code.
     pub(crate) size: u32,
-    /// What a linker fills in, by rising offset.
+    /// Relocations, by rising offset.
     pub(crate) fixups: Vec<Fixup>,
 }
 
-/// What becomes of the offsets before jumps are shortened: after the first `n` jumps,
-/// `removed[n]` bytes less.
+/// Maps offsets to those after jumps are shortened: after the first `n` jumps, `removed[n]` bytes
+/// less.
 struct Shrunk {
     /// Whether each jump is short.
     short: Vec<bool>,
-    /// One more than jumps.
+    /// One entry more than there are jumps.
     removed: Vec<u32>,
 }
 
 impl Asm {
-    /// Ends the code. [`Asm::offset_of`] holds from now on, until [`Asm::clear`].
+    /// Ends the code. [`Asm::offset_of`] is valid from now on, until [`Asm::clear`].
     pub(crate) fn finish(&mut self) -> Assembled {
         self.shrink();
         let size = self.len();
@@ -62,15 +61,15 @@ impl Asm {
         }
     }
 
-    /// Where a label is, after [`Asm::finish`].
+    /// The offset of a label, after [`Asm::finish`].
     pub(crate) fn offset_of(&self, label: Label) -> u32 {
         self.labels[label.0 as usize]
     }
 
-    /// Makes jumps short, moves code together, and puts everything that has an offset there.
+    /// Shortens jumps, moves code together, and adjusts all offsets.
     fn shrink(&mut self) {
         let jumps = std::mem::take(&mut self.jumps);
-        // How many jumps are before each label.
+        // The number of jumps before each label.
         let before: Vec<u32> = self
             .labels
             .iter()
@@ -94,9 +93,9 @@ impl Asm {
         self.jumps = jumps;
     }
 
-    /// Moves what is between jumps, and writes the jumps.
+    /// Moves the code between jumps, and writes the jumps.
     fn move_together(&mut self, jumps: &[JumpUse], shrunk: &Shrunk) {
-        // Up to where the old and the new code are dealt with.
+        // Ends of the processed old and new code.
         let (mut from, mut to) = (0, 0);
         for (jump, &is_short) in jumps.iter().zip(&shrunk.short) {
             let target = self.labels[jump.label.0 as usize];
@@ -128,7 +127,7 @@ impl Asm {
 
     fn append_constants(&mut self) {
         let mut constants = std::mem::take(&mut self.constants);
-        // The larger ones first, so that there are no gaps.
+        // The larger ones first, so that no padding is needed between them.
         constants.sort_by_key(|(_, constant)| std::cmp::Reverse(constant.bytes()));
         for &(label, constant) in &constants {
             self.align(constant.bytes());
@@ -156,7 +155,7 @@ impl Asm {
         }
     }
 
-    /// Fills up with `int3` to a multiple.
+    /// Pads with `int3` to a multiple.
     fn align(&mut self, align: usize) {
         let len = self.bytes.len().next_multiple_of(align);
         self.bytes.resize(len, 0xcc);
@@ -164,12 +163,12 @@ impl Asm {
 }
 
 impl JumpUse {
-    /// Where it begins.
+    /// The offset of its first byte.
     fn start(&self) -> u32 {
         self.at - if self.is_conditional { 2 } else { 1 }
     }
 
-    /// What its short form saves.
+    /// The bytes that the short form saves.
     fn saves(&self) -> u32 {
         if self.is_conditional { 4 } else { 3 }
     }
@@ -185,7 +184,7 @@ impl Constant {
     }
 }
 
-/// Which jumps are short.
+/// Chooses the short jumps.
 fn choose(jumps: &[JumpUse], labels: &[u32], before: &[u32]) -> Shrunk {
     let mut shrunk = Shrunk {
         short: vec![false; jumps.len()],
@@ -199,7 +198,8 @@ fn choose(jumps: &[JumpUse], labels: &[u32], before: &[u32]) -> Shrunk {
                 continue;
             }
             let target = labels[label] - shrunk.removed[before[label] as usize];
-            // Of its end as it is now; a target after it comes nearer by what it saves itself.
+            // Measured from the present end of the jump; a later target comes nearer by the bytes
+            // that the jump itself saves.
             let end = jump.at + 4 - shrunk.removed[index];
             let forward = labels[label] > jump.at;
             let own = if forward { 0 } else { jump.saves() as i32 };
@@ -223,7 +223,7 @@ fn choose(jumps: &[JumpUse], labels: &[u32], before: &[u32]) -> Shrunk {
     shrunk
 }
 
-/// How much is removed before an offset; offsets are asked for in rising order.
+/// Bytes removed before an offset; calls must be in rising order of offsets.
 fn removed_before(jumps: &[JumpUse], shrunk: &Shrunk, passed: &mut usize, at: u32) -> u32 {
     while jumps.get(*passed).is_some_and(|jump| jump.at < at) {
         *passed += 1;

@@ -31,8 +31,8 @@ pub(crate) enum Shift {
     Sar = 7,
 }
 
-/// Operations of one operand. Those from [`Unary::Mul`] on have another one in `rax` (and `rdx`)
-/// and give results there.
+/// Operations of one operand. Those from [`Unary::Mul`] on take a second operand in `rax` (and
+/// `rdx`) and give results there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -47,8 +47,8 @@ pub(crate) enum Unary {
     Idiv = 7,
 }
 
-/// Operations that look at bits and write a register. [`Scan::Bsf`] and [`Scan::Bsr`] write
-/// nothing dependable for zero; the others exist only where the CPU says so.
+/// Bit operations that write a register. [`Scan::Bsf`] and [`Scan::Bsr`] give an undefined result
+/// for zero; the others need a CPU feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub(crate) enum Scan {
@@ -68,7 +68,7 @@ impl From<Rm> for Operand {
     }
 }
 
-/// The opcode for a width, of an instruction whose form for bytes is one less than its other one.
+/// The opcode for a width, of an instruction whose opcode for bytes is one less.
 fn by_width(wide: u8, width: Width) -> Opcode {
     match width {
         Width::W8 => Opcode::one(wide - 1).byte_rm(),
@@ -78,7 +78,7 @@ fn by_width(wide: u8, width: Width) -> Opcode {
     }
 }
 
-/// The same where ModRM.reg is a register too.
+/// Like [`by_width`], for an instruction whose ModRM.reg is a register too.
 fn with_reg(wide: u8, width: Width) -> Opcode {
     let opcode = by_width(wide, width);
     match width {
@@ -87,7 +87,7 @@ fn with_reg(wide: u8, width: Width) -> Opcode {
     }
 }
 
-/// With the width of an instruction that has no form for bytes.
+/// The opcode for a width, of an instruction without a byte form.
 fn sized(opcode: Opcode, width: Width) -> Opcode {
     match width {
         Width::W8 => {
@@ -100,7 +100,7 @@ fn sized(opcode: Opcode, width: Width) -> Opcode {
     }
 }
 
-/// The immediate of a width: at most 32 bits, which 64-bit instructions extend with the sign.
+/// The immediate of a width: at most 32 bits, which 64-bit instructions sign-extend.
 fn immediate(width: Width, value: i32) -> Imm {
     match width {
         Width::W8 => Imm::I8(value as i8),
@@ -114,13 +114,13 @@ impl Asm {
         self.instruction(opcode, reg, Operand::from(rm.into()), imm);
     }
 
-    /// `mov dst, src`. Under 64 bits it moves 32, and the upper half becomes zero.
+    /// `mov dst, src`. Widths under 64 bits move 32, which zeroes the upper half.
     pub(crate) fn mov(&mut self, width: Width, dst: Gpr, src: Gpr) {
         let opcode = with_reg(0x89, width.at_least_32());
         self.rm(opcode, src.number(), dst, Imm::None);
     }
 
-    /// `mov dst, value`, in 64 bits; flags stay.
+    /// `mov dst, value`, in 64 bits; keeps flags.
     pub(crate) fn mov_imm(&mut self, dst: Gpr, value: u64) {
         let number = dst.number();
         if let Ok(value) = u32::try_from(value) {
@@ -138,7 +138,7 @@ impl Asm {
         }
     }
 
-    /// `xor dst, dst`: zero, in 64 bits; flags change.
+    /// `xor dst, dst`: zero, in 64 bits; changes flags.
     pub(crate) fn zero(&mut self, dst: Gpr) {
         self.alu(Alu::Xor, Width::W32, dst, dst);
     }
@@ -152,7 +152,7 @@ impl Asm {
         }
     }
 
-    /// Reads so many bits; all above become zero.
+    /// Loads `width` bits; zero-extends.
     pub(crate) fn load(&mut self, width: Width, dst: Gpr, mem: Mem) {
         match width {
             Width::W8 | Width::W16 => self.movzx(width, dst, mem),
@@ -160,7 +160,7 @@ impl Asm {
         }
     }
 
-    /// Zero-extends so many bits to 64.
+    /// Zero-extends from a width to 64 bits.
     pub(crate) fn movzx(&mut self, from: Width, dst: Gpr, src: impl Into<Rm>) {
         match from {
             Width::W8 => self.rm(Opcode::two(0xb6).byte_rm(), dst.number(), src, Imm::None),
@@ -169,7 +169,7 @@ impl Asm {
         }
     }
 
-    /// Sign-extends so many bits to a width; under 64 bits, the upper half becomes zero.
+    /// Sign-extends from one width to another; under 64 bits, the upper half becomes zero.
     pub(crate) fn movsx(&mut self, from: Width, to: Width, dst: Gpr, src: impl Into<Rm>) {
         let to = to.at_least_32();
         let opcode = match from {
@@ -181,12 +181,12 @@ impl Asm {
         self.rm(opcode, dst.number(), src, Imm::None);
     }
 
-    /// Writes so many bits.
+    /// Stores `width` bits.
     pub(crate) fn store(&mut self, width: Width, mem: Mem, src: Gpr) {
         self.rm(with_reg(0x89, width), src.number(), mem, Imm::None);
     }
 
-    /// Writes a constant, which is sign-extended for 64 bits.
+    /// Stores a constant, which is sign-extended for 64 bits.
     pub(crate) fn store_imm(&mut self, width: Width, mem: Mem, value: i32) {
         self.rm(by_width(0xc7, width), 0, mem, immediate(width, value));
     }
@@ -200,7 +200,7 @@ impl Asm {
     /// `op dst, value`; for 64 bits it is sign-extended.
     pub(crate) fn alu_imm(&mut self, op: Alu, width: Width, dst: impl Into<Rm>, value: i32) {
         let dst = dst.into();
-        // The value as the instruction sees it.
+        // The value after truncation to the width.
         let value = match width {
             Width::W8 => i32::from(value as i8),
             Width::W16 => i32::from(value as i16),
@@ -249,10 +249,9 @@ impl Asm {
         self.rm(with_reg(0x85, width), b.number(), a, Imm::None);
     }
 
-    /// `test a, value`; for 64 bits it is sign-extended. Bits of a register that the value has
-    /// not are not looked at, so a value under 128 tests a byte; the sign flag is that of the
-    /// width only if `width` is kept, so it is zero then, as it is of any value without the top
-    /// bit.
+    /// `test a, value`; for 64 bits it is sign-extended. Only the bits of the value matter, so a
+    /// value under 128 tests a byte. The sign flag is then zero, as for any value without the top
+    /// bit of the width.
     pub(crate) fn test_imm(&mut self, width: Width, a: impl Into<Rm>, value: i32) {
         let a = a.into();
         let width = match value {
@@ -273,7 +272,7 @@ impl Asm {
         }
     }
 
-    /// The address of a place.
+    /// `lea dst, mem`.
     pub(crate) fn lea(&mut self, width: Width, dst: Gpr, mem: Mem) {
         let opcode = sized(Opcode::one(0x8d), width.at_least_32());
         self.rm(opcode, dst.number(), mem, Imm::None);
@@ -322,7 +321,7 @@ impl Asm {
         self.rm(by_width(0xd3, width), op as u8, dst, Imm::None);
     }
 
-    /// `shld` (left) or `shrd` by a constant: what comes in is from `src`. Not for bytes.
+    /// `shld` (left) or `shrd` by a constant: the bits shifted in are from `src`. Not for bytes.
     pub(crate) fn double_shift_imm(
         &mut self,
         left: bool,
@@ -360,13 +359,13 @@ impl Asm {
         self.rm(opcode, dst.number(), src, Imm::None);
     }
 
-    /// One byte, 1 if the condition holds, else 0; the rest of a register stays.
+    /// One byte, 1 if the condition holds, else 0; the rest of a register is kept.
     pub(crate) fn setcc(&mut self, condition: Condition, dst: impl Into<Rm>) {
         let opcode = Opcode::two(0x90 | condition as u8).byte_rm();
         self.rm(opcode, 0, dst, Imm::None);
     }
 
-    /// Looks at bits; not for bytes.
+    /// A bit scan or count; not for bytes.
     pub(crate) fn scan(&mut self, scan: Scan, width: Width, dst: Gpr, src: impl Into<Rm>) {
         let (byte, is_f3) = match scan {
             Scan::Bsf => (0xbc, false),
@@ -379,7 +378,7 @@ impl Asm {
             (false, width) => sized(Opcode::two(byte), width),
             (true, Width::W64) => Opcode::two(byte).pf3().w(),
             (true, Width::W32) => Opcode::two(byte).pf3(),
-            // Two prefixes, of which `instruction` writes one.
+            // Needs two prefixes; `instruction` writes one.
             (true, _) => {
                 self.bytes.push(0x66);
                 Opcode::two(byte).pf3()
@@ -388,7 +387,7 @@ impl Asm {
         self.rm(opcode, dst.number(), src, Imm::None);
     }
 
-    /// `bt src, bit`: the carry flag is that bit. Not for bytes.
+    /// `bt src, bit`: the carry flag becomes that bit. Not for bytes.
     pub(crate) fn bit_test_imm(&mut self, width: Width, src: impl Into<Rm>, bit: u8) {
         let opcode = sized(Opcode::two(0xba), width);
         self.rm(opcode, 4, src, Imm::I8(bit as i8));
@@ -404,8 +403,8 @@ impl Asm {
         self.bytes.push(0xc8 | dst.number() & 7);
     }
 
-    /// Fills `rdx` with the sign of `rax`: `cwd`, `cdq`, `cqo`; for bytes, `ah` with that of `al`
-    /// (`cbw`), as division has it.
+    /// Fills `rdx` with the sign of `rax`, as division needs: `cwd`, `cdq`, `cqo`; for bytes, `ah`
+    /// with that of `al` (`cbw`).
     pub(crate) fn sign_to_rdx(&mut self, width: Width) {
         let bytes: &[u8] = match width {
             Width::W8 => &[0x66, 0x98],

@@ -1,29 +1,29 @@
 //! The assembler: methods that append x86-64 instructions to a buffer.
 //!
-//! # What it promises
-//! - Each method appends what its name says in the shortest usual form; nothing is chosen behind
-//!   the caller's back that touches flags or other registers.
-//! - Positions that matter after [`Asm::finish`] are [`Label`]s: instructions may still become
-//!   shorter then, so that an offset into the buffer means nothing.
-//! - Constants and tables of jumps come behind the code, once each.
+//! # Contract
+//! - Each method appends the instruction of its name in the shortest usual form; no choice of form
+//!   changes flags or other registers that the name does not imply.
+//! - Positions needed after [`Asm::finish`] are [`Label`]s: instructions may still become shorter,
+//!   so an offset into the buffer is not final.
+//! - Constants and jump tables come behind the code, once each.
 //!
 //! | file | instructions |
 //! |---|---|
 //! | `types` | registers, widths, conditions, places in memory |
 //! | `encode` | an opcode and its operands as bytes |
 //! | `ints` | moves, arithmetic and bits of general registers |
-//! | `control` | labels, jumps, calls, what is filled in by a linker |
+//! | `control` | labels, jumps, calls, relocated fields |
 //! | `finish` | jumps made short, labels resolved, constants and tables appended |
 //! | `sse` | vector registers: scalars and packed |
 //! | `atomic` | locked instructions, fences |
 //! | `x87` | the stack of `x86_fp80` |
 //!
 //! # Why
-//! dynasm fixes the shape of an address (with a displacement or not, with an index or not, the
-//! scale) when the compiler is built. Here shapes are known only when a function is compiled:
-//! each instruction that takes memory would be there ten times, with a choice between them, or in
-//! its longest form. So what is regular in the encoding is written down once, in `encode`, and
-//! instructions are opcodes; tests decode each of them with another library.
+//! dynasm fixes the shape of an address (displacement, index, scale) when the compiler is built.
+//! Here shapes are known only when a function is compiled: each instruction with a memory operand
+//! would be written ten times, with a choice between them, or in its longest form. So the regular
+//! part of the encoding is in `encode`, once, and instructions are opcodes; tests decode each of
+//! them with another library.
 
 mod atomic;
 mod control;
@@ -48,10 +48,10 @@ pub(crate) use sse::{Arith, Sse};
 pub(crate) use types::{Base, Condition, Gpr, Label, Mem, Rm, Scale, Width, Xmm, XmmRm};
 pub(crate) use x87::X87;
 
-/// A label that has no place yet.
+/// Offset of a label that is not bound yet.
 const UNBOUND: u32 = u32::MAX;
 
-/// A field of 4 bytes that is the distance from its end to a label, and so many bytes.
+/// A 4-byte field that holds the distance from its end to a label, plus `addend`.
 #[derive(Debug, Clone, Copy)]
 struct LabelUse {
     at: u32,
@@ -68,16 +68,16 @@ struct JumpUse {
     is_conditional: bool,
 }
 
-/// Code that is being written.
+/// Code being written.
 #[derive(Debug, Default)]
 pub(crate) struct Asm {
     bytes: Vec<u8>,
-    /// Where labels are.
+    /// Offsets of labels.
     labels: Vec<u32>,
     uses: Vec<LabelUse>,
     jumps: Vec<JumpUse>,
     fixups: Vec<Fixup>,
-    /// Constants, the label of each.
+    /// Constants, each with its label.
     constants: Vec<(Label, finish::Constant)>,
     constant_labels: FxHashMap<finish::Constant, Label>,
     /// Tables: the label of each, and the range of its entries.
@@ -86,7 +86,7 @@ pub(crate) struct Asm {
 }
 
 impl Asm {
-    /// Empty, with the buffers of before.
+    /// Empties the assembler; buffers keep their capacity.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.labels.clear();
@@ -99,7 +99,7 @@ impl Asm {
         self.entries.clear();
     }
 
-    /// Bytes written so far. It is an upper bound of where the next instruction will be.
+    /// Bytes written so far: an upper bound of the next instruction's final offset.
     pub(crate) fn len(&self) -> u32 {
         self.bytes.len() as u32
     }

@@ -1,7 +1,7 @@
 //! Instructions of vector registers.
 //!
-//! They are so regular that an instruction is a constant of [`Sse`], and methods are few: by what
-//! operands are. All is SSE2 unless its doc says otherwise.
+//! The encodings are regular: an instruction is a constant of [`Sse`], and one method serves each
+//! kind of operands. All are SSE2 unless their doc says otherwise.
 
 use super::encode::{Imm, Opcode, Operand};
 use super::{Asm, Gpr, Mem, Rm, Width, Xmm, XmmRm};
@@ -10,7 +10,7 @@ use super::{Asm, Gpr, Mem, Rm, Width, Xmm, XmmRm};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sse(Opcode);
 
-/// Arithmetic that is there for scalars and for vectors of both types.
+/// Arithmetic that exists for scalars and vectors of both types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -216,18 +216,18 @@ impl Asm {
         self.sse(Sse::MOVAPS, dst, src);
     }
 
-    /// Reads a `float` or `double`; the rest becomes zero.
+    /// Loads a `float` or `double`; the rest becomes zero.
     pub(crate) fn load_float(&mut self, is_double: bool, dst: Xmm, mem: Mem) {
         self.sse(if is_double { Sse::MOVSD } else { Sse::MOVSS }, dst, mem);
     }
 
-    /// Writes a `float` or `double`.
+    /// Stores a `float` or `double`.
     pub(crate) fn store_float(&mut self, is_double: bool, mem: Mem, src: Xmm) {
         let opcode = if is_double { sd(0x11) } else { ss(0x11) };
         self.instruction(opcode, src.number(), Operand::Mem(mem), Imm::None);
     }
 
-    /// Reads 16 bytes; `aligned` says that their address is a multiple of 16.
+    /// Loads 16 bytes; `aligned`: their address is a multiple of 16.
     pub(crate) fn load_vector(&mut self, aligned: bool, dst: Xmm, mem: Mem) {
         self.sse(if aligned { Sse::MOVAPS } else { Sse::MOVUPS }, dst, mem);
     }
@@ -256,8 +256,8 @@ impl Asm {
         );
     }
 
-    /// `cvtsi2ss` or `cvtsi2sd`: from a signed integer of 32 or 64 bits. The rest of `dst` stays,
-    /// which makes it wait for whatever wrote `dst`.
+    /// `cvtsi2ss` or `cvtsi2sd`: from a signed integer of 32 or 64 bits. The rest of `dst` is kept,
+    /// so the instruction depends on the last write of `dst`.
     pub(crate) fn cvt_from_int(
         &mut self,
         is_double: bool,
@@ -269,8 +269,8 @@ impl Asm {
         self.instruction(opcode, dst.number(), src.into().into(), Imm::None);
     }
 
-    /// `cvttss2si` or `cvttsd2si`: to a signed integer of 32 or 64 bits, towards zero; the least
-    /// one for what does not fit.
+    /// `cvttss2si` or `cvttsd2si`: to a signed integer of 32 or 64 bits, towards zero; out of range
+    /// gives the least integer.
     pub(crate) fn cvt_to_int(
         &mut self,
         is_double: bool,
@@ -332,7 +332,7 @@ impl Asm {
         self.instruction(opcode, reg, dst, Imm::I8(by as i8));
     }
 
-    /// `pslldq` (left) or `psrldq`: all 128 bits by so many bytes.
+    /// `pslldq` (left) or `psrldq`: all 128 bits, by a number of bytes.
     pub(crate) fn shift_bytes(&mut self, left: bool, dst: Xmm, by: u8) {
         let reg = if left { 7 } else { 3 };
         let dst = Operand::Register(dst.number());
@@ -350,7 +350,7 @@ impl Asm {
     }
 }
 
-/// With 64 bits of a general register, if the width says so.
+/// The opcode with a 64-bit general register, if the width is 64.
 fn wide(opcode: Opcode, width: Width) -> Opcode {
     match width {
         Width::W64 => opcode.w(),

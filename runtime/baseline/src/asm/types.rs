@@ -1,4 +1,4 @@
-//! What instructions are made of: registers, widths, conditions, places in memory.
+//! Operands of instructions: registers, widths, conditions, places in memory.
 
 use crate::code::FixupKind;
 use crate::ir::Symbol;
@@ -32,12 +32,12 @@ impl Gpr {
         Gpr(number)
     }
 
-    /// As encodings have it.
+    /// The number in encodings.
     pub(crate) const fn number(self) -> u8 {
         self.0
     }
 
-    /// As DWARF numbers registers of x86-64 (psABI, figure 3.36), which differs for the first 8.
+    /// The DWARF number of the register (psABI, figure 3.36), which differs for the first 8.
     pub(crate) const fn dwarf(self) -> u8 {
         const FIRST: [u8; 8] = [0, 2, 1, 3, 7, 6, 4, 5];
         if self.0 < 8 {
@@ -69,7 +69,7 @@ impl Xmm {
         Xmm(number)
     }
 
-    /// As encodings have it.
+    /// The number in encodings.
     pub(crate) const fn number(self) -> u8 {
         self.0
     }
@@ -81,7 +81,7 @@ impl std::fmt::Debug for Xmm {
     }
 }
 
-/// How much of a general register, or of memory, an instruction works on.
+/// The operand size of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub(crate) enum Width {
@@ -92,7 +92,7 @@ pub(crate) enum Width {
 }
 
 impl Width {
-    /// The least that holds so many bits.
+    /// The least width that holds this many bits.
     pub(crate) fn of_bits(bits: u8) -> Width {
         match bits {
             0..=8 => Width::W8,
@@ -102,24 +102,24 @@ impl Width {
         }
     }
 
-    /// Of the width.
+    /// Bits of the width.
     pub(crate) fn bits(self) -> u8 {
         8 << self as u8
     }
 
-    /// Of the width.
+    /// Bytes of the width.
     pub(crate) fn bytes(self) -> u8 {
         1 << self as u8
     }
 
-    /// 32 bits for all that is narrower: operations whose low bits depend on low bits only are
-    /// shortest so, and write whole registers.
+    /// At least 32 bits. Operations whose low bits depend on low bits only are shortest so, and
+    /// write whole registers.
     pub(crate) fn at_least_32(self) -> Width {
         self.max(Width::W32)
     }
 }
 
-/// What flags say, by its number in encodings.
+/// A condition of the flags, by its number in encodings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -143,7 +143,7 @@ pub(crate) enum Condition {
 }
 
 impl Condition {
-    /// All, by their numbers.
+    /// All conditions, by their numbers.
     pub(super) const ALL: [Condition; 16] = [
         Condition::Overflow,
         Condition::NoOverflow,
@@ -163,12 +163,12 @@ impl Condition {
         Condition::Greater,
     ];
 
-    /// What holds when this does not.
+    /// The opposite condition.
     pub(crate) fn not(self) -> Condition {
         Condition::ALL[usize::from(self as u8 ^ 1)]
     }
 
-    /// What holds of the operands in the other order; only for conditions of integer compares.
+    /// The condition for swapped operands; only for conditions of integer compares.
     pub(crate) fn swapped(self) -> Condition {
         use Condition as C;
         match self {
@@ -185,11 +185,11 @@ impl Condition {
     }
 }
 
-/// A place in the code, by its number.
+/// A position in the code, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Label(pub(super) u32);
 
-/// What an index is multiplied with: 1, 2, 4 or 8, as its logarithm.
+/// The factor of an index: 1, 2, 4 or 8, as its logarithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -201,7 +201,7 @@ pub(crate) enum Scale {
 }
 
 impl Scale {
-    /// Of a factor, if it is one that addresses can have.
+    /// The scale of a factor, if addresses can have it.
     pub(crate) fn of(factor: u64) -> Option<Scale> {
         match factor {
             1 => Some(Scale::S1),
@@ -213,28 +213,28 @@ impl Scale {
     }
 }
 
-/// What an address counts from.
+/// The base of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Base {
     /// Zero.
     Nothing,
     /// A register.
     Gpr(Gpr),
-    /// A place in this code. There is no index.
+    /// A position in this code; without an index.
     Label(Label),
-    /// What a fix-up says: [`FixupKind::Distance`] for a symbol itself, or one of the kinds that
-    /// lead to a word. There is no index.
+    /// A field with a fix-up: [`FixupKind::Distance`] for a symbol itself, or a kind that leads to
+    /// a word. Without an index.
     Symbol(FixupKind, Symbol),
 }
 
-/// A place in memory.
+/// An address of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mem {
-    /// What it counts from.
+    /// The base.
     pub(crate) base: Base,
-    /// What is added; any register but `rsp`.
+    /// The scaled index; any register but `rsp`.
     pub(crate) index: Option<(Gpr, Scale)>,
-    /// Bytes that are added.
+    /// Displacement in bytes.
     pub(crate) disp: i32,
 }
 
@@ -257,7 +257,7 @@ impl Mem {
         }
     }
 
-    /// A place in this code.
+    /// A position in this code.
     pub(crate) fn label(label: Label) -> Mem {
         Mem {
             base: Base::Label(label),
@@ -275,7 +275,7 @@ impl Mem {
         }
     }
 
-    /// The place so many bytes on, unless the sum does not fit.
+    /// The address plus `bytes`; `None` if the displacement overflows.
     pub(crate) fn plus(self, bytes: i32) -> Option<Mem> {
         let disp = self.disp.checked_add(bytes)?;
         Some(Mem { disp, ..self })

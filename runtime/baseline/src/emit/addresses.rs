@@ -1,4 +1,4 @@
-//! Operands as addresses: what analysis folded becomes the parts of one.
+//! Operands as addresses: folded values become the parts of one.
 
 use smallvec::SmallVec;
 
@@ -9,13 +9,13 @@ use crate::places::Place;
 
 use super::Emitter;
 
-/// Displacements that leave room for the length of what is read or written in pieces.
+/// Limit of displacements that leaves room for the length of an access in pieces.
 const FAR: i64 = (1 << 31) - (1 << 16);
 
 impl Emitter<'_> {
-    /// Memory at an address. The scratch register and `rdx` may be changed, and only the scratch
-    /// register be part of the answer, whose displacement leaves room for some 60,000 more bytes.
-    /// Flags stay.
+    /// Memory at an address. May change the scratch register and `rdx`; only the scratch register
+    /// may be part of the result. The result's displacement leaves room for some 60,000 more bytes.
+    /// Keeps flags.
     pub(super) fn address(&mut self, operand: Operand, scratch: Gpr) -> Mem {
         match operand {
             Operand::Value(value) => match self.place(value) {
@@ -44,7 +44,7 @@ impl Emitter<'_> {
         Mem::at(scratch, 0)
     }
 
-    /// The address that a value without a place is.
+    /// The address that a value without a place stands for.
     fn made_address(&mut self, value: Value, scratch: Gpr) -> Mem {
         let home = self.analysis.home(value);
         if self.analysis.lives[home as usize].state == State::Frame {
@@ -55,7 +55,7 @@ impl Emitter<'_> {
         match function.instructions.get(by as usize).map(|one| &one.op) {
             Some(Op::Offset { base, terms, bytes }) => {
                 let term = terms.first();
-                // What is read may go to the register that the index is in: the base may not.
+                // The index register may be overwritten by a load; the base register may not.
                 let is_taken = term.is_some_and(|it| self.register_of(it.operand) == Some(scratch));
                 let base_place = match base {
                     Operand::Value(base) => self.place(*base),
@@ -71,14 +71,14 @@ impl Emitter<'_> {
                 self.plus(mem, term, *bytes as i32, scratch)
             }
             _ => {
-                // A value that nobody should ask for: what nobody uses.
+                // An unused value, which has no address.
                 self.asm.mov_imm(scratch, 0);
                 Mem::at(scratch, 0)
             }
         }
     }
 
-    /// So many bytes from `rbp`, of a value that is an address in the frame.
+    /// The offset from `rbp` of a value that is an address in the frame.
     pub(super) fn frame_offset(&self, value: u32) -> i32 {
         let mut value = value;
         let mut sum = 0;
@@ -101,7 +101,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// An address with an index and so many bytes more.
+    /// An address plus an index and `bytes`.
     fn plus(&mut self, mem: Mem, term: Option<&Term>, bytes: i32, scratch: Gpr) -> Mem {
         let mem = self.moved(mem, bytes, scratch);
         let Some(term) = term else {
@@ -124,14 +124,14 @@ impl Emitter<'_> {
         let index = self.gpr(term.operand, Type::PTR, Gpr::RDX);
         let mem = Mem::indexed(base, index, scale, disp);
         if index == Gpr::RDX {
-            // `rdx` is free again afterwards.
+            // This frees `rdx`.
             self.asm.lea(Width::W64, scratch, mem);
             return Mem::at(scratch, 0);
         }
         mem
     }
 
-    /// An address with an index that is in `rdx`, which is free again afterwards.
+    /// An address plus an index in `rdx`; frees `rdx`.
     fn indexed(&mut self, mem: Mem, index: Gpr, term: Option<&Term>, scratch: Gpr) -> Mem {
         let scale = term.and_then(|term| Scale::of(term.scale));
         let base = match mem.base {
@@ -151,7 +151,7 @@ impl Emitter<'_> {
         Mem::at(scratch, 0)
     }
 
-    /// So many bytes on.
+    /// The address plus `bytes`.
     fn moved(&mut self, mem: Mem, bytes: i32, scratch: Gpr) -> Mem {
         match mem.plus(bytes) {
             Some(moved) if i64::from(moved.disp).abs() < FAR => moved,
@@ -162,7 +162,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// An offset that has a place.
+    /// Emits an offset that has a place.
     pub(super) fn offset(
         &mut self,
         base: Operand,
@@ -171,7 +171,7 @@ impl Emitter<'_> {
         result: u32,
     ) {
         let target = self.target(result, Gpr::RAX);
-        // Terms may be in the target still.
+        // Terms may still be in the target.
         let is_read = terms
             .iter()
             .any(|term| self.register_of(term.operand) == Some(target));
@@ -211,7 +211,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// An address and a term; what it is made of is in `sum` or in registers of values.
+    /// Adds a term to an address; its parts are in `sum` or in registers of values.
     fn add_term(&mut self, mem: Mem, term: &Term, sum: Gpr) -> Mem {
         let ty = Type::Int(term.bits);
         let scale = Scale::of(term.scale);
@@ -264,7 +264,7 @@ impl Emitter<'_> {
     pub(super) fn alloca(&mut self, align: u32, result: u32) {
         let by = self.analysis.lives[result as usize].by;
         let target = self.target(result, Gpr::RAX);
-        // Its memory is longer by the alignment: rounding down stays within it from there.
+        // Its memory is longer by the alignment, so rounding down stays within it.
         let at = self.frame.alloca(by) + align as i32;
         self.asm.lea(Width::W64, target, Mem::at(Gpr::RBP, at));
         self.asm

@@ -1,7 +1,7 @@
-//! Memory that several threads change: what x86-64 has no ordinary instruction for.
+//! Atomic accesses to memory that have no plain x86-64 instruction.
 //!
-//! Ordinary loads acquire, ordinary stores release; only a sequentially consistent store is more,
-//! and is an exchange (LLVM's "Atomic Instructions and Concurrency Guide").
+//! Plain loads acquire, plain stores release. Only a sequentially consistent store is stronger; it
+//! is an exchange (LLVM's "Atomic Instructions and Concurrency Guide").
 
 use crate::asm::{Alu, Arith, Condition, Gpr, Mem, Sse, Unary, Width};
 use crate::ir::{Operand, Ordering, RmwOp, Type};
@@ -19,7 +19,7 @@ fn as_int(ty: Type) -> Type {
 }
 
 impl Emitter<'_> {
-    /// A store that all threads see in the same place among others of its kind.
+    /// A sequentially consistent store.
     pub(super) fn store_strong(&mut self, ty: Type, address: Operand, value: Operand) {
         let mem = self.address(address, Gpr::RCX);
         let ty = as_int(ty);
@@ -35,7 +35,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// What was there, and whether it was what was expected.
+    /// Emits a compare-exchange: its results are the old value and whether it was the expected one.
     pub(super) fn compare_exchange(
         &mut self,
         ty: Type,
@@ -54,7 +54,7 @@ impl Emitter<'_> {
         self.put(result + 1, Gpr::RDX);
     }
 
-    /// Swaps memory with the result of an operation, and gives what was there.
+    /// Swaps memory with the result of an operation, and gives the old value.
     pub(super) fn rmw(&mut self, op: RmwOp, ty: Type, [address, value]: [Operand; 2], result: u32) {
         if matches!(op, RmwOp::FAdd | RmwOp::FSub) {
             self.rmw_float(op, ty, [address, value], result);
@@ -100,7 +100,7 @@ impl Emitter<'_> {
         self.put_bits(ty, result);
     }
 
-    /// What is in `rax` to the place of a result of any kind.
+    /// Moves `rax` to the place of a result of any type.
     fn put_bits(&mut self, ty: Type, result: u32) {
         if ty.is_int() {
             self.put(result, Gpr::RAX);
@@ -112,11 +112,11 @@ impl Emitter<'_> {
         }
     }
 
-    /// Tries until nobody came in between; what was there is in `rax`.
+    /// Retries until no other thread wrote in between; the old value is in `rax`.
     fn rmw_loop(&mut self, op: RmwOp, ty: Type, width: Width, mem: Mem, value: Operand) {
         self.asm.load(width, Gpr::RAX, mem);
         let again = self.asm.here();
-        // The new value is made of the operand in `rdx`: no more registers are free.
+        // The new value is computed from the operand in `rdx`: no more registers are free.
         self.load_into(value, ty, Gpr::RDX);
         match op {
             RmwOp::And | RmwOp::Nand => {

@@ -1,4 +1,4 @@
-//! Bits that are counted, found, turned round; absolute values; funnel shifts.
+//! Bit counts, scans and reversals; absolute values; funnel shifts.
 
 use crate::asm::{Alu, Condition, Gpr, Scan, Shift, Unary, Width};
 use crate::ir::{BitOp, Extension, Operand, Type};
@@ -57,7 +57,7 @@ impl Emitter<'_> {
         self.put(result, x);
     }
 
-    /// The upper (`left`) or lower part of two integers in a row that are shifted.
+    /// The upper (`left`) or lower part of two concatenated integers after a shift.
     pub(super) fn funnel(&mut self, left: bool, ty: Type, operands: [Operand; 3], result: u32) {
         let size = bits_of(ty);
         match (operands[2], size) {
@@ -82,7 +82,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// By a constant under the size.
+    /// A funnel shift by a constant under the size.
     fn funnel_by(
         &mut self,
         left: bool,
@@ -98,7 +98,7 @@ impl Emitter<'_> {
             self.put(result, target);
             return;
         }
-        // Both are made shifts to the left of the first and to the right of the second.
+        // Both directions become a left shift of the first and a right shift of the second.
         let to_left = if left { by } else { size - by };
         if size == width.bits() {
             self.load_into(high, ty, Gpr::RAX);
@@ -120,7 +120,7 @@ impl Emitter<'_> {
         self.put(result, Gpr::RAX);
     }
 
-    /// Of two that are the same, of 8, 16, 32 or 64 bits.
+    /// A rotation: a funnel shift of two equal operands, of 8, 16, 32 or 64 bits.
     fn rotate(&mut self, left: bool, ty: Type, [value, _, by]: [Operand; 3], result: u32) {
         let shift = if left { Shift::Rol } else { Shift::Ror };
         self.load_into(value, ty, Gpr::RAX);
@@ -130,7 +130,7 @@ impl Emitter<'_> {
         self.put(result, Gpr::RAX);
     }
 
-    /// Of 8 or 16 bits, in a register that holds both.
+    /// A funnel shift of 8 or 16 bits, in a register that holds both.
     fn funnel_narrow(&mut self, left: bool, size: u8, [high, low, by]: [Operand; 3], result: u32) {
         let ty = Type::Int(size);
         self.extend_into(low, ty, Extension::Zero, Width::W32, Gpr::RAX);

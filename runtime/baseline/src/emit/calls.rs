@@ -1,4 +1,4 @@
-//! Calls: arguments to where the callee looks for them, results to their places.
+//! Calls: moves arguments to their ABI places, and results to theirs.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::Emitter;
 use super::moves::size_of;
 use super::operands::{sign_extended, width_of, zero_extended};
 
-/// The register of a callee that no argument is passed in.
+/// The register of a callee's address; no argument is passed in it.
 pub(super) const CALLEE: Gpr = Gpr::R11;
 
 impl Emitter<'_> {
@@ -22,7 +22,7 @@ impl Emitter<'_> {
         self.call_results(&call.returns, &results);
     }
 
-    /// Arguments, and the call itself: where it begins and ends.
+    /// Moves arguments and emits the call; returns the labels of its start and end.
     pub(super) fn call_arguments(&mut self, call: &Call) -> (Label, Label) {
         let callee = match call.callee {
             Callee::Symbol(_) => None,
@@ -42,14 +42,14 @@ impl Emitter<'_> {
         (from, self.asm.here())
     }
 
-    /// Moves arguments to their places. Of some, by place in the list, the operand is an alloca of
-    /// which is passed what is there.
+    /// Moves arguments to their places. `loaded` lists arguments whose operand is an alloca that is
+    /// passed by its contents.
     pub(super) fn arguments(&mut self, arguments: &[Argument], loaded: &[u32]) {
         self.moves.clear();
         self.add_arguments(arguments, loaded);
     }
 
-    /// Likewise, at once with moves that were added before.
+    /// Moves arguments together with moves that were added before.
     fn add_arguments(&mut self, arguments: &[Argument], loaded: &[u32]) -> Taken {
         self.first_to_stack(arguments);
         let mut places = abi::Arguments::default();
@@ -87,7 +87,7 @@ impl Emitter<'_> {
         taken
     }
 
-    /// Where the contents of an alloca are that is no variable.
+    /// The spot of the contents of an alloca that is no variable.
     fn contents(&self, operand: Operand, is_loaded: bool) -> Option<Spot> {
         let Operand::Value(value) = operand else {
             return None;
@@ -97,8 +97,8 @@ impl Emitter<'_> {
         (is_loaded && is_frame).then(|| Spot::Frame(self.frame_offset(home)))
     }
 
-    /// From where a callee is read: from where it is if arguments do not go there, else from a
-    /// register that they are not in.
+    /// The operand of an indirect call: the callee's own place if no argument overwrites it, else a
+    /// register without an argument.
     fn callee(&mut self, operand: Operand) -> Rm {
         if let Operand::Value(value) = operand {
             match self.place(value) {
@@ -113,8 +113,7 @@ impl Emitter<'_> {
         Rm::Gpr(CALLEE)
     }
 
-    /// Arguments on the stack that are to be extended, and copies of memory, go there first:
-    /// nothing is read from there.
+    /// Stores extended stack arguments and copies of memory first; no argument is read from there.
     fn first_to_stack(&mut self, arguments: &[Argument]) {
         let mut places = abi::Arguments::default();
         for argument in arguments {
@@ -133,7 +132,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Results of a call to their places.
+    /// Moves results of a call to their places.
     pub(super) fn call_results(&mut self, returns: &[Returned], results: &Range<u32>) {
         self.x87_results(returns, results);
         if results.is_empty() {
@@ -161,12 +160,12 @@ impl Emitter<'_> {
             let place = self.place(Value(value));
             self.move_spot(place, from, returned.ty);
         }
-        // Results are where no value lives, but for vectors.
+        // No value lives in result registers, except vectors.
         self.do_moves(Gpr::RAX);
     }
 }
 
-/// How the bits above an argument's are made.
+/// The extension of an argument's upper bits.
 pub(super) fn extension_of(argument: &Argument) -> Option<Extension> {
     match argument.passing {
         Passing::SignExtended => Some(Extension::Sign),
@@ -175,8 +174,7 @@ pub(super) fn extension_of(argument: &Argument) -> Option<Extension> {
     }
 }
 
-/// A constant with the bits above its type's made, as an integer of a whole register; anything
-/// else as it is.
+/// A constant extended to a whole register, as an integer; other operands unchanged.
 pub(super) fn extended(
     operand: Operand,
     ty: Type,

@@ -34,7 +34,7 @@ impl Emitter<'_> {
         self.put(result, target);
     }
 
-    /// 0 or 1 into a register, of a bit that is a value or folded.
+    /// Loads a bit, a value or folded, into a register as 0 or 1.
     fn bit_into(&mut self, bit: Operand, register: Gpr) {
         match bit {
             Operand::Value(value) if self.folded(value).is_some() => {

@@ -1,4 +1,4 @@
-//! Comparisons of integers, and conditions that are used where they are made.
+//! Comparisons of integers, and conditions folded into their users.
 
 use crate::asm::{Alu, Condition, Gpr, Width};
 use crate::ir::{Cast, Extension, IntOp, IntPredicate, Op, Operand, Type};
@@ -6,12 +6,12 @@ use crate::ir::{Cast, Extension, IntOp, IntPredicate, Op, Operand, Type};
 use super::Emitter;
 use super::operands::{Source, bits_of, width_of, zero_extended};
 
-/// What flags are to say.
+/// A test of the flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Test {
-    /// Nothing: it is known.
+    /// No test: the result is known.
     Known(bool),
-    /// This.
+    /// This condition.
     One(Condition),
     /// Both of these.
     Both(Condition, Condition),
@@ -31,7 +31,7 @@ impl Test {
     }
 }
 
-/// The flags of a comparison that a predicate is about.
+/// The condition for a predicate.
 fn condition_of(predicate: IntPredicate) -> Condition {
     match predicate {
         IntPredicate::Eq => Condition::Equal,
@@ -47,7 +47,7 @@ fn condition_of(predicate: IntPredicate) -> Condition {
     }
 }
 
-/// The predicate of numbers that are not negative.
+/// The unsigned predicate of a signed one, for numbers that are not negative.
 fn unsigned(predicate: IntPredicate) -> IntPredicate {
     match predicate {
         IntPredicate::SGt => IntPredicate::UGt,
@@ -58,7 +58,7 @@ fn unsigned(predicate: IntPredicate) -> IntPredicate {
     }
 }
 
-/// How a predicate looks at bits above a type's.
+/// The extension of operands that a predicate needs.
 fn extension_of(predicate: IntPredicate) -> Extension {
     match predicate {
         IntPredicate::SGt | IntPredicate::SGe | IntPredicate::SLt | IntPredicate::SLe => {
@@ -81,15 +81,15 @@ impl Emitter<'_> {
         self.put_test(Test::One(condition), result);
     }
 
-    /// A bit that flags say, to its place.
+    /// Writes the result of a test to its place.
     pub(super) fn put_test(&mut self, test: Test, result: u32) {
         let target = self.target(result, Gpr::RAX);
         self.set(test, target);
         self.put(result, target);
     }
 
-    /// A bit that flags say into a register, of which only the low byte is defined then. `rdx`
-    /// may be changed.
+    /// Writes the result of a test to a register, of which only the low byte is defined then. May
+    /// change `rdx`.
     pub(super) fn set(&mut self, test: Test, register: Gpr) {
         match test {
             Test::Known(is) => self.asm.mov_imm(register, u64::from(is)),
@@ -106,7 +106,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Makes flags of a bit, whether it is a value or folded.
+    /// Sets flags from a bit, a value or folded.
     pub(super) fn test(&mut self, bit: Operand) -> Test {
         match bit {
             Operand::Int(constant) => Test::Known(constant & 1 != 0),
@@ -131,7 +131,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Makes flags of what gives a condition.
+    /// Sets flags from an instruction that gives a condition.
     fn test_of(&mut self, op: &Op) -> Test {
         match op {
             Op::Compare(predicate, ty, operands) => {
@@ -144,7 +144,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Compares, and says which flags tell.
+    /// Compares; returns the condition to test.
     fn flags(&mut self, predicate: IntPredicate, ty: Type, operands: [Operand; 2]) -> Condition {
         let [mut a, mut b] = operands;
         let mut condition = condition_of(predicate);
@@ -208,8 +208,8 @@ impl Emitter<'_> {
         condition
     }
 
-    /// The comparison of what was extended, if the first operand is a cast that is made here. Two
-    /// numbers that are not negative compare without signs as they do with signs.
+    /// The comparison before extension, if the first operand is a folded cast. Two numbers that are
+    /// not negative compare the same with and without signs.
     fn narrow(
         &self,
         predicate: IntPredicate,
@@ -229,7 +229,7 @@ impl Emitter<'_> {
         Some(((predicate, from), [operand, Operand::Int(constant)]))
     }
 
-    /// Compares the bits that two operands share with zero, if the operand is that, folded.
+    /// Emits `test` of two operands, if the operand is their folded `and`.
     fn test_bits(&mut self, operand: Operand, width: Width) -> bool {
         let Operand::Value(value) = operand else {
             return false;

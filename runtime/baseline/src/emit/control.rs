@@ -10,7 +10,7 @@ use super::calls::extended;
 use super::compare::Test;
 use super::operands::bits_of;
 
-/// What phi moves may change besides: they come last in their block.
+/// Register that phi moves may clobber: they come last in their block.
 const FREE: Gpr = Gpr::RAX;
 
 impl Emitter<'_> {
@@ -19,7 +19,7 @@ impl Emitter<'_> {
         self.labels[self.target_place(block) as usize]
     }
 
-    /// Whether a block comes next.
+    /// Whether a block comes next in the code.
     pub(super) fn is_next(&self, block: Block) -> bool {
         let to = self.target_place(block);
         let between = self.block + 1..to;
@@ -34,7 +34,7 @@ impl Emitter<'_> {
         self.targets[self.order().place_of(block) as usize]
     }
 
-    /// Collects the moves of an edge, and says whether there are any.
+    /// Collects the moves of an edge; returns whether there are any.
     pub(super) fn edge(&mut self, from: Block, to: Block) -> bool {
         self.moves.clear();
         let function = self.function;
@@ -59,7 +59,7 @@ impl Emitter<'_> {
         !self.moves.is_empty()
     }
 
-    /// The moves of an edge, then to its block.
+    /// Emits the moves of an edge, then the jump to its block.
     pub(super) fn go(&mut self, from: Block, to: Block) {
         if self.edge(from, to) {
             self.do_moves(FREE);
@@ -89,7 +89,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// To one of two blocks, by flags.
+    /// Branches to one of two blocks, by flags.
     pub(super) fn branch_on(&mut self, test: Test, block: Block, yes: Block, no: Block) {
         let yes_moves = self.edge(block, yes);
         let no_moves = self.edge(block, no);
@@ -109,7 +109,7 @@ impl Emitter<'_> {
                 self.go(block, yes);
             }
             (true, true) => {
-                // What falls through comes last.
+                // The block that follows in the code comes last.
                 let (test, first, last) = if self.is_next(yes) {
                     (test, no, yes)
                 } else {
@@ -124,7 +124,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Like [`Emitter::go`], where something else comes next.
+    /// Like [`Emitter::go`], where other code comes next.
     pub(super) fn go_from(&mut self, from: Block, to: Block) {
         if self.edge(from, to) {
             self.do_moves(FREE);
@@ -133,7 +133,7 @@ impl Emitter<'_> {
         self.asm.jump(label);
     }
 
-    /// Jumps if flags say so.
+    /// Jumps if a test holds.
     pub(super) fn jump_test(&mut self, test: Test, to: Label) {
         match test {
             Test::Known(false) => {}
@@ -152,7 +152,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Results to where the caller looks for them, and back.
+    /// Moves results to their ABI places and returns.
     pub(super) fn returns(&mut self, operands: &[Operand]) {
         self.results(operands);
         self.epilogue();
@@ -175,8 +175,8 @@ impl Emitter<'_> {
             self.move_operand(Spot::Gpr(Gpr::RAX), Operand::Value(result), Type::PTR);
         }
         self.x87_returns(operands);
-        // No value is in the registers of integer results, so that nothing is in the way; the
-        // first is used for constants only where they go to memory.
+        // No value is in the registers of integer results, so they are free. The first is the
+        // scratch register of constants that go to memory.
         self.do_moves(Gpr::RAX);
         let mut places = abi::Results::default();
         for (returned, operand) in function.returns.iter().zip(operands) {
@@ -188,8 +188,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Extends what is in a register to 32 bits, as who passes it promises; more bits are as they
-    /// are.
+    /// Extends a value in a register to 32 bits, or a wider one to 64, as the ABI requires of the
+    /// side that passes it.
     pub(super) fn extend_argument(&mut self, register: Gpr, ty: Type, extension: Extension) {
         let bits = bits_of(ty);
         if bits < 32 {

@@ -8,14 +8,14 @@ use crate::moves::Spot;
 use super::operands::zero_extended;
 use super::{Emitter, VECTOR_SCRATCH};
 
-/// Through which a piece of so many bytes goes.
+/// The register through which pieces are copied.
 const THROUGH: Gpr = Gpr::RDX;
 
-/// The longest copy of memory as an argument that is made without a loop.
+/// The longest memory argument that is copied without a loop.
 const LONGEST_ARGUMENT: u32 = 256;
 
-/// Pieces of a length: offset and size, the largest first. The last one may overlap the one
-/// before where that saves some.
+/// Splits a length into pieces, offset and size, the largest first. The last one may overlap the
+/// one before if that saves pieces.
 fn pieces(length: u32, mut piece: impl FnMut(u32, u32)) {
     let mut at = 0;
     while length - at >= 16 {
@@ -38,7 +38,7 @@ fn pieces(length: u32, mut piece: impl FnMut(u32, u32)) {
 }
 
 impl Emitter<'_> {
-    /// A memory intrinsic.
+    /// Emits a memory intrinsic.
     pub(super) fn memory(&mut self, op: MemoryOp, operands: [Operand; 3]) {
         let [to, value, length] = operands;
         if let (Operand::Int(length), true) = (length, effects::is_inline(op, value, length)) {
@@ -70,7 +70,7 @@ impl Emitter<'_> {
         );
     }
 
-    /// Calls a library function with scalars in registers. Its result is where the ABI has it.
+    /// Calls a library function with scalars in registers. Its result is in the ABI's place.
     pub(super) fn call_library(&mut self, name: &'static str, arguments: &[(Operand, Type)]) {
         let symbol = self.library(name);
         self.moves.clear();
@@ -79,7 +79,7 @@ impl Emitter<'_> {
             let to = match places.next(ty, crate::ir::Passing::Plain) {
                 crate::abi::ArgumentPlace::Gpr(register) => Spot::Gpr(register),
                 crate::abi::ArgumentPlace::Xmm(register) => Spot::Xmm(register),
-                // Library functions that are called so take fewer.
+                // Library functions called here take fewer arguments.
                 _ => continue,
             };
             self.move_operand(to, operand, ty);
@@ -94,7 +94,7 @@ impl Emitter<'_> {
         self.copy_pieces(to, from, length);
     }
 
-    /// Copies memory among the arguments of a call, so many bytes from the stack's end.
+    /// Copies memory to an argument of a call, `at` bytes above the stack pointer.
     pub(super) fn copy_argument(&mut self, from: Operand, size: u32, at: u32) {
         let from = self.address(from, Gpr::RCX);
         let to = Mem::at(Gpr::RSP, at as i32);
@@ -102,7 +102,7 @@ impl Emitter<'_> {
             self.copy_pieces(to, from, size);
             return;
         }
-        // `rep movsb` would need registers that other arguments are still in.
+        // `rep movsb` would need registers that still hold other arguments.
         self.lea(Gpr::RCX, from);
         let (many, rest) = (size & !15, size % 16);
         self.asm.zero(Gpr::RAX);
@@ -126,7 +126,7 @@ impl Emitter<'_> {
         });
     }
 
-    /// Both may overlap: all is read first.
+    /// Copies a range that may overlap: all loads come first.
     fn move_short(&mut self, to: Operand, from: Operand, length: u32) {
         if length > 8 && length < 16 {
             let to = self.address(to, Gpr::RAX);
@@ -152,7 +152,7 @@ impl Emitter<'_> {
         };
         let last = length - size;
         self.asm.load(width, THROUGH, from);
-        // The source's address is not needed once this is read.
+        // The source's address is not needed after this load.
         self.asm.load(width, Gpr::RCX, at_offset(from, last));
         self.asm.store(width, to, THROUGH);
         self.asm.store(width, at_offset(to, last), Gpr::RCX);
@@ -201,7 +201,7 @@ impl Emitter<'_> {
     }
 }
 
-/// So many bytes on: addresses leave room for that.
+/// The address plus `bytes`, which its displacement has room for.
 fn at_offset(mem: Mem, bytes: u32) -> Mem {
     mem.plus(bytes as i32).unwrap_or(mem)
 }

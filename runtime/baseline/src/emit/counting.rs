@@ -1,4 +1,4 @@
-//! What a version counts while it runs, and the way out of its loops.
+//! Counters of a version at tier 1, and the OSR exits of its loops.
 //!
 //! | where | code |
 //! |---|---|
@@ -8,7 +8,7 @@
 //!
 //! Behind the function, for each head:
 //! ```text
-//! out:   mov rax, [loops + slot]            ; read once: somebody else writes it
+//! out:   mov rax, [loops + slot]            ; read once: another thread writes it
 //!        test rax, rax; jne leave
 //!        and dword [loops + count], 0x7fffffff
 //!        jmp back
@@ -18,7 +18,7 @@
 //!        ...arguments...; call [spare]
 //!        ...epilogue...
 //! ```
-//! What the continuation returns is returned as it is: it lies where results lie.
+//! The result of the continuation is returned unchanged: it is already in the result registers.
 
 use smallvec::SmallVec;
 
@@ -29,7 +29,7 @@ use crate::ir::{Block, Head, Operand, Symbol, Type};
 
 use super::{Emitter, VECTOR_SCRATCH};
 
-/// The way out of a loop, which is still to be written.
+/// The exit of a loop, whose code is still to be written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exit {
     block: Block,
@@ -70,7 +70,7 @@ impl Emitter<'_> {
         self.asm.unary(Unary::Inc, Width::W32, mem);
     }
 
-    /// Writes the ways out of loops.
+    /// Writes the OSR exits of loops.
     pub(super) fn osr_loops(&mut self) {
         let function = self.function;
         let Some(loops) = function.counting.loops else {
@@ -102,7 +102,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Writes what crosses in memory.
+    /// Stores the values that cross in memory.
     fn store_crossing(&mut self, head: &Head) {
         let (areas, _) = areas(head);
         for stored in &head.stored {
@@ -128,7 +128,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Passes addresses of what was written, behind all other arguments: those are read no more.
+    /// Passes the addresses of the stored values after all other arguments, which are not read any
+    /// more.
     fn address_crossing(&mut self, head: &Head) {
         let (areas, _) = areas(head);
         let mut places = abi::Arguments::default();
@@ -151,8 +152,8 @@ impl Emitter<'_> {
     }
 }
 
-/// Where the values of arguments are that cross in memory, each at a multiple of 16, behind each
-/// other; and how many bytes all take.
+/// The areas of arguments whose values cross in memory, each at a multiple of 16, one after the
+/// other; and the total size in bytes.
 pub(super) fn areas(head: &Head) -> (SmallVec<[(u32, u32); 4]>, u32) {
     let mut areas = SmallVec::new();
     let mut end = 0;

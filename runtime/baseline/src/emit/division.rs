@@ -1,8 +1,8 @@
 //! Quotients and remainders.
 //!
-//! `div` and `idiv` take 64 or 128 bits in `rdx:rax`. Constants that are powers of two are shifts
-//! and masks; a signed quotient is rounded to zero, so a negative dividend gets the divisor less
-//! one first.
+//! `div` and `idiv` take 64 or 128 bits in `rdx:rax`. Divisions by powers of two are shifts and
+//! masks. A signed quotient rounds towards zero, so the divisor less one is first added to a
+//! negative dividend.
 
 use crate::asm::{Alu, Gpr, Mem, Rm, Shift, Unary, Width};
 use crate::ir::{Extension, IntOp, Operand, Type};
@@ -16,7 +16,7 @@ impl Emitter<'_> {
         let bits = bits_of(ty);
         if let Operand::Int(constant) = b {
             let constant = zero_extended(constant, bits);
-            // The least integer is a power of two that is negative.
+            // The least integer is a negative power of two.
             let is_least = constant == 1 << (bits - 1);
             let is_signed = matches!(op, IntOp::SDiv | IntOp::SRem);
             if constant.is_power_of_two() && !(is_least && is_signed) {
@@ -54,7 +54,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// By two to the power of `by`.
+    /// Divides by two to the power of `by`.
     fn divide_by_power(&mut self, op: IntOp, ty: Type, a: Operand, by: u8, result: u32) {
         let width = width_of(ty);
         let target = self.target(result, Gpr::RAX);
@@ -103,7 +103,7 @@ impl Emitter<'_> {
                     self.asm.shift_imm(Shift::Sar, width, Gpr::RCX, by);
                     self.put(result, Gpr::RCX);
                 } else {
-                    // The remainder is what the rounded dividend lacks.
+                    // The remainder is the dividend less the rounded one.
                     self.asm.shift_imm(Shift::Shr, width, Gpr::RCX, by);
                     self.asm.shift_imm(Shift::Shl, width, Gpr::RCX, by);
                     self.asm.alu(Alu::Sub, width, Gpr::RAX, Gpr::RCX);
@@ -113,7 +113,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Clears bits that the mask has not.
+    /// Clears the bits that the mask does not contain.
     fn mask(&mut self, width: Width, register: Gpr, mask: u64) {
         match i32::try_from(mask) {
             Ok(mask) => self.asm.alu_imm(Alu::And, Width::W32, register, mask),

@@ -1,9 +1,9 @@
-//! Calls that an exception may come out of, and where it goes then.
+//! Calls that may throw, and their landing pads.
 //!
 //! The unwinder enters a landing pad with the exception in `rax` and the selector in `rdx`
-//! (`__builtin_eh_return_data_regno`), with registers that calls keep as they were, and with the
-//! stack pointer as it was at the call. A landing pad whose phis need moves is entered through
-//! code of its own behind the function, which leaves those two registers alone.
+//! (`__builtin_eh_return_data_regno`), and with callee-saved registers and the stack pointer as at
+//! the call. A landing pad whose phis need moves is entered through a stub behind the function,
+//! which keeps those two registers.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(super) struct Pad {
 }
 
 impl Emitter<'_> {
-    /// A call that goes on at one of two blocks.
+    /// Emits a call that continues at one of two blocks.
     pub(super) fn invoke(&mut self, block: Block, call: &Call, results: Range<u32>) {
         let successors = &self.function.blocks[block.index()].successors;
         let (normal, unwind) = (successors[0], successors[1]);
@@ -44,7 +44,7 @@ impl Emitter<'_> {
         self.go(block, normal);
     }
 
-    /// What a landing pad is entered for.
+    /// The action of a landing pad: its cleanup and clauses.
     fn action_of(&mut self, pad: Block) -> Action {
         let function = self.function;
         for (_, instruction) in function.of_block(pad) {
@@ -55,13 +55,13 @@ impl Emitter<'_> {
         Action::default()
     }
 
-    /// What the unwinder gives, at the beginning of a block.
+    /// Moves the exception and selector to their places, at the start of a landing pad.
     pub(super) fn landing_pad(&mut self, result: u32) {
         self.put(result, Gpr::RAX);
         self.put(result + 1, Gpr::RDX);
     }
 
-    /// Behind the function: moves on the way to landing pads.
+    /// Writes the stubs of landing pads, behind the function.
     pub(super) fn enter_pads(&mut self) {
         for pad in std::mem::take(&mut self.pads) {
             self.asm.bind(pad.label);
@@ -73,13 +73,13 @@ impl Emitter<'_> {
         }
     }
 
-    /// On with the exception.
+    /// Resumes unwinding.
     pub(super) fn resume(&mut self, [exception, _]: [Operand; 2]) {
         self.call_library("_Unwind_Resume", &[(exception, Type::PTR)]);
         self.asm.ud2();
     }
 
-    /// The number by which selectors name a type.
+    /// The number of a type in selectors.
     pub(super) fn type_id(&mut self, ty: Symbol, result: u32) {
         let id = self.exceptions.type_id(Some(ty));
         let target = self.target(result, Gpr::RAX);

@@ -23,7 +23,7 @@ impl Emitter<'_> {
         match cast {
             Cast::FpTrunc | Cast::FpExt => {
                 let target = self.vector_target(result);
-                // In place, as the conversion keeps the upper part of what it writes.
+                // In place, as the conversion keeps the upper part of its destination.
                 self.load_vector_into(operand, from, target);
                 let op = match cast {
                     Cast::FpTrunc => Sse::CVTSD2SS,
@@ -67,7 +67,7 @@ impl Emitter<'_> {
             self.put_vector(result, target);
             return;
         }
-        // What is unsigned and narrower is a signed one of the next width.
+        // A narrower unsigned integer is a signed one of the next width.
         let width = match (extension, bits) {
             (Extension::Sign, ..=32) | (Extension::Zero, ..=31) => Width::W32,
             _ => Width::W64,

@@ -1,7 +1,7 @@
 //! `float` and `double`: arithmetic and comparisons.
 //!
-//! Operands keep their order even where it does not matter for numbers: what is no number comes
-//! from the first one, as it does in LLVM's code.
+//! Operands keep their order even where it does not matter for numbers: a NaN result comes from the
+//! first one, as it does in LLVM's code.
 
 use crate::asm::{Arith, Condition, Gpr, Sse, Width, Xmm, XmmRm};
 use crate::ir::{FloatOp, FloatPredicate, FloatUnary, Operand, Type};
@@ -24,8 +24,8 @@ fn mask(ty: Type, is_sign: bool) -> [u8; 16] {
     (u128::from(bits)).to_le_bytes()
 }
 
-/// What the flags of `ucomis` say of a predicate, and whether the operands change places: "above"
-/// and "above or equal" are false for what is no number, their opposites true.
+/// The test of `ucomis` flags for a predicate, and whether the operands are swapped: "above" and
+/// "above or equal" are false for NaN, their opposites true.
 pub(super) fn test_of(predicate: FloatPredicate) -> (bool, Test) {
     use Condition as C;
     use FloatPredicate as P;
@@ -78,7 +78,7 @@ impl Emitter<'_> {
         if b == XmmRm::Xmm(target) && self.vector_register_of(a) != Some(target) {
             target = VECTOR_SCRATCH[0];
         }
-        // Only the second operand may be a folded load, so what its address is made of stays.
+        // Only the second operand may be a folded load, so this keeps the registers of its address.
         self.load_vector_into(a, ty, target);
         self.asm.sse(Sse::scalar(arith, is_double), target, b);
         self.put_vector(result, target);
@@ -150,7 +150,7 @@ impl Emitter<'_> {
         self.put_test(test, result);
     }
 
-    /// Compares, and says which flags tell.
+    /// Compares; returns the test of the flags.
     pub(super) fn float_flags(
         &mut self,
         predicate: FloatPredicate,
@@ -171,7 +171,7 @@ impl Emitter<'_> {
         test
     }
 
-    /// The bits of one kind of register in another one, or in one of the same kind.
+    /// Moves the bits of a value to a type of another register class or the same.
     pub(super) fn cast_bits(&mut self, from: Type, to: Type, operand: Operand, result: u32) {
         match (from.is_int(), to.is_int()) {
             (true, false) => {
@@ -186,7 +186,7 @@ impl Emitter<'_> {
             }
             (false, true) => {
                 let target = self.target(result, Gpr::RAX);
-                // From wherever it is; constants too.
+                // From any place; constants too.
                 self.load_into(operand, to, target);
                 self.put(result, target);
             }

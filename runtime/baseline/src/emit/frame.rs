@@ -1,4 +1,4 @@
-//! The frame: how it is laid out, how it comes and goes, and where parameters go.
+//! The frame: its layout, prologue and epilogue, and the places of parameters.
 //!
 //! ```text
 //! rbp + 16 ..        arguments on the stack
@@ -10,7 +10,7 @@
 //!                    allocas
 //! rsp ..             arguments of calls, `outgoing` bytes; rsp is a multiple of 16
 //! ```
-//! What an [`Op::DynamicAlloca`] takes lies between allocas and arguments of calls.
+//! Memory of an [`Op::DynamicAlloca`] lies between allocas and arguments of calls.
 
 use crate::abi::{self, ArgumentPlace, Taken};
 use crate::analysis::{Analysis, State};
@@ -25,16 +25,16 @@ use super::varargs::SAVE_AREA;
 /// Saved registers in the order in which they are pushed.
 pub(crate) const SAVE_ORDER: [Gpr; 5] = [Gpr::RBX, Gpr::R12, Gpr::R13, Gpr::R14, Gpr::R15];
 
-/// Bytes that no frame is larger than.
+/// Limit of the size of a frame, bytes.
 const LARGEST: u64 = 1 << 30;
 
 /// Bytes between touches of the stack.
 const PAGE: u32 = 4096;
 
-/// Pages that are touched one after the other, without a loop.
+/// Pages that are touched without a loop.
 const FEW_PAGES: u32 = 4;
 
-/// A frame.
+/// Layout of a frame.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Frame {
     /// Bytes below the saved `rbp`, a multiple of 16.
@@ -43,26 +43,26 @@ pub(crate) struct Frame {
     pub(crate) outgoing: u32,
     /// Registers that are saved, by number.
     pub(crate) saved: u32,
-    /// A word for who leaves a loop, from `rbp`.
+    /// Offset from `rbp` of a spare word for OSR exits.
     pub(super) spare: i32,
-    /// Bytes that values cross heads of loops in, from `rbp`.
+    /// Offset from `rbp` of the area for values that cross heads of loops.
     pub(super) crossing: i32,
-    /// Whether the stack pointer moves besides.
+    /// Whether the function moves the stack pointer.
     pub(crate) is_dynamic: bool,
-    /// Where allocas are, by the place of their instruction, rising.
+    /// Offsets of allocas, by the index of their instruction, rising.
     allocas: Vec<(u32, i32)>,
-    /// How parameters come.
+    /// Places of parameters on entry.
     parameters: Vec<ArgumentPlace>,
-    /// What parameters take.
+    /// Registers and stack taken by parameters.
     pub(super) taken: Taken,
-    /// 16 bytes for numbers on their way to the x87 stack, from `rbp`.
+    /// Offset from `rbp` of 16 bytes for numbers on their way to the x87 stack.
     pub(super) room: Option<i32>,
-    /// Where registers of variable arguments are saved, from `rbp`.
+    /// Offset from `rbp` of the save area of variable arguments.
     pub(super) save_area: Option<i32>,
 }
 
 impl Frame {
-    /// One that knows how parameters come.
+    /// Creates a frame with the places of parameters.
     pub(crate) fn of(function: &Function) -> Frame {
         let mut places = abi::Arguments::default();
         let parameters = &function.parameters;
@@ -77,7 +77,7 @@ impl Frame {
         }
     }
 
-    /// Where a parameter is in the frame from the beginning, from `rbp`; 0 if it is not.
+    /// Offset from `rbp` of a parameter that arrives on the stack; 0 for others.
     pub(crate) fn home(&self, value: usize) -> i32 {
         match self.parameters.get(value) {
             Some(ArgumentPlace::Stack(at)) => 16 + *at as i32,
@@ -85,7 +85,7 @@ impl Frame {
         }
     }
 
-    /// Where a parameter of memory is, from `rbp`.
+    /// Offset from `rbp` of a parameter in memory.
     pub(super) fn parameter(&self, value: u32) -> i32 {
         match self.parameters.get(value as usize) {
             Some(ArgumentPlace::Memory(at) | ArgumentPlace::Stack(at)) => 16 + *at as i32,
@@ -93,7 +93,7 @@ impl Frame {
         }
     }
 
-    /// Where the alloca of an instruction is, from `rbp`.
+    /// Offset from `rbp` of the alloca of an instruction.
     pub(super) fn alloca(&self, by: u32) -> i32 {
         match self.allocas.binary_search_by_key(&by, |&(id, _)| id) {
             Ok(at) => self.allocas[at].1,
@@ -101,10 +101,10 @@ impl Frame {
         }
     }
 
-    /// Lays it out, below `below` bytes of saved registers and slots.
+    /// Lays out the frame, below `below` bytes of saved registers and slots.
     ///
     /// # Errors
-    /// If it would be too large.
+    /// [`Uncovered`] if the frame would be too large.
     pub(crate) fn lay_out(
         &mut self,
         function: &Function,
@@ -145,7 +145,8 @@ impl Frame {
             if matches!(state, State::Variable(_) | State::Dead) {
                 continue;
             }
-            // An address is aligned to more than 16 where it is made, in that much more memory.
+            // An address with an alignment above 16 is rounded at its definition, in that much more
+            // memory.
             let more = if align > 16 { u64::from(align) } else { 0 };
             size = (size.saturating_add(bytes).saturating_add(more))
                 .next_multiple_of(u64::from(align.clamp(1, 16)));
@@ -166,14 +167,14 @@ impl Frame {
         Ok(())
     }
 
-    /// Bytes that saved registers take.
+    /// Bytes of saved registers.
     fn pushed(&self) -> u32 {
         8 * self.saved.count_ones()
     }
 }
 
 impl Emitter<'_> {
-    /// The frame, then parameters to their places.
+    /// Emits the prologue, then moves parameters to their places.
     pub(super) fn prologue(&mut self) {
         self.asm.push(Gpr::RBP);
         self.prologue_at[0] = self.asm.here();
@@ -197,7 +198,7 @@ impl Emitter<'_> {
         self.parameters();
     }
 
-    /// Takes so many bytes of stack and touches each page of them, in order.
+    /// Allocates stack and touches each page of it, in order.
     fn touch_pages(&mut self, bytes: u32) {
         let pages = bytes / PAGE;
         let sub = |asm: &mut crate::asm::Asm, bytes: u32| {
@@ -248,7 +249,7 @@ impl Emitter<'_> {
         self.do_moves(Gpr::RAX);
     }
 
-    /// Gives back the frame and returns.
+    /// Releases the frame and returns.
     pub(super) fn epilogue(&mut self) {
         self.take_down();
         let restored = self.asm.here();
@@ -257,7 +258,7 @@ impl Emitter<'_> {
         self.epilogues.push((restored, ended));
     }
 
-    /// Gives back the frame: the return address is next.
+    /// Releases the frame; the return address is then on top of the stack.
     pub(super) fn take_down(&mut self) {
         let frame = &self.frame;
         let rest = frame.size - frame.pushed();

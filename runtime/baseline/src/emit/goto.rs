@@ -1,15 +1,15 @@
-//! Jumps to addresses of blocks.
+//! Jumps to addresses of blocks (computed goto).
 //!
-//! Who jumps does not know where to, so the moves that the phis of a block need are made where it
-//! is entered: the address of a block is that of code behind the function that makes them. So all
-//! who jump to such a block must be one ([`one_goto`]).
+//! An indirect jump does not know its target, so the phi moves of a block are made at its entry:
+//! the address of a block is that of a stub behind the function that makes them. So only one jump
+//! may lead to such blocks ([`one_goto`]).
 
 use crate::asm::{Gpr, Label};
 use crate::ir::{Block, Function, Op, Operand, Type};
 
 use super::Emitter;
 
-/// The block that ends with a jump to addresses, if there is one; whether there are more.
+/// The block that ends with an indirect jump, if there is one; whether there are more.
 pub(crate) fn one_goto(function: &Function) -> (Option<Block>, bool) {
     let mut gotos = (0..function.blocks.len() as u32)
         .map(Block)
@@ -31,13 +31,13 @@ pub(crate) fn has_phis(function: &Function, block: Block) -> bool {
 }
 
 impl Emitter<'_> {
-    /// To an address of a block.
+    /// Jumps to an address of a block.
     pub(super) fn goto(&mut self, address: Operand) {
         let register = self.gpr(address, Type::PTR, Gpr::RAX);
         self.asm.jump_to(register);
     }
 
-    /// What the address of a block is: [`None`] if it is not emitted.
+    /// The label of a block's address: [`None`] if the block is not emitted.
     pub(super) fn address_of_block(&mut self, block: Block) -> Option<Label> {
         let place = self.order().place_of(block);
         let own = *self.labels.get(place as usize)?;
@@ -52,14 +52,14 @@ impl Emitter<'_> {
         Some(label)
     }
 
-    /// Behind the function: the moves of blocks that are jumped to by address.
+    /// Writes the entry stubs of blocks that are jumped to by address, behind the function.
     pub(super) fn enter_blocks(&mut self) {
         if self.entries.is_empty() {
             return;
         }
         let (from, _) = one_goto(self.function);
         let mut next = 0;
-        // Phis may have addresses of blocks too, so there may be more at each step.
+        // Phis may use addresses of blocks too, so each step may add entries.
         while let Some(&(block, label)) = self.entries.get(next) {
             next += 1;
             self.asm.bind(label);

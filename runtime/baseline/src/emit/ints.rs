@@ -1,7 +1,7 @@
 //! Arithmetic and logic of integers up to 64 bits.
 //!
-//! What has fewer than 32 bits is computed in 32: low bits of sums, products and logic depend on
-//! low bits only. Shifts to the right need what is above to be defined first.
+//! Integers under 32 bits are computed in 32: low bits of sums, products and logic depend on low
+//! bits only. Shifts to the right need defined upper bits first.
 
 use crate::asm::{Alu, Gpr, Mem, Rm, Scale, Shift, Unary, Width};
 use crate::ir::{Extension, IntOp, Operand, Type, Value};
@@ -11,7 +11,7 @@ use super::Emitter;
 use super::operands::{Source, bits_of, sign_extended, width_of, zero_extended};
 
 impl Emitter<'_> {
-    /// Two integers to one.
+    /// Emits a binary operation.
     pub(super) fn int(&mut self, op: IntOp, ty: Type, operands: [Operand; 2], result: u32) {
         match op {
             IntOp::Add => self.add(ty, operands, result),
@@ -26,13 +26,12 @@ impl Emitter<'_> {
             IntOp::SDiv | IntOp::UDiv | IntOp::SRem | IntOp::URem => {
                 self.divide(op, ty, operands, result);
             }
-            // What `coverage.rs` refuses.
+            // Refused by `coverage.rs`.
             _ => {}
         }
     }
 
-    /// Operands of an operation that does not care for their order: what must be in a register
-    /// first.
+    /// Operands of a commutative operation, the one that should be in a register first.
     fn in_order(&self, operands: [Operand; 2], result: u32) -> [Operand; 2] {
         let [a, b] = operands;
         let in_register = |operand| self.register_of(operand);
@@ -49,7 +48,7 @@ impl Emitter<'_> {
         if swap { [b, a] } else { [a, b] }
     }
 
-    /// A sum: `lea` where the result is elsewhere.
+    /// A sum: `lea` if the result has another register.
     fn add(&mut self, ty: Type, operands: [Operand; 2], result: u32) {
         let width = width_of(ty);
         let [a, b] = self.in_order(operands, result);
@@ -98,7 +97,7 @@ impl Emitter<'_> {
     fn apply(&mut self, op: Alu, width: Width, target: Gpr, source: Source) {
         match (op, source) {
             (Alu::Xor, Source::Imm(-1)) => self.asm.unary(Unary::Not, width, target),
-            // One byte less than with -128, and the same bits.
+            // One byte less than with 128, and the same bits.
             (Alu::Add, Source::Imm(128)) => self.asm.alu_imm(Alu::Sub, width, target, -128),
             (Alu::Sub, Source::Imm(128)) => self.asm.alu_imm(Alu::Add, width, target, -128),
             (Alu::Add | Alu::Sub | Alu::Or | Alu::Xor, Source::Imm(0)) => {}
@@ -110,7 +109,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Changes a slot that is both the first operand and the result, if it is one.
+    /// Changes a slot in memory that is both the first operand and the result, if it is one.
     fn in_place(
         &mut self,
         op: Alu,
@@ -197,7 +196,7 @@ impl Emitter<'_> {
             Operand::Int(by) => Some(zero_extended(by, bits_of(ty)) as u8),
             Operand::Undef => Some(0),
             b => {
-                // A type of few bits has undefined ones among those that the instruction reads.
+                // A narrow type has undefined bits among those that the instruction reads.
                 if bits_of(ty) < 8 {
                     self.extend_into(b, ty, Extension::Zero, Width::W32, Gpr::RCX);
                 } else {

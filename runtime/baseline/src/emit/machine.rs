@@ -1,5 +1,4 @@
-//! The stack pointer, the frame's own addresses, thread-local variables, and instructions that are
-//! hints.
+//! The stack pointer, the frame's own addresses, thread-local variables, and hints.
 
 use crate::asm::{Alu, Gpr, Mem, Shift, Width};
 use crate::ir::{Operand, Symbol, Type};
@@ -8,8 +7,8 @@ use super::Emitter;
 use super::operands::Source;
 
 impl Emitter<'_> {
-    /// Memory below all that is there. Arguments of calls stay at the stack's end, so what is
-    /// given lies above them.
+    /// Allocates memory at the end of the stack. Arguments of calls stay at the stack's end, so the
+    /// allocated memory lies above them.
     pub(super) fn dynamic_alloca(
         &mut self,
         (count, size, align): (Operand, u64, u32),
@@ -17,7 +16,7 @@ impl Emitter<'_> {
     ) {
         let align = align.max(16);
         let outgoing = self.frame.outgoing.next_multiple_of(align);
-        // With what rounds, and what lies between the end and a multiple of a large alignment.
+        // With the rounding, and the gap between the end and a multiple of a large alignment.
         let more = 15 + u64::from(outgoing - self.frame.outgoing);
         match self.source(count, Type::PTR, Gpr::RAX) {
             Source::Imm(count) => {
@@ -62,12 +61,12 @@ impl Emitter<'_> {
         }
     }
 
-    /// Takes `rax` bytes of stack, page by page, each of which is touched.
+    /// Allocates `rax` bytes of stack and touches each page.
     fn take_touching(&mut self) {
         use crate::asm::Condition;
         const PAGE: i32 = 4096;
         let (again, last) = (self.asm.new_label(), self.asm.new_label());
-        // Where the stack pointer is to be.
+        // The new stack pointer.
         self.asm.unary(crate::asm::Unary::Neg, Width::W64, Gpr::RAX);
         self.asm.alu(Alu::Add, Width::W64, Gpr::RAX, Gpr::RSP);
         self.asm.bind(again);
@@ -84,17 +83,17 @@ impl Emitter<'_> {
             .alu_imm(Alu::Or, Width::W32, Mem::at(Gpr::RSP, 0), 0);
     }
 
-    /// Where the stack ends.
+    /// Saves the stack pointer.
     pub(super) fn stack_save(&mut self, result: u32) {
         self.put(result, Gpr::RSP);
     }
 
-    /// Gives back what was taken since.
+    /// Restores the stack pointer.
     pub(super) fn stack_restore(&mut self, operand: Operand) {
         self.load_into(operand, Type::PTR, Gpr::RSP);
     }
 
-    /// The saved `rbp` that is so many frames up.
+    /// The saved `rbp` of the frame `level` frames up.
     pub(super) fn frame_address(&mut self, level: u32, result: u32) {
         let target = self.target(result, Gpr::RAX);
         let frame = self.frame_at(level, target);
@@ -129,20 +128,20 @@ impl Emitter<'_> {
         self.put(result, Gpr::RAX);
     }
 
-    /// Where the thread's own memory is found from.
+    /// The thread pointer.
     pub(super) fn thread_pointer(&mut self, result: u32) {
         let target = self.target(result, Gpr::RAX);
         self.asm.thread_pointer(target);
         self.put(result, target);
     }
 
-    /// A hint that memory will be read.
+    /// Emits a prefetch.
     pub(super) fn prefetch(&mut self, address: Operand) {
         let mem = self.address(address, Gpr::RCX);
         self.asm.prefetch(mem);
     }
 
-    /// The x87's control word, by way of the stack: nothing lies below its end.
+    /// Reads the x87 control word through the stack: the area below the stack pointer is free.
     pub(super) fn control_word(&mut self, result: u32) {
         self.asm.push(Gpr::RAX);
         self.asm.x87_store_control(Mem::at(Gpr::RSP, 0));

@@ -1,8 +1,8 @@
-//! Loads and stores that are not atomic, or no stronger than acquire and release: x86-64 orders
-//! those by itself.
+//! Loads and stores that are not atomic, or no stronger than acquire and release, which plain
+//! x86-64 accesses are.
 //!
-//! Integers of 3, 5, 6 or 7 bytes are read and written in pieces. What is written has zeros above
-//! the type's bits, as LLVM writes it.
+//! Integers of 3, 5, 6 or 7 bytes are read and written in pieces. A stored integer has zeros above
+//! the type's bits, as in LLVM.
 
 use crate::analysis::fold;
 use crate::asm::{Alu, Gpr, Mem, Shift, Width};
@@ -31,7 +31,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Reads so many bits; the register is not part of the address, unless it is of 1, 2, 4 or 8
+    /// Loads an integer. The register is not part of the address, unless the size is 1, 2, 4 or 8
     /// bytes.
     fn load_int(&mut self, bits: u8, target: Gpr, mem: Mem) {
         let bytes = bits.div_ceil(8);
@@ -39,7 +39,7 @@ impl Emitter<'_> {
             self.asm.load(Width::of_bits(8 * bytes), target, mem);
             return;
         }
-        // The last piece first: what is before it is shifted in.
+        // The last piece first: earlier ones are shifted in.
         let sum = Gpr::RAX;
         let mut at = bytes;
         let mut is_first = true;
@@ -63,7 +63,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// A value that a variable has now.
+    /// Loads the present value of a variable.
     fn load_variable(&mut self, ty: Type, variable: u32, result: u32) {
         match self.places[variable as usize] {
             Place::Gpr(register) => self.put(result, register),
@@ -97,7 +97,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Changes memory by the operation whose result is stored, if that is left to the store.
+    /// Emits the folded operation of a store with a memory destination, if there is one.
     fn change(&mut self, ty: Type, address: Operand, mem: Mem, value: Operand) -> bool {
         let Operand::Value(value) = value else {
             return false;
@@ -164,7 +164,7 @@ impl Emitter<'_> {
     }
 
     fn store_vector(&mut self, ty: Type, address: Operand, value: Operand) {
-        // Bits of a constant are written by an integer's instructions.
+        // The bits of a constant are stored as an integer.
         if let (Operand::Float(bits), Type::F32 | Type::F64) = (value, ty) {
             let ty = match ty {
                 Type::F32 => Type::Int(32),
@@ -179,7 +179,7 @@ impl Emitter<'_> {
         self.write_vector(ty, mem, value, false);
     }
 
-    /// A value to a variable, unless it was made there.
+    /// Stores a value to a variable, unless it was computed there.
     fn store_variable(&mut self, ty: Type, variable: u32, value: Operand) {
         let place = self.places[variable as usize];
         if let Operand::Value(value) = value

@@ -1,47 +1,46 @@
 //! Machine code from a function, block by block, in one pass.
 //!
 //! Invariants:
-//! - Each value is in its place from where it is written to where it is read last, and nothing
-//!   else writes there meanwhile: what an instruction needs besides goes to scratch registers,
-//!   `rax` for what is made, `rcx` and `rdx` for operands, and [`VECTOR_SCRATCH`], which hold nothing
-//!   between instructions.
-//! - An instruction reads all of its operands before it writes its result's place, which may be
-//!   an operand's place too; or it makes the result in a scratch register ([`Emitter::target`]
-//!   tells which of both).
-//! - Values that analysis calls folded are never asked for as such: whoever uses them makes them
-//!   ([`Emitter::address`], [`Emitter::source`], [`Emitter::test`]).
+//! - Each value stays in its place from its first write to its last read, and no other write goes
+//!   there meanwhile. Temporaries of an instruction are in scratch registers: `rax` for results,
+//!   `rcx` and `rdx` for operands, and [`VECTOR_SCRATCH`]. They hold no value between instructions.
+//! - An instruction reads all operands before it writes its result's place, which may be an
+//!   operand's place too; or it computes the result in a scratch register ([`Emitter::target`]
+//!   chooses between the two).
+//! - Folded values have no place: their users compute them ([`Emitter::address`],
+//!   [`Emitter::source`], [`Emitter::test`]).
 //!
 //! | file | emits |
 //! |---|---|
 //! | `operands` | operands as registers, memory, immediates; results to their places |
-//! | `vectors` | the same for vector registers |
+//! | `vectors` | like `operands`, for vector registers |
 //! | `addresses` | operands as addresses |
 //! | `moves` | several moves at once |
 //! | `frame` | the frame, prologue, parameters, epilogue |
 //! | `ints`, `division`, `compare`, `casts`, `select` | integers |
-//! | `memory`, `copies` | loads and stores; `memcpy` and its like |
+//! | `memory`, `copies` | loads and stores; `memcpy`, `memmove`, `memset` |
 //! | `control`, `switch`, `threads` | the ends of blocks |
-//! | `calls`, `tail` | calls; those that are jumps |
-//! | `counting` | counters, and loops that can be left |
+//! | `calls`, `tail` | calls; tail calls |
+//! | `counting` | counters, and OSR exits of loops |
 //! | `bits`, `overflow`, `wide` | bits; limits of integers; integers of 128 bits |
 //! | `floats`, `float_casts` | floating point |
 //! | `goto` | jumps to addresses of blocks |
-//! | `exceptions` | calls with landing pads, and those |
+//! | `exceptions` | invokes and landing pads |
 //! | `varargs` | variable arguments |
 //! | `x87` | `x86_fp80` |
-//! | `atomics` | what several threads change |
+//! | `atomics` | atomic accesses |
 //! | `machine` | the stack pointer, addresses of frames, thread-local variables, hints |
 //!
 //! # A new family
 //! 1. A file here with an `impl Emitter<'_>` and one method for each [`Op`] of the family, which
-//!    takes what the op holds and the number of its first result.
+//!    takes the op's fields and the number of its first result.
 //! 2. A line for it in [`Emitter::instruction`].
-//! 3. In `coverage.rs`, the lines that refuse the op go. Library functions are called with
-//!    [`Emitter::call_library`], and the op is among those of `analysis/effects.rs` that call.
+//! 3. Remove the lines in `coverage.rs` that refuse the op. Call library functions with
+//!    [`Emitter::call_library`], and list such an op in `analysis/effects.rs` `calls`.
 //! 4. If it can read an operand from memory, a line in `analysis/fold.rs` `loads`: then
 //!    [`Emitter::rm`] or [`Emitter::vector_rm`] of that operand may be any memory.
 //!
-//! A method for two integers to one reads like this:
+//! A method of a binary operation on integers looks like this:
 //! ```text
 //! let target = self.target(result, Gpr::RAX);        // the result's register, or the scratch one
 //! let b = self.rm(b, ty, Gpr::RCX);                  // rcx and rdx may be part of it
@@ -96,10 +95,10 @@ pub(crate) use frame::Frame;
 pub(crate) use goto::{has_phis, one_goto};
 use moves::Movement;
 
-/// Vector registers that single instructions may change.
+/// Vector registers that single instructions may clobber.
 pub(crate) const VECTOR_SCRATCH: [Xmm; 2] = [Xmm::new(14), Xmm::new(15)];
 
-/// Buffers that are kept from one function to the next.
+/// Buffers that are reused for the next function.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     asm: Asm,
@@ -109,12 +108,12 @@ pub(crate) struct Buffers {
     targets: Vec<u32>,
     lines: Vec<(u32, Label)>,
     cases: Vec<switch::Case>,
-    /// Of the switch at hand: by block, the label of the edge to it.
+    /// Of the current switch: by block, the label of the edge to it.
     case_labels: Vec<Option<Label>>,
     exceptions: Exceptions,
 }
 
-/// What emits one function.
+/// Emits one function.
 pub(crate) struct Emitter<'a> {
     function: &'a Function,
     analysis: &'a Analysis,
@@ -123,11 +122,11 @@ pub(crate) struct Emitter<'a> {
     options: &'a Options,
     asm: &'a mut Asm,
     mover: &'a mut Mover,
-    /// The moves that are being collected.
+    /// Moves collected so far.
     moves: &'a mut Vec<Movement>,
     /// The beginning of each block, by place.
     labels: &'a mut Vec<Label>,
-    /// Which block is meant by each, by place (`threads`).
+    /// The place of the block that each block forwards to (`threads`).
     targets: &'a mut Vec<u32>,
     lines: &'a mut Vec<(u32, Label)>,
     cases: &'a mut Vec<switch::Case>,
@@ -135,25 +134,25 @@ pub(crate) struct Emitter<'a> {
     frame: Frame,
     /// The place of the block that is being emitted.
     block: u32,
-    /// Library functions that are called, behind the function's symbols.
+    /// Called library functions, numbered behind the function's symbols.
     library: Vec<&'static str>,
-    /// The symbols of library functions that were asked for.
+    /// The symbols of called library functions.
     library_symbols: FxHashMap<&'static str, Symbol>,
-    /// Where the frame is pushed, made, and registers saved; where each epilogue has restored
-    /// `rbp`, and ends.
+    /// Ends of the prologue's steps: `rbp` pushed, frame made, registers saved. For each epilogue,
+    /// where `rbp` is restored and where it ends.
     prologue_at: [Label; 3],
     epilogues: Vec<(Label, Label)>,
     exceptions: &'a mut Exceptions,
     /// Edges to landing pads that need moves, which are still to be written.
     pads: Vec<exceptions::Pad>,
-    /// Blocks that are jumped to by address and need moves, and what their addresses are.
+    /// Blocks that are jumped to by address and need moves, with the labels of their stubs.
     entries: Vec<(Block, Label)>,
-    /// Loops whose way out is still to be written, by place among [`crate::ir::Counting::heads`].
+    /// Loops whose OSR exit is still to be written, by index in [`crate::ir::Counting::heads`].
     exits: Vec<counting::Exit>,
 }
 
 impl<'a> Emitter<'a> {
-    /// One for a function.
+    /// Creates an emitter for a function.
     pub(crate) fn new(
         function: &'a Function,
         analysis: &'a Analysis,
@@ -193,7 +192,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits it all.
+    /// Emits the whole function.
     pub(crate) fn emit(mut self) -> Code {
         let function = self.function;
         for _ in &self.order().blocks {
@@ -213,7 +212,7 @@ impl<'a> Emitter<'a> {
                 if matches!(instruction.op, Op::Phi(..)) {
                     continue;
                 }
-                // What the unwinder left in registers goes first.
+                // The registers that the unwinder has set are read first.
                 let is_pad = matches!(instruction.op, Op::LandingPad { .. });
                 if is_pad {
                     self.instruction(block, instruction);
@@ -247,7 +246,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits an instruction, unless somebody else makes its results or nobody uses them.
+    /// Emits an instruction, unless its results are folded or unused.
     fn instruction(&mut self, block: Block, instruction: &Instruction) {
         let result = instruction.results.start;
         if !instruction.results.is_empty() && !self.is_made_here(result) {
@@ -344,16 +343,16 @@ impl<'a> Emitter<'a> {
             Op::Switch(ty, operand, values) => self.switch(block, *ty, *operand, values),
             Op::Dispatch(operand, values) => self.dispatch(block, *operand, values),
             Op::Trap | Op::Unreachable => self.asm.ud2(),
-            // What `coverage.rs` refuses.
+            // Refused by `coverage.rs`.
             _ => {}
         }
     }
 
-    /// Whether an instruction is to be emitted where it stands, by its first result.
+    /// Whether an instruction is emitted at its own position, by its first result.
     fn is_made_here(&self, result: u32) -> bool {
         match self.analysis.lives[result as usize].state {
             State::Placed => true,
-            // A cast that changes nothing is nowhere.
+            // A cast that changes nothing emits no code.
             State::Made(_) => true,
             State::Dead
             | State::Same(_)
@@ -364,7 +363,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// A function of the C library or the compiler's runtime library.
+    /// The symbol of a function of the C library or the compiler's runtime library.
     fn library(&mut self, name: &'static str) -> Symbol {
         let symbols = &self.function.symbols;
         let library = &mut self.library;
@@ -391,7 +390,7 @@ impl<'a> Emitter<'a> {
         let epilogues: SmallVec<[_; 4]> = epilogues
             .map(|&(restored, ended)| (offset(restored), offset(ended)))
             .collect();
-        // Without a landing pad exceptions pass by, which is what they do without a table.
+        // Without a landing pad, exceptions pass through the function, as they do without a table.
         let has_pads = !self.exceptions.is_empty();
         let personality = self.function.personality.filter(|_| has_pads);
         let (unwind, unwind_fixups) = unwind::table(&unwind::Frame {
@@ -423,7 +422,7 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// Whether nothing comes after an instruction in its block.
+/// Whether an instruction is the last that is emitted of its block.
 fn ends(op: &Op) -> bool {
     match op {
         Op::Trap => true,

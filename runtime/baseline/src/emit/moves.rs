@@ -8,11 +8,10 @@ use crate::places::Place;
 use super::operands::{bits_of, sign_extended, width_of};
 use super::{Emitter, VECTOR_SCRATCH};
 
-/// One of several moves. What it moves may be an operand that is no value with a place: a
-/// constant, an address.
+/// One of several moves. Its source may be an operand without a place: a constant, an address.
 pub(crate) type Movement = Move<(Operand, Type)>;
 
-/// How much of a type is moved.
+/// The bytes of a type that are moved.
 pub(super) fn size_of(ty: Type) -> Size {
     match ty {
         Type::Int(bits) if bits <= 32 => Size::B4,
@@ -22,7 +21,7 @@ pub(super) fn size_of(ty: Type) -> Size {
     }
 }
 
-/// Where a place is among spots.
+/// The spot of a place.
 pub(super) fn spot_of(place: Place) -> Option<Spot> {
     match place {
         Place::Gpr(register) => Some(Spot::Gpr(register)),
@@ -53,7 +52,7 @@ impl Emitter<'_> {
                 Some(spot) => Source::Spot(spot),
                 None => Source::Constant((operand, ty)),
             },
-            // Anything is what is there already.
+            // An undefined value keeps the old contents.
             Operand::Undef if ty != Type::F80 => match to {
                 Spot::Gpr(_) | Spot::Frame(_) => return,
                 _ => Source::Constant((operand, ty)),
@@ -69,8 +68,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Does the moves that were added. A general register is given that is neither a source nor a
-    /// destination of any of them.
+    /// Emits the collected moves. `gpr` must be neither a source nor a destination of any of them.
     pub(super) fn do_moves(&mut self, gpr: Gpr) {
         if self.moves.is_empty() {
             return;

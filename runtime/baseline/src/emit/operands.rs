@@ -1,7 +1,7 @@
-//! Operands of general registers, and results to their places.
+//! Operands of general registers, and moves of results to their places.
 //!
-//! Bits above a value's type are undefined, here too: a register or slot may hold anything there.
-//! A slot is always written with 32 or 64 bits, so that 32 may be read of a narrower value.
+//! Bits above a value's type are undefined in registers and slots. A slot is always written with 32
+//! or 64 bits, so 32 bits may be read of a narrower value.
 
 use crate::analysis::State;
 use crate::asm::{Base, Gpr, Mem, Rm, Width};
@@ -10,19 +10,19 @@ use crate::places::Place;
 
 use super::Emitter;
 
-/// Where an instruction can read an integer from.
+/// The operand from which an instruction reads an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// From a register, which is not to be changed.
+    /// A register, which must not be changed.
     Gpr(Gpr),
-    /// From memory.
+    /// Memory.
     Mem(Mem),
-    /// From the instruction; for 64 bits it is sign-extended.
+    /// An immediate; for 64 bits it is sign-extended.
     Imm(i32),
 }
 
 impl Source {
-    /// Whether it is read with the help of a register.
+    /// Whether reading it uses a register.
     pub(super) fn uses(self, register: Gpr) -> bool {
         match self {
             Source::Gpr(own) => own == register,
@@ -63,25 +63,25 @@ pub(super) fn bits_of(ty: Type) -> u8 {
     }
 }
 
-/// A constant of so many bits, with copies of its sign above.
+/// A constant of `bits` bits, sign-extended.
 pub(super) fn sign_extended(value: u64, bits: u8) -> i64 {
     let above = 64 - u32::from(bits);
     (value << above) as i64 >> above
 }
 
-/// A constant of so many bits, with zeros above.
+/// A constant of `bits` bits, zero-extended.
 pub(super) fn zero_extended(value: u64, bits: u8) -> u64 {
     let above = 64 - u32::from(bits);
     value << above >> above
 }
 
 impl Emitter<'_> {
-    /// Where a value is, if it has a place.
+    /// The place of a value, if it has one.
     pub(super) fn place(&self, value: Value) -> Place {
         self.places[self.analysis.home(value) as usize]
     }
 
-    /// The instruction that makes a folded value.
+    /// The instruction of a folded value.
     pub(super) fn folded(&self, value: Value) -> Option<&Op> {
         let life = &self.analysis.lives[self.analysis.home(value) as usize];
         (life.state == State::Folded).then(|| &self.function.instructions[life.by as usize].op)
@@ -98,9 +98,9 @@ impl Emitter<'_> {
         }
     }
 
-    /// An integer where it can be read. The scratch register, and `rdx`, may be changed, and the
-    /// scratch register, not `rdx`, be part of the answer. Of memory no more than the type is to
-    /// be read, unless it is of the frame.
+    /// An integer as a readable operand. May change the scratch register and `rdx`; the result may
+    /// use the scratch register, but not `rdx`. Read no more memory than the type has, unless it is
+    /// in the frame.
     pub(super) fn source(&mut self, operand: Operand, ty: Type, scratch: Gpr) -> Source {
         match operand {
             Operand::Value(value) => match self.place(value) {
@@ -125,7 +125,7 @@ impl Emitter<'_> {
         Source::Gpr(scratch)
     }
 
-    /// Likewise, in a register or memory.
+    /// Like [`Emitter::source`], in a register or memory.
     pub(super) fn rm(&mut self, operand: Operand, ty: Type, scratch: Gpr) -> Rm {
         match self.source(operand, ty, scratch) {
             Source::Gpr(register) => Rm::Gpr(register),
@@ -137,7 +137,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// An integer in a register that is not to be changed: its own, or the scratch one.
+    /// An integer in a register that must not be changed: its own, or the scratch one.
     pub(super) fn gpr(&mut self, operand: Operand, ty: Type, scratch: Gpr) -> Gpr {
         match self.register_of(operand) {
             Some(register) => register,
@@ -148,8 +148,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// An integer into a register. Flags stay as they are; no other register is changed but `rdx`,
-    /// if the operand is a folded one.
+    /// Loads an integer into a register. Keeps flags and all other registers, except `rdx` if the
+    /// operand is folded.
     pub(super) fn load_into(&mut self, operand: Operand, ty: Type, register: Gpr) {
         match operand {
             Operand::Value(value) => match self.place(value) {
@@ -181,7 +181,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// A value without a place into a register.
+    /// Computes a value without a place into a register.
     fn make_into(&mut self, value: Value, ty: Type, register: Gpr) {
         if let Some(&Op::Load { address, .. }) = self.folded(value) {
             let mem = self.address(address, register);
@@ -193,7 +193,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The address of a place in memory into a register.
+    /// Loads the address of a place in memory into a register.
     pub(super) fn lea(&mut self, register: Gpr, mem: Mem) {
         match mem {
             Mem {
@@ -214,7 +214,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The address of a symbol and so many bytes into a register; flags stay.
+    /// Loads the address of a symbol plus `bytes` into a register; keeps flags.
     fn address_of(&mut self, symbol: crate::ir::Symbol, bytes: i64, register: Gpr) {
         let rest = match (
             self.function.symbols[symbol.index()].reach,
@@ -233,7 +233,7 @@ impl Emitter<'_> {
                 bytes
             }
         };
-        // In steps that fit, as flags are to stay.
+        // In steps that fit `lea`, which keeps flags.
         let mut rest = rest;
         while rest != 0 {
             let step = rest.clamp(i64::from(i32::MIN), i64::from(i32::MAX));
@@ -297,7 +297,7 @@ impl Emitter<'_> {
         self.extend(register, bits, extension, to);
     }
 
-    /// Defines bits of a register above so many, up to a width.
+    /// Extends a register from `bits` bits to a width.
     pub(super) fn extend(&mut self, register: Gpr, bits: u8, extension: Extension, to: Width) {
         use crate::asm::{Alu, Shift};
         let work = match bits {
@@ -332,7 +332,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The register in which a result is made: its own, or the scratch one.
+    /// The register in which a result is computed: its own, or the scratch one.
     pub(super) fn target(&self, result: u32, scratch: Gpr) -> Gpr {
         match self.place(Value(result)) {
             Place::Gpr(register) => register,
@@ -340,7 +340,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// A result that is in a register to its place.
+    /// Moves a result from a register to its place.
     pub(super) fn put(&mut self, result: u32, register: Gpr) {
         let width = width_of(self.function.types[result as usize]);
         match self.place(Value(result)) {

@@ -1,8 +1,7 @@
-//! Integers at their limits: results with whether they overflowed, saturating ones, the lesser
-//! and the greater one.
+//! Overflowing and saturating integer arithmetic, minimum and maximum.
 //!
-//! Integers that are narrower than 32 or 64 bits are shifted to the top of a register first: there
-//! the processor's flags are those of the type, and its limits are the register's.
+//! Integers narrower than 32 or 64 bits are first shifted to the top of a register: there the flags
+//! are those of the type, and its limits are the register's.
 
 use crate::asm::{Alu, Condition, Gpr, Shift, Unary};
 use crate::ir::{Extension, IntOp, Operand, OverflowOp, Type};
@@ -11,8 +10,8 @@ use super::Emitter;
 use super::operands::{bits_of, width_of};
 
 impl Emitter<'_> {
-    /// Both operands at the top of `rax` and `rcx`, but for the second one of a product, which is
-    /// extended. Says by how many bits they were shifted.
+    /// Loads both operands at the top of `rax` and `rcx`; the second one of a product is extended
+    /// instead. Returns the shift in bits.
     fn at_top(&mut self, ty: Type, [a, b]: [Operand; 2], extension: Option<Extension>) -> u8 {
         let width = width_of(ty);
         let by = width.bits() - bits_of(ty);
@@ -79,7 +78,7 @@ impl Emitter<'_> {
         self.put(result + 1, Gpr::RDX);
     }
 
-    /// A sum or difference that stays at the limit it would go beyond.
+    /// A saturating sum or difference.
     pub(super) fn saturate(&mut self, op: IntOp, ty: Type, operands: [Operand; 2], result: u32) {
         let width = width_of(ty);
         let by = self.at_top(ty, operands, None);
@@ -91,8 +90,8 @@ impl Emitter<'_> {
         };
         self.asm.alu(alu, width, Gpr::RAX, Gpr::RCX);
         if is_signed {
-            // The sign of what overflowed is the wrong one: all bits of the limit are its
-            // opposite, but for the sign, which is.
+            // The sign of an overflowed result is wrong. All other bits of the limit are that sign,
+            // and its own sign is the opposite.
             let end = self.asm.new_label();
             self.asm.jump_if(Condition::NoOverflow, end);
             self.asm

@@ -1,4 +1,4 @@
-//! One of two values, by a bit.
+//! Selects: one of two values, by a bit.
 
 use crate::asm::{Gpr, Rm};
 use crate::ir::{Operand, Type};
@@ -27,7 +27,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Nothing here changes flags: constants are moved, addresses are `lea`.
+    /// No instruction here changes flags: constants are moved, addresses are `lea`.
     fn select_int(&mut self, test: Test, ty: Type, [yes, no]: [Operand; 2], result: u32) {
         let mut target = self.target(result, Gpr::RAX);
         let (mut test, mut yes, mut no) = (test, yes, no);
@@ -41,7 +41,7 @@ impl Emitter<'_> {
         let width = width_of(ty);
         match test {
             Test::Both(a, b) => {
-                // What both do not hold of is `no`: it comes last.
+                // If either condition fails, the result is `no`: it comes last.
                 let other = self.rm(no, ty, Gpr::RCX);
                 self.load_into(yes, ty, Gpr::RAX);
                 self.asm.cmov(a.not(), width, Gpr::RAX, other);
@@ -65,7 +65,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Vector registers have no conditional moves: one is moved, and a jump leads around the other.
+    /// Vector registers have no conditional moves: one value is moved, and a jump skips the other
+    /// move.
     fn select_vector(&mut self, test: Test, ty: Type, [yes, no]: [Operand; 2], result: u32) {
         let own = self.vector_target(result);
         let reads = |this: &Self, operand| this.vector_register_of(operand) == Some(own);

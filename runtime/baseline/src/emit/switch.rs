@@ -1,8 +1,8 @@
-//! A jump by a number: tables where numbers are dense, else comparisons that halve what is left.
+//! Switches: tables where numbers are dense, else binary search.
 //!
-//! Numbers that follow each other and lead to the same block are one range. A table is worth its
-//! place for [`LEAST`] ranges or more that fill a third of it. A number that is known to be one of
-//! the values is not compared, so a table is worth more empty entries then.
+//! Consecutive numbers that lead to the same block are one range. A table needs [`LEAST`] ranges or
+//! more that fill a third of it. A number that is known to be one of the values needs no comparison
+//! with a table, so the table may have more empty entries then.
 
 use crate::asm::{Alu, Condition, Gpr, Label, Mem, Scale, Width};
 use crate::ir::{Block, Extension, Operand, Type};
@@ -10,16 +10,16 @@ use crate::ir::{Block, Extension, Operand, Type};
 use super::Emitter;
 use super::operands::{bits_of, width_of, zero_extended};
 
-/// Ranges that a table has at least.
+/// Least ranges of a table.
 const LEAST: usize = 4;
 
-/// Entries that a table has at most for each range, if the number is one of them.
+/// Most entries of a table for each range, if the number is one of them.
 const SPARSE: u64 = 64;
 
-/// Ranges that are compared with one after the other.
+/// Ranges that are compared one after the other.
 const FEW: usize = 3;
 
-/// A range of numbers that lead to one place.
+/// A range of numbers that lead to one label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Case {
     first: u64,
@@ -27,29 +27,30 @@ pub(crate) struct Case {
     label: Label,
 }
 
-/// What is left to be told apart.
+/// The ranges that are still to be distinguished.
 #[derive(Debug, Clone, Copy)]
 struct Left<'a> {
     cases: &'a [Case],
-    /// Between what the number is known to be.
+    /// Bounds of the number.
     least: u64,
     most: u64,
-    /// Whether its code is the last of all.
+    /// Whether its code comes last.
     is_last: bool,
 }
 
-/// The register that the number is in, its width, and where all others lead.
+/// The register of the number, its width, and the target of all other numbers.
 #[derive(Debug, Clone, Copy)]
 struct Number {
     register: Gpr,
     width: Width,
     default: Label,
-    /// Whether they lead to what comes next.
+    /// Whether the default comes next in the code.
     is_next: bool,
 }
 
 impl Emitter<'_> {
-    /// To the successor of the number, or to the first: values from the second on.
+    /// Switches to the successor of the number, or to the first; `values` belong to the second and
+    /// later ones.
     pub(super) fn switch(&mut self, block: Block, ty: Type, operand: Operand, values: &[u64]) {
         let successors = &self.function.blocks[block.index()].successors;
         if let [default, others @ ..] = &successors[..] {
@@ -57,7 +58,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// To the successor of the number, which is one of the values.
+    /// Jumps to the successor of the number, which is one of the values.
     pub(super) fn dispatch(&mut self, block: Block, operand: Operand, values: &[u64]) {
         let successors = &self.function.blocks[block.index()].successors;
         if let [first, ..] = successors[..] {
@@ -65,7 +66,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// To the block whose value the operand has, or to the default. `is_one`: it has one of them.
+    /// Jumps to the block whose value the operand has, or to the default. `is_one`: it has one of
+    /// them.
     fn by_number(
         &mut self,
         block: Block,
@@ -126,8 +128,7 @@ impl Emitter<'_> {
         *self.cases = cases;
     }
 
-    /// Collects the ranges of numbers, in order, and where blocks are entered from here: first the
-    /// default.
+    /// Collects the ranges of numbers, in order, and the stubs of edges: first the default.
     fn cases_of(
         &mut self,
         block: Block,
@@ -168,7 +169,7 @@ impl Emitter<'_> {
         stubs
     }
 
-    /// Where an edge leads: to its block if it needs no moves, else to the stub that does them.
+    /// The target of an edge: its block if it needs no moves, else the stub with the moves.
     fn target_of(&mut self, from: Block, to: Block, stub: Label) -> Label {
         if self.edge(from, to) {
             stub
@@ -177,7 +178,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Jumps to where the number leads, or goes on there if that comes next.
+    /// Jumps to the target of the number, or falls through if that comes next.
     fn tell_apart(&mut self, number: Number, left: Left<'_>) {
         let cases = left.cases;
         if cases.len() <= FEW {
@@ -185,7 +186,7 @@ impl Emitter<'_> {
         } else if is_dense(cases) {
             self.jump_by_table(number, left);
         } else {
-            // Halves, or what a table can have on one side.
+            // Halves the ranges, or splits off those that fit a table.
             let middle = cases.len() / 2;
             let (low, high) = cases.split_at(middle);
             let upper = self.asm.new_label();
@@ -273,7 +274,7 @@ impl Emitter<'_> {
         }
         let table = self.asm.table(entries);
         self.asm.address_label(Gpr::RCX, table.label());
-        // The upper half of an index of 32 bits is anything.
+        // The upper half of a 32-bit index is undefined.
         let index = if number.width == Width::W32 && index != Gpr::RDX {
             self.asm.mov(Width::W32, Gpr::RDX, index);
             Gpr::RDX
@@ -286,7 +287,7 @@ impl Emitter<'_> {
         self.asm.jump_to(Gpr::RDX);
     }
 
-    /// The number less so much, in `rdx`.
+    /// The number less `by`, in `rdx`.
     fn less(&mut self, number: Number, by: u64) {
         match i32::try_from(by) {
             Ok(by) => {
@@ -322,7 +323,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Whether a table of all numbers that occur is worth its place: it spares all comparisons.
+/// Whether a table of all numbers is worth its size: it saves all comparisons.
 fn is_worth_a_table(cases: &[Case]) -> bool {
     let [first, .., last] = cases else {
         return false;

@@ -1,9 +1,8 @@
-//! Calls that must be jumps: the callee gets this function's place on the stack, and returns to its
-//! caller.
+//! Calls that must be tail calls: the callee reuses this function's argument area, and returns to
+//! its caller.
 //!
-//! Arguments on the stack go where this function's own ones came, so they are moved at once with
-//! all others. The callee's take no more room there than this function's: `coverage.rs` sees to
-//! it.
+//! Stack arguments overwrite this function's own ones, so they are moved together with all others.
+//! `coverage.rs` ensures that the callee's need no more room than this function's.
 
 use crate::abi::{self, ArgumentPlace};
 use crate::asm::{Gpr, Mem, Width};
@@ -14,16 +13,16 @@ use super::Emitter;
 use super::calls::{CALLEE, extended, extension_of};
 use super::operands::bits_of;
 
-/// Where an argument on the stack is, from `rbp`.
+/// The offset from `rbp` of an argument on the stack.
 fn incoming(at: u32) -> i32 {
     16 + at as i32
 }
 
 impl Emitter<'_> {
-    /// The call, with what ends this function.
+    /// Emits the call with this function's epilogue.
     pub(super) fn tail_call(&mut self, call: &Call) {
         self.moves.clear();
-        // Registers that are kept are this function's no more when it jumps.
+        // Callee-saved registers are restored before the jump.
         if let Callee::Operand(operand) = call.callee {
             self.move_operand(Spot::Gpr(CALLEE), operand, Type::PTR);
         }
@@ -50,7 +49,7 @@ impl Emitter<'_> {
         self.epilogues.push((restored, ended));
     }
 
-    /// Extends arguments that are where the callee looks for them.
+    /// Extends arguments that are already in their ABI places.
     fn extend_in_place(&mut self, arguments: &[Argument]) {
         let mut places = abi::Arguments::default();
         for argument in arguments {

@@ -1,14 +1,14 @@
-//! Blocks that only jump on: whoever leads there leads to where they lead.
+//! Jump threading: edges to blocks that only jump lead to the targets of those.
 
 use crate::analysis::{NONE, Order, head_of};
 use crate::ir::{Block, Function, Op};
 
-/// By place, the place of the block that is meant: its own, or where a block leads that only
-/// jumps, to a block without phis, and counts nothing.
+/// Fills in by place the place of the block that an edge reaches: its own, or the target of a block
+/// that only jumps, to a block without phis, and has no counter.
 pub(super) fn find(function: &Function, order: &Order, targets: &mut Vec<u32>) {
     targets.clear();
     targets.extend(0..order.blocks.len() as u32);
-    // Most lead forward, so that where they lead is known already.
+    // Most lead forward, so that their target is already final.
     for place in (1..order.blocks.len()).rev() {
         let block = order.blocks[place];
         if let Some(to) = leads_to(function, block) {
@@ -20,7 +20,7 @@ pub(super) fn find(function: &Function, order: &Order, targets: &mut Vec<u32>) {
     }
 }
 
-/// Where a block leads, if that is all that it does.
+/// The target of a block that only jumps.
 fn leads_to(function: &Function, block: Block) -> Option<Block> {
     let data = &function.blocks[block.index()];
     let counting = &function.counting;
@@ -67,7 +67,7 @@ mod tests {
             "function()\nb0:\n  jump b1\nb1:\n  jump b2\nb2:\n  jump b1\n",
             &[0, 1, 1],
         );
-        // Phis tell edges apart.
+        // Phis distinguish edges.
         check(
             "function(i1 %0) -> i1\nb0:\n  branch %0 b1, b2\nb1:\n  jump b2\nb2:\n  \
              %1 = phi i1 [b0 0] [b1 1]\n  return %1\n",

@@ -1,9 +1,9 @@
-//! Variadic functions: the list of what was passed (psABI, 3.5.7).
+//! Variadic functions: `va_list` (psABI, 3.5.7).
 //!
 //! | offset | field of `va_list` |
 //! |---|---|
-//! | 0 | `gp_offset`: of the next general register in the save area; 48 if there is none |
-//! | 4 | `fp_offset`: likewise of a vector register; 176 |
+//! | 0 | `gp_offset`: offset of the next general register in the save area; 48 if there is none |
+//! | 4 | `fp_offset`: offset of the next vector register; 176 if there is none |
 //! | 8 | `overflow_arg_area`: the next argument on the stack |
 //! | 16 | `reg_save_area`: 6 general registers, then 8 vector registers |
 
@@ -20,8 +20,8 @@ const GPRS: i32 = 48;
 pub(super) const SAVE_AREA: u32 = 176;
 
 impl Emitter<'_> {
-    /// Saves the registers that may hold more than parameters, in the prologue. Vector registers
-    /// are saved only if `al` says that there may be some: kernels' threads have none.
+    /// Saves the registers that may hold variable arguments, in the prologue. Vector registers are
+    /// saved only if `al` is not zero: kernels' threads have none.
     pub(super) fn save_arguments(&mut self) {
         let Some(area) = self.frame.save_area else {
             return;
@@ -46,7 +46,7 @@ impl Emitter<'_> {
         self.asm.bind(end);
     }
 
-    /// Begins a list.
+    /// Initializes a list.
     pub(super) fn va_start(&mut self, list: Operand) {
         let list = self.address(list, Gpr::RCX);
         let taken = self.frame.taken;
@@ -74,8 +74,8 @@ impl Emitter<'_> {
         self.asm.store(Width::W64, at(to, 16), Gpr::RAX);
     }
 
-    /// The next argument of a list, an integer or a number: from the save area if one of its kind
-    /// is left there, else from the stack.
+    /// The next argument of a list, an integer or a number: from the save area if it has one left
+    /// of its kind, else from the stack.
     pub(super) fn va_arg(&mut self, ty: Type, list: Operand, result: u32) {
         let (offset, limit, step) = match ty.is_int() {
             true => (0, GPRS - 8, 8),

@@ -1,4 +1,4 @@
-//! Operands of vector registers, and results to their places: `float`, `double`, vectors.
+//! Operands of vector registers, and moves of results to their places: `float`, `double`, vectors.
 
 use crate::asm::{Gpr, Mem, Xmm, XmmRm};
 use crate::ir::{Op, Operand, Type, Value};
@@ -7,9 +7,8 @@ use crate::places::Place;
 use super::{Emitter, VECTOR_SCRATCH};
 
 impl Emitter<'_> {
-    /// A value of a vector register, where it can be read: its register, memory, or the scratch
-    /// register for what is neither. `rcx` and `rdx` may be part of memory's address. Of vectors,
-    /// memory is aligned.
+    /// A value of a vector register as a readable operand: its register, memory, or else the
+    /// scratch register. A memory address may use `rcx` and `rdx`. Memory of vectors is aligned.
     pub(super) fn vector_rm(&mut self, operand: Operand, ty: Type, scratch: Xmm) -> XmmRm {
         match operand {
             Operand::Value(value) => match self.place(value) {
@@ -41,7 +40,7 @@ impl Emitter<'_> {
         XmmRm::Xmm(scratch)
     }
 
-    /// A value in a vector register that is not to be changed: its own, or the scratch one.
+    /// A value in a vector register that must not be changed: its own, or the scratch one.
     pub(super) fn xmm(&mut self, operand: Operand, ty: Type, scratch: Xmm) -> Xmm {
         match self.vector_register_of(operand) {
             Some(register) => register,
@@ -63,7 +62,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// A value into a vector register.
+    /// Loads a value into a vector register.
     pub(super) fn load_vector_into(&mut self, operand: Operand, ty: Type, register: Xmm) {
         let is_none = match operand {
             Operand::Float(bits) | Operand::Int(bits) => bits == 0,
@@ -97,12 +96,12 @@ impl Emitter<'_> {
         }
     }
 
-    /// Zero.
+    /// Zeroes a vector register.
     pub(super) fn zero_vector(&mut self, register: Xmm) {
         self.asm.sse(crate::asm::Sse::XORPS, register, register);
     }
 
-    /// Reads a type from memory; whether a vector is aligned is said.
+    /// Loads a type from memory; `aligned`: a vector's address is a multiple of 16.
     pub(super) fn read_vector(&mut self, ty: Type, register: Xmm, mem: Mem, aligned: bool) {
         match ty {
             Type::F32 => self.asm.load_float(false, register, mem),
@@ -111,7 +110,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Writes a type to memory; whether a vector is aligned is said.
+    /// Stores a type to memory; `aligned`: a vector's address is a multiple of 16.
     pub(super) fn write_vector(&mut self, ty: Type, mem: Mem, register: Xmm, aligned: bool) {
         match ty {
             Type::F32 => self.asm.store_float(false, mem, register),
@@ -120,7 +119,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The vector register in which a result is made: its own, or the first scratch register.
+    /// The vector register in which a result is computed: its own, or the first scratch register.
     pub(super) fn vector_target(&self, result: u32) -> Xmm {
         match self.place(Value(result)) {
             Place::Xmm(register) => register,
@@ -128,7 +127,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// A result that is in a vector register to its place.
+    /// Moves a result from a vector register to its place.
     pub(super) fn put_vector(&mut self, result: u32, register: Xmm) {
         let ty = self.function.types[result as usize];
         match self.place(Value(result)) {

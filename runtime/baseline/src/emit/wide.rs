@@ -8,7 +8,7 @@ use super::Emitter;
 const W: Width = Width::W64;
 
 impl Emitter<'_> {
-    /// An operation that gives two halves.
+    /// Emits an operation with a 128-bit result.
     pub(super) fn wide(&mut self, op: WideOp, operands: &Operands, result: u32) {
         match (op, operands.as_slice()) {
             (WideOp::Add, &[a, b, c, d]) => self.wide_sum(Alu::Add, Alu::Adc, [a, b, c, d]),
@@ -45,8 +45,8 @@ impl Emitter<'_> {
         self.asm.alu(high, W, Gpr::RDX, Gpr::RCX);
     }
 
-    /// A product, in `rdx:rax`: the product of the low halves, whose upper half gets both other
-    /// ones that count.
+    /// A product, in `rdx:rax`: the product of the low halves; the low halves of the two cross
+    /// products are added to its upper half.
     fn wide_product(&mut self, operands: [Operand; 4]) {
         let [a_low, a_high, b_low, b_high] = operands;
         let zero = Operand::Int(0);
@@ -83,7 +83,7 @@ impl Emitter<'_> {
         }
         self.load_into(high, Type::PTR, Gpr::RDX);
         let left = op == WideOp::Shl;
-        // Bits go from `from` to `to`; what comes into `from` is zeros or the sign.
+        // Bits are shifted from `from` to `to`; `from` is filled with zeros or the sign.
         let (from, to) = if left {
             (Gpr::RAX, Gpr::RDX)
         } else {
@@ -149,8 +149,8 @@ impl Emitter<'_> {
                     _ => Condition::NotEqual,
                 }
             }
-            // The carry of the low halves' difference goes into that of the high ones. That of
-            // `b - a` says what is greater.
+            // The borrow of the low halves' difference goes into that of the high ones. `b - a`
+            // gives the greater-than conditions.
             P::UGt | P::ULe | P::SGt | P::SLe => {
                 self.wide_difference([b_low, b_high, a_low, a_high]);
                 match predicate {

@@ -1,7 +1,7 @@
 //! `x86_fp80`: values live in the frame, and pass through the x87 stack in each instruction.
 //!
-//! The control word is as the ABI has it, with all 64 bits of precision, so that results are
-//! LLVM's bit by bit. The stack is empty between instructions.
+//! The control word is the ABI's, with all 64 bits of precision, so results equal LLVM's bit by
+//! bit. The stack is empty between instructions.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ const TWO_64: u32 = 0x5f80_0000;
 const TWO_63: u32 = 0x5f00_0000;
 
 impl Emitter<'_> {
-    /// Where a number that has no general register can be read: its slot, or a constant.
+    /// Memory of a number that has no general register: its slot, or a constant.
     fn x87_memory(&mut self, operand: Operand, ty: Type) -> Mem {
         match operand {
             Operand::Value(value) => match self.place(value) {
@@ -43,7 +43,7 @@ impl Emitter<'_> {
         self.asm.constant16([0; 16])
     }
 
-    /// 16 bytes of the frame that hold nothing between instructions.
+    /// 16 bytes of the frame that hold no value between instructions.
     fn x87_room(&self) -> Mem {
         Mem::at(Gpr::RBP, self.frame.room.unwrap_or(0))
     }
@@ -93,7 +93,7 @@ impl Emitter<'_> {
         self.x87_pop(result);
     }
 
-    /// Compares, and says which flags tell: those of `ucomis`.
+    /// Compares; returns the test of the flags, which are those of `ucomis`.
     pub(super) fn x87_flags(&mut self, predicate: FloatPredicate, [a, b]: [Operand; 2]) -> Test {
         let (swaps, test) = super::floats::test_of(predicate);
         if let Test::Known(_) = test {
@@ -107,7 +107,7 @@ impl Emitter<'_> {
         test
     }
 
-    /// Takes results of a call from the stack, those that nobody uses too.
+    /// Pops the results of a call from the x87 stack, unused ones too.
     pub(super) fn x87_results(&mut self, returns: &[Returned], results: &Range<u32>) {
         for (at, returned) in returns.iter().enumerate() {
             if returned.ty != Type::F80 {
@@ -121,7 +121,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Puts results on the stack, the first one last: it is to be on top.
+    /// Pushes results on the x87 stack, the first one last, which must be on top.
     pub(super) fn x87_returns(&mut self, operands: &[Operand]) {
         let returns = self.function.returns.iter().zip(operands);
         for (returned, &operand) in returns.rev() {
@@ -131,14 +131,14 @@ impl Emitter<'_> {
         }
     }
 
-    /// From memory to memory.
+    /// Copies from memory to a result's place.
     pub(super) fn x87_load(&mut self, address: Operand, result: u32) {
         let mem = self.address(address, Gpr::RCX);
         self.asm.x87_load(10, mem);
         self.x87_pop(result);
     }
 
-    /// Writes 10 bytes.
+    /// Stores 10 bytes.
     pub(super) fn x87_store(&mut self, address: Operand, value: Operand) {
         self.x87_push(value, Type::F80);
         let mem = self.address(address, Gpr::RCX);
@@ -191,8 +191,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Pops an integer, towards zero. As an unsigned one of 64 bits, 2^63 is taken off before and
-    /// put on again after.
+    /// Pops an integer, rounded towards zero. For an unsigned one of 64 bits, 2^63 is subtracted
+    /// before and added again after.
     fn x87_to_int(&mut self, is_unsigned: bool, result: u32) {
         use crate::asm::Condition;
         let room = self.x87_room();
@@ -202,7 +202,7 @@ impl Emitter<'_> {
             let half = self.asm.constant4(TWO_63);
             self.asm.x87_load(4, half);
             self.asm.x87(X87::Compare, 1);
-            // What is put on.
+            // The number to add again.
             self.asm.mov_imm(Gpr::RCX, 0);
             let subtract = self.asm.new_label();
             self.asm.jump_if(Condition::BelowEqual, subtract);

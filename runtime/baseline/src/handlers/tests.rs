@@ -1,4 +1,4 @@
-//! The table as a personality reads it.
+//! Reads the table as a personality does.
 
 use super::Exceptions;
 use crate::asm::{Asm, Label};
@@ -36,7 +36,7 @@ impl Reader<'_> {
     }
 }
 
-/// What type a number means.
+/// The type of a number.
 fn type_of(handlers: &Handlers, end: usize, id: u64) -> String {
     let at = end - 4 * id as usize;
     match handlers
@@ -52,8 +52,8 @@ fn type_of(handlers: &Handlers, end: usize, id: u64) -> String {
     }
 }
 
-/// What an exception at an address meets, as `_Unwind_RaiseException` would have the personality
-/// find it: a landing pad and its actions, in order.
+/// The landing pad of an exception at an address and its actions, in order, as the personality
+/// would find them for `_Unwind_RaiseException`.
 fn meets(handlers: &Handlers, address: u64) -> String {
     let mut reader = Reader {
         bytes: &handlers.bytes,
@@ -172,7 +172,7 @@ fn calls_meet_their_pads() {
     ] {
         assert_eq!(meets(&handlers, address), expected, "at {address}");
     }
-    // The ranges of one pad that follow each other are one: header, 7 sites.
+    // Adjacent ranges of one pad are one: header, 7 sites.
     assert_eq!(exceptions.type_id(Some(Symbol(7))), 1);
     assert_eq!(exceptions.type_id(Some(Symbol(9))), 2);
     assert_eq!(exceptions.type_id(None), 3);

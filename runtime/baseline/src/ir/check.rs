@@ -1,15 +1,15 @@
-//! Whether a function is what a reader promises.
+//! Checks the requirements on a function (see [`crate::ir`]).
 //!
-//! Checked are the ranges of blocks and values, terminators and their successors, phis against
-//! edges, the types of operands and that definitions dominate uses (in blocks that can be
-//! reached: elsewhere everything dominates everything).
+//! It checks the ranges of blocks and values, terminators and their successors, phis against edges,
+//! the types of operands, and that definitions dominate uses. The last holds trivially in
+//! unreachable blocks, which everything dominates.
 
 use super::dominance::Dominance;
 use super::{
     Block, Call, Callee, Cast, Function, Instruction, InstructionId, Op, Operand, Tail, Type, Value,
 };
 
-/// A broken promise.
+/// A requirement that a function violates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("instruction {at} of block {block}: {what}")]
 pub struct Broken {
@@ -17,7 +17,7 @@ pub struct Broken {
     pub block: u32,
     /// The instruction's number in the function.
     pub at: u32,
-    /// Which promise.
+    /// The violated requirement.
     pub what: &'static str,
 }
 
@@ -29,7 +29,7 @@ const WORD: Type = Type::PTR;
 /// Checks a function.
 ///
 /// # Errors
-/// The first promise that it does not keep.
+/// The first violated requirement.
 pub fn check(function: &Function) -> Result<(), Broken> {
     let whole = |what| Broken {
         block: 0,
@@ -59,7 +59,7 @@ pub fn check(function: &Function) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Ranges: blocks follow each other, and so do values.
+/// Checks ranges: blocks are contiguous, and so are values.
 fn shape(function: &Function) -> Checked {
     let entry = function.blocks.first().ok_or("no blocks")?;
     let mut next = 0;
@@ -116,7 +116,7 @@ fn shape(function: &Function) -> Checked {
     Ok(())
 }
 
-/// Where each value is defined: `None` for parameters.
+/// The definition of each value: `None` for parameters.
 fn definitions(function: &Function) -> Vec<Option<(Block, InstructionId)>> {
     let mut all = vec![None; function.types.len()];
     for index in 0..function.blocks.len() as u32 {
@@ -133,7 +133,7 @@ fn need(is: bool, what: &'static str) -> Checked {
     is.then_some(()).ok_or(what)
 }
 
-/// One instruction that is checked.
+/// The instruction being checked.
 struct One<'a> {
     function: &'a Function,
     dominance: &'a Dominance,
@@ -147,7 +147,7 @@ impl One<'_> {
         let range = &self.function.blocks[self.block.index()].instructions;
         let is_last = self.id.0 + 1 == range.end;
         let op = &instruction.op;
-        // What follows a trap is not emitted, so nothing else need end the block.
+        // Code after a trap is not emitted, so the block needs no other end.
         let may_end = op.is_terminator() || *op == Op::Trap;
         need(!is_last || may_end, "a block without a terminator")?;
         need(
@@ -165,7 +165,7 @@ impl One<'_> {
         self.successors(op)
     }
 
-    /// Whether a value is there when this instruction runs.
+    /// Whether a value is defined when this instruction runs.
     fn is_there(&self, value: Value) -> Checked {
         let defined = self.defined.get(value.index()).ok_or("no such value")?;
         let Some((block, id)) = *defined else {
@@ -182,7 +182,7 @@ impl One<'_> {
         self.not_of_invoke(block, id, self.block)
     }
 
-    /// What an invoke gives is there only where it goes on normally.
+    /// The result of an invoke is defined only on its normal edge.
     fn not_of_invoke(&self, block: Block, id: InstructionId, used: Block) -> Checked {
         let instruction = &self.function.instructions[id.0 as usize];
         if !matches!(instruction.op, Op::Invoke(_)) {
@@ -193,7 +193,7 @@ impl One<'_> {
         need(is, "a result of an invoke where it threw")
     }
 
-    /// Only exceptions come to a landing pad.
+    /// Only exception edges lead to a landing pad.
     fn lands(&self) -> Checked {
         need(self.block.0 != 0, "a landing pad at the entry")?;
         let function = self.function;
@@ -439,7 +439,7 @@ impl One<'_> {
         all.try_for_each(|argument| self.of_type(argument.operand, argument.ty))
     }
 
-    /// The successors that a terminator leads to.
+    /// Checks the number of a terminator's successors.
     fn successors(&self, op: &Op) -> Checked {
         let count = self.function.blocks[self.block.index()].successors.len();
         let is = match op {
@@ -455,7 +455,7 @@ impl One<'_> {
     }
 }
 
-/// Whether a conversion goes between these types.
+/// Checks the types of a conversion.
 fn cast_types(cast: Cast, from: Type, to: Type) -> Checked {
     let bits = |ty: Type| match ty {
         Type::Int(bits) => u32::from(bits),

@@ -1,4 +1,4 @@
-//! Which blocks are passed on every way to a block, for [`super::check`].
+//! Dominators, for [`super::check`].
 //!
 //! Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001): immediate dominators
 //! by rounds over the blocks in reverse postorder.
@@ -8,7 +8,7 @@ use super::{Block, Function};
 /// Immediate dominators.
 #[derive(Debug)]
 pub(super) struct Dominance {
-    /// Of each block that is reached; the entry's is itself.
+    /// Of each reachable block; the entry's is itself.
     above: Vec<Option<Block>>,
     /// Numbers in reverse postorder.
     order: Vec<u32>,
@@ -59,12 +59,12 @@ impl Dominance {
         a
     }
 
-    /// Whether control can come to a block.
+    /// Whether a block is reachable.
     pub(super) fn is_reached(&self, block: Block) -> bool {
         self.above[block.index()].is_some()
     }
 
-    /// Whether every way to `below` passes `above`.
+    /// Whether every path to `below` passes `above`.
     pub(super) fn dominates(&self, above: Block, mut below: Block) -> bool {
         if !self.is_reached(above) {
             return false;
@@ -79,7 +79,7 @@ impl Dominance {
     }
 }
 
-/// Blocks that are reached, each behind what is first reached from it.
+/// Reachable blocks in postorder.
 fn postorder(function: &Function) -> Vec<Block> {
     let mut seen = vec![false; function.blocks.len()];
     let mut done = Vec::new();

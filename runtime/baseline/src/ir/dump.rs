@@ -1,4 +1,4 @@
-//! A function as text, which [`super::parse`] reads again.
+//! Writes a function as text, which [`super::parse`] reads.
 //!
 //! ```text
 //! function(i32 %0, i64 %1 sext) -> i32 zext
@@ -61,7 +61,7 @@ impl Display for Function {
     }
 }
 
-/// Everything that is said before the first block.
+/// Writes the lines before the first block.
 fn head(function: &Function, f: &mut Formatter<'_>) -> fmt::Result {
     let names = Line {
         function,
@@ -168,7 +168,7 @@ fn passing(passing: Passing, f: &mut Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// What one line is about.
+/// The context for writing one line.
 struct Line<'a> {
     function: &'a Function,
     successors: &'a [Block],
@@ -301,7 +301,7 @@ impl Line<'_> {
         }
     }
 
-    /// What is about memory and the frame, and what else is no computation.
+    /// Writes operations on memory and the frame, and others that compute nothing.
     fn memory(&self, op: &Op, f: &mut Formatter<'_>) -> fmt::Result {
         match op {
             Op::Load {
@@ -414,7 +414,7 @@ impl Line<'_> {
         Ok(())
     }
 
-    /// Where the terminator leads.
+    /// Writes the targets of the terminator.
     fn targets(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (index, block) in self.successors.iter().enumerate() {
             write!(f, "{} b{}", if index == 0 { "" } else { "," }, block.0)?;

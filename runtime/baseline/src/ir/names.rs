@@ -1,13 +1,13 @@
-//! The words of the text form: one table for writing and reading it.
+//! The words of the text form: one table for the writer and the parser.
 
 use super::{
     BitOp, Cast, FloatOp, FloatPredicate, FloatUnary, IntOp, IntPredicate, MemoryOp, Ordering,
     OverflowOp, Reach, RmwOp, WideOp,
 };
 
-/// What has a word in the text form.
+/// A type whose values are words in the text form.
 pub(super) trait Named: Copy + PartialEq + 'static {
-    /// Each with its word; no word is there twice.
+    /// Each value with its word; words are distinct.
     const WORDS: &'static [(Self, &'static str)];
 
     /// Its word.
@@ -16,7 +16,7 @@ pub(super) trait Named: Copy + PartialEq + 'static {
         found.map_or("?", |(_, word)| word)
     }
 
-    /// What has this word.
+    /// The value with this word.
     fn of_word(word: &str) -> Option<Self> {
         let found = Self::WORDS.iter().find(|(_, its)| *its == word);
         found.map(|(one, _)| *one)

@@ -1,4 +1,4 @@
-//! What instructions do.
+//! The operations of instructions.
 
 use smallvec::SmallVec;
 
@@ -90,7 +90,7 @@ pub enum FloatOp {
     Div,
     /// A call of `fmod` or `fmodf` (`fmodl` for `x86_fp80`).
     Rem,
-    /// `llvm.minnum`: the number where one is not.
+    /// `llvm.minnum`: if one operand is NaN, the other one.
     MinNum,
     MaxNum,
     CopySign,
@@ -121,7 +121,7 @@ pub enum IntPredicate {
     SLe,
 }
 
-/// How floating-point numbers are compared: `O` is false, `U` true where one is not a number.
+/// Floating-point predicates: `O` is false, `U` true if an operand is NaN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum FloatPredicate {
@@ -143,7 +143,7 @@ pub enum FloatPredicate {
     True,
 }
 
-/// Conversions that do something.
+/// Conversions that change bits or the register class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Cast {
@@ -182,7 +182,7 @@ pub enum RmwOp {
     FSub,
 }
 
-/// How strongly memory accesses are ordered: what x86-64 tells apart.
+/// The memory orderings that x86-64 distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ordering {
     /// Not atomic.
@@ -204,16 +204,16 @@ pub struct Term {
     pub scale: u64,
 }
 
-/// A choice of a landing pad, in the order of the source.
+/// A clause of a landing pad, in the order of the source.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Clause {
-    /// What matches this type, null for all.
+    /// Catches exceptions of this type, null for all.
     Catch(Option<Symbol>),
-    /// What matches none of these.
+    /// Catches exceptions of no type in this list.
     Filter(Vec<Option<Symbol>>),
 }
 
-/// Where a memory intrinsic has its length.
+/// A memory intrinsic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MemoryOp {
     /// `memcpy`.
@@ -224,55 +224,55 @@ pub enum MemoryOp {
     Set,
 }
 
-/// What an instruction does. Types say what operands are.
+/// The operation of an instruction. Types are those of the operands.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
-    /// Two integers to one.
+    /// A binary operation on integers.
     Int(IntOp, Type, [Operand; 2]),
-    /// Two integers to one and a bit.
+    /// A binary operation on integers with an overflow bit.
     Overflow(OverflowOp, Type, [Operand; 2]),
-    /// One integer to one.
+    /// A unary operation on an integer.
     Bits(BitOp, Type, Operand),
-    /// Left (`true`) or right shift of two integers in a row (`fshl`, `fshr`).
+    /// Left (`true`) or right shift of two concatenated integers (`fshl`, `fshr`).
     Funnel(bool, Type, [Operand; 3]),
     /// Halves of integers of 128 bits: two results.
     Wide(WideOp, Operands),
     /// A comparison of integers of 128 bits: halves of both.
     WideCompare(IntPredicate, [Operand; 4]),
-    /// Two floating-point numbers to one.
+    /// A binary operation on floating-point numbers.
     Float(FloatOp, Type, [Operand; 2]),
-    /// One to one.
+    /// A unary operation on a floating-point number.
     FloatUnary(FloatUnary, Type, Operand),
     /// `a * b + c`, rounded once: a call of `fma` or `fmaf`.
     Fma(Type, [Operand; 3]),
-    /// From a type to another.
+    /// A conversion from the first type to the second.
     Cast(Cast, Type, Type, Operand),
-    /// To a bit.
+    /// A comparison of integers; the result is a bit.
     Compare(IntPredicate, Type, [Operand; 2]),
-    /// To a bit.
+    /// A comparison of floating-point numbers; the result is a bit.
     FloatCompare(FloatPredicate, Type, [Operand; 2]),
     /// The first operand is a bit, the others are of the type.
     Select(Type, [Operand; 3]),
     /// An operand for each predecessor.
     Phi(Type, Vec<(Block, Operand)>),
-    /// Read from an address.
+    /// A read from memory.
     Load {
-        /// What is read.
+        /// The type that is read.
         ty: Type,
-        /// From where.
+        /// The address.
         address: Operand,
         /// Alignment in bytes, a power of two.
         align: u32,
         /// Ordering.
         ordering: Ordering,
-        /// Whether it must happen as often as it is there.
+        /// Whether it must not be removed or repeated.
         volatile: bool,
     },
-    /// Written to an address.
+    /// A write to memory.
     Store {
-        /// What is written.
+        /// The type that is written.
         ty: Type,
-        /// Where.
+        /// The address.
         address: Operand,
         /// The value.
         value: Operand,
@@ -280,31 +280,31 @@ pub enum Op {
         align: u32,
         /// Ordering.
         ordering: Ordering,
-        /// Whether it must happen as often as it is there.
+        /// Whether it must not be removed or repeated.
         volatile: bool,
     },
-    /// Base, terms, and so many bytes: `getelementptr`.
+    /// Base, terms, and an offset in bytes: `getelementptr`.
     Offset {
         /// An address.
         base: Operand,
-        /// What is added.
+        /// The scaled indexes that are added.
         terms: SmallVec<[Term; 1]>,
         /// Bytes that are added.
         bytes: i64,
     },
-    /// Memory of the frame, of a size known here, that is there as long as the frame: `alloca` in
-    /// the entry.
+    /// Memory of the frame, of a constant size, that lives as long as the frame: `alloca` in the
+    /// entry.
     Alloca {
         /// Bytes.
         size: u64,
         /// A power of two.
         align: u32,
     },
-    /// Memory below the frame: so many (64 bits) times so many bytes.
+    /// Memory allocated on the stack at run time: `count` (64 bits) elements of `size` bytes.
     DynamicAlloca {
-        /// How many.
+        /// The number of elements.
         count: Operand,
-        /// Bytes of one.
+        /// Bytes of an element.
         size: u64,
         /// A power of two.
         align: u32,
@@ -319,39 +319,39 @@ pub enum Op {
     Memory(MemoryOp, [Operand; 3], bool),
     /// Swaps memory with the result of an operation. The address is aligned to the type's size.
     Rmw {
-        /// What is done.
+        /// The operation.
         op: RmwOp,
-        /// With what.
+        /// The type of the memory.
         ty: Type,
-        /// Where.
+        /// The address.
         address: Operand,
         /// The second operand.
         value: Operand,
     },
-    /// Results: what was there, and whether it was what was expected. The address is aligned to
-    /// the type's size.
+    /// Results: the old value, and whether it was the expected one. The address is aligned to the
+    /// type's size.
     CompareExchange {
-        /// Of what.
+        /// The type of the memory.
         ty: Type,
-        /// Where.
+        /// The address.
         address: Operand,
-        /// What is expected.
+        /// The expected value.
         expected: Operand,
-        /// What is stored then.
+        /// The value that is stored on success.
         value: Operand,
     },
     /// A fence.
     Fence(Ordering),
     /// A call.
     Call(Box<Call>),
-    /// The exception that a landing pad got: two results, the exception and the selector.
+    /// The exception at a landing pad: two results, the exception and the selector.
     LandingPad {
         /// Whether it is entered for all exceptions.
         cleanup: bool,
-        /// What it is entered for.
+        /// The types that it catches or filters.
         clauses: Vec<Clause>,
     },
-    /// The number by which a selector names a type.
+    /// The number of a type in selectors.
     TypeId(Symbol),
     /// `llvm.va_start`, with the address of the list.
     VaStart(Operand),
@@ -381,26 +381,25 @@ pub enum Op {
     // Terminators.
     /// A return of scalars.
     Return(Operands),
-    /// To the only successor.
+    /// A jump to the only successor.
     Jump,
-    /// To the first successor if the bit is set, else to the second.
+    /// A branch to the first successor if the bit is set, else to the second.
     Branch(Operand),
-    /// To the successor after the first whose number it is, or to the first: values in the order
-    /// of the successors from the second.
+    /// A jump to the successor whose value equals the operand, else to the first: values belong to
+    /// the successors from the second on, in order.
     Switch(Type, Operand, Vec<u64>),
-    /// To the successor whose number a word is, which is that of one of them: values in the order
-    /// of the successors.
+    /// A jump to the successor whose value equals the word, which one of them does: values in the
+    /// order of the successors.
     Dispatch(Operand, Vec<u64>),
-    /// To an address of one of the successors.
+    /// A jump to the address of one of the successors.
     IndirectJump(Operand),
-    /// A call that goes on at the first successor, and with an exception at the second.
+    /// A call that continues at the first successor, and with an exception at the second.
     Invoke(Box<Call>),
-    /// On with the exception: its two words.
+    /// Continues unwinding: the two words of the exception.
     Resume([Operand; 2]),
-    /// `llvm.trap`: `ud2`, after which nothing comes. Not a terminator in LLVM; what follows is
-    /// not emitted.
+    /// `llvm.trap`: `ud2`. Not a terminator in LLVM, but the instructions after it are not emitted.
     Trap,
-    /// Nothing comes here.
+    /// Control never gets here.
     Unreachable,
 }
 

@@ -1,8 +1,8 @@
-//! Text to a function: what [`super::dump`] writes, and what tests are written in.
+//! Parses the text that [`super::dump`] writes, which tests use as input.
 //!
-//! Beyond what is written by the dump, values and blocks may have any names, numbers may be
-//! negative, symbols need not be declared (they are [`Reach::Indirect`] then), and what follows a
-//! `;` is not read. Values are numbered in the order in which the text has them.
+//! The parser accepts more than the dump writes: values and blocks may have any names, numbers may
+//! be negative, undeclared symbols are [`Reach::Indirect`], and `;` begins a comment. Values are
+//! numbered in the order of the text.
 
 use std::collections::HashMap;
 
@@ -15,22 +15,22 @@ use super::{
     Parameter, Passing, Reach, Returned, Symbol, SymbolData, Type, Value,
 };
 
-/// Why a text is no function.
+/// Error of the parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct ParseError {
     /// From 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The reason: a constant text.
     pub what: &'static str,
 }
 
 pub(super) type Parsed<T> = Result<T, &'static str>;
 
-/// Reads a function.
+/// Parses a function.
 ///
 /// # Errors
-/// The first line that is not understood. The function is not checked ([`super::check`]).
+/// The first line that cannot be parsed. The function is not checked ([`super::check`]).
 pub fn parse(text: &str) -> Result<Function, ParseError> {
     let mut lines = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -90,7 +90,7 @@ impl Names {
     }
 }
 
-/// Numbers parameters, results and blocks of a line, as uses may come first.
+/// Numbers parameters, results and blocks of a line in advance, as uses may come first.
 fn collect(tokens: &[Token], names: &mut Names) -> Parsed<()> {
     let values: &[Token] = match tokens {
         [Token::Word(word), Token::Mark(':')] => return names.block(word),
@@ -109,7 +109,7 @@ fn collect(tokens: &[Token], names: &mut Names) -> Parsed<()> {
     Ok(())
 }
 
-/// What reads one line.
+/// The parser of one line.
 pub(super) struct LineReader<'a> {
     pub(super) tokens: &'a [Token],
     pub(super) at: usize,
@@ -128,7 +128,7 @@ impl LineReader<'_> {
         Ok(token.clone())
     }
 
-    /// Takes the mark, if it is next.
+    /// Consumes the mark, if it is next.
     pub(super) fn mark(&mut self, mark: char) -> bool {
         let is = self.peek() == Some(&Token::Mark(mark));
         self.at += usize::from(is);
@@ -139,7 +139,7 @@ impl LineReader<'_> {
         self.mark(mark).then_some(()).ok_or(what)
     }
 
-    /// Takes the word, if it is next.
+    /// Consumes the word, if it is next.
     pub(super) fn is(&mut self, word: &str) -> bool {
         let is = matches!(self.peek(), Some(Token::Word(next)) if next == word);
         self.at += usize::from(is);
@@ -153,7 +153,7 @@ impl LineReader<'_> {
         }
     }
 
-    /// Takes a word of a table, if it is next.
+    /// Consumes a word of a table, if it is next.
     pub(super) fn named<T: Named>(&mut self) -> Option<T> {
         let Some(Token::Word(word)) = self.peek() else {
             return None;
@@ -200,7 +200,7 @@ impl LineReader<'_> {
         Symbol(index as u32)
     }
 
-    /// An operand of a type: constants lose the bits above.
+    /// An operand of a type: constants are truncated to it.
     pub(super) fn operand(&mut self, ty: Type) -> Parsed<Operand> {
         Ok(match self.next()? {
             Token::Value(name) => {
@@ -243,7 +243,7 @@ impl LineReader<'_> {
         Ok(all)
     }
 
-    /// So many operands.
+    /// Exactly `N` operands.
     pub(super) fn exactly<const N: usize>(&mut self, ty: Type) -> Parsed<[Operand; N]> {
         let all = self.operands(ty)?;
         <[Operand; N]>::try_from(all.as_slice()).map_err(|_| "another number of operands")
@@ -375,7 +375,7 @@ impl LineReader<'_> {
                 let digits = match self.next()? {
                     Token::Word(digits) => digits,
                     Token::Number(number) => {
-                        // Digits that look decimal: letters may follow as a word of their own.
+                        // Digits that look decimal: letters may follow as a separate word.
                         let tail = self.word().unwrap_or_default();
                         format!("{number}{tail}")
                     }

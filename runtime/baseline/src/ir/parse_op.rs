@@ -1,4 +1,4 @@
-//! The text of one operation, and of a loop that can be left.
+//! Parses the text of an operation, and of an OSR head.
 
 use smallvec::SmallVec;
 
@@ -121,7 +121,7 @@ impl LineReader<'_> {
         let base = self.operand(WORD)?;
         let mut terms = SmallVec::new();
         while self.mark('[') {
-            // The type follows its operand, and constants need it: they are read again.
+            // The type follows its operand, and constants need it, so the operand is read twice.
             let at = self.at;
             self.operand(WORD)?;
             let Type::Int(bits) = self.ty()? else {
@@ -376,7 +376,7 @@ impl LineReader<'_> {
         Ok(values)
     }
 
-    /// A loop that can be left.
+    /// Parses an OSR head.
     pub(super) fn head(&mut self) -> Parsed<()> {
         let block = self.block()?;
         let mut offsets = [0; 3];

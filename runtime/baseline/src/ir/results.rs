@@ -1,4 +1,4 @@
-//! What types an operation's results are of.
+//! The types of an operation's results.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -11,7 +11,7 @@ const BIT: Type = Type::Int(1);
 const WORD: Type = Type::Int(64);
 
 impl Op {
-    /// The types of its results, in order. Those of a call may be left out where nobody uses any.
+    /// The types of its results, in order. A call without used results may omit them.
     pub fn results(&self) -> Results {
         match self {
             Op::Int(_, ty, _) | Op::Bits(_, ty, _) | Op::Funnel(_, ty, _) => smallvec![*ty],

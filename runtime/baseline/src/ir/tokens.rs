@@ -1,6 +1,6 @@
-//! The text form's words, line by line.
+//! Splits lines of the text form into tokens.
 
-/// A piece of a line.
+/// A token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
     /// `add`, `i32`, `b4`.
@@ -27,7 +27,7 @@ pub(super) enum Token {
     Mark(char),
 }
 
-/// Splits a line; what follows a `;` is not read. `None` where a character fits nowhere.
+/// Splits a line; ignores a comment after `;`. `None` if a character begins no token.
 pub(super) fn tokens(line: &str) -> Option<Vec<Token>> {
     let mut all = Vec::new();
     let mut rest = line;
@@ -68,14 +68,14 @@ pub(super) fn tokens(line: &str) -> Option<Vec<Token>> {
     }
 }
 
-/// A word at the front, and what follows it.
+/// A word at the front, and the rest.
 fn word(text: &str) -> Option<(String, &str)> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$');
     let end = text.find(|c| !plain(c)).unwrap_or(text.len());
     (end > 0).then(|| (text[..end].to_string(), &text[end..]))
 }
 
-/// A number at the front, with a sign or without, and what follows it.
+/// A number at the front, with or without a sign, and the rest.
 fn number(text: &str) -> Option<(i128, &str)> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let count = digits.find(|c: char| !c.is_ascii_digit());

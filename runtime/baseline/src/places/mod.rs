@@ -1,14 +1,14 @@
-//! A place for each value, for its whole life: linear scan.
+//! Assigns a place to each value, for its whole life: linear scan.
 //!
 //! Invariants:
 //! - Two lives that overlap have different places.
-//! - What lives across a call is in a register that calls keep, or in the frame.
+//! - A value that lives across a call is in a callee-saved register, or in the frame.
 //!
 //! # How
-//! Lives are taken by where they begin. Each gets a free register: one that a hint names, else one
-//! that calls change if it crosses none, else one that is saved already. Without a free one, the
-//! life of least weight for its length goes to the frame, whole. Slots of the frame are given in a
-//! second walk, because who goes there is known only when the first one is over.
+//! Lives are taken in the order of their starts. Each gets a free register: the one of its hint,
+//! else a caller-saved one if it crosses no call, else one that is saved already. Without a free
+//! one, the life of least weight for its length is spilled whole. A second walk assigns slots of
+//! the frame, because the spilled lives are known only after the first one.
 //!
 //! Poletto and Sarkar, Linear Scan Register Allocation, 1999; weights as in LLVM's
 //! `CalcSpillWeights`.
@@ -18,27 +18,27 @@ use std::collections::BinaryHeap;
 
 use crate::asm::{Gpr, Xmm};
 
-/// Registers that calls keep: `rbx`, `r12` to `r15`. `rbp` is the frame's.
+/// Callee-saved registers: `rbx`, `r12` to `r15`. `rbp` is the frame's.
 pub(crate) const SAVED: u32 = 1 << 3 | 0xf << 12;
 
-/// Registers that calls change and that values get: `rsi`, `rdi`, `r8` to `r11`. The others, `rax`,
-/// `rcx` and `rdx`, are for the making of single instructions.
+/// Caller-saved registers that values get: `rsi`, `rdi`, `r8` to `r11`. The others, `rax`, `rcx`
+/// and `rdx`, are scratch registers of single instructions.
 const CHANGED: u32 = 1 << 6 | 1 << 7 | 0xf << 8;
 
-/// Vector registers that values get; all are changed by calls. `xmm14` and `xmm15` are for single
-/// instructions.
+/// Vector registers that values get; all are caller-saved. `xmm14` and `xmm15` are scratch
+/// registers.
 const VECTORS: u32 = 0x3fff;
 
-/// The order in which free registers are taken: those in which arguments are passed last.
+/// The order in which free registers are taken: argument registers come last.
 const PREFERRED: [u8; 11] = [10, 11, 9, 8, 6, 7, 3, 12, 13, 14, 15];
 
-/// What saving and restoring a register weighs: a life of less is not worth it.
+/// The weight of saving and restoring a register: a life of less weight is spilled instead.
 const SAVING: u32 = 2;
 
 /// No hint.
 pub(crate) const NO_HINT: u32 = u32::MAX;
 
-/// What holds a value.
+/// The register class of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// A general register, or 8 bytes.
@@ -51,71 +51,71 @@ pub(crate) enum Class {
     Memory,
 }
 
-/// A life that wants a place.
+/// A request of a life for a place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
-    /// Where it is written first.
+    /// The first write.
     pub(crate) from: u32,
-    /// Where it is read last, greater than `from`; something else may be written there.
+    /// The last read, greater than `from`; another value may be written there.
     pub(crate) to: u32,
-    /// How much it is used.
+    /// The weight of its uses.
     pub(crate) weight: u32,
-    /// What may hold it.
+    /// The register class.
     pub(crate) class: Class,
-    /// Whether something is called in between.
+    /// Whether it crosses a call.
     pub(crate) crosses: bool,
-    /// A request whose place is welcome, or [`NO_HINT`].
+    /// A request whose place is preferred, or [`NO_HINT`].
     pub(crate) hint: u32,
-    /// The number of a register that is welcome, or more than 15.
+    /// The number of the preferred register, or more than 15.
     pub(crate) register: u8,
-    /// Where it is in the frame before it begins, from `rbp`; 0 if it is not.
+    /// Its offset in the frame from `rbp` on entry; 0 if it has none.
     pub(crate) home: i32,
 }
 
-/// Where a value is.
+/// The place of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In a general register.
     Gpr(Gpr),
     /// In a vector register.
     Xmm(Xmm),
-    /// So many bytes from `rbp`.
+    /// An offset in bytes from `rbp`.
     Slot(i32),
-    /// Not given yet, or none is needed.
+    /// Not assigned yet, or not needed.
     None,
 }
 
 /// Registers of one kind while lives are walked.
 #[derive(Debug, Default)]
 struct Bank {
-    /// Those in use.
+    /// The registers in use.
     busy: u32,
-    /// Who is in them.
+    /// The request in each register.
     who: [u32; 16],
-    /// Until when.
+    /// The end of the life in each register.
     ends: [u32; 16],
-    /// The least of those.
+    /// The least of the ends.
     first_end: u32,
 }
 
-/// Places by request, and what the frame needs.
+/// Places by request, and the frame's needs.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     /// In the order of the requests.
     pub(crate) places: Vec<Place>,
     /// Registers of [`SAVED`] that are used, by number.
     pub(crate) saved: u32,
-    /// Bytes below `rbp` that saved registers and slots take.
+    /// Bytes below `rbp` of saved registers and slots.
     pub(crate) frame: u32,
     ints: Bank,
     vectors: Bank,
-    /// Slots that were given: until when, which.
+    /// Slots in use: the end of the life, and the slot.
     slots: BinaryHeap<Reverse<(u32, u32)>>,
 }
 
 impl Places {
-    /// Gives places to requests, which are sorted by `from`. With `alone`, all are in the frame
-    /// and share nothing.
+    /// Assigns places to requests, which are sorted by `from`. With `alone`, all are in the frame
+    /// and share no slot.
     pub(crate) fn assign(&mut self, requests: &[Request], alone: bool) {
         self.places.clear();
         self.places.resize(requests.len(), Place::None);
@@ -184,7 +184,7 @@ impl Places {
         };
     }
 
-    /// Gives slots of a size to those without a register.
+    /// Assigns slots of a size to requests without a register.
     fn give_slots(
         &mut self,
         requests: &[Request],
@@ -232,7 +232,7 @@ impl Bank {
         self.first_end = u32::MAX;
     }
 
-    /// Frees registers of lives that are over.
+    /// Frees registers of ended lives.
     fn expire(&mut self, now: u32) {
         if now < self.first_end {
             return;
@@ -257,7 +257,7 @@ impl Bank {
         self.first_end = self.first_end.min(end);
     }
 
-    /// The register of the lightest life in some registers, if it is lighter than the one at hand.
+    /// The register of the lightest life among some registers, if it is lighter than the given one.
     fn lightest(&self, requests: &[Request], among: u32, than: &Request) -> Option<u8> {
         let mut best = None;
         let mut least = *than;

@@ -1,4 +1,4 @@
-//! Random lives: no two that overlap share a place, and what crosses calls survives them.
+//! Random lives: no two that overlap share a place, and lives that cross calls survive them.
 
 use super::{Class, NO_HINT, Place, Places, Request, SAVED};
 
@@ -89,7 +89,7 @@ fn check(requests: &[Request], places: &Places, alone: bool) {
             let (other, length) = range(*place, b.class);
             let overlap = from < other + length && other < from + size;
             let together = a.from < b.to && b.from < a.to;
-            // Homes of these requests differ unless their places in the list are the same.
+            // Homes of these requests differ unless their slots on entry are the same.
             assert!(!overlap || !(together || alone) || a.home != 0 && a.home == b.home);
         }
     }
@@ -136,7 +136,7 @@ fn hints_are_taken() {
     places.assign(&[one, two], false);
     assert_eq!(places.places[0], places.places[1]);
     assert_eq!(format!("{:?}", places.places[0]), "Gpr(rdi)");
-    // What is used more often for its length stays in a register.
+    // A life with more uses for its length stays in a register.
     let many: Vec<Request> = (0..12)
         .map(|at| Request {
             from: at,

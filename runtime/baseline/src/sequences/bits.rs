@@ -1,4 +1,4 @@
-//! Bits of integers that are counted, found or turned round.
+//! Sequences for bit counts, scans and reversals.
 
 use crate::asm::{Alu, Asm, Condition, Gpr, Scan, Shift, Width};
 
@@ -18,7 +18,7 @@ fn alu_wide(asm: &mut Asm, op: Alu, width: Width, dst: Gpr, value: u64, scratch:
     }
 }
 
-/// How many bits are set in `x`, of which 32 or 64 bits count; in place.
+/// Counts the set bits of `x`, a register of 32 or 64 bits; in place.
 ///
 /// Pairs are counted, then groups of 4, then bytes, whose sum a multiplication brings to the top
 /// (Warren, Hacker's Delight, 5-1).
@@ -46,8 +46,8 @@ pub(crate) fn count(asm: &mut Asm, width: Width, x: Gpr, scratch: [Gpr; 2]) {
     asm.shift_imm(Shift::Shr, width, x, width.bits() - 8);
 }
 
-/// The zeros above the highest set bit of `src`, which has so many bits and zeros above; `bits`
-/// if there is none. `dst` may be `src`.
+/// Counts the zeros above the highest set bit of `src`, a value of `bits` bits with zeros above;
+/// `bits` if there is none. `dst` may be `src`.
 pub(crate) fn leading_zeros(
     asm: &mut Asm,
     (bits, has_lzcnt): (u8, bool),
@@ -63,7 +63,8 @@ pub(crate) fn leading_zeros(
         }
         return;
     }
-    // Zero leaves what was there, on all processors in effect but in no manual: so it is moved.
+    // For zero, processors keep the old value of `dst`, but no manual promises it, so it is set
+    // here.
     asm.scan(Scan::Bsr, width, dst, src);
     asm.mov_imm(scratch, u64::from(u32::MAX));
     asm.cmov(Condition::Equal, Width::W32, dst, scratch);
@@ -71,8 +72,8 @@ pub(crate) fn leading_zeros(
     asm.alu_imm(Alu::Add, Width::W32, dst, i32::from(bits) - 1);
 }
 
-/// The zeros below the lowest set bit of `src`, which has so many bits and anything above; `bits`
-/// if there is none. `dst` may be `src`.
+/// Counts the zeros below the lowest set bit of `src`, a value of `bits` bits with undefined ones
+/// above; `bits` if there is none. `dst` may be `src`.
 pub(crate) fn trailing_zeros(
     asm: &mut Asm,
     (bits, has_tzcnt): (u8, bool),
@@ -82,7 +83,7 @@ pub(crate) fn trailing_zeros(
 ) {
     let width = Width::of_bits(bits).at_least_32();
     if bits < width.bits() {
-        // A bit above the type's, so that there is always one.
+        // Sets a bit above the type's, so that there is always one.
         if dst != src {
             asm.mov(width, dst, src);
         }
@@ -97,7 +98,7 @@ pub(crate) fn trailing_zeros(
     }
 }
 
-/// The bits of `x`, of so many bits with anything above, in the other order; zeros above. In
+/// Reverses the bits of `x`, a value of `bits` bits with undefined ones above; zeros above. In
 /// place.
 pub(crate) fn reverse(asm: &mut Asm, bits: u8, x: Gpr, scratch: [Gpr; 2]) {
     let [part, mask] = scratch;
@@ -117,7 +118,7 @@ pub(crate) fn reverse(asm: &mut Asm, bits: u8, x: Gpr, scratch: [Gpr; 2]) {
         asm.shift_imm(Shift::Shl, width, x, shift);
         asm.alu(Alu::Or, width, x, part);
     }
-    // A byte alone was turned round where it is.
+    // A single byte was reversed in its place.
     let top = if bits > 8 { width.bits() } else { 8 };
     if bits <= 8 {
         asm.movzx(Width::W8, x, x);

@@ -1,9 +1,9 @@
-//! Floating-point numbers: conversions from and to unsigned integers, saturating ones, the lesser
-//! and the greater number.
+//! Sequences for floating-point numbers: conversions from and to unsigned integers, saturating
+//! conversions, minimum and maximum.
 
 use crate::asm::{Alu, Arith, Asm, Condition, Gpr, Mem, Shift, Sse, Width, Xmm};
 
-/// A constant of the type, behind the code.
+/// A constant of the type, in the data behind the code.
 pub(crate) fn constant(asm: &mut Asm, is_double: bool, value: f64) -> Mem {
     if is_double {
         asm.constant8(value.to_bits())
@@ -21,15 +21,15 @@ pub(crate) fn ucomis(is_double: bool) -> Sse {
     }
 }
 
-/// From a signed integer of 32 or 64 bits.
+/// Converts from a signed integer of 32 or 64 bits.
 pub(crate) fn from_signed(asm: &mut Asm, is_double: bool, width: Width, dst: Xmm, src: Gpr) {
-    // The conversion writes only the low part: without this it waits for whatever was in `dst`.
+    // The conversion writes only the low part: without this it depends on the last write of `dst`.
     asm.sse(Sse::XORPS, dst, dst);
     asm.cvt_from_int(is_double, width, dst, src);
 }
 
-/// From an unsigned integer of 64 bits, rounded once: half of the number is converted, with the
-/// lowest bit kept so that it counts for the rounding, and doubled. `src` is not changed.
+/// Converts from an unsigned integer of 64 bits, rounded once: half of the number is converted,
+/// with the lowest bit kept for the rounding, and doubled. `src` is not changed.
 pub(crate) fn from_unsigned(asm: &mut Asm, is_double: bool, dst: Xmm, src: Gpr, scratch: [Gpr; 2]) {
     let [half, low] = scratch;
     let (large, end) = (asm.new_label(), asm.new_label());
@@ -49,9 +49,9 @@ pub(crate) fn from_unsigned(asm: &mut Asm, is_double: bool, dst: Xmm, src: Gpr, 
     asm.bind(end);
 }
 
-/// To an unsigned integer of 64 bits, towards zero. Both the number and the number less 2^63 are
-/// converted; the first is negative if it is too large, and the second is what then counts.
-/// `src` is not changed and may not be `scratch`.
+/// Converts to an unsigned integer of 64 bits, towards zero. Both the number and the number less
+/// 2^63 are converted. If the first result is negative, the number was too large for it, and the
+/// second counts. `src` is not changed and may not be `scratch`.
 pub(crate) fn to_unsigned(
     asm: &mut Asm,
     is_double: bool,
@@ -72,27 +72,26 @@ pub(crate) fn to_unsigned(
     asm.alu(Alu::Or, Width::W64, dst, mask);
 }
 
-/// The least and the greatest integer of so many bits, as integers of 64 bits.
+/// The least and the greatest integer of `bits` bits, as integers of 64 bits.
 fn bounds(bits: u8, is_signed: bool) -> (u64, u64) {
     let ones = u64::MAX >> (64 - bits);
     if is_signed {
-        // All but the sign bit of the greatest one, and its complement.
+        // All ones but the sign bit, and the complement.
         (!(ones >> 1), ones >> 1)
     } else {
         (0, ones)
     }
 }
 
-/// The greatest number of the type that is not greater than an integer.
+/// The greatest floating-point number of the type that is not greater than an integer.
 fn floor(is_double: bool, value: u64) -> f64 {
     let digits = if is_double { 53 } else { 24 };
     let excess = (64 - value.leading_zeros()).saturating_sub(digits);
     (value >> excess << excess) as f64
 }
 
-/// To an integer of so many bits, towards zero; the nearest one for what does not fit, and zero
-/// for what is no number. Bits above are those of the sign, or zeros. `src` is not changed and
-/// may not be `scratch_xmm`.
+/// Converts to an integer of `bits` bits, towards zero; out of range gives the nearest integer, and
+/// NaN zero. Bits above are sign bits or zeros. `src` is not changed and may not be `scratch_xmm`.
 pub(crate) fn to_int_saturated(
     asm: &mut Asm,
     (is_double, bits, is_signed): (bool, u8, bool),
@@ -108,7 +107,7 @@ pub(crate) fn to_int_saturated(
     } else {
         asm.cvt_to_int(is_double, Width::W64, dst, src);
     }
-    // Below the least one, and no number at all: the flags are alike.
+    // Below the least integer, or NaN: the flags are the same.
     let floor_least = -floor(is_double, least.wrapping_neg());
     let low = constant(asm, is_double, if is_signed { floor_least } else { 0.0 });
     asm.mov_imm(bound, least);
@@ -125,9 +124,9 @@ pub(crate) fn to_int_saturated(
     }
 }
 
-/// The lesser (`Arith::Min`) or the greater (`Arith::Max`) of two numbers, or the one that is a
-/// number. The bits are those that LLVM's sequence gives, zeros of both signs included:
-/// `b op a`, which is `a` where both are zero, unless `a` is no number. `scratch` may be `b`.
+/// The lesser (`Arith::Min`) or the greater (`Arith::Max`) of two numbers; if one is NaN, the
+/// other. The bits equal those of LLVM's sequence, for zeros of both signs too: `b op a`, which is
+/// `a` where both are zero, unless `a` is NaN. `scratch` may be `b`.
 pub(crate) fn pick_number(
     asm: &mut Asm,
     (op, is_double): (Arith, bool),

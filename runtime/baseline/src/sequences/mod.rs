@@ -1,7 +1,7 @@
-//! What no instruction does alone: sequences of instructions, on registers that are given.
+//! Sequences for operations that no single instruction does, on given registers.
 //!
-//! Each function says which registers it changes. Unless it says otherwise, the result may be in
-//! a register of an operand, and scratch registers are different from all others.
+//! Each function documents the registers that it clobbers. Unless documented otherwise, the result
+//! may be in a register of an operand, and scratch registers differ from all others.
 
 pub(crate) mod bits;
 pub(crate) mod floats;

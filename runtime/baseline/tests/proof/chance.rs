@@ -23,12 +23,12 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// Below `end`, which is not 0.
+    /// A number below `end`, which is not 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    /// Once in so many times.
+    /// True once in `times` calls.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -37,7 +37,7 @@ impl Chance {
         list[self.below(list.len())]
     }
 
-    /// Bits of a value of the type, often at an edge.
+    /// Random bits of the type, often an edge value.
     pub fn bits(&mut self, ty: Type) -> u128 {
         let edges = edges(ty);
         let mut any = match self.once_in(2) {
@@ -58,7 +58,7 @@ impl Chance {
     }
 }
 
-/// All bits of the type.
+/// A mask of all bits of the type.
 pub fn mask(ty: Type) -> u128 {
     let bits = match ty {
         Type::Int(bits) => u32::from(bits),

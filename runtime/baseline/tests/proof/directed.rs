@@ -11,10 +11,10 @@ use crate::trial::{Outcome, edge_inputs, try_inputs};
 /// Inputs of one function.
 const INPUTS: usize = 120;
 
-/// Widths that integers have in tests: those of registers, and odd ones.
+/// Widths of integers in tests: those of registers, and odd ones.
 pub const WIDTHS: [u8; 14] = [1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63, 64];
 
-/// Tries all texts; what is wrong with any of them is told at once, with how many more are.
+/// Tries all texts; reports the first failures together, with the number of further ones.
 pub fn check(name: &str, texts: Vec<String>) {
     let mut chance = Chance::new(0x0dd5);
     let (mut runs, mut wrong) = (0, Vec::new());
@@ -95,12 +95,12 @@ fn binary(op: &str, ty: &str, bits: u8) -> Vec<String> {
             "{head}  store {ty} %a to @far+16 align 8\n  %m = load {ty} @far+16 align 8\n  \
              %r = {op} {ty} %m, %b\n  %s = {op} {ty} %r, %a\n  return %s\n"
         ),
-        // Both live on: the result has no operand's register.
+        // Both operands live on: the result has no operand's register.
         format!(
             "function({ty} %a, {ty} %b) -> {ty}, {ty}, {ty}\nb0:\n  %r = {op} {ty} %a, %b\n  \
              return %r, %b, %a\n"
         ),
-        // Over a call, in registers that are kept or in the frame.
+        // Across a call, in callee-saved registers or in the frame.
         format!("{head}  call @host0()\n  %r = {op} {ty} %a, %b\n  call @host1()\n  return %r\n"),
     ];
     if !op.ends_with("div") && !op.ends_with("rem") && !op.ends_with("shr") && op != "shl" {
@@ -117,7 +117,7 @@ fn binary(op: &str, ty: &str, bits: u8) -> Vec<String> {
     texts
 }
 
-/// Leaves out what is undefined whatever comes in.
+/// Rejects texts that are undefined for every input.
 fn is_sometimes_defined(text: &str) -> bool {
     let Ok(function) = ir::parse(text) else {
         return true;

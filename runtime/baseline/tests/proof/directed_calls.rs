@@ -1,4 +1,5 @@
-//! What calls, frames and jumps to addresses are made of, where tables have only one operation.
+//! Tests of calls, frames and jumps to addresses: texts with the parts that tables of single
+//! operations lack.
 
 use crate::directed::check;
 
@@ -15,7 +16,7 @@ fn memory_as_arguments() {
                  %r = call @host0(i64 %a, i64 @data memory {size} align {align}, f64 %b, \
                  i64 @far+3 memory 5 align 1, i32 %c) -> i64\n  return %r, %b, %c\n"
             ));
-            // More than there are registers, one of them extended.
+            // More arguments than registers, one of them extended.
             texts.push(format!(
                 "function(i64 %a, i16 %c) -> i64, i16\nb0:\n  \
                  %p = offset @data [%c i16 1] 200\n  %q = and i64 %a, 15\n  \
@@ -72,7 +73,7 @@ fn jumps_to_addresses() {
             "function(i64 %a) -> i64\nb0:\n{choose}  indirectjump %y b1, b2, b3\n\
              b1:\n  return 1\nb2:\n  return 2\nb3:\n  return 3\n"
         ),
-        // Phis, which are moved where the blocks are entered; those of both circle.
+        // Phis with moves at block entries; both blocks have cycles.
         format!(
             "function(i64 %a, i64 %b) -> i64, i64\nb0:\n{choose}  jump b4\n\
              b4:\n  %i = phi i64 [b0 %a] [b1 %n] [b2 %n2]\n  \

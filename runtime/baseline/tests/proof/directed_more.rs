@@ -1,4 +1,4 @@
-//! Tables for what is more than a computation on registers: halves, memory, switches.
+//! Tables of tests beyond single registers: halves, memory, switches.
 
 use crate::directed::{INT_PREDICATES, WIDTHS, check, constants, uses_of_bit};
 
@@ -51,7 +51,7 @@ fn memory() {
         .chain(["f32", "f64"])
         .collect();
     for ty in &types {
-        // Atomic accesses are of whole bytes, a power of two of them.
+        // Atomic accesses have a whole number of bytes, a power of two.
         let is_whole = ["i8", "i16", "i32", "i64", "f32", "f64"].contains(ty);
         let rests = ["", " volatile", " weak", " strong"];
         for rest in rests.into_iter().take(if is_whole { 4 } else { 2 }) {
@@ -230,7 +230,7 @@ fn switches() {
                 }
                 let values: Vec<String> = values.iter().map(u64::to_string).collect();
                 let (targets, values) = (targets.join(", "), values.join(", "));
-                // What is switched on is near the values, as random numbers never are.
+                // The operand of the switch is near its values, which random numbers never are.
                 texts.push(format!(
                     "function(i{bits} %a, i{bits} %b) -> i32\nb0:\n  %m = and i{bits} %a, {}\n  \
                      %s = add i{bits} %m, {}\n  switch i{bits} %s {targets} [{values}]\nd:\n  \

@@ -1,4 +1,4 @@
-//! A function while it is made or changed: values have any numbers, blocks grow independently.
+//! A function under construction or change: values have any numbers, blocks grow independently.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub struct DraftBlock {
 
 #[derive(Debug, Clone, Default)]
 pub struct Draft {
-    /// All but its blocks, instructions and types.
+    /// The function without blocks, instructions and types.
     pub rest: Function,
     /// Types by the draft's numbers; those of parameters come first.
     pub types: Vec<Type>,
@@ -101,7 +101,7 @@ impl Draft {
                 successors: block.successors.iter().copied().collect(),
             });
         }
-        // What is not defined any more is no value of the function: the check finds it.
+        // An operand without a definition becomes an unknown value, which the check finds.
         let renamed = |operand: &mut Operand| {
             if let Operand::Value(value) = operand {
                 *value = numbers.get(value).copied().unwrap_or(Value(u32::MAX));

@@ -30,7 +30,7 @@ impl Frame<'_> {
                 let at = self.memory.allocate(size, u64::from(*align));
                 vec![Some(u128::from(at))]
             }
-            // Where the stack is nobody can say; what is restored must be what was saved.
+            // The stack's address is unknown; a restore must get a saved one.
             Op::StackSave => vec![Some(LABELS)],
             Op::StackRestore(_) | Op::Fence(_) | Op::Prefetch(_) | Op::Pause => vec![],
             Op::ThreadLocal(symbol) => vec![Some(u128::from(self.symbol(*symbol)?))],
@@ -95,7 +95,7 @@ impl Frame<'_> {
     }
 }
 
-/// Whether an operation reads or writes memory, or makes it.
+/// Whether an operation reads, writes or allocates memory.
 pub(crate) fn is_of_memory(op: &Op) -> bool {
     matches!(
         op,

@@ -1,7 +1,7 @@
-//! What operations on scalars give, from LLVM's language reference: bits to bits.
+//! Evaluates operations on scalars by LLVM's language reference: bits to bits.
 //!
-//! `None` is everything that a program must not depend on: poison, undefined behaviour, and what
-//! the reference leaves open (which of two payloads a NaN has, which zero is the lesser).
+//! `None` is a result that a program must not depend on: poison, undefined behaviour, and
+//! unspecified results (the payload of a NaN, the lesser of two zeros).
 
 use uruk_baseline::ir::{
     BitOp, Cast, FloatOp, FloatPredicate, FloatUnary, IntOp, IntPredicate, OverflowOp, RmwOp, Type,
@@ -10,7 +10,7 @@ use uruk_baseline::ir::{
 
 use crate::chance::mask;
 
-/// Bits, or nothing to depend on.
+/// Bits, or `None` for an unspecified result.
 pub type Word = Option<u128>;
 
 fn width(ty: Type) -> u32 {
@@ -20,7 +20,7 @@ fn width(ty: Type) -> u32 {
     }
 }
 
-/// The value with its sign.
+/// The value, sign-extended.
 pub fn signed(bits: u128, width: u32) -> i128 {
     (bits << (128 - width)) as i128 >> (128 - width)
 }
@@ -95,7 +95,7 @@ pub fn bit(op: BitOp, ty: Type, a: u128) -> Word {
 pub fn funnel(left: bool, ty: Type, a: u128, b: u128, by: u128) -> u128 {
     let bits = width(ty);
     let by = (by % u128::from(bits)) as u32;
-    // Both in a row have up to 128 bits: the high one's upper bits may fall off the end.
+    // Concatenated they have up to 128 bits: the high one's upper bits may be shifted out.
     let value = match (left, by) {
         (true, 0) => a,
         (false, 0) => b,
@@ -167,7 +167,7 @@ pub fn float_compare(predicate: FloatPredicate, ty: Type, a: u128, b: u128) -> W
     }))
 }
 
-/// The number, exactly.
+/// The exact number.
 fn as_f64(ty: Type, bits: u128) -> Option<f64> {
     match ty {
         Type::F32 => Some(f64::from(f32::from_bits(bits as u32))),
@@ -176,7 +176,7 @@ fn as_f64(ty: Type, bits: u128) -> Option<f64> {
     }
 }
 
-/// Bits that make a NaN quiet, and those of the NaN that SSE makes of nothing.
+/// The bits that make a NaN quiet, and those of SSE's default NaN.
 fn nans(ty: Type) -> (u128, u128) {
     match ty {
         Type::F32 => (0x0040_0000, 0xffc0_0000),
@@ -188,7 +188,7 @@ fn is_nan(ty: Type, bits: u128) -> bool {
     as_f64(ty, bits).is_some_and(f64::is_nan)
 }
 
-/// What SSE gives where an operand, or the result, is not a number.
+/// The result of SSE if an operand, or the result, is NaN.
 fn settled(ty: Type, operands: &[u128], result: u128) -> Word {
     let (quiet, made) = nans(ty);
     let mut nan = operands.iter().filter(|&&one| is_nan(ty, one));
@@ -244,7 +244,7 @@ pub fn float(op: FloatOp, ty: Type, a: u128, b: u128) -> Word {
         }
         _ => return None,
     };
-    // Which NaN a library function makes is its own affair.
+    // The NaN of a library function is unspecified.
     match op == FloatOp::Rem && (either || is_nan(ty, result)) {
         true => None,
         false => settled(ty, &[a, b], result),

@@ -1,5 +1,4 @@
-//! Runs a function as LLVM's language reference has it: the reference that compiled code is
-//! compared with.
+//! Interprets a function by LLVM's language reference: the reference for compiled code.
 
 use std::rc::Rc;
 
@@ -14,7 +13,7 @@ use crate::eval::{self, Word};
 use crate::memory::Memory;
 use crate::world::{HostCall, Layout, PIECES, Pieces, ROOM, Seen, answer};
 
-/// Why nothing can be compared.
+/// The reason why a run cannot be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped(pub &'static str);
 
@@ -24,7 +23,7 @@ impl From<&'static str> for Stopped {
     }
 }
 
-/// What a run did.
+/// The results and effects of a run.
 #[derive(Debug, Clone)]
 pub struct Ran {
     pub results: Vec<Word>,
@@ -32,8 +31,8 @@ pub struct Ran {
     pub memory: Memory,
 }
 
-/// What a function is run with: bits of scalars, bytes of memory that is passed, and what the
-/// pieces of memory hold.
+/// The input of a run: bits of scalars, bytes of memory arguments, and the contents of the pieces
+/// of memory.
 #[derive(Debug, Clone)]
 pub struct Input {
     pub arguments: Vec<Given>,
@@ -47,7 +46,7 @@ pub enum Given {
     Memory(Vec<u8>),
 }
 
-/// Steps before a run is given up.
+/// Limit of the steps of a run.
 const STEPS: usize = 20_000;
 
 /// Runs a function to its end.
@@ -83,7 +82,7 @@ pub fn run(function: &Function, input: &Input, layout: &Layout) -> Result<Ran, S
     })
 }
 
-/// What comes after a block.
+/// The continuation of a block.
 enum Next {
     Block(usize),
     Done(Vec<Word>),
@@ -151,7 +150,7 @@ impl Frame<'_> {
         Ok(new)
     }
 
-    /// Looks whether the loop is left; what the function returns then.
+    /// Checks whether the loop is left by OSR; if so, returns the function's results.
     fn head(&mut self, head: &Head) -> Result<Option<Vec<Word>>, Stopped> {
         let loops = self.function.counting.loops.ok_or("no words of loops")?;
         let loops = self.symbol(loops)?;
@@ -187,7 +186,7 @@ impl Frame<'_> {
             .map(Some)
     }
 
-    /// To the `nth` successor of the block, whose phis get their operands at once.
+    /// Goes to the `nth` successor of the block, whose phis get their operands at once.
     fn go(&mut self, nth: usize) -> Result<(), Stopped> {
         let from = self.block;
         let to = self.function.blocks[from.index()].successors[nth];
@@ -223,13 +222,13 @@ impl Frame<'_> {
             Operand::Address(symbol, offset) => {
                 Some(u128::from(self.symbol(symbol)?.wrapping_add_signed(offset)))
             }
-            // An address that only an indirect jump of this function understands.
+            // An address that only indirect jumps of this function accept.
             Operand::Label(block) => Some(LABELS | u128::from(block.0)),
             Operand::Undef => None,
         })
     }
 
-    /// What must be defined.
+    /// An operand that must be defined.
     pub(crate) fn sure(&self, operand: Operand) -> Result<u128, Stopped> {
         Ok(self
             .operand(operand)?
@@ -240,7 +239,7 @@ impl Frame<'_> {
         Ok(self.sure(operand)? as u64)
     }
 
-    /// Operands that are all defined, or `None`.
+    /// The operands if all are defined, else `None`.
     fn both<const N: usize>(&self, list: &[Operand; N]) -> Result<Option<[u128; N]>, Stopped> {
         let mut all = [0; N];
         for (one, &operand) in all.iter_mut().zip(list) {
@@ -254,7 +253,7 @@ impl Frame<'_> {
 
     fn step(&mut self, instruction: &Instruction) -> Result<Option<Next>, Stopped> {
         let words: Vec<Word> = match &instruction.op {
-            // Given when the block is entered.
+            // Evaluated at the entry of the block.
             Op::Phi(..) => return Ok(None),
             Op::Return(list) => {
                 let results: Result<_, _> = list.iter().map(|&one| self.operand(one)).collect();
@@ -296,7 +295,7 @@ impl Frame<'_> {
         for (value, word) in instruction.results.clone().zip(words) {
             self.values[value as usize] = word;
         }
-        // Hosts throw nothing.
+        // Hosts throw no exceptions.
         let is_invoke = matches!(instruction.op, Op::Invoke(_));
         Ok(is_invoke.then_some(Next::Block(0)))
     }
@@ -451,5 +450,5 @@ impl Frame<'_> {
     }
 }
 
-/// Marks what is no address of memory.
+/// Marks addresses of blocks, which are no addresses of memory.
 pub(crate) const LABELS: u128 = 0x6a_be15 << 32;

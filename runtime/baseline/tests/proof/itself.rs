@@ -1,4 +1,4 @@
-//! The proof itself: code that is wrong is found to be.
+//! Tests of the proof itself: it detects wrong code.
 
 use uruk_baseline::ir::{self, Symbol};
 use uruk_baseline::{Code, Fixup, FixupKind};
@@ -8,7 +8,7 @@ use crate::interpret;
 use crate::native;
 use crate::trial::edge_inputs;
 
-/// Runs code that was assembled by hand as if a function had been compiled to it.
+/// Runs hand-assembled code as if it were compiled from a function.
 fn differs(text: &str, bytes: &[u8], fixups: &[Fixup]) -> Result<(), String> {
     let function = ir::parse(text).unwrap();
     let code = Code {
@@ -84,7 +84,7 @@ fn what_is_wrong_is_found() {
         let found = differs(ADD, bytes, &[]).unwrap_err();
         assert!(found.contains(what), "{name}: {found}");
     }
-    // The call that is not made, and one with another argument.
+    // A missing call, and one with another argument.
     let none = differs(CALL, &[0x31, 0xc0, 0xc3], &[]).unwrap_err();
     assert!(none.contains("0 calls instead of 1"), "{none}");
     let bytes = [
@@ -98,7 +98,7 @@ fn what_is_wrong_is_found() {
     };
     let other = differs(CALL, &bytes, &[through(0)]).unwrap_err();
     assert!(other.contains("argument 0"), "{other}");
-    // A stack that is not aligned at the call.
+    // A misaligned stack at the call.
     let bytes = [0xff, 0x15, 0, 0, 0, 0, 0xc3];
     let crooked = differs(
         CALL,
@@ -115,7 +115,7 @@ fn what_is_wrong_is_found() {
 #[test]
 fn memory_that_was_written_is_found() {
     let text = "function()\nb0:\n  store i8 0 to @data+7 align 1\n  return\n";
-    // mov byte [rip + data + 8], 0: one behind the right one
+    // mov byte [rip + data + 8], 0: one byte too far
     let bytes = [0xc6, 0x05, 0, 0, 0, 0, 0, 0xc3];
     let distance = |addend| Fixup {
         at: 2,
@@ -128,7 +128,7 @@ fn memory_that_was_written_is_found() {
     assert!(found.contains("@data+7"), "{found}");
 }
 
-/// A function that saves registers, calls, and uses what the call gives.
+/// A function that saves registers, calls, and uses the result of the call.
 fn compiled() -> (ir::Function, Code) {
     let text = "function(i64 %a, i64 %b) -> i64\nb0:\n  %c = call @host0(i64 %b) -> i64\n  \
                 %d = add i64 %c, %a\n  %f = xor i64 %a, %d\n  call @host1(i64 %d)\n  \
@@ -139,7 +139,7 @@ fn compiled() -> (ir::Function, Code) {
     (function, code)
 }
 
-/// Replaces the first such bytes of the code.
+/// Replaces the first occurrence of bytes in the code.
 fn patched(code: &Code, from: &[u8], to: &[u8]) -> Code {
     let at = code
         .bytes
@@ -184,7 +184,7 @@ fn the_oracle_finds_what_is_wrong() {
 
 #[test]
 fn the_oracle_finds_reads_of_nothing() {
-    // It is as long as the unwind table says, and does nothing with the frame.
+    // It has the size that the unwind table gives, and does nothing with the frame.
     let text = "function(i32 %a) -> i32\nb0:\n  return %a\n";
     let function = ir::parse(text).unwrap();
     let code = uruk_baseline::compile(&function, &Default::default()).unwrap();

@@ -1,10 +1,10 @@
-//! What the compiler makes, compared with what LLVM's language reference says.
+//! Compares compiled code with LLVM's language reference.
 //!
-//! The reference is an interpreter of [`uruk_baseline::ir`] (`interpret`, `eval`, `memory`), written
-//! without a look at the compiler. Code is placed and run (`native`), with hosts (`world`) that it
-//! calls; `oracle` looks at it without running it. What is tried are tables of all operations
-//! (`directed`) and random functions (`random`, `generate`), which `reduce` makes small where
-//! they fail.
+//! The reference is an interpreter of [`uruk_baseline::ir`] (`interpret`, `eval`, `memory`),
+//! written independently of the compiler. Code is placed and run (`native`), with hosts (`world`)
+//! that it calls; `oracle` checks it without running it. The inputs are tables of all operations
+//! (`directed`) and random functions (`random`, `generate`), which `reduce` shrinks after a
+//! failure.
 
 mod chance;
 mod directed;

@@ -8,18 +8,18 @@ use uruk_baseline::ir::Type;
 
 use crate::eval::Word;
 
-/// Copied when it is first written.
+/// Copied on the first write.
 type Bytes = Rc<[Option<u8>]>;
 
-/// Addresses that are there, with what they hold.
+/// Mapped addresses, with their contents.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     pieces: BTreeMap<u64, Bytes>,
-    /// Where the next piece of the frame goes.
+    /// The address of the next piece of the frame.
     next: u64,
 }
 
-/// Where the interpreter's frames are: addresses that nothing has.
+/// Start of the interpreter's frames: addresses that no other memory has.
 const FRAMES: u64 = 0x6100_0000_0000;
 
 const OUTSIDE: &str = "an access outside of memory";
@@ -38,21 +38,21 @@ impl Memory {
             .insert(at, bytes.iter().copied().map(Some).collect());
     }
 
-    /// Adds memory that others start from too.
+    /// Adds memory that is shared with other runs until it is written.
     pub fn share(&mut self, at: u64, bytes: &Bytes) {
         self.pieces.insert(at, Rc::clone(bytes));
     }
 
-    /// Adds memory of the frame, which holds nothing yet.
+    /// Adds memory of the frame, which is undefined.
     pub fn allocate(&mut self, size: u64, align: u64) -> u64 {
         let at = self.next.next_multiple_of(align.max(1));
-        // A gap of one page finds accesses that go astray.
+        // A gap of one page detects stray accesses.
         self.next = at + size + 4096;
         self.pieces.insert(at, vec![None; size as usize].into());
         at
     }
 
-    /// The piece of an access, which must lie in one, and where in it.
+    /// The piece of an access, which must lie in one, and the range in it.
     fn find(&self, at: u64, count: usize) -> Result<(u64, Range<usize>), &'static str> {
         let found = self.pieces.range(..=at).next_back();
         let (&base, piece) = found.ok_or(OUTSIDE)?;
@@ -68,7 +68,7 @@ impl Memory {
         Ok(&self.pieces[&base][range])
     }
 
-    /// The bytes of an access that changes them.
+    /// The bytes of an access, for writing.
     pub fn write(&mut self, at: u64, count: usize) -> Result<&mut [Option<u8>], &'static str> {
         let (base, range) = self.find(at, count)?;
         let piece = self.pieces.get_mut(&base).ok_or(OUTSIDE)?;
@@ -84,7 +84,7 @@ impl Memory {
                 None => return Ok(None),
             }
         }
-        // An integer whose bits do not fill its bytes is there only if it was stored as such.
+        // An integer whose bits do not fill its bytes is defined only if it was stored as such.
         let fits = value & !crate::chance::mask(ty) == 0;
         Ok(fits.then_some(value))
     }
@@ -97,7 +97,7 @@ impl Memory {
         Ok(())
     }
 
-    /// What is there now, to be compared.
+    /// The present contents, for comparison.
     pub fn piece(&self, at: u64) -> &[Option<u8>] {
         self.pieces.get(&at).map_or(&[], |piece| piece)
     }

@@ -1,6 +1,6 @@
-//! Random functions: compiled code against the interpreter.
+//! Compares compiled code of random functions with the interpreter.
 //!
-//! `URUK_SEEDS=from..to` says which; a failing one is printed with its seed, made small.
+//! `URUK_SEEDS=from..to` selects the seeds; a failing function is printed with its seed, reduced.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
-//! Makes a failing function small: changes that leave it failing are kept, until none is left.
+//! Reduces a failing function: keeps changes after which it still fails, until none is left.
 
 use uruk_baseline::ir::{self, Block, Function, Op, Operand, Type, Value};
 
 use crate::draft::{Draft, operands_mut};
 
-/// Functions that are tried at most.
+/// Limit of tried functions.
 const TRIES: usize = 3000;
 
 /// The smallest function found that still fails.
@@ -25,7 +25,7 @@ pub fn reduce(function: &Function, fails: &mut dyn FnMut(&Function) -> bool) -> 
             if ir::check(&smaller).is_ok() && fails(&smaller) {
                 best = smaller.clone();
                 better = Some(smaller);
-                // Places have moved when blocks or parameters are gone; else go on.
+                // Indexes have moved when blocks or parameters are removed; else continue.
                 if !matches!(change, Change::Operand(..) | Change::Goto(..)) {
                     break;
                 }
@@ -37,28 +37,28 @@ pub fn reduce(function: &Function, fails: &mut dyn FnMut(&Function) -> bool) -> 
     }
 }
 
-/// What makes a function smaller, or nearer to it.
+/// A change that makes a function smaller or simpler.
 #[derive(Debug, Clone, Copy)]
 enum Change {
-    /// Blocks that nothing reaches are gone.
+    /// Removes unreachable blocks.
     Unreached,
-    /// A terminator leads to one of its successors.
+    /// Makes a terminator lead to one of its successors.
     Goto(usize, usize),
-    /// A block returns constants.
+    /// Makes a block return constants.
     Return(usize),
-    /// So many instructions from one are gone, their results constants.
+    /// Removes a range of instructions; their results become constants.
     Gone(usize, usize, usize),
-    /// An operand is a constant.
+    /// Makes an operand a constant.
     Operand(usize, usize, usize),
-    /// A call has one argument less.
+    /// Removes an argument of a call.
     Argument(usize, usize, usize),
-    /// A block that leads only to one that nothing else leads to has its code too.
+    /// Merges a block with its only successor, if that has no other predecessor.
     Merge(usize),
-    /// Parameters from one on that nobody uses are gone.
+    /// Removes unused parameters from one on.
     Parameter(usize),
-    /// Nothing is counted.
+    /// Removes all counters.
     Counting,
-    /// A result is not returned.
+    /// Removes a returned result.
     Returned(usize),
 }
 
@@ -205,7 +205,7 @@ impl Change {
     }
 }
 
-/// Uses of a value become a constant.
+/// Replaces uses of a value by a constant.
 fn replace(draft: &mut Draft, value: Value) {
     let new = constant(draft.types[value.index()]);
     let change = |operand: &mut Operand| {
@@ -223,7 +223,7 @@ fn replace(draft: &mut Draft, value: Value) {
     }
 }
 
-/// Phis of `to` have one operand from `from` less.
+/// Removes one operand for `from` from the phis of `to`.
 fn lose_edge(draft: &mut Draft, from: Block, to: Block) {
     for (op, _) in &mut draft.blocks[to.index()].code {
         if let Op::Phi(_, incoming) = op
@@ -276,7 +276,7 @@ fn remove_unreached(draft: &mut Draft) {
         .for_each(|block| *block = new(*block));
 }
 
-/// The block's only successor, which nothing else leads to, becomes part of it.
+/// Merges the block's only successor into it, if that has no other predecessor.
 fn merge(draft: &mut Draft, block: usize) -> Option<()> {
     let from = Block(block as u32);
     let [to] = draft.blocks.get(block)?.successors[..] else {
@@ -291,7 +291,7 @@ fn merge(draft: &mut Draft, block: usize) -> Option<()> {
         return None;
     }
     let theirs = std::mem::take(&mut draft.blocks[to.index()]);
-    // Phis of one edge are what comes by it: left to other changes.
+    // Phis of one edge equal its operands: left to other changes.
     if theirs.code.iter().any(|(op, _)| matches!(op, Op::Phi(..))) {
         return None;
     }

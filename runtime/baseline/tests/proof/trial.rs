@@ -1,5 +1,5 @@
-//! One function through everything: checked, interpreted, compiled, its code looked at, run and
-//! compared.
+//! Takes one function through all steps: checks, interprets and compiles it, checks its code, runs
+//! and compares it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -12,14 +12,14 @@ use crate::interpret::{self, Given, Input, Ran};
 use crate::native;
 use crate::world::{PIECES, Pieces, ROOM};
 
-/// What came of it.
+/// The result of a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// So many runs were the same.
+    /// This many runs gave equal results.
     Same(usize),
     /// The compiler does not cover it.
     Uncovered(&'static str),
-    /// What is wrong.
+    /// An error.
     Wrong(String),
 }
 
@@ -29,7 +29,7 @@ impl Outcome {
     }
 }
 
-/// Tries a function with inputs; those with undefined behaviour are left out.
+/// Tries a function with inputs; skips those with undefined behaviour.
 pub fn try_inputs(function: &Function, inputs: Vec<Input>, options: &Options) -> Outcome {
     if let Err(broken) = ir::check(function) {
         return Outcome::Wrong(format!("the function itself: {broken}"));
@@ -72,7 +72,7 @@ pub fn random_input(function: &Function, pieces: &Rc<Pieces>, chance: &mut Chanc
     }
 }
 
-/// An address of test memory for an argument that has to be one.
+/// An argument; one that must be an address gets one of test memory.
 fn given(parameter: Parameter, chance: &mut Chance) -> Given {
     match parameter.passing {
         Passing::Memory { size, .. } => {
@@ -87,8 +87,8 @@ fn given(parameter: Parameter, chance: &mut Chance) -> Given {
     }
 }
 
-/// What memory holds: numbers of all types; for loops, counts that are about to end and words
-/// that hold nothing or a host.
+/// The contents of memory: numbers of all types; for loops, counts that are about to end and words
+/// that hold null or a host.
 pub fn pieces(chance: &mut Chance) -> Rc<Pieces> {
     let layout = native::layout();
     let piece = |name: &&str| {
@@ -110,7 +110,7 @@ pub fn pieces(chance: &mut Chance) -> Rc<Pieces> {
     Rc::new(Pieces::new(PIECES.iter().map(piece).collect()))
 }
 
-/// Inputs with each pair of edge values, at most so many, then random ones.
+/// Inputs with each pair of edge values, at most `most`, then random ones.
 pub fn edge_inputs(function: &Function, most: usize, chance: &mut Chance) -> Vec<Input> {
     let pieces = pieces(chance);
     let lists: Vec<Rc<[u128]>> = function
@@ -121,7 +121,7 @@ pub fn edge_inputs(function: &Function, most: usize, chance: &mut Chance) -> Vec
     let all: usize = lists.iter().map(|list| list.len()).product();
     let mut inputs = Vec::new();
     for nth in 0..all.min(most) {
-        // All where that is not too much, else some of them.
+        // All pairs if they are few enough, else some of them.
         let mut left = match all <= most {
             true => nth,
             false => chance.below(all),

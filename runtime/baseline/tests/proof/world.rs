@@ -1,11 +1,11 @@
-//! What functions under test find around them: memory by name, and hosts, which they call.
+//! The environment of functions under test: named memory, and hosts, which they call.
 //!
-//! Names say what they are: `@data`, `@far`, `@thread`, `@counters` and `@loops` are memory of
-//! [`ROOM`] bytes each; `@host0`, `@host1` and so on are functions of any signature, and so are
-//! `@poke0` and so on, whose first argument is an address, of which they write 8 bytes.
+//! Names have a fixed meaning: `@data`, `@far`, `@thread`, `@counters` and `@loops` are memory of
+//! [`ROOM`] bytes each; `@host0`, `@host1` and so on are functions of any signature. So are
+//! `@poke0` and so on, whose first argument is an address, at which they write 8 bytes.
 //!
-//! What a host gives and writes depends only on how many were called before, so that the
-//! interpreter decides it and native code is told the same.
+//! The results and writes of a host depend only on the number of earlier calls, so that the
+//! interpreter decides them and native code gets the same.
 
 use std::rc::Rc;
 
@@ -26,12 +26,12 @@ pub const HOSTS: usize = 16;
 /// Bytes between the stubs of two hosts.
 pub const STUB: u64 = 32;
 
-/// Where things are in the process that native code runs in.
+/// Addresses in the process that runs native code.
 #[derive(Debug, Clone, Copy)]
 pub struct Layout {
-    /// Pieces follow each other.
+    /// Address of the first piece; pieces are contiguous.
     pub pieces: u64,
-    /// Stubs of hosts, then of those that write, follow each other.
+    /// Address of the first stub; stubs of hosts, then those of hosts that write.
     pub stubs: u64,
 }
 
@@ -58,31 +58,31 @@ impl Layout {
     }
 }
 
-/// What a host saw of an argument.
+/// An argument as a host saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
     /// Its bits.
     Bits(Word),
-    /// Bytes of memory that was passed, or that it points to.
+    /// Bytes of a memory argument, or of memory that it points to.
     Memory(Vec<Option<u8>>),
 }
 
-/// A call of a host, as the interpreter made it.
+/// A call of a host by the interpreter.
 #[derive(Debug, Clone)]
 pub struct HostCall {
-    /// Which.
+    /// The number of the host.
     pub host: usize,
     pub arguments: Vec<Argument>,
     pub returns: Vec<Returned>,
     pub is_variadic: bool,
     pub seen: Vec<Seen>,
-    /// What it gives.
+    /// Its results.
     pub results: Vec<u128>,
-    /// What it writes where its first argument points to, if it writes.
+    /// The word that it writes at its first argument, if it writes.
     pub written: Option<u64>,
 }
 
-/// What the pieces of memory hold, as bytes and as the interpreter has them.
+/// The contents of the pieces of memory, as bytes and in the interpreter's form.
 #[derive(Debug, Clone, Default)]
 pub struct Pieces {
     pub bytes: Vec<[u8; ROOM]>,
@@ -99,13 +99,13 @@ impl Pieces {
     }
 }
 
-/// What the `nth` call gives and writes.
+/// The results and the written word of the `nth` call.
 pub fn answer(nth: usize, returns: &[Returned]) -> (Vec<u128>, u64) {
     let mut chance = Chance::new(0xda7a ^ nth as u64);
     let results = returns
         .iter()
         .map(|returned| match returned.ty {
-            // Numbers that are numbers: others make everything that follows NaN.
+            // No NaNs: they would make every later result NaN.
             Type::F32 => u128::from((chance.next() as i8 as f32 / 4.0).to_bits()),
             Type::F64 => u128::from((chance.next() as i16 as f64 / 8.0).to_bits()),
             Type::F80 => 0x3fff_8000_0000_0000_0000 | u128::from(chance.next() >> 1),

@@ -1,4 +1,4 @@
-//! Calls, and what exceptions meet.
+//! Calls, and instructions for exceptions.
 
 use super::{METADATA, Operands, Reading, plain_call};
 use crate::ir::{Call, Op, Type, TypeId};
@@ -60,8 +60,8 @@ impl Reading<'_> {
         Ok((Op::Invoke(call, to), ty))
     }
 
-    /// A call of assembly that may go on at labels, for which [`ir`](crate::ir) has no form: only what it
-    /// refers to is of use.
+    /// A call of assembly that may continue at labels. [`ir`](crate::ir) has no form for it: only its
+    /// references are used.
     pub(super) fn branching_call(
         &mut self,
         operands: &mut Operands<'_>,
@@ -78,7 +78,7 @@ impl Reading<'_> {
         Ok((Op::IndirectBranch(to.into()), ty))
     }
 
-    /// The type of the result, if there is any.
+    /// The type of the result, if there is one.
     fn callee_and_arguments(
         &mut self,
         function: TypeId,

@@ -1,4 +1,4 @@
-//! Instructions about memory.
+//! Instructions that access memory.
 
 use super::{Operands, Reading, ordering};
 use crate::ir::{Op, Ordering, Type, TypeId};
@@ -47,7 +47,7 @@ impl Reading<'_> {
                 let (_, ty) = self.typed(operands)?;
                 let op = operands.short()?;
                 let volatile = operands.number()? != 0;
-                // An ordering and a scope.
+                // An ordering and a synchronization scope.
                 strong(ordering(operands.number()?)?)?;
                 let align = alignment_behind(operands, 1)?;
                 let op = Op::Rmw {
@@ -70,7 +70,7 @@ impl Reading<'_> {
         let volatile = operands.number()? != 0;
         let bit = self.known(&Type::Integer(1))?;
         let pair = self.known(&Type::Struct(vec![ty, bit], false))?;
-        // Two orderings with a scope between them, and whether it is weak.
+        // Two orderings with a scope between them, and whether the exchange is weak.
         strong(ordering(operands.number()?)?)?;
         operands.number()?;
         match strong(ordering(operands.number()?)?)? {
@@ -105,7 +105,7 @@ impl Reading<'_> {
     }
 
     fn fence(&mut self, operands: &mut Operands<'_>) -> Result<(Op, Option<TypeId>), Refused> {
-        /// Of this thread only: nothing is emitted for it.
+        /// A fence within this thread: no instruction is emitted for it.
         const THREAD: u64 = 0;
         let ordering = strong(ordering(operands.number()?)?)?;
         if ordering == Ordering::Monotonic {
@@ -126,7 +126,7 @@ fn access(operands: &mut Operands<'_>, atomic: bool) -> Result<(u32, bool, Order
     let ordering = match atomic {
         true => {
             let ordering = ordering(operands.number()?)?;
-            // A scope.
+            // A synchronization scope.
             operands.number()?;
             ordering
         }
@@ -135,7 +135,7 @@ fn access(operands: &mut Operands<'_>, atomic: bool) -> Result<(u32, bool, Order
     Ok((align, volatile, ordering))
 }
 
-/// An ordering that orders something.
+/// Checks that an ordering is stronger than unordered.
 fn strong(ordering: Ordering) -> Result<Ordering, Refused> {
     match ordering {
         Ordering::NotAtomic | Ordering::Unordered => Err(Refused::OutOfRange),
@@ -143,7 +143,7 @@ fn strong(ordering: Ordering) -> Result<Ordering, Refused> {
     }
 }
 
-/// The alignment behind so many numbers; 0 where the record has none, as before LLVM 13.
+/// The alignment behind `numbers` numbers; 0 if the record has none, as before LLVM 13.
 fn alignment_behind(operands: &mut Operands<'_>, numbers: u32) -> Result<u32, Refused> {
     for _ in 0..numbers {
         operands.number()?;
@@ -154,7 +154,7 @@ fn alignment_behind(operands: &mut Operands<'_>, numbers: u32) -> Result<u32, Re
     }
 }
 
-/// In bytes, of its logarithm and one; 0 if it is the type's.
+/// An alignment in bytes, from its logarithm plus one; 0 for the type's alignment.
 fn alignment(number: u64) -> Result<u32, Refused> {
     match number {
         0 => Ok(0),

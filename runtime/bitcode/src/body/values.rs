@@ -1,4 +1,4 @@
-//! Instructions that make values of values.
+//! Instructions that compute values from values.
 
 use super::{Operands, Reading};
 use crate::constants::{binary, cast, signed};
@@ -131,7 +131,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A way into an aggregate, and the type of what is there.
+    /// Indices into an aggregate, and the type of the element there.
     fn path(
         &mut self,
         operands: &mut Operands<'_>,
@@ -158,7 +158,7 @@ impl Reading<'_> {
     ) -> Result<(Op, Option<TypeId>), Refused> {
         let ty = self.type_id(operands)?;
         let mut from = Vec::new();
-        // A last one without a pair is flags.
+        // A last number without a pair is flags.
         while operands.at + 1 < operands.record.len() {
             let number = signed(operands.number()?) as u32;
             let value = ValueId(self.next.wrapping_sub(number));

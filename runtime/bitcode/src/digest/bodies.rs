@@ -1,4 +1,4 @@
-//! Bodies.
+//! Digests of bodies.
 
 use std::collections::HashMap;
 
@@ -11,8 +11,8 @@ use crate::marks::Mentioned;
 use crate::module::{Refused, Source, block};
 use crate::walk::{Entry, Walk};
 
-/// Codes of records that say nothing of what a body does: places in a source, records for debuggers, and
-/// who uses labels, which the users say.
+/// Codes of records that do not affect a body's meaning: source locations, records for debuggers, and
+/// users of labels, which the users themselves record.
 fn is_for_debuggers(code: u64) -> bool {
     matches!(code, 33 | 35 | 60..=66)
 }
@@ -22,9 +22,9 @@ pub(super) struct Bodies<'a> {
     source: &'a Source,
     bytes: &'a [u8],
     tables: &'a Tables,
-    /// Of all that is not in the body and changes its meaning.
+    /// Digest of all data outside the body that affect its meaning.
     rest: Digest,
-    /// Of the whole file.
+    /// Digest of the whole file.
     file: Digest,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Bodies<'a> {
             return Err(cause);
         }
         for record in &own.attached {
-            // With an odd number it begins with that of an instruction.
+            // A record of odd length begins with the number of an instruction.
             let (instruction, pairs) = record.split_at(record.len() % 2);
             to.numbers(instruction);
             for pair in pairs.chunks_exact(2) {
@@ -117,7 +117,7 @@ impl<'a> Bodies<'a> {
         Ok(())
     }
 
-    /// Reads what a body has besides instructions.
+    /// Reads the parts of a body other than instructions.
     fn own(&self, number: usize) -> Result<Own, Refused> {
         let (source, tables) = (self.source, self.tables);
         let extent = *source.bodies.get(number).ok_or(Refused::OutOfRange)?;
@@ -178,8 +178,8 @@ impl<'a> Bodies<'a> {
         match it {
             Mentioned::Value(value) => match own.constant(self.tables, value.0) {
                 Some(constant) => to.entry(constant),
-                // Results are counted from the last constant on: a body's parameters are the same as
-                // long as its type is.
+                // Results are counted from the last constant on: a body's parameters stay the same as
+                // long as its type does.
                 None => {
                     let constants = own.constants.len() as u32;
                     let place = match value.0 < own.first {
@@ -212,7 +212,7 @@ impl<'a> Bodies<'a> {
     }
 }
 
-/// How many parameters a body has.
+/// Number of parameters of a body.
 fn parameters(source: &Source, number: usize) -> Result<u32, Refused> {
     let global = source.defined.get(number).ok_or(Refused::OutOfRange)?;
     let ty = source.module.globals[*global as usize].ty;

@@ -1,4 +1,4 @@
-//! Constants: which of their numbers are indices.
+//! Finds the indices in records of constants.
 
 use super::Writer;
 use super::graph::Node;
@@ -30,7 +30,7 @@ pub(super) fn read(
                 let mut writer = Writer::default();
                 match ty {
                     Some(ty) => writer.entry(tables.type_of(ty)?),
-                    // It is an integer of 32 bits.
+                    // The default type, an integer of 32 bits.
                     None => writer.number(0),
                 }
                 let mut children = Vec::new();
@@ -101,7 +101,7 @@ fn marks(code: u64, record: &[u64]) -> Result<Vec<Mark>, Refused> {
     }
 }
 
-/// Numbers that the ends of a range take, behind its bits.
+/// Count of numbers for the ends of a range, behind its bits.
 fn range(record: &[u64]) -> Result<usize, Refused> {
     let words = record.get(3..).ok_or(Refused::OutOfRange)?;
     crate::attributes::range(record[2], words).ok_or(Refused::OutOfRange)

@@ -4,7 +4,7 @@ use super::tables::{Tables, string};
 use super::{Digest, Writer};
 use crate::module::{Refused, Source};
 
-/// Codes of a module's records that digests look at.
+/// Codes of a module's records that digests read.
 pub(super) mod code {
     pub(in crate::digest) const TRIPLE: u64 = 2;
     pub(in crate::digest) const LAYOUT: u64 = 3;
@@ -24,7 +24,7 @@ pub(super) struct GlobalRecord {
 }
 
 impl Tables {
-    /// Writes the record of a global but its name, and takes out the values that it mentions.
+    /// Writes the record of a global without its name, and collects the values that it mentions.
     pub(super) fn header(
         &self,
         source: &Source,
@@ -37,7 +37,7 @@ impl Tables {
         let module = &source.module;
         writer.number(*code);
         for (index, &number) in record.iter().enumerate().skip(2) {
-            // Of entries that may be missing, the number is 0.
+            // The number 0 means no entry.
             let entry = usize::try_from(number).unwrap_or(usize::MAX).checked_sub(1);
             let value = u32::try_from(number).map_err(|_| Refused::OutOfRange);
             match (fields.kind(index), entry) {
@@ -68,8 +68,8 @@ impl Tables {
         Ok(())
     }
 
-    /// The digest of a global's name and record, with the values that this mentions; of a function, without
-    /// its body.
+    /// The digest of a global's name and record, with the values that the record mentions; of a
+    /// function, without its body.
     pub(super) fn definition(&self, source: &Source, global: usize) -> Result<Digest, Refused> {
         let mut writer = Writer::default();
         let mut children = Vec::new();
@@ -103,7 +103,7 @@ enum Field {
     PartitionLength,
 }
 
-/// Places of fields in the record of a kind of global, behind those of its name.
+/// Places of fields in the record of a kind of global.
 struct GlobalFields {
     values: &'static [usize],
     aliasee: Option<usize>,

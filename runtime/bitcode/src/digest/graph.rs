@@ -1,9 +1,9 @@
 //! Digests of entries that mention each other.
 //!
 //! The digest of an entry covers everything that can be reached from it. Entries that reach each other
-//! are taken together, as strongly connected components (R. Tarjan, "Depth-First Search and Linear Graph
-//! Algorithms", 1972): each of a component is told from the others by rounds of refinement, as colors
-//! are in tests of graphs for isomorphism, and every one covers all of the component.
+//! form strongly connected components (R. Tarjan, "Depth-First Search and Linear Graph Algorithms",
+//! 1972). Rounds of refinement distinguish the entries of a component, like colors in tests of graphs
+//! for isomorphism, and every digest covers the whole component.
 
 use super::{Digest, Writer};
 use crate::module::Refused;
@@ -14,9 +14,9 @@ const ROUNDS: usize = 16;
 /// An entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {
-    /// Its contents, but for the entries that it mentions.
+    /// Its contents, without the entries that it mentions.
     pub(super) content: Digest,
-    /// Entries that it mentions, in the order in which it does.
+    /// Entries that it mentions, in their order.
     pub(super) children: Box<[u32]>,
 }
 
@@ -58,9 +58,9 @@ struct Components<'a> {
     first: u32,
     nodes: &'a [Node],
     digests: Vec<Digest>,
-    /// When a node was met, from 1 on.
+    /// Order in which nodes were visited, from 1 on.
     order: Vec<u32>,
-    /// The earliest node that is known to be reached from it.
+    /// The earliest node that is known to be reachable from it.
     low: Vec<u32>,
     count: u32,
     /// Nodes whose component is not complete.
@@ -70,7 +70,7 @@ struct Components<'a> {
 
 impl Components<'_> {
     fn from(&mut self, root: u32) {
-        // Nodes, each with the place of the next child.
+        // Nodes, each with the index of its next child.
         let mut path = vec![(root, 0)];
         self.meet(root);
         while let Some((node, next)) = path.last_mut() {
@@ -107,12 +107,12 @@ impl Components<'_> {
         self.is_open[node as usize] = true;
     }
 
-    /// The place of a node, if it is not one of those below.
+    /// The index of a node, if it is not in `below`.
     fn own(&self, child: u32) -> Option<u32> {
         child.checked_sub(self.first)
     }
 
-    /// Computes the digests of a component, of which `node` was met first.
+    /// Computes the digests of a component whose first visited node is `node`.
     fn close(&mut self, node: u32) {
         let start = self.open.iter().rposition(|&it| it == node);
         let component = self.open.split_off(start.unwrap_or_default());
@@ -128,7 +128,7 @@ impl Components<'_> {
             self.digests[node as usize] = self.one(node);
             return;
         }
-        // Each begins with its content alone.
+        // Each digest begins with the node's content alone.
         for &one in &component {
             self.digests[one as usize] = self.nodes[one as usize].content;
         }
@@ -156,7 +156,7 @@ impl Components<'_> {
         }
     }
 
-    /// The digest of a node by those that its children have now.
+    /// The digest of a node from the current digests of its children.
     fn one(&self, node: u32) -> Digest {
         let node = &self.nodes[node as usize];
         let mut writer = Writer::default();

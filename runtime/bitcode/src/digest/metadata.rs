@@ -1,6 +1,7 @@
-//! Metadata, of a module or of a body, without what is said for debuggers.
+//! Digests of metadata of a module or of a body, without metadata for debuggers.
 //!
-//! Metadata is numbered in one row: the module's strings, then its other entries, then those of a body.
+//! Metadata has one sequence of numbers: the module's strings, then its other entries, then those of a
+//! body.
 
 use std::collections::HashMap;
 
@@ -10,8 +11,7 @@ use crate::module::Refused;
 use crate::stream::Cursor;
 use crate::walk::{Entry, Extent, Standard, Walk};
 
-/// Kinds of metadata that code does not depend on: where it comes from in a source, and what debuggers
-/// read.
+/// Kinds of metadata that do not affect code: source locations, and data for debuggers.
 const DEBUG: [&[u8]; 4] = [b"dbg", b"srcloc", b"DIAssignID", b"heapallocsite"];
 
 /// Codes of records.
@@ -26,7 +26,7 @@ mod code {
     pub(super) const ATTACHMENT: u64 = 36;
     pub(super) const INDEX_OFFSET: u64 = 38;
     pub(super) const INDEX: u64 = 39;
-    /// Of entries for debuggers.
+    /// Codes of entries for debuggers.
     pub(super) const DEBUG: [std::ops::RangeInclusive<u64>; 3] = [7..=7, 12..=34, 37..=49];
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Raw {
     Text(Box<[u8]>),
     /// A type and a value.
     Value(u32, u32),
-    /// Whether it is told from others that are like it, and entries that it mentions: their numbers and
+    /// Whether it is distinct from equal nodes, and the entries that it mentions: their numbers plus
     /// one, or 0.
     Node(bool, Box<[u64]>),
     Debug,
@@ -50,7 +50,7 @@ pub(super) struct Metadata {
     pub(super) layer: Layer,
 }
 
-/// Digests of a module's metadata, or of that and a body's.
+/// Digests of a module's metadata, or of a module's and a body's.
 #[derive(Default)]
 pub(super) struct Layer {
     digests: Vec<Digest>,
@@ -92,8 +92,8 @@ impl Metadata {
 }
 
 impl Layer {
-    /// The digests of `own`, which follow the entries of `below`. `value` knows the digests of types and
-    /// values; of one that is only known while the body runs, there is none.
+    /// The digests of `own`, which follow the entries of `below`. `value` gives the digests of types and
+    /// values; it has none for a value that is computed at run time.
     pub(super) fn of(
         own: Vec<Raw>,
         below: &Layer,
@@ -104,7 +104,7 @@ impl Layer {
         for raw in &own {
             is_debug.push(match raw {
                 Raw::Debug => true,
-                // A variable's place, for debuggers.
+                // The location of a variable, for debuggers.
                 Raw::Value(ty, it) => value(*ty, *it).is_none(),
                 Raw::Text(_) | Raw::Node(..) => false,
             });
@@ -167,7 +167,7 @@ impl Layer {
     }
 }
 
-/// Reads a block of metadata. `attach` is given records of what is attached to globals.
+/// Reads a block of metadata. `attach` receives records of attachments to globals.
 pub(super) fn read(
     walk: &mut Walk<'_>,
     extent: Extent,
@@ -204,7 +204,7 @@ pub(super) fn read(
     }
 }
 
-/// Reads strings: how many, where their characters begin, their lengths, their characters.
+/// Reads strings: their count, the offset of their characters, their lengths, their characters.
 fn strings(record: &[u64], all: &mut Vec<Raw>) -> Result<(), Refused> {
     let [count, start, ref blob @ ..] = *record else {
         return Err(Refused::OutOfRange);

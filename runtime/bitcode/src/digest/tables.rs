@@ -1,4 +1,4 @@
-//! The tables of a module, entry by entry.
+//! Digests of the tables of a module, entry by entry.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::module::{Refused, Source, block};
 use crate::stream::What;
 use crate::walk::{Entry, Extent, Standard, Walk};
 
-/// Numbers of blocks that only digests look into.
+/// Numbers of blocks that only digests read.
 pub(super) mod blocks {
     pub(in crate::digest) const METADATA: u32 = 15;
     pub(in crate::digest) const ATTACHMENTS: u32 = 16;
@@ -28,14 +28,14 @@ pub(super) struct Tables {
     attributes: Vec<Digest>,
     pub(super) comdats: Vec<Digest>,
     pub(super) globals: Vec<GlobalRecord>,
-    /// Names of all globals, as far as they count.
+    /// Digests of the hashed parts of all globals' names.
     pub(super) names: Vec<Digest>,
     /// Globals, then constants.
     pub(super) nodes: Vec<Node>,
-    /// Their digests.
+    /// Digests of the nodes.
     pub(super) values: Vec<Digest>,
     pub(super) metadata: Metadata,
-    /// The rest that records depend on: names of bundles, of scopes of synchronization, the target.
+    /// Other data that affect records: names of bundles, of synchronization scopes, the target.
     rest: Writer,
 }
 
@@ -129,7 +129,7 @@ impl Tables {
         Ok(())
     }
 
-    /// A block whose records have no indices.
+    /// Hashes a block whose records have no indices.
     fn plain(
         &mut self,
         walk: &mut Walk<'_>,
@@ -251,7 +251,7 @@ impl Tables {
         }
     }
 
-    /// Notes metadata that is attached to a global: its number, then kinds and metadata.
+    /// Records metadata that is attached to a global: its number, then kinds and metadata.
     fn attach(&mut self, record: &[u64]) -> Result<(), Refused> {
         let [global, ref pairs @ ..] = *record else {
             return Err(Refused::OutOfRange);
@@ -265,8 +265,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Names of globals: of a private one that has a value, and of one without a name, what else tells
-    /// them from others.
+    /// Computes digests of globals' names. A global without a name is identified by its number among
+    /// those.
     fn name(&mut self, source: &Source, stem: &impl Fn(&[u8]) -> &[u8]) {
         let mut unnamed = 0;
         for global in &source.module.globals {
@@ -288,7 +288,7 @@ impl Tables {
         if self.globals.len() != source.module.globals.len() {
             return Err(Refused::OutOfRange);
         }
-        // Metadata mentions globals and is attached to them: to those that have a name, by that.
+        // Metadata mentions globals and is attached to them: globals with a name are identified by it.
         let mut nodes = Vec::with_capacity(self.globals.len() + self.nodes.len());
         for (at, details) in details.iter().enumerate() {
             let is_private = details.linkage == Linkage::Private;
@@ -316,7 +316,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Of variables with a value, aliases and ifuncs.
+    /// Digests of variables with a value, aliases and ifuncs.
     pub(super) fn definitions(&self, source: &Source) -> Result<Vec<(u32, Digest)>, Refused> {
         let globals = source.module.globals.iter().enumerate();
         let defined = globals.filter(|(_, it)| it.is_definition && it.kind != GlobalKind::Function);
@@ -341,13 +341,13 @@ impl Tables {
         list.copied().ok_or(Refused::OutOfRange)
     }
 
-    /// Writes what all bodies depend on.
+    /// Writes the data that affect all bodies.
     pub(super) fn write_rest(&self, to: &mut Writer) {
         to.bytes(&self.rest.0);
     }
 }
 
-/// A part of the table of strings.
+/// A range of the string table.
 pub(super) fn string(source: &Source, from: u64, length: u64) -> Result<&[u8], Refused> {
     let short = |number: u64| usize::try_from(number).map_err(|_| Refused::OutOfRange);
     let (from, length) = (short(from)?, short(length)?);

@@ -1,27 +1,27 @@
-//! Attributes, as bitcode has them.
+//! Attributes in bitcode's encoding.
 
 use super::TypeId;
 
 /// An attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Attribute {
-    /// One that is there or not; by LLVM's number in bitcode.
+    /// An attribute without a value; by LLVM's number in bitcode.
     Flag(u32),
-    /// One with a number: alignment, dereferenceable bytes.
+    /// An attribute with a number: alignment, dereferenceable bytes.
     Number(u32, u64),
-    /// One with a type.
+    /// An attribute with a type.
     Typed(u32, TypeId),
-    /// One of text, with its value.
+    /// An attribute with a name and a text value.
     Text(Box<str>, Box<str>),
 }
 
-/// Attributes of a function or call: of itself, of its result, of its parameters.
+/// Attributes of a function or call, of its result and of its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Attributes {
-    /// Of the function.
+    /// Those of the function.
     pub function: Vec<Attribute>,
-    /// Of the result.
+    /// Those of the result.
     pub result: Vec<Attribute>,
-    /// Of parameters, by their number; those without any may be missing.
+    /// Those of parameters, by their number; parameters without attributes may be missing.
     pub parameters: Vec<(u32, Vec<Attribute>)>,
 }

@@ -1,4 +1,4 @@
-//! Globals: what bodies are compiled with, and what they are linked by.
+//! Globals: the data for compiling bodies, and those for linking.
 
 use std::ops::Range;
 
@@ -6,14 +6,14 @@ use std::ops::Range;
 use super::Module;
 use super::{AttributesId, TypeId, ValueId};
 
-/// What a module says of one global.
+/// The properties of a global that bodies use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Global {
-    /// What it is.
+    /// Its kind.
     pub kind: GlobalKind,
     /// Its name: a range of the string table.
     pub name: Range<u32>,
-    /// The type of what it is the address of.
+    /// The type of the object at its address.
     pub ty: TypeId,
     /// Whether it is thread-local.
     pub is_thread_local: bool,
@@ -23,16 +23,16 @@ pub struct Global {
     pub attributes: AttributesId,
     /// The personality of a function.
     pub personality: Option<ValueId>,
-    /// The collector of a function, prefix or prologue data, or something else that a body cannot
-    /// be compiled without.
+    /// Whether a function has a collector, prefix or prologue data, or another property that a body
+    /// cannot be compiled without.
     pub is_special: bool,
     /// Whether it has a body, or a value.
     pub is_definition: bool,
-    /// What an alias, as a value, stands for.
+    /// The target of an alias, as a value.
     pub aliasee: Option<ValueId>,
 }
 
-/// What a global is.
+/// The kind of a global.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GlobalKind {
     /// A variable.
@@ -41,40 +41,40 @@ pub enum GlobalKind {
     Function,
     /// An alias.
     Alias,
-    /// A function that is chosen when the program starts.
+    /// A function that a resolver chooses when the program starts.
     Ifunc,
 }
 
-/// What a module says of one global for those who link it; bodies are compiled without.
+/// The properties of a global that linking uses; bodies are compiled without them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Details {
-    /// How it binds.
+    /// Its linkage.
     pub linkage: Linkage,
-    /// Who finds it.
+    /// Its visibility.
     pub visibility: Visibility,
-    /// Whether its address tells it from others.
+    /// Whether its address is significant.
     pub unnamed: Unnamed,
     /// Its group, by its place in [`Module::comdats`].
     pub comdat: Option<u32>,
     /// Its section, by its place in [`Module::sections`].
     pub section: Option<u32>,
-    /// In bytes; 0 for that of its type.
+    /// Its alignment in bytes; 0 for that of its type.
     pub align: u64,
     /// Whether a variable is constant.
     pub is_constant: bool,
     /// The value of a variable.
     pub initializer: Option<ValueId>,
-    /// Whether somebody else may set the value of a variable before the program runs.
+    /// Whether other code may set the value of a variable before the program runs.
     pub is_externally_initialized: bool,
     /// The collector of a function, by its place in [`Module::collectors`].
     pub collector: Option<u32>,
     /// Whether data lies before a function.
     pub has_prefix: bool,
-    /// Something that is not told here: a partition, a class of storage, a model of code.
+    /// Whether it has a property that is not listed here: a partition, a storage class, a code model.
     pub is_unusual: bool,
 }
 
-/// How a global binds.
+/// The linkage of a global.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[allow(missing_docs)]
 pub enum Linkage {
@@ -92,7 +92,7 @@ pub enum Linkage {
     Common,
 }
 
-/// Who finds a global.
+/// The visibility of a global.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[allow(missing_docs)]
 pub enum Visibility {
@@ -102,26 +102,26 @@ pub enum Visibility {
     Protected,
 }
 
-/// Whether the address of a global tells it from others.
+/// Whether the address of a global is significant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Unnamed {
-    /// It does.
+    /// It is significant.
     #[default]
     Significant,
-    /// It does not in its module.
+    /// It is not significant within its module.
     LocallyUnnamed,
-    /// It does not.
+    /// It is not significant.
     Unnamed,
 }
 
-/// Which of the definitions of a group counts.
+/// The selection kind of a group of definitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ComdatKind {
     Any,
     Exact,
     Largest,
-    /// There is one; the group only keeps its members together.
+    /// Only one definition may exist; the group keeps its members together.
     NoDuplicates,
     SameSize,
 }

@@ -12,20 +12,20 @@ pub fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where the shared and the static library are: cargo makes them beside the tests.
+/// The folder of the shared and the static library: cargo puts them beside the tests.
 pub fn libraries() -> PathBuf {
     let own = std::env::current_exe().expect("the test has a path");
     own.parent().expect("it is in a folder").to_owned()
 }
 
-/// A folder for what a test makes.
+/// A folder for output of a test.
 pub fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).expect("a folder for a test");
     folder
 }
 
-/// Whether there is a program of that name.
+/// Whether a program of that name is installed.
 pub fn has(program: &str) -> bool {
     let mut asked = Command::new(program);
     asked
@@ -34,7 +34,7 @@ pub fn has(program: &str) -> bool {
         .is_ok_and(|output| output.status.success())
 }
 
-/// Runs a command; what it says if it fails.
+/// Runs a command; panics with its output if it fails.
 pub fn run(command: &mut Command) -> Output {
     let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -48,7 +48,7 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
-/// What all of ours is compiled with.
+/// Compiler flags of all our programs.
 pub const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 
 /// Compiles a program of `tests/programs` or `examples` against the shared library.
@@ -79,17 +79,17 @@ pub fn compiled(source: &Path, compiler: &str, standard: &str, more: &[&str]) ->
     program
 }
 
-/// The name that programs ask for the shared library by.
+/// The soname of the shared library.
 pub fn soname() -> String {
     format!("liburuk.so.{}", layout::abi(env!("CARGO_PKG_VERSION")))
 }
 
-/// A folder where the shared library has the name that programs ask for, as `install` gives it.
+/// A folder in which the shared library has its soname, as `install` names it.
 pub fn linked_by_soname(folder: &Path) -> PathBuf {
     let place = scratch("soname");
     let name = place.join(soname());
     let library = folder.join("liburuk_c.so");
-    // Several tests may do so at once: each makes a link of its own, and moves it there.
+    // Several tests may do so at once: each makes its own link, and renames it.
     let own = place.join(format!("link-{:?}", std::thread::current().id()));
     let _ = std::fs::remove_file(&own);
     std::os::unix::fs::symlink(&library, &own).expect("a link");
@@ -97,7 +97,7 @@ pub fn linked_by_soname(folder: &Path) -> PathBuf {
     place
 }
 
-/// Runs a program that says so when it passed.
+/// Runs a program that prints a message when it passed.
 pub fn passes(command: &mut Command) {
     let output = run(command);
     let said = String::from_utf8_lossy(&output.stdout);

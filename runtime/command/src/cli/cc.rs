@@ -1,32 +1,32 @@
 //! `uruk cc` and `uruk c++`: clang, with what a program needs to be compiled again while it runs.
 //!
-//! # What is added, for those who want none of our tools
+//! # Added options, for use without our tools
 //! ```text
 //! -Xclang -fembed-bitcode=bitcode        the bitcode before optimization, in the section .llvmbc,
 //!                                        which is renamed in objects (section.rs)
 //! -fpatchable-function-entry=64,62       62 bytes in front of each entry, two at it
 //! -falign-functions=16                   which clang does anyway, unless code is to be small
 //! ```
-//! `-funique-internal-linkage-names` is of no use here: local functions and variables are told apart by
-//! the object file whose symbols the linker kept together. And it breaks sources: of a function of
-//! which an `alias` or `ifunc` attribute gives the name, clang finds it no more.
+//! `-funique-internal-linkage-names` is not needed here: local functions and variables are distinguished
+//! by the object file whose symbols the linker kept together. And it breaks sources: clang no longer
+//! finds a function that an `alias` or `ifunc` attribute names.
 //!
-//! Of the 62 bytes 14 are used. With the two they are a cache line, so that each instruction keeps the
-//! place in its line that it has without: where a program's loops lie decides over more than a
-//! tenth of its speed. Lua's four scripts and SQLite ran at 0.98 to 1.01 of the program without room;
-//! with 16 bytes (`=18,16`) at 0.92 to 1.00 and 0.95, with 14 (`=16,14`) at 0.98 to 1.01 and 0.97, by
-//! chance. Code is larger by 64 bytes a function, of which two are executed. A function's address is
-//! two below a multiple of 16; who needs more zeros in it gives `=18,16` himself.
+//! Of the 62 bytes 14 are used. With the two they fill a cache line, so that each instruction keeps its
+//! place within a line: the place of a program's loops affects its speed by more than a tenth. Lua's
+//! four scripts and SQLite ran at 0.98 to 1.01 of the program without room; with 16 bytes (`=18,16`) at
+//! 0.92 to 1.00 and 0.95, with 14 (`=16,14`) at 0.98 to 1.01 and 0.97, by chance. Code is larger by 64
+//! bytes a function, of which two are executed. A function's address is two below a multiple of 16;
+//! users that need more zeros in it pass `=18,16` themselves.
 //!
-//! The driver's own `-fembed-bitcode` compiles in two steps and embeds what the first one has
-//! optimized, which was worth nothing when it was compiled again; given to the compiler proper, in
-//! one step, it embeds what the front end made. Of the bitcode and of the list of entries nothing
-//! is loaded but the list: 8 bytes a function.
+//! The driver's own `-fembed-bitcode` compiles in two steps and embeds the optimized result of the first
+//! one, whose recompilation gained nothing. Passed to the compiler proper, in one step, it embeds the
+//! front end's output. Of the bitcode and of the list of entries only the list is loaded: 8 bytes a
+//! function.
 //!
-//! Everything else is passed on, so `-c`, `-S`, `-E`, response files, dependency files and linking are
-//! clang's. Nothing is added where it cannot be of use: for other machines, and with `-flto`, where
-//! objects are bitcode that the linker optimizes. With `-emit-llvm` the bitcode is what is made, and
-//! is not embedded in itself: that is done when it is compiled.
+//! All other options are passed on, so `-c`, `-S`, `-E`, response files, dependency files and linking
+//! are clang's. Nothing is added where it is useless: for other machines, and with `-flto`, where
+//! objects are bitcode that the linker optimizes. With `-emit-llvm` the output is bitcode, which is not
+//! embedded in itself: that is done when it is compiled.
 
 // Also for the tests of parts, which read this file by its path.
 #[path = "cc/section.rs"]
@@ -39,7 +39,7 @@ use std::process::{Command, ExitStatus};
 
 use uruk::EXIT_FAILURE;
 
-/// What is added to clang's command line.
+/// Options added to clang's command line.
 const ADDED: [&str; 4] = [
     EMBED[0],
     EMBED[1],
@@ -47,10 +47,10 @@ const ADDED: [&str; 4] = [
     "-fpatchable-function-entry=64,62",
 ];
 
-/// The part of it that is about bitcode.
+/// The added options about bitcode.
 const EMBED: [&str; 2] = ["-Xclang", "-fembed-bitcode=bitcode"];
 
-/// Of which language a driver is the driver.
+/// The language of a driver.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Language {
     C,
@@ -64,7 +64,7 @@ pub(super) enum Language {
 and clang. `uruk cc --print-flags` prints what is added."
 )]
 pub(super) struct Driver {
-    /// What clang is given.
+    /// Arguments for clang.
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -92,7 +92,7 @@ pub(super) fn main(driver: &Driver, language: Language) -> i32 {
         command.args(&added).args(&driver.args);
         let objects = section::objects(&words);
         let cause = match objects.is_empty() || added.is_empty() {
-            // Returns only if it cannot be started.
+            // Returns only if clang cannot be started.
             true => command.exec(),
             false => match command.status() {
                 Ok(status) => return finish(status, &objects),
@@ -110,10 +110,10 @@ pub(super) fn main(driver: &Driver, language: Language) -> i32 {
     EXIT_FAILURE
 }
 
-/// Has objects ready once the compiler has ended; the exit status.
+/// Renames sections of the objects once the compiler has ended; returns the exit status.
 fn finish(status: ExitStatus, objects: &[PathBuf]) -> i32 {
     if let Some(signal) = status.signal() {
-        // As shells have it.
+        // The convention of shells.
         return 128 + signal;
     }
     for object in objects.iter().filter(|_| status.success()) {
@@ -136,8 +136,8 @@ fn compilers(language: Language) -> Vec<PathBuf> {
     }
 }
 
-/// The words of a command line, with those of response files in their place. Only looked at: clang
-/// reads the files itself.
+/// The words of a command line, with response files expanded. Only for inspection: clang reads the files
+/// itself.
 fn expanded(args: &[OsString]) -> Vec<String> {
     let mut words = Vec::new();
     for arg in args {
@@ -170,7 +170,7 @@ fn split(text: &str) -> Vec<String> {
     words
 }
 
-/// What is added to a command line of these words.
+/// Options to add to a command line of these words.
 fn added(words: &[String]) -> Vec<&'static str> {
     let has = |wanted: &dyn Fn(&str) -> bool| words.iter().any(|word| wanted(word));
     let target = words.iter().position(|word| word == "-target");
@@ -193,7 +193,7 @@ fn added(words: &[String]) -> Vec<&'static str> {
     added
 }
 
-/// What in a command line makes the program one that cannot be compiled again.
+/// Warnings about options with which the program cannot be compiled again.
 fn warnings(words: &[String]) -> Vec<&'static str> {
     let has = |wanted: &[&str]| words.iter().any(|word| wanted.contains(&word.as_str()));
     let mut warnings = Vec::new();

@@ -1,9 +1,9 @@
 //! `uruk compare`: a program at each tier, tiered, and compiled ahead of time by clang.
 //!
-//! Every way of running it is a process of its own, uruk's ways included, so none warms
-//! up another's memory. The ways take turns, one run of each a round: what slows the
-//! machine for a while slows all of them. The first run, at tier 1, says what output is
-//! right; a way that does something else is not run again and has no speed.
+//! Every way of running it is a process of its own, uruk's ways included, so none warms up another's
+//! memory. The ways take turns, one run of each a round: a temporary slowdown of the machine affects all
+//! of them. The first run, at tier 1, defines the right output; a way with another output is not run
+//! again and has no speed.
 
 mod child;
 mod native;
@@ -22,7 +22,7 @@ use uruk_report::html;
 use child::{Ending, Job, Outcome, difference};
 use scratch::Scratch;
 
-/// Exit status if some way did not do what the first one did.
+/// Exit status if the output of a way differs from the first one's.
 const DIFFERENT: i32 = 1;
 
 #[derive(clap::Args)]
@@ -38,7 +38,7 @@ pub(super) struct Compare {
     /// Write the comparison to a file as well, as a page.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// What the program reads on standard input.
+    /// Standard input of the program.
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
     /// Arguments, in one word, with which the program does more of the same: what such a run takes
@@ -56,7 +56,7 @@ pub(super) struct Compare {
     args: Vec<OsString>,
 }
 
-/// Why there is no comparison.
+/// Reasons why there is no comparison.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
     #[error("{}", file.display())]
@@ -67,15 +67,15 @@ enum Problem {
     Unusable(String),
 }
 
-/// A way to run the program, and what came of it.
+/// A way to run the program, and its results.
 struct Way {
     row: Row,
     job: Job,
-    /// The same with more to do.
+    /// The longer run.
     longer: Option<Job>,
 }
 
-/// What the runs of the first way put out, which is right.
+/// The output of the first way's run, which is the right one.
 struct Right {
     file: PathBuf,
     ending: Ending,
@@ -84,7 +84,7 @@ struct Right {
 /// Compares and prints; the exit status.
 pub(super) fn main(compare: &Compare) -> i32 {
     let result = run(compare).and_then(|(note, comparison)| {
-        // A closed standard output is no reason to fail.
+        // A closed standard output is not an error.
         let _ = uruk_files::print(&format!("{note}\n{}", comparison.render()));
         if let Some(file) = &compare.html {
             uruk_files::write(file, html::compare(&comparison)).map_err(|e| in_file(file, e))?;
@@ -127,7 +127,7 @@ fn run(compare: &Compare) -> Result<(String, Comparison), Problem> {
         Some(_) => Some(first_run(&mut ways[0], &scratch, "expected-longer")?),
         None => None,
     };
-    // Only now, as the files have proved to be readable.
+    // Only now: the files have proved to be readable.
     if !compare.no_native {
         let native = native::build(&compare.files, &scratch, &progress);
         notes.extend(native.notes);
@@ -175,7 +175,7 @@ fn longer_args(compare: &Compare) -> Option<Vec<OsString>> {
     Some(words.map(OsString::from).collect())
 }
 
-/// This command itself, with other arguments.
+/// A way to run the program with this command.
 fn under_uruk(compare: &Compare, tiers: &str) -> Way {
     let job = |args: &[OsString]| {
         let mut words: Vec<OsString> = vec!["run".into(), "--tiers".into(), tiers.into()];
@@ -209,7 +209,7 @@ fn ahead_of_time(compare: &Compare, build: native::Build) -> Way {
     });
     let job = |words: Vec<OsString>| Job {
         program: program.clone(),
-        // What `uruk run` gives it as its own name.
+        // The program name that `uruk run` passes.
         name: compare.files[0].clone().into(),
         words,
         stdin: compare.stdin.clone(),
@@ -233,7 +233,7 @@ fn row(name: String, side: Side) -> Row {
     }
 }
 
-/// The run that says what is right, of the longer job if there is a first run already.
+/// Runs the first way, which defines the right output; the longer job if there is a first run already.
 fn first_run(way: &mut Way, scratch: &Scratch, file: &str) -> Result<Right, Problem> {
     progress(&way.row.name);
     let file = scratch.file(file);
@@ -255,7 +255,7 @@ fn first_run(way: &mut Way, scratch: &Scratch, file: &str) -> Result<Right, Prob
     })
 }
 
-/// One more run of a way, and whether it did what is right.
+/// Runs a way once more, and compares its output with the right one.
 fn again(way: &mut Way, right: &Right, longer: bool, scratch: &Scratch) {
     let actual = scratch.file("output");
     let job = way.longer.as_ref().filter(|_| longer);
@@ -300,10 +300,10 @@ fn in_file(file: &Path, source: io::Error) -> Problem {
     }
 }
 
-/// What is going on, where somebody looks: a line that the next one overwrites.
+/// Shows progress on a terminal: a line that the next one overwrites.
 fn progress(line: &str) {
     if io::stderr().is_terminal() {
-        // That nobody can be told is no reason to stop.
+        // A failed write of the progress line is ignored.
         let _ = write!(io::stderr(), "\r\x1b[K{}", uruk_files::shown(line));
     }
 }

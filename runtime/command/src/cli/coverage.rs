@@ -1,4 +1,4 @@
-//! `uruk baseline`: what the baseline compiler covers of files.
+//! `uruk baseline`: coverage of the baseline compiler for files.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub(crate) fn main(asked: &Coverage) -> i32 {
         match baseline_coverage(file) {
             Ok(coverage) => {
                 let text = format!("{}: {}", file.display(), table(&coverage));
-                // A closed standard output is no reason to fail.
+                // A closed standard output is not an error.
                 let _ = uruk_files::print(&text);
             }
             Err(error) => {

@@ -1,9 +1,8 @@
 //! Launchers: copies of this command that run one program.
 //!
-//! A program that starts itself again takes the name it was told (`argv[0]`), or the executable of
-//! its process (`/proc/self/exe`), for a file that can be started, with arguments of its own. Under
-//! `uruk run` that is the command. A launcher is a file of its own with the command and, behind it,
-//! what it was started with:
+//! A program that starts itself again uses its name (`argv[0]`), or the executable of its process
+//! (`/proc/self/exe`), as a file to start, with arguments of its own. Under `uruk run` that is the
+//! command. A launcher is a file of its own with the command and, behind it, the command line:
 //!
 //! ```text
 //! ELF file of the command | arguments, each with a zero byte | their length (8 bytes) | MAGIC
@@ -28,7 +27,7 @@ const OWN: &str = "/proc/self/exe";
 
 /// Options that a launcher leaves out, with their values.
 const LEFT_OUT: [&str; 2] = ["--launcher", "--argv0"];
-/// Options whose values are no paths.
+/// Options whose values are not paths.
 const NO_PATHS: [&str; 5] = [
     "--entry",
     "--dump-asm",
@@ -37,7 +36,7 @@ const NO_PATHS: [&str; 5] = [
     "--fp-contract",
 ];
 
-/// The arguments of this process: its command line, or that of the launcher it is.
+/// The arguments of this process: its command line, or the one stored in its launcher.
 pub(super) fn arguments() -> Vec<OsString> {
     let mut given = std::env::args_os();
     let own = File::open(OWN).ok().and_then(|own| kept(&own));
@@ -52,7 +51,7 @@ pub(super) fn arguments() -> Vec<OsString> {
     arguments
 }
 
-/// The command line in a launcher; `None` if the file is none.
+/// The command line in a launcher; `None` if the file is no launcher.
 fn kept(file: &File) -> Option<Vec<OsString>> {
     let size = file.metadata().ok()?.len();
     let mut end = [0; MAGIC.len() + LENGTH as usize];
@@ -75,15 +74,15 @@ fn kept(file: &File) -> Option<Vec<OsString>> {
     )
 }
 
-/// Makes the launcher of `run`, and becomes it: the program begins.
+/// Writes the launcher of `run`, and executes it: the program begins.
 ///
 /// # Errors
-/// It cannot be written or started, or the file is another one.
+/// The launcher cannot be written or started, or the file is not a launcher.
 pub(super) fn start(run: &Run, file: &Path) -> io::Error {
     if let Err(error) = write(file, &words(run)) {
         return error;
     }
-    // A name without a slash would be looked for elsewhere.
+    // A name without a slash would be searched for in `PATH`.
     let path = absolute(file).unwrap_or_else(|_| file.to_owned());
     let mut command = Command::new(path);
     command.arg0(run.argv0.as_deref().unwrap_or(file.as_os_str()));
@@ -107,11 +106,11 @@ fn write(file: &Path, words: &[OsString]) -> io::Result<()> {
     text.extend(MAGIC);
     let mut own = uruk_files::read(OWN)?;
     own.extend(text);
-    // One that runs is replaced, not written to.
+    // A running launcher is replaced, not written to.
     uruk_files::OutputPath::new(file)?.executable().write(&own)
 }
 
-/// The command line up to the program's arguments, with paths that mean the same in any folder.
+/// The command line up to the program's arguments, with absolute paths.
 fn words(run: &Run) -> Vec<OsString> {
     let files = run.files.iter().chain(&run.library_path).chain(&run.watch);
     let outputs = [&run.first_calls, &run.tuning, &run.trace, &run.report];
@@ -151,7 +150,7 @@ fn words(run: &Run) -> Vec<OsString> {
     words
 }
 
-/// An option and the value that is part of the word.
+/// Splits a word into an option and the value that is part of it.
 fn split(word: &OsStr) -> (&OsStr, Option<&OsStr>) {
     let bytes = word.as_bytes();
     let at = bytes.iter().position(|&byte| byte == b'=');

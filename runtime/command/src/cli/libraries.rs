@@ -1,16 +1,16 @@
-//! What `-l` and `-L` mean, and which of the files of a command line are shared libraries.
+//! Resolves `-l` and `-L`, and finds the shared libraries among the files of a command line.
 //!
-//! As a linker has it that clang calls: `-l z` is `libz.so`, else `libz.a`, in the folders of `-L`,
-//! then in gcc's own, then in those of the system; `-l :NAME` is a file of that name there. A file
-//! that is neither is a linker's script, whose libraries are taken. A library that only the dynamic
-//! loader has (`libz.so.1`, without a name for linkers) is found in its cache. A path, or a name as
-//! the dynamic loader takes it, is itself. Libraries of every program are left out.
+//! Works like a linker called by clang: `-l z` is `libz.so`, else `libz.a`, in the folders of `-L`, then
+//! in gcc's own, then in those of the system; `-l :NAME` is a file of that name there. A file that is
+//! neither is a linker's script, whose libraries are used. A library that only the dynamic loader has
+//! (`libz.so.1`, without a name for linkers) is found in its cache. A path, or a name for the dynamic
+//! loader, is used unchanged. Libraries of every program are left out.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Where linkers of this machine's system look.
+/// Search folders of this system's linkers.
 const SYSTEM: [&str; 5] = [
     "/usr/local/lib",
     "/lib/x86_64-linux-gnu",
@@ -19,7 +19,7 @@ const SYSTEM: [&str; 5] = [
     "/usr/lib",
 ];
 
-/// Where gcc keeps libraries of its own, in a folder for each version.
+/// Folders of gcc's own libraries, with a subfolder for each version.
 const GCC: [&str; 3] = [
     "/usr/lib/gcc/x86_64-linux-gnu",
     "/usr/lib/gcc/x86_64-redhat-linux",
@@ -29,8 +29,8 @@ const GCC: [&str; 3] = [
 /// The dynamic loader's list of libraries.
 const CACHE: &str = "/etc/ld.so.cache";
 
-/// Libraries that every program has here. `c_nonshared` is among it, whose functions the session
-/// has itself.
+/// Libraries that every program has here. `c_nonshared` is among them: the session has its functions
+/// itself.
 const ALWAYS: [&str; 9] = [
     "c",
     "m",
@@ -43,19 +43,19 @@ const ALWAYS: [&str; 9] = [
     "c_nonshared",
 ];
 
-/// Scripts that name scripts are followed so far.
+/// Depth to which scripts that name scripts are followed.
 const DEPTH: usize = 4;
 
 /// A library of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Library {
-    /// To be loaded, by its path or as the dynamic loader finds it.
+    /// A library to load, by its path or its name for the dynamic loader.
     Shared(String),
-    /// One whose members are linked into the program as it needs them.
+    /// An archive whose members are linked into the program as needed.
     Archive(PathBuf),
 }
 
-/// The libraries of `-l NAME`; none for those that every program has.
+/// The libraries of `-l NAME`; none for libraries that every program has.
 pub(super) fn find(name: &str, folders: &[PathBuf]) -> Vec<Library> {
     find_in(name, folders, DEPTH)
 }
@@ -70,7 +70,7 @@ fn find_in(name: &str, folders: &[PathBuf], depth: usize) -> Vec<Library> {
         None => vec![format!("lib{name}.so"), format!("lib{name}.a")],
     };
     let always = ALWAYS.contains(&name);
-    // An embedder's own libm comes before the system's.
+    // A libm in the user's folders comes before the system's.
     let system = if always { Vec::new() } else { system() };
     let all = folders.iter().chain(&system);
     let mut files_there = all.flat_map(|folder| files.iter().map(|file| folder.join(file)));
@@ -82,7 +82,7 @@ fn find_in(name: &str, folders: &[PathBuf], depth: usize) -> Vec<Library> {
     }
     let cached = std::fs::read(CACHE).ok();
     let cached = cached.and_then(|cache| in_cache(&cache, &files[0]));
-    // The dynamic loader says what it does not find.
+    // The dynamic loader reports a library that it does not find.
     vec![Library::Shared(cached.unwrap_or_else(|| files[0].clone()))]
 }
 
@@ -92,8 +92,8 @@ fn system() -> Vec<PathBuf> {
     gcc.chain(SYSTEM.map(PathBuf::from)).collect()
 }
 
-/// The folder of the highest version among those in `folder`, of the installations that have a
-/// library.
+/// The folder of the highest version among those in `folder` that contain an installation with
+/// libraries.
 fn newest(folder: &Path) -> Option<PathBuf> {
     let versions = folder.read_dir().ok()?.filter_map(|entry| {
         let path = entry.ok()?.path();
@@ -108,7 +108,7 @@ fn newest(folder: &Path) -> Option<PathBuf> {
     versions.max().map(|(_, path)| path)
 }
 
-/// The libraries that a file is or stands for, if it is one.
+/// The libraries that a file is or refers to, if it is one.
 fn of(file: &Path, folders: &[PathBuf], depth: usize) -> Option<Vec<Library>> {
     let mut start = [0; 18];
     File::open(file).ok()?.read_exact(&mut start).ok()?;
@@ -132,7 +132,7 @@ fn of(file: &Path, folders: &[PathBuf], depth: usize) -> Option<Vec<Library>> {
 
 /// A file that the script `script` names: a path, or a file beside the script or in a folder.
 fn named_by(script: &Path, word: &str, folders: &[PathBuf], depth: usize) -> Vec<Library> {
-    // The session has what is in it.
+    // The session has its functions.
     if word.contains("libc_nonshared") {
         return Vec::new();
     }
@@ -181,15 +181,15 @@ fn script(text: &str) -> Vec<String> {
     named
 }
 
-/// The path of a library in the dynamic loader's cache: of the name, or with the highest number
-/// behind it.
+/// The path of a library in the dynamic loader's cache: of the exact name, or of the name with the
+/// highest version number.
 fn in_cache(cache: &[u8], name: &str) -> Option<String> {
     const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
     const HEADER: usize = 48;
     const ENTRY: usize = 24;
     /// `FLAG_ELF_LIBC6 | FLAG_X8664_LIB64`.
     const X86_64: u32 = 0x0303;
-    // An older table may come before it.
+    // A table of an older format may come before it.
     let at = cache
         .windows(MAGIC.len())
         .position(|bytes| bytes == MAGIC)?;

@@ -1,7 +1,7 @@
-//! `uruk live`: a native program, with the library loaded into it that compiles its functions again.
+//! `uruk live`: runs a native program with the library that compiles its functions again.
 //!
-//! The program takes the place of this process. What would keep the library out of it is told
-//! before: the dynamic loader says nothing.
+//! The program replaces this process. Obstacles to loading the library are reported before: the dynamic
+//! loader reports nothing.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -61,7 +61,7 @@ pub(super) struct Live {
     /// Threads that compile for first calls.
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Let nobody attach (`uruk swap`).
+    /// Do not allow `uruk swap` to attach.
     #[arg(long)]
     no_control: bool,
     /// Compile every function before the program starts; or do that, and take each back and publish
@@ -103,7 +103,7 @@ pub(super) fn main(live: &Live) -> i32 {
             "{LIBRARY} is not beside this command\n  tip: $URUK_LIVE_LIBRARY names its place"
         ));
     };
-    // The program may change its folder before it ends.
+    // The program may change its working directory before it ends.
     let absolute = |file: &Option<PathBuf>| file.as_ref().map(std::path::absolute).transpose();
     let files = [&live.report, &live.trace, &live.tuning].map(absolute);
     let [report, trace, tuning] = match files {
@@ -174,8 +174,8 @@ pub(super) fn main(live: &Live) -> i32 {
     fail(&format!("{}: {cause}", program.display()))
 }
 
-/// Whether whoever started this ignores `SIGPIPE`, as the program is to then: the standard library,
-/// which ignores it in most programs, would reset it.
+/// Whether this process was started with `SIGPIPE` ignored, which the program must inherit. The standard
+/// library, which ignores it in most programs, would reset it.
 fn ignores_closed_pipes() -> bool {
     // SAFETY: all zeros are an action, which the kernel fills.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -184,7 +184,7 @@ fn ignores_closed_pipes() -> bool {
     !failed && action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Whether a file is a program that has no need of `uruk run`: the loader's.
+/// Whether a file is a native program for the dynamic loader, which does not need `uruk run`.
 pub(super) fn is_native(program: &Path) -> bool {
     find(program).is_some_and(|file| is_dynamic(&file))
 }
@@ -202,7 +202,7 @@ fn find(program: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Whether the library can be of use in the program.
+/// Checks that the library can be used in the program.
 fn check(program: &Path) -> Result<(), String> {
     let shown = program.display();
     let unreadable = |cause: std::io::Error| format!("{shown}: {cause}");
@@ -239,11 +239,11 @@ fn is_of_use(library: &Path) -> bool {
     carries_bitcode(library) && Image::read(library, 0, false).is_ok()
 }
 
-/// The shared libraries that a program with a dynamic loader begins with, as that tells them;
-/// none, if it cannot be asked.
+/// The shared libraries that a program with a dynamic loader begins with, as the loader lists them; none
+/// if the loader cannot be asked.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let mut command = Command::new(program);
-    // The loader prints what it would load, instead of starting the program.
+    // The loader prints the libraries, instead of starting the program.
     command.env("LD_TRACE_LOADED_OBJECTS", "1");
     command.stdin(Stdio::null()).stderr(Stdio::null());
     let Ok(output) = command.output() else {
@@ -264,8 +264,8 @@ fn is_script(file: &Path) -> bool {
     std::fs::read(file).is_ok_and(|bytes| bytes.starts_with(b"#!"))
 }
 
-/// The library: where the environment says, or beside this command, or in the folder for libraries
-/// beside that.
+/// The library: the file that the environment names, or beside this command, or in the folder for
+/// libraries beside that.
 fn library() -> Option<PathBuf> {
     if let Some(own) = std::env::var_os("URUK_LIVE_LIBRARY") {
         return Some(PathBuf::from(own));

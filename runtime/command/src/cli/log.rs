@@ -1,6 +1,6 @@
-//! What is logged on standard error.
+//! Log messages on standard error.
 
-/// Logs from now on as `-v` was given so often.
+/// Starts logging at the level of this number of `-v`.
 pub(super) fn init(verbose: u8) {
     let level = match verbose {
         0 => return,
@@ -13,7 +13,7 @@ pub(super) fn init(verbose: u8) {
             "uruk={level},uruk_codegen={level},uruk_session={level}"
         ))
         .with_writer(|| uruk_files::Messages)
-        // Escapes in names would be as good as those of colours.
+        // Escapes in names would look like those of colours.
         .with_ansi(false)
         .init();
 }

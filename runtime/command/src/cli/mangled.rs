@@ -1,4 +1,4 @@
-//! Names of Rust and C++ as they were written.
+//! Demangles names of Rust and C++.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ pub(crate) fn is_mangled(name: &str) -> bool {
     name.starts_with("_R") || name.starts_with("_Z")
 }
 
-/// A name as it was written, if it is mangled and can be read.
+/// The demangled name, if it is mangled and can be read.
 pub(crate) fn written(name: &str) -> Cow<'_, str> {
     if let Ok(demangled) = rustc_demangle::try_demangle(name) {
         return Cow::Owned(format!("{demangled:#}"));
@@ -22,7 +22,7 @@ pub(crate) fn written(name: &str) -> Cow<'_, str> {
     text.map_or(Cow::Borrowed(name), Cow::Owned)
 }
 
-/// A text with each mangled name in it as it was written.
+/// A text with each mangled name in it demangled.
 pub(crate) fn written_in(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -30,7 +30,7 @@ pub(crate) fn written_in(text: &str) -> String {
         let (before, from) = rest.split_at(at);
         let end = from.find(|c| !is_part(c)).unwrap_or(from.len());
         let (word, after) = from.split_at(end);
-        // A sentence's end, and what a path goes on with, are no part of a name.
+        // A sentence's end, and the rest of a path, are not part of a name.
         let name = word.trim_end_matches('.');
         let is_path = before.ends_with('/') || after.starts_with('/');
         out.push_str(before);
@@ -47,7 +47,7 @@ pub(crate) fn written_in(text: &str) -> String {
     out
 }
 
-/// Whether mangled names have such a character.
+/// Whether mangled names may contain this character.
 fn is_part(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$')
 }

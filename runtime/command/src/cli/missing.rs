@@ -1,5 +1,5 @@
-//! Undefined symbols as people who write Rust and C++ know them: demangled, one a line, and where
-//! they are to be had.
+//! Lists undefined symbols for programmers of Rust and C++: demangled, one a line, and with hints where
+//! to find them.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use uruk::Missing;
 
 use super::mangled;
 
-/// The list, if a name of it is mangled.
+/// The list, if it contains a mangled name.
 pub(super) fn list(missing: &[Missing]) -> Option<String> {
     if !missing.iter().any(|one| is_mangled(&one.symbol)) {
         return None;
@@ -26,7 +26,7 @@ pub(super) fn list(missing: &[Missing]) -> Option<String> {
     Some(text)
 }
 
-/// What may help against it.
+/// A hint how to resolve missing symbols.
 pub(super) fn tip(missing: &[Missing]) -> &'static str {
     let rust = |one: &Missing| is_of_std(&one.symbol);
     if missing.iter().any(rust) {
@@ -44,7 +44,7 @@ fn is_mangled(name: &str) -> bool {
     mangled::is_mangled(name) || name == "rust_eh_personality"
 }
 
-/// Whether a name is of `std`, or of what it is made of.
+/// Whether a name is of `std`, or of a crate that it consists of.
 fn is_of_std(name: &str) -> bool {
     if name == "rust_eh_personality" {
         return true;

@@ -1,11 +1,11 @@
-//! Checks of outputs before a run: at its end it is too late to name another file.
+//! Checks outputs before a run: at its end it is too late to name another file.
 
 use std::fmt;
 use std::path::Path;
 
 use uruk_files::OutputPath;
 
-/// Checks that each of `outputs` can be written and is none of `inputs`, nor the same as another.
+/// Checks that each of `outputs` can be written, is not in `inputs`, and differs from the others.
 pub(super) fn check<'a>(
     outputs: impl IntoIterator<Item = &'a (impl AsRef<Path> + 'a)>,
     inputs: &[&Path],

@@ -1,4 +1,4 @@
-//! `uruk run`: from the command line to the program, whose end is that of the command.
+//! `uruk run`: loads the program of a command line; the command ends with the program.
 
 use std::path::{Path, PathBuf};
 
@@ -56,7 +56,7 @@ pub(super) fn load_program(run: Run) -> Begun {
     }
     crate::memory::spare();
     let builder = builder(&run, &files, policy, reclaim);
-    // Constructors of its libraries may call what LLVM is to compile, under the loader's lock.
+    // Constructors of its libraries may call code that LLVM must compile, under the loader's lock.
     let early = run.baseline == Baseline::Off || !shared.is_empty() || run.untrusted;
     let builder = builder.late_llvm(!early);
     match load(&run, &shared, &files, &builder) {
@@ -131,7 +131,7 @@ fn builder(
         let (share, credit) = uruk_live::settings::budget(percent);
         builder = builder.tuning_budget(share, credit);
     }
-    // An empty file is one that was just made.
+    // An empty file was just created.
     let tuned = run
         .tuning
         .as_ref()
@@ -139,7 +139,7 @@ fn builder(
     if let Some(tuned) = tuned.filter(|tuned| !tuned.is_empty()) {
         builder = builder.tuned_before(String::from_utf8_lossy(&tuned).into_owned());
     }
-    // Where it cannot be counted nothing is: this is an executable, where it can.
+    // Counting fails only where the process is no executable; this command is one.
     if run.count_fuel
         && let Ok(counting) = builder.clone().count_fuel(true)
     {
@@ -151,7 +151,7 @@ fn builder(
     builder
 }
 
-/// Loads the program; once more, with room for its static data, if it wants that.
+/// Loads the program; loads it again with room for its static data, if that is needed.
 fn load(
     run: &Run,
     shared: &[String],
@@ -182,8 +182,8 @@ fn load(
         }
         Program::load(&jit, files, options.clone()).map(|program| (jit, program))
     };
-    // Nothing has run. Not at once, because more room for data is less for code, and below 2 GiB
-    // there is less room.
+    // Nothing has run. Not at once, because more room for data is less for code, and below 2 GiB there
+    // is less room.
     let mut builder = builder.clone();
     let mut loaded = attempt(builder.clone());
     if let Err(error) = &loaded

@@ -1,8 +1,8 @@
-//! Settings by name, and sizes.
+//! Parses settings by name, and sizes.
 
 use uruk::{Baseline, PolicyConfig, ReclaimConfig};
 
-/// Before the names of settings of reclaim; others are the tiering policy's.
+/// Prefix of settings of reclaim; others are the tiering policy's.
 const RECLAIM: &str = "reclaim.";
 
 /// Prints all settings with their meaning.
@@ -16,7 +16,7 @@ pub(super) fn print(policy: &PolicyConfig, reclaim: &ReclaimConfig) {
     }
 }
 
-/// Sets one of `NAME=VALUE`.
+/// Applies one `NAME=VALUE`.
 pub(super) fn set(
     policy: &mut PolicyConfig,
     reclaim: &mut ReclaimConfig,
@@ -54,7 +54,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| String::from("that many bytes there are not"))
 }
 
-/// What the baseline compiler compiles: nothing, all, or a half that a number seeds.
+/// Parses the functions for the baseline compiler: none, all, or a half that a number seeds.
 pub(super) fn baseline(text: &str) -> Result<Baseline, String> {
     match text {
         "off" => Ok(Baseline::Off),

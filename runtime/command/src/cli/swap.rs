@@ -1,4 +1,4 @@
-//! `uruk swap`: functions of a program that runs under `uruk live`, exchanged.
+//! `uruk swap`: exchanges functions of a program that runs under `uruk live`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,13 +20,13 @@ pub(super) struct Swap {
     /// Wait so many milliseconds at most until no thread runs old code; calls wait meanwhile.
     #[arg(long, value_name = "MS", conflicts_with_all = ["explain", "stats", "report", "trace"])]
     quiescent: Option<u64>,
-    /// Have who is in a loop of old code go on in new code, at the next head of a loop that is in
-    /// both. Native and optimized code have no way out of their loops: who is in those goes on as
-    /// before, and is listed.
+    /// Let threads in loops of old code continue in new code, at the next head of a loop that both
+    /// versions have. Native and optimized code have no OSR points in their loops: threads in those
+    /// continue as before, and are listed.
     #[arg(long, conflicts_with = "quiescent", requires = "file")]
     osr: bool,
-    /// Accept functions whose arguments or results have other types: whoever calls them as before
-    /// must not any more.
+    /// Accept functions whose arguments or results have other types: code that calls them with the old
+    /// types must not call them any more.
     #[arg(long, requires = "file")]
     allow_signatures: bool,
     /// Go back to before the latest exchange: by waiting as that did, unless `--quiescent` or
@@ -99,7 +99,7 @@ pub(super) fn main(swap: &Swap) -> i32 {
     }
 }
 
-/// An answer for people. Tables keep the names that symbol tables have.
+/// An answer for users. Tables keep the mangled names of symbol tables.
 fn readable(swap: &Swap, text: String) -> String {
     match swap.file.is_some() || swap.rollback {
         true => mangled::written_in(&text),

@@ -2,8 +2,8 @@
 //!
 //! Objects compiled for an executable reach their thread-locals at fixed distances from the thread
 //! pointer. The runtime has 3 KiB at such places, on the stack of each thread. A program with more is
-//! found out when it is linked; the process then begins once more with a library that the loader
-//! gives as much as is needed. The library is made here and preloaded from memory, and defines
+//! detected when it is linked. The process then executes itself again with a library for which the
+//! loader reserves enough. The library is made here and preloaded from memory, and defines
 //! `uruk_thread_local_room`, by which the runtime finds it (`guest::tls::room`).
 
 use std::ffi::{CString, OsStr, OsString};
@@ -21,7 +21,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 const FOLDER: &str = "/proc/self/fd/";
 const NAME: &str = "uruk-thread-locals";
 
-/// Where the block's bytes begin in the library, and a page of memory.
+/// Offset of the block's bytes in the library, and size of a page of memory.
 const BLOCK: u64 = 4096;
 
 /// The symbols that the library defines, as a table of texts.
@@ -34,7 +34,7 @@ const HASHES: u64 = SYMBOLS + 2 * 24;
 const TEXTS: u64 = (HASHES + 5 * 4).next_multiple_of(8);
 const WORD: u64 = (TEXTS + SYMBOL.len() as u64).next_multiple_of(8);
 
-/// The bytes of an ELF library with a block of so many bytes for each thread, which begins as zeros.
+/// The bytes of an ELF library with a block of `size` bytes for each thread, initialized with zeros.
 fn library(size: u64, align: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity((BLOCK + size) as usize);
     let mut put = |words: &[u64], width: usize| {
@@ -82,7 +82,7 @@ fn library(size: u64, align: u64) -> Vec<u8> {
     bytes
 }
 
-/// The file of such a library, which stays open in what the process becomes.
+/// The file of such a library, which stays open when the process executes itself again.
 fn file(size: u64, align: u64) -> Option<File> {
     let name = CString::new(NAME).ok()?;
     // SAFETY: a C string.
@@ -96,7 +96,7 @@ fn file(size: u64, align: u64) -> Option<File> {
     Some(file)
 }
 
-/// The file of ours at the end of the variable's value, and what is before it.
+/// The descriptor of our file at the end of the variable's value, and the value before it.
 fn ours(value: &OsStr) -> Option<(RawFd, OsString)> {
     let value = value.as_bytes();
     let at = value.iter().rposition(|&byte| byte == b':');
@@ -114,10 +114,10 @@ fn ours(value: &OsStr) -> Option<(RawFd, OsString)> {
     is_ours.then(|| (number, OsString::from_vec(before.to_owned())))
 }
 
-/// Whether the process was begun once more.
+/// Whether the process executed itself again.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Makes the environment what it was, in a process that was begun once more.
+/// Restores the environment in a process that executed itself again.
 ///
 /// # Safety
 /// No other thread uses the environment meanwhile.
@@ -136,12 +136,13 @@ pub(super) unsafe fn take_ours() {
     }
 }
 
-/// Begins once more with room for thread-locals. Returns where that cannot be, and where it was done.
+/// Executes the process again with room for thread-locals. Returns on failure, or if that was done
+/// already.
 ///
 /// # Safety
 /// No other thread uses the environment meanwhile.
 pub(super) unsafe fn start_again(size: usize, align: usize) {
-    // The loader takes the variable out where the process has rights of its own.
+    // The loader ignores the variable where the process has rights of its own.
     let is_again = BEGUN.load(Ordering::Relaxed);
     if is_again || start::has_own_rights() || align as u64 > BLOCK {
         return;
@@ -149,7 +150,7 @@ pub(super) unsafe fn start_again(size: usize, align: usize) {
     let Some(file) = file(size as u64, align.max(64) as u64) else {
         return;
     };
-    // Kept open where the process begins once more.
+    // Kept open when the process executes itself again.
     let file = ManuallyDrop::new(file);
     let mut value = std::env::var_os(PRELOAD).unwrap_or_default();
     if !value.is_empty() {

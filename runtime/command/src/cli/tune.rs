@@ -1,11 +1,10 @@
-//! `uruk tune`: a workload again and again, each run from what the ones before have learned.
+//! `uruk tune`: runs a workload repeatedly; each run starts from the results of the ones before.
 //!
-//! Each run is `uruk run --tuning FILE`, or `uruk live --tuning FILE` where the last of the files is
-//! a native program, in a process of its own, so that nothing of one, such as
-//! its heap or its caches' contents, is left for the next, and so that a run that fails ends
-//! nothing but itself. Trials may take more of the program's time than where they are beside the point:
-//! here it is what the runs are for. And the policy expects more of what it compiles ([`HOPES`]). The
-//! file is complete after each.
+//! Each run is `uruk run --tuning FILE`, or `uruk live --tuning FILE` where the last of the files is a
+//! native program, in a process of its own. So nothing of a run, such as its heap or its caches'
+//! contents, is left for the next, and a run that fails ends only itself. Trials may take more of the
+//! program's time than in other runs: here they are the purpose. And the policy expects more of compiled
+//! code ([`HOPES`]). The file is complete after each run.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use uruk::EXIT_FAILURE;
 
-/// What is compiled here is paid for by the runs to come, and what does not pay is not kept: SQLite's
-/// main loop takes five seconds to compile with what was counted, so 25 s in it passed before a run
-/// did, and with all that is hot at tier 3 an iteration takes 21.3 ms instead of 24.8. Settings of the
-/// command line come after these.
+/// Later runs pay for compiles here, and code that does not pay off is not kept. SQLite's main loop
+/// takes five seconds to compile with its counts, so 25 s in it passed before a run did. With all hot
+/// code at tier 3 an iteration takes 21.3 ms instead of 24.8. Settings of the command line override
+/// these.
 const HOPES: [&str; 2] = ["outlook=60s", "speedup_guided=3"];
 
-/// Lines that say how far functions are.
+/// Kinds of lines that record the progress of functions.
 const KINDS: [&str; 8] = [
     "settled", "open", "native", "tier", "tried", "doubtful", "compared", "fine",
 ];
@@ -60,7 +59,7 @@ pub(super) fn main(tune: &Tune) -> i32 {
         tell(number, start.elapsed(), &now);
         quiet = if now == before { quiet + 1 } else { 0 };
         before = now;
-        // A run may find nothing because it was too short; where nothing is left, it is not.
+        // A run may find nothing because it was too short, unless nothing is left.
         let any = |kind| before.iter().any(|line| line.starts_with(kind));
         let is_done = any("settled") && !any("open");
         if quiet == if is_done { 1 } else { 2 } {
@@ -72,7 +71,7 @@ pub(super) fn main(tune: &Tune) -> i32 {
 
 fn run(tune: &Tune) -> std::io::Result<ExitStatus> {
     let mut command = Command::new(std::env::current_exe()?);
-    // Options of others may be anything, so the command line's own division is not told from them.
+    // Other options may have any form, so the command line's own division cannot be determined.
     let mut parts = tune.words.splitn(2, |word| word == "--");
     let (files, args) = (
         parts.next().unwrap_or_default(),
@@ -96,7 +95,7 @@ fn run(tune: &Tune) -> std::io::Result<ExitStatus> {
     command.args(args).status()
 }
 
-/// What the file says of functions.
+/// The lines of the file about functions.
 fn known(file: &Path) -> Vec<String> {
     let text = std::fs::read(file).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();

@@ -27,7 +27,7 @@ use super::{debug, frame};
 
 const SHAPES: &str = include_str!("shapes.ll");
 
-/// What gdb prints for a command that is announced by `echo`.
+/// Output of gdb for a command that is announced by `echo`.
 fn answer<'t>(text: &'t str, mark: &str) -> &'t str {
     let rest = text.split(mark).nth(1).unwrap_or_default();
     rest.split("=====").next().unwrap_or_default()

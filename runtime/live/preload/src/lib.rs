@@ -1,18 +1,18 @@
-//! What the dynamic loader brings into a native program: a constructor, and what has to be found in
-//! the process before the C library's.
+//! Library that the dynamic loader puts into a native program: a constructor, and functions that must be
+//! found in the process before the C library's.
 //!
 //! ```text
 //! uruk live ./program
 //! LD_PRELOAD=/PLACE/OF/liburuk_preload.so ./program
 //! uruk cc main.o -L/PLACE/OF -Wl,-rpath,/PLACE/OF -luruk_preload -o program && ./program
 //! ```
-//! The three do the same; the latter two take their settings, if any, from the variable `URUK_LIVE`,
-//! whose words `uruk_live::settings` lists (`URUK_LIVE=explain`, `URUK_LIVE=off`), and leave the
-//! environment as it is, so that programs which this one starts are live, too. What a process is that
-//! carries no bitcode, or has rights of its own, it stays: `uruk_live::start` says when. Why nothing
-//! can be done for a program, `uruk live` says.
+//! The three do the same. The latter two take their settings, if any, from the variable `URUK_LIVE`
+//! (`URUK_LIVE=explain`, `URUK_LIVE=off`), whose words `uruk_live::settings` lists. They leave the
+//! environment as it is, so programs started by this one are live, too. A process without bitcode, or
+//! with rights of its own, is left alone: see `uruk_live::start`. `uruk live` prints why a program stays
+//! native.
 //!
-//! All it does is in `uruk_live`, which is a package of its own because executables that use it, as
+//! The implementation is in `uruk_live`. It is a package of its own because executables that use it, as
 //! the command does, have their own `__cxa_atexit`.
 
 use std::arch::naked_asm;
@@ -29,8 +29,8 @@ extern "C" fn begin() {
     uruk_live::start::begin();
 }
 
-/// As the C library's; handlers of LLVM's are dropped, as it is asked to compile until the very
-/// end.
+/// Like the C library's function, but drops handlers of LLVM: the session compiles until the process
+/// ends.
 ///
 /// # Safety
 /// As the C library's.
@@ -44,13 +44,13 @@ pub unsafe extern "C" fn __cxa_atexit(
     unsafe { uruk::register_exit_handler(handler, argument, dso) }
 }
 
-/// As the C library's: a child finds no lock of the allocator's held by a thread of ours.
+/// Like the C library's function; the child finds no lock of the allocator held by a thread of ours.
 #[unsafe(no_mangle)]
 pub extern "C" fn _Fork() -> c_int {
     interposed::fork_quietly()
 }
 
-/// As the C library's, and what [`_Fork`] does.
+/// Like the C library's function, with the guarantee of [`_Fork`].
 ///
 /// # Safety
 /// As the C library's.
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn clone() {
     naked_asm!("jmp {}", sym interposed::clone)
 }
 
-/// As [`clone`].
+/// Like [`clone`].
 ///
 /// # Safety
 /// As the C library's.
@@ -70,8 +70,8 @@ pub unsafe extern "C" fn __clone() {
     naked_asm!("jmp {}", sym interposed::clone)
 }
 
-/// As the C library's, and what [`_Fork`] does where it copies the process. That a signal of ours comes
-/// while it waits has no call end with `EINTR`.
+/// Like the C library's function, with the guarantee of [`_Fork`] for calls that copy the process. A
+/// signal of ours that arrives during the call does not end it with `EINTR`.
 ///
 /// # Safety
 /// As the C library's.
@@ -81,7 +81,8 @@ pub unsafe extern "C" fn syscall() {
     naked_asm!("jmp {}", sym interposed::syscall)
 }
 
-/// As the C library's; threads of ours end before a filter of system calls that would end them.
+/// Like the C library's function; ends threads of ours before a filter of system calls that would end
+/// them.
 ///
 /// # Safety
 /// As the C library's.

@@ -16,13 +16,13 @@ use super::mentions::Mentions;
 use super::stream;
 use super::symbols::{Listed, Place, PlaceKind, Symbols};
 
-/// The sections in which bitcode is kept: by `uruk cc`, and by clang.
+/// The sections with bitcode: of `uruk cc`, and of clang.
 pub const BITCODE: [&str; 2] = [".urukbc", ".llvmbc"];
 
 /// The section that lists where functions have room for a patch.
 const PATCHABLE: &str = "__patchable_function_entries";
 
-/// Why nothing of a file can be compiled again.
+/// The reason why no function of a file can be compiled again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
@@ -31,7 +31,7 @@ pub enum ImageError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// It is no program for this machine.
@@ -39,16 +39,16 @@ pub enum ImageError {
     NotElf {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// The error.
         message: String,
     },
-    /// It was compiled without what is needed.
+    /// It was compiled without bitcode.
     #[error("{}: carries no bitcode: build it with `uruk cc`, or clang's `-Xclang -fembed-bitcode=bitcode`", .file.display())]
     NoBitcode {
         /// The file.
         file: PathBuf,
     },
-    /// Its symbols were taken out.
+    /// Its symbols were removed.
     #[error("{}: was stripped: without its symbol table, nobody knows where its functions and variables are", .file.display())]
     Stripped {
         /// The file.
@@ -60,12 +60,12 @@ pub enum ImageError {
         /// The file.
         file: PathBuf,
     },
-    /// The linker put something else between the modules.
+    /// The section is not a sequence of modules.
     #[error("{}: {cause}", .file.display())]
     Bitcode {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// The error.
         cause: stream::Damaged,
     },
 }
@@ -75,37 +75,37 @@ pub enum ImageError {
 pub struct Image {
     /// The file.
     pub file: PathBuf,
-    /// What the loader added to the file's addresses.
+    /// The offset that the loader added to the file's addresses.
     pub base: u64,
     /// Its symbols, with addresses of the process.
     pub symbols: Symbols,
-    /// What is executed.
+    /// Executable ranges.
     pub text: Vec<Range<u64>>,
-    /// What is only read.
+    /// Read-only ranges.
     pub constants: Vec<Range<u64>>,
-    /// Segments that are only read once the loader has entered addresses there.
+    /// Segments that are read-only once the loader has relocated them.
     pub relocated: Vec<Range<u64>>,
     /// The bitcode of its modules, in link order.
     pub modules: Vec<Vec<u8>>,
-    /// How far from the thread pointer each thread's block of its thread-locals is; of a library,
-    /// whoever loaded it says.
+    /// Offset of each thread's block of its thread-locals from the thread pointer; for a library, the
+    /// code that finds the loaded files sets it.
     pub threads: Option<i64>,
-    /// Where the list of entries with room lies: each names the first byte of the room.
+    /// The list of entries with room: each item is the address of the room's first byte.
     pub entries: Vec<Range<u64>>,
     /// Tables of addresses that the linker made: calls through them are of one function each.
     pub tables: Vec<Range<u64>>,
-    /// It is the executable.
+    /// Whether it is the executable.
     pub executable: bool,
     /// Names that the dynamic loader binds in its code and data; its linker has bound all others.
     pub bound_late: HashSet<String>,
-    /// Addresses of it that its code and data mention.
+    /// Its addresses that its code and data mention.
     pub mentions: Mentions,
 }
 
 pub(super) type Header = FileHeader64<Endianness>;
 
 impl Image {
-    /// Reads a file that the loader put at `base`.
+    /// Reads a file that the loader mapped at `base`.
     ///
     /// # Errors
     /// [`ImageError`].
@@ -117,7 +117,7 @@ impl Image {
         Image::parse(file, &bytes, base, executable)
     }
 
-    /// As [`Image::read`], of bytes.
+    /// Like [`Image::read`], from bytes.
     ///
     /// # Errors
     /// [`ImageError`], but for `Unreadable`.
@@ -219,8 +219,7 @@ impl Image {
         Ok(())
     }
 
-    /// Adds the names that dynamic relocations of a section mention; what is damaged, mentions
-    /// none.
+    /// Adds the names that dynamic relocations of a section mention; a damaged section adds none.
     fn add_bound(
         &mut self,
         section: &elf::SectionHeader64<Endianness>,
@@ -282,7 +281,7 @@ impl Image {
         all.any(|range| range.contains(&address))
     }
 
-    /// How far from the thread pointer a thread-local of the file is; of other places nothing.
+    /// Offset of a thread-local of the file from the thread pointer; `None` for other places.
     pub fn distance(&self, place: Place) -> Option<i64> {
         let block = self.threads?;
         (place.kind == PlaceKind::ThreadLocal).then(|| block.wrapping_add_unsigned(place.address))
@@ -306,7 +305,7 @@ impl Image {
     }
 }
 
-/// Whether a file has a section of bitcode. Reads no more of it than what says so.
+/// Whether a file has a section of bitcode. Reads only the headers.
 pub fn carries_bitcode(file: &Path) -> bool {
     let read = || -> Option<bool> {
         let cache = ReadCache::new(OwnFile::open(file).ok()?);
@@ -319,8 +318,8 @@ pub fn carries_bitcode(file: &Path) -> bool {
     read().unwrap_or(false)
 }
 
-/// Whether whoever runs a file gets rights by it that the file system knows (`setcap`): the loader
-/// then loads nothing of the environment's, as for setuid programs.
+/// Whether executing a file grants rights that the file system records (`setcap`): the loader then
+/// loads nothing that the environment names, as for setuid programs.
 pub fn has_capabilities(file: &Path) -> bool {
     let Ok(file) = CString::new(file.as_os_str().as_bytes()) else {
         return false;
@@ -342,7 +341,7 @@ pub fn is_dynamic(file: &Path) -> bool {
     read().unwrap_or(false)
 }
 
-/// A symbol as the rest of the package sees it; `None` for those of no account.
+/// Converts a symbol for the rest of the package; `None` for symbols that are not used.
 fn list(
     name: String,
     symbol: &elf::Sym64<Endianness>,
@@ -361,7 +360,7 @@ fn list(
         elf::STT_FUNC => PlaceKind::Function,
         elf::STT_OBJECT | elf::STT_NOTYPE => PlaceKind::Data,
         elf::STT_TLS => PlaceKind::ThreadLocal,
-        // An ifunc's symbol is its resolver: who calls it is bound by the dynamic loader.
+        // An ifunc's symbol is its resolver: the dynamic loader binds its callers.
         _ => return None,
     };
     let is_relative = kind != PlaceKind::ThreadLocal && symbol.st_shndx(endian) != elf::SHN_ABS;

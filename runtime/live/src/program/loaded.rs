@@ -1,4 +1,4 @@
-//! Where the dynamic loader put the files of the process.
+//! Addresses at which the dynamic loader mapped the files of the process.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr, c_int, c_void};
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub struct Loaded {
     /// The file.
     pub file: PathBuf,
-    /// What was added to its addresses.
+    /// The offset added to its addresses.
     pub base: u64,
     /// It is the executable.
     pub executable: bool,
@@ -41,15 +41,15 @@ pub fn loaded() -> Vec<Loaded> {
         0
     }
     let mut found: Vec<Loaded> = Vec::new();
-    // SAFETY: `visit` takes the list for what it is.
+    // SAFETY: `visit` uses the list as its own type.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
     found
 }
 
-/// How far from the thread pointer each thread's block of a file's thread-locals is, by what was added
-/// to the file's addresses: of files whose blocks are where the loader reserved room in all threads.
-/// To be asked by a thread that runs nothing of those files: the C library gives it blocks of its own
-/// of the others once it asks for one, so that here they are not there.
+/// Offset from the thread pointer to each thread's block of a file's thread-locals, by the file's base.
+/// Only for files whose blocks are in the room that the loader reserved in all threads. Call it on a
+/// thread that runs no code of those files: the C library allocates other blocks only when the thread
+/// first uses them, so that they are missing here.
 pub fn thread_blocks() -> HashMap<u64, i64> {
     /// Room that the loader reserves lies right below the thread pointer.
     const FARTHEST: i64 = -(1 << 20);
@@ -64,7 +64,7 @@ pub fn thread_blocks() -> HashMap<u64, i64> {
             let block = info.dlpi_tls_data as u64;
             let distance = block.wrapping_sub(thread_pointer()) as i64;
             if (FARTHEST..0).contains(&distance) {
-                // Of two files at one place (both where they were linked to be) nobody knows which.
+                // Two files with one base (both at their linked addresses) cannot be told apart.
                 let one = |before: &mut Option<i64>| *before = None;
                 let entry = found.entry(info.dlpi_addr);
                 entry.and_modify(one).or_insert(Some(distance));
@@ -73,7 +73,7 @@ pub fn thread_blocks() -> HashMap<u64, i64> {
         0
     }
     let mut found: HashMap<u64, Option<i64>> = HashMap::new();
-    // SAFETY: `visit` takes the map for what it is.
+    // SAFETY: `visit` uses the map as its own type.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
     let known = found.into_iter();
     known
@@ -81,7 +81,7 @@ pub fn thread_blocks() -> HashMap<u64, i64> {
         .collect()
 }
 
-/// Of the calling thread.
+/// The thread pointer of the calling thread.
 fn thread_pointer() -> u64 {
     let pointer: u64;
     // SAFETY: the word that the psABI has at the thread pointer, which is its address.
@@ -95,26 +95,26 @@ fn thread_pointer() -> u64 {
     pointer
 }
 
-/// How far from the thread pointer the calling thread's instance of a thread-local is that the
-/// process's files offer under a name.
+/// Offset from the thread pointer to the calling thread's instance of the thread-local that the
+/// process's files export under a name.
 pub fn find_thread_local(name: &str) -> Option<i64> {
     let found = find(name)?;
     Some(found.wrapping_sub(thread_pointer()) as i64)
 }
 
-/// What the process's libraries, or the executable, offer under a name.
+/// The address that the process's libraries, or the executable, export under a name.
 pub fn find(name: &str) -> Option<u64> {
     let name = CString::new(name).ok()?;
-    // SAFETY: a C string; the address is only looked at by who asked.
+    // SAFETY: a C string; only the caller uses the address.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null()).then_some(found as u64)
 }
 
-/// Whether an address is only what a function of another file is known by: an executable that is
-/// not position-independent has such, in its table of calls, for functions whose address it takes.
+/// Whether an address only stands for a function of another file. An executable that is not
+/// position-independent has such addresses, in its table of calls, for functions whose address it takes.
 pub fn is_stand_in(address: u64) -> bool {
     unsafe extern "C" {
-        /// The C library's, which `libc` does not list.
+        /// The C library's function, which `libc` does not list.
         fn dladdr1(
             address: *const c_void,
             info: *mut libc::Dl_info,
@@ -122,11 +122,11 @@ pub fn is_stand_in(address: u64) -> bool {
             flags: c_int,
         ) -> c_int;
     }
-    /// Asks for the entry of the symbol table.
+    /// Requests the entry of the symbol table.
     const SYMBOL: c_int = 1;
     let mut symbol: *mut c_void = std::ptr::null_mut();
-    // SAFETY: valid out pointers; the entry is the loader's, for as long as the file is loaded, and
-    // is looked at before anybody can unload it: the files asked for are never unloaded.
+    // SAFETY: valid out pointers; the entry is the loader's, for as long as the file is loaded. It is
+    // read before the file can be unloaded: the files concerned are never unloaded.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         let told = dladdr1(address as *const c_void, &mut info, &mut symbol, SYMBOL);

@@ -1,11 +1,11 @@
-//! Which addresses of a file its own code and data mention, as the linker left them.
+//! Collects the addresses of a file that its own code and data mention, as the linker left them.
 //!
-//! What the optimizer did to a local function it did because it saw all its uses: if the address is
-//! nowhere natively, arguments and results may have gone, whatever the bitcode does with the
-//! address. And of a text that is there several times, the one that code mentions is meant.
+//! The optimizer changes a local function because it sees all its uses. If its address occurs nowhere
+//! natively, arguments and results may be gone, even if the bitcode uses the address. And of a string
+//! with several copies, the copy that code mentions is meant.
 //!
-//! Code is not disassembled: whatever looks like an instruction that computes an address counts. What
-//! is found too much, a few of 2^32, is as if this did not exist.
+//! Code is not disassembled: all bytes that look like an instruction that computes an address count.
+//! False matches, a few of 2^32, act as if this module did not exist.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use super::image::Header;
 pub struct Mentions(Vec<u64>);
 
 impl Mentions {
-    /// Of the bytes of a file that is loaded at `base`; what is damaged mentions nothing.
+    /// Collects from the bytes of a file that is loaded at `base`; a damaged file mentions nothing.
     pub(super) fn of(bytes: &[u8], base: u64) -> Mentions {
         let mut found = Vec::new();
         let _ = collect(bytes, &mut found);
@@ -32,7 +32,7 @@ impl Mentions {
         Mentions(found)
     }
 
-    /// Of code that lies at `at`, as the linker and the loader left it.
+    /// Collects from code at address `at`, as the linker and the loader left it.
     pub(crate) fn in_code(bytes: &[u8], at: u64) -> Mentions {
         /// Addresses of a program that is not moved.
         const LOW: Range<u64> = 1..1 << 31;
@@ -43,7 +43,7 @@ impl Mentions {
         Mentions(found)
     }
 
-    /// Of these addresses.
+    /// Holds these addresses.
     #[cfg(test)]
     pub(crate) fn new(addresses: impl IntoIterator<Item = u64>) -> Mentions {
         let mut found: Vec<u64> = addresses.into_iter().collect();
@@ -56,7 +56,7 @@ impl Mentions {
         self.0.binary_search(&address).is_ok()
     }
 
-    /// Those in a range.
+    /// The addresses in a range.
     pub fn within(&self, range: &Range<u64>) -> &[u64] {
         let start = self.0.partition_point(|&address| address < range.start);
         let end = self.0.partition_point(|&address| address < range.end);
@@ -97,7 +97,7 @@ fn collect(bytes: &[u8], found: &mut Vec<u64>) -> Option<()> {
     Some(())
 }
 
-/// `lea reg, [rip + distance]`, and in a program that is not moved all numbers that are addresses.
+/// `lea reg, [rip + distance]`, and in a program at a fixed address all numbers that are addresses.
 fn code(data: &[u8], at: u64, all: &Range<u64>, fixed: bool, found: &mut Vec<u64>) {
     for (place, part) in data.windows(4).enumerate() {
         let number = i32::from_le_bytes([part[0], part[1], part[2], part[3]]);
@@ -118,7 +118,7 @@ fn code(data: &[u8], at: u64, all: &Range<u64>, fixed: bool, found: &mut Vec<u64
     }
 }
 
-/// What the dynamic loader writes that is of this file.
+/// Addresses of this file that the dynamic loader writes.
 fn relocations(
     section: &elf::SectionHeader64<Endianness>,
     sections: &object::read::elf::SectionTable<'_, Header>,

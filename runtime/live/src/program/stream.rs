@@ -1,31 +1,31 @@
 //! The modules of a section of bitcode.
 //!
-//! Each object file brings one; a linker puts them one after the other, with zeros between them if
-//! it aligns. A module begins with the magic and is a sequence of blocks, each of which tells its
-//! length, so where the next one begins is known without reading what is inside.
+//! Each object file brings one; a linker puts them one after the other, with zeros between them if it
+//! aligns. A module is the magic and a sequence of blocks. Each block gives its length, so the next one
+//! is found without reading its contents.
 
 use std::ops::Range;
 
-/// `BC`, and what says that it is LLVM's.
+/// `BC`, and the two bytes that mark LLVM's bitcode.
 const MAGIC: [u8; 4] = [b'B', b'C', 0xc0, 0xde];
 
-/// Bits of an abbreviation's number outside of all blocks.
+/// Bits of an abbreviation's number outside all blocks.
 const OUTER: u32 = 2;
 
 /// The number that enters a block.
 const ENTER: u32 = 1;
 
-/// The section is not what a linker makes of modules.
+/// The section is not a linker's sequence of modules.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {at} of the bitcode: {what}")]
 pub struct Damaged {
-    /// Where, in bytes from the beginning of the section.
+    /// The place, in bytes from the beginning of the section.
     pub at: usize,
-    /// What is wrong there.
+    /// The defect there.
     pub what: &'static str,
 }
 
-/// Where the modules of a section lie in it.
+/// Ranges of the modules in a section.
 ///
 /// ```
 /// assert_eq!(uruk_live::program::stream::modules(&[0, 0, 0, 0]), Ok(Vec::new()));
@@ -58,7 +58,7 @@ fn end_of(section: &[u8], start: usize) -> Result<usize, Damaged> {
     let mut at = start + MAGIC.len();
     loop {
         let rest = &section[at..];
-        // The next module, the linker's zeros, or nothing.
+        // The next module, the linker's zeros, or the end.
         if rest.len() < 8 || rest.starts_with(&MAGIC) || rest[0] == 0 {
             return Ok(at);
         }
@@ -83,7 +83,8 @@ fn end_of(section: &[u8], start: usize) -> Result<usize, Damaged> {
     }
 }
 
-/// Behind a number of chunks of `width` bits, of which the highest says whether there is another.
+/// The position behind a number of chunks of `width` bits, whose highest bit tells whether another chunk
+/// follows.
 fn skip(bits: u64, from: u32, width: u32) -> u32 {
     let mut at = from;
     while at + width < 64 {
@@ -133,7 +134,7 @@ mod tests {
         let odd = [MAGIC.to_vec(), vec![0xfe; 16]].concat();
         assert_eq!(modules(&odd).unwrap_err().what, "no block begins here");
         for length in 0..cut.len() {
-            // Whatever is cut off: an answer.
+            // Any truncation gives an answer.
             let _ = modules(&cut[..length]);
         }
     }

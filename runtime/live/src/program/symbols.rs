@@ -1,39 +1,39 @@
-//! Names to addresses: what a symbol table says that was not stripped.
+//! Maps names to addresses, by a symbol table that was not stripped.
 //!
-//! Global names are one table. Local ones are only unique within the object file that they came
-//! from; a linker keeps those of one file together, behind a symbol that names its source
-//! (`STT_FILE`). Which file's a module is follows from the source's name where there is one such
-//! file, else from the order: a linker takes files in the order in which it takes their bitcode.
-//! Names that no other *program* sees (`visibility("hidden")`) a linker makes local, too, behind a
-//! source without a name: files see them as they see global ones.
+//! Global names are one table. Local ones are only unique within the object file that they came from. A
+//! linker keeps those of one file together, behind a symbol that names its source (`STT_FILE`). The file
+//! of a module follows from the source's name where there is one such file, else from the order: a
+//! linker takes files in the order in which it takes their bitcode. Names that no other *program* sees
+//! (`visibility("hidden")`) become local in the linker, too, behind a source without a name: files see
+//! them as they see global ones.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// Stands between the name of a function and the number of a copy that LLVM's function specialization
-/// made of it. It copies functions that are never inlined, too.
+/// Separates the name of a function and the number of a copy that LLVM's function specialization made of
+/// it. LLVM copies functions that are never inlined, too.
 const SPECIALIZED: &str = ".specialized.";
 
-/// Stand behind a function's name in names of its parts that LLVM puts elsewhere: of what is hardly ever
-/// run, of landing pads, of clusters of blocks.
+/// Suffixes of a function's name in names of its parts that LLVM puts elsewhere: rarely run code,
+/// landing pads, clusters of blocks.
 const PARTS: [&str; 3] = [".cold", ".eh", ".__part."];
 
-/// What is behind a name.
+/// The address and kind of a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Its address, or of a thread-local its offset in the block that each thread has.
     pub address: u64,
     /// Its size in bytes.
     pub size: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: PlaceKind,
-    /// Another file may define it, too.
+    /// Whether another file may define it, too.
     pub weak: bool,
-    /// Other files of the process are offered it, and may offer another one in its place.
+    /// Whether other files of the process see it, and may define another one in its place.
     pub exported: bool,
 }
 
-/// What a symbol stands for.
+/// The kind of a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlaceKind {
     /// Code.
@@ -47,7 +47,7 @@ pub enum PlaceKind {
 /// A symbol as a table lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listed {
-    /// Local symbols up to the next one are of the object file that this source made.
+    /// Local symbols up to the next one belong to the object file of this source.
     File(String),
     /// A local symbol.
     Local(String, Place),
@@ -69,7 +69,7 @@ pub struct Symbols {
     starts: Vec<u64>,
 }
 
-/// The function of which a name says that it is a part.
+/// The function that a part belongs to, by the part's name.
 fn part_of(name: &str) -> Option<&str> {
     PARTS.iter().find_map(|mark| {
         let at = name.rfind(mark)?;
@@ -80,7 +80,7 @@ fn part_of(name: &str) -> Option<&str> {
 }
 
 impl Symbols {
-    /// Of a table, in its order.
+    /// Symbols of a table, in its order.
     pub fn new(listed: impl IntoIterator<Item = Listed>) -> Symbols {
         let mut symbols = Symbols::default();
         for symbol in listed {
@@ -99,7 +99,7 @@ impl Symbols {
                     }
                     if let Some((file, locals)) = symbols.files.last_mut() {
                         if file.is_empty() {
-                            // Which binding it had is not told any more.
+                            // The symbol's original binding is not known any more.
                             let place = Place {
                                 weak: true,
                                 exported: false,
@@ -107,7 +107,7 @@ impl Symbols {
                             };
                             symbols.global.entry(name.clone()).or_insert(place);
                         }
-                        // Of equal names in one file, as assembly may have, none is meant.
+                        // Of equal names in one file, as assembly may have, none is used.
                         locals.entry(name).or_insert(place);
                     }
                 }
@@ -144,7 +144,7 @@ impl Symbols {
         self.copied.contains(&(file, name.to_owned()))
     }
 
-    /// Parts of a function that lie elsewhere; of all object files, if it is not known which one.
+    /// Parts of a function that lie elsewhere; those in all object files, if its file is not known.
     pub fn parts(&self, file: Option<usize>, name: &str) -> Vec<Range<u64>> {
         let files = match file {
             Some(file) => file..file + 1,
@@ -154,13 +154,13 @@ impl Symbols {
         parts.flatten().cloned().collect()
     }
 
-    /// Whether some symbol's place begins at the address.
+    /// Whether a symbol's place begins at the address.
     pub fn begins(&self, address: u64) -> bool {
         self.starts.binary_search(&address).is_ok()
     }
 
-    /// Whose object file each module is, given the sources of all in link order. `None` where
-    /// that is not certain: then its local names have no address.
+    /// The object file of each module, given the sources of all in link order. `None` where that is not
+    /// certain: then its local names have no address.
     pub fn files_of(&self, sources: &[String]) -> Vec<Option<usize>> {
         let base = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
         let mut of_name: HashMap<String, Vec<usize>> = HashMap::new();
@@ -174,7 +174,7 @@ impl Symbols {
         let mut found = vec![None; sources.len()];
         for (name, modules) in modules {
             let files = of_name.remove(&name).unwrap_or_default();
-            // More or fewer: some object of that name has no bitcode, or no symbols.
+            // More or fewer: an object of that name has no bitcode, or no symbols.
             if files.len() == modules.len() {
                 for (module, file) in modules.into_iter().zip(files) {
                     found[module] = Some(file);

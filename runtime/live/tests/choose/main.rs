@@ -1,4 +1,4 @@
-//! What names of a module mean, given what the program has.
+//! The meaning of a module's names, given the program's symbols.
 
 mod program;
 mod variables;
@@ -125,7 +125,7 @@ fn local_functions_that_nobody_points_to_go_with_their_callers() {
     assert!(matches!(fate(&outcome, "inner.of.3"), Fate::Adopted { .. }));
     let outcome = chosen(both(), Vec::new(), &program);
     assert_eq!(fate(&outcome, "inner.of.3"), &Fate::WithCallers);
-    // Of an object file that is not known, nobody knows.
+    // Without a known object file the answer is unknown.
     let program = Program {
         without_object: true,
         ..program
@@ -266,7 +266,7 @@ fn of_weak_bodies_only_equal_ones_are_looked_at() {
     if let Some(place) = program.places.get_mut("f") {
         place.weak = true;
     }
-    // Of several weak ones nobody knows which it took.
+    // The symbols do not tell which of several weak definitions the linker took.
     assert_eq!(keep(weak(false), &program), Keep::Nothing);
     assert_eq!(keep(weak(true), &program), Keep::Body);
     program.taken.insert("f");

@@ -1,5 +1,4 @@
-//! The part of the page that goes by moment: what failed, what was decided, what was
-//! promoted.
+//! The part of the page with events: failures, decisions, promotions.
 
 use maud::{Markup, html};
 
@@ -10,7 +9,7 @@ use crate::units::{count, time};
 
 /// Events shown of each kind; the trace has all of them.
 const SHOWN: usize = 200;
-/// A list this short is shown unfolded.
+/// The longest list that is shown unfolded.
 const SHORT: usize = 12;
 
 pub(super) fn section(recording: &Recording) -> Markup {

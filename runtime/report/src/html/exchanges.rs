@@ -1,5 +1,4 @@
-//! The part of the page about functions that were replaced by hand: which, when, and whether
-//! that was taken back.
+//! The part of the page about functions that were replaced by hand: names, times and rollbacks.
 
 use maud::{Markup, html};
 
@@ -8,10 +7,10 @@ use crate::recording::{Event, Exchange, Nanos, Recording};
 use crate::text;
 use crate::units::{count, time};
 
-/// Exchanges that are listed, the latest; the trace has all of them.
+/// Limit of listed exchanges, the latest; the trace has all of them.
 const SHOWN: usize = 200;
 
-/// When, what, and whether it went back.
+/// Time, exchange, and whether it is a rollback.
 fn all(recording: &Recording) -> impl Iterator<Item = (Nanos, &Exchange, bool)> {
     recording.events.iter().filter_map(|event: &Event| {
         let (exchange, back) = event.kind.exchange()?;
@@ -19,7 +18,7 @@ fn all(recording: &Recording) -> impl Iterator<Item = (Nanos, &Exchange, bool)> 
     })
 }
 
-/// The list; nothing if nothing was replaced.
+/// The list; empty if there were no exchanges.
 pub(super) fn section(recording: &Recording) -> Markup {
     let list: Vec<_> = all(recording).collect();
     let earlier = list.len().saturating_sub(SHOWN);

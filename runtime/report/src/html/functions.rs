@@ -1,4 +1,4 @@
-//! The parts of the page that go by function: the hottest, and what compiling cost.
+//! The parts of the page with functions: the hottest, and the cost of compiles.
 
 use std::cmp::Reverse;
 
@@ -48,7 +48,7 @@ pub(super) fn hottest(recording: &Recording, summary: &Summary) -> Markup {
     }
 }
 
-/// One function; `samples` is the number of all samples.
+/// One row of a function; `samples` is the number of all samples.
 fn row(function: &Function, samples: u64) -> Markup {
     let share = ratio(function.samples as f64, samples as f64);
     let shown = if samples == 0 {
@@ -99,7 +99,7 @@ fn versions(function: &Function) -> Markup {
     }
 }
 
-/// Ways to compile a function that were compared with what ran.
+/// Compile variants that were compared with the running version.
 fn variants(all: &[Variant]) -> Markup {
     html! {
         div.variants {
@@ -140,7 +140,7 @@ fn variant_row(variant: &Variant) -> Markup {
     }
 }
 
-/// Where a ratio lies between a half and two, in percent.
+/// The position of a ratio between a half and two, in percent.
 fn on_scale(ratio: f64) -> f64 {
     let log = ratio.log2();
     let place = if log.is_nan() { 0.0 } else { log };
@@ -174,7 +174,7 @@ fn card(version: &Version) -> Markup {
     }
 }
 
-/// A listing with its addresses held back.
+/// A listing with its addresses dimmed.
 fn lines(listing: &str) -> Markup {
     html! {
         @for line in listing.lines() {
@@ -187,15 +187,14 @@ fn lines(listing: &str) -> Markup {
     }
 }
 
-/// Where the address at the start of a line ends: hex digits, then perhaps a colon,
-/// then space.
+/// The end of the address at the start of a line: hex digits, then perhaps a colon, then space.
 fn address(line: &str) -> Option<usize> {
     let start = line.len() - line.trim_start().len();
     let digits = line[start..].find(|c: char| !c.is_ascii_hexdigit() && c != 'x')?;
     let end = start + digits;
     let colon = usize::from(line[end..].starts_with(':'));
     let after = line[end + colon..].starts_with(char::is_whitespace);
-    // Words like `add` are hex digits too; an address has more of them.
+    // Words like `add` are hex digits too; an address has at least 4 digits or a colon.
     (after && (digits >= 4 || (digits > 0 && colon > 0))).then_some(end + colon)
 }
 
@@ -210,7 +209,7 @@ fn state(state: &State) -> String {
     }
 }
 
-/// Bars: where compile time went.
+/// Bars of compile time by function.
 pub(super) fn compile_time(recording: &Recording) -> Markup {
     let mut sorted: Vec<&Function> = recording.functions.iter().collect();
     sorted.sort_by_key(|function| (Reverse(function.compile()), function.id));

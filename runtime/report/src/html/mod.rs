@@ -1,14 +1,13 @@
-//! A run, or a comparison of runs, as one page.
+//! Renders a run, or a comparison of runs, as one HTML page.
 //!
 //! Invariants:
-//! - The page is one file: no script, no font, no image and no link to elsewhere.
-//!   What unfolds is `details`, so it works wherever HTML is shown.
-//! - Nothing is wider than the screen from 320 px on; what has to be (listings)
-//!   scrolls by itself.
-//! - Text in plots is HTML beside the drawing, so it does not shrink with it; a
-//!   drawing has its numbers as a table, for those who cannot see it.
-//! - Templates escape what they are given (`maud`); nothing here opts out but the
-//!   style sheet, which is a constant.
+//! - The page is one file: no script, no font, no image and no link to other sites. Foldable parts
+//!   are `details`, which work in every HTML viewer.
+//! - No element is wider than the screen from 320 px on; wide parts (listings) scroll by
+//!   themselves.
+//! - Text in plots is HTML beside the drawing, so it does not shrink with it; each drawing has its
+//!   numbers as a table, for readers who cannot see it.
+//! - Templates escape their input (`maud`), except the style sheet, which is a constant.
 //!
 //! The modules: `plot` draws, `run`, `functions`, `exchanges` and `events` are the
 //! parts of a run's page, `versus` is the page of a comparison.
@@ -29,17 +28,17 @@ use crate::recording::{Recording, Tier};
 
 const STYLE: &str = include_str!("style.css");
 
-/// The page of one run.
+/// Renders the page of one run.
 pub fn run(recording: &Recording) -> String {
     run::page(recording).into_string()
 }
 
-/// The page of a comparison.
+/// Renders the page of a comparison.
 pub fn compare(comparison: &Comparison) -> String {
     versus::page(comparison).into_string()
 }
 
-/// The frame every page has.
+/// The frame of every page.
 fn page(title: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -56,7 +55,7 @@ fn page(title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// The last part of a path: what a person calls the program.
+/// The last part of a path: the usual name of the program.
 fn base_name(path: &str) -> &str {
     let name = path.rsplit('/').find(|part| !part.is_empty());
     name.unwrap_or("a program")
@@ -79,19 +78,19 @@ fn command_line(program: &str, args: &[String]) -> String {
 /// A date and a time of day, in UTC; none for a time that is not set.
 fn date(unix_ms: u64) -> Option<String> {
     let time = UNIX_EPOCH.checked_add(Duration::from_secs(unix_ms / 1000))?;
-    // humantime's rendering ends in an error for years past 9999.
+    // humantime fails for years past 9999.
     let year_10000 = 253_402_300_800;
     let shown = unix_ms > 0 && unix_ms / 1000 < year_10000;
     let text = shown.then(|| humantime::format_rfc3339_seconds(time).to_string())?;
     Some(text.replace('T', " ").replace('Z', " UTC"))
 }
 
-/// The class that carries a tier's colour, by its rank; 0 is code that is no function's.
+/// The CSS class of a tier's colour, by its rank; 0 is code that is no function's.
 fn tier_class(rank: usize) -> &'static str {
     ["t0", "t1", "t2", "t3", "tn"][rank.min(4)]
 }
 
-/// What a number of samples by tier is called.
+/// The label of samples of a tier, by its rank.
 fn tier_label(rank: usize) -> String {
     match Tier::WITH_NATIVE.iter().find(|tier| tier.rank() == rank) {
         Some(tier) => format!("tier {}, {}", tier.number(), tier.name()),

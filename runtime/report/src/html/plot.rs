@@ -1,8 +1,7 @@
-//! Axes and shapes.
+//! Axes and shapes of plots.
 //!
-//! A drawing is an SVG of 1000 by 1000 units that is stretched to the place it gets,
-//! with lines that keep their width; `x` runs to the right, `y` upwards, both from 0
-//! to 1. Labels are HTML, placed in percent.
+//! A drawing is an SVG of 1000 by 1000 units that is stretched to its place, with lines of constant
+//! width; `x` runs to the right, `y` upwards, both from 0 to 1. Labels are HTML, placed in percent.
 
 use std::fmt::Write as _;
 
@@ -10,15 +9,15 @@ use maud::{Markup, html};
 
 use crate::recording::Nanos;
 
-/// How times become places.
+/// Maps times to positions.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Scale {
-    /// From zero.
+    /// Linear, from zero.
     Even {
         /// The right end.
         end: Nanos,
     },
-    /// Every factor takes the same room.
+    /// Logarithmic.
     Log {
         /// The left end; more than zero.
         start: Nanos,
@@ -27,14 +26,14 @@ pub(super) enum Scale {
     },
 }
 
-/// A label at a place between 0 and 1.
+/// A label at a position between 0 and 1.
 pub(super) type Tick = (f64, String);
 
-/// Most labels on an axis: as many as fit a phone.
+/// Most labels on an axis: the number that fits a phone.
 const TICKS: usize = 6;
 
 impl Scale {
-    /// Where `time` is, between 0 and 1.
+    /// The position of `time`, between 0 and 1.
     pub(super) fn at(self, time: Nanos) -> f64 {
         let place = match self {
             Scale::Even { end } => time.0 as f64 / end.0.max(1) as f64,
@@ -70,8 +69,8 @@ fn even_times(end: Nanos) -> Vec<Nanos> {
     (0..=end.0 / step).map(|n| Nanos(n * step)).collect()
 }
 
-/// Powers of ten between the ends; with 2 and 5 times them if those are few, with some
-/// left out if they are many.
+/// Powers of ten between the ends; with 2 and 5 times them if those are few, with some omitted if
+/// they are many.
 fn round_times(start: Nanos, end: Nanos) -> Vec<Nanos> {
     let inside = |time: &Nanos| *time >= start && *time <= end;
     let with = |digits: &'static [u64], step: usize| -> Vec<Nanos> {
@@ -81,7 +80,7 @@ fn round_times(start: Nanos, end: Nanos) -> Vec<Nanos> {
     };
     let dense: [&'static [u64]; 2] = [&[1, 2, 5], &[1, 3]];
     let choices = dense.map(|digits| (digits, 1)).into_iter();
-    // 19 powers with every fourth kept are five: one choice always fits.
+    // Every fourth of 19 powers makes five, so one choice always fits.
     let mut choices = choices.chain((1..=4).map(|step| (&[1_u64] as &'static [u64], step)));
     let fits = choices.find_map(|(digits, step)| {
         let times = with(digits, step);
@@ -90,7 +89,7 @@ fn round_times(start: Nanos, end: Nanos) -> Vec<Nanos> {
     fits.unwrap_or_default()
 }
 
-/// A round time without digits that say nothing: `20 ms`, `1.5 s`.
+/// A round time without trailing zeros: `20 ms`, `1.5 s`.
 fn short_time(time: Nanos) -> String {
     let units = [
         (1_000_000_000, "s"),
@@ -100,19 +99,19 @@ fn short_time(time: Nanos) -> String {
     ];
     let unit = units.iter().find(|(size, _)| time.0 >= *size);
     match unit {
-        // Half a second among seconds reads better as 500 ms: both are exact.
+        // 500 ms reads better than 0.5 s; both are exact.
         Some((size, name)) => format!("{}\u{a0}{name}", time.0 as f64 / *size as f64),
         None => "0".to_owned(),
     }
 }
 
-/// Labels for a share: nothing, half, all.
+/// Labels for a share: 0 to 100 % in quarters.
 pub(super) fn share_ticks() -> Vec<Tick> {
     let tick = |percent: u32| (f64::from(percent) / 100.0, format!("{percent}\u{a0}%"));
     [0, 25, 50, 75, 100].map(tick).to_vec()
 }
 
-/// A number in the drawing's units, with a tenth of a unit.
+/// A position in the drawing's units, rounded to a tenth of a unit.
 fn unit(place: f64) -> f64 {
     (place.clamp(0.0, 1.0) * 10_000.0).round() / 10.0
 }
@@ -174,7 +173,7 @@ pub(super) fn line(points: &[(f64, f64)]) -> String {
     path
 }
 
-/// Upright marks over the whole height, at most 400 of them told apart.
+/// Upright marks over the whole height, at most 400 distinct ones.
 pub(super) fn marks(places: impl Iterator<Item = f64>) -> String {
     let mut columns: Vec<u32> = places.map(|x| (x * 400.0).round() as u32).collect();
     columns.sort_unstable();
@@ -186,7 +185,7 @@ pub(super) fn marks(places: impl Iterator<Item = f64>) -> String {
     path
 }
 
-/// An SVG that fills its place; `label` says what it shows.
+/// An SVG that fills its place; `label` describes it.
 pub(super) fn canvas(label: &str, shapes: &Markup) -> Markup {
     html! {
         svg viewBox="0 0 1000 1000" preserveAspectRatio="none" role="img" aria-label=(label) {
@@ -224,7 +223,7 @@ pub(super) fn frame(
             }
             div.x aria-hidden="true" {
                 @for (place, label) in x {
-                    // Labels at the ends must not stick out of the page.
+                    // Labels at the ends must stay on the page.
                     @let side = if *place < 0.06 { "start" } else if *place > 0.94 { "end" } else { "middle" };
                     span.(side) style=(format!("left:{:.2}%", place * 100.0)) { (label) }
                 }

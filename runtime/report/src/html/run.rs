@@ -1,4 +1,4 @@
-//! The page of one run: what ran, how it warmed up, where time went.
+//! The page of one run: the program, its warm-up, and its time by function.
 
 use maud::{Markup, html};
 
@@ -60,7 +60,7 @@ fn head(recording: &Recording, program: &str) -> Markup {
     }
 }
 
-/// `name value`, or nothing without a value.
+/// `name value`; empty without a value.
 fn named(name: &str, value: &str) -> String {
     if value.is_empty() {
         String::new()
@@ -122,7 +122,7 @@ fn peak_figure(summary: &Summary) -> (String, String) {
     }
 }
 
-/// How long threads waited for code that did not exist yet.
+/// How long threads waited for the compile of a first call.
 fn first_calls(recording: &Recording) -> Markup {
     let first = recording
         .lookups
@@ -154,7 +154,7 @@ fn sampling(recording: &Recording, summary: &Summary) -> Markup {
     figure("Cost of sampling", &cost, &remark)
 }
 
-/// What a reader should know before trusting the rest.
+/// Notices that qualify the rest of the page.
 fn notices(recording: &Recording) -> Markup {
     let totals = &recording.totals;
     let mut notices = Vec::new();
@@ -164,7 +164,7 @@ fn notices(recording: &Recording) -> Markup {
             "{compiles} failed; what ran before went on. See the events."
         ));
     }
-    // While some source works, the others are a remark at the page's foot.
+    // If another source works, rejected ones are only mentioned at the page's foot.
     let none = recording.sampling.source.is_none();
     for (source, reason) in recording.sampling.rejected.iter().filter(|_| none) {
         notices.push(format!(
@@ -191,7 +191,7 @@ fn notices(recording: &Recording) -> Markup {
     }
 }
 
-/// Why there is nothing to draw.
+/// The reason why there are no samples to draw.
 fn no_samples(recording: &Recording) -> Markup {
     let reason = match &recording.sampling.source {
         None if recording.sampling.rejected.is_empty() => {
@@ -281,7 +281,7 @@ fn warm_up_plot(recording: &Recording, summary: &Summary, bins: &[Bin]) -> Marku
     }
 }
 
-/// Places of bins, where pauses are closed: each lasts until the next begins.
+/// Positions of bins, without gaps: each lasts until the next begins.
 fn joined(bins: &[Bin], scale: Scale) -> impl Iterator<Item = (f64, f64)> + '_ {
     let end = |at: usize| bins.get(at + 1).map_or(bins[at].end, |next| next.start);
     (0..bins.len()).map(move |at| (scale.at(bins[at].start), scale.at(end(at))))
@@ -345,7 +345,7 @@ fn tiers_plot(recording: &Recording, bins: &[Bin]) -> Markup {
     let scale = Scale::Even {
         end: recording.wall,
     };
-    // From the bottom: the best code first, so that its share is read off the axis.
+    // From the bottom: the best code first, so that its share can be read from the axis.
     let order = [3, 2, 1, Tier::Native.rank(), 0];
     let stacked = |upto: usize| -> Vec<Step> {
         let sum = |bin: &Bin, layers: &[usize]| layers.iter().map(|n| bin.samples[*n]).sum::<u64>();

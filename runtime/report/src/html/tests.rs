@@ -1,4 +1,4 @@
-//! Pages are checked as text here; how they look is checked in `tests/browser.rs`.
+//! Tests of pages as text; `tests/browser.rs` tests their layout.
 
 use super::*;
 use crate::compare::{Output, Row, Side};
@@ -10,7 +10,7 @@ use crate::recording::{
 const ODD: &str = "<script>alert(\"&'\")</script>";
 const ODD_ESCAPED: &str = "&lt;script&gt;alert(&quot;&amp;'&quot;)&lt;/script&gt;";
 
-/// Every text of a recording that comes from outside, set to something nasty.
+/// A recording with hostile input in every external text.
 fn hostile() -> Recording {
     let odd = ODD.to_owned();
     let id = FunctionId(0);
@@ -85,8 +85,8 @@ fn hostile() -> Recording {
     }
 }
 
-/// Checks that elements are closed in order. The pages have no raw text with `<` but
-/// the style sheet, which is skipped.
+/// Checks that elements are closed in order. The only raw text with `<` in a page is the style
+/// sheet, which is skipped.
 fn check_nesting(page: &str) {
     const VOID: [&str; 4] = ["meta", "br", "!DOCTYPE", "hr"];
     let mut open: Vec<&str> = Vec::new();
@@ -108,7 +108,7 @@ fn check_nesting(page: &str) {
     assert!(open.is_empty(), "{open:?}");
 }
 
-/// Checks that the page needs nothing but itself.
+/// Checks that the page is self-contained.
 fn check_alone(page: &str) {
     for needle in [
         "<script", "<link", "<img", "src=", "href=", "url(", "@import", "http:", "https:",
@@ -291,7 +291,7 @@ fn colours_can_be_told_apart() {
                 assert!(found >= 3.0, "{shape} on {ground}: {found:.2}");
             }
         }
-        // Optimized from guided by lightness alone; from the others by hue as well.
+        // Optimized and guided differ by lightness alone; the others by hue as well.
         let found = contrast(of("t2"), of("t3"));
         assert!(found >= 2.0, "t2, t3: {found:.2}");
     }

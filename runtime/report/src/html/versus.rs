@@ -8,9 +8,9 @@ use crate::compare::{Comparison, Iteration, Output, Row, Side};
 use crate::recording::Nanos;
 use crate::units::{count, ratio, time};
 
-/// Line styles that are told apart; further curves repeat them.
+/// Distinct line styles; further curves repeat them.
 const STYLES: usize = 6;
-/// Points of a curve that are drawn.
+/// Limit of drawn points of a curve.
 const POINTS: usize = 2000;
 
 pub(super) fn page(comparison: &Comparison) -> Markup {

@@ -1,7 +1,7 @@
 //! Reads a trace as strictly as the strictest of Perfetto's importers of Chrome's format.
 //!
-//! Perfetto's tokenizer does not parse JSON: it looks for keys and braces, byte by byte,
-//! and had rules of its own over the years (`importers/json/json_trace_tokenizer.cc`,
+//! Perfetto's tokenizer does not parse JSON: it searches for keys and braces, byte by byte, and had
+//! its own rules over the years (`importers/json/json_trace_tokenizer.cc`,
 //! `json_trace_parser_impl.cc`). The rules of all versions together:
 //!
 //! 1. Top level: an object whose keys are `otherData` (an object, whole in the first
@@ -11,15 +11,15 @@
 //! 3. An event is an object without arrays among its own values; `ts` and `dur` are plain
 //!    decimal numbers of microseconds, not negative, and exact to the nanosecond.
 //! 4. `pid` and `tid` are 32 bits wide.
-//! 5. `ph` is one of those Perfetto draws; an `X` has a `dur`, an `i` a scope, a `C` only
-//!    numbers in `args`, an `M` a name that is known, with its one argument.
+//! 5. `ph` is one of those that Perfetto draws; an `X` has a `dur`, an `i` a scope, a `C` only
+//!    numbers in `args`, an `M` a known name, with its one argument.
 //! 6. Of the spans of one thread, in the order of `ts`, longer first, none ends in another.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// What a trace holds.
+/// The contents of a trace.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub spans: usize,
@@ -28,7 +28,7 @@ pub struct Seen {
     pub metadata: usize,
 }
 
-/// Reads a trace: what is in it, or which rule it breaks.
+/// Reads a trace: its contents, or the rule that it breaks.
 pub fn read(bytes: &[u8]) -> Result<Seen, String> {
     let fail = |rule: u32, what: &str| Err(format!("rule {rule}: {what}"));
     if let Some(at) = bytes

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use uruk_roots::{Config, How, Report, Roots, ThreadReport, Wanted, Why};
 
-/// Ranges asked about; range `i` is `[base + 4096 i, base + 4096 i + 256)`. The first
-/// and the last are nobody's: the scanner itself computes with their ends, and leaves
-/// them on stacks that glibc gives to later threads.
+/// Requested ranges; range `i` is `[base + 4096 i, base + 4096 i + 256)`. No thread points into the
+/// first and the last: the scanner itself computes with their ends, and leaves them on stacks that glibc
+/// gives to later threads.
 pub const RANGES: usize = 10;
 
 /// How long to wait for what a fault alone keeps from happening: machines may be busy.
@@ -110,7 +110,7 @@ pub struct Holder {
     thread: JoinHandle<()>,
 }
 
-/// What holder and test tell each other.
+/// State shared by holder and test.
 #[derive(Default)]
 pub struct Stop {
     tid: AtomicI32,

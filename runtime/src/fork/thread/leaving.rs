@@ -1,23 +1,23 @@
-//! Threads of ours that are about to be gone.
+//! Threads of the runtime that are about to end.
 //!
 //! On its way out a thread gives its memory back to the C library's allocator, under the
-//! allocator's locks, and can hold no pass while it does. Who copies the process past `fork`
-//! keeps all passes to itself and then waits here ([`wait`]): in the copy those locks are open,
-//! unless a thread of the program's holds one.
+//! allocator's locks, and can hold no pass while it does. A thread that copies the process past
+//! `fork` holds all passes and then waits here ([`wait`]): in the copy those locks are open, unless
+//! a thread of the program holds one.
 //!
-//! A list of fixed size, since whoever waits may have interrupted the allocator. Relaxed: a
+//! A list of fixed size, since the waiting thread may have interrupted the allocator. Relaxed: a
 //! thread enters itself under a pass, and passes are given and taken under a lock.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Kernel ids; 0 where there is room.
+/// Kernel ids; 0 in a free place.
 static LEAVING: [AtomicI32; 32] = [const { AtomicI32::new(0) }; 32];
 
-/// The longest wait: what is left of a thread's life takes microseconds of a processor.
+/// The longest wait: the rest of a thread's life takes microseconds of a processor.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// Between two looks.
+/// Time between two looks.
 const PAUSE: Duration = Duration::from_micros(20);
 
 fn is_gone(id: i32) -> bool {
@@ -26,7 +26,7 @@ fn is_gone(id: i32) -> bool {
     asked != 0
 }
 
-/// Says that the calling thread does nothing more than end. Under a pass, its last.
+/// Notes that the calling thread does nothing more than end. Under its last pass.
 pub(super) fn note() {
     // SAFETY: takes nothing, cannot fail.
     let me = unsafe { libc::gettid() };
@@ -46,14 +46,14 @@ pub(super) fn note() {
     }
 }
 
-/// Whether a thread, by its kernel id, is one of them.
+/// Whether the list has a thread, by its kernel id.
 pub(crate) fn has(id: i32) -> bool {
     LEAVING
         .iter()
         .any(|slot| slot.load(Ordering::Relaxed) == id)
 }
 
-/// Waits until none of them is there. Allocates nothing.
+/// Waits until all listed threads are gone. Allocates nothing.
 pub(crate) fn wait() {
     let start = Instant::now();
     for slot in &LEAVING {
@@ -76,7 +76,7 @@ pub(crate) fn wait_for(id: i32) {
     }
 }
 
-/// In a child: none is there.
+/// In a child: none of these threads is there.
 pub(crate) fn after_fork_child() {
     LEAVING
         .iter()

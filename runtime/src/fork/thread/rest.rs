@@ -1,14 +1,14 @@
-//! Threads of ours that have done what they were there for, and wait for something else.
+//! Threads of the runtime that have done their work, and wait for more.
 //!
-//! Starting a thread takes 50 to 100 us of processor time, a tenth of what it takes to add, call
-//! and remove a small module: so a few wait for [`PATIENCE`]. In a process that is a program all
-//! wait, for ever ([`for_ever`]): one that ended would hand its arena of the C library's
-//! allocator to the next thread of the program. What we keep lies in the arenas of our threads,
-//! and a child that the program makes by `_Fork` or `clone` goes on with it: it would wait for
-//! ever for an arena that such a thread held at the copy, as it does while it grows.
+//! Starting a thread takes 50 to 100 us of processor time, a tenth of the time to add, call and
+//! remove a small module: so a few threads wait for [`PATIENCE`]. In a process that is a program
+//! all wait, for ever ([`for_ever`]): one that ended would hand its arena of the C library's
+//! allocator to the next thread of the program. The runtime's data lies in the arenas of its
+//! threads, and a child that the program makes by `_Fork` or `clone` uses it: the child would wait
+//! for ever for an arena that such a thread held at the copy, as it does while it grows.
 //!
-//! Whoever gives a thread something takes it off the list, under a pass: so no thread that is
-//! listed is about to work, and a child, which has none of them, begins with an empty list.
+//! The thread that gives work takes the idle thread off the list, under a pass. So no listed thread
+//! is about to work, and a child, which has none of them, begins with an empty list.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,49 +21,50 @@ use uruk_base::sandbox;
 use super::Start;
 use crate::fork::{futex, gate};
 
-/// How long a thread waits, where it does not for ever.
+/// How long a thread waits, unless for ever.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// How many wait, where not all do.
+/// How many threads wait, unless all do.
 const MOST: usize = 4;
 
-/// Where one thread waits.
+/// The place where one thread waits.
 pub(super) struct Bed {
     start: Mutex<Option<Box<Start>>>,
-    /// Release and acquire: what is to be done comes before [`GIVEN`].
+    /// Release and acquire: the work is stored before [`GIVEN`].
     word: AtomicU32,
 }
 
 const EMPTY: u32 = 0;
 const GIVEN: u32 = 1;
 
-/// The threads that wait, the last one to come last.
+/// The waiting threads, the latest last.
 static RESTING: Mutex<Vec<Arc<Bed>>> = Mutex::new(Vec::new());
 
-/// Whether all wait for ever. Relaxed: of no account for who waits already.
+/// Whether all wait for ever. Relaxed: it does not concern threads that wait already.
 static FOR_EVER: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static UNFIT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on no thread of ours ends: the process becomes a program, which may copy itself.
+/// Keeps all threads of the runtime from now on: the process becomes a program, which may copy
+/// itself.
 pub(crate) fn for_ever() {
     FOR_EVER.store(true, Ordering::Relaxed);
 }
 
-/// Says that the calling thread, one of ours, is to do nothing more after this: what LLVM has of
-/// it may be half changed.
+/// Marks the calling thread of the runtime: it gets no more work after this, since LLVM's objects
+/// of it may be half changed.
 pub(crate) fn unfit() {
     UNFIT.set(true);
 }
 
-/// In a child: none of them is there.
+/// In a child: none of these threads is there.
 pub(crate) fn after_fork_child() {
     resting().clear();
 }
 
-/// Has all threads that wait end, after [`sandbox::begin_to_end`]. Under a pass.
+/// Ends all threads that wait, after [`sandbox::begin_to_end`]. Under a pass.
 pub(crate) fn end_all() {
     for bed in resting().drain(..) {
         bed.word.store(GIVEN, Ordering::Release);
@@ -75,7 +76,7 @@ fn resting() -> MutexGuard<'static, Vec<Arc<Bed>>> {
     RESTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has a thread that waits begin something else; gives it back if there is none. Under a pass.
+/// Gives the work to a waiting thread; returns it if there is none. Under a pass.
 pub(super) fn wake(start: Box<Start>) -> Option<Box<Start>> {
     let mut resting = resting();
     let Some(bed) = resting.pop() else {
@@ -107,7 +108,7 @@ impl Bed {
         stays
     }
 
-    /// The thread's next work, with a pass; `None` once it waited for too long, or is to end.
+    /// The thread's next work, with a pass; `None` once it has waited for too long, or is to end.
     pub(super) fn wait(self: &Arc<Bed>) -> (gate::Pass, Option<Box<Start>>) {
         let begun = Instant::now();
         loop {
@@ -132,7 +133,7 @@ impl Bed {
                 drop(resting);
                 return (pass, None);
             }
-            // It was taken off the list, and has something to do since before that was unlocked.
+            // Off the list, the thread has work, which was stored before the list was unlocked.
         }
     }
 }
@@ -157,7 +158,7 @@ mod tests {
             };
             spawn(String::from("uruk-test"), work).expect("a thread");
             let id = receiver.recv().expect("told");
-            // It lies down meanwhile, as a rule.
+            // The thread lies down meanwhile, as a rule.
             std::thread::sleep(std::time::Duration::from_millis(1));
             id
         };

@@ -1,29 +1,30 @@
 //! When samples are drained, and not while sampling is paused: a pause stops the clock of
 //! the drains as well.
 //!
-//! Samples say what is hot, which is asked when something is new. While nothing is they become rarer, to an
-//! eighth after two seconds; once something is they are as frequent as before, and at once. What is counted
-//! of them for people is what there would be at the usual rate.
+//! Samples show which code is hot, which matters when there is new code. While there is nothing new
+//! they become rarer, to an eighth after two seconds; then they are as frequent as before at once.
+//! Statistics are scaled to the usual rate.
 //!
 //! # Why
-//! At 97 a second samples, and the looks that they lead to, took 0.4 to 0.7 % of a processor in threads of ours,
-//! whatever there was to find; of a tuned program for which nothing is new all of ours take 0.3 % now.
+//! At 97 a second, samples and the looks that they lead to took 0.4 to 0.7 % of a processor in the
+//! runtime's threads, in any program. For a tuned program without news, all of these threads take
+//! 0.3 % now.
 //!
-//! Sampling pauses without losing time: what is left of an interval is kept, so the benchmark
-//! of its cost switches it on and off every few milliseconds in one process.
+//! Sampling pauses without losing time: the rest of an interval is kept, so the benchmark of its
+//! cost switches it on and off every few milliseconds in one process.
 
 use std::time::Duration;
 
-/// How long a pause lasts when what was taken before it is drained.
+/// Length of a pause after which earlier samples are drained.
 const REST_AFTER: Duration = Duration::from_millis(100);
 
-/// How long nothing has to be new for samples to be half as frequent.
+/// Time without news after which samples are half as frequent.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// How many times rarer they become.
+/// The largest factor by which they become rarer.
 const RAREST: u32 = 8;
 
-/// How many times rarer samples are than while something is new.
+/// Factor by which samples are rarer than while there is news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rarer(u32);
 
@@ -34,7 +35,7 @@ impl Default for Rarer {
 }
 
 impl Rarer {
-    /// When nothing was new for so long.
+    /// The factor after this time without news.
     pub(super) fn after(quiet: Duration) -> Rarer {
         let times = quiet.as_nanos() / QUIET.as_nanos();
         Rarer(match times {
@@ -52,12 +53,12 @@ impl Rarer {
 
 /// Whether samples are taken, and when they are drained.
 pub(super) enum Clock {
-    /// Next drained then.
+    /// When the next drain is due.
     Running { due: Duration },
     Paused {
-        /// What was left until a drain was due.
+        /// Time left until a drain was due.
         left: Duration,
-        /// When to drain what was taken before; nothing once that is done.
+        /// When to drain earlier samples; `None` once that is done.
         rest: Option<Duration>,
     },
 }

@@ -1,4 +1,4 @@
-//! Samples that are of one place.
+//! Samples of one place in the code.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::{Events, Hit, TOGETHER_NS};
 pub(super) struct Heap {
     pub(super) samples: u32,
     pub(super) time: u64,
-    /// How many each stands for.
+    /// Number of usual samples that each stands for.
     weight: u32,
-    /// How many were taken when: number of the [`TOGETHER_NS`] on the sampler's clock.
+    /// Number of samples by time: in units of [`TOGETHER_NS`] on the sampler's clock.
     taken: Vec<(u64, u32)>,
 }
 
 impl Heap {
-    /// Of samples that are so many times rarer than they are while something is new.
+    /// For samples that are rarer by this factor than usual.
     pub(super) fn of(weight: u32) -> Heap {
         Heap {
             samples: 0,
@@ -28,7 +28,7 @@ impl Heap {
         }
     }
 
-    /// How many there would be at the usual rate.
+    /// Number of samples, scaled to the usual rate.
     pub(super) fn usual(&self) -> u32 {
         self.samples.saturating_mul(self.weight)
     }

@@ -1,4 +1,4 @@
-//! Which version's code lies where: in the session's memory, and in native code that it attends to.
+//! Maps addresses to versions: in the session's memory, and in attended native code.
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
@@ -10,15 +10,15 @@ use uruk_profiler::{AddressMap, Found};
 /// Pieces of code a map holds: enough for a gigabyte of pages.
 const MAP_LIMIT: usize = 1 << 20;
 
-/// Code by address, and what is told of it.
+/// Code by address, with the tags of its versions.
 pub(super) struct Maps {
     own: AddressMap,
-    /// Of native code, in the order in which parts of it became known.
+    /// Maps of native code, in the order in which its parts became known.
     native: RwLock<Vec<(Range<u64>, Arc<AddressMap>)>>,
 }
 
 impl Maps {
-    /// Of a session whose own code lies at `code`.
+    /// Maps of a session whose own code lies at `code`.
     pub(super) fn new(code: &Range<u64>) -> Maps {
         Maps {
             own: AddressMap::new(code.start, code.end - code.start, MAP_LIMIT),
@@ -26,7 +26,7 @@ impl Maps {
         }
     }
 
-    /// Says which version lies at `range`.
+    /// Notes the version at `range`.
     pub(super) fn insert(&self, range: Range<u64>, id: FunctionId, version: VersionId) {
         let (tag, now) = (tag(id, version), uruk_profiler::now());
         // A full map leaves samples unattributed, which ranks the function lower.
@@ -46,12 +46,13 @@ impl Maps {
         let _ = self.own.insert_all(tagged, uruk_profiler::now());
     }
 
-    /// Says that the code in these ranges is gone.
+    /// Notes that the code in these ranges was freed.
     pub(super) fn retire_all(&self, ranges: &[Range<u64>]) {
         self.own.retire_all(ranges, uruk_profiler::now());
     }
 
-    /// Attends to a part of the address space with native code, for good; twice is once.
+    /// Attends to a part of the address space with native code, until the end; repeated calls do
+    /// nothing.
     pub(super) fn attend(&self, text: Range<u64>) {
         let map = AddressMap::new(text.start, text.end - text.start, MAP_LIMIT);
         let mut native = self.native.write().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +68,7 @@ impl Maps {
         found.map(|(_, map)| Arc::clone(map))
     }
 
-    /// What was at `pc` at `time`.
+    /// The code that was at `pc` at `time`.
     pub(super) fn find(&self, pc: u64, time: u64) -> Found {
         match self.own.find(pc, time) {
             Found::Unknown => {
@@ -78,7 +79,7 @@ impl Maps {
         }
     }
 
-    /// Says that all samples older than `time` were attributed.
+    /// Notes that all samples older than `time` were attributed.
     pub(super) fn forget_before(&self, time: u64) {
         self.own.forget_before(time);
         let native = self.native.read().unwrap_or_else(PoisonError::into_inner);
@@ -86,8 +87,8 @@ impl Maps {
     }
 }
 
-/// Function and version in one word. Of the version's number the low half: a session
-/// in which it wraps may drop a sample, no more.
+/// Function and version in one word. Only the low half of the version's number: a session in which
+/// it wraps may drop a sample, no more.
 fn tag(id: FunctionId, version: VersionId) -> u64 {
     u64::from(id.index()) << 32 | (version.0 & u64::from(u32::MAX))
 }

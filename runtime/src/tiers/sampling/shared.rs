@@ -1,11 +1,10 @@
-//! Native code that belongs to none of the functions that run it alone: a local function, which is
-//! compiled again with its callers only. Samples in it are one caller's at a time, and nobody knows
-//! whose they are natively.
+//! Shared native code: a local function that is compiled again with its callers only, so that it
+//! belongs to several functions. Samples in it are attributed to one caller at a time: native
+//! samples do not show the caller.
 //!
-//! # Why
-//! So callers are asked in turns. Once a caller has code of its own it does not
-//! run that native code any more; if samples go on to fall there, they are another one's. Who is a
-//! caller at all is the embedder's affair: of all that lead to SQLite's hot functions, at any
+//! # Why So callers get the samples in turns. Once a caller has code of its own it does not run
+//! that native code any more; if samples still fall there, they are another caller's. The embedder
+//! decides which functions are callers: of all that lead to SQLite's hot functions, at any
 //! distance, 800 were compiled in 10 s and the program ran at two thirds of its speed; `uruk live`
 //! names the nearest.
 
@@ -17,31 +16,31 @@ use uruk_base::{FunctionId, Tier, VersionId};
 use super::{Choice, Sampling, State};
 use crate::core::Core;
 
-/// Functions that are asked.
+/// Functions that get samples of a piece in turns.
 const MOST: usize = 8;
 
-/// Pieces of code, by where they begin, and who runs them.
+/// Pieces of code, by start address, and the functions that run them.
 #[derive(Default)]
 pub(super) struct Shared {
     pieces: BTreeMap<u64, Piece>,
-    /// Function -> where the pieces begin whose samples are its.
+    /// Function -> starts of the pieces whose samples it gets.
     lent: HashMap<u32, Vec<u64>>,
 }
 
 struct Piece {
     code: Range<u64>,
     callers: Vec<FunctionId>,
-    /// Whose its samples are.
+    /// Index of the function that gets its samples.
     at: usize,
-    /// The function whose native code it is.
+    /// The function whose native code the piece is.
     whose: Option<FunctionId>,
     /// Samples that fell into it.
     samples: u32,
 }
 
 impl Shared {
-    /// A function that runs `code` of `whose`, after all that were told before; whether it is the
-    /// first one.
+    /// Adds a function that runs `code` of `whose`, after all that were added before; returns
+    /// whether it is the first one.
     pub(super) fn add(
         &mut self,
         code: Range<u64>,
@@ -69,7 +68,7 @@ impl Shared {
         first
     }
 
-    /// A sample fell there.
+    /// Counts a sample in a piece.
     pub(super) fn count(&mut self, pc: u64) {
         let before = self.pieces.range_mut(..=pc).next_back();
         if let Some((_, piece)) = before.filter(|(_, piece)| piece.code.contains(&pc)) {
@@ -85,13 +84,13 @@ impl Shared {
         Some(pieces.fold(first, |sum, it| sum.saturating_add(it.samples)))
     }
 
-    /// Whether any samples are a function's of such code.
+    /// Whether a function gets the samples of any piece.
     fn has(&self, id: FunctionId) -> bool {
         self.lent.contains_key(&id.index())
     }
 
-    /// Who runs the code whose samples were `id`'s, after that one and in turns; a function that
-    /// `native` has a version of gets them.
+    /// Passes the samples that `id` got on to the next functions in turn that run the code; a
+    /// function that `native` has a version of gets them.
     fn pass_on(
         &mut self,
         id: FunctionId,
@@ -111,7 +110,7 @@ impl Shared {
                     passed.push((piece.code.clone(), piece.callers[at], version));
                     piece.callers[at]
                 }
-                // All have code of their own.
+                // All of them have code of their own.
                 None => id,
             };
             self.lent.entry(next.index()).or_default().push(start);
@@ -121,8 +120,8 @@ impl Shared {
 }
 
 impl Sampling {
-    /// Says that a version runs native code at `range` that others run, too: at first, samples are
-    /// those of who was told first.
+    /// Notes that a version runs native code at `range` that others run, too: at first, the
+    /// function that was added first gets the samples.
     pub(crate) fn add_shared(
         &self,
         range: Range<u64>,
@@ -146,8 +145,8 @@ impl Sampling {
 }
 
 impl Core {
-    /// Samples fell into the native code of `id`, of that version: if it runs other code now, they
-    /// are another one's in what it shares.
+    /// Called for samples in the native code of `id`, of that version. If it runs other code now,
+    /// another function gets the samples of its shared pieces.
     pub(super) fn pass_samples_on(&self, state: &mut State, id: FunctionId, version: VersionId) {
         if !state.shared.has(id) {
             return;
@@ -188,7 +187,7 @@ mod tests {
         let passed = shared.pass_on(FunctionId(3), native);
         assert_eq!(passed, [(CODE, FunctionId(7), version(9))]);
         assert!(!shared.has(FunctionId(3)) && shared.has(FunctionId(7)));
-        // None is native any more: they stay where they are.
+        // None is native any more: the samples stay with the same function.
         assert_eq!(shared.pass_on(FunctionId(7), |_| None), []);
         assert!(shared.has(FunctionId(7)));
         // One is native again, under another number.

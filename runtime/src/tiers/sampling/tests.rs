@@ -17,7 +17,7 @@ fn a_drain_that_waited_is_not_older_than_the_one_before() {
             let _busy = gate::enter();
             core.drain_samples();
         });
-        // Time for it to come to the lock. If it comes later, nothing is shown.
+        // Time for the other thread to reach the lock. If it comes later, the test shows nothing.
         std::thread::sleep(Duration::from_millis(50));
         state.told = core.events.now();
         state.clock.hurry();

@@ -5,7 +5,7 @@ use iced_x86::{Decoder, DecoderOptions};
 use super::{check, gprs};
 use crate::asm::{Alu, Asm, Base, Gpr, Mem, Scale, Width};
 
-/// Every base, index, scale and kind of displacement: what is decoded is what was asked for.
+/// Every base, index, scale and kind of displacement decodes to the same address.
 #[test]
 fn every_address() {
     const DISPS: [i32; 7] = [0, 1, -1, 127, -128, 128, i32::MIN];
@@ -29,7 +29,7 @@ fn every_address() {
     }
 }
 
-/// The sum that an address is, as factors of registers.
+/// The sum of an address, as factors of registers.
 fn sum(registers: &[(String, u32)]) -> Vec<(String, u32)> {
     let mut sum: Vec<(String, u32)> = Vec::new();
     for (register, factor) in registers {
@@ -73,7 +73,7 @@ fn one_address(mem: Mem) {
         "{mem:?}"
     );
     assert_eq!(instruction.immediate32(), 0x1234_5678);
-    // Nothing shorter says the same.
+    // No shorter encoding exists.
     let has_base = matches!(mem.base, Base::Gpr(_));
     let small = i8::try_from(mem.disp).is_ok();
     if has_base && small {

@@ -95,7 +95,7 @@ fn constants_and_tables_follow_the_code() {
     );
 }
 
-/// As the formatter writes numbers.
+/// Prints numbers as the formatter does.
 fn hex(value: u32) -> String {
     match value {
         0..=9 => format!("{value}"),
@@ -124,14 +124,15 @@ impl Random {
 }
 
 /// Random jumps over random distances: each decoded jump leads to the instruction after which its
-/// label was bound, fix-ups stay in their fields, and nothing that could be short by far is long.
+/// label was bound, fix-ups stay in their fields, and no jump that is clearly in short reach is
+/// long.
 #[test]
 fn jumps_lead_to_their_labels() {
     for seed in 0..300 {
         let mut random = Random(seed);
         let mut asm = Asm::default();
         let labels: Vec<_> = (0..20).map(|_| asm.new_label()).collect();
-        // What each label is followed by: a move of its number.
+        // Behind each label comes a move of its number.
         let mut jumps = Vec::new();
         for (number, &label) in labels.iter().enumerate() {
             asm.bind(label);

@@ -34,7 +34,7 @@ fn decode(bytes: &[u8]) -> Vec<String> {
     lines
 }
 
-/// What `write` appends, as one line.
+/// Checks the bytes that `write` appends, decoded as one line.
 #[track_caller]
 fn check(write: impl FnOnce(&mut Asm), expected: &str) {
     let mut asm = Asm::default();

@@ -1,10 +1,10 @@
-//! Nests of branches, switches and loops, with phis where ways meet.
+//! Generates nests of branches, switches and loops, with phis at joins.
 
 use uruk_baseline::ir::{Argument, Block, Head, IntOp, IntPredicate, Op, Operand, Passing, Type};
 
 use super::{Loop, Maker};
 
-/// Nests are not deeper.
+/// Limit of the depth of nests.
 const DEEPEST: usize = 4;
 
 impl Maker {
@@ -15,7 +15,7 @@ impl Maker {
         self.give_back();
     }
 
-    /// Some instructions, then perhaps a nest.
+    /// Generates some instructions, then perhaps a nest.
     fn piece(&mut self, depth: usize) {
         for _ in 0..self.chance.below(6) {
             self.instruction();
@@ -46,7 +46,7 @@ impl Maker {
         types.iter().map(|&ty| self.any(ty)).collect()
     }
 
-    /// Goes on in a block whose phis take what comes by its edges.
+    /// Continues in a block whose phis take the operands of its edges.
     fn meet(&mut self, at: Block, types: &[Type], edges: &[(Block, Vec<Operand>)]) {
         self.at = at;
         for (index, &ty) in types.iter().enumerate() {
@@ -55,7 +55,7 @@ impl Maker {
         }
     }
 
-    /// A bit to branch on: a comparison just before, or any.
+    /// A bit to branch on: a new comparison, or any other bit.
     pub(super) fn condition(&mut self) -> Operand {
         match self.chance.once_in(4) {
             true => self.any(Type::Int(1)),
@@ -77,7 +77,7 @@ impl Maker {
         let mut edges = Vec::new();
         let from = self.at;
         if self.chance.once_in(3) {
-            // Only one side does anything.
+            // Only one side has code.
             let others = self.all_of(&types);
             edges.push((from, others));
             let both = match self.chance.once_in(2) {
@@ -94,7 +94,7 @@ impl Maker {
         self.meet(join, &types, &edges);
     }
 
-    /// One side of a branch.
+    /// Generates one side of a branch.
     fn side(
         &mut self,
         at: Block,
@@ -146,7 +146,7 @@ impl Maker {
         let (from, mut edges) = (self.at, Vec::new());
         let mut targets = Vec::new();
         for nth in 0..=numbers.len() {
-            // Each side is led to by somebody; some lead to where all meet.
+            // Each side has an edge; some edges lead to the join.
             let to = match nth < sides.len() {
                 true => sides[nth],
                 false if self.chance.once_in(3) => join,
@@ -162,7 +162,7 @@ impl Maker {
             match targets.contains(&side) {
                 true => self.side(side, join, depth, &types, &mut edges),
                 false => {
-                    // Nothing leads there, and it leads to where all meet.
+                    // The side is unreachable, and leads to the join.
                     self.at = side;
                     let list = self.all_of(&types);
                     edges.push((side, list));
@@ -173,7 +173,7 @@ impl Maker {
         self.meet(join, &types, &edges);
     }
 
-    /// Enters a loop's head: its phis, and what is counted there.
+    /// Enters a loop's head: its phis and its counter.
     fn head(&mut self) -> Loop {
         let (head, exit) = (self.draft.block(), self.draft.block());
         let mut types = vec![Type::Int(32)];
@@ -227,7 +227,7 @@ impl Maker {
         });
     }
 
-    /// The counter, one more; the bit that says whether the loop goes on.
+    /// The incremented counter, and the bit that continues the loop.
     fn next(&mut self, this: &Loop) -> (Operand, Operand) {
         let list = [Operand::Value(this.counter), Operand::Int(1)];
         let next = Operand::Value(self.make(Op::Int(IntOp::Add, Type::Int(32), list))[0]);
@@ -237,7 +237,7 @@ impl Maker {
         (next, Operand::Value(bit))
     }
 
-    /// What goes back to the head with its counter; often turned round among the phis.
+    /// The operands of a back edge, after the counter; often permuted among the phis.
     fn back(&mut self, this: &Loop, next: Operand) -> Vec<Operand> {
         let mut list = vec![next];
         for &(ty, _) in &this.carried[1..] {
@@ -251,7 +251,7 @@ impl Maker {
         list
     }
 
-    /// Head tests, body, back.
+    /// Generates a loop with its test at the head.
     fn repeat(&mut self, depth: usize) {
         let mut this = self.head();
         let (next, bit) = self.next(&this);
@@ -276,7 +276,7 @@ impl Maker {
         self.close(this);
     }
 
-    /// Body, test, back.
+    /// Generates a loop with its test at the end.
     fn repeat_at_end(&mut self, depth: usize) {
         let this = self.head();
         self.loops.push(this);
@@ -299,7 +299,7 @@ impl Maker {
         self.close(this);
     }
 
-    /// Completes the head's phis, and goes on behind the loop.
+    /// Completes the head's phis, and continues behind the loop.
     fn close(&mut self, this: Loop) {
         let code = &mut self.draft.blocks[this.head.index()].code;
         for (index, (op, _)) in code.iter_mut().take(this.carried.len()).enumerate() {
@@ -310,7 +310,7 @@ impl Maker {
         self.meet(this.exit, &this.left, &this.leaves);
     }
 
-    /// Out of a loop, back to its head, or out of the function, on a condition.
+    /// Leaves a loop, continues it, or returns, on a condition.
     fn leave(&mut self) {
         let bit = self.condition();
         let (side, on) = (self.draft.block(), self.draft.block());
@@ -327,7 +327,7 @@ impl Maker {
                 let (next, _) = self.next(&this);
                 self.values.truncate(self.values.len() - 2);
                 let list = self.back(&this, next);
-                // Only a loop that ends with its counter: it may not go on from here for ever.
+                // Only with a limit of the counter: else the loop could run for ever.
                 let most = Op::Compare(IntPredicate::ULt, Type::Int(32), [next, Operand::Int(9)]);
                 let goes = self.put(most, &[Type::Int(1)])[0];
                 let leaves = self.all_of(&this.left.clone());

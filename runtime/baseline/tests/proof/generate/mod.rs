@@ -1,9 +1,9 @@
-//! Random functions with defined behaviour, as far as that can be had without running them: where
-//! it is not, the interpreter stops, and the input is left out.
+//! Generates random functions. Most inputs have defined behaviour; for others the interpreter
+//! stops, and the input is skipped.
 //!
-//! `straight` and `outside` make instructions of one block, `flow` nests of branches, switches and loops with
-//! phis, and `tangle` blocks that lead anywhere, whose variables are in the frame and which are
-//! ended by a count. Afterwards blocks are put in another order.
+//! `straight` and `outside` generate instructions of one block, `flow` nests of branches, switches
+//! and loops with phis, and `tangle` blocks with arbitrary edges, whose variables are in the frame
+//! and which a count ends. Afterwards blocks are put in another order.
 
 mod flow;
 mod outside;
@@ -36,7 +36,7 @@ pub fn function(seed: u64) -> Function {
         unused: Vec::new(),
     };
     maker.floats = !maker.chance.once_in(4);
-    // Few types, so that values meet.
+    // Few types, so that values of equal types are common.
     for _ in 0..1 + maker.chance.below(4) {
         let bits = match maker.chance.once_in(9) {
             true => maker.chance.one_of(&ODD),
@@ -62,18 +62,18 @@ struct Place {
     room: u32,
 }
 
-/// A loop that is being made.
+/// A loop under construction.
 #[derive(Debug, Clone)]
 struct Loop {
     head: Block,
     exit: Block,
-    /// What the head's phis carry, with what comes from each latch so far.
+    /// The head's phis, with the operands of each latch so far.
     carried: Vec<(Type, Value)>,
     latches: Vec<(Block, Vec<Operand>)>,
-    /// Types of the exit's phis, and what comes to them.
+    /// Types of the exit's phis, and their operands.
     left: Vec<Type>,
     leaves: Vec<(Block, Vec<Operand>)>,
-    /// The counter, the first of what is carried.
+    /// The counter, the first of the head's phis.
     counter: Value,
 }
 
@@ -81,16 +81,16 @@ struct Maker {
     chance: Chance,
     draft: Draft,
     at: Block,
-    /// What may be used here, the latest last.
+    /// Values that may be used here, the latest last.
     values: Vec<(Value, Type)>,
     places: Vec<Place>,
     loops: Vec<Loop>,
-    /// Instructions that are still to be made.
+    /// Number of instructions still to generate.
     left: i32,
     floats: bool,
-    /// Types that this function has most.
+    /// The most frequent types of this function.
     ints: Vec<Type>,
-    /// What nobody has used yet.
+    /// Values without uses so far.
     unused: Vec<Value>,
 }
 
@@ -117,7 +117,7 @@ impl Maker {
         self.chance.one_of(&[Type::F32, Type::F64, Type::F64])
     }
 
-    /// A type that code often has.
+    /// A type that is common in code.
     fn plain(&mut self) -> Type {
         match self.ty() {
             Type::Int(bits) if !matches!(bits, 1 | 8 | 16 | 32 | 64) => Type::Int(32),
@@ -134,7 +134,7 @@ impl Maker {
         }
     }
 
-    /// Types of results that registers hold.
+    /// Types of results that fit registers.
     fn returns(&mut self) -> Vec<Returned> {
         let (mut ints, mut floats) = (0, 0);
         let count = self.chance.one_of(&[0, 1, 1, 1, 1, 2, 3]);
@@ -180,11 +180,11 @@ impl Maker {
                     base: Operand::Value(value),
                     room: size,
                 }),
-                // Its address is the same everywhere, but a copy's is not.
+                // Its address is the same in every run, but a copy's is not.
                 _ => self.values.push((value, ty)),
             }
         }
-        // What has a hidden pointer returns nothing else.
+        // A function with a hidden pointer returns no other result.
         let hidden = self.draft.rest.parameters.first();
         if hidden.is_none_or(|first| first.passing != Passing::Result) {
             self.draft.rest.returns = self.returns();
@@ -199,7 +199,7 @@ impl Maker {
             }
         }
         if self.chance.once_in(5) {
-            // Nobody calls it, as nothing is thrown.
+            // It is never called, as no exception is thrown.
             self.draft.rest.personality = Some(self.draft.symbol("host15", Reach::Indirect));
         }
         if self.chance.once_in(6) {
@@ -213,7 +213,7 @@ impl Maker {
         }
     }
 
-    /// Memory of the frame, most of it with something in it.
+    /// Allocates memory of the frame, and fills most of it.
     fn frame(&mut self) {
         for _ in 0..self.chance.below(5) {
             let size = self.chance.one_of(&[1, 2, 4, 8, 8, 16, 24, 40, 64]);
@@ -230,7 +230,7 @@ impl Maker {
         }
     }
 
-    /// Adds an instruction; its results may be used from here on, if somebody says so.
+    /// Adds an instruction; the caller decides whether its results may be used from here on.
     fn put(&mut self, op: Op, types: &[Type]) -> Vec<Value> {
         let results: Vec<Value> = types.iter().map(|&ty| self.draft.value(ty)).collect();
         self.draft.blocks[self.at.index()]
@@ -240,7 +240,7 @@ impl Maker {
         results
     }
 
-    /// Likewise, and they are used.
+    /// Adds an instruction whose results may be used.
     fn make(&mut self, op: Op) -> Vec<Value> {
         let types = op.results();
         let results = self.put(op, &types);
@@ -276,7 +276,7 @@ impl Maker {
         }
     }
 
-    /// A value of the type, if there is one; what nobody used and later ones are liked better.
+    /// A value of the type, if there is one; prefers unused and later ones.
     fn known(&mut self, ty: Type) -> Option<Operand> {
         let of_type = self.values.iter().filter(|(_, its)| *its == ty);
         let count = of_type.clone().count();
@@ -319,7 +319,7 @@ impl Maker {
         }
     }
 
-    /// A value of another type, made to be of this one.
+    /// A value of another type, converted to this one.
     fn converted(&mut self, ty: Type) -> Operand {
         let (_, from) = self.values[self.chance.below(self.values.len())];
         let Some(one) = self.known(from) else {
@@ -336,7 +336,7 @@ impl Maker {
         Operand::Value(self.put(Op::Cast(cast, from, ty, one), &[ty])[0])
     }
 
-    /// What nobody used is seen from outside: stored, or passed to a host.
+    /// Makes unused values visible outside: stores them, or passes them to a host.
     fn sink(&mut self) {
         let known = &self.values;
         let list: Vec<_> = known
@@ -378,7 +378,7 @@ impl Maker {
         }
     }
 
-    /// Puts blocks in another order: the first stays.
+    /// Reorders blocks; the first stays.
     fn shuffle(&mut self) {
         let count = self.draft.blocks.len();
         let mut order: Vec<usize> = (0..count).collect();

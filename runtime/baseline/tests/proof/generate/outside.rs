@@ -1,4 +1,4 @@
-//! Instructions on memory, and calls.
+//! Generates instructions on memory, and calls.
 
 use smallvec::smallvec;
 use uruk_baseline::ir::{
@@ -12,8 +12,7 @@ use crate::world::HOSTS;
 const BIT: Type = Type::Int(1);
 
 impl Maker {
-    /// A place with room for so many bytes, and how far into it: an address, and what is known of
-    /// its alignment.
+    /// An address in a place with room for `bytes` bytes, and its known alignment.
     fn address(&mut self, bytes: u32) -> Option<(Operand, u32)> {
         let places: Vec<Place> = self
             .places
@@ -44,8 +43,8 @@ impl Maker {
         }
     }
 
-    /// A new place: within another one, at an index that is small enough; now and then memory
-    /// of a size that only the run knows.
+    /// Adds a place: within another one, at a small enough index; sometimes memory of a size that
+    /// is known only at run time.
     pub(super) fn place(&mut self) {
         let places: Vec<Place> = self
             .places
@@ -107,7 +106,7 @@ impl Maker {
         let byte = self.any(Type::Int(8));
         let length = Operand::Int(u64::from(place.room));
         match place.room {
-            // A variable, as it were.
+            // Stored like a variable.
             1 | 2 | 4 | 8 => {
                 let ty = match (place.room, self.floats && self.chance.once_in(3)) {
                     (4, true) => Type::F32,
@@ -294,7 +293,7 @@ impl Maker {
         self.values.extend(results.iter().copied().zip(types));
     }
 
-    /// A call whose exception is caught, looked at and thrown on.
+    /// Generates a call whose exception is caught, inspected and rethrown.
     fn invoke(&mut self, call: Call, types: &[Type]) -> Vec<Value> {
         let (on, pad) = (self.draft.block(), self.draft.block());
         let results = self.put(Op::Invoke(Box::new(call)), types);

@@ -1,4 +1,4 @@
-//! Instructions of one block.
+//! Generates instructions of one block.
 
 use uruk_baseline::ir::{
     BitOp, Cast, FloatOp, FloatPredicate, FloatUnary, IntOp, IntPredicate, Op, Operand, OverflowOp,
@@ -87,7 +87,7 @@ impl Maker {
         self.make(Op::Int(op, ty, [a, b]));
     }
 
-    /// A value and a constant; constants are computed here.
+    /// Applies an operation to a value and a constant; two constants are folded.
     pub(super) fn with(&mut self, op: IntOp, ty: Type, a: Operand, b: u64) -> Operand {
         match a {
             Operand::Int(bits) if op == IntOp::Or => Operand::Int(bits | b),
@@ -96,7 +96,7 @@ impl Maker {
         }
     }
 
-    /// A distance of a shift that is less than the bits.
+    /// A shift distance that is less than the bits.
     fn distance(&mut self, by: Operand, bits: u8) -> Operand {
         let ty = Type::Int(bits);
         match by {

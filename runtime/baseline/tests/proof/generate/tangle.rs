@@ -1,4 +1,4 @@
-//! Blocks that lead anywhere: variables are in the frame, and a count ends it.
+//! Generates blocks with arbitrary edges: variables are in the frame, and a count ends the run.
 
 use uruk_baseline::ir::{Block, IntOp, IntPredicate, Op, Operand, Ordering, Type, Value};
 
@@ -88,7 +88,7 @@ impl Maker {
         address
     }
 
-    /// Reads some of the variables.
+    /// Loads some of the variables.
     fn some_of(&mut self, variables: &[(Type, Value)]) {
         for &(ty, address) in &variables[1..] {
             if self.chance.once_in(2) {
@@ -97,7 +97,7 @@ impl Maker {
         }
     }
 
-    /// To any of the blocks.
+    /// Leads to any of the blocks.
     fn lead(&mut self, blocks: &[Block]) {
         let one = self.chance.one_of(blocks);
         let other = self.chance.one_of(blocks);

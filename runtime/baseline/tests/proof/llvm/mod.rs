@@ -1,6 +1,6 @@
-//! A function as LLVM IR, so that LLVM says what it does too.
+//! Writes a function as LLVM IR, so that LLVM's result can be compared too.
 //!
-//! Names become addresses, which are known when the text is made: nothing is left to link.
+//! Names become addresses, which are known when the text is made, so the module needs no linking.
 
 mod outside;
 
@@ -14,7 +14,7 @@ use uruk_baseline::ir::{
 
 use crate::world::Layout;
 
-/// What a module is made of: definitions, and names of intrinsics.
+/// The parts of a module: definitions, and names of intrinsics.
 #[derive(Debug, Default)]
 pub struct Text {
     pub out: String,
@@ -31,7 +31,7 @@ impl Text {
         all + &self.out
     }
 
-    /// Adds a function; `None` if it has what is said in another way in LLVM IR.
+    /// Adds a function; `None` if a part of it has no equivalent in LLVM IR.
     pub fn add(&mut self, name: &str, function: &Function, layout: &Layout) -> Option<()> {
         let mut body = Body {
             function,
@@ -52,7 +52,7 @@ struct Body<'a> {
     layout: &'a Layout,
     out: String,
     declared: BTreeSet<String>,
-    /// Names of what instructions need.
+    /// The number of the next temporary name.
     next: u32,
 }
 
@@ -65,7 +65,7 @@ fn ty(ty: Type) -> Option<String> {
     })
 }
 
-/// The type's name within names of intrinsics.
+/// The type's name in names of intrinsics.
 fn mangled(ty: Type) -> String {
     match ty {
         Type::F32 => "f32".to_string(),
@@ -172,7 +172,7 @@ impl Body<'_> {
             (Operand::Float(bits), Type::F64) => format!("0x{bits:016X}"),
             (Operand::Float(bits), Type::F32) => {
                 let single = f32::from_bits(bits as u32);
-                // A NaN as a double has the same bits in front.
+                // A NaN as a double has the same upper bits.
                 let double = match single.is_nan() {
                     true => (bits >> 31) << 63 | 0x7ff << 52 | (bits & 0x7f_ffff) << 29,
                     false => f64::from(single).to_bits(),
@@ -330,7 +330,7 @@ impl Body<'_> {
         Some(all?.join(", "))
     }
 
-    /// A call of `llvm.NAME.TYPE`, with so many operands of the type and then others.
+    /// A call of `llvm.NAME.TYPE`, with some operands of the type and then others.
     fn intrinsic(
         &mut self,
         to: &str,
@@ -382,7 +382,7 @@ impl Body<'_> {
         Some(())
     }
 
-    /// Both halves as one.
+    /// Both halves as one integer.
     fn whole(&mut self, low: Operand, high: Operand) -> Option<String> {
         let (low, high) = (self.typed(low, Type::PTR)?, self.typed(high, Type::PTR)?);
         let [a, b, c, d] = [self.fresh(), self.fresh(), self.fresh(), self.fresh()];

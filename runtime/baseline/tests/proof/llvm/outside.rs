@@ -1,4 +1,4 @@
-//! Memory, calls and ends of blocks as LLVM IR.
+//! Writes memory accesses, calls and ends of blocks as LLVM IR.
 
 use std::fmt::Write;
 
@@ -160,7 +160,7 @@ impl Body<'_> {
             passing,
         } in &call.arguments
         {
-            // LLVM takes the alignment for the original's too, which has none here.
+            // LLVM assumes the alignment for the original too, which has none here.
             if matches!(passing, Passing::Memory { align, .. } if *align > 8) {
                 return None;
             }

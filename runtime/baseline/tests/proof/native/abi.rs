@@ -1,18 +1,18 @@
-//! Where scalars are in a call, from the System V psABI as LLVM has it: written apart from the
-//! compiler's own, which it checks.
+//! Places of scalars in a call, from the System V psABI as LLVM implements it: written
+//! independently of the compiler's own, which it checks.
 
 use uruk_baseline::ir::{Passing, Returned, Type};
 
-/// Where an argument is.
+/// The place of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Where {
     /// In the nth of `rdi rsi rdx rcx r8 r9`.
     Int(usize),
     /// In `xmm0` to `xmm7`.
     Sse(usize),
-    /// So many bytes into the arguments on the stack.
+    /// An offset in the arguments on the stack.
     Stack(usize),
-    /// Bytes there, and not their address.
+    /// Bytes on the stack, not their address: offset and size.
     Memory(usize, usize),
     /// In `r10`.
     Nest,
@@ -28,7 +28,7 @@ pub struct Places {
     pub sse: usize,
 }
 
-/// Gives each argument its place.
+/// Assigns a place to each argument.
 pub fn places(arguments: impl Iterator<Item = (Type, Passing)>) -> Places {
     let mut all = Places::default();
     let (mut ints, mut paired) = (0, None);
@@ -75,7 +75,7 @@ impl Places {
     }
 }
 
-/// Where a result is: of its kind, the nth register.
+/// The place of a result: of its kind, the nth register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultPlace {
     /// `rax`, `rdx`, `rcx`.
@@ -86,7 +86,7 @@ pub enum ResultPlace {
     X87(usize),
 }
 
-/// Places of results; `None` if registers do not do.
+/// Places of results; `None` if they do not fit registers.
 pub fn result_places(returns: &[Returned]) -> Option<Vec<ResultPlace>> {
     let mut used = [0; 3];
     let mut all = Vec::new();
@@ -110,16 +110,16 @@ pub fn result_places(returns: &[Returned]) -> Option<Vec<ResultPlace>> {
     Some(all)
 }
 
-/// What extends a value, as arguments and results say it.
+/// The kind of value that is extended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extends {
-    /// An argument: to 32 bits what is smaller, else to 64.
+    /// An argument: smaller types to 32 bits, others to 64.
     Argument,
-    /// A result: to 8 bits what is smaller; the psABI asks nothing of others, nor does LLVM.
+    /// A result: smaller types to 8 bits; the psABI requires nothing of others, nor does LLVM.
     Result,
 }
 
-/// The bits of a register that a value's extension makes, and which bits these are.
+/// The extended bits of a register, and a mask of the bits that are defined.
 pub fn extended(bits: u128, ty: Type, is_signed: Option<bool>, what: Extends) -> (u64, u64) {
     let Type::Int(width) = ty else {
         return (bits as u64, u64::MAX);

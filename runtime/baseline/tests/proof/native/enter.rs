@@ -1,11 +1,11 @@
-//! In and out of code under test: the few instructions that set and look at registers.
+//! Enters and leaves code under test: the few instructions that set and read registers.
 //!
-//! One thread at a time is in such code; [`CURRENT`] is its frame. What goes wrong in there
-//! (signals, no end) leads back to whoever entered: the handler moves the thread to `recover`.
+//! One thread at a time is in such code; [`CURRENT`] is its frame. After a signal or a timeout the
+//! handler moves the thread to `recover`, which returns to the caller of the code.
 
 use std::arch::global_asm;
 
-/// Registers and stack words that code is entered with, and what it left.
+/// Registers and stack words on entry, and those on exit.
 #[repr(C)]
 #[derive(Debug, Clone)]
 pub struct Entry {
@@ -26,13 +26,13 @@ pub struct Entry {
     pub kept: [u64; 6],
     pub rsp_after: u64,
     pub rsp_before: u64,
-    /// The signal that ended it, or 0, with where it was and what it was about.
+    /// The signal that ended it, or 0, with its address and the fault's address.
     pub signal: u64,
     pub at: u64,
     pub about: u64,
 }
 
-/// What callee-saved registers hold at the entry.
+/// Values of callee-saved registers at the entry.
 pub const KEPT: [u64; 6] = [
     0xb0b0_1111_2222_3333,
     0xb1b1_1111_2222_3333,
@@ -42,7 +42,7 @@ pub const KEPT: [u64; 6] = [
     0xb5b5_1111_2222_3333,
 ];
 
-/// What a host found in registers, and what it gives.
+/// Registers on entry of a host, and its results.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Captured {
@@ -153,7 +153,7 @@ global_asm!(
 
 static KEPT_IN: [u64; 6] = KEPT;
 
-// A host's stub has put its number into r11. Everything that a callee may change is changed.
+// A host's stub has put its number into r11. All caller-saved registers are clobbered.
 global_asm!(
     ".globl uruk_proof_host",
     "uruk_proof_host:",
@@ -210,14 +210,14 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    /// Enters [`Entry::target`] and comes back with what it left.
+    /// Enters [`Entry::target`] and returns with its results.
     ///
     /// # Safety
     /// 1. `Entry::target` is code, and `Entry::stack` has its words.
-    /// 2. No other thread is within, and the handlers of signals are there.
+    /// 2. No other thread is within, and the handlers of signals are installed.
     pub fn uruk_proof_enter(entry: *mut Entry);
-    /// Where a thread goes on that cannot come back itself.
+    /// The address to which a thread is moved that cannot return itself.
     pub fn uruk_proof_recover();
-    /// What stubs of hosts jump to.
+    /// The target of the stubs of hosts.
     pub fn uruk_proof_host();
 }

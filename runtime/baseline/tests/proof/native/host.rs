@@ -1,4 +1,4 @@
-//! What answers when code under test calls a host: as the interpreter's run did.
+//! Answers calls of hosts from code under test, as the interpreter's run did.
 
 use std::sync::Mutex;
 
@@ -9,7 +9,7 @@ use super::enter::Captured;
 use crate::chance::mask;
 use crate::world::{HostCall, Seen};
 
-/// Calls that are to come, and what was wrong with those that came.
+/// Expected calls, and errors of the calls so far.
 #[derive(Debug, Default)]
 pub struct Play {
     pub expected: Vec<HostCall>,
@@ -17,12 +17,12 @@ pub struct Play {
     pub wrong: Vec<String>,
 }
 
-/// Of the one thread that is in code under test.
+/// The state for the one thread that is in code under test.
 pub static PLAY: Mutex<Option<Play>> = Mutex::new(None);
 
 /// Answers a call.
 pub extern "C" fn answered(captured: *mut Captured) {
-    // SAFETY: the stub passes its own frame, which nobody else has.
+    // SAFETY: the stub passes its own frame, which has no other reference.
     let captured = unsafe { &mut *captured };
     captured.x87_results = 0;
     let Ok(mut play) = PLAY.lock() else {
@@ -93,20 +93,20 @@ fn check(captured: &Captured, call: &HostCall, wrong: &mut Vec<String>) {
     }
     if let Some(written) = call.written {
         let (address, _) = found(captured, places.places[0]);
-        // SAFETY: the interpreter's run wrote there too: it is memory of the test's, or of the
-        // frame of the code under test.
+        // SAFETY: the interpreter's run wrote there too: memory of the test, or of the frame of the
+        // code under test.
         unsafe { (address as *mut u64).write_unaligned(written) };
     }
 }
 
 fn bytes_at(address: u64, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
-    // SAFETY: as the interpreter's run read it; a wrong address is a signal, which is caught.
+    // SAFETY: as the interpreter's run read it; a wrong address gives a signal, which is caught.
     unsafe { std::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), count) };
     bytes
 }
 
-/// The two words at a place; of memory, its address.
+/// The two words at a place; for memory, its address.
 fn found(captured: &Captured, place: Where) -> (u64, u64) {
     match place {
         Where::Int(nth) => (captured.ints[nth], 0),
@@ -121,7 +121,7 @@ fn found(captured: &Captured, place: Where) -> (u64, u64) {
     }
 }
 
-/// Puts results where they belong, with rubbish around them.
+/// Stores results in their places, with garbage around them.
 fn give(captured: &mut Captured, call: &HostCall) {
     captured.out_ints = [
         0x7171_7171_7171_7171,

@@ -1,4 +1,4 @@
-//! Runs compiled code, and compares what it does with the interpreter's run.
+//! Runs compiled code, and compares its effects with the interpreter's run.
 
 pub mod abi;
 mod enter;
@@ -19,10 +19,10 @@ use crate::chance::mask;
 use crate::interpret::{Given, Input, Ran};
 use crate::world::{Layout, PIECES, ROOM};
 
-/// What code is placed and run in; one at a time.
+/// The memory in which code is placed and run; one at a time.
 static ARENA: Mutex<Option<Arena>> = Mutex::new(None);
 
-/// Where things are.
+/// Addresses in the arena.
 pub fn layout() -> Layout {
     with(|arena| arena.layout())
 }
@@ -32,11 +32,11 @@ fn with<R>(work: impl FnOnce(&Arena) -> R) -> R {
     work(arena.get_or_insert_with(Arena::new))
 }
 
-/// Milliseconds after which a run is taken for endless.
+/// Timeout of a run, milliseconds.
 const PATIENCE: i64 = 3000;
 
-/// Places code once, and runs it with inputs whose runs are known. The first difference, with the
-/// number of its input.
+/// Places code once, and runs it with inputs whose results are known. Returns the first difference,
+/// with the number of its input.
 pub fn compare(
     function: &Function,
     code: &Code,
@@ -48,7 +48,7 @@ pub fn compare(
     })
 }
 
-/// Likewise, of code that somebody else made and placed.
+/// Like `compare`, for code that the caller has placed.
 #[allow(dead_code, reason = "tests of other packages do it")]
 pub fn compare_at(
     function: &Function,
@@ -94,7 +94,7 @@ fn one(
     });
     signals::alarm(PATIENCE);
     // SAFETY: the code lies at `target` and the words at `stack`; the arena is locked, so no other
-    // thread is within, and the handlers of signals were just prepared.
+    // thread is within, and the handlers of signals were just installed.
     unsafe { uruk_proof_enter(&mut entry) };
     signals::alarm(0);
     CURRENT.store(std::ptr::null_mut(), std::sync::atomic::Ordering::Relaxed);
@@ -128,11 +128,11 @@ fn one(
     memory(arena, ran)
 }
 
-/// What the code is entered with, its arguments on the stack, and its hidden pointer.
+/// The entry state, the arguments on the stack, and the hidden pointer.
 fn prepared(target: u64, function: &Function, input: &Input) -> (Entry, Vec<u64>, Option<u64>) {
     let parameters = || function.parameters.iter().map(|one| (one.ty, one.passing));
     let places = places(parameters());
-    // Rubbish, where nothing is passed.
+    // Garbage in places without an argument.
     let mut stack = vec![0x4141_4141_4141_4141u64; places.stack / 8];
     let mut entry = Entry {
         target,
@@ -170,7 +170,7 @@ fn prepared(target: u64, function: &Function, input: &Input) -> (Entry, Vec<u64>
             }
         };
         if passing == Passing::Result {
-            // A continuation gives what its own caller gets.
+            // A continuation returns the result of its own caller.
             hidden = function.counting.heads.is_empty().then_some(bits as u64);
         }
         let (value, all) = extended(bits, ty, sign_of(passing), Extends::Argument);
@@ -202,7 +202,7 @@ fn prepared(target: u64, function: &Function, input: &Input) -> (Entry, Vec<u64>
     (entry, stack, hidden)
 }
 
-/// Registers and the stack are as the caller had them.
+/// Checks that registers and the stack are restored for the caller.
 fn registers(entry: &Entry) -> Result<(), String> {
     if entry.rsp_after != entry.rsp_before {
         return Err("the stack pointer is another one".to_string());

@@ -1,4 +1,5 @@
-//! Compiled code in executable memory, with its fields filled in, and the world around it.
+//! Places compiled code in executable memory, applies its relocations, and provides the world
+//! around it.
 
 use uruk_baseline::ir::{Function, Reach};
 use uruk_baseline::{Code, Fixup, FixupKind};
@@ -10,7 +11,8 @@ use crate::world::{HOSTS, Layout, PIECES, ROOM, STUB};
 const CODE: usize = 1 << 20;
 const WORDS: usize = 1 << 16;
 
-/// One mapping: code, stubs, words that hold addresses, pieces of memory, all in reach.
+/// One mapping: code, stubs, words that hold addresses, pieces of memory, all in reach of a 32-bit
+/// distance.
 #[derive(Debug)]
 pub struct Arena {
     base: u64,
@@ -23,7 +25,7 @@ impl Arena {
     pub fn new() -> Arena {
         let size = CODE + 2 * WORDS + PIECES.len() * ROOM;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping, which is never taken back.
+        // SAFETY: a new mapping, which is never unmapped.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), size, WRITTEN, flags, -1, 0) };
         assert_ne!(at, libc::MAP_FAILED, "no memory");
         let arena = Arena { base: at as u64 };
@@ -53,7 +55,7 @@ impl Arena {
 
     fn protect(&self, from: usize, size: usize, how: i32) {
         let at = (self.base + from as u64) as *mut libc::c_void;
-        // SAFETY: pages of the arena's, in which nobody runs now.
+        // SAFETY: pages of the arena, in which no thread runs at this time.
         let failed = unsafe { libc::mprotect(at, size, how) };
         assert_eq!(failed, 0, "pages that cannot be protected");
     }
@@ -65,7 +67,7 @@ impl Arena {
         }
     }
 
-    /// What the nth piece of memory holds.
+    /// The contents of the nth piece of memory.
     pub fn piece(&self, nth: usize) -> [u8; ROOM] {
         let mut bytes = [0; ROOM];
         let from = (self.layout().pieces + (nth * ROOM) as u64) as *const u8;
@@ -78,7 +80,7 @@ impl Arena {
         self.write(self.layout().pieces + (nth * ROOM) as u64, bytes);
     }
 
-    /// Places code; its address. What was placed before is gone.
+    /// Places code and returns its address. The code placed before is overwritten.
     pub fn place(&self, function: &Function, code: &Code) -> Result<u64, String> {
         let bytes = self.fixed(function, code)?;
         let size = bytes.len().next_multiple_of(4096).max(4096);
@@ -87,7 +89,7 @@ impl Arena {
         }
         self.protect(0, size, WRITTEN);
         self.write(self.base, &bytes);
-        // What follows the function is never run.
+        // The bytes behind the function are never run.
         self.write(
             self.base + bytes.len() as u64,
             &vec![0xcc; size - bytes.len()],
@@ -150,7 +152,7 @@ impl Arena {
     }
 }
 
-/// Functions of the C library and of the compiler's.
+/// Functions of the C library and of the compiler's runtime library.
 fn library(name: &str) -> Option<u64> {
     unsafe extern "C" {
         fn fmod(a: f64, b: f64) -> f64;

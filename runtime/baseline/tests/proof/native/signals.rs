@@ -1,4 +1,4 @@
-//! Signals of code under test: they end its run, and not the process.
+//! Handles signals of code under test: they end its run, and not the process.
 
 use std::mem::MaybeUninit;
 use std::sync::Once;
@@ -24,8 +24,8 @@ extern "C" fn caught(signal: i32, info: *mut libc::siginfo_t, context: *mut libc
     // SAFETY: a plain system call.
     let thread = unsafe { libc::gettid() };
     if entry.is_null() || THREAD.load(Ordering::Relaxed) != thread {
-        // SAFETY: plain system calls: the alarm goes to whom it is for, and anything else ends
-        // the process as it would without this handler.
+        // SAFETY: plain system calls: the alarm is forwarded to its thread, and any other signal
+        // ends the process as it would without this handler.
         unsafe {
             match signal == libc::SIGALRM {
                 true if entry.is_null() => {}
@@ -56,12 +56,12 @@ extern "C" fn caught(signal: i32, info: *mut libc::siginfo_t, context: *mut libc
     }
 }
 
-/// Makes the calling thread ready to be moved out of code under test.
+/// Installs handlers and a signal stack for the calling thread.
 pub fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for signal in CAUGHT {
-            // SAFETY: the handler does only what handlers may, on a stack of its own.
+            // SAFETY: the handler is async-signal-safe, and has a stack of its own.
             unsafe {
                 let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
                 action.sa_sigaction = caught as *const () as usize;
@@ -88,7 +88,7 @@ pub fn prepare() {
     THREAD.store(unsafe { libc::gettid() }, Ordering::Relaxed);
 }
 
-/// An alarm after so many milliseconds; none with 0.
+/// Sets an alarm after `ms` milliseconds; 0 cancels it.
 pub fn alarm(ms: i64) {
     let time = libc::itimerval {
         it_interval: libc::timeval {

@@ -1,4 +1,4 @@
-//! Fields that depend on addresses are fields of instructions, of the right kind.
+//! Checks that relocations are fields of instructions, of the right kind.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
 use uruk_baseline::{Code, FixupKind};
@@ -29,7 +29,7 @@ pub fn check(code: &Code, all: &[Instruction], bytes: &[u8]) -> Result<(), Strin
             .get(index)
             .ok_or(format!("a fix-up at {at:#x}, behind the code"))?;
         let wrong = |what: &str| Err(format!("{at:#x} `{instruction}`: {what}"));
-        // Fields are known of what was decoded last.
+        // The decoder knows the fields of the last instruction only.
         decoder
             .set_position(instruction.ip() as usize)
             .map_err(|error| error.to_string())?;

@@ -1,4 +1,5 @@
-//! The table of handlers, read as a personality does (Itanium C++ ABI, "Exception Handling Tables").
+//! Reads the table of handlers as a personality does (Itanium C++ ABI, "Exception Handling
+//! Tables").
 
 use std::ops::Range;
 
@@ -6,7 +7,7 @@ use uruk_baseline::Code;
 
 use super::rows::Reader;
 
-/// Calls in a range of code, and where their exceptions land: 0 for nowhere.
+/// Calls in a range of code, and their landing pad: 0 for none.
 #[derive(Debug)]
 pub struct Site {
     pub range: Range<u64>,
@@ -22,7 +23,8 @@ pub fn sites(code: &Code) -> Result<Vec<Site>, String> {
         bytes: &handlers.bytes,
         at: 0,
     };
-    // No start of landing pads: it is the function's. Types, if any, are indirect distances.
+    // Without a start of landing pads, they count from the function's. Types, if any, are indirect
+    // distances.
     if reader.byte()? != 0xff {
         return Err("landing pads that count from elsewhere".to_string());
     }

@@ -1,11 +1,11 @@
-//! Looks at emitted code without running it: every instruction is decoded, and what registers and
-//! the stack hold is followed along all ways through the code.
+//! Checks emitted code without running it: decodes every instruction, and tracks registers and the
+//! stack along all paths through the code.
 //!
-//! Checked are: each instruction decodes, and control comes only to where one begins; nothing that
-//! is not there is read (registers, flags); whoever returns or jumps out has restored
-//! callee-saved registers and the stack; nothing below the stack pointer is touched; calls are
-//! made with an aligned stack; unwind rows are right before every instruction (`rows`), where
-//! exceptions land too (`handlers`); fix-ups fill fields of instructions.
+//! It checks that each instruction decodes, and that jumps lead only to the start of one; that no
+//! undefined register or flag is read; that callee-saved registers and the stack are restored at
+//! returns and jumps out; that no access is below the stack pointer; that the stack is aligned at
+//! calls; that unwind rows are right before every instruction (`rows`), and landing pads too
+//! (`handlers`); that fix-ups are fields of instructions.
 
 mod fixups;
 mod handlers;
@@ -28,7 +28,7 @@ use self::state::State;
 /// Checks code.
 ///
 /// # Errors
-/// What is wrong, with the offset of its instruction.
+/// The error, with the offset of its instruction.
 pub fn check(function: &Function, code: &Code) -> Result<(), String> {
     let size = code.size as usize;
     let bytes = code
@@ -56,8 +56,8 @@ pub fn check(function: &Function, code: &Code) -> Result<(), String> {
     walk.check(!may_be_undefined(function))
 }
 
-/// Whether the function itself may read what nobody wrote: undef, or memory of the frame that is
-/// not filled where it is made.
+/// Whether the function itself may read undefined data: undef, or memory of the frame that is not
+/// initialized at its allocation.
 fn may_be_undefined(function: &Function) -> bool {
     let mut undefined = false;
     for instruction in &function.instructions {
@@ -86,23 +86,23 @@ struct Walk<'a> {
     sites: Vec<Site>,
 }
 
-/// Where control goes behind an instruction.
+/// The control flow after an instruction.
 enum After {
-    /// On, and perhaps elsewhere.
+    /// To these instructions.
     Goes(Vec<usize>),
     /// Out of the function.
     Leaves,
-    /// Nowhere.
+    /// It ends.
     Ends,
 }
 
 impl Walk<'_> {
-    /// Follows all ways; with `strict`, nothing is read that nobody wrote.
+    /// Follows all paths; with `strict`, undefined data may not be read.
     fn check(&self, strict: bool) -> Result<(), String> {
         let mut states: Vec<Option<State>> = vec![None; self.all.len()];
         let first = states.first_mut().ok_or("no instruction")?;
         *first = Some(State::at_entry(self.function, strict));
-        // In order, so that most ways are known when their end is looked at.
+        // In order, so that most paths are known when their join is checked.
         let mut open = BTreeSet::from([0]);
         let mut factory = InstructionInfoFactory::new();
         while let Some(index) = open.pop_first() {
@@ -169,7 +169,7 @@ impl Walk<'_> {
             FlowControl::IndirectBranch => After::Goes(self.targets(index)?),
             FlowControl::Call | FlowControl::IndirectCall => {
                 let mut to: Vec<usize> = self.landings(instruction)?;
-                // What does not return may be the last instruction.
+                // A call that does not return may be the last instruction.
                 to.extend(next().ok());
                 After::Goes(to)
             }
@@ -177,13 +177,13 @@ impl Walk<'_> {
         })
     }
 
-    /// Where a jump through a register goes: by the table whose address was just made, or, without
-    /// one, anywhere whose address is made.
+    /// The targets of a jump through a register: those of the table whose address was just loaded,
+    /// or, without one, all blocks whose address is taken.
     fn targets(&self, index: usize) -> Result<Vec<usize>, String> {
         let size = self.code.size as usize;
         let near = self.all[index.saturating_sub(6)..index].iter();
         if let Some(table) = near.rev().find_map(table_of(size)) {
-            // It ends where another one begins, if not before.
+            // It ends at the start of the next table, if not before.
             let others = self
                 .all
                 .iter()
@@ -210,23 +210,23 @@ impl Walk<'_> {
                 false => Ok(targets),
             };
         }
-        // To where an address was taken: of a block, or of the moves on the way to it.
+        // The targets are taken addresses: of a block, or of the stub with its moves.
         let taken = self.all.iter().filter(|one| {
             let inside = one.ip_rel_memory_address() < self.code.size.into();
             one.mnemonic() == Mnemonic::Lea && one.is_ip_rel_memory_operand() && inside
         });
         let fixed = |at: u64| self.code.fixups.iter().any(|one| u64::from(one.at) == at);
-        // Distances that are not filled in yet lead to symbols.
+        // Relocated distances lead to symbols.
         let taken = taken.filter(|one| !fixed(one.next_ip() - 4));
         taken
             .map(|one| self.place(one.ip_rel_memory_address()))
             .collect()
     }
 
-    /// Where an exception that passes a call goes on: the unwinder has restored what the frame had
-    /// at the call, and put its words into `rax` and `rdx`, as if they were results.
+    /// The landing pads of a call: the unwinder has restored the registers that the frame had at
+    /// the call, and put its words into `rax` and `rdx`, as if they were results.
     fn landings(&self, call: &Instruction) -> Result<Vec<usize>, String> {
-        // The unwinder looks for the byte before the return address.
+        // The unwinder looks up the byte before the return address.
         let at = call.next_ip() - 1;
         let site = self.sites.iter().find(|site| site.range.contains(&at));
         match site {
@@ -240,7 +240,7 @@ impl Walk<'_> {
     }
 }
 
-/// The address behind the function that an instruction makes, if it does.
+/// The address behind the function that an instruction loads, if it does.
 fn table_of(size: usize) -> impl Fn(&Instruction) -> Option<usize> {
     move |one| {
         let is = one.mnemonic() == Mnemonic::Lea && one.is_ip_rel_memory_operand();
@@ -270,7 +270,7 @@ fn merges(instruction: &Instruction) -> bool {
     is_register && merging
 }
 
-/// What makes a register zero, or all ones, whatever it held.
+/// Whether an instruction makes a register zero, or all ones, for any old contents.
 fn ignores_operands(instruction: &Instruction) -> bool {
     let same = instruction.op0_register() == instruction.op1_register();
     let both = instruction.op_count() == 2

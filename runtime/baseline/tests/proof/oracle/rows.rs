@@ -1,4 +1,4 @@
-//! Unwind rows, read from the table as an unwinder does (LSB Core 10.6, DWARF 4 chapter 6.4).
+//! Reads unwind rows from the table as an unwinder does (LSB Core 10.6, DWARF 4 chapter 6.4).
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use uruk_baseline::Code;
 
 use super::state::State;
 
-/// A row: where the CFA is, and at which distances below it registers are saved.
+/// A row: the CFA, and the distances below it at which registers are saved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Row {
     /// DWARF's number of the register, and the distance.
@@ -14,7 +14,7 @@ pub struct Row {
     pub saved: BTreeMap<u8, i64>,
 }
 
-/// Rows by the offset from which they hold.
+/// Rows by the offset at which they begin.
 #[derive(Debug, Default)]
 pub struct Rows(Vec<(u64, Row)>);
 
@@ -137,7 +137,7 @@ impl Rows {
         }
     }
 
-    /// The row before an instruction, compared with what is.
+    /// Compares the row before an instruction with the tracked state.
     pub fn check(&self, ip: u64, state: &State) -> Result<(), String> {
         let behind = self.0.partition_point(|(from, _)| *from <= ip);
         let row = &self.0[behind - 1].1;

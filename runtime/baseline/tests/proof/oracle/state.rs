@@ -1,4 +1,4 @@
-//! What registers and the stack hold before an instruction, on all ways to it.
+//! The state of registers and the stack before an instruction, valid on all paths to it.
 
 use std::collections::BTreeMap;
 
@@ -33,20 +33,20 @@ const ARGUMENTS: [Register; 6] = [
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
-    /// The CFA minus the stack pointer, where it is known.
+    /// The CFA minus the stack pointer, if known.
     depth: Option<i64>,
-    /// The CFA minus `rbp`, where it is known.
+    /// The CFA minus `rbp`, if known.
     frame: Option<i64>,
-    /// Registers that hold something of the function's, by their numbers.
+    /// Registers with defined contents, by their numbers.
     general: u16,
     vectors: u16,
-    /// Flags that mean something.
+    /// Defined flags.
     flags: u32,
-    /// Callee-saved registers that hold what they held at the entry.
+    /// Callee-saved registers that still hold their entry values.
     kept: u16,
-    /// Where entry values are saved: the CFA minus the address, and the register.
+    /// Places of saved entry values: the CFA minus the address, and the register.
     saved: BTreeMap<i64, u8>,
-    /// Whether what is read must have been written.
+    /// Whether only defined data may be read.
     strict: bool,
 }
 
@@ -84,7 +84,7 @@ impl State {
         state
     }
 
-    /// What holds on both ways.
+    /// The state that is valid on both paths.
     pub fn meet(&self, other: &State) -> Result<State, String> {
         let (a, b) = (self.depth, other.depth);
         if a.is_some() && b.is_some() && a != b {
@@ -110,7 +110,7 @@ impl State {
         self.depth == Some(8)
     }
 
-    /// Whether the caller finds what it left.
+    /// Checks the state at a return.
     pub fn check_leaving(&self) -> Result<(), String> {
         for (register, _) in KEPT {
             if self.kept & bit(register) == 0 {
@@ -147,7 +147,7 @@ impl State {
         Ok(())
     }
 
-    /// The CFA minus the address of an operand in the frame, if that is known.
+    /// The CFA minus the address of an operand in the frame, if known.
     fn slot(&self, base: Register, index: Register, displacement: u64) -> Option<i64> {
         let from = match base {
             Register::RSP => self.depth?,
@@ -157,7 +157,7 @@ impl State {
         (index == Register::None).then(|| from - displacement as i64)
     }
 
-    /// Goes over an instruction.
+    /// Applies an instruction.
     pub fn step(
         &mut self,
         instruction: &Instruction,
@@ -235,7 +235,7 @@ impl State {
         Ok(())
     }
 
-    /// Nothing below the stack pointer belongs to the function.
+    /// Rejects accesses below the stack pointer.
     fn check_access(
         &self,
         memory: &UsedMemory,
@@ -272,7 +272,7 @@ impl State {
             .ok_or(format!("{register:?} is read, and nobody wrote it"))
     }
 
-    /// Where an instruction saves an entry value, if it does.
+    /// The place where an instruction saves an entry value, if it does.
     fn saved_by(&self, instruction: &Instruction) -> Option<(i64, u8)> {
         let (register, at) = match instruction.mnemonic() {
             Mnemonic::Push if instruction.op0_kind() == OpKind::Register => {
@@ -292,7 +292,7 @@ impl State {
         (self.kept & bit(register) != 0).then_some((at, number))
     }
 
-    /// The register that an instruction gives its entry value back, if it does.
+    /// The register whose entry value an instruction restores, if it does.
     fn restored_by(&self, instruction: &Instruction) -> Option<Register> {
         let (register, at) = match instruction.mnemonic() {
             Mnemonic::Pop => (instruction.op0_register(), self.depth?),
@@ -311,7 +311,7 @@ impl State {
         (self.saved.get(&at) == Some(&number)).then_some(register)
     }
 
-    /// Entry values that are written over.
+    /// Forgets entry values that are overwritten.
     fn forget(&mut self, memory: &UsedMemory) {
         let slot = self.slot(memory.base(), memory.index(), memory.displacement());
         let Some(slot) = slot else {
@@ -337,7 +337,7 @@ impl State {
         }
     }
 
-    /// How the stack pointer and the frame pointer move.
+    /// Tracks changes of the stack pointer and the frame pointer.
     fn move_stack(&mut self, instruction: &Instruction, depth: Option<i64>, frame: Option<i64>) {
         let first = instruction.op0_register();
         let is_immediate = instruction.op_count() == 2
@@ -384,7 +384,7 @@ impl State {
         }
     }
 
-    /// What a call leaves, and what it needs.
+    /// Applies a call: checks its requirements, and clobbers registers.
     fn call(&mut self, depth: Option<i64>) -> Result<(), String> {
         self.depth = depth;
         if depth.is_some_and(|depth| depth % 16 != 0) {

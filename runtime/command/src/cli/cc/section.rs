@@ -1,9 +1,9 @@
-//! The section that holds the bitcode gets a name of our own in objects.
+//! Renames the section that holds the bitcode in objects.
 //!
-//! `ar`, `nm` and `ranlib` ask the plugins of binutils about each object. LLVM's plugin, of
-//! whatever version, takes an object with a section `.llvmbc` for one of link-time optimization,
-//! and a plugin older than the bitcode then reports no symbols: archives lose their index. The
-//! new name is as long as clang's, so that it takes its place among the file's strings.
+//! `ar`, `nm` and `ranlib` ask the plugins of binutils about each object. LLVM's plugin, of any version,
+//! treats an object with a section `.llvmbc` as one for link-time optimization. A plugin older than the
+//! bitcode then reports no symbols: archives lose their index. The new name is as long as clang's, so
+//! that it replaces it among the file's strings.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use uruk_live::program::image::BITCODE;
 
-/// The objects that clang makes by a command line of these words: none if it makes something else.
+/// The objects that clang makes by a command line of these words: none if it makes other files.
 pub(super) fn objects(words: &[String]) -> Vec<PathBuf> {
     let (mut compiles, mut joins, mut output) = (false, false, None);
     let mut sources = Vec::new();
@@ -25,8 +25,8 @@ pub(super) fn objects(words: &[String]) -> Vec<PathBuf> {
             "-o" | "--output" => output = rest.next().map(PathBuf::from),
             _ if word.starts_with("--output=") => output = Some(word[9..].into()),
             _ if word.starts_with("-o") => output = Some(word[2..].into()),
-            // Options whose value is a word of its own may look like a source: there is no such
-            // object then.
+            // Options whose value is a word of its own may look like a source: there is no such object
+            // then.
             _ if !word.starts_with('-') => sources.push(Path::new(word)),
             _ => {}
         }
@@ -57,7 +57,7 @@ pub(super) fn rename(file: &Path) -> std::io::Result<()> {
     file.write_all(BITCODE[0].as_bytes())
 }
 
-/// Where in an object the name of clang's section is.
+/// Offset of the name of clang's section in an object.
 fn find(file: &Path) -> std::io::Result<Option<u64>> {
     const HEADER: usize = 64;
     let file = File::open(file)?;
@@ -83,7 +83,7 @@ fn find(file: &Path) -> std::io::Result<Option<u64>> {
     let Some(first) = section(0) else {
         return Ok(None);
     };
-    // Numbers that are too large for the header stand in the first section.
+    // Numbers that are too large for the header are in the first section.
     count = if count == 0 {
         number(&first[32..40])
     } else {

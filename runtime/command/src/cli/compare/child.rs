@@ -1,7 +1,7 @@
-//! One process with its times.
+//! Runs one process, with its times.
 //!
-//! Output goes to files, not pipes: nobody has to read while time is taken, and a
-//! grandchild that holds on to the output delays nothing.
+//! Output goes to files, not pipes: no reader has to run while time is taken, and a grandchild that
+//! keeps the output open delays nothing.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -24,11 +24,11 @@ const LAST_WORDS: u64 = 4096;
 pub(super) struct Job {
     /// The file to run.
     pub program: PathBuf,
-    /// What it is told that its name is.
+    /// Its `argv[0]`.
     pub name: OsString,
     /// Its arguments.
     pub words: Vec<OsString>,
-    /// What it reads; nothing if absent.
+    /// Its standard input; empty if absent.
     pub stdin: Option<PathBuf>,
 }
 
@@ -48,16 +48,16 @@ impl fmt::Display for Ending {
     }
 }
 
-/// What a process did.
+/// The result of a process.
 pub(super) struct Outcome {
     pub ending: Ending,
     pub times: Times,
-    /// The last it wrote to standard error.
+    /// The end of its standard error.
     pub said: String,
 }
 
 impl Job {
-    /// Runs it to its end; its standard output goes to a file, which is made anew.
+    /// Runs it to its end; its standard output goes to a file, which is created or truncated.
     pub(super) fn run(&self, output: &Path, scratch: &Scratch) -> io::Result<Outcome> {
         let errors_path = output.with_extension("errors");
         let errors = File::create(&errors_path)?;
@@ -102,7 +102,7 @@ fn last_words(file: &Path) -> io::Result<String> {
 /// Characters of a line that are shown.
 const SHOWN: usize = 30;
 
-/// A line of a file, or as much of it as is shown.
+/// A line of a file, cut to the shown length.
 fn line_of(file: &Path, line: usize) -> io::Result<String> {
     let mut lines = BufReader::new(File::open(file)?).split(b'\n');
     let found = lines.nth(line - 1).transpose()?;
@@ -116,7 +116,7 @@ fn line_of(file: &Path, line: usize) -> io::Result<String> {
     Ok(format!("`{shown}{end}`"))
 }
 
-/// Where two files begin to differ, in words, and what they have there.
+/// Text about the first difference of two files.
 pub(super) fn difference(expected: &Path, actual: &Path) -> io::Result<Option<String>> {
     let (named, other_named) = (expected, actual);
     let mut expected = BufReader::new(File::open(expected)?);

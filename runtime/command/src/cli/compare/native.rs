@@ -1,8 +1,8 @@
-//! The program compiled ahead of time by clang, from the same files.
+//! Compiles the program ahead of time by clang, from the same files.
 //!
-//! Bitcode made with `clang -O0` forbids optimization function by function (`optnone`,
-//! which brings `noinline` along). Uruk's tiers 2 and 3 do not heed that, so it is taken
-//! off for `-O1` and above here, too; else all of those would run the code of `-O0`.
+//! Bitcode made with `clang -O0` forbids optimization function by function (`optnone`, which requires
+//! `noinline`). Uruk's tiers 2 and 3 ignore that, so it is removed for `-O1` and above here, too; else
+//! all of those would run the code of `-O0`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,18 +20,18 @@ use super::scratch::Scratch;
 
 const LEVELS: [&str; 4] = ["-O0", "-O1", "-O2", "-O3"];
 
-/// Libraries `uruk run` offers every program; those of C++ and of wide atomics are not
-/// installed everywhere, so the first choice that links is taken.
+/// Libraries `uruk run` offers every program. Those of C++ and of wide atomics are not installed
+/// everywhere, so the first choice that links is taken.
 const LIBRARIES: [&[&str]; 3] = [&[], &["-lstdc++"], &["-lstdc++", "-latomic"]];
 
-/// Bytes of clang's messages that are looked at.
+/// Bytes of clang's messages that are examined.
 const ERRORS: u64 = 1 << 16;
 
-/// What came of building.
+/// The result of building.
 pub(super) struct Native {
-    /// What a reader of the table should know.
+    /// Notes for the reader of the table.
     pub notes: Vec<String>,
-    /// One for each level, or one that says why there is none.
+    /// One for each level, or one with the reason why there is none.
     pub builds: Vec<Build>,
 }
 
@@ -39,16 +39,16 @@ pub(super) struct Native {
 pub(super) struct Build {
     /// `clang -O2`.
     pub name: String,
-    /// The executable, or why there is none.
+    /// The executable, or the reason why there is none.
     pub program: Result<PathBuf, String>,
-    /// How long compiling and linking took.
+    /// Time for compiling and linking.
     pub time: Option<Nanos>,
 }
 
-/// A file of the program, as clang takes it.
+/// A file of the program, as input of clang.
 struct Input {
     file: PathBuf,
-    /// Without what forbids optimization.
+    /// The file without attributes that forbid optimization.
     unbound: PathBuf,
     is_ir: bool,
 }
@@ -101,7 +101,7 @@ pub(super) fn build(files: &[PathBuf], scratch: &Scratch, progress: &dyn Fn(&str
 }
 
 impl Input {
-    /// Looks at a file; `unbound` is written if it has to differ from it.
+    /// Reads a file; `unbound` is written if it has to differ from it.
     fn read(file: &Path, unbound: &Path) -> Result<Input, String> {
         let told = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
         let mut magic = Vec::new();
@@ -121,8 +121,7 @@ impl Input {
         }
         let context = Context::create();
         let buffer = MemoryBuffer::create_from_file(file).map_err(|error| told(&error))?;
-        // The buffer is leaked by LLVM 22 behind inkwell: once per file, in a command that
-        // ends soon.
+        // LLVM 22 leaks the buffer behind inkwell: once per file, in a command that ends soon.
         let module = context
             .create_module_from_ir(buffer)
             .map_err(|error| told(&error))?;
@@ -142,7 +141,7 @@ impl Input {
     }
 }
 
-/// The clang of the LLVM in use under its usual name, or any; and what it says it is.
+/// The clang of the LLVM in use under its usual name, or any clang; and its version line.
 fn find_clang() -> Option<(String, String)> {
     [own_clang(), "clang".to_owned()]
         .into_iter()
@@ -163,7 +162,7 @@ fn own_clang() -> String {
     format!("clang-{}", version.split('.').next().unwrap_or_default())
 }
 
-/// Compiles and links at a level: the executable, and how long it took.
+/// Compiles and links at a level; returns the executable, and the time it took.
 fn compile(
     clang: &str,
     level: &str,
@@ -198,7 +197,7 @@ fn compile(
     for libraries in LIBRARIES {
         let start = Instant::now();
         let mut command = Command::new(clang);
-        // Programs may look for their own symbols, as under `uruk run`.
+        // Programs may look up their own symbols, as under `uruk run`.
         command.args(["-rdynamic", "-pthread"]).args(&objects);
         command.args(libraries).arg("-lm").arg("-o").arg(&program);
         match finish(&mut command, scratch) {
@@ -209,7 +208,7 @@ fn compile(
     Err(failure)
 }
 
-/// Runs a command that has to succeed; else the first error it reported.
+/// Runs a command that must succeed; otherwise returns the first error it reported.
 fn finish(command: &mut Command, scratch: &Scratch) -> Result<(), String> {
     let said = scratch.file("clang.errors");
     let ended = File::create(&said).and_then(|errors| {

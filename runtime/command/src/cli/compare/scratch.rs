@@ -1,11 +1,11 @@
-//! The folder of a comparison, and what may not outlive it.
+//! The folder of a comparison, and its removal at the end.
 //!
 //! Invariant: when the command ends, by itself or by SIGHUP, SIGINT or SIGTERM, the folder
 //! is gone and no child runs. A signal that was ignored when the command started stays so.
 //!
-//! A thread waits for the signals. It takes the lock that starting and reaping a child
-//! take, passes the signal on, removes the folder and ends the process as the signal would
-//! have. `SIGKILL` of the command leaves the folder.
+//! A thread waits for the signals. It takes the lock that also guards starting and reaping a child,
+//! passes the signal on, removes the folder and ends the process as the signal would have. `SIGKILL` of
+//! the command leaves the folder.
 
 use std::fs::{DirBuilder, remove_dir_all};
 use std::io;
@@ -26,33 +26,33 @@ use uruk_report::Nanos;
 
 use super::child::nanos;
 
-/// How long a child may take to end by a signal that was passed on to it.
+/// Time for a child to end by a signal that was passed on to it.
 const GRACE: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(5);
 
-/// A folder for files of this process only, removed when dropped; and the processes whose
-/// files are in it, one at a time.
+/// A folder for files of this process only, removed when dropped; and the processes whose files are in
+/// it, one at a time.
 pub(super) struct Scratch {
     folder: PathBuf,
-    /// The child that has been started and not been reaped.
+    /// The child that was started and not reaped yet.
     child: Arc<Mutex<Option<libc::pid_t>>>,
 }
 
 impl Scratch {
-    /// Makes one that nobody else has.
+    /// Makes a folder that no other process has.
     pub(super) fn new(parent: &Path) -> io::Result<Scratch> {
-        // Before there is anything to remove.
+        // Before there is a folder to remove.
         let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM].into_iter().filter(is_heeded))?;
         let folder = make_folder(parent)?;
         let child = Arc::new(Mutex::new(None));
         let (doomed, last) = (folder.clone(), Arc::clone(&child));
         let ends = move || {
             if let Some(signal) = signals.forever().next() {
-                // Held until the process ends: no child starts any more.
+                // Held until the process ends: no other child starts.
                 let child = last.lock();
                 child.map(|id| end(id, signal));
                 remove(&doomed);
-                // It returns only for signals that do not end a process.
+                // Returns only for signals that do not end a process.
                 let _ = emulate_default_handler(signal);
             }
         };
@@ -68,8 +68,8 @@ impl Scratch {
         self.folder.join(name)
     }
 
-    /// Runs a command to its end: how it ended, and the processor time of it and of those
-    /// children it waited for.
+    /// Runs a command to its end; returns its status, and the processor time of it and of the children
+    /// it waited for.
     pub(super) fn run(&self, command: &mut Command) -> io::Result<(ExitStatus, Nanos)> {
         let id = {
             let mut child = self.child.lock();
@@ -77,7 +77,7 @@ impl Scratch {
             *child = Some(id);
             id
         };
-        // Not reaped, so the number stays its own while the lock is not held.
+        // The child is not reaped, so its number is not reused while the lock is not held.
         while !has_ended(id, 0)? {}
         let mut child = self.child.lock();
         *child = None;
@@ -108,11 +108,11 @@ fn make_folder(parent: &Path) -> io::Result<PathBuf> {
 }
 
 fn remove(folder: &Path) {
-    // What cannot be removed stays: there is nobody to tell.
+    // A folder that cannot be removed stays: the process is ending.
     let _ = remove_dir_all(folder);
 }
 
-/// Whether a signal is not ignored, as `nohup` has it.
+/// Whether a signal is not ignored; `nohup` ignores it.
 fn is_heeded(signal: &i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: nothing is changed, and there is room for the answer.
@@ -121,7 +121,7 @@ fn is_heeded(signal: &i32) -> bool {
     result != 0 || unsafe { action.assume_init() }.sa_sigaction != libc::SIG_IGN
 }
 
-/// Passes a signal on to a child that is not reaped, and sees to it that it ends.
+/// Passes a signal on to a child that is not reaped, and kills the child after [`GRACE`].
 fn end(id: libc::pid_t, signal: i32) {
     // SAFETY: the child is not reaped, so the number is its own.
     unsafe { libc::kill(id, signal) };
@@ -157,7 +157,7 @@ fn has_ended(id: libc::pid_t, options: i32) -> io::Result<bool> {
 fn reap(id: libc::pid_t) -> io::Result<(ExitStatus, Nanos)> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: two pointers to write to; nobody else waits for this child.
+    // SAFETY: two pointers to write to; no other code waits for this child.
     while unsafe { libc::wait4(id, &raw mut status, 0, usage.as_mut_ptr()) } != id {
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
