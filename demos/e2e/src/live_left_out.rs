@@ -7,11 +7,11 @@ use crate::trial::Bench;
 /// The program as it is built answers so.
 const BEFORE: &str = "23 0 5";
 
-/// What new code makes use of must not be missing: callers are exchanged along where they are left, else
-/// refused, and so are writes to memory that is only read.
+/// Calls and memory that natively were left out are not missing: callers are exchanged along where threads
+/// leave them, else the exchange is refused, and so are writes to memory that is only read.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// A text that describes the failure.
 pub fn judge(bench: &Bench) -> Result<(), String> {
     for way in [&[][..], &["-g"], &["-mcmodel=large"]] {
         in_callers(bench, way)?;
@@ -27,7 +27,7 @@ fn in_callers(bench: &Bench, way: &[&str]) -> Result<(), String> {
         talk.swapped([object(word)?], &["exchanged: "])?;
         talk.asked("line", after)?;
         talk.swapped(["--rollback"], &["back: "])?;
-        // What was counted stays.
+        // The counter keeps its value.
         let back = after.replace("24", "23");
         talk.asked("line", &back)?;
     }

@@ -43,7 +43,7 @@ impl<'b> Suspended<'b> {
 /// A coroutine that is suspended in a function is seen by a quiescent exchange.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// A text that describes the failure.
 pub fn judge_coroutine(bench: &Bench) -> Result<(), String> {
     let mut it = Suspended::start(bench, "live-suspended-coroutine", &["-DCOROUTINE"])?;
     it.refuses_quiescent()
@@ -52,7 +52,7 @@ pub fn judge_coroutine(bench: &Bench) -> Result<(), String> {
 /// So is a thread in a part of a function that the compiler put elsewhere.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// A text that describes the failure.
 pub fn judge_split(bench: &Bench) -> Result<(), String> {
     let words = ["-fbasic-block-sections=all"];
     let mut it = Suspended::start(bench, "live-suspended-split", &words)?;
@@ -62,7 +62,7 @@ pub fn judge_split(bench: &Bench) -> Result<(), String> {
 /// Functions of which the compiler kept one body are not exchanged alone.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// A text that describes the failure.
 pub fn judge_merged(bench: &Bench) -> Result<(), String> {
     let words = ["-DMERGED", "-Xclang", "-fmerge-functions"];
     let it = Suspended::start(bench, "live-suspended-merged", &words)?;
@@ -77,7 +77,7 @@ pub fn judge_merged(bench: &Bench) -> Result<(), String> {
 /// wait for an exchange that waits.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// A text that describes the failure.
 pub fn judge_crowd(bench: &Bench) -> Result<(), String> {
     const CLIENTS: usize = 40;
     let mut it = Suspended::start(bench, "live-suspended-crowd", &[])?;

@@ -178,7 +178,11 @@ impl Tables {
                 // An array, a vector; a structure, a function.
                 11 | 12 => 1..2,
                 18 | 20 | 21 => 1..record.len(),
-                TARGET => 1..1 + record.first().copied().unwrap_or_default() as usize,
+                TARGET => {
+                    1..record
+                        .first()
+                        .map_or(1, |&it| (it as usize).saturating_add(1))
+                }
                 2..=7 | 10 | 13..=17 | 22..=25 => 0..0,
                 _ => return Err(Refused::Unknown("a type of an old form")),
             };

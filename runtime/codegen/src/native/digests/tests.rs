@@ -297,3 +297,20 @@ fn a_body_with_an_unknown_instruction_depends_on_all_of_the_file() {
     assert_eq!(changed, ["_ZZ1fvENKUlvE_clEv", "label"]);
     assert_eq!(both(&text).1, old);
 }
+
+#[test]
+fn damage_is_refused_or_read_and_never_panics() {
+    let made = Bitcode::from_ir_text("it", OLD).expect("valid");
+    let mut bytes = made.bytes().to_vec();
+    for at in 0..bytes.len() {
+        let before = bytes[at];
+        for change in [1_u8 << (at % 8), 0xff] {
+            bytes[at] = before ^ change;
+            let _ = compared(&bytes);
+        }
+        bytes[at] = before;
+    }
+    for end in (0..bytes.len()).step_by(7) {
+        let _ = compared(&bytes[..end]);
+    }
+}
