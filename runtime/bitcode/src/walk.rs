@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::module::Refused;
 use crate::stream::{Cursor, Malformed, Operand, What};
 
 /// Abbreviations, in the order of their numbers.
@@ -129,6 +130,23 @@ impl<'a> Walk<'a> {
                     let code = self.cursor.record_into(abbreviation, &mut self.record)?;
                     return Ok(Entry::Record(code));
                 }
+            }
+        }
+    }
+
+    /// Gives `each` all records of a block, and passes the blocks in it.
+    pub(crate) fn records(
+        &mut self,
+        extent: Extent,
+        standard: &Standard,
+        mut each: impl FnMut(u64, &[u64]) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let mut inside = self.enter(extent, standard);
+        loop {
+            match self.next(&mut inside)? {
+                Entry::End => return Ok(()),
+                Entry::Block(extent) => self.pass(extent),
+                Entry::Record(code) => each(code, &self.record)?,
             }
         }
     }

@@ -145,14 +145,10 @@ impl<'a> Bodies<'a> {
                         raw.extend(metadata::read(&mut walk, extent, standard, refuse)?);
                     }
                     blocks::ATTACHMENTS => {
-                        let mut inside = walk.enter(extent, standard);
-                        loop {
-                            match walk.next(&mut inside)? {
-                                Entry::End => break,
-                                Entry::Block(extent) => walk.pass(extent),
-                                Entry::Record(_) => own.attached.push(walk.record[..].into()),
-                            }
-                        }
+                        walk.records(extent, standard, |_, record| {
+                            own.attached.push(record.into());
+                            Ok(())
+                        })?;
                     }
                     _ => walk.pass(extent),
                 },

@@ -65,20 +65,13 @@ impl Metadata {
         extent: Extent,
         standard: &Standard,
     ) -> Result<(), Refused> {
-        let mut inside = walk.enter(extent, standard);
-        loop {
-            match walk.next(&mut inside)? {
-                Entry::End => return Ok(()),
-                Entry::Block(extent) => walk.pass(extent),
-                Entry::Record(code::KIND) => {
-                    if let [number, ref name @ ..] = walk.record[..] {
-                        let name = name.iter().map(|&it| it as u8).collect();
-                        self.kinds.insert(number, name);
-                    }
-                }
-                Entry::Record(_) => {}
+        walk.records(extent, standard, |code, record| {
+            if let (code::KIND, [number, name @ ..]) = (code, record) {
+                let name = name.iter().map(|&it| it as u8).collect();
+                self.kinds.insert(*number, name);
             }
-        }
+            Ok(())
+        })
     }
 
     /// The name of a kind, unless it is for debuggers.

@@ -136,15 +136,11 @@ impl Tables {
         extent: Extent,
         standard: &Standard,
     ) -> Result<(), Refused> {
-        let mut inside = walk.enter(extent, standard);
         self.rest.number(u64::from(extent.number));
-        loop {
-            match walk.next(&mut inside)? {
-                Entry::End => return Ok(()),
-                Entry::Block(extent) => walk.pass(extent),
-                Entry::Record(code) => self.rest.record(code, &walk.record, &[], |_, _| {}),
-            }
-        }
+        walk.records(extent, standard, |code, record| {
+            self.rest.record(code, record, &[], |_, _| {});
+            Ok(())
+        })
     }
 
     fn types(
@@ -208,28 +204,22 @@ impl Tables {
         extent: Extent,
         standard: &Standard,
     ) -> Result<(), Refused> {
-        let mut inside = walk.enter(extent, standard);
-        loop {
-            match walk.next(&mut inside)? {
-                Entry::End => return Ok(()),
-                Entry::Block(extent) => walk.pass(extent),
-                Entry::Record(_) => {
-                    let [number, about, ref attributes @ ..] = walk.record[..] else {
-                        return Err(Refused::OutOfRange);
-                    };
-                    let types = crate::attributes::types(attributes)?;
-                    let mut writer = Writer::default();
-                    writer.number(about);
-                    for (at, &word) in attributes.iter().enumerate() {
-                        match types.contains(&at) {
-                            true => writer.entry(self.type_of(word)?),
-                            false => writer.number(word),
-                        }
-                    }
-                    self.groups.insert(number, writer.digest());
+        walk.records(extent, standard, |_, record| {
+            let [number, about, ref attributes @ ..] = *record else {
+                return Err(Refused::OutOfRange);
+            };
+            let types = crate::attributes::types(attributes)?;
+            let mut writer = Writer::default();
+            writer.number(about);
+            for (at, &word) in attributes.iter().enumerate() {
+                match types.contains(&at) {
+                    true => writer.entry(self.type_of(word)?),
+                    false => writer.number(word),
                 }
             }
-        }
+            self.groups.insert(number, writer.digest());
+            Ok(())
+        })
     }
 
     fn lists(
@@ -238,21 +228,15 @@ impl Tables {
         extent: Extent,
         standard: &Standard,
     ) -> Result<(), Refused> {
-        let mut inside = walk.enter(extent, standard);
-        loop {
-            match walk.next(&mut inside)? {
-                Entry::End => return Ok(()),
-                Entry::Block(extent) => walk.pass(extent),
-                Entry::Record(_) => {
-                    let mut writer = Writer::default();
-                    for number in &walk.record {
-                        let group = self.groups.get(number);
-                        writer.entry(*group.ok_or(Refused::OutOfRange)?);
-                    }
-                    self.attributes.push(writer.digest());
-                }
+        walk.records(extent, standard, |_, record| {
+            let mut writer = Writer::default();
+            for number in record {
+                let group = self.groups.get(number);
+                writer.entry(*group.ok_or(Refused::OutOfRange)?);
             }
-        }
+            self.attributes.push(writer.digest());
+            Ok(())
+        })
     }
 
     /// Records metadata that is attached to a global: its number, then kinds and metadata.
