@@ -24,8 +24,6 @@ use crate::guest::{listed, llvm, stacks, unwinding};
 use crate::load::room;
 use crate::tiers::background::thread_time;
 use crate::tiers::{TierSettings, Tiers, process_time};
-#[cfg(doc)]
-use crate::told::event::Event;
 use crate::told::event::{Event, Listener};
 use crate::told::recording::recorder;
 use crate::told::tools::{ToolSettings, Tools};

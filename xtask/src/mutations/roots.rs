@@ -122,9 +122,9 @@ pub const TABLE: [Mutation; 17] = [
         "a line is given away without a fence",
         ENTRIES,
         [
-            "        // still finds the line, the call finds the new slot.
+            "        // the call finds the new slot.
         asymmetric_fence();",
-            "        // still finds the line, the call finds the new slot.",
+            "        // the call finds the new slot.",
         ],
         "model::a_promise_covers_nothing_before_or_after_it",
     ),
