@@ -31,10 +31,12 @@ pub mod nanos;
 pub mod parts;
 pub mod sandbox;
 pub mod settings;
+pub mod thread_stack;
 pub mod variant;
 
 pub use address::{EntryAddress, SlotAddress, StubAddress};
 pub use ids::{FunctionId, Tier, VersionId};
 pub use nanos::Nanos;
 pub use parts::Part;
+pub use thread_stack::ThreadStack;
 pub use variant::{CALLEES, Change, Inlining, Start, UnknownVariant, Variant, Vectors};

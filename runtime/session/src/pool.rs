@@ -73,11 +73,12 @@ impl fmt::Debug for Pool {
 
 use own::{DEPTH, SAKE, Sake, WORKER};
 
-/// Creates the lookups' thread-locals that have destructors on the calling thread. The C library
-/// registers these under the dynamic loader's lock, which may be held by a thread that waits for
-/// this one.
+/// Creates the thread-locals of lookups, and of `arc_swap`, that have destructors on the calling thread.
+/// The C library registers these under the dynamic loader's lock, which may be held by a thread that
+/// waits for this one.
 pub fn prepare_thread() {
     SAKE.with(|_| crate::inside::prepare());
+    drop(arc_swap::ArcSwap::from_pointee(()).load());
 }
 
 impl Pool {
@@ -378,6 +379,7 @@ impl Pool {
     /// The main loop of a worker: runs tasks until the pool quits, or until it is a spare that is
     /// no longer needed.
     pub fn work(&self) {
+        prepare_thread();
         WORKER.with(|worker| worker.set(true));
         let own = Arc::new(Waiter::new());
         let jobs = self.0.config.jobs;

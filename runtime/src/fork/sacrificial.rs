@@ -15,10 +15,11 @@
 //!
 //! A thread that panicked gets no more work ([`rest::unfit`]), and one that LLVM took down is gone.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use uruk_base::ThreadStack;
 use uruk_codegen::fatal;
 
 use uruk_session::Behalf;
@@ -45,16 +46,17 @@ const LOST: u32 = 2;
 
 thread_local! {
     /// The words this thread waits for, the innermost last. Changed where no handler runs.
-    static AWAITED: RefCell<Vec<Arc<AtomicU32>>> = const { RefCell::new(Vec::new()) };
+    static AWAITED: ThreadStack<Arc<AtomicU32>> = const { ThreadStack::new() };
 }
 
 /// In the child of a fork, on its only thread: its waits have no thread that would answer.
 pub(crate) fn after_fork_child() {
-    AWAITED.with_borrow(|words| {
+    let lose = |words: &[Arc<AtomicU32>]| {
         for word in words {
             let _ = word.compare_exchange(AWAITED_YET, LOST, Ordering::Relaxed, Ordering::Relaxed);
         }
-    });
+    };
+    AWAITED.with(|words| words.read(lose));
 }
 
 impl<R> Answer<R> {
@@ -70,7 +72,7 @@ impl<R> Answer<R> {
     /// a lock.
     fn wait(&self, work: &str) -> Result<R, Error> {
         let _shield = Shield::raise();
-        AWAITED.with_borrow_mut(|words| words.push(Arc::clone(&self.word)));
+        AWAITED.with(|words| words.push(Arc::clone(&self.word)));
         let end = shield::lowered(|| {
             loop {
                 match self.word.load(Ordering::Acquire) {
@@ -79,7 +81,7 @@ impl<R> Answer<R> {
                 }
             }
         });
-        AWAITED.with_borrow_mut(Vec::pop);
+        AWAITED.with(ThreadStack::pop);
         if end == LOST {
             return Err(Error::Copied {
                 work: work.to_owned(),

@@ -16,10 +16,9 @@
 //!   progress](MAKING) on this thread is skipped.
 //! - A function that failed to compile is not tried again: its cause is that of all its callers.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
-use uruk_base::{FunctionId, Tier};
+use uruk_base::{FunctionId, ThreadStack, Tier};
 use uruk_codegen::fatal;
 use uruk_tiering::Purpose;
 
@@ -32,7 +31,7 @@ const SAMPLES: u32 = 2;
 
 thread_local! {
     /// Functions that are being compiled for a caller.
-    static MAKING: RefCell<Vec<FunctionId>> = const { RefCell::new(Vec::new()) };
+    static MAKING: ThreadStack<FunctionId> = const { ThreadStack::new() };
 }
 
 impl Core {
@@ -47,16 +46,16 @@ impl Core {
         called: &[FunctionId],
     ) -> Result<(), Error> {
         for &id in called {
-            let under_way = MAKING.with_borrow(|making| making.contains(&id));
+            let under_way = MAKING.with(|making| making.read(|all| all.contains(&id)));
             if under_way || self.stubs.has_code(id) || self.function(id).is_none() {
                 continue;
             }
             if let Some(cause) = self.cause_of(id) {
                 return Err((*cause).clone());
             }
-            MAKING.with_borrow_mut(|making| making.push(id));
+            MAKING.with(|making| making.push(id));
             let made = self.make_for_caller(by, id);
-            MAKING.with_borrow_mut(Vec::pop);
+            MAKING.with(ThreadStack::pop);
             made?;
         }
         Ok(())
