@@ -142,12 +142,16 @@ pub fn look_at_main_thread() {
 }
 
 /// Starts a thread that is not one of the program's. No handler of the program runs there, it does
-/// not keep the process alive, and a forked child does not miss it.
+/// not keep the process alive, and a forked child does not miss it. It ends after `run`, and gets no
+/// other work: the C library then gives back the free memory that it keeps for the thread.
 ///
 /// # Errors
 /// [`Error::Thread`].
 pub fn spawn_own(name: &str, run: impl Fn() + Send + 'static) -> Result<(), Error> {
-    fork::thread::spawn(name.to_owned(), run)
+    fork::thread::spawn(name.to_owned(), move || {
+        run();
+        fork::thread::rest::unfit();
+    })
 }
 
 /// Whether a thread of [`spawn_own`] must end, like all others of the library, because the process

@@ -10,13 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use tracing::warn;
 use uruk_base::locks::Mutex;
 use uruk_base::{FunctionId, VersionId};
-use uruk_reclaim::{Inbox, Kind};
+use uruk_reclaim::{Block, Engine, Inbox, Kind, Nanos, Span};
 
-use crate::version::blocks::Piece;
+use crate::version::blocks::{Piece, Table};
 
 use super::LOOK;
+use super::environment::space_of;
 
 /// Unread notes of retired versions above which publishers wait: 25,000 publications a second leave
 /// as many, two each, while the thread lets notes gather for 5 ms.
@@ -106,6 +108,47 @@ impl Notes {
         if let Some(thread) = &*thread {
             thread.unpark();
         }
+    }
+}
+
+/// Applies a note to the engine.
+pub(super) fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
+    let told = match note {
+        Note::Live(piece) => {
+            let Piece {
+                function,
+                version,
+                fixed,
+                ref code,
+                ..
+            } = piece;
+            let range = code.range();
+            let space = space_of(&code.memory);
+            let id = table.add(piece);
+            let block = Block {
+                id,
+                span: Span {
+                    start: range.start,
+                    end: range.end,
+                },
+                space,
+                function: FunctionId(function.map_or(u32::MAX, FunctionId::index)),
+                version,
+                fixed,
+            };
+            engine.apply(uruk_reclaim::Note::Born(block), now)
+        }
+        Note::Retire(version) => match table.retire(version) {
+            Some(id) => engine.apply(uruk_reclaim::Note::Retired(id), now),
+            None => Ok(()),
+        },
+        Note::Request(kind, ticket) => {
+            engine.apply(uruk_reclaim::Note::Request { kind, ticket }, now)
+        }
+        Note::Superseded(..) => Ok(()),
+    };
+    if let Err(cause) = told {
+        warn!(%cause, "the table of code is not what it should be");
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn for_ever() {
 }
 
 /// Marks the calling thread of the runtime: it gets no more work after this, since LLVM's objects
-/// of it may be half changed.
+/// of it may be half changed, or the free memory that the C library keeps for it is to be given back.
 pub(crate) fn unfit() {
     UNFIT.set(true);
 }
