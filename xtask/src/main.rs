@@ -44,6 +44,10 @@ enum Task {
     },
     /// Run every test.
     Test {
+        /// Run each case in each flavor and mode, instead of in pairs of them that meet once, and the
+        /// tests of the benches.
+        #[arg(long)]
+        full: bool,
         /// Passed on to `cargo test`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
@@ -182,7 +186,7 @@ fn run(task: Task) -> anyhow::Result<()> {
     let cargo = Cargo::new(install::ensure(purpose)?)?;
     match task {
         Task::Demo { args } => demo(&cargo, &args),
-        Task::Test { args } => test(&cargo, &args),
+        Task::Test { full, args } => test(&cargo, full, &args),
         Task::Bench { args } => bench(&cargo, &args),
         Task::Abi { seeds, first } => abi(&cargo, seeds, first),
         Task::Csmith { seeds, first } => csmith(&cargo, seeds, first),
@@ -261,14 +265,24 @@ const AGAIN: &str = "URUK_TEST_AGAIN";
 
 /// One build for everything, then the tests, which find the command under test
 /// by `URUK_BIN` instead of building it once more.
-fn test(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
+fn test(cargo: &Cargo, full: bool, args: &[String]) -> anyhow::Result<()> {
     let built = cargo.built("debug", "uruk");
-    let cargo = cargo.with_env("URUK_BIN", built);
-    cargo.run("build", &["--workspace", "--all-targets"])?;
+    let mut cargo = cargo.with_env("URUK_BIN", built);
+    let mut packages = vec!["--workspace"];
+    match full {
+        true => cargo = cargo.with_env("URUK_TEST_FULL", "1"),
+        // The benches take a tenth of the build, and no test of the product needs them.
+        false => packages.extend(["--exclude", "uruk-benches"]),
+    }
+    let mut targets = packages.clone();
+    targets.push("--all-targets");
+    cargo.run("build", &targets)?;
     let mut words = vec!["--no-fail-fast"];
     // Whoever names a package wants only that one.
     let named = |arg: &String| arg.starts_with("-p") || arg.starts_with("--package");
-    words.extend((!args.iter().any(named)).then_some("--workspace"));
+    if !args.iter().any(named) {
+        words.extend(packages);
+    }
     words.extend(args.iter().map(String::as_str));
     let again = std::env::var_os(AGAIN).is_some_and(|value| !value.is_empty());
     totals::show(&cargo, &words, again)

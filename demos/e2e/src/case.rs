@@ -41,6 +41,7 @@ use uruk_guests::execute::Ending;
 use uruk_guests::{Flavor, Language, Library, Program, compile::Source};
 
 use crate::gate::Gate;
+use crate::pairs::Pair;
 use crate::subject::Mode;
 use crate::trial::{LogLine, Plan};
 use crate::verdict::signal_number;
@@ -305,6 +306,15 @@ impl Case {
             }
             _ => vec![Mode::Lazy, Mode::Leaving, Mode::Baseline],
         }
+    }
+
+    /// All combinations of a flavor and a mode in which the case can run.
+    pub fn pairs(&self) -> Vec<Pair> {
+        let of = |&flavor| {
+            let modes = self.modes_of(flavor);
+            modes.into_iter().map(move |mode| (flavor, mode))
+        };
+        self.flavors.iter().flat_map(of).collect()
     }
 
     /// Why a trial must fail, if it must.

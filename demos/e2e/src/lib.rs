@@ -55,6 +55,7 @@ mod live_talk;
 pub mod live_tuning;
 pub mod live_variables;
 pub mod once_suite;
+pub mod pairs;
 pub mod random_suite;
 pub mod stress_suite;
 pub mod subject;
