@@ -1,4 +1,4 @@
-//! Runs the guest programs: one trial for each guest, run, flavor and mode.
+//! Runs the guest programs: one trial for each guest, run, and flavor and mode that [`Pairs`] chooses.
 //!
 //! The flavors differ between guests, so that all of them fit the time that two
 //! cores have: what a flavor changes shows in Lua as well as in SQLite, which
@@ -12,6 +12,7 @@ use uruk_guests::execute::Ending;
 use uruk_guests::{Flavor, Guest, Run};
 
 use crate::gate::Gate;
+use crate::pairs::{Pair, Pairs};
 use crate::subject::Mode;
 use crate::trial::{self, Bench, Building, Plan, Reference};
 
@@ -106,20 +107,26 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let open = Gate::open()?;
     let bench = Bench::set_up(arguments)?;
     let mut trials = Vec::new();
+    let mut pairs = Pairs::default();
     for budget in &BUDGETS {
         let ignored = Gate::parse(&budget.gate.to_string()) > Some(open);
         let program = budget.guest.program().map_err(|error| error.to_string())?;
+        let runs = budget.guest.runs();
+        let chosen: Vec<_> = runs
+            .iter()
+            .map(|run| Ok(pairs.choose(&offered(budget, run)?)))
+            .collect::<Result<_, String>>()?;
         for name in flavors(budget) {
-            let flavor: Flavor = name.parse().map_err(|_| format!("no flavor {name}"))?;
+            let flavor = parse(name)?;
             let building = Building::new(program.clone(), flavor);
-            for run in budget.guest.runs() {
-                let reference = Reference::new(plan(budget.guest, &run, true), building.clone());
-                for mode in modes(budget, name, &run) {
+            for (run, chosen) in runs.iter().zip(&chosen) {
+                let reference = Reference::new(plan(budget.guest, run, true), building.clone());
+                for &(_, mode) in chosen.iter().filter(|pair| pair.0 == flavor) {
                     let trial = reference.trial(bench.as_ref(), mode, None);
                     trials.push(trial.with_ignored_flag(ignored));
                 }
                 if budget.in_parts.contains(&name) {
-                    let plan = plan(budget.guest, &run, false);
+                    let plan = plan(budget.guest, run, false);
                     let reference = Reference::new(plan, building.clone());
                     let trial = reference.trial(bench.as_ref(), Mode::Lazy, None);
                     trials.push(trial.with_ignored_flag(ignored));
@@ -128,6 +135,24 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         }
     }
     Ok(trials)
+}
+
+fn parse(flavor: &str) -> Result<Flavor, String> {
+    flavor.parse().map_err(|_| format!("no flavor {flavor}"))
+}
+
+/// All combinations of a flavor and a mode in which a run is tried.
+fn offered(budget: &Budget, run: &Run) -> Result<Vec<Pair>, String> {
+    let mut all = Vec::new();
+    for name in flavors(budget) {
+        let flavor = parse(name)?;
+        all.extend(
+            modes(budget, name, run)
+                .into_iter()
+                .map(|mode| (flavor, mode)),
+        );
+    }
+    Ok(all)
 }
 
 fn flavors(budget: &Budget) -> impl Iterator<Item = &'static str> {

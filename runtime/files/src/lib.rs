@@ -19,6 +19,7 @@
 mod messages;
 mod output;
 mod signals;
+mod threads;
 
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
@@ -34,6 +35,7 @@ use rustix::fs::RawDir;
 pub use messages::{Messages, print, shown};
 pub use output::OutputPath;
 pub use signals::WriteSignals;
+pub use threads::threads;
 
 /// The least number, and the count of starting numbers: consecutive files have different numbers, so
 /// that the owner of a lost one does not find the next one there.
@@ -378,12 +380,16 @@ pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
 /// # Errors
 ///
 /// The folder cannot be opened or read; [`is_taken`] if the program closed it meanwhile.
-pub fn names(path: impl AsRef<Path>, mut with: impl FnMut(&CStr)) -> io::Result<()> {
+pub fn names(path: impl AsRef<Path>, with: impl FnMut(&CStr)) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let options = options.read(true).custom_flags(libc::O_DIRECTORY);
-    let folder = OwnFile::open_with(path, options)?;
+    pass_names(&OwnFile::open_with(path, options)?, with)
+}
+
+/// Passes the names in an open folder to `with`, except `.` and `..`.
+fn pass_names(folder: &OwnFile, mut with: impl FnMut(&CStr)) -> io::Result<()> {
     let mut buffer = [MaybeUninit::uninit(); 4096];
-    let mut entries = RawDir::new(&folder, &mut buffer);
+    let mut entries = RawDir::new(folder, &mut buffer);
     while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = entry.file_name();
@@ -393,19 +399,6 @@ pub fn names(path: impl AsRef<Path>, mut with: impl FnMut(&CStr)) -> io::Result<
     }
     folder.checked()?;
     Ok(())
-}
-
-/// The threads of this process, unordered.
-///
-/// # Errors
-///
-/// Those of [`names`].
-pub fn threads() -> io::Result<Vec<i32>> {
-    let mut ids = Vec::new();
-    names("/proc/self/task", |name| {
-        ids.extend(name.to_str().ok().and_then(|name| name.parse::<i32>().ok()));
-    })?;
-    Ok(ids)
 }
 
 /// Whether two descriptors refer to one file.
