@@ -46,7 +46,14 @@ const LEFT_OUT: &str = "unwinding.c";
 /// | `copied_processes.c` | copies of the process by system calls of its own, which find a compile under way, and say so |
 /// | `block_addresses.c` | labels: functions that keep them are never counted, so that none of them gets guided code |
 /// | `signals.c` | handlers that are not its own: native code sees that of the signal by which running threads are asked, once code is to be freed |
-const STILL: [&str; 3] = ["block_addresses.c", "copied_processes.c", "signals.c"];
+const STILL: [&str; 4] = [
+    "block_addresses.c",
+    "copied_processes.c",
+    // The sampler starts beside its only `open`, and each of its files has the lowest number until it is
+    // moved: 10 of 100 runs.
+    "dispositions.c",
+    "signals.c",
+];
 
 /// Cases that are built without optimizations: otherwise clang removes what all functions use, and none
 /// could be compiled.
