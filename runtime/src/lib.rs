@@ -165,8 +165,8 @@ pub const EXIT_FAILURE: i32 = 125;
 #[doc(hidden)]
 pub mod live {
     pub use crate::api::native::{
-        NativeFiles, enter_program, look_at_main_thread, on_fork_in_child, own_threads_end,
-        spawn_own, uncopied,
+        NativeFiles, enter_program, look_at_main_thread, on_fork_in_child, on_own_threads_end,
+        own_threads_end, spawn_own, uncopied,
     };
     pub use uruk_codegen::native as rebound;
 }

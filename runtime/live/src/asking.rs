@@ -65,7 +65,8 @@ fn ask_with(process: u32, question: &str, bytes: &[u8]) -> io::Result<String> {
 
 fn ask_once(process: u32, question: &str, bytes: &[u8]) -> io::Result<String> {
     let mut stream = UnixStream::connect_addr(&address(process)?).map_err(|cause| {
-        let text = "no program of this number can be asked: it has ended, or does not run under `uruk live`";
+        let text = "no program of this number can be asked: it has ended, has given up system calls, or does \
+                    not run under `uruk live`";
         match cause.kind() {
             io::ErrorKind::ConnectionRefused => io::Error::new(cause.kind(), text),
             _ => cause,

@@ -104,8 +104,20 @@ pub type Asked = fn() -> Result<&'static Live, String>;
 
 /// Answers clients from now on, on a thread of its own; prints an error once.
 pub fn serve(live: Asked) {
+    uruk::live::on_own_threads_end(hang_up);
     if let Err(cause) = begin(live) {
         uruk_files::say!("uruk live: nobody can attach: {cause}");
+    }
+}
+
+/// Ends the waits of the threads that answer: the process gives up the system calls that they need.
+fn hang_up() {
+    let sockets = SOCKETS.with(|all| all.clone());
+    for socket in sockets.iter().filter_map(Weak::upgrade) {
+        if socket.is_ours() {
+            // SAFETY: a socket of ours.
+            unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+        }
     }
 }
 
@@ -144,7 +156,7 @@ fn begin(live: Asked) -> Result<(), Box<dyn std::error::Error>> {
     let first = listed(listen()?);
     let spawned = uruk::live::spawn_own("uruk-control", move || {
         let mut another = None;
-        loop {
+        while !uruk::live::own_threads_end() {
             let listener = another.as_ref().unwrap_or(&first);
             // Clients are not accepted on the program's own sockets.
             if !listener.is_ours() {
@@ -172,6 +184,10 @@ fn begin(live: Asked) -> Result<(), Box<dyn std::error::Error>> {
 
 /// Answers on a thread of its own: a question may take long to arrive, and an exchange long to make.
 fn attend(live: Asked, stream: Arc<OwnFile>) {
+    // A socket that is listed before that is shut down.
+    if uruk::live::own_threads_end() {
+        return;
+    }
     // The thread does not start again in a child of a fork, where this is empty.
     let kept = Arc::new(Locked::new(Some(stream)));
     let given = Arc::clone(&kept);

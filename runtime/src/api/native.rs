@@ -160,6 +160,12 @@ pub fn own_threads_end() -> bool {
     fork::confine::is_begun()
 }
 
+/// Registers `run` to be called, by a thread of the library, once [`own_threads_end`] has become true:
+/// it wakes threads that wait in the kernel. Only the first registration counts.
+pub fn on_own_threads_end(run: fn()) {
+    fork::confine::at_end(run);
+}
+
 /// Files of the program that a session lives in, by their bitcode.
 #[derive(Clone, Copy)]
 pub struct NativeFiles<'j>(&'j Jit);

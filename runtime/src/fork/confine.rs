@@ -19,8 +19,8 @@
 //! code are not known.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
@@ -39,6 +39,14 @@ const CLOSED: u32 = 2;
 
 /// The kernel's id of the confining thread.
 static WORKER: AtomicI32 = AtomicI32::new(0);
+
+/// Called once the runtime's threads are to end.
+static AT_END: OnceLock<fn()> = OnceLock::new();
+
+/// Sets `run` to be called once all threads of the runtime are to end. The first call counts.
+pub(crate) fn at_end(run: fn()) {
+    let _ = AT_END.set(run);
+}
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_micros(200);
@@ -95,6 +103,9 @@ fn close() {
         Arc::clone(member).finish_code();
     }
     sandbox::begin_to_end();
+    if let Some(run) = AT_END.get() {
+        run();
+    }
     members.iter().for_each(|member| member.end_threads());
     let left = wait_for_others();
     {

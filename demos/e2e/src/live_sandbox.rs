@@ -1,0 +1,38 @@
+//! A program that gives up system calls while others may ask it: the threads that answer end before that.
+
+use std::fs;
+
+use crate::live_talk::{Talk, driver, fresh, make, source};
+use crate::trial::Bench;
+
+/// The program gives up its system calls at once, has no thread of ours any more, and goes on when somebody
+/// asks it after that.
+///
+/// # Errors
+/// A text that describes the failure.
+pub fn judge(bench: &Bench) -> Result<(), String> {
+    let folder = fresh(bench, "live-sandbox")?;
+    let from = source("sandboxed.c");
+    let program = make(driver(bench), &[], &[&from], folder.join("program"))?;
+    let mut talk = Talk::live(bench, &folder, &program)?;
+    talk.asked("number", "7")?;
+    let (done, text) = talk.swap(["--stats"])?;
+    if !done {
+        return Err(format!("--stats before: {text}"));
+    }
+    talk.asked("give up", "0")?;
+    let tasks = format!("/proc/{}/task", talk.process());
+    let threads = fs::read_dir(tasks).map_err(|error| error.to_string())?;
+    let threads = threads.count();
+    if threads != 1 {
+        return Err(format!("{threads} threads are left"));
+    }
+    for _ in 0..3 {
+        let (done, text) = talk.swap(["--stats"])?;
+        if done || !text.contains("has given up system calls") {
+            return Err(format!("--stats after: {text}"));
+        }
+        talk.asked("number", "7")?;
+    }
+    Ok(())
+}
