@@ -94,3 +94,37 @@ fn the_process_is_part_of_the_search() {
         }
     }
 }
+
+/// The constructor's first call of a function needs a name of the process to be looked up.
+#[test]
+fn a_constructor_of_an_added_library_calls_code_of_the_session() {
+    let folder = std::env::temp_dir().join(format!("uruk-constructor-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let jit = jit();
+    let ir = "declare i64 @strlen(ptr)
+        @text = constant [4 x i8] c\"abc\\00\"
+        define i64 @length() { %n = call i64 @strlen(ptr @text) ret i64 %n }";
+    jit.add_ir("m", ir).expect("valid IR");
+    let address = jit.lookup("length").expect("defined");
+    let source = r"
+        long found;
+        __attribute__((constructor)) static void begin(void) { found = ((long (*)(void))ADDRESS)(); }
+        long found_length(void) { return found; }";
+    let flags = ["-fPIC", &format!("-DADDRESS={address:#x}")];
+    let object = clang::compile("constructor", "constructor.c", source, &flags);
+    let (input, library) = (folder.join("constructor.o"), folder.join("libcalls.so"));
+    std::fs::write(&input, object).expect("written");
+    let status = std::process::Command::new("cc")
+        .args(["-shared", "-o"])
+        .arg(&library)
+        .arg(&input)
+        .status();
+    assert!(status.expect("a linker").success());
+    jit.add_library(&library.display().to_string())
+        .expect("opens");
+    let found = jit.lookup("found_length").expect("exported");
+    // SAFETY: the function above, of a library that stays.
+    let found = unsafe { std::mem::transmute::<u64, extern "C" fn() -> i64>(found) };
+    assert_eq!(found(), 3);
+    let _ = std::fs::remove_dir_all(&folder);
+}

@@ -360,16 +360,17 @@ impl Pool {
     fn start(&self, number: Option<usize>) {
         let Some(number) = number else { return };
         let pool = self.clone();
-        let thread = std::thread::Builder::new()
-            .name(format!("uruk-{number}"))
-            .stack_size(self.0.config.stack_size)
-            .spawn(move || {
-                if let Some(hook) = &pool.0.config.on_start {
-                    hook(number);
-                }
-                pool.work();
-            });
-        if let Err(error) = thread {
+        let name = format!("uruk-{number}");
+        let config = &self.0.config;
+        let started = match &config.spawn {
+            Some(spawn) => spawn(name, Box::new(move || pool.work())),
+            None => {
+                let thread = std::thread::Builder::new().name(name);
+                let thread = thread.stack_size(config.stack_size);
+                thread.spawn(move || pool.work()).map(drop)
+            }
+        };
+        if let Err(error) = started {
             // The task stays in the queue for the existing threads.
             tracing::error!(%error, "cannot start a worker thread");
             self.inner(|inner| inner.threads -= 1);
@@ -381,6 +382,12 @@ impl Pool {
     pub fn work(&self) {
         prepare_thread();
         WORKER.with(|worker| worker.set(true));
+        self.work_until_unneeded();
+        // The thread may be used for other work.
+        WORKER.with(|worker| worker.set(false));
+    }
+
+    fn work_until_unneeded(&self) {
         let own = Arc::new(Waiter::new());
         let jobs = self.0.config.jobs;
         loop {

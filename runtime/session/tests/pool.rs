@@ -171,8 +171,10 @@ fn workers_are_bounded_persistent_and_hooked() {
     let started = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&started);
     let session = session(PoolConfig {
-        on_start: Some(Arc::new(move |_| {
+        spawn: Some(Arc::new(move |name, work: Box<dyn Fn() + Send>| {
             count.fetch_add(1, Ordering::SeqCst);
+            let thread = std::thread::Builder::new().name(name);
+            thread.spawn(move || work()).map(drop)
         })),
         ..jobs(2)
     });

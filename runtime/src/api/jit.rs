@@ -14,6 +14,7 @@ use crate::api::builder::JitBuilder;
 use crate::api::dylib::Dylib;
 use crate::api::error::Error;
 use crate::api::func::Func;
+use crate::api::symbols;
 use crate::calls::interrupt::GuestThread;
 use crate::calls::value::Signature;
 use crate::core::Core;
@@ -246,7 +247,7 @@ impl Jit {
     pub fn add_library(&self, name: &str) -> Result<(), Error> {
         let added = {
             let _busy = gate::enter();
-            self.shared.core.add_library(name)
+            symbols::add_to_process(&self.shared.core, name)
         };
         self.shared.core.show_list();
         added

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 pub use uruk_session::Alias;
 
@@ -16,6 +16,7 @@ use crate::api::jit::Jit;
 use crate::api::lookup::{SymbolState, Visibility};
 use crate::api::tracker::{Tracked, Tracker};
 use crate::api::unit::{Flags, Symbol, Unit};
+use crate::core::Core;
 use crate::fork::gate;
 use crate::guest::exit;
 use crate::guest::process::Library;
@@ -447,4 +448,17 @@ impl Dylib {
 fn is_cleared(dylib: &uruk_session::Dylib, tracker: &uruk_session::Tracker) -> bool {
     let _pass = gate::enter();
     tracker.is_defunct() && !dylib.is_defunct()
+}
+
+/// Adds a library of the process in which names are searched. Its constructors may call code of the
+/// session, so it is opened before any lock is taken.
+///
+/// # Errors
+/// [`Error::Library`].
+pub(super) fn add_to_process(core: &Core, name: &str) -> Result<(), Error> {
+    let library = Library::open_global(name)?;
+    let process = core.process.write();
+    process.unwrap_or_else(PoisonError::into_inner).add(library);
+    core.retry_failed();
+    Ok(())
 }

@@ -62,6 +62,15 @@ impl Library {
         open(&path.display().to_string(), libc::RTLD_LOCAL)
     }
 
+    /// Opens a library by file name or path, whose names the process has from then on. Its constructors
+    /// run, and may call code of the session: the caller holds no lock.
+    ///
+    /// # Errors
+    /// [`Error::Library`] with the loader's message.
+    pub(crate) fn open_global(name: &str) -> Result<Library, Error> {
+        open(name, libc::RTLD_GLOBAL)
+    }
+
     /// The exports of the process, and the definitions of its executable.
     ///
     /// # Errors
@@ -125,13 +134,9 @@ impl Process {
         }
     }
 
-    /// Adds a library by file name or path.
-    ///
-    /// # Errors
-    /// [`Error::Library`] with the loader's message.
-    pub(crate) fn add(&mut self, name: &str) -> Result<(), Error> {
-        self.libraries.push(open(name, libc::RTLD_GLOBAL)?);
-        Ok(())
+    /// Adds a library of [`Library::open_global`].
+    pub(crate) fn add(&mut self, library: Library) {
+        self.libraries.push(library);
     }
 
     /// The address of `name`, or `None`. Functions chosen at load time (ifuncs) are

@@ -8,6 +8,7 @@
 //! and removed like all other names.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -20,7 +21,7 @@ use uruk_session::{
 use uruk_stubs::StubTable;
 
 use crate::api::builder::Reporter;
-use crate::fork::gate;
+use crate::fork::{self, gate};
 use crate::guest::process::Process;
 use crate::removal::known::Known;
 use crate::removal::life::Lives;
@@ -117,8 +118,12 @@ impl Names {
         reporter: Option<Reporter>,
     ) -> Result<Names, SessionError> {
         // The library's own workers do all compiling; lookups run inline on them.
+        let spawn = |name, work: Box<dyn Fn() + Send>| {
+            fork::thread::spawn(name, move || work()).map_err(io::Error::other)
+        };
         let pool = PoolConfig {
             jobs: 0,
+            spawn: Some(Arc::new(spawn)),
             ..PoolConfig::default()
         };
         let lives = Lives::default();

@@ -128,14 +128,6 @@ impl Core {
         self.waiting.allow(dylib, false);
     }
 
-    /// Adds a library of the process in which names are searched.
-    pub(crate) fn add_library(&self, name: &str) -> Result<(), Error> {
-        let process = self.process.write();
-        process.unwrap_or_else(PoisonError::into_inner).add(name)?;
-        self.retry_failed();
-        Ok(())
-    }
-
     /// Changes the meanings of names, by `change` under a pass, and retries functions that failed
     /// because a name was missing.
     pub(crate) fn change_names<R>(

@@ -1,10 +1,11 @@
 //! Settings of a pool.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
-/// Called in each worker before anything else, with the worker's number.
-pub type WorkerHook = Arc<dyn Fn(usize) + Send + Sync>;
+/// Starts a thread of that name which does that work, once.
+pub type SpawnHook = Arc<dyn Fn(String, Box<dyn Fn() + Send>) -> io::Result<()> + Send + Sync>;
 
 /// Settings of a [`Pool`](super::Pool).
 #[derive(Clone)]
@@ -17,10 +18,10 @@ pub struct PoolConfig {
     /// Whether waiting threads that are not workers help. Those of a guest program should not: a
     /// task would run with its signals and on its stack. Without workers they always do.
     pub help_outside: bool,
-    /// Stack of each worker, in bytes.
+    /// Stack of each worker, in bytes, unless there is a hook.
     pub stack_size: usize,
-    /// Callback at the start of each worker thread.
-    pub on_start: Option<WorkerHook>,
+    /// Starts workers instead of `std::thread`: with signals blocked, for instance.
+    pub spawn: Option<SpawnHook>,
 }
 
 impl Default for PoolConfig {
@@ -30,7 +31,7 @@ impl Default for PoolConfig {
             help_depth: 32,
             help_outside: true,
             stack_size: 8 << 20,
-            on_start: None,
+            spawn: None,
         }
     }
 }
