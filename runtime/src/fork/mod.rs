@@ -27,7 +27,7 @@ pub(crate) mod shield;
 pub(crate) mod thread;
 pub(crate) mod unseen;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::{Arc, MutexGuard, Once, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -108,10 +108,6 @@ fn members() -> Vec<Arc<dyn Member>> {
     held.iter().filter_map(Weak::upgrade).collect()
 }
 
-fn interrupt() {
-    members().iter().for_each(|member| member.interrupt());
-}
-
 /// Makes the end of the process wait for background compiles. To be called when the first is about
 /// to begin: LLVM's objects made until then are destroyed after this runs. The command does not
 /// need it: it never destroys LLVM's objects.
@@ -156,11 +152,17 @@ impl Drop for Bare {
 
 /// The locks of the forking thread between `prepare` and the other side; dropped in order.
 struct ForkState {
-    members: Vec<Arc<dyn Member>>,
     _cover: Cover,
     closed: MutexGuard<'static, GateState>,
     _shield: Shield,
+    /// Dropped after the gate is open: the program may have dropped its handles of a session meanwhile,
+    /// and the end of a session waits for passes.
+    members: Vec<Arc<dyn Member>>,
+    _seen: Seen,
 }
+
+/// Members that were looked at while the gate's lock was held.
+type Seen = Vec<Arc<dyn Member>>;
 
 /// The pass under which a session is made and started.
 pub(crate) fn begin() -> Pass {
@@ -204,13 +206,21 @@ pub(crate) fn register_fork_handlers() {
 }
 
 /// Waits until the process may be copied, and closes the gate.
-fn close() -> (MutexGuard<'static, GateState>, Cover) {
+fn close() -> (MutexGuard<'static, GateState>, Cover, Seen) {
     let start = Instant::now();
+    let seen = RefCell::new(Seen::new());
+    let look = || {
+        let members = members();
+        seen.borrow_mut().extend(members.iter().cloned());
+        members
+    };
+    let interrupt = || look().iter().for_each(|member| member.interrupt());
     let may_fork = || {
-        let tasks = members().iter().any(|member| member.has_tasks());
+        let tasks = look().iter().any(|member| member.has_tasks());
         errands::may_fork(start, tasks)
     };
-    gate::close(interrupt, may_fork)
+    let (closed, cover) = gate::close(interrupt, may_fork);
+    (closed, cover, seen.into_inner())
 }
 
 unsafe extern "C" fn before_fork() {
@@ -218,15 +228,16 @@ unsafe extern "C" fn before_fork() {
     let shield = Shield::raise();
     // Also a child that is itself not whole yet.
     unseen::attend();
-    let (closed, cover) = close();
+    let (closed, cover, seen) = close();
     let members = members();
     members.iter().for_each(|member| member.before_fork());
     uruk_unwind::before_fork();
     let state = ForkState {
-        members,
         _cover: cover,
         closed,
         _shield: shield,
+        members,
+        _seen: seen,
     };
     FORK.set(Some(ManuallyDrop::new(state)));
 }
@@ -278,7 +289,8 @@ fn made_in_child(mut state: ForkState) {
         member.after_fork_child();
     }
     if !sandbox::is_closed() {
-        state.members.into_iter().for_each(Member::restart);
+        let members = state.members.iter();
+        members.for_each(|member| Arc::clone(member).restart());
         if let Some(run) = IN_CHILD.get() {
             run();
         }

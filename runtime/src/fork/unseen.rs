@@ -33,7 +33,7 @@ use uruk_base::sandbox;
 use super::gate::{self, GateState};
 use super::shield::Shield;
 use super::thread::leaving;
-use super::{FORK, ForkState, close, made_in_child, members};
+use super::{FORK, ForkState, Seen, close, made_in_child, members};
 
 /// Target of [`SEEN`] when children cannot be detected.
 static ALWAYS: AtomicU32 = AtomicU32::new(1);
@@ -89,6 +89,8 @@ pub(crate) struct Held {
     cover: Option<Cover>,
     closed: Option<MutexGuard<'static, GateState>>,
     _shield: Shield,
+    /// Dropped after the gate is open.
+    _seen: Seen,
 }
 
 /// To be held around a system call that copies the process. Holds nothing in a process that is not
@@ -99,11 +101,15 @@ pub(crate) fn hold() -> Held {
     if held.is_some() {
         leaving::wait();
     }
-    let (closed, cover) = held.unzip();
+    let (closed, cover, seen) = match held {
+        Some((closed, cover, seen)) => (Some(closed), Some(cover), seen),
+        None => (None, None, Vec::new()),
+    };
     Held {
         cover,
         closed,
         _shield: shield,
+        _seen: seen,
     }
 }
 
@@ -173,6 +179,7 @@ fn adopt() {
         _cover: cover,
         closed,
         _shield: Shield::raise(),
+        _seen: Vec::new(),
     });
     debug_assert!(FORK.take().is_none());
 }
