@@ -153,7 +153,8 @@ impl Core {
 
     /// Retries failed functions after a new definition or library.
     pub(crate) fn retry_failed(&self) {
-        for id in std::mem::take(&mut *lock(&self.removed.failed)) {
+        let failed = std::mem::take(&mut *lock(&self.removed.failed));
+        for id in failed {
             self.stubs.retry(id);
         }
     }

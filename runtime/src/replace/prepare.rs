@@ -130,7 +130,8 @@ impl Staging {
     pub(super) fn undo(&self) {
         // Fails only if the dylib is gone, and its names with it.
         let _ = self.tracker.remove();
-        for id in std::mem::take(&mut *self.lock()) {
+        let stubs = std::mem::take(&mut *self.lock());
+        for id in stubs {
             self.core.remove_function(id);
         }
     }
@@ -202,7 +203,8 @@ impl Core {
         // The constructors of the data are not run again.
         self.link_data(&staging.tracker, &image, Mode::Lazy)?;
         let (changes, entries) = self.compile_members(&module, &planned, allowed.loops)?;
-        for id in staging.lock().clone() {
+        let stubs = staging.lock().clone();
+        for id in stubs {
             let version = self.tiers.versions.ids.next();
             self.make_first(id, version)?;
         }
