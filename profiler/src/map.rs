@@ -16,7 +16,6 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::PoisonError;
 
 use crate::entries::{Chunks, Entry, Link, Piece};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, turn};
@@ -292,7 +291,7 @@ impl AddressMap {
 
     fn lock(&self) -> MutexGuard<'_, Writer> {
         // A panic inside leaves lists valid: each step is one store.
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writer.lock()
     }
 
     fn page(&self, pc: u64) -> usize {

@@ -12,7 +12,6 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(loom)]
 use loom::sync as raw;
 pub(crate) use raw::MutexGuard;
-use std::sync::PoisonError;
 #[cfg(not(loom))]
 use uruk_base::locks as raw;
 
@@ -26,6 +25,6 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> raw::MutexGuard<'_, T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -2,7 +2,6 @@
 //! binary again, with a variable that names the case.
 
 use std::process::Command;
-use std::sync::PoisonError;
 
 use uruk_base::locks::{Condvar, Cover, Mutex, RwLock, check, covers, demand};
 
@@ -12,7 +11,7 @@ static LOCK: Mutex<u32> = Mutex::new(0);
 static SHARED: RwLock<u32> = RwLock::new(0);
 
 fn touch() {
-    *LOCK.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+    *LOCK.lock() += 1;
 }
 
 fn act(what: &str) {
@@ -72,9 +71,9 @@ fn act(what: &str) {
             static CHANGED: Condvar = Condvar::new();
             let waiting = std::thread::spawn(|| {
                 let _cover = Cover::new();
-                let mut held = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut held = LOCK.lock();
                 while *held == 0 {
-                    held = CHANGED.wait(held).unwrap_or_else(PoisonError::into_inner);
+                    held = CHANGED.wait(held);
                 }
             });
             let cover = Cover::new();

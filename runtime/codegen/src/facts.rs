@@ -28,7 +28,7 @@
 
 mod infer;
 
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use inkwell::llvm_sys::core::{
     LLVMAddAttributeAtIndex, LLVMCreateEnumAttribute, LLVMGetCalledFunctionType,
@@ -221,7 +221,7 @@ impl FactStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     fn generation(&self) -> u64 {

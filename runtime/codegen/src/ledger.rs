@@ -1,7 +1,5 @@
 //! Counts the readers of a pool: those that are lent, and those of large modules that wait.
 
-use std::sync::PoisonError;
-
 use uruk_base::locks::{Condvar, Mutex, MutexGuard};
 
 pub(crate) struct Ledger {
@@ -20,13 +18,12 @@ impl Ledger {
 
     /// The locked count of readers, for a caller that makes one.
     pub(crate) fn lock(&self) -> MutexGuard<'_, usize> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock()
     }
 
     /// Waits until a reader is dropped or becomes idle.
     pub(crate) fn wait<'l>(&'l self, live: MutexGuard<'l, usize>) -> MutexGuard<'l, usize> {
-        let live = self.returned.wait(live);
-        live.unwrap_or_else(PoisonError::into_inner)
+        self.returned.wait(live)
     }
 
     /// Notes that a reader was dropped.

@@ -14,7 +14,7 @@
 //! a `fork`. LLVM never runs under it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use uruk_base::locks::{Mutex, MutexGuard};
 
@@ -66,7 +66,7 @@ impl ReadingRoom {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// A reader that `ledger` counts.

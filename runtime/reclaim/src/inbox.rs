@@ -11,8 +11,6 @@
 //!
 //! No `fork` finds the lock held (`uruk_base::locks`).
 
-use std::sync::PoisonError;
-
 #[cfg(loom)]
 use loom::sync::Mutex;
 #[cfg(not(loom))]
@@ -92,6 +90,6 @@ impl<N> Inbox<N> {
 
     fn with<T>(&self, change: impl FnOnce(&mut Pending<N>) -> T) -> T {
         // A panic under the lock leaves no partial change: each change is one push.
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.0.lock())
     }
 }

@@ -15,7 +15,6 @@
 //! | `on` | `new`, `finish`, `forget` | relaxed: only tells whether to take the lock |
 //! | `state` | all others | under the lock |
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use uruk_base::locks::{Mutex, MutexGuard};
@@ -119,7 +118,7 @@ impl Recorder {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Box<Draft>>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Records the source of samples, once it is known.

@@ -174,7 +174,7 @@ fn workers_are_bounded_persistent_and_hooked() {
         spawn: Some(Arc::new(move |name, work: Box<dyn Fn() + Send>| {
             count.fetch_add(1, Ordering::SeqCst);
             let thread = std::thread::Builder::new().name(name);
-            thread.spawn(move || work()).map(drop)
+            thread.spawn(work).map(drop)
         })),
         ..jobs(2)
     });

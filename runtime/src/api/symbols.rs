@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 pub use uruk_session::Alias;
 
@@ -457,8 +457,7 @@ fn is_cleared(dylib: &uruk_session::Dylib, tracker: &uruk_session::Tracker) -> b
 /// [`Error::Library`].
 pub(super) fn add_to_process(core: &Core, name: &str) -> Result<(), Error> {
     let library = Library::open_global(name)?;
-    let process = core.process.write();
-    process.unwrap_or_else(PoisonError::into_inner).add(library);
+    core.process.write().add(library);
     core.retry_failed();
     Ok(())
 }

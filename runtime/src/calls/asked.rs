@@ -10,7 +10,6 @@
 //!   none did.
 //! - Places are written under [`PLACES`], and read without.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use uruk_base::locks::Mutex;
@@ -66,7 +65,7 @@ impl Asked {
     /// [`Error::ManyFaultHandlers`].
     pub(crate) fn new(handler: FaultHandler) -> Result<Asked, Error> {
         let word = handler as usize;
-        let mut counts = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = PLACES.lock();
         let of = |wanted| {
             let mut words = HANDLERS.iter();
             words.position(|it| it.load(Ordering::Relaxed) == wanted)
@@ -83,7 +82,7 @@ impl Asked {
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        let mut counts = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = PLACES.lock();
         counts[self.place] -= 1;
         if counts[self.place] == 0 {
             HANDLERS[self.place].store(0, Ordering::Relaxed);

@@ -9,7 +9,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use uruk_base::FunctionId;
 use uruk_base::locks::Mutex;
@@ -62,21 +62,21 @@ impl HostFunctions {
     }
 
     pub(crate) fn keep(&self, state: State) {
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = self.states.lock();
         states.push(state);
     }
 
     /// Makes the module of a file, whose name is unique, hold a state, and all code compiled from
     /// its functions; until [`HostFunctions::came`].
     pub(super) fn announce(&self, file: &Arc<str>, state: State) {
-        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut coming = self.coming.lock();
         coming.insert(Arc::clone(file), (state, false));
     }
 
     /// Ends [`HostFunctions::announce`]: the module of a file was added, or not. A state that the
     /// module does not hold stays with the session.
     pub(super) fn came(&self, file: &str, added: bool) {
-        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut coming = self.coming.lock();
         let found = coming.remove(file);
         drop(coming);
         match found {
@@ -88,7 +88,7 @@ impl HostFunctions {
 
     /// The state to which the module of a file refers.
     pub(crate) fn state_for(&self, file: &str) -> Option<State> {
-        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut coming = self.coming.lock();
         let (state, held) = coming.get_mut(file)?;
         *held = true;
         Some(Arc::clone(state))
@@ -96,7 +96,7 @@ impl HostFunctions {
 
     /// Notes the producer of a function; returns their number.
     pub(super) fn note_lazy(&self, id: FunctionId, producer: Arc<dyn Lazy>) -> usize {
-        let mut lazy = self.lazy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lazy = self.lazy.lock();
         let all = lazy.entry(id).or_default();
         all.push(producer);
         all.len()
@@ -108,7 +108,7 @@ impl HostFunctions {
         id: FunctionId,
         of_use: impl Fn(&dyn Lazy) -> bool,
     ) -> Vec<Arc<dyn Lazy>> {
-        let mut lazy = self.lazy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lazy = self.lazy.lock();
         let all = lazy.get_mut(&id);
         let lapsed = all.map(|all| all.extract_if(.., |it| !of_use(&**it)).collect());
         lapsed.unwrap_or_default()
@@ -116,7 +116,7 @@ impl HostFunctions {
 
     /// Drops the producers of a removed function.
     pub(crate) fn forget_lazy(&self, id: FunctionId) {
-        let mut lazy = self.lazy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lazy = self.lazy.lock();
         let gone = lazy.remove(&id);
         drop(lazy);
         for gone in gone.into_iter().flatten() {
@@ -126,7 +126,7 @@ impl HostFunctions {
 
     /// Resets production in the child of a fork: no thread produces a body.
     pub(crate) fn after_fork_child(&self) {
-        let lazy = self.lazy.lock().unwrap_or_else(PoisonError::into_inner);
+        let lazy = self.lazy.lock();
         let all = lazy.values().flatten();
         all.for_each(|producer| producer.after_fork_child());
     }

@@ -5,7 +5,7 @@
 //! read if it declares no such name.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use uruk_base::locks::RwLock;
 use uruk_codegen::{Kind, Linkage, SymbolId};
@@ -57,7 +57,7 @@ impl Types {
 impl HostTypes {
     /// Notes the type of the function `name` in a dylib.
     pub(super) fn note(&self, name: &str, typed: Typed, names: &crate::load::names::Names) {
-        let mut types = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut types = self.0.write();
         types.prune(|name, typed| names.exports(&typed.dylib, name));
         types.entries += 1;
         types.named.entry(name.into()).or_default().push(typed);
@@ -65,7 +65,7 @@ impl HostTypes {
 
     /// The type of the host function `name`, if it is at `address`.
     fn type_at(&self, name: &str, address: u64) -> Option<FunctionType> {
-        let types = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let types = self.0.read();
         // The last one: an address may be reused.
         let of_name = types.named.get(name)?.iter().rev();
         let mut found = of_name.filter(|typed| typed.address == address);
@@ -73,7 +73,7 @@ impl HostTypes {
     }
 
     fn is_name(&self, name: &str) -> bool {
-        let types = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let types = self.0.read();
         types.named.contains_key(name)
     }
 }

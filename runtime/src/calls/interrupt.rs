@@ -29,8 +29,8 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use uruk_base::locks::Mutex;
@@ -102,7 +102,7 @@ pub(super) fn end_thread() {
     // SAFETY: the thread's own reference, which it does not use any more.
     let shared = unsafe { Arc::from_raw(seen) };
     let _pass = gate::enter();
-    let mut timer = shared.timer.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut timer = shared.timer.lock();
     timer.over = true;
     if let Some((number, process)) = timer.made.take()
         && process == getpid()
@@ -184,11 +184,7 @@ impl GuestThread {
             return false;
         }
         let _pass = gate::enter();
-        let timer = self
-            .shared
-            .timer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let timer = self.shared.timer.lock();
         match timer.made {
             Some((number, process)) if !timer.over && process == getpid() => {
                 self.shared.asks.add(current);
@@ -296,7 +292,7 @@ impl Thread {
     /// Like `make_timer`, under a pass, or in a child with one thread.
     fn make_timer_inside(&self) {
         let process = getpid();
-        let mut timer = self.timer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut timer = self.timer.lock();
         timer.made = new_timer().map(|number| (number, process));
         let seen = timer.made.map_or(0, |(number, _)| number as u64 + 1);
         self.armed_by.store(seen, Ordering::Relaxed);

@@ -6,7 +6,6 @@
 
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use uruk_base::locks::Mutex;
@@ -75,7 +74,7 @@ fn signal() -> Option<c_int> {
         return known;
     }
     let _pass = gate::enter();
-    let _choosing = CHOICE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _choosing = CHOICE.lock();
     if let Some(known) = known() {
         return known;
     }

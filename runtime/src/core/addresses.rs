@@ -1,7 +1,6 @@
 //! Resolves names to addresses, and addresses to bodies.
 
 use std::ffi::CStr;
-use std::sync::PoisonError;
 
 use uruk_base::FunctionId;
 use uruk_heap::Pool;
@@ -47,7 +46,7 @@ impl Core {
                 })
             }
             _ if need.thread_local => {
-                let process = self.process.read().unwrap_or_else(PoisonError::into_inner);
+                let process = self.process.read();
                 let found = process.find_tls(name)?;
                 Some(Resolved {
                     static_tls: found.fixed,
@@ -136,26 +135,26 @@ impl Core {
     /// Bytes that the allocator took for the tables of functions and of their bodies.
     pub(crate) fn bytes_of_functions(&self) -> usize {
         let functions = self.functions.read();
-        let functions = functions.unwrap_or_else(PoisonError::into_inner).bytes();
-        let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        let functions = functions.bytes();
+        let bodies = self.bodies.read();
         functions + bodies.bytes()
     }
 
     /// Name and start of the body that holds `pc`.
     pub(crate) fn function_name_at(&self, pc: u64) -> Option<(&'static CStr, u64)> {
-        let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        let bodies = self.bodies.read();
         bodies.at(pc).map(|(start, _, name)| (name, start))
     }
 
     /// All bodies: start, end and name.
     pub(crate) fn bodies(&self) -> Vec<(u64, u64, &'static CStr)> {
-        let bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        let bodies = self.bodies.read();
         bodies.iter().collect()
     }
 
     /// Removes the bodies in these ranges.
     pub(crate) fn remove_bodies(&self, ranges: impl IntoIterator<Item = std::ops::Range<u64>>) {
-        let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bodies = self.bodies.write();
         ranges.into_iter().for_each(|range| bodies.remove(range));
     }
 
@@ -166,7 +165,7 @@ impl Core {
 
     /// Records the places of bodies.
     pub(crate) fn add_bodies(&self, some: impl IntoIterator<Item = Extent>) {
-        let mut bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bodies = self.bodies.write();
         bodies.add(some);
     }
 }

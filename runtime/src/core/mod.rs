@@ -18,7 +18,7 @@ pub(crate) use table::FunctionTable;
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, RwLock};
@@ -154,19 +154,19 @@ impl Module {
 
     /// The plan at this moment; binding has happened before any compile.
     pub(crate) fn plan(&self) -> Arc<ModulePlan> {
-        Arc::clone(&self.plan.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.plan.read())
     }
 
     /// Facts inferred for its functions, under its plan.
     pub(crate) fn facts(&self) -> Arc<FactStore> {
-        Arc::clone(&self.facts.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.facts.read())
     }
 
     /// Sets how symbols are named and reached from now on. Their names stay.
     pub(crate) fn set_plan(&self, plan: Arc<ModulePlan>) {
         // Facts may have been inferred from a body that is replaced.
-        *self.facts.write().unwrap_or_else(PoisonError::into_inner) = Arc::default();
-        *self.plan.write().unwrap_or_else(PoisonError::into_inner) = plan;
+        *self.facts.write() = Arc::default();
+        *self.plan.write() = plan;
     }
 
     /// The symbol that this module defines under a link name, also if its definition is not used.
@@ -381,10 +381,7 @@ impl Core {
 
     /// Like [`Core::set_function`], for any kind of body.
     pub(crate) fn set_body(&self, id: FunctionId, body: Body) {
-        let mut functions = self
-            .functions
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut functions = self.functions.write();
         let before = functions.set(id.index(), body);
         drop(functions);
         // It may hold the last reference to an object of an embedder.
@@ -401,17 +398,13 @@ impl Core {
 
     /// The body behind stub `id`; `None` if a resolver chose its code.
     pub(crate) fn body(&self, id: FunctionId) -> Option<Body> {
-        let functions = self
-            .functions
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let functions = self.functions.read();
         functions.get(id.index()).cloned()
     }
 
     /// The display name of stub `id`, also for a while after its function was removed.
     pub(crate) fn display_name_of(&self, id: FunctionId) -> Option<&'static CStr> {
         let functions = self.functions.read();
-        let functions = functions.unwrap_or_else(PoisonError::into_inner);
         functions.name(id.index())
     }
 }
@@ -462,10 +455,7 @@ impl Core {
 
     /// Names of functions to disassemble once they are compiled.
     pub(crate) fn set_dump_asm(&self, names: &[String]) {
-        *self
-            .dump_asm
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = names.to_vec();
+        *self.dump_asm.write() = names.to_vec();
     }
 }
 

@@ -5,7 +5,7 @@
 //! waits for those under way (10 s at most): LLVM's static objects are destroyed at exit.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tracing::error;
 use uruk_base::locks::Mutex;
@@ -27,7 +27,7 @@ static SESSIONS: Mutex<Vec<Weak<Core>>> = Mutex::new(Vec::new());
 
 /// The present sessions; the list is unlocked on return.
 pub(crate) fn sessions() -> Vec<Arc<Core>> {
-    let held = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let held = SESSIONS.lock();
     held.iter().filter_map(Weak::upgrade).collect()
 }
 
@@ -74,7 +74,7 @@ impl Core {
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
         let this = Arc::downgrade(self);
         {
-            let mut sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sessions = SESSIONS.lock();
             sessions.retain(|session| session.strong_count() != 0);
             sessions.push(this.clone());
         }

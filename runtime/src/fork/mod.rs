@@ -29,7 +29,7 @@ pub(crate) mod unseen;
 
 use std::cell::{Cell, RefCell};
 use std::mem::{ManuallyDrop, MaybeUninit};
-use std::sync::{Arc, MutexGuard, Once, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Once, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use uruk_base::locks::Cover;
@@ -97,14 +97,14 @@ pub(crate) fn on_child(run: fn()) {
 
 /// Adds a member, which is kept whole from now on. Under a pass of [`begin`].
 pub(crate) fn join(member: Weak<dyn Member>) {
-    let mut members = MEMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut members = MEMBERS.lock();
     members.retain(|member| member.strong_count() != 0);
     members.push(member);
 }
 
 /// The present members; the list is unlocked on return.
 fn members() -> Vec<Arc<dyn Member>> {
-    let held = MEMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let held = MEMBERS.lock();
     held.iter().filter_map(Weak::upgrade).collect()
 }
 
@@ -158,11 +158,11 @@ struct ForkState {
     /// Dropped after the gate is open: the program may have dropped its handles of a session meanwhile,
     /// and the end of a session waits for passes.
     members: Vec<Arc<dyn Member>>,
-    _seen: Seen,
+    _seen: HeldMembers,
 }
 
 /// Members that were looked at while the gate's lock was held.
-type Seen = Vec<Arc<dyn Member>>;
+type HeldMembers = Vec<Arc<dyn Member>>;
 
 /// The pass under which a session is made and started.
 pub(crate) fn begin() -> Pass {
@@ -206,9 +206,9 @@ pub(crate) fn register_fork_handlers() {
 }
 
 /// Waits until the process may be copied, and closes the gate.
-fn close() -> (MutexGuard<'static, GateState>, Cover, Seen) {
+fn close() -> (MutexGuard<'static, GateState>, Cover, HeldMembers) {
     let start = Instant::now();
-    let seen = RefCell::new(Seen::new());
+    let seen = RefCell::new(HeldMembers::new());
     let look = || {
         let members = members();
         seen.borrow_mut().extend(members.iter().cloned());

@@ -33,7 +33,7 @@ use uruk_base::sandbox;
 use super::gate::{self, GateState};
 use super::shield::Shield;
 use super::thread::leaving;
-use super::{FORK, ForkState, Seen, close, made_in_child, members};
+use super::{FORK, ForkState, HeldMembers, close, made_in_child, members};
 
 /// Target of [`SEEN`] when children cannot be detected.
 static ALWAYS: AtomicU32 = AtomicU32::new(1);
@@ -90,7 +90,7 @@ pub(crate) struct Held {
     closed: Option<MutexGuard<'static, GateState>>,
     _shield: Shield,
     /// Dropped after the gate is open.
-    _seen: Seen,
+    _seen: HeldMembers,
 }
 
 /// To be held around a system call that copies the process. Holds nothing in a process that is not

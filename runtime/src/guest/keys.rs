@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
-use std::sync::PoisonError;
 
 use uruk_base::locks::Mutex;
 
@@ -31,7 +30,7 @@ unsafe extern "C" {
 /// Replaces the images held for a key.
 fn set_held(key: libc::pthread_key_t, holds: Vec<Hold>) {
     let _pass = gate::enter();
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut held = HELD.lock();
     let before = match holds.is_empty() {
         true => held.remove(&key),
         false => held.insert(key, holds),

@@ -27,7 +27,7 @@
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use uruk_base::locks::Mutex;
 use uruk_heap::{Pool, Sealed};
@@ -142,7 +142,7 @@ impl Listed {
             variables: shape.variables,
             tls: shape.thread_locals,
         }));
-        let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = STATE.lock();
         // SAFETY: the last node, which is unlinked under the lock only; and the new one, which is
         // ours.
         unsafe { (*node).previous = state.last };
@@ -185,7 +185,7 @@ fn link_after(node: *mut Node) -> &'static AtomicPtr<Node> {
 impl Drop for Listed {
     fn drop(&mut self) {
         let _pass = gate::enter();
-        let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = STATE.lock();
         // SAFETY: a node that `new` leaked, and nothing else frees; its neighbours are in the list.
         let node = unsafe { Box::from_raw(self.node) };
         let next = node.next.load(Ordering::Relaxed);

@@ -17,7 +17,7 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use uruk_base::locks::{Mutex, MutexGuard};
@@ -170,7 +170,7 @@ struct Ours {
 fn ours() -> Ours {
     let pass = gate::enter();
     Ours {
-        list: OURS.lock().unwrap_or_else(PoisonError::into_inner),
+        list: OURS.lock(),
         _pass: pass,
     }
 }
@@ -182,7 +182,7 @@ pub(crate) fn after_fork_child() {
     LOST.store(0, Ordering::Relaxed);
     leaving::after_fork_child();
     OWN.set(false);
-    let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut ours = OURS.lock();
     ours.drain(..).for_each(|(id, _)| EXCLUDED.remove(id));
 }
 

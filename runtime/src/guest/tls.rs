@@ -45,7 +45,6 @@ mod room;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::api::error::Error;
@@ -99,7 +98,7 @@ const SLOT_BITS: u32 = MAX_MODULES.trailing_zeros();
 const GENERATIONS: u64 = 1 << (62 - SLOT_BITS);
 
 fn slots() -> MutexGuard<'static, Slots> {
-    SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
+    SLOTS.lock()
 }
 
 fn slot_of(module: u64) -> usize {

@@ -17,7 +17,6 @@
 
 use std::collections::HashSet;
 use std::ffi::CString;
-use std::sync::PoisonError;
 
 use uruk_link::{
     Access, Assembly, Content as Bytes, LinkError, Need, Object, Shortness, Variables,
@@ -107,7 +106,7 @@ impl Core {
             if found.slot.is_some() || reached || self.heap.contains(found.address) {
                 continue;
             }
-            let process = self.process.read().unwrap_or_else(PoisonError::into_inner);
+            let process = self.process.read();
             let variable = process.variable(name);
             let libraries = process.find(name) == Some(found.address);
             drop(process);

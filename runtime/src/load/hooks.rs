@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use uruk_base::locks::MutexGuard;
 use uruk_base::{EntryAddress, FunctionId};
@@ -315,8 +315,7 @@ impl Destructors {
 impl Core {
     /// The locked table, under a pass.
     pub(crate) fn destructors(&self) -> MutexGuard<'_, Destructors> {
-        let destructors = self.destructors.lock();
-        destructors.unwrap_or_else(PoisonError::into_inner)
+        self.destructors.lock()
     }
 
     /// Adds destructors of an image, with their priorities and in running order, after its
@@ -356,8 +355,7 @@ impl Core {
 
     /// The locked hooks of images, under a pass.
     pub(crate) fn schedule(&self) -> MutexGuard<'_, Schedule> {
-        let schedule = self.schedule.lock();
-        schedule.unwrap_or_else(PoisonError::into_inner)
+        self.schedule.lock()
     }
 
     /// Runs the due constructors of the images selected by `wanted`, by the numbers of their lives.

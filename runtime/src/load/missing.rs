@@ -1,7 +1,6 @@
 //! Names that an image needs and that have no definition, and warnings about others.
 
 use std::collections::HashSet;
-use std::sync::PoisonError;
 
 use tracing::warn;
 use uruk_codegen::{Kind, Linkage, SymbolId};
@@ -106,7 +105,7 @@ impl Core {
             .into_iter()
             .map(|(symbol, _)| symbol)
             .collect();
-        let process = self.process.read().unwrap_or_else(PoisonError::into_inner);
+        let process = self.process.read();
         let missing = symbols.into_iter().filter(|symbol| !found.contains(symbol));
         // Thread-locals of libraries are no symbols of the session.
         let missing = missing.filter(|symbol| process.find_tls(session.name(*symbol)).is_none());

@@ -9,8 +9,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use uruk_base::FunctionId;
 use uruk_base::locks::RwLock;
@@ -119,7 +119,7 @@ impl Names {
     ) -> Result<Names, SessionError> {
         // The library's own workers do all compiling; lookups run inline on them.
         let spawn = |name, work: Box<dyn Fn() + Send>| {
-            fork::thread::spawn(name, move || work()).map_err(io::Error::other)
+            fork::thread::spawn(name, work).map_err(io::Error::other)
         };
         let pool = PoolConfig {
             jobs: 0,
@@ -213,20 +213,14 @@ impl Names {
     fn note_thread_local(&self, variable: ThreadLocal) -> u64 {
         let record = Box::new(variable);
         let address = std::ptr::from_ref(&*record).addr() as u64 | RECORD;
-        let mut held = self
-            .thread_locals
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.thread_locals.write();
         held.insert(address, record);
         address
     }
 
     /// Removes the thread-locals of a module, whose names were removed.
     pub(crate) fn forget_thread_locals(&self, module: u64) {
-        let mut held = self
-            .thread_locals
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.thread_locals.write();
         held.retain(|_, variable| variable.module != module);
     }
 
@@ -285,7 +279,6 @@ impl Names {
         }
         if address & RECORD != 0 {
             let held = self.thread_locals.read();
-            let held = held.unwrap_or_else(PoisonError::into_inner);
             if let Some(&ThreadLocal { module, offset }) = held.get(&address).map(|held| &**held) {
                 return Definition::Tls { module, offset };
             }
@@ -347,10 +340,7 @@ impl Names {
 
     /// Redirects names of data at `old` to `new`, or back to `old`.
     pub(crate) fn relocate(&self, old: u64, new: Option<u64>) {
-        let mut relocated = self
-            .relocated
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut relocated = self.relocated.write();
         self.has_relocated.store(true, Ordering::Relaxed);
         match new {
             Some(new) => relocated.insert(old, new),
@@ -359,10 +349,7 @@ impl Names {
     }
 
     fn relocated(&self, mut address: u64) -> u64 {
-        let relocated = self
-            .relocated
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let relocated = self.relocated.read();
         // Each step leads to storage that was made later, so there are no cycles.
         while let Some(&next) = relocated.get(&address) {
             address = next;
@@ -392,7 +379,7 @@ fn define_from_process(
     process: &RwLock<Process>,
 ) -> Result<(), SessionError> {
     let _pass = gate::enter();
-    let process = process.read().unwrap_or_else(PoisonError::into_inner);
+    let process = process.read();
     let session = ask.session();
     let found: Vec<_> = ask
         .missing()

@@ -20,7 +20,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Tier, VersionId};
@@ -141,11 +141,11 @@ impl ObjectFile {
 
 impl Objects {
     fn filed(&self) -> MutexGuard<'_, Filed> {
-        self.filed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.filed.lock()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Records a version before it can run.

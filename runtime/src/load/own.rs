@@ -14,7 +14,7 @@
 //! of these names itself, that definition is used, as by a linker.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use uruk_base::locks::Mutex;
 use uruk_codegen::{Linkage, ModulePlan, ModuleSummary};
@@ -53,7 +53,7 @@ static HANDLES: Mutex<BTreeMap<u64, Weak<Life>>> = Mutex::new(BTreeMap::new());
 
 impl Handle {
     fn new(address: u64, life: &Arc<Life>) -> Handle {
-        let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handles = HANDLES.lock();
         let weak = Arc::downgrade(life);
         handles.insert(address, Weak::clone(&weak));
         drop(handles);
@@ -68,7 +68,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         let _pass = gate::enter();
-        let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handles = HANDLES.lock();
         handles.remove(&self.address);
         drop(handles);
         if let Some(life) = self.life.upgrade() {
@@ -79,7 +79,7 @@ impl Drop for Handle {
 
 /// The image whose handle is at `address`; `None` if it is no handle of the runtime. Under a pass.
 pub(crate) fn image_of(address: u64) -> Option<Result<Arc<Life>, Gone>> {
-    let handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let handles = HANDLES.lock();
     let life = handles.get(&address)?;
     Some(life.upgrade().ok_or(Gone))
 }

@@ -6,7 +6,6 @@
 //! linked against, and lives as long as the module.
 
 use std::collections::HashMap;
-use std::sync::PoisonError;
 
 use uruk_base::locks::Mutex;
 use uruk_codegen::{SymbolId, labelled};
@@ -56,13 +55,7 @@ impl Core {
             }
         }
         let (module, function) = found?;
-        let spaces = || {
-            module
-                .spaces
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
+        let spaces = || module.spaces.0.lock();
         if let Some(known) = spaces().get(&function) {
             return Some(Resolved::at(known.address()));
         }

@@ -13,7 +13,7 @@
 //! Waiting inputs are listed by image; they are removed with their trackers.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_codegen::labelled;
@@ -53,7 +53,7 @@ struct Input {
 
 impl Waiting {
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Sets whether names may be missing in a dylib.

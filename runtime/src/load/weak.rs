@@ -21,7 +21,7 @@
 //! weak function that was never looked up yields.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use uruk_codegen::{CodegenError, Kind, Linkage, SymbolId, SymbolInfo};
 use uruk_session::Dylib;
@@ -172,7 +172,7 @@ impl Core {
             program,
         };
         for name in thread_locals {
-            let process = || self.process.read().unwrap_or_else(PoisonError::into_inner);
+            let process = || self.process.read();
             if !found.thread_locals.contains_key(name)
                 && let Some(it) = process().find_tls(name)
             {

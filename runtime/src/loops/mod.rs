@@ -38,7 +38,7 @@ pub(crate) mod words;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, MutexGuard};
@@ -94,7 +94,7 @@ pub(crate) struct Continuations {
 
 impl Continuations {
     fn watched(&self) -> MutexGuard<'_, List> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watched.lock()
     }
 
     /// Stops all offers to running versions of a function, except to versions compiled from its
@@ -121,7 +121,7 @@ impl Continuations {
 
     /// Functions of which no loop can be left.
     pub(crate) fn stuck(&self) -> MutexGuard<'_, HashMap<u32, Reason>> {
-        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stuck.lock()
     }
 
     /// Counts loops of a function that cannot be left, and notes it if no loop can.
@@ -133,7 +133,7 @@ impl Continuations {
         if refused.is_empty() {
             return;
         }
-        let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.refused.lock();
         for &(reason, loops) in refused.iter() {
             *all.entry(reason).or_default() += u64::from(loops);
         }
@@ -145,9 +145,7 @@ impl Continuations {
     }
 
     pub(crate) fn forbidden(&self) -> MutexGuard<'_, HashSet<u32>> {
-        self.forbidden
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.forbidden.lock()
     }
 
     /// How often heads of loops of a function were passed, as counted by the versions that still
@@ -168,7 +166,7 @@ impl Continuations {
         // The last reference to a version's loops is dropped without the lock.
         let living = self.watched().all();
         let living: u64 = living.iter().map(|loops| loops.left()).sum();
-        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = self.refused.lock();
         let mut refused: Vec<_> = refused.iter().map(|(&why, &loops)| (why, loops)).collect();
         refused.sort_unstable_by_key(|&(why, loops)| (std::cmp::Reverse(loops), why));
         ContinuationStats {

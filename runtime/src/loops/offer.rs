@@ -1,7 +1,7 @@
 //! Continuations as functions of the session: made, offered, and removed.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use tracing::debug;
 use uruk_base::FunctionId;
@@ -89,7 +89,7 @@ impl Core {
     ) -> Result<FunctionId, Error> {
         let free = {
             let free = &self.continuations.free;
-            free.lock().unwrap_or_else(PoisonError::into_inner).pop()
+            free.lock().pop()
         };
         let id = match free.filter(|id| self.stubs.revive(*id)) {
             Some(id) => id,
@@ -117,7 +117,7 @@ impl Core {
     /// Removes a continuation that was never offered.
     pub(crate) fn drop_continuation(&self, id: FunctionId) {
         let ended = &self.continuations.ended;
-        let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = ended.lock();
         ended.continuations.push(id);
     }
 
@@ -155,7 +155,7 @@ impl Core {
     pub(crate) fn remove_ended(self: &Arc<Self>) {
         let ended = {
             let ended = &self.continuations.ended;
-            std::mem::take(&mut *ended.lock().unwrap_or_else(PoisonError::into_inner))
+            std::mem::take(&mut *ended.lock())
         };
         if !ended.versions.is_empty() {
             self.continuations.watched().forget_gone(&ended.versions);
@@ -167,11 +167,7 @@ impl Core {
 
     fn remove_continuation(self: &Arc<Self>, id: FunctionId) {
         self.remove_function(id);
-        let mut free = self
-            .continuations
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.continuations.free.lock();
         free.push(id);
     }
 }

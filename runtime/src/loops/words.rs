@@ -2,7 +2,7 @@
 //! passed. `uruk_tiering::offers` says which thread writes which, and when; here is their memory.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use uruk_base::FunctionId;
@@ -330,7 +330,7 @@ impl Drop for Loops {
         let left = self.left();
         self.gone.fetch_add(left, Ordering::Relaxed);
         let _pass = gate::enter();
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = self.ended.lock();
         ended.versions.push(self.whose);
         ended.continuations.extend(self.offers.end());
     }

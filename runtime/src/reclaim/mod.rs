@@ -28,7 +28,7 @@ use std::collections::VecDeque;
 use std::fmt::Display;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tracing::{debug, error, warn};
@@ -127,16 +127,12 @@ impl Reclaim {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// In the child of a fork: no thread of the runtime is left.
     pub(crate) fn after_fork_child(&self) {
-        *self
-            .notes
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = None;
+        *self.notes.thread.lock() = None;
         self.notes.asleep.store(false, Ordering::Relaxed);
         self.started.store(false, Ordering::Relaxed);
         let mut state = self.state();
@@ -277,7 +273,7 @@ fn run(core: &Arc<Core>) {
     {
         let _pass = gate::enter();
         let notes = &core.reclaim.notes;
-        let mut thread = notes.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = notes.thread.lock();
         *thread = Some(std::thread::current());
     }
     let mut freed = 0;

@@ -5,7 +5,6 @@
 //! publishes a change sleeps for [`TOLL`] at most, which gives the processor away. A first call is
 //! never held up.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -104,7 +103,7 @@ impl Notes {
 
     /// Wakes the thread, whatever it waits for.
     pub(crate) fn stop(&self) {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let thread = self.thread.lock();
         if let Some(thread) = &*thread {
             thread.unpark();
         }

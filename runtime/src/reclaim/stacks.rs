@@ -46,7 +46,6 @@
 use std::collections::HashSet;
 use std::ffi::CStr;
 use std::ops::Range;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -120,7 +119,7 @@ impl StackSearch {
     /// Searches from now on, because of `cause`.
     fn begin(&self, cause: impl FnOnce() -> String) {
         if !self.searching.swap(true, Ordering::Relaxed) {
-            let mut held = self.cause.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut held = self.cause.lock();
             *held = Some(cause());
         }
     }
@@ -199,7 +198,7 @@ impl StackSearch {
         let Some(found) = foreign_code(ours) else {
             return self.begin(|| String::from("/proc/self/maps cannot be read"));
         };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if known.mappings == found.mappings {
             return;
         }
@@ -306,11 +305,7 @@ impl Core {
     /// Reports why memory is searched, once.
     fn tell_of_search(&self) {
         let search = &self.reclaim.stacks;
-        let cause = search
-            .cause
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let cause = search.cause.lock().take();
         if let Some(cause) = cause {
             tracing::info!(
                 "the program has stacks that nobody told of ({cause}): \

@@ -4,7 +4,6 @@
 //! Reasons are noted on any thread, also on one of the program in the middle of a system call;
 //! the event is told on the thread that reclaims.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::warn;
@@ -73,7 +72,7 @@ impl Stays {
     }
 
     fn known(&self) -> uruk_base::locks::MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

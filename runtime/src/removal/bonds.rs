@@ -18,7 +18,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use uruk_base::locks::{Mutex, MutexGuard};
@@ -73,7 +73,7 @@ pub(crate) struct Bond {
 
 impl Bonds {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Whether an image is bound to this one.

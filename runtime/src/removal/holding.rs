@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use uruk_base::VersionId;
 use uruk_base::allocated::{of_arc, of_vec};
@@ -123,18 +123,14 @@ impl Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         let _pass = gate::enter();
-        let mut owners = self
-            .owners
-            .ranges
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut owners = self.owners.ranges.write();
         for range in &self.ranges {
             owners.remove(&range.start);
         }
         drop(owners);
         if let Some(module) = self.thread_locals {
             let held = &self.owners.thread_locals;
-            let mut held = held.write().unwrap_or_else(PoisonError::into_inner);
+            let mut held = held.write();
             held.remove(&module);
         }
         if let Some(version) = self.code {
@@ -153,18 +149,17 @@ impl Owners {
     /// Notes the memory and thread-locals of `holding`.
     fn note(&self, holding: &Arc<Holding>) {
         if let Some(module) = holding.thread_locals {
-            let held = self.thread_locals.write();
-            held.unwrap_or_else(PoisonError::into_inner)
-                .insert(module, Arc::downgrade(holding));
+            let mut held = self.thread_locals.write();
+            held.insert(module, Arc::downgrade(holding));
         }
-        let mut owners = self.ranges.write().unwrap_or_else(PoisonError::into_inner);
+        let mut owners = self.ranges.write();
         for range in &holding.ranges {
             owners.insert(range.start, (range.end, Arc::downgrade(holding)));
         }
     }
 
     pub(crate) fn find(&self, address: u64) -> Option<Arc<Holding>> {
-        let owners = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let owners = self.ranges.read();
         let (_, (end, holding)) = owners.range(..=address).next_back()?;
         // One past the end of a variable is an address of it, too.
         (address <= *end).then(|| holding.upgrade()).flatten()
@@ -177,7 +172,7 @@ impl Owners {
 
     /// All holdings, each once.
     pub(crate) fn all(&self) -> Vec<Arc<Holding>> {
-        let owners = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let owners = self.ranges.read();
         let mut all: Vec<_> = owners.values().filter_map(|(_, h)| h.upgrade()).collect();
         drop(owners);
         all.sort_unstable_by_key(Arc::as_ptr);
@@ -192,9 +187,7 @@ impl Owners {
 
     fn find_thread_locals(&self, module: u64) -> Option<Arc<Holding>> {
         let held = self.thread_locals.read();
-        held.unwrap_or_else(PoisonError::into_inner)
-            .get(&module)?
-            .upgrade()
+        held.get(&module)?.upgrade()
     }
 }
 

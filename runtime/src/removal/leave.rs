@@ -1,6 +1,6 @@
 //! The last calls of images before their removal, and the completion of those that stay.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tracing::debug;
 use uruk_base::FunctionId;
@@ -62,10 +62,7 @@ impl Core {
 
     /// The functions whose bodies are of an image's modules.
     fn functions_in(&self, image: &Arc<Life>) -> Vec<FunctionId> {
-        let functions = self
-            .functions
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let functions = self.functions.read();
         let theirs = functions.iter().filter(|(_, body)| match body {
             Body::Module(function) => Arc::ptr_eq(&function.module.life, image),
             _ => false,

@@ -33,7 +33,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, DylibId, Resource, Tracker, TrackerEvent, TrackerKey};
@@ -192,7 +192,7 @@ impl Life {
 
     /// The lock, under a pass.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Holds the image until the result is dropped. Under a pass, as all of these methods.
@@ -312,7 +312,7 @@ impl Drop for Hold {
 
 impl Lives {
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Notes an image that is about to get its first names.

@@ -17,7 +17,7 @@ pub(crate) mod removed;
 pub(crate) mod suffix;
 mod undefined;
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use uruk_base::FunctionId;
 use uruk_session::{Dylib, Resource, Tracker};
@@ -203,10 +203,8 @@ impl Core {
         self.speculation.forget(id);
         // The body before the record: a request for a version under the next record finds none, or
         // the one that comes after.
-        let functions = self.functions.write();
-        let body = functions
-            .unwrap_or_else(PoisonError::into_inner)
-            .take(id.index());
+        let mut functions = self.functions.write();
+        let body = functions.take(id.index());
         let record = self.tiers.versions.lock().remove(&id.index());
         let built = record.map(|record| record.built.into_iter().chain(record.staying));
         self.tiers.forget(id);
@@ -251,7 +249,7 @@ impl Core {
 
     /// Takes out the record of a function's links, whose destructors are to run without the lock.
     fn take_linked(&self, id: FunctionId) -> impl Sized {
-        let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut linked = self.linked.lock();
         linked.remove(&id)
     }
 }

@@ -20,7 +20,7 @@
 //! the same beside any number of handles.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use uruk_base::FunctionId;
 use uruk_base::locks::Mutex;
@@ -59,7 +59,7 @@ struct Stub {
 impl Waiting {
     /// Leases a function for a handle. Under the pass under which the function was found.
     pub(crate) fn lease(&self, id: FunctionId) -> Arc<Lease> {
-        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leases = self.leases.lock();
         let held = leases.entry(id).or_default();
         held.upgrade().unwrap_or_else(|| {
             let lease = Arc::new(Lease);
@@ -70,8 +70,8 @@ impl Waiting {
 
     /// Whether handles of a function are left.
     pub(crate) fn is_leased(&self, id: FunctionId) -> bool {
-        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
-        leases
+        self.leases
+            .lock()
             .get(&id)
             .is_some_and(|lease| lease.strong_count() != 0)
     }
@@ -80,7 +80,7 @@ impl Waiting {
     /// `name` is where it was filed, if it was.
     pub(crate) fn add(&self, id: FunctionId, name: Option<(DylibId, Box<str>)>, of_object: bool) {
         let since = gate::idle();
-        let mut stubs = self.stubs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stubs = self.stubs.lock();
         let stub = Stub {
             name,
             of_object,
@@ -91,7 +91,7 @@ impl Waiting {
 
     /// Notes that a stub is in use again.
     pub(crate) fn revived(&self, id: FunctionId) {
-        let mut stubs = self.stubs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stubs = self.stubs.lock();
         stubs.by_function.remove(&id);
     }
 }
@@ -106,7 +106,7 @@ impl Core {
     /// Frees the stubs of removed functions that nothing references any more.
     fn recycle_stubs(&self) {
         let waiting = &self.removed.waiting;
-        let mut stubs = waiting.stubs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stubs = waiting.stubs.lock();
         if stubs.by_function.len() <= 2 * stubs.left {
             return;
         }
@@ -127,10 +127,7 @@ impl Core {
                 self.removed.unfile(*dylib, name, id);
             }
             self.removed.forget_acquired(id);
-            let mut leases = waiting
-                .leases
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut leases = waiting.leases.lock();
             leases.remove(&id);
             drop(leases);
             // SAFETY: its names are gone, and every thread that had found one has left the library

@@ -16,7 +16,7 @@
 //! that nothing references is taken out for any other function ([`recycle`](super::recycle)).
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, MutexGuard};
@@ -193,5 +193,5 @@ impl Core {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

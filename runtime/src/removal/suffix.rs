@@ -7,7 +7,7 @@
 //! are defined. Local names of replacements are passed on to later ones, so that their numbers are
 //! not used again.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use uruk_base::locks::Mutex;
 
@@ -27,7 +27,7 @@ pub(crate) struct Suffix {
 impl Suffixes {
     /// A number for an image: one that was used before, or else `new`. Under a pass.
     pub(crate) fn take(&self, new: impl FnOnce() -> u64) -> Arc<Suffix> {
-        let free = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let free = self.0.lock().pop();
         Arc::new(Suffix {
             number: free.unwrap_or_else(new),
             all: self.clone(),
@@ -44,7 +44,7 @@ impl Suffix {
 impl Drop for Suffix {
     fn drop(&mut self) {
         let _pass = gate::enter();
-        let mut free = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.all.0.lock();
         free.push(self.number);
     }
 }

@@ -22,7 +22,7 @@
 //! A name that was never requested has no function here: such a function goes with its tracker.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, MutexGuard};
@@ -60,7 +60,7 @@ pub(super) struct Owned {
 
 impl Undefined {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Functions as a tracker lists them. Under a pass, as all of these.

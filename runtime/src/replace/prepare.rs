@@ -2,7 +2,7 @@
 //! referenced yet. An error here leaves the program unchanged.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Tier};
@@ -137,7 +137,7 @@ impl Staging {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<FunctionId>> {
-        self.stubs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stubs.lock()
     }
 }
 

@@ -21,7 +21,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use uruk_base::locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -251,7 +251,7 @@ impl Replacing {
 
     /// Excludes commits.
     pub(crate) fn publish(&self) -> Publishing<'_> {
-        Publishing(self.stale.read().unwrap_or_else(PoisonError::into_inner))
+        Publishing(self.stale.read())
     }
 
     /// The same, unless a set is being committed: for callers that hold locks which a commit takes.
@@ -262,7 +262,7 @@ impl Replacing {
     /// Excludes publications.
     pub(crate) fn commit(&self) -> Committing<'_> {
         Committing {
-            stale: self.stale.write().unwrap_or_else(PoisonError::into_inner),
+            stale: self.stale.write(),
             epoch: &self.epoch,
         }
     }
@@ -407,5 +407,5 @@ fn has_data(module: &Module) -> bool {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

@@ -55,8 +55,8 @@ mod processor;
 pub(crate) mod work;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -242,11 +242,11 @@ impl Speculation {
     }
 
     fn front(&self) -> MutexGuard<'_, Front> {
-        self.front.lock().unwrap_or_else(PoisonError::into_inner)
+        self.front.lock()
     }
 
     fn mind(&self) -> MutexGuard<'_, Mind> {
-        self.mind.lock().unwrap_or_else(PoisonError::into_inner)
+        self.mind.lock()
     }
 
     /// Makes a worker look again.

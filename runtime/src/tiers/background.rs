@@ -8,8 +8,8 @@
 //! Everything here that takes a lock does so under a pass of the gate (`fork::gate`), so
 //! that no fork happens meanwhile; sleeping threads are parked, which holds no lock.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tracing::{debug, error, warn};
@@ -54,11 +54,7 @@ pub(crate) struct Runs {
 fn control(core: &Arc<Core>) {
     {
         let _pass = gate::enter();
-        let mut thread = core
-            .tiers
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut thread = core.tiers.thread.lock();
         *thread = Some(std::thread::current());
     }
     let mut slept = false;

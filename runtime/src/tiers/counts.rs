@@ -14,7 +14,6 @@
 //! cost of looks is limited by an account (`poll_overhead`, `poll_credit`), and the interval
 //! doubles while there are no new counts.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use uruk_base::FunctionId;
@@ -58,7 +57,7 @@ pub(crate) struct Counts {
 
 impl Counts {
     fn lock(&self) -> MutexGuard<'_, Vec<Option<Sealed>>> {
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.chunks.lock()
     }
 
     /// Address of the counters of `id`.

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 use std::mem;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use uruk_base::locks::Mutex;
 
@@ -20,14 +20,14 @@ pub(crate) struct PolicyText(Arc<Mutex<Vec<u8>>>);
 impl PolicyText {
     /// Takes the text, which leaves none.
     pub(crate) fn take(&self) -> Vec<u8> {
-        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = self.0.lock();
         mem::take(&mut *text)
     }
 }
 
 impl Write for PolicyText {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = self.0.lock();
         if text.try_reserve(bytes.len()).is_err() {
             return Err(io::ErrorKind::OutOfMemory.into());
         }

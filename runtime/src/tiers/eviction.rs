@@ -36,8 +36,8 @@
 //! nothing is locked.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use tracing::debug;
 use uruk_base::locks::{Mutex, MutexGuard};
@@ -143,7 +143,7 @@ impl Eviction {
 
     /// The state, with all new code noted.
     fn state(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let arrivals = {
             let mut arrivals = self.arrivals();
             self.arrived.store(0, Ordering::Relaxed);
@@ -156,11 +156,11 @@ impl Eviction {
     }
 
     fn arrivals(&self) -> MutexGuard<'_, Vec<(FunctionId, u64)>> {
-        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+        self.arrivals.lock()
     }
 
     fn away(&self) -> MutexGuard<'_, HashSet<FunctionId>> {
-        self.away.lock().unwrap_or_else(PoisonError::into_inner)
+        self.away.lock()
     }
 
     /// Forgets a function that was removed.

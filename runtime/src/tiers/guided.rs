@@ -14,8 +14,8 @@
 //! | `Profiles::state` | a profile is begun, checked or taken | nothing |
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tracing::debug;
@@ -143,7 +143,7 @@ fn least(probes: &Probes) -> Duration {
 
 impl Profiles {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The controller's request that led to `version`.

@@ -27,7 +27,7 @@
 //!   tier-up of an interpreter's loop took seconds.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -165,7 +165,7 @@ impl Drop for Entered<'_> {
 
 impl UnderWay {
     fn lock(&self) -> MutexGuard<'_, Vec<Going>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Enters a version whose compile begins; `cancel` ends it early.

@@ -25,8 +25,8 @@ mod watched;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -274,11 +274,11 @@ impl TierState {
     }
 
     pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
-        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+        self.control.lock()
     }
 
     pub(crate) fn jobs(&self) -> MutexGuard<'_, Jobs> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.jobs.lock()
     }
 
     /// The tier at which the entry point starts.
@@ -313,7 +313,7 @@ impl TierState {
     }
 
     fn churned(&self) -> MutexGuard<'_, VecDeque<(FunctionId, Tier)>> {
-        self.churned.lock().unwrap_or_else(PoisonError::into_inner)
+        self.churned.lock()
     }
 
     /// Reports the first code of a function.
@@ -448,7 +448,7 @@ impl TierState {
 
     /// Makes the controller look at once.
     pub(crate) fn wake(&self) {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let thread = self.thread.lock();
         if let Some(thread) = &*thread {
             thread.unpark();
         }
@@ -470,7 +470,7 @@ impl TierState {
         for (function, version) in self.under_way.after_fork_child() {
             self.versions.seen(function).cancel(version);
         }
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.thread.lock() = None;
         self.asleep_until.store(u64::MAX, Ordering::Relaxed);
         self.control().controller.abandon();
         self.sampling.after_fork_child();

@@ -97,10 +97,7 @@ impl Core {
         body: Range<u64>,
     ) {
         let name = function.name.to_string_lossy();
-        let wanted = self
-            .dump_asm
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let wanted = self.dump_asm.read();
         if !wanted.iter().any(|w| *w == name) {
             return;
         }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub use uruk_base::Tier;
@@ -340,10 +340,7 @@ impl Events {
     }
 
     pub(crate) fn listen(&self, listener: Listener) {
-        self.listeners
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(listener);
+        self.listeners.write().push(listener);
         // Relaxed: a new listener may miss events from before.
         self.any.store(true, Ordering::Relaxed);
     }
@@ -377,10 +374,7 @@ impl Events {
         if let Some(recorder) = self.recorder.get() {
             recording::take_down(recorder, &event);
         }
-        let listeners = self
-            .listeners
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let listeners = self.listeners.read();
         if listeners.is_empty() {
             return;
         }

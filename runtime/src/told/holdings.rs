@@ -18,7 +18,7 @@
 //! session at rest is exact.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use uruk_base::allocated::of_vec;
 use uruk_base::locks::Mutex;
@@ -78,7 +78,7 @@ struct Read {
 impl Modules {
     /// The modules that still exist.
     pub(crate) fn live(&self) -> Vec<Arc<Module>> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         all.iter()
             .filter_map(|read| read.module.upgrade())
             .collect()
@@ -86,7 +86,7 @@ impl Modules {
 
     /// Notes a module that was read.
     pub(crate) fn note(&self, module: &Arc<Module>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         if all.len() == all.capacity() {
             all.retain_mut(Read::is_there);
             let len = all.len();
@@ -247,7 +247,6 @@ impl Core {
     fn walk_modules(&self, owners: &Owners, walk: &mut Walk) -> u64 {
         let all: Vec<_> = {
             let held = self.modules.0.lock();
-            let held = held.unwrap_or_else(PoisonError::into_inner);
             walk.records += of_vec(&held) as u64;
             let read = held.iter().map(|read| {
                 let module = read.module.upgrade();
@@ -357,7 +356,6 @@ impl Core {
     fn walk_stubs(&self, owners: &Owners, ledger: &mut Ledger) -> u64 {
         let bodies: Vec<(FunctionId, Body)> = {
             let functions = self.functions.read();
-            let functions = functions.unwrap_or_else(PoisonError::into_inner);
             let all = functions.iter();
             all.filter_map(|(index, body)| Some((self.stubs.function(index)?, body.clone())))
                 .collect()

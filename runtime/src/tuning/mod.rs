@@ -69,8 +69,8 @@ mod trial;
 pub use told::{TrialView, TuningStats, TuningUnit, TuningView};
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -201,7 +201,7 @@ impl Tuning {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Whether two versions of `function` take turns: neither may be retired.

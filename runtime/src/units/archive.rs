@@ -5,7 +5,7 @@
 //! come from the archive too. Members are bitcode or objects ([`LazyObject`]).
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use uruk_base::locks::Mutex;
 
@@ -72,7 +72,7 @@ impl Pulling {
     fn pull(&self, dylib: &Dylib, member: usize) -> Result<(), Error> {
         {
             let _pass = gate::enter();
-            let mut pulled = self.pulled.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pulled = self.pulled.lock();
             if !pulled.insert(member) {
                 return Ok(());
             }
@@ -86,7 +86,7 @@ impl Pulling {
         };
         add().inspect_err(|_| {
             let _pass = gate::enter();
-            let mut pulled = self.pulled.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pulled = self.pulled.lock();
             pulled.remove(&member);
         })
     }

@@ -1,7 +1,7 @@
 //! A first call of a unit's function: its body is looked up, and published once it is ready.
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::error;
@@ -53,7 +53,6 @@ impl Core {
     fn fail_body(&self, id: FunctionId, body: &UnitBody, cause: &Error) {
         // A stub is handed out again only after its body was taken out of here.
         let functions = self.functions.read();
-        let functions = functions.unwrap_or_else(PoisonError::into_inner);
         let own = functions.get(id.index());
         if matches!(own, Some(Body::Unit(unit)) if unit.symbol == body.symbol) {
             self.fail(id, cause);
@@ -92,7 +91,7 @@ impl Core {
         started: Instant,
     ) -> Result<(), Error> {
         let version = self.tiers.versions.ids.next();
-        let linked = || self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+        let linked = || self.linked.lock();
         // Another thread may be here for the same function: the code stays in the table until one
         // has published it.
         let code = linked().get(&id).cloned();

@@ -9,8 +9,8 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::error;
@@ -72,7 +72,7 @@ impl Drop for DropCount {
 
 impl Hands {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     /// Runs `work` on a thread of these, where it begins without a pass. Under a pass.

@@ -7,8 +7,8 @@
 //! definitions depend on. References to functions with stubs use these, and cause no wait.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use uruk_base::FunctionId;
 use uruk_link::{Binding, Graph, Kind as LinkKind, Object, Resolved};
@@ -274,7 +274,7 @@ impl Core {
         mut bodies: HashMap<Box<str>, std::ops::Range<u64>>,
         holding: &Arc<crate::removal::Holding>,
     ) {
-        let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut linked = self.linked.lock();
         let mut functions = HashSet::new();
         for (name, &id) in &promised.functions {
             let Some(range) = bodies.remove(name) else {

@@ -5,7 +5,6 @@
 //! versions, but no object file exists: tools see none, and object caches keep none.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
 
@@ -111,7 +110,6 @@ impl Compilers {
     /// Counts of functions that were compiled, and that were not.
     pub(crate) fn stats(&self) -> BaselineStats {
         let uncovered = self.uncovered.lock();
-        let uncovered = uncovered.unwrap_or_else(PoisonError::into_inner);
         let mut uncovered: Vec<_> = uncovered
             .iter()
             .map(|(&what, &count)| (what, count))
@@ -124,10 +122,7 @@ impl Compilers {
     }
 
     fn note(&self, uncovered: Uncovered) {
-        let mut all = self
-            .uncovered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.uncovered.lock();
         *all.entry(uncovered.what).or_default() += 1;
     }
 
@@ -149,7 +144,7 @@ impl Compilers {
     /// processor's caches and from its own arena of the C library.
     fn with<T>(&self, work: impl FnOnce(&mut Desk) -> T) -> T {
         let me = thread::current().id();
-        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = || self.idle.lock();
         let desk = {
             let mut idle = idle();
             let own = idle.iter().position(|(owner, _)| *owner == me);

@@ -16,8 +16,8 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::thread::ThreadId;
 use std::time::Instant;
 
@@ -95,8 +95,7 @@ impl Unit for BetterUnit {
 
 impl Asked {
     fn lock(&self) -> MutexGuard<'_, Option<Responsibility>> {
-        let held = self.responsibility.lock();
-        held.unwrap_or_else(PoisonError::into_inner)
+        self.responsibility.lock()
     }
 
     /// Declares this thread as the maker; called without a pass.
@@ -143,7 +142,7 @@ impl Asked {
         };
         let improvement = {
             let _pass = gate::enter();
-            let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut asking = self.asking.lock();
             *asking = Some(std::thread::current().id());
             self.is_asking.store(true, Ordering::Relaxed);
             ReoptimizeRequest::new(jit, Arc::clone(&self))
@@ -162,7 +161,7 @@ impl Asked {
     pub(crate) fn dropped(&self) {
         let asking = {
             let _pass = gate::enter();
-            let thread = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+            let thread = self.asking.lock();
             *thread == Some(std::thread::current().id()) && self.is_asking.load(Ordering::Relaxed)
         };
         // Otherwise the calling thread reports the panic.
@@ -248,7 +247,7 @@ impl Asked {
     }
 
     fn outcome(&self) -> MutexGuard<'_, Option<Result<Built, Error>>> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+        self.outcome.lock()
     }
 
     /// Retires code that is not needed any more.
@@ -459,8 +458,8 @@ impl Kept {
 
     pub(crate) fn add(&mut self, resource: Box<dyn Resource>) {
         let _pass = gate::enter();
-        let held = self.resources.lock();
-        held.unwrap_or_else(PoisonError::into_inner).push(resource);
+        let mut held = self.resources.lock();
+        held.push(resource);
     }
 
     /// Takes all resources, for the code that needs them.
@@ -481,7 +480,6 @@ impl fmt::Debug for Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         let resources = std::mem::take(&mut self.resources).into_inner();
-        let resources = resources.unwrap_or_else(PoisonError::into_inner);
         if resources.is_empty() {
             return;
         }

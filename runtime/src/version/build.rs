@@ -9,7 +9,7 @@
 
 use std::ffi::CStr;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use uruk_base::FunctionId;
@@ -153,7 +153,7 @@ impl Unit for BodyUnit {
             Ok(built) => Ok(built.entry),
             Err(cause) => Err(cause.to_string()),
         };
-        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        *self.outcome.lock() = Some(result);
         match told {
             Ok(entry) => {
                 // Fails only if the tracker was removed; then no lookup waits.
@@ -271,10 +271,7 @@ impl Core {
         let tracker = self.names.bodies.create_tracker()?;
         tracker.define(unit(symbol, &tracker))?;
         let found = self.names.bodies.lookup(symbol);
-        let built = outcome
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let built = outcome.lock().take();
         match (found, built) {
             (Ok(_), Some(Ok(built))) => Ok((built, tracker)),
             (found, built) => {

@@ -21,7 +21,7 @@
 //!   by the tracker's entry of the image and by versions.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use uruk_base::allocated::of_arc;
 use uruk_base::locks::Mutex;
@@ -99,7 +99,6 @@ pub(crate) struct Placed {
 impl Drop for Constants {
     fn drop(&mut self) {
         let held = std::mem::take(&mut self.held).into_inner();
-        let held = held.unwrap_or_else(PoisonError::into_inner);
         for Held { memory, _uses } in held.into_values() {
             // SAFETY: the tracker of the module was removed, and all versions that refer to it are
             // freed; the program must not use addresses it kept.
@@ -111,7 +110,7 @@ impl Drop for Constants {
 impl Constants {
     /// Bytes that they take.
     pub(crate) fn bytes(&self) -> usize {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.held.lock();
         held.values().map(|held| held.memory.held()).sum()
     }
 }
@@ -133,7 +132,7 @@ impl Shared {
 
     /// Moves the constants to the tracker of the image; `None` if one holds them already.
     fn hand_over(&self) -> Option<Arc<Constants>> {
-        let mut holder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut holder = self.0.lock();
         let Holder::Module(constants) = &*holder else {
             return None;
         };
@@ -144,12 +143,12 @@ impl Shared {
 
     /// Whether it is shared with another module.
     pub(crate) fn is_inherited(&self) -> bool {
-        let holder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let holder = self.0.lock();
         matches!(*holder, Holder::Tracker(_))
     }
 
     fn get(&self) -> Arc<Constants> {
-        let holder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let holder = self.0.lock();
         holder.constants()
     }
 }
@@ -236,10 +235,7 @@ impl Core {
         uses: Uses,
         make: impl FnOnce(u64) -> Result<Vec<u8>, uruk_link::LinkError>,
     ) -> Result<u64, Error> {
-        let mut held = constants
-            .held
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut held = constants.held.lock();
         if let Some(held) = held.get(&key) {
             return Ok(held.memory.address());
         }

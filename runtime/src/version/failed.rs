@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use uruk_base::FunctionId;
 use uruk_base::locks::Mutex;
@@ -70,18 +70,18 @@ impl Core {
 
     /// The cause of a function's failed compile.
     pub(crate) fn cause_of(&self, id: FunctionId) -> Option<Arc<Error>> {
-        let causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        let causes = self.causes.lock();
         causes.get(&id).cloned()
     }
 
     pub(crate) fn note_cause(&self, id: FunctionId, cause: &Error) {
         let cause = Arc::new(cause.clone());
-        let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut causes = self.causes.lock();
         causes.insert(id, cause);
     }
 
     pub(crate) fn forget_cause(&self, id: FunctionId) {
-        let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut causes = self.causes.lock();
         causes.remove(&id);
     }
 }

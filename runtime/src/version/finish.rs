@@ -1,6 +1,6 @@
 //! First versions of all functions that have none, before the last worker ends (`fork::confine`).
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tracing::{info, warn};
 use uruk_base::FunctionId;
@@ -44,7 +44,6 @@ impl Core {
     /// to one with code.
     fn without_code(&self) -> Vec<FunctionId> {
         let functions = self.functions.read();
-        let functions = functions.unwrap_or_else(PoisonError::into_inner);
         let compiled = functions.iter().filter(|(_, body)| match body {
             Body::Module(function) => function.origin.is_none(),
             Body::Object(_) => false,

@@ -28,7 +28,7 @@
 //! a session. One call deep at tier 2, two at tier 3, further through wrappers.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tracing::debug;
 use uruk_base::FunctionId;
@@ -95,7 +95,7 @@ fn may_name(parcel: &Parcel, labels: &Labels) -> bool {
 
 impl Parcels {
     fn lock(&self) -> MutexGuard<'_, Store> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn get(&self, plan: u64, symbol: SymbolId) -> Option<Kept> {

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use uruk_base::allocated::{of_arc, of_map, of_slice, of_vec};
@@ -133,7 +133,7 @@ struct Numbers {
 
 impl Versions {
     pub(crate) fn lock(&self) -> MutexGuard<'_, IdMap<u32, Record>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.lock()
     }
 
     /// Whether `function` keeps its first version: addresses of its code, or of labels of its native
@@ -143,16 +143,16 @@ impl Versions {
     }
 
     pub(crate) fn fixed(&self) -> MutexGuard<'_, HashMap<u32, Staying>> {
-        self.fixed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.fixed.lock()
     }
 
     pub(crate) fn natives(&self) -> MutexGuard<'_, IdMap<u32, Native>> {
-        self.natives.lock().unwrap_or_else(PoisonError::into_inner)
+        self.natives.lock()
     }
 
     /// Takes the least number that no unit has.
     pub(crate) fn take_number(&self) -> usize {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = self.numbers.lock();
         numbers.free.pop().map_or_else(
             || {
                 numbers.taken += 1;
@@ -164,7 +164,7 @@ impl Versions {
 
     /// Frees the number of a removed unit.
     pub(crate) fn give_number(&self, number: usize) {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = self.numbers.lock();
         numbers.free.push(Reverse(number));
     }
 

@@ -5,7 +5,7 @@
 //! ([`ahead`](super::ahead)).
 
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use uruk_base::FunctionId;
 use uruk_codegen::Cancellation;
@@ -56,10 +56,7 @@ impl Core {
                 Some(choose(module, &name(&own)).into_iter().collect())
             }
         };
-        let functions = self
-            .functions
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let functions = self.functions.read();
         let others = functions.iter().filter(|(_, body)| match body {
             Body::Module(function) => {
                 let is_chosen = |names: &HashSet<String>| names.contains(&name(function));

@@ -19,7 +19,6 @@
 #![expect(unsafe_code, reason = "a list of raw pointers that debuggers read")]
 
 use std::ptr;
-use std::sync::PoisonError;
 
 use uruk_base::locks::{Mutex, MutexGuard};
 
@@ -87,7 +86,7 @@ struct List {
 impl List {
     fn lock() -> List {
         List {
-            _guard: LOCK.lock().unwrap_or_else(PoisonError::into_inner),
+            _guard: LOCK.lock(),
         }
     }
 

@@ -1,19 +1,16 @@
 //! `std`'s locks, counted.
 //!
 //! A guard is counted before its lock is taken and until after the lock is open again:
-//! fields drop in order.
+//! fields drop in order. A panic under a lock does not poison it: the session reports the panic, and
+//! what the lock protects is valid between any two statements.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{self, LockResult, PoisonError, TryLockError};
 
 use super::count::Held;
 
-/// Wraps the result of a lock, poisoned or not, into a guard of ours.
-fn wrap<G, W>(result: LockResult<G>, with: impl FnOnce(G) -> W) -> LockResult<W> {
-    match result {
-        Ok(guard) => Ok(with(guard)),
-        Err(poisoned) => Err(PoisonError::new(with(poisoned.into_inner()))),
-    }
+fn unpoisoned<G>(result: LockResult<G>) -> G {
+    result.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Like [`std::sync::Mutex`], counted.
@@ -27,20 +24,15 @@ impl<T> Mutex<T> {
     }
 
     /// Waits for the lock and takes it.
-    ///
-    /// # Errors
-    /// A thread panicked under it; the guard is in the error.
-    pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+    pub fn lock(&self) -> MutexGuard<'_, T> {
         let held = Held::new();
-        wrap(self.0.lock(), |guard| MutexGuard { guard, held })
+        let guard = unpoisoned(self.0.lock());
+        MutexGuard { guard, held }
     }
 
     /// Unwraps the value.
-    ///
-    /// # Errors
-    /// Like [`Mutex::lock`].
-    pub fn into_inner(self) -> LockResult<T> {
-        self.0.into_inner()
+    pub fn into_inner(self) -> T {
+        unpoisoned(self.0.into_inner())
     }
 }
 
@@ -62,15 +54,10 @@ impl<T> RwLock<T> {
     }
 
     /// Waits until no thread writes, and keeps writers out.
-    ///
-    /// # Errors
-    /// Like [`Mutex::lock`].
-    pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
         let held = Held::new();
-        wrap(self.0.read(), |guard| RwLockReadGuard {
-            guard,
-            _held: held,
-        })
+        let guard = unpoisoned(self.0.read());
+        RwLockReadGuard { guard, _held: held }
     }
 
     /// Keeps writers out, unless one writes or waits: then there is none.
@@ -85,15 +72,10 @@ impl<T> RwLock<T> {
     }
 
     /// Waits until no thread reads or writes, and keeps others out.
-    ///
-    /// # Errors
-    /// Like [`Mutex::lock`].
-    pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let held = Held::new();
-        wrap(self.0.write(), |guard| RwLockWriteGuard {
-            guard,
-            _held: held,
-        })
+        let guard = unpoisoned(self.0.write());
+        RwLockWriteGuard { guard, _held: held }
     }
 }
 
@@ -152,12 +134,10 @@ impl Condvar {
     }
 
     /// Unlocks, waits, and locks again.
-    ///
-    /// # Errors
-    /// Like [`Mutex::lock`].
-    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let MutexGuard { guard, held } = guard;
-        wrap(self.0.wait(guard), |guard| MutexGuard { guard, held })
+        let guard = unpoisoned(self.0.wait(guard));
+        MutexGuard { guard, held }
     }
 
     /// Wakes one waiting thread.

@@ -11,8 +11,8 @@
 //! is about to work, and a child, which has none of them, begins with an empty list.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use uruk_base::locks::{Mutex, MutexGuard};
@@ -73,7 +73,7 @@ pub(crate) fn end_all() {
 }
 
 fn resting() -> MutexGuard<'static, Vec<Arc<Bed>>> {
-    RESTING.lock().unwrap_or_else(PoisonError::into_inner)
+    RESTING.lock()
 }
 
 /// Gives the work to a waiting thread; returns it if there is none. Under a pass.
@@ -82,7 +82,7 @@ pub(super) fn wake(start: Box<Start>) -> Option<Box<Start>> {
     let Some(bed) = resting.pop() else {
         return Some(start);
     };
-    *bed.start.lock().unwrap_or_else(PoisonError::into_inner) = Some(start);
+    *bed.start.lock() = Some(start);
     bed.word.store(GIVEN, Ordering::Release);
     futex::wake(&bed.word, 1);
     None
@@ -114,7 +114,7 @@ impl Bed {
         loop {
             if self.word.load(Ordering::Acquire) == GIVEN {
                 let pass = gate::enter();
-                let mut start = self.start.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut start = self.start.lock();
                 return (pass, start.take());
             }
             if FOR_EVER.load(Ordering::Relaxed) {

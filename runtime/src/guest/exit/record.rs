@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use uruk_base::locks::{Mutex, MutexGuard};
 
@@ -101,7 +101,7 @@ impl Registered {
 
 /// The locked table, under a pass.
 fn registered() -> MutexGuard<'static, Registered> {
-    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
+    REGISTERED.lock()
 }
 
 /// The images of a registration, its owner first: the image whose handle is `dso`, else the first

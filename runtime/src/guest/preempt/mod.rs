@@ -50,7 +50,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::ptr;
-use std::sync::PoisonError;
 
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind, SymbolScope};
 use tracing::{debug, warn};
@@ -204,7 +203,7 @@ impl Exported {
     /// process, under a pass.
     pub(crate) fn begin(self, core: &Core) {
         let (loaded, _) = loaded::all();
-        let process = core.process.read().unwrap_or_else(PoisonError::into_inner);
+        let process = core.process.read();
         let parts = Parts::of(&loaded, &process.dynamics());
         gates::find_own(|name| process.find(name));
         drop(process);

@@ -13,7 +13,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::sync::{OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use uruk_base::locks::Mutex;
 
@@ -144,7 +144,7 @@ impl Opened {
     /// its own names first (`deep`) is left as it is. Under the loader's lock.
     fn bind(&self, deep: bool) {
         let (loaded, unloads) = loaded::all();
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = self.done.lock();
         if done.unloads != unloads {
             // Another library may have been loaded at the address of an unloaded one.
             done.written.clear();

@@ -9,7 +9,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
-use std::sync::PoisonError;
 
 use uruk_base::locks::{Mutex, MutexGuard};
 
@@ -69,7 +68,7 @@ fn image(name: &CStr) -> Vec<u8> {
 static ASKED: Mutex<BTreeMap<CString, Option<i64>>> = Mutex::new(BTreeMap::new());
 
 fn asked() -> MutexGuard<'static, BTreeMap<CString, Option<i64>>> {
-    ASKED.lock().unwrap_or_else(PoisonError::into_inner)
+    ASKED.lock()
 }
 
 /// The offset of a thread-local from the thread pointer in all threads, if a library of the global

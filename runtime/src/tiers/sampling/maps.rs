@@ -1,7 +1,7 @@
 //! Maps addresses to versions: in the session's memory, and in attended native code.
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use uruk_base::locks::RwLock;
 use uruk_base::{FunctionId, VersionId};
@@ -55,7 +55,7 @@ impl Maps {
     /// nothing.
     pub(super) fn attend(&self, text: Range<u64>) {
         let map = AddressMap::new(text.start, text.end - text.start, MAP_LIMIT);
-        let mut native = self.native.write().unwrap_or_else(PoisonError::into_inner);
+        let mut native = self.native.write();
         if !native.iter().any(|(known, _)| *known == text) {
             native.push((text, Arc::new(map)));
         }
@@ -63,7 +63,7 @@ impl Maps {
 
     /// The map of the native code that lies at an address.
     fn native_at(&self, address: u64) -> Option<Arc<AddressMap>> {
-        let native = self.native.read().unwrap_or_else(PoisonError::into_inner);
+        let native = self.native.read();
         let found = native.iter().find(|(text, _)| text.contains(&address));
         found.map(|(_, map)| Arc::clone(map))
     }
@@ -82,7 +82,7 @@ impl Maps {
     /// Notes that all samples older than `time` were attributed.
     pub(super) fn forget_before(&self, time: u64) {
         self.own.forget_before(time);
-        let native = self.native.read().unwrap_or_else(PoisonError::into_inner);
+        let native = self.native.read();
         native.iter().for_each(|(_, map)| map.forget_before(time));
     }
 }
