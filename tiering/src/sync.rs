@@ -24,7 +24,14 @@ impl<T> Mutex<T> {
         Mutex(raw::Mutex::new(value))
     }
 
+    #[cfg_attr(
+        not(loom),
+        allow(clippy::let_and_return, reason = "loom's lock reports poison")
+    )]
     pub(crate) fn lock(&self) -> raw::MutexGuard<'_, T> {
-        self.0.lock()
+        let locked = self.0.lock();
+        #[cfg(loom)]
+        let locked = locked.unwrap_or_else(std::sync::PoisonError::into_inner);
+        locked
     }
 }

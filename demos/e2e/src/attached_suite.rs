@@ -9,7 +9,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use crate::trial::{self, Bench};
 use crate::{
     live_added, live_callers, live_daemon, live_driver, live_edits, live_exchange, live_left_out,
-    live_memory, live_preload, live_sandbox, live_shapes, live_strings, live_suspended,
+    live_memory, live_preload, live_results, live_sandbox, live_shapes, live_strings,
+    live_suspended,
 };
 
 /// What went wrong, if anything did.
@@ -22,7 +23,7 @@ pub fn main() -> ExitCode {
 
 fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let bench = Bench::set_up(arguments)?;
-    let judges: [(&str, Judge); 23] = [
+    let judges: [(&str, Judge); 24] = [
         ("driver::as_clang", live_driver::judge),
         ("swap::bitcode", live_exchange::judge_bitcode),
         ("swap::refused", live_exchange::judge_refused),
@@ -35,6 +36,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("swap::coroutine", live_suspended::judge_coroutine),
         ("swap::split", live_suspended::judge_split),
         ("swap::merged", live_suspended::judge_merged),
+        ("swap::results", live_results::judge),
         ("swap::sandbox", live_sandbox::judge),
         ("swap::crowd", live_suspended::judge_crowd),
         ("swap::added", live_added::judge),

@@ -1,14 +1,22 @@
-//! Checks from its first instructions whether native code takes the arguments of its function's type.
+//! Checks whether native code takes the arguments of its function's type, from its first instructions, and
+//! gives its result, from its callers.
 //!
 //! Optimizers change the arguments of a local function in two ways: they leave some out, or pass the
 //! value behind a pointer instead of the pointer. Without pointers only the first remains: fewer
 //! registers hold arguments, and the last register that the type fills holds none. So code that reads
 //! this register before it writes to it takes all of them.
+//!
+//! They leave out the result of a local function if no caller uses it, or if it is known without the call
+//! (a constant, an argument). The register then holds anything. A caller whose native code reads the
+//! register after the call proves that the result is there.
+
+use std::collections::HashSet;
 
 use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, OpAccess, Register, UsedRegister,
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    Register, UsedRegister,
 };
-use uruk::live::rebound::Plain;
+use uruk::live::rebound::{FunctionInfo, Plain, PlainResult, Survey};
 
 /// Registers that pass integers, in their order.
 const WORDS: [Register; 6] = [
@@ -35,6 +43,74 @@ pub(crate) fn takes(code: &[u8], plain: Plain) -> bool {
     wanted
         .into_iter()
         .all(|register| register.is_some_and(|register| reads(code, register)))
+}
+
+/// Native functions whose result one of their callers uses, by address.
+pub(crate) type Results = HashSet<(u64, PlainResult)>;
+
+/// The native functions whose result native code of a module uses; `used` has the answer for a function.
+pub(crate) fn results(
+    survey: &Survey,
+    used: impl Fn(&FunctionInfo) -> Vec<(u64, PlainResult)>,
+) -> Results {
+    let is_asked = |plain: Plain| plain.result != PlainResult::Nothing;
+    let mut all = survey.functions.iter();
+    if !all.any(|info| info.local && info.plain.is_some_and(is_asked)) {
+        return Results::new();
+    }
+    let defined = survey.functions.iter().filter(|info| info.defined);
+    defined.flat_map(used).collect()
+}
+
+/// Addresses that code at `at` calls, and whose result it reads.
+pub(crate) fn uses_results(code: &[u8], at: u64) -> Vec<(u64, PlainResult)> {
+    /// First byte of a call of an address, and the bytes with its distance from the end.
+    const CALL: u8 = 0xe8;
+    const SIZE: usize = 5;
+    let mut found = Vec::new();
+    for (start, bytes) in code.windows(SIZE).enumerate() {
+        let [CALL, distance @ ..] = bytes else {
+            continue;
+        };
+        let distance = distance.try_into().map_or(0, i32::from_le_bytes);
+        let end = start + SIZE;
+        let target = at.wrapping_add(end as u64);
+        let target = target.wrapping_add_signed(i64::from(distance));
+        for (register, result) in [
+            (Register::RAX, PlainResult::Word),
+            (Register::XMM0, PlainResult::Float),
+        ] {
+            if reads(&code[end..], register) {
+                found.push((target, result));
+            }
+        }
+    }
+    found
+}
+
+/// Whether an instruction that reads a register may do so for its other effects: to move the stack pointer,
+/// to make all bits equal, or as it leaves a part of the register as it is.
+fn reads_anything(instruction: &Instruction) -> bool {
+    let twice = instruction.op_count() >= 2
+        && instruction.op0_register() == instruction.op1_register()
+        && instruction.op0_register() != Register::None;
+    let makes_equal = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Sbb | Mnemonic::Pcmpeqb | Mnemonic::Pcmpeqw | Mnemonic::Pcmpeqd
+    );
+    let keeps_part = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Cvtsi2sd
+            | Mnemonic::Cvtsi2ss
+            | Mnemonic::Cvtss2sd
+            | Mnemonic::Cvtsd2ss
+            | Mnemonic::Sqrtsd
+            | Mnemonic::Sqrtss
+            | Mnemonic::Roundsd
+            | Mnemonic::Roundss
+    );
+    let is_source = instruction.op1_register() == Register::XMM0;
+    instruction.mnemonic() == Mnemonic::Push || (makes_equal && twice) || (keeps_part && !is_source)
 }
 
 /// Whether the code reads a register before it writes to it.
@@ -66,7 +142,7 @@ fn reads(code: &[u8], register: Register) -> bool {
             )
         };
         if used.iter().any(is_read) {
-            return true;
+            return !reads_anything(&instruction);
         }
         if !used.is_empty() {
             return false;
@@ -89,7 +165,10 @@ mod tests {
 
     #[test]
     fn what_is_read_first_is_an_argument() {
-        let words = |words| Plain { words, floats: 0 };
+        let words = |words| Plain {
+            words,
+            ..Plain::default()
+        };
         // test rdi, rdi; je +2; nop; nop; lea rax, [rdi + rsi]; ret
         let code = [
             0x48, 0x85, 0xff, 0x74, 2, 0x90, 0x90, 0x48, 0x8d, 0x04, 0x37, 0xc3,
@@ -104,11 +183,44 @@ mod tests {
         // movsx rax, edi
         assert!(takes(&[0x48, 0x63, 0xc7, 0xc3], words(1)));
         // addsd xmm0, xmm1
-        let floats = |floats| Plain { words: 0, floats };
+        let floats = |floats| Plain {
+            floats,
+            ..Plain::default()
+        };
         let code = [0xf2, 0x0f, 0x58, 0xc1, 0xc3];
         assert!(takes(&code, floats(2)) && !takes(&code, floats(3)));
         // xorps xmm0, xmm0; ret
         assert!(!takes(&[0x0f, 0x57, 0xc0, 0xc3], floats(1)));
         assert!(!takes(&[], words(1)));
+    }
+
+    #[test]
+    fn callers_that_read_a_result_prove_it() {
+        let call = [0xe8, 0x10, 0, 0, 0];
+        let target = 0x1015;
+        let after = |rest: &[u8]| uses_results(&[&call, rest].concat(), 0x1000);
+        // lea ecx, [rax + rax]; movaps xmm1, xmm0
+        assert_eq!(
+            after(&[0x8d, 0x0c, 0x00, 0xc3]),
+            [(target, PlainResult::Word)]
+        );
+        assert_eq!(
+            after(&[0x0f, 0x28, 0xc8, 0xc3]),
+            [(target, PlainResult::Float)]
+        );
+        // test eax, eax
+        assert_eq!(after(&[0x85, 0xc0, 0xc3]), [(target, PlainResult::Word)]);
+        // ret; mov eax, 7; xor eax, eax; push rax; sbb eax, eax; cvtsi2sd xmm0, ecx
+        let none: [&[u8]; 6] = [
+            &[0xc3],
+            &[0xb8, 7, 0, 0, 0, 0xc3],
+            &[0x31, 0xc0, 0x89, 0xc1, 0xc3],
+            &[0x50, 0x89, 0xc1, 0xc3],
+            &[0x19, 0xc0, 0xc3],
+            &[0xf2, 0x0f, 0x2a, 0xc1, 0xc3],
+        ];
+        for rest in none {
+            assert_eq!(after(rest), [], "{rest:x?}");
+        }
     }
 }

@@ -10,11 +10,10 @@
 //!
 //! A *function* has a native version if a symbol gives its place, the linker left room in front of it,
 //! and callers keep to its type. A local function whose address is not taken *natively* may have lost
-//! arguments, or its result. If its code takes all arguments, and all are numbers, none was lost; only
-//! callers that know of a lost result reach its native code ([`Chosen::narrow`]). This is checked for
-//! local functions that stay local because their address is taken or they are never inlined. The owner
-//! of a weak function whose bodies may differ is unknown. It is compiled with its callers only: they
-//! call the new body, and its samples count for them.
+//! arguments, or its result. If its code takes all arguments, all are numbers, and native code of the file
+//! uses its result, none was lost. This is checked for local functions that stay local because their
+//! address is taken or they are never inlined. The owner of a weak function whose bodies may differ is
+//! unknown. It is compiled with its callers only: they call the new body, and its samples count for them.
 //!
 //! | a function | is | reason |
 //! |---|---|---|
@@ -28,15 +27,18 @@
 //! | of a library, replaced by another file's function, or that calls such a function | refused | [`Reason::Interposed`] |
 //! | that may call many functions without native code | compiled only for an exchange | [`Reason::Needs`] |
 //! | that calls a refused function which cannot be called natively | refused | [`Reason::Calls`] |
-//! | that another file's symbol replaces | a copy for optimizers | |
+//! | that another file's symbol replaces | a copy | |
 //! | without a symbol, or a local one | compiled, never adopted | |
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
 use uruk::InlinedCopy;
-use uruk::live::rebound::{Choices, FunctionChoice, FunctionInfo, Keep, Plain, Survey};
+use uruk::live::rebound::{
+    Choices, FunctionChoice, FunctionInfo, Keep, Plain, PlainResult, Survey,
+};
 
+use crate::arguments::{Results, results};
 use crate::merged::merged;
 use crate::program::symbols::{Place, PlaceKind};
 use crate::reach::{is_apart, reach};
@@ -152,6 +154,8 @@ pub trait Known {
     fn mentions(&self, address: u64) -> bool;
     /// Whether native code takes all of these arguments.
     fn takes(&self, place: Place, plain: Plain) -> bool;
+    /// The addresses that native code calls, and whose result it uses.
+    fn uses_results(&self, place: Place) -> Vec<(u64, PlainResult)>;
     /// Whether the module's object file, and so its local names, are known.
     fn has_object(&self) -> bool;
     /// Whether native code may have a copy of a function of the module besides its own code and where it
@@ -196,20 +200,18 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
         functions: variables::users(survey, &outcome.choices.variables),
         ..Survey::default()
     };
-    let natives: Vec<Option<Place>> = survey
-        .functions
-        .iter()
-        .map(|info| native(info, known))
-        .collect();
+    let place = |info: &FunctionInfo| known.place(&info.name, info.local);
+    let results = results(survey, |info| {
+        place(info).map_or_else(Vec::new, |place| known.uses_results(place))
+    });
+    let natives = survey.functions.iter();
+    let natives: Vec<_> = natives.map(|info| native(info, known, &results)).collect();
     let refused = refuse(survey, known, &natives, &refused_variables);
     let merged = merged(survey, known);
     for (number, info) in survey.functions.iter().enumerate() {
         let name = known.name(&info.name, info.local);
         let place = natives[number];
-        let at = match info.local {
-            true => None,
-            false => known.address(&info.name),
-        };
+        let at = known.address(&info.name).filter(|_| !info.local);
         if let Some(place) = place {
             let address = format!("{ADDRESS}{name}");
             outcome
@@ -269,7 +271,7 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
     outcome
 }
 
-/// The treatment of a function's body, of that name in the session.
+/// The treatment of a function's body, of that name.
 fn keep(info: &FunctionInfo, name: &str, known: &dyn Known, is_refused: bool) -> Keep {
     match is_refused {
         true if info.copy => Keep::Nothing,
@@ -285,10 +287,13 @@ fn keep(info: &FunctionInfo, name: &str, known: &dyn Known, is_refused: bool) ->
 }
 
 /// Native code of a function that can be redirected, and that calls by its type reach.
-fn native(info: &FunctionInfo, known: &dyn Known) -> Option<Place> {
+fn native(info: &FunctionInfo, known: &dyn Known, results: &Results) -> Option<Place> {
     let place = known.place(&info.name, info.local)?;
-    // The bitcode may use its address where the native code no longer has it.
-    let takes_all = || info.plain.is_some_and(|plain| known.takes(place, plain));
+    let gives =
+        |result| result == PlainResult::Nothing || results.contains(&(place.address, result));
+    // The bitcode may use its address where native code no longer has it.
+    let takes = |plain: Plain| known.takes(place, plain) && gives(plain.result);
+    let takes_all = || info.plain.is_some_and(takes);
     let keeps_type = !info.local
         || (info.address_taken && (known.mentions(place.address) || takes_all()))
         || (info.never_inlined && takes_all());

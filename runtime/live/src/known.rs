@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
-use uruk::live::rebound::Plain;
+use uruk::live::rebound::{Plain, PlainResult};
 
 use crate::arguments;
 use crate::choose::{Known, OF, ROOMS, Text, session_name};
@@ -353,6 +353,10 @@ impl Known for Module {
         const MOST: u64 = 512;
         let code = self.code(place, MOST);
         arguments::takes(code, plain)
+    }
+
+    fn uses_results(&self, place: Place) -> Vec<(u64, PlainResult)> {
+        arguments::uses_results(self.code(place, u64::MAX), place.address)
     }
 
     fn has_object(&self) -> bool {

@@ -34,6 +34,7 @@ mod edit;
 mod layouts;
 mod optimized;
 mod ordinals;
+mod plain;
 mod survey;
 mod uses;
 
@@ -58,7 +59,8 @@ pub use bodies::{Alias, Body, Contents, Method, Shape, contents};
 pub use callers::{NativeCallers, Outdated, Versions, native_callers, outdated};
 pub use layouts::Layout;
 pub use ordinals::{is_numbered, without_ordinals};
-pub use survey::{FunctionInfo, Plain, Survey, VariableInfo};
+pub use plain::{Plain, PlainResult};
+pub use survey::{FunctionInfo, Survey, VariableInfo};
 pub use uses::{Access, Uses};
 
 /// The treatment of a function's body.

@@ -4,16 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 
 use inkwell::llvm_sys::core::{
-    LLVMCountParamTypes, LLVMGetAlignment, LLVMGetArrayLength2, LLVMGetAsString,
-    LLVMGetElementType, LLVMGetEnumAttributeKindForName, LLVMGetInlineAsmAsmString,
-    LLVMGetIntTypeWidth, LLVMGetLinkage, LLVMGetParamTypes, LLVMGetSection, LLVMGetTypeKind,
-    LLVMGetUnnamedAddress, LLVMGlobalGetValueType, LLVMIsConstantString, LLVMIsFunctionVarArg,
-    LLVMIsNull, LLVMIsThreadLocal, LLVMTypeOf,
+    LLVMGetAlignment, LLVMGetArrayLength2, LLVMGetAsString, LLVMGetElementType,
+    LLVMGetEnumAttributeKindForName, LLVMGetInlineAsmAsmString, LLVMGetIntTypeWidth,
+    LLVMGetLinkage, LLVMGetSection, LLVMGetTypeKind, LLVMGetUnnamedAddress, LLVMGlobalGetValueType,
+    LLVMIsConstantString, LLVMIsNull, LLVMIsThreadLocal, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout, LLVMTargetDataRef};
 use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMTypeKind, LLVMUnnamedAddr, LLVMValueKind};
 
+use super::plain::{Plain, plain};
 use super::uses::{self, Uses};
 use crate::context::OwnedModule;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef, VariableRef};
@@ -41,7 +41,7 @@ pub struct FunctionInfo {
     pub same: bool,
     /// It is mentioned outside of calls: its type determines its calling convention.
     pub address_taken: bool,
-    /// Its arguments, if all are plain numbers in registers.
+    /// Its arguments and result, if all are plain numbers in registers.
     pub plain: Option<Plain>,
     /// The addresses of its labels are used.
     pub labels: bool,
@@ -61,15 +61,6 @@ pub struct FunctionInfo {
     /// The variables whose addresses it uses for more than reading them, or passing them to
     /// functions without a body here.
     pub kept: Vec<u32>,
-}
-
-/// Numbers that are passed in registers, by kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Plain {
-    /// Integers.
-    pub words: u8,
-    /// Floating-point numbers.
-    pub floats: u8,
 }
 
 /// A variable of a module.
@@ -415,47 +406,6 @@ fn function(
         given: numbers(given.difference(&used).copied().collect()),
         kept: numbers(kept),
     }
-}
-
-/// The arguments of a function whose type has only numbers that registers have room for.
-fn plain(function: FunctionRef<'_>) -> Option<Plain> {
-    let mut plain = Plain::default();
-    // SAFETY: the type of a live function; the array has room for all parameter types.
-    let kinds = unsafe {
-        let kind = LLVMGlobalGetValueType(function.raw());
-        if LLVMIsFunctionVarArg(kind) != 0 {
-            return None;
-        }
-        let mut kinds = vec![std::ptr::null_mut(); LLVMCountParamTypes(kind) as usize];
-        LLVMGetParamTypes(kind, kinds.as_mut_ptr());
-        kinds
-    };
-    for kind in kinds {
-        // SAFETY: a live type.
-        let (class, width) = unsafe {
-            let class = LLVMGetTypeKind(kind);
-            let is_integer = class == LLVMTypeKind::LLVMIntegerTypeKind;
-            (
-                class,
-                if is_integer {
-                    LLVMGetIntTypeWidth(kind)
-                } else {
-                    0
-                },
-            )
-        };
-        match class {
-            LLVMTypeKind::LLVMIntegerTypeKind if width <= 64 => plain.words += 1,
-            LLVMTypeKind::LLVMFloatTypeKind | LLVMTypeKind::LLVMDoubleTypeKind => {
-                plain.floats += 1;
-            }
-            _ => return None,
-        }
-        if plain.words > 6 || plain.floats > 8 {
-            return None;
-        }
-    }
-    Some(plain)
 }
 
 /// Whether it compares a pointer with one that is not null.

@@ -4,7 +4,7 @@ mod program;
 mod variables;
 
 use uruk::InlinedCopy;
-use uruk::live::rebound::{FunctionInfo, Keep, Plain, VariableChoice, VariableInfo};
+use uruk::live::rebound::{FunctionInfo, Keep, Plain, PlainResult, VariableChoice, VariableInfo};
 use uruk_live::choose::{Fate, Outcome, Reason};
 use uruk_live::program::symbols::PlaceKind;
 
@@ -387,9 +387,24 @@ fn local_functions_that_are_never_inlined_and_take_all_arguments_have_native_cod
     assert!(!found(&pointer, true).0);
     let inlined = FunctionInfo {
         never_inlined: false,
-        ..never
+        ..never.clone()
     };
     assert!(!found(&inlined, true).0);
+    // Natively the result may be missing, unless a caller uses it.
+    let with_result = FunctionInfo {
+        plain: Some(Plain {
+            result: PlainResult::Word,
+            ..Plain::default()
+        }),
+        ..never
+    };
+    assert!(!found(&with_result, true).0);
+    let giving = Program {
+        giving: [96].into(),
+        ..program(true)
+    };
+    let outcome = chosen(vec![with_result], Vec::new(), &giving);
+    assert!(matches!(outcome.functions[0].fate, Fate::Adopted { .. }));
 }
 
 #[test]

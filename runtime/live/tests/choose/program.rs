@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use uruk::live::rebound::{FunctionInfo, Plain, Survey, VariableInfo};
+use uruk::live::rebound::{FunctionInfo, Plain, PlainResult, Survey, VariableInfo};
 use uruk_live::choose::{Known, Outcome, Text, choose, session_name};
 use uruk_live::program::symbols::{Place, PlaceKind};
 
@@ -18,6 +18,8 @@ pub(crate) struct Program {
     pub(crate) taken: HashSet<&'static str>,
     pub(crate) unmentioned: HashSet<u64>,
     pub(crate) taking: HashSet<u64>,
+    /// Functions whose result, in `rax`, native code uses.
+    pub(crate) giving: HashSet<u64>,
     pub(crate) without_object: bool,
     pub(crate) copied: HashSet<&'static str>,
     pub(crate) elsewhere: HashMap<&'static str, u64>,
@@ -91,6 +93,13 @@ impl Known for Program {
 
     fn takes(&self, place: Place, _plain: Plain) -> bool {
         self.taking.contains(&place.address)
+    }
+
+    fn uses_results(&self, _place: Place) -> Vec<(u64, PlainResult)> {
+        let giving = self.giving.iter();
+        giving
+            .map(|&address| (address, PlainResult::Word))
+            .collect()
     }
 
     fn has_object(&self) -> bool {
