@@ -417,6 +417,15 @@ F(46) { return IS(49) ? only_inline(x) : x; }
 extern "C" __attribute__((weak)) long weak_one(int x) { return x + (IS(50) ? 5000 : 500); }
 F(47) { return weak_one(x) + (IS(50) ? 1 : 0); }
 
+F(48) {
+#if IS(52)
+  static long begun = x > 100 ? x : 5;
+#else
+  static long begun = 5;
+#endif
+  return ++begun;
+}
+
 #if IS(51)
 __attribute__((destructor)) static void ends() { chosen = 0; }
 #endif
@@ -424,6 +433,6 @@ __attribute__((destructor)) static void ends() { chosen = 0; }
 long (*const functions[])(int) = {
     f1,  f2,  f3,  f4,  f5,  f6,  f7,  f8,  f9,  f10, f11, f12, f13, f14, f15, f16, f17, f18,
     f19, f20, f21, f22, f23, f24, f25, f26, f1,  f28, f29, f30, f31, f32, f33, f34, f35, f36,
-    f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47};
+    f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47, f48};
 
 extern "C" long answer(int number, int x) { return functions[number - 1](x); }

@@ -291,7 +291,10 @@ impl AddressMap {
 
     fn lock(&self) -> MutexGuard<'_, Writer> {
         // A panic inside leaves lists valid: each step is one store.
-        self.writer.lock()
+        #[cfg(not(loom))]
+        return self.writer.lock();
+        #[cfg(loom)]
+        (self.writer.lock()).unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn page(&self, pc: u64) -> usize {

@@ -24,14 +24,10 @@ impl<T> Mutex<T> {
         Mutex(raw::Mutex::new(value))
     }
 
-    #[cfg_attr(
-        not(loom),
-        allow(clippy::let_and_return, reason = "loom's lock reports poison")
-    )]
     pub(crate) fn lock(&self) -> raw::MutexGuard<'_, T> {
-        let locked = self.0.lock();
+        #[cfg(not(loom))]
+        return self.0.lock();
         #[cfg(loom)]
-        let locked = locked.unwrap_or_else(std::sync::PoisonError::into_inner);
-        locked
+        (self.0.lock()).unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -43,7 +43,7 @@ const fn of(asked: u32, edit: Edit) -> Edit {
     Edit { asked, ..edit }
 }
 
-const EDITS: [Edit; 49] = [
+const EDITS: [Edit; 50] = [
     // A number in a function.
     made(1, [13, 23, 13], &["exchanged: f1"]),
     // A macro.
@@ -217,6 +217,11 @@ const EDITS: [Edit; 49] = [
     of(46, made(49, [3, 21, 3], &["exchanged: f46"])),
     // A weak function whose place another file's has.
     of(47, made(50, [53, 54, 53], &["exchanged: f47"])),
+    // The first value of a static variable is computed, which was a constant.
+    of(
+        48,
+        refused(52, [6, 7], &["is now computed when it is first used"]),
+    ),
     // A destructor.
     of(1, refused(51, [13, 13], &["`ends", "is to run at the end"])),
 ];

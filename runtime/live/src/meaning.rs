@@ -176,6 +176,7 @@ pub(crate) fn mean(
         meant.refuse(refused);
     }
     types(versions, &mut meant);
+    meant.notes.append(&mut misfits::initializers(versions));
     let written = survey
         .variables
         .iter()
@@ -447,7 +448,7 @@ fn types(versions: &Versions, meant: &mut Meant) {
 }
 
 /// Prefix of functions with which C++ compilers initialize one variable.
-const INITIALIZER: &str = "__cxx_global_var_init";
+pub(crate) const INITIALIZER: &str = "__cxx_global_var_init";
 
 /// The function with which a thread initializes the thread-locals of a file.
 const THREAD_INITIALIZER: &str = "__tls_init";

@@ -7,6 +7,7 @@
 //! | table of virtual functions | order or number of functions | refused: objects keep their tables |
 //! | function that runs at the end | one more | refused: it would not run |
 //! | class | bases | refused: objects keep their layout |
+//! | static variable of a function | first value that is computed, or is not any more | refused: the mark that it was computed is another |
 //! | variable in a section that linkers put together as a table | one more | refused: the program's table is made |
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use uruk::live::rebound::{Body, Contents, Survey, is_numbered, without_ordinals};
 
 use crate::choose::stem;
-use crate::meaning::Versions;
+use crate::meaning::{INITIALIZER, Versions};
 use crate::refused::SwapError;
 
 /// The first difference, in the order of names.
@@ -26,6 +27,7 @@ pub(crate) fn check(versions: &Versions) -> Result<(), SwapError> {
     numbered(old, new)?;
     aliases(old, new)?;
     classes(old, new)?;
+    guards(old, new)?;
     let mut ends = new.destructors.iter();
     match ends.find(|name| !old.destructors.contains(name)) {
         None => Ok(()),
@@ -33,6 +35,21 @@ pub(crate) fn check(versions: &Versions) -> Result<(), SwapError> {
             function: name.clone(),
         }),
     }
+}
+
+/// Notes on changes of code that ran before `main`.
+pub(crate) fn initializers(versions: &Versions) -> Vec<String> {
+    let (old, new) = (&versions.old.functions, &versions.new.functions);
+    let changed = new.iter().filter(|(name, body)| {
+        let before = old.get(*name);
+        name.starts_with(INITIALIZER) && before.is_some_and(|before| before != *body)
+    });
+    let note = "changed, and ran when the program started: it does not run again";
+    let mut notes: Vec<String> = changed
+        .map(|(name, _)| format!("`{name}` {note}"))
+        .collect();
+    notes.sort();
+    notes
 }
 
 /// Names, grouped by their form without numbers.
@@ -117,6 +134,30 @@ fn aliases(old: &Contents, new: &Contents) -> Result<(), SwapError> {
         }
     }
     Ok(())
+}
+
+/// Guards: variables that say whether the first value of a static variable was computed.
+fn guards(old: &Contents, new: &Contents) -> Result<(), SwapError> {
+    const GUARD: &str = "_ZGV";
+    let guarded = |contents: &Contents, name: &str| {
+        let guard = name.strip_prefix("_Z").map(|rest| format!("{GUARD}{rest}"));
+        guard.is_some_and(|guard| contents.variables.contains_key(&guard))
+    };
+    let shared = new
+        .variables
+        .keys()
+        .filter(|name| old.variables.contains_key(*name));
+    let mut other: Vec<&String> = shared
+        .filter(|name| guarded(old, name) != guarded(new, name))
+        .collect();
+    other.sort();
+    match other.first() {
+        None => Ok(()),
+        Some(&variable) => Err(SwapError::Computed {
+            variable: variable.clone(),
+            now: guarded(new, variable),
+        }),
+    }
 }
 
 /// Tables of virtual functions and descriptions of classes, by the class's name.

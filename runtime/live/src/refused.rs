@@ -109,6 +109,17 @@ pub enum SwapError {
         /// Its name.
         function: String,
     },
+    /// A static variable whose first value is computed in one version only.
+    #[error(
+        "the first value of `{variable}` is {} computed when it is first used: the program has no mark whether that was done",
+        if *now { "now" } else { "no longer" }
+    )]
+    Computed {
+        /// Its name, as linkers have it.
+        variable: String,
+        /// Whether the new version computes it.
+        now: bool,
+    },
     /// A name that compilers number by the order of the source, which changed.
     #[error(
         "`{name}` is numbered by its order in the source, and the order changed: addresses and contents that the program keeps are those of the old order\n  tip: put new ones behind the old ones, or give them names"

@@ -90,6 +90,10 @@ impl<N> Inbox<N> {
 
     fn with<T>(&self, change: impl FnOnce(&mut Pending<N>) -> T) -> T {
         // A panic under the lock leaves no partial change: each change is one push.
-        change(&mut self.0.lock())
+        #[cfg(not(loom))]
+        let mut held = self.0.lock();
+        #[cfg(loom)]
+        let mut held = (self.0.lock()).unwrap_or_else(std::sync::PoisonError::into_inner);
+        change(&mut held)
     }
 }
