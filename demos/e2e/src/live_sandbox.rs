@@ -5,8 +5,8 @@ use std::fs;
 use crate::live_talk::{Talk, driver, fresh, make, source};
 use crate::trial::Bench;
 
-/// The program gives up its system calls at once, has no thread of ours any more, and goes on when somebody
-/// asks it after that.
+/// After the program has given up its system calls, no thread of the runtime is left, and a later client gets an
+/// error and does not end the program.
 ///
 /// # Errors
 /// A text that describes the failure.

@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
-    Register, UsedRegister,
+    OpKind, Register, UsedRegister,
 };
 use uruk::live::rebound::{FunctionInfo, Plain, PlainResult, Survey};
 
@@ -88,29 +88,69 @@ pub(crate) fn uses_results(code: &[u8], at: u64) -> Vec<(u64, PlainResult)> {
     found
 }
 
-/// Whether an instruction that reads a register may do so for its other effects: to move the stack pointer,
-/// to make all bits equal, or as it leaves a part of the register as it is.
-fn reads_anything(instruction: &Instruction) -> bool {
-    let twice = instruction.op_count() >= 2
-        && instruction.op0_register() == instruction.op1_register()
-        && instruction.op0_register() != Register::None;
-    let makes_equal = matches!(
-        instruction.mnemonic(),
-        Mnemonic::Sbb | Mnemonic::Pcmpeqb | Mnemonic::Pcmpeqw | Mnemonic::Pcmpeqd
-    );
-    let keeps_part = matches!(
-        instruction.mnemonic(),
-        Mnemonic::Cvtsi2sd
-            | Mnemonic::Cvtsi2ss
-            | Mnemonic::Cvtss2sd
-            | Mnemonic::Cvtsd2ss
-            | Mnemonic::Sqrtsd
-            | Mnemonic::Sqrtss
-            | Mnemonic::Roundsd
-            | Mnemonic::Roundss
-    );
-    let is_source = instruction.op1_register() == Register::XMM0;
-    instruction.mnemonic() == Mnemonic::Push || (makes_equal && twice) || (keeps_part && !is_source)
+/// Whether an instruction whose registers include `register` as read uses its value. Some read it for another
+/// effect only: they move the stack pointer, make all bits equal, or leave a part of the register as it is.
+fn uses_value(instruction: &Instruction, register: Register) -> bool {
+    if !register.is_xmm() {
+        // `or` with all ones, and `and` with none.
+        let immediate = |value: i64| {
+            instruction.op_count() == 2
+                && instruction.op1_kind() != OpKind::Register
+                && instruction
+                    .try_immediate(1)
+                    .is_ok_and(|it| it.cast_signed() == value)
+        };
+        return match instruction.mnemonic() {
+            Mnemonic::Push => false,
+            Mnemonic::Sbb => instruction.op0_register() != instruction.op1_register(),
+            Mnemonic::Or => !immediate(-1),
+            Mnemonic::And => !immediate(0),
+            _ => true,
+        };
+    }
+    let is_source = instruction.op1_register() == register;
+    match instruction.mnemonic() {
+        Mnemonic::Movaps
+        | Mnemonic::Movapd
+        | Mnemonic::Movups
+        | Mnemonic::Movupd
+        | Mnemonic::Movss
+        | Mnemonic::Movsd
+        | Mnemonic::Movd
+        | Mnemonic::Movq
+        | Mnemonic::Vmovaps
+        | Mnemonic::Vmovapd
+        | Mnemonic::Vmovups
+        | Mnemonic::Vmovupd
+        | Mnemonic::Vmovd
+        | Mnemonic::Vmovq
+        | Mnemonic::Cvttsd2si
+        | Mnemonic::Cvttss2si => is_source,
+        Mnemonic::Vmovss | Mnemonic::Vmovsd => {
+            is_source && instruction.op0_kind() == OpKind::Memory
+        }
+        Mnemonic::Addss
+        | Mnemonic::Addsd
+        | Mnemonic::Subss
+        | Mnemonic::Subsd
+        | Mnemonic::Mulss
+        | Mnemonic::Mulsd
+        | Mnemonic::Divss
+        | Mnemonic::Divsd
+        | Mnemonic::Vaddss
+        | Mnemonic::Vaddsd
+        | Mnemonic::Vsubss
+        | Mnemonic::Vsubsd
+        | Mnemonic::Vmulss
+        | Mnemonic::Vmulsd
+        | Mnemonic::Vdivss
+        | Mnemonic::Vdivsd
+        | Mnemonic::Ucomiss
+        | Mnemonic::Ucomisd
+        | Mnemonic::Vucomiss
+        | Mnemonic::Vucomisd => true,
+        _ => false,
+    }
 }
 
 /// Whether the code reads a register before it writes to it.
@@ -128,6 +168,10 @@ fn reads(code: &[u8], register: Register) -> bool {
         if instruction.is_invalid() {
             return false;
         }
+        // Its operand is not used: compilers align loops with it.
+        if instruction.mnemonic() == Mnemonic::Nop {
+            continue;
+        }
         let info = factory.info(&instruction);
         let used: Vec<OpAccess> = info
             .used_registers()
@@ -142,7 +186,7 @@ fn reads(code: &[u8], register: Register) -> bool {
             )
         };
         if used.iter().any(is_read) {
-            return !reads_anything(&instruction);
+            return uses_value(&instruction, register);
         }
         if !used.is_empty() {
             return false;
@@ -210,13 +254,24 @@ mod tests {
         );
         // test eax, eax
         assert_eq!(after(&[0x85, 0xc0, 0xc3]), [(target, PlainResult::Word)]);
-        // ret; mov eax, 7; xor eax, eax; push rax; sbb eax, eax; cvtsi2sd xmm0, ecx
-        let none: [&[u8]; 6] = [
+        // nop word ptr [rax + rax]; mov ecx, eax
+        assert_eq!(
+            after(&[0x66, 0x0f, 0x1f, 0x44, 0, 0, 0x89, 0xc1, 0xc3]),
+            [(target, PlainResult::Word)]
+        );
+        // ret; mov eax, 7; xor eax, eax; push rax; sbb eax, eax; or eax, -1; nop word ptr [rax + rax];
+        // cvtsi2sd xmm0, ecx; vcvtsi2sd xmm0, xmm0, ecx; vpcmpeqd xmm0, xmm0, xmm0; movss xmm0, xmm1
+        let none: [&[u8]; 11] = [
             &[0xc3],
             &[0xb8, 7, 0, 0, 0, 0xc3],
             &[0x31, 0xc0, 0x89, 0xc1, 0xc3],
             &[0x50, 0x89, 0xc1, 0xc3],
             &[0x19, 0xc0, 0xc3],
+            &[0x83, 0xc8, 0xff, 0x89, 0xc1, 0xc3],
+            &[0x66, 0x0f, 0x1f, 0x44, 0, 0, 0xc3],
+            &[0xc5, 0xfb, 0x2a, 0xc1, 0xc3],
+            &[0xc5, 0xf9, 0x76, 0xc0, 0xc3],
+            &[0xf3, 0x0f, 0x10, 0xc1, 0xc3],
             &[0xf2, 0x0f, 0x2a, 0xc1, 0xc3],
         ];
         for rest in none {

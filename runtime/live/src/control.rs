@@ -184,7 +184,7 @@ fn begin(live: Asked) -> Result<(), Box<dyn std::error::Error>> {
 
 /// Answers on a thread of its own: a question may take long to arrive, and an exchange long to make.
 fn attend(live: Asked, stream: Arc<OwnFile>) {
-    // A socket that is listed before that is shut down.
+    // `hang_up` shuts down only sockets that were listed before it ran.
     if uruk::live::own_threads_end() {
         return;
     }

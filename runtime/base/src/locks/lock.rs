@@ -2,7 +2,7 @@
 //!
 //! A guard is counted before its lock is taken and until after the lock is open again:
 //! fields drop in order. A panic under a lock does not poison it: the session reports the panic, and
-//! what the lock protects is valid between any two statements.
+//! all callers would go on with the value as it is.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{self, LockResult, PoisonError, TryLockError};
