@@ -426,6 +426,28 @@ F(48) {
   return ++begun;
 }
 
+extern "C" {
+static __attribute__((noinline)) long behind(int x) { return x + (IS(53) ? 60 : 6); }
+long in_front(int x) __attribute__((weak, alias("_ZL6behindi")));
+}
+F(49) { return in_front(x); }
+
+extern "C" __attribute__((weak, noinline)) long weak_alone(int x) { return x + (IS(54) ? 70 : 7); }
+F(50) { return weak_alone(x); }
+
+#if IS(55)
+alignas(4096)
+#endif
+long aligned_at[2] = {1, 2};
+F(51) { return x + aligned_at[0] + (IS(55) ? 100 : 0); }
+
+#if IS(56) || IS(57)
+extern "C" { long brought = 100; }
+F(52) { return (brought += x) * (IS(57) ? 10 : 1); }
+#else
+F(52) { return x; }
+#endif
+
 #if IS(51)
 __attribute__((destructor)) static void ends() { chosen = 0; }
 #endif
@@ -433,6 +455,6 @@ __attribute__((destructor)) static void ends() { chosen = 0; }
 long (*const functions[])(int) = {
     f1,  f2,  f3,  f4,  f5,  f6,  f7,  f8,  f9,  f10, f11, f12, f13, f14, f15, f16, f17, f18,
     f19, f20, f21, f22, f23, f24, f25, f26, f1,  f28, f29, f30, f31, f32, f33, f34, f35, f36,
-    f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47, f48};
+    f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47, f48, f49, f50, f51, f52};
 
 extern "C" long answer(int number, int x) { return functions[number - 1](x); }

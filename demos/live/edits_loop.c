@@ -1,4 +1,5 @@
-/* Prints what the functions of `edits.cc` answer. A new version is this file with -DLATER. */
+/* Prints what the functions of `edits.cc` answer. New versions are this file with -DLATER, and with
+   -DBROUGHT, which uses a variable that a version of `edits.cc` brings. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,7 +14,14 @@ __attribute__((noinline)) long once(long x) { return x + 1; }
 static __attribute__((noinline)) long once(long x) { return x; }
 #endif
 
+#ifdef BROUGHT
+extern long brought;
+#endif
+
 __attribute__((noinline)) long asked(int number) {
+#ifdef BROUGHT
+  brought += 1000;
+#endif
 #ifdef LATER
   return once(answer(number, 3)) + 1000;
 #else

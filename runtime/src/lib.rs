@@ -168,5 +168,6 @@ pub mod live {
         NativeFiles, enter_program, look_at_main_thread, on_fork_in_child, on_own_threads_end,
         own_threads_end, spawn_own, uncopied,
     };
+    pub use crate::load::untrusted::read_apart;
     pub use uruk_codegen::native as rebound;
 }

@@ -36,6 +36,7 @@ pub mod live_added;
 pub mod live_backtraces;
 pub mod live_callers;
 pub mod live_daemon;
+pub mod live_damaged;
 pub mod live_driver;
 pub mod live_edits;
 pub mod live_exchange;

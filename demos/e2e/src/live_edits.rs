@@ -43,7 +43,7 @@ const fn of(asked: u32, edit: Edit) -> Edit {
     Edit { asked, ..edit }
 }
 
-const EDITS: [Edit; 50] = [
+const EDITS: [Edit; 53] = [
     // A number in a function.
     made(1, [13, 23, 13], &["exchanged: f1"]),
     // A macro.
@@ -222,6 +222,19 @@ const EDITS: [Edit; 50] = [
         48,
         refused(52, [6, 7], &["is now computed when it is first used"]),
     ),
+    // A local function that is called by a weak alias.
+    of(49, made(53, [9, 63, 9], &["exchanged: behind"])),
+    // A weak function that no other file has.
+    of(50, refused(54, [10, 10], &["`weak_alone` is weak"])),
+    // A variable gets another alignment.
+    of(
+        51,
+        refused(
+            55,
+            [4, 4],
+            &["uses the variable `aligned_at`, which is aligned to 4096 bytes here"],
+        ),
+    ),
     // A destructor.
     of(1, refused(51, [13, 13], &["`ends", "is to run at the end"])),
 ];
@@ -283,6 +296,22 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
         let name = format!("late{number}.o");
         object(name, "edits.cc", &format!("-DEDIT={number}"))
     })?;
+    // A new variable is used by another file's new version, and by the next of its own.
+    let brings = |number: u32| {
+        let name = format!("brings{number}.o");
+        object(name, "edits.cc", &format!("-DEDIT={number}"))
+    };
+    talk.swapped([&brings(56)?], &["exchanged: f52"])?;
+    talk.asked("52", "103")?;
+    let uses = object("uses.o".to_owned(), "edits_loop.c", "-DBROUGHT")?;
+    talk.swapped([&uses], &["exchanged: asked"])?;
+    talk.asked("52", "1106")?;
+    talk.swapped([&brings(57)?], &["exchanged: f52"])?;
+    talk.asked("52", "21090")?;
+    for function in ["f52", "asked", "f52"] {
+        talk.swapped(["--rollback"], &[&format!("back: {function}")])?;
+    }
+    talk.asked("52", "3")?;
     // The loop itself, which goes on in old code, and what the program does at its end.
     let later = object("later.o".to_owned(), "edits_loop.c", "-DLATER")?;
     let said = [

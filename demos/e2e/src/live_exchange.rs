@@ -163,7 +163,10 @@ pub fn judge_refused(bench: &Bench) -> Result<(), String> {
     let other = it.folder.join("other.o");
     let from = source("driver/part.c");
     let other = make(driver(bench), &["-c"], &[&from], other)?;
-    files.push((other, "defines no function that the program has"));
+    files.push((
+        other,
+        "defines no function that the program has, weak ones aside",
+    ));
     files.push((it.folder.join("nowhere.o"), "No such file"));
     files.push((source("exchanged.c"), "neither bitcode nor an object"));
     files.push((it.object("same.o", &[])?, "as the program has them"));

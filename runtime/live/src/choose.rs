@@ -41,7 +41,7 @@ use uruk::live::rebound::{
 use crate::arguments::{Results, results};
 use crate::merged::merged;
 use crate::program::symbols::{Place, PlaceKind};
-use crate::reach::{is_apart, reach};
+use crate::reach::{is_apart, needed, reach};
 pub use crate::reason::Reason;
 use crate::variables::{self, Refused};
 
@@ -97,6 +97,8 @@ pub struct Chosen {
     /// Natively the compiler saw all its calls and may have used the values of their arguments: only
     /// code that passes the same values may call its native code.
     pub narrow: bool,
+    /// Code that is not compiled again may call its native code, which cannot be redirected.
+    pub called: bool,
     /// Functions whose bodies may be in its native code.
     pub holds: Vec<String>,
     /// Other functions whose bodies the optimizer saw, so that facts about them may be in its native
@@ -261,7 +263,9 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
             name,
             fate,
             rests,
-            narrow: place.is_some_and(|place| info.local && !known.mentions(place.address)),
+            narrow: place
+                .is_some_and(|place| info.local && !info.aliased && !known.mentions(place.address)),
+            called: place.is_none() && is_called(info, known),
             holds: named(reach.holds),
             relies: named(reach.relies),
             merged: merged[number].clone(),
@@ -295,10 +299,19 @@ fn native(info: &FunctionInfo, known: &dyn Known, results: &Results) -> Option<P
     let takes = |plain: Plain| known.takes(place, plain) && gives(plain.result);
     let takes_all = || info.plain.is_some_and(takes);
     let keeps_type = !info.local
+        || info.aliased
         || (info.address_taken && (known.mentions(place.address) || takes_all()))
         || (info.never_inlined && takes_all());
     let fits = place.kind == PlaceKind::Function && keeps_type && known.has_room(place.address);
     fits.then_some(place)
+}
+
+/// Whether a function has native code that code of other files, or by a kept address, may call.
+fn is_called(info: &FunctionInfo, known: &dyn Known) -> bool {
+    let place = known.place(&info.name, info.local);
+    let place = place.filter(|place| place.kind == PlaceKind::Function);
+    let by_address = |place: Place| info.address_taken && known.mentions(place.address);
+    place.is_some_and(|place| !info.local || info.aliased || by_address(place))
 }
 
 /// Whether a weak definition is replaced by a global one that is not weak, or any definition by another
@@ -391,27 +404,6 @@ fn refuse(
         .collect();
     spread(survey, natives, &mut refused);
     refused
-}
-
-/// Functions without native code that a version needs compiled before it, as it may call them.
-fn needed(
-    survey: &Survey,
-    natives: &[Option<Place>],
-    refused: &[Option<Reason>],
-    number: usize,
-) -> usize {
-    let mut seen = HashSet::from([number]);
-    let mut left = vec![number];
-    while let Some(function) = left.pop() {
-        for &callee in &survey.functions[function].functions {
-            let callee = callee as usize;
-            let counts = survey.functions[callee].defined && natives[callee].is_none();
-            if counts && refused[callee].is_none() && seen.insert(callee) {
-                left.push(callee);
-            }
-        }
-    }
-    seen.len() - 1
 }
 
 /// Refuses callers of functions that cannot be called, until none are left.

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use uruk::Level;
 use uruk::live::rebound::{Body, Contents, Shape};
 
+use crate::choose::stem;
 use crate::function::Led;
 
 /// Exchanges that the session can roll back.
@@ -123,5 +124,28 @@ fn add(to: &mut HashMap<String, Body>, from: &HashMap<String, Body>) {
 fn add_new(to: &mut HashMap<String, Shape>, from: &HashMap<String, Shape>) {
     for (name, shape) in from {
         to.entry(name.clone()).or_insert_with(|| shape.clone());
+    }
+}
+
+/// Contents under the names without the suffixes that make them unique.
+pub(crate) fn by_stem(contents: Contents) -> Contents {
+    fn stems<T>(named: HashMap<String, T>) -> HashMap<String, T> {
+        let named = named.into_iter();
+        named
+            .map(|(name, it)| (stem(&name).to_owned(), it))
+            .collect()
+    }
+    let [constructors, destructors] = [contents.constructors, contents.destructors]
+        .map(|names| names.iter().map(|name| stem(name).to_owned()).collect());
+    Contents {
+        method: contents.method,
+        types: contents.types,
+        code: stems(contents.code),
+        aliases: stems(contents.aliases),
+        tables: stems(contents.tables),
+        functions: stems(contents.functions),
+        variables: stems(contents.variables),
+        constructors,
+        destructors,
     }
 }

@@ -3,7 +3,7 @@
 //! | the file's | the program's | what new code uses |
 //! |---|---|---|
 //! | variable | the same, as large | the program's, with its contents; another initial value is noted |
-//! | variable | the same, of another size or layout | refused |
+//! | variable | the same, of another size or layout, or aligned to fewer bytes | refused |
 //! | variable | the same, natively a constant as nothing wrote to it | refused if new code may write to it |
 //! | constant | the same, of the same value | the program's: its address stays what it was |
 //! | constant | the same, of another value | the file's, which is noted: pointers that are kept lead to the old one |
@@ -11,7 +11,7 @@
 //! | string without a name | one of the same bytes, its own or of an earlier file | that one |
 //! | the same | none | the file's, which stays |
 //! | thread-local | the same, as large, at a known place | the program's |
-//! | variable, constant | none | the file's, made once |
+//! | variable, constant | none | the file's, made once; other files find it by its name |
 //! | thread-local | none | the file's: the session keeps each thread's own |
 //! | constructor | none, or another one that makes a new variable | refused: it would not run |
 //!
@@ -49,6 +49,8 @@ pub(crate) struct Meant {
     pub(crate) addresses: Vec<(String, u64)>,
     pub(crate) refused: Option<SwapError>,
     pub(crate) notes: Vec<String>,
+    /// Changed weak functions of which the program has another file's definition.
+    pub(crate) overridden: Vec<String>,
     /// Variables that new bodies do not only read.
     pub(crate) written: HashSet<String>,
     /// A function that uses the current variable.
@@ -169,13 +171,21 @@ pub(crate) fn mean(
             name,
         });
     }
+    match misfits::weak(survey, changed, known) {
+        Ok(overridden) => meant.overridden = overridden,
+        Err(refused) => meant.refuse(refused),
+    }
+    let notes = meant.overridden.iter().map(|name| {
+        format!("`{name}` is weak, and the program's is another file's: the new body is not used")
+    });
+    meant.notes.extend(notes);
     mention(survey, &mut used);
     variables(survey, &used, known, versions, &mut meant);
     constructors(survey, versions, &mut meant);
     if let Err(refused) = misfits::entries(survey, versions) {
         meant.refuse(refused);
     }
-    types(versions, &mut meant);
+    meant.notes.append(&mut misfits::layouts(versions));
     meant.notes.append(&mut misfits::initializers(versions));
     let written = survey
         .variables
@@ -361,6 +371,14 @@ fn variable(
         };
     }
     let place = place.filter(|place| place.kind == PlaceKind::Data);
+    if let Some(at) = place
+        && !at.address.is_multiple_of(info.align.max(1).into())
+        && !(info.constant && info.defined)
+    {
+        let why = format!("which is aligned to {} bytes here", info.align);
+        return meant.refuse_variable(info, why + ", and to fewer in the program");
+    }
+    let is_shared = !info.local && (before.is_none() || versions.added.contains(stem(&info.name)));
     match place.filter(|place| !info.local || place.size == info.size) {
         Some(place) => existing(info, place, known, versions, meant),
         None if !info.defined => {
@@ -373,6 +391,7 @@ fn variable(
         None if known.program.is_missing(known.number, &info.name) => {
             meant.refuse_variable(info, "which the optimizer removed or renamed natively")
         }
+        None if is_shared => VariableChoice::Shared(known.name(&info.name, false)),
         None => VariableChoice::Own,
     }
 }
@@ -402,7 +421,8 @@ fn existing(
     let is_same = before
         .zip(now)
         .is_some_and(|(before, now)| before.is_same(now));
-    if info.defined && info.constant && !is_same {
+    let is_aligned = place.address.is_multiple_of(info.align.max(1).into());
+    if info.defined && info.constant && !(is_same && is_aligned) {
         meant.notes.push(format!(
             "the constant `{stem}` has another value, at another address: pointers that are kept lead to the old one"
         ));
@@ -425,26 +445,6 @@ fn existing(
     let name = known.name(&info.name, info.local);
     meant.addresses.push((name.clone(), place.address));
     VariableChoice::Named(name)
-}
-
-/// Notes structures whose layout differs. Variables of such types are refused; others may be in memory
-/// that the program allocated.
-fn types(versions: &Versions, meant: &mut Meant) {
-    let mut notes: Vec<String> = Vec::new();
-    for (name, new) in &versions.new.types {
-        let old = versions.old.types.get(name);
-        if let Some(why) = old.and_then(|old| old.difference(new)) {
-            let shown = match name.strip_prefix("_ZTS") {
-                Some(class) => format!("_Z{class}"),
-                None => name.clone(),
-            };
-            notes.push(format!(
-                "the structure `{shown}`, {why}: what the program has in memory is as it was"
-            ));
-        }
-    }
-    notes.sort();
-    meant.notes.append(&mut notes);
 }
 
 /// Prefix of functions with which C++ compilers initialize one variable.

@@ -44,7 +44,14 @@ pub(crate) fn merged(survey: &Survey, known: &dyn Known) -> Vec<Option<String>> 
         let reached = reach(survey, number, |_| true);
         let calls = [reached.holds, reached.relies].concat();
         let given = &survey.functions[number].functions;
-        if !calls.contains(&other) && !given.contains(&(other as u32)) {
+        // By a weak alias of it, which is listed as a declaration.
+        let is_alias = |&callee: &u32| {
+            let callee = &survey.functions[callee as usize];
+            let place = known.place(&callee.name, callee.local);
+            !callee.defined && place.map(|place| place.address) == target
+        };
+        let is_given = given.contains(&(other as u32)) || given.iter().any(is_alias);
+        if !calls.contains(&other) && !is_given {
             note(number, other);
         }
     }

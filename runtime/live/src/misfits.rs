@@ -8,13 +8,15 @@
 //! | function that runs at the end | one more | refused: it would not run |
 //! | class | bases | refused: objects keep their layout |
 //! | static variable of a function | first value that is computed, or is not any more | refused: the mark that it was computed is another |
+//! | weak function | body, where the program has a weak definition | refused: it may be another file's |
 //! | variable in a section that linkers put together as a table | one more | refused: the program's table is made |
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use uruk::live::rebound::{Body, Contents, Survey, is_numbered, without_ordinals};
 
-use crate::choose::stem;
+use crate::choose::{Known, stem};
+use crate::known::Module;
 use crate::meaning::{INITIALIZER, Versions};
 use crate::refused::SwapError;
 
@@ -35,6 +37,25 @@ pub(crate) fn check(versions: &Versions) -> Result<(), SwapError> {
             function: name.clone(),
         }),
     }
+}
+
+/// Notes on structures whose layout differs. Variables of such types are refused; others may be in
+/// memory that the program allocated.
+pub(crate) fn layouts(versions: &Versions) -> Vec<String> {
+    let differing = versions.new.types.iter().filter_map(|(name, new)| {
+        let old = versions.old.types.get(name);
+        let why = old.and_then(|old| old.difference(new))?;
+        let shown = match name.strip_prefix("_ZTS") {
+            Some(class) => format!("_Z{class}"),
+            None => name.clone(),
+        };
+        Some(format!(
+            "the structure `{shown}`, {why}: what the program has in memory is as it was"
+        ))
+    });
+    let mut notes: Vec<String> = differing.collect();
+    notes.sort();
+    notes
 }
 
 /// Notes on changes of code that ran before `main`.
@@ -134,6 +155,37 @@ fn aliases(old: &Contents, new: &Contents) -> Result<(), SwapError> {
         }
     }
     Ok(())
+}
+
+/// Changed weak functions of which the program has another file's definition.
+///
+/// # Errors
+/// A function of which the program has a weak definition: this file's, or another one's.
+pub(crate) fn weak(
+    survey: &Survey,
+    changed: &HashSet<String>,
+    known: &Module,
+) -> Result<Vec<String>, SwapError> {
+    let mut overridden = Vec::new();
+    for info in &survey.functions {
+        let is_open = info.defined && info.weak && !info.same && !info.local;
+        let function = stem(&info.name).to_owned();
+        if !is_open || !changed.contains(&function) {
+            continue;
+        }
+        let why = "is weak, and symbols do not tell whether the program's is this file's";
+        match known.place(&info.name, false) {
+            Some(place) if place.weak => {
+                return Err(SwapError::Stays {
+                    function,
+                    why: why.to_owned(),
+                });
+            }
+            Some(_) => overridden.push(function),
+            None => {}
+        }
+    }
+    Ok(overridden)
 }
 
 /// Guards: variables that say whether the first value of a static variable was computed.

@@ -20,7 +20,7 @@ use std::collections::{HashSet, VecDeque};
 
 use uruk::live::rebound::Survey;
 
-use crate::choose::Known;
+use crate::choose::{Known, Reason};
 use crate::program::symbols::Place;
 
 /// Functions by number in the survey, without the function in question.
@@ -68,4 +68,25 @@ fn reachable(survey: &Survey, from: usize, counts: impl Fn(usize) -> bool) -> Ve
         }
     }
     found
+}
+
+/// Functions without native code that a version needs compiled before it, as it may call them.
+pub(crate) fn needed(
+    survey: &Survey,
+    natives: &[Option<Place>],
+    refused: &[Option<Reason>],
+    number: usize,
+) -> usize {
+    let mut seen = HashSet::from([number]);
+    let mut left = vec![number];
+    while let Some(function) = left.pop() {
+        for &callee in &survey.functions[function].functions {
+            let callee = callee as usize;
+            let counts = survey.functions[callee].defined && natives[callee].is_none();
+            if counts && refused[callee].is_none() && seen.insert(callee) {
+                left.push(callee);
+            }
+        }
+    }
+    seen.len() - 1
 }

@@ -24,7 +24,7 @@ pub enum SwapError {
         file: PathBuf,
     },
     /// The program has none of the file's functions.
-    #[error("{}: defines no function that the program has", .file.display())]
+    #[error("{}: defines no function that the program has, weak ones aside", .file.display())]
     Unknown {
         /// The file.
         file: PathBuf,

@@ -21,7 +21,7 @@
 //! whose native copies are in a refused one ([`SwapError::Held`]). A variable or constructor that does
 //! not fit the running program (`meaning`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,12 +34,12 @@ use uruk::{
 };
 
 use crate::choose::{Fate, stem};
-use crate::exchanges::{Exchanged, Exchanges};
+use crate::exchanges::{Exchanged, Exchanges, by_stem};
 use crate::function::{Function, Led};
 use crate::meaning::{Meant, Versions, homes, mean};
 use crate::misfits;
 pub use crate::refused::SwapError;
-pub use crate::sent::NewVersion;
+pub use crate::sent::{NewVersion, seal};
 use crate::session::Live;
 
 /// How functions are exchanged.
@@ -237,15 +237,20 @@ impl Live {
                 renewed.unwrap_or_default()
             }
         };
-        // If the linker took others in place of all weak functions, no body is used.
         let counts = renewed.meant.choices.functions.iter();
         let counts = counts.filter(|choice| choice.keep == Keep::Body).count();
-        match renewed.versions.changed.is_empty() || counts == 0 {
-            true => Err(SwapError::Same {
-                file: file.to_owned(),
-            }),
-            false => Ok(renewed),
+        if counts != 0 && !renewed.versions.changed.is_empty() {
+            return Ok(renewed);
         }
+        Err(match renewed.meant.overridden.first() {
+            Some(function) => SwapError::Stays {
+                function: function.clone(),
+                why: "is weak, and the program's is another file's".to_owned(),
+            },
+            None => SwapError::Same {
+                file: file.to_owned(),
+            },
+        })
     }
 
     /// Like [`renewed`](Live::renewed), by hashes of one method; `None` if the file's hashes use another
@@ -396,6 +401,12 @@ impl Live {
             }
             match &function.chosen.fate {
                 Fate::Adopted { .. } => led.push(function),
+                Fate::WithCallers if own && function.chosen.called => {
+                    return Err(SwapError::Stays {
+                        function: stem(&function.chosen.name).to_owned(),
+                        why: "has no room for a jump in front of its native code".to_owned(),
+                    });
+                }
                 // Called natively by its holders as well, which are redirected themselves.
                 Fate::WithCallers => {}
                 Fate::Refused(reason) => {
@@ -475,26 +486,4 @@ struct Renewed {
 
 fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn by_stem(contents: Contents) -> Contents {
-    fn stems<T>(named: HashMap<String, T>) -> HashMap<String, T> {
-        let named = named.into_iter();
-        named
-            .map(|(name, it)| (stem(&name).to_owned(), it))
-            .collect()
-    }
-    let [constructors, destructors] = [contents.constructors, contents.destructors]
-        .map(|names| names.iter().map(|name| stem(name).to_owned()).collect());
-    Contents {
-        method: contents.method,
-        types: contents.types,
-        code: stems(contents.code),
-        aliases: stems(contents.aliases),
-        tables: stems(contents.tables),
-        functions: stems(contents.functions),
-        variables: stems(contents.variables),
-        constructors,
-        destructors,
-    }
 }

@@ -137,19 +137,20 @@ impl InputLimits {
             }
             _ => {}
         }
-        self.read_apart(source).map_err(|why| Error::Untrusted {
+        self.apart(|| read(source)).map_err(|why| Error::Untrusted {
             file: source.name().to_owned(),
             why,
         })
     }
 
-    fn read_apart(&self, source: &Source) -> Result<(), Rejection> {
+    /// Runs `read` in a child.
+    fn apart(&self, read: impl FnOnce() -> Result<(), CodegenError>) -> Result<(), Rejection> {
         let (from, to) = pipe().map_err(|cause| Rejection::Unreadable(Arc::new(cause)))?;
         let bare = fork::bare();
         // SAFETY: the child runs `child` only, which never returns.
         let id = unsafe { libc::fork() };
         if id == 0 {
-            self.child(source, to);
+            self.child(read, to);
         }
         drop(bare);
         if id < 0 {
@@ -214,7 +215,7 @@ impl InputLimits {
     }
 
     /// Runs the child.
-    fn child(&self, source: &Source, mut to: OwnFile) -> ! {
+    fn child(&self, read: impl FnOnce() -> Result<(), CodegenError>, mut to: OwnFile) -> ! {
         self.confine();
         let mut fatal = to.file().try_clone().ok();
         let work = AssertUnwindSafe(|| {
@@ -225,7 +226,7 @@ impl InputLimits {
                 // SAFETY: ends the child.
                 unsafe { libc::_exit(0) }
             };
-            fatal::guard(on_fatal, || read(source))
+            fatal::guard(on_fatal, read)
         });
         // After a panic the answer is missing, which reports it.
         if let Ok(result) = catch_unwind(work) {
@@ -258,6 +259,20 @@ impl InputLimits {
             unsafe { limit(libc::RLIMIT_AS, used.saturating_add(self.memory), 0) };
         }
     }
+}
+
+/// Makes a child process read, verify and compile a file for
+/// [`rebound`](crate::live::rebound): what LLVM crashes on is an error here.
+///
+/// # Errors
+/// [`Error::Untrusted`].
+pub fn read_apart(name: &str, bitcode: &[u8]) -> Result<(), Error> {
+    let read = || uruk_codegen::native::inspect(name, bitcode);
+    let limits = InputLimits::default();
+    limits.apart(read).map_err(|why| Error::Untrusted {
+        file: name.to_owned(),
+        why,
+    })
 }
 
 fn read(source: &Source) -> Result<(), CodegenError> {

@@ -24,7 +24,8 @@ pub(super) struct GlobalRecord {
 }
 
 impl Tables {
-    /// Writes the record of a global without its name, and collects the values that it mentions.
+    /// Writes the record of a global without its name, and collects the values that it mentions. A
+    /// variable's alignment, visibility and preemption are left out: they are no part of its contents.
     pub(super) fn header(
         &self,
         source: &Source,
@@ -61,7 +62,7 @@ impl Tables {
                     let length = record.get(index + 1).copied().unwrap_or_default();
                     writer.bytes(string(source, number, length)?);
                 }
-                (Field::PartitionLength, _) => {}
+                (Field::PartitionLength | Field::Placement, _) => {}
                 (Field::Plain, _) | (_, None) => writer.number(number),
             }
         }
@@ -101,11 +102,14 @@ enum Field {
     Comdat,
     Partition,
     PartitionLength,
+    /// Where a variable may be, and by whom it is seen.
+    Placement,
 }
 
 /// Places of fields in the record of a kind of global.
 struct GlobalFields {
     values: &'static [usize],
+    placement: &'static [usize],
     aliasee: Option<usize>,
     attributes: Option<usize>,
     section: Option<usize>,
@@ -118,6 +122,7 @@ impl GlobalFields {
     fn of(code: u64) -> GlobalFields {
         let none = GlobalFields {
             values: &[],
+            placement: &[],
             aliasee: None,
             attributes: None,
             section: None,
@@ -128,6 +133,7 @@ impl GlobalFields {
         match code {
             code::VARIABLE => GlobalFields {
                 values: &[4],
+                placement: &[6, 8, 15],
                 attributes: Some(14),
                 section: Some(7),
                 comdat: Some(13),
@@ -162,6 +168,7 @@ impl GlobalFields {
         match () {
             () if index == TYPE => Field::Type,
             () if self.values.contains(&index) => Field::Value,
+            () if self.placement.contains(&index) => Field::Placement,
             () if self.aliasee == at => Field::Aliasee,
             () if self.attributes == at => Field::Attributes,
             () if self.section == at => Field::Section,

@@ -6,7 +6,7 @@
 //!   knows. A function whose labels have addresses is never replaced by another value there, as
 //!   labels are constants of the function.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use inkwell::llvm_sys::comdat::LLVMSetComdat;
 use inkwell::llvm_sys::core::{
@@ -56,6 +56,7 @@ pub(super) fn edit(context: &LlvmContext, module: &OwnedModule, choices: &Choice
         }
         match choice {
             VariableChoice::Own => own(variable),
+            VariableChoice::Shared(name) => share(variable, name),
             VariableChoice::Named(name) => bind_variable(variable, name, true),
             VariableChoice::Hidden(name) => bind_variable(variable, name, false),
             VariableChoice::Constant => {
@@ -109,6 +110,14 @@ fn own(variable: LLVMValueRef) {
             LLVMSetComdat(variable, std::ptr::null_mut());
         }
     }
+}
+
+/// Makes a variable one that other modules find by `name`.
+fn share(variable: LLVMValueRef, name: &str) {
+    own(variable);
+    set_name(variable, name);
+    // SAFETY: a live variable.
+    unsafe { LLVMSetLinkage(variable, LLVMLinkage::LLVMExternalLinkage) };
 }
 
 /// Makes a variable one that is found by `name`. A constant that is `looked_at` keeps its value for
@@ -335,11 +344,19 @@ fn is_replaceable(linkage: LLVMLinkage) -> bool {
     )
 }
 
+/// The aliases that a module had.
+pub(super) struct Aliases {
+    pub(super) names: Vec<String>,
+    /// Targets of weak ones.
+    pub(super) weakly: HashSet<String>,
+}
+
 /// Replaces aliases by their targets, and turns other aliases, weak ones, and ifuncs into
 /// declarations: the program knows their targets. Runs before the survey, which lists them as such;
-/// returns the aliases' names.
-pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> Vec<String> {
+/// returns the aliases.
+pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> Aliases {
     let mut aliases = Vec::new();
+    let mut weakly = HashSet::new();
     let mut ifuncs = Vec::new();
     // SAFETY: walks lists of a live module to their null ends.
     unsafe {
@@ -372,6 +389,7 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> V
                 }
                 continue;
             }
+            weakly.extend(meant.map(|meant| ValueRef::of(meant).name()));
             let name = ValueRef::of(alias).name();
             set_name(alias, "");
             let kind = LLVMGlobalGetValueType(alias);
@@ -389,8 +407,9 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> V
         // SAFETY: nothing uses it any more.
         unsafe { LLVMEraseGlobalIFunc(ifunc) };
     }
+    let found = Aliases { names, weakly };
     if aliases.is_empty() {
-        return names;
+        return found;
     }
     // SAFETY: a fresh constant as a target of aliases, as they cannot be deleted.
     unsafe {
@@ -406,5 +425,5 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> V
             set_name(alias, "uruk.alias");
         }
     }
-    names
+    found
 }

@@ -45,9 +45,11 @@ use inkwell::llvm_sys::core::{
 };
 use inkwell::llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
 
+use crate::bitcode::Bitcode;
 use crate::context::{Buffer, LlvmContext, OwnedModule};
 use crate::error::CodegenError;
 use crate::handles::{ValueRef, c_name};
+use crate::opened::verify_module;
 use crate::reader::read_body;
 use crate::structure::Structure;
 use uruk_bitcode::stream::Malformed;
@@ -90,6 +92,8 @@ pub struct FunctionChoice {
 pub enum VariableChoice {
     /// The module's own, unknown outside.
     Own,
+    /// The module's own, found by other modules under that name.
+    Shared(String),
     /// The module's own, and a constant.
     Constant,
     /// The variable found under that name.
@@ -197,7 +201,10 @@ fn rebound(
     let aliases = edit::replace_aliases(context, module.raw());
     let (survey, choices) = loop {
         let mut survey = survey::survey(module);
-        survey.aliases = aliases.clone();
+        for info in &mut survey.functions {
+            info.aliased = aliases.weakly.contains(&info.name);
+        }
+        survey.aliases = aliases.names.clone();
         mention_resolvers(&mut survey, &resolvers);
         let choices = choose(&survey);
         if !read_kept(module, &choices, name)? {
@@ -298,6 +305,21 @@ pub fn source(name: &str, bytes: &[u8]) -> Result<String, CodegenError> {
         let bytes = std::slice::from_raw_parts(start.cast::<u8>(), length);
         Ok(String::from_utf8_lossy(bytes).into_owned())
     }
+}
+
+/// Reads, verifies and compiles a module, as [`inspect`](crate::inspect()) does, and reads what
+/// exchanges read of it besides: its debug information. For a process of its own.
+///
+/// # Errors
+/// Bitcode that is damaged, or that LLVM does not read; invalid IR.
+pub fn inspect(name: &str, bytes: &[u8]) -> Result<(), CodegenError> {
+    let context = LlvmContext::new()?;
+    let module = parse(&context, name, bytes)?;
+    if let Some(message) = verify_module(&module) {
+        return Err(unreadable(name, message));
+    }
+    layouts::of_debug_information(&context, &module);
+    crate::inspect(&Bitcode::new(name, bytes))
 }
 
 /// Reads a module without bodies. The bytes outlive it.

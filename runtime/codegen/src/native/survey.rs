@@ -41,6 +41,8 @@ pub struct FunctionInfo {
     pub same: bool,
     /// It is mentioned outside of calls: its type determines its calling convention.
     pub address_taken: bool,
+    /// A weak alias, which stays, stands for it: its type determines its calling convention.
+    pub aliased: bool,
     /// Its arguments and result, if all are plain numbers in registers.
     pub plain: Option<Plain>,
     /// The addresses of its labels are used.
@@ -396,6 +398,7 @@ fn function(
             LLVMLinkage::LLVMWeakODRLinkage | LLVMLinkage::LLVMLinkOnceODRLinkage
         ),
         address_taken: false,
+        aliased: false,
         plain: plain(function),
         labels: !found.labels.is_empty(),
         assembly,

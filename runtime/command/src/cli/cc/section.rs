@@ -1,16 +1,18 @@
-//! Renames the section that holds the bitcode in objects.
+//! Renames the section that holds the bitcode in objects, and seals them.
 //!
 //! `ar`, `nm` and `ranlib` ask the plugins of binutils about each object. LLVM's plugin, of any version,
 //! treats an object with a section `.llvmbc` as one for link-time optimization. A plugin older than the
 //! bitcode then reports no symbols: archives lose their index. The new name is as long as clang's, so
 //! that it replaces it among the file's strings.
+//!
+//! The seal, behind the end of the object, tells `uruk swap` that the bitcode is undamaged.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use uruk_live::program::image::BITCODE;
+use uruk_live::swap::seal;
 
 /// The objects that clang makes by a command line of these words: none if it makes other files.
 pub(super) fn objects(words: &[String]) -> Vec<PathBuf> {
@@ -43,7 +45,7 @@ pub(super) fn objects(words: &[String]) -> Vec<PathBuf> {
     }
 }
 
-/// Renames the section in a file, if it is an object with one.
+/// Renames the section in a file, and seals the file, if it is an object with one.
 ///
 /// # Errors
 /// The file cannot be read or written.
@@ -52,9 +54,14 @@ pub(super) fn rename(file: &Path) -> std::io::Result<()> {
     let Some(at) = is_file.then(|| find(file)).transpose()?.flatten() else {
         return Ok(());
     };
-    let mut file = OpenOptions::new().write(true).open(file)?;
-    file.seek(SeekFrom::Start(at))?;
-    file.write_all(BITCODE[0].as_bytes())
+    let own = OpenOptions::new().write(true).open(file)?;
+    own.write_all_at(BITCODE[0].as_bytes(), at)?;
+    let bytes = fs::read(file)?;
+    match seal(&bytes) {
+        Some(seal) => own.write_all_at(&seal, bytes.len() as u64),
+        // Several sources, linked with `-r`.
+        None => Ok(()),
+    }
 }
 
 /// Offset of the name of clang's section in an object.
