@@ -23,7 +23,7 @@ pub fn main() -> ExitCode {
 
 fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let bench = Bench::set_up(arguments)?;
-    let judges: [(&str, Judge); 25] = [
+    let judges: [(&str, Judge); 26] = [
         ("driver::as_clang", live_driver::judge),
         ("swap::bitcode", live_exchange::judge_bitcode),
         ("swap::refused", live_exchange::judge_refused),
@@ -38,6 +38,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("swap::merged", live_suspended::judge_merged),
         ("swap::results", live_results::judge),
         ("swap::sandbox", live_sandbox::judge),
+        ("swap::rights", live_sandbox::judge_rights),
         ("swap::crowd", live_suspended::judge_crowd),
         ("swap::added", live_added::judge),
         ("swap::callers", live_callers::judge),

@@ -36,3 +36,29 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
     }
     Ok(())
 }
+
+/// The kernel hides the threads of a program that gave up root: a quiescent exchange is refused at once,
+/// and an immediate one is made. Does nothing where the tests do not run as root.
+///
+/// # Errors
+/// A text that describes the failure.
+pub fn judge_rights(bench: &Bench) -> Result<(), String> {
+    const HOUR: &str = "3600000";
+    let folder = fresh(bench, "live-rights")?;
+    let from = source("sandboxed.c");
+    let program = make(driver(bench), &[], &[&from], folder.join("program"))?;
+    let new = folder.join("new.o");
+    let new = make(driver(bench), &["-c", "-DANSWER=8"], &[&from], new)?;
+    let mut talk = Talk::live(bench, &folder, &program)?;
+    if talk.ask("give up root")? != "0" {
+        return Ok(());
+    }
+    let words = [new.as_os_str(), "--quiescent".as_ref(), HOUR.as_ref()];
+    let (done, text) = talk.swap(words)?;
+    if done || !text.contains("once a process gave up rights") {
+        return Err(format!("--quiescent: {text}"));
+    }
+    talk.asked("number", "7")?;
+    talk.swapped([&new], &["exchanged: number"])?;
+    talk.asked("number", "8")
+}

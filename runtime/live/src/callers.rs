@@ -80,7 +80,12 @@ impl Unfit {
         }
         let running = activations.iter().map(told).collect::<Vec<_>>().join("; ");
         let callers = self.told();
-        SwapError::Callers { callers, running }
+        let lasting = activations.iter().any(|it| it.lasting);
+        SwapError::Callers {
+            callers,
+            running,
+            lasting,
+        }
     }
 
     fn told(&self) -> String {

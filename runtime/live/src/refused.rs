@@ -154,13 +154,16 @@ pub enum SwapError {
     },
     /// Native code that the new version does not fit is running.
     #[error(
-        "{callers}, and {running}\n  tip: `--quiescent MS` waits longer until no thread is in such code"
+        "{callers}, and {running}{}",
+        if *.lasting { "" } else { "\n  tip: `--quiescent MS` waits longer until no thread is in such code" }
     )]
     Callers {
         /// The functions.
         callers: String,
         /// The threads that are in such code.
         running: String,
+        /// Waiting longer is useless.
+        lasting: bool,
     },
     /// The remaining exchanges are too old to be rolled back.
     #[error(

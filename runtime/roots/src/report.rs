@@ -242,6 +242,13 @@ pub enum Why {
     NoTime,
 }
 
+impl Why {
+    /// Whether a later scan fails in the same way, for as long as the process has its rights.
+    pub fn is_lasting(self) -> bool {
+        matches!(self, Self::Hidden(libc::EACCES | libc::EPERM))
+    }
+}
+
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -251,6 +258,9 @@ impl fmt::Display for Why {
             Self::HandlerReplaced => f.write_str("the program handles every signal that may ask"),
             Self::SmallStack => f.write_str("its alternate stack is too small for a signal"),
             Self::VforkChild => f.write_str("it waits for a child of vfork"),
+            Self::Hidden(libc::EACCES | libc::EPERM) => {
+                f.write_str("/proc hides it, as it does once a process gave up rights")
+            }
             Self::Hidden(errno) => write!(f, "/proc hides it, error {errno}"),
             Self::UnknownStack(at) => write!(f, "no mapping has its stack at {at:#x}"),
             Self::LargeStack(bytes) => write!(f, "its stacks have {bytes} bytes"),

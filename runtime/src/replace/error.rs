@@ -237,6 +237,8 @@ pub struct Activation {
     pub functions: Vec<String>,
     /// Why a thread did not answer.
     pub why: Option<String>,
+    /// The thread did not answer, and will not do so later: waiting for it is useless.
+    pub lasting: bool,
 }
 
 impl fmt::Display for Activation {
@@ -246,6 +248,7 @@ impl fmt::Display for Activation {
             thread,
             functions,
             why,
+            lasting: _,
         } = self;
         match (functions.is_empty(), why) {
             (true, Some(why)) => write!(f, "thread {tid} ({thread}) does not answer: {why}"),
@@ -263,6 +266,7 @@ impl Activation {
             thread: why.to_owned(),
             functions: Vec::new(),
             why: None,
+            lasting: false,
         }
     }
 }

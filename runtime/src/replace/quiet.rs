@@ -10,6 +10,7 @@
 //! | at the gate, holds none | left there |
 //! | elsewhere, holds old code | waited for |
 //! | not answering | waited for: nothing is known of it |
+//! | that cannot answer (`/proc` hides it) | a reason to give up at once |
 //!
 //! Between two rounds, threads that arrive at the gate are checked at once ([`Core::attend`]). Old
 //! code on its way out passes the gate each time it calls a member, and a signal handler that calls
@@ -396,6 +397,7 @@ impl Core {
                     How::Unanswered { why } => Some(why.to_string()),
                     _ => None,
                 },
+                lasting: matches!(thread.how, How::Unanswered { why } if why.is_lasting()),
             })
             .collect();
         found.extend(report.stacks.iter().map(|stack| Activation {
@@ -403,6 +405,7 @@ impl Core {
             thread: format!("stack at {:#x}", stack.range.start),
             functions: names(&stack.keeps),
             why: None,
+            lasting: false,
         }));
         if let Some(memory) = report.memory.as_ref().filter(|m| !m.keeps.is_empty()) {
             found.push(Activation {
@@ -410,6 +413,7 @@ impl Core {
                 thread: String::from("memory that may be a stack"),
                 functions: names(&memory.keeps),
                 why: None,
+                lasting: false,
             });
         }
         if let Some(trouble) = &report.trouble {
@@ -441,8 +445,11 @@ impl Core {
             if held.is_empty() {
                 return Ok(true);
             }
+            if caught(|| Ok(withdrawal.is_some_and(Withdrawal::is_given)))? {
+                return Err(ReplaceError::Withdrawn.into());
+            }
             let now = Instant::now();
-            if now >= deadline || caught(|| Ok(withdrawal.is_some_and(Withdrawal::is_given)))? {
+            if now >= deadline || held.iter().any(|it| it.lasting) {
                 return Err(Error::from(ReplaceError::StillRunning {
                     activations: held,
                 }));
