@@ -53,6 +53,7 @@
 mod api;
 mod calls;
 mod core;
+mod error;
 mod fork;
 #[doc(hidden)]
 pub mod fuzz;
@@ -73,7 +74,6 @@ mod version;
 
 pub use crate::api::builder::JitBuilder;
 pub use crate::api::dylib::Dylib;
-pub use crate::api::error::{Error, Missing, Refusal};
 pub use crate::api::func::{Func, FuncOnlyThread, LimitedCall};
 pub use crate::api::generator::{Generator, GeneratorId, GeneratorRequest, LookupKind, Need};
 pub use crate::api::improve::{ReoptimizeRequest, Reoptimizer};
@@ -99,20 +99,20 @@ pub use crate::calls::dynamic::{DynFunc, Val};
 pub use crate::calls::guard::{covered, raise_error};
 pub use crate::calls::host::{HostFn, HostFunction, HostResult};
 pub use crate::calls::interrupt::GuestThread;
-pub use crate::calls::trap::{Access, Frame, HostError, Source, Trap, TrapKind};
 pub use crate::calls::types::{Extend, FunctionType, Leaf, ValueType};
 pub use crate::calls::value::{Field, Signature, Value};
+pub use crate::error::input::Rejection;
+pub use crate::error::replace::{Activation, ReplaceError};
+pub use crate::error::trap::{Access, Frame, HostError, Source, Trap, TrapKind};
+pub use crate::error::{Error, Missing, Refusal};
 pub use crate::guest::exit::register_exit_handler;
 pub use crate::guest::preempt::gates::{GATE_COUNT, GATES};
 pub use crate::guest::program::{Mode, Program, ProgramOptions};
 pub use crate::load::room::{needs_low_addresses, needs_near_libraries};
-pub use crate::load::untrusted::{InputLimits, Rejection};
+pub use crate::load::untrusted::InputLimits;
 pub use crate::loops::ContinuationStats;
 pub use crate::reclaim::{RegisteredStack, note_copied_text};
-pub use crate::replace::{
-    Activation, Level, LoopStays, OldLoop, ReplaceError, Replaced, Replacement, Rollback,
-    RolledBack,
-};
+pub use crate::replace::{Level, LoopStays, OldLoop, Replaced, Replacement, Rollback, RolledBack};
 pub use crate::speculation::SpeculationStats;
 pub use crate::tiers::Tiers;
 pub use crate::told::baseline::BaselineStats;

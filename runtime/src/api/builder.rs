@@ -14,11 +14,11 @@ use uruk_reclaim::Config as ReclaimConfig;
 use uruk_session::SessionError;
 use uruk_tiering::Config as PolicyConfig;
 
-use crate::api::error::Error;
 use crate::api::jit::Jit;
 use crate::api::layers::Layers;
 use crate::calls::asked::{Asked, FaultHandler};
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::{self, gate};
 use crate::guest::{listed, llvm, stacks, unwinding};
 use crate::load::room;

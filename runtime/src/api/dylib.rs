@@ -7,12 +7,12 @@ use uruk_base::{FunctionId, Tier};
 use uruk_codegen::Bitcode;
 use uruk_session::{DylibId, Symbol, Visibility};
 
-use crate::api::error::{Error, Refusal};
 use crate::api::func::Func;
 use crate::api::jit::Jit;
 use crate::api::tracker::Tracker;
 use crate::calls::value::Signature;
 use crate::core::Body;
+use crate::error::{Error, Refusal};
 use crate::fork::gate;
 use crate::load::Source;
 use crate::load::names::{Definition, Name};
@@ -256,7 +256,7 @@ impl Dylib {
             found = self.dylib.find(symbol)?;
         }
         let found = found.and_then(|address| core.address_now(address));
-        found.ok_or_else(|| crate::api::error::missing(self.jit.name_of(symbol)))
+        found.ok_or_else(|| crate::error::missing(self.jit.name_of(symbol)))
     }
 
     /// Like [`Dylib::lookup`], for an interned name ([`Jit::intern`]).
@@ -482,7 +482,7 @@ impl Dylib {
             Some(_) => Err(Error::NotAFunction {
                 name: name.to_owned(),
             }),
-            None => Err(crate::api::error::missing(name)),
+            None => Err(crate::error::missing(name)),
         }
     }
 

@@ -17,13 +17,13 @@ use uruk_base::FunctionId;
 use uruk_codegen::Kind;
 use uruk_roots::{CountedThread, Inside};
 
-use crate::api::error::Error;
 use crate::api::jit::Jit;
 use crate::calls::guard;
 use crate::calls::passes::Limits;
-use crate::calls::trap::Trap;
 use crate::calls::value::Value;
 use crate::core::{Core, Module};
+use crate::error::Error;
+use crate::error::trap::Trap;
 use crate::fork::gate;
 use crate::removal::recycle::Lease;
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use inkwell::module::Module;
 
 use super::dylib::Dylib;
-use super::error::Error;
 use super::func::Func;
 use super::jit::Jit;
 use super::tracker::Tracker;
@@ -17,6 +16,7 @@ use crate::calls::host::{HostFn, HostFunction};
 use crate::calls::lazy::{Failure, define_lazy_under};
 use crate::calls::types::FunctionType;
 use crate::calls::value::Signature;
+use crate::error::Error;
 use crate::fork::gate;
 
 impl Dylib {

@@ -7,8 +7,8 @@ use uruk_base::{Tier, VersionId};
 use uruk_session::{Resource, SessionError, Symbol};
 
 use crate::api::dylib::Dylib;
-use crate::api::error::Error;
 use crate::api::jit::Jit;
+use crate::error::Error;
 use crate::version::better::{Asked, Kept};
 
 /// Makes better code of a unit's functions on request; see

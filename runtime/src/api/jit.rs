@@ -12,13 +12,13 @@ use uruk_session::Dump;
 
 use crate::api::builder::JitBuilder;
 use crate::api::dylib::Dylib;
-use crate::api::error::Error;
 use crate::api::func::Func;
 use crate::api::symbols;
 use crate::calls::interrupt::GuestThread;
 use crate::calls::value::Signature;
 use crate::core::Core;
 use crate::core::SessionEnd;
+use crate::error::Error;
 use crate::fork::gate;
 use crate::reclaim::RegisteredStack;
 use crate::told::memory::MemoryReport;

@@ -21,7 +21,7 @@ pub use uruk_codegen::{IrUnit, Transform};
 pub use uruk_link::Graph as LinkGraph;
 
 use crate::api::builder::JitBuilder;
-use crate::api::error::Error;
+use crate::error::Error;
 
 /// Changes an object, given its name and bytes, or returns an error message.
 pub type ObjectTransform = Arc<dyn Fn(&str, Vec<u8>) -> Result<Vec<u8>, String> + Send + Sync>;

@@ -13,8 +13,8 @@ pub use uruk_session::{
 use uruk_session::{Flags, SessionError, Symbol};
 
 use crate::api::dylib::Dylib;
-use crate::api::error::Error;
 use crate::api::jit::{Jit, WeakJit};
+use crate::error::Error;
 use crate::fork::gate;
 
 impl From<&Dylib> for uruk_session::Dylib {

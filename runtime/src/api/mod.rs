@@ -23,7 +23,6 @@
 
 pub(crate) mod builder;
 pub(crate) mod dylib;
-pub(crate) mod error;
 pub(crate) mod func;
 mod functions;
 pub(crate) mod generator;

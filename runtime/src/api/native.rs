@@ -10,8 +10,8 @@ use uruk_codegen::native::{
 };
 
 use crate::api::dylib::Dylib;
-use crate::api::error::Error;
 use crate::api::jit::Jit;
+use crate::error::Error;
 use crate::fork::{self, gate};
 use crate::guest::{processes, threads};
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use uruk_files::OutputPath;
 
 use super::dylib::Dylib;
-use super::error::Error;
 use super::generator::GeneratorId;
 use super::jit::Jit;
+use crate::error::Error;
 use crate::fork::gate;
 use crate::load::archive::Archive;
 use crate::replace::{self, Replaced, Replacement, Rollback, RolledBack, watch};

@@ -1,6 +1,6 @@
 //! Preparation of a process that gives up system calls.
 
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::fork::confine::confine;
 
 /// Prepares the process for a sandbox that allows only the system calls of the embedder: seccomp with

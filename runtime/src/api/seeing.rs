@@ -7,8 +7,8 @@ use uruk_base::Tier;
 
 use crate::api::builder::JitBuilder;
 use crate::api::dylib::Dylib;
-use crate::api::error::Error;
 use crate::api::jit::Jit;
+use crate::error::Error;
 use crate::fork::gate;
 use crate::told::stats::StatsFormat;
 

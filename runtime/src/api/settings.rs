@@ -9,9 +9,9 @@ use uruk_profiler::Settings;
 use uruk_tiering::tuning::Budget;
 
 use super::builder::JitBuilder;
-use super::error::Error;
 use crate::calls::asked::FaultHandler;
 use crate::calls::passes::look;
+use crate::error::Error;
 use crate::load::untrusted::InputLimits;
 use crate::tiers::nanos;
 

@@ -10,13 +10,13 @@ pub use uruk_session::Alias;
 use uruk_session::{ReexportGenerator, SessionError};
 
 use crate::api::dylib::Dylib;
-use crate::api::error::{Error, Missing};
 use crate::api::generator::{Adapter, Generator, GeneratorId, GeneratorRequest};
 use crate::api::jit::Jit;
 use crate::api::lookup::{SymbolState, Visibility};
 use crate::api::tracker::{Tracked, Tracker};
 use crate::api::unit::{Flags, Symbol, Unit};
 use crate::core::Core;
+use crate::error::{Error, Missing};
 use crate::fork::gate;
 use crate::guest::exit;
 use crate::guest::process::Library;

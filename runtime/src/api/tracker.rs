@@ -8,11 +8,11 @@ use uruk_codegen::Bitcode;
 use uruk_session::{AbsoluteSymbols, Alias, SessionError, TrackerKey};
 
 use crate::api::dylib::Dylib;
-use crate::api::error::{Error, Missing};
 use crate::api::jit::Jit;
 use crate::api::lookup::Visibility;
 use crate::api::unit::{Flags, Resource, Symbol};
 use crate::core::Core;
+use crate::error::{Error, Missing};
 use crate::fork::gate;
 use crate::load::Source;
 use crate::removal::life::Life;

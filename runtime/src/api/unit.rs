@@ -9,10 +9,10 @@ pub use uruk_session::{DependenceGroup, Flags, Interface, Resource, Symbol};
 use uruk_session::SessionError;
 
 use crate::api::dylib::Dylib;
-use crate::api::error::Error;
 use crate::api::improve::Reoptimizer;
 use crate::api::jit::{Jit, WeakJit};
 use crate::api::tracker::Tracker;
+use crate::error::Error;
 use crate::fork::gate;
 use crate::units::{BodyNames, LazyObject};
 

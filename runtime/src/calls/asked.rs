@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use uruk_base::locks::Mutex;
 
-use super::trap::Access;
-use crate::api::error::Error;
+use crate::error::Error;
+use crate::error::trap::Access;
 
 /// A memory fault, for a handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

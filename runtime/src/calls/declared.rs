@@ -12,8 +12,8 @@ use uruk_codegen::{Kind, Linkage, SymbolId};
 use uruk_session::Dylib as Names;
 
 use super::types::FunctionType;
-use crate::api::error::Error;
 use crate::core::{Core, Module};
+use crate::error::Error;
 use crate::load::image::Image;
 use crate::load::names::Definition;
 

@@ -13,11 +13,11 @@ use uruk_stubs::{Values, call_values};
 
 use super::guard;
 use super::passes::Limits;
-use super::trap::Trap;
 use super::types::{Extend, FunctionType, extended, list, split};
 use crate::api::dylib::Dylib;
-use crate::api::error::Error;
 use crate::api::func::Func;
+use crate::error::Error;
+use crate::error::trap::Trap;
 
 /// An argument or result of a [`DynFunc`].
 #[derive(Debug, Clone, PartialEq)]

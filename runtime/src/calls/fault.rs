@@ -36,9 +36,10 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use uruk_stubs::landing_address;
 
 use super::asked::MemoryFault;
+use super::backtrace::Addresses;
 use super::chain;
 use super::guard::Caught;
-use super::trap::{Access, Addresses, TrapKind};
+use crate::error::trap::{Access, TrapKind};
 
 /// The signals of faulting instructions.
 const SIGNALS: [c_int; 5] = [

@@ -33,14 +33,15 @@ use std::time::Duration;
 
 use uruk_stubs::{Landing, call_landed, land};
 
+use super::backtrace::Addresses;
 use super::chain::{self, Slot};
 use super::fault;
 use super::interrupt::{self, Serial};
 use super::passes::{self, Limits};
 use super::probe;
 use super::stacks;
-use super::trap::{Addresses, HostError, Trap, TrapKind};
-use crate::api::error::Error;
+use crate::error::Error;
+use crate::error::trap::{HostError, Trap, TrapKind};
 use crate::fork::shield::Shield;
 
 /// The reason for leaving a call, as far as a handler may write it.

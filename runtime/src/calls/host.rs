@@ -24,9 +24,9 @@ use std::sync::Arc;
 
 use super::guard::{Covered, raise};
 use super::received::Receiver;
-use super::trap::HostError;
 use super::types::{Extend, FunctionType, Piece, result_text};
 use super::value::Value;
+use crate::error::trap::HostError;
 
 /// A function of the host, with its types, for a definition
 /// ([`Dylib::define_fns`](crate::Dylib::define_fns)).

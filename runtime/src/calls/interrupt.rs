@@ -37,13 +37,13 @@ use uruk_base::locks::Mutex;
 use uruk_stubs::landing_address;
 
 use super::asks::Asks;
+use super::backtrace::Addresses;
 use super::chain::{self, from};
 use super::fault::{Reached, is_jitted, note_from};
 use super::guard::{Caught, Guard, current};
 use super::timers::{self, new_timer, set};
-use super::trap::Addresses;
-use super::trap::TrapKind;
 use super::{ends, passes};
+use crate::error::trap::TrapKind;
 use crate::fork::gate;
 
 /// The number of a guarded call on its thread, from 1.

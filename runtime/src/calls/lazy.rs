@@ -44,13 +44,14 @@ use super::lapsing::note_lazy;
 use super::production::{Entered, Production, Work};
 use super::types::{FunctionType, Piece, split};
 use crate::api::dylib::Dylib;
-use crate::api::error::Error;
 use crate::api::jit::WeakJit;
 use crate::api::tracker::Tracker;
 use crate::core::Module as CodeModule;
+use crate::error::Error;
+use crate::error::replace::ReplaceError;
 use crate::fork::gate;
 use crate::load::names::Definition;
-use crate::replace::{FirstBody, ReplaceError, Replacement, put_first_body};
+use crate::replace::{FirstBody, Replacement, put_first_body};
 
 /// An error of a closure that produces IR.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;

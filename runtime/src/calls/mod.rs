@@ -17,6 +17,7 @@
 
 pub(crate) mod asked;
 mod asks;
+pub(crate) mod backtrace;
 mod base;
 pub(crate) mod bound;
 mod chain;
@@ -35,7 +36,6 @@ mod production;
 mod received;
 mod stacks;
 mod timers;
-pub(crate) mod trap;
 pub(crate) mod types;
 pub(crate) mod value;
 mod word;

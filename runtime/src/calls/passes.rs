@@ -35,8 +35,8 @@ use super::chain;
 use super::fault;
 use super::guard::{self, Guard};
 use super::interrupt;
-use super::trap::TrapKind;
 use super::word;
+use crate::error::trap::TrapKind;
 
 /// Passes of a slice: some 20 us of a loop of few instructions.
 const SLICE: u64 = 1 << 14;

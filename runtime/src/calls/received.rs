@@ -9,9 +9,9 @@ use std::sync::Arc;
 use super::dynamic::{Type, Val};
 use super::guard::Covered;
 use super::host::{Code, HostFunction, finish, quoted};
-use super::trap::HostError;
 use super::types::{Extend, FunctionType, split};
-use crate::api::error::Error;
+use crate::error::Error;
+use crate::error::trap::HostError;
 
 type Body = dyn Fn(&[Val]) -> Result<Val, HostError> + Send + Sync;
 

@@ -31,10 +31,10 @@ use uruk_stubs::StubTable;
 use uruk_unwind::{RegionHandle, Row};
 
 use crate::api::builder::Reporter;
-use crate::api::error::Error;
 use crate::api::layers::Layers;
 use crate::calls::asked::Asked;
 use crate::calls::bound::{HostFunctions, State};
+use crate::error::Error;
 use crate::fork::sacrificial::sacrificial;
 use crate::fork::thread::rest;
 use crate::fork::thread::serving::Serving;

@@ -11,7 +11,7 @@ use tracing::error;
 use uruk_base::locks::Mutex;
 
 use super::Core;
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::fork::thread::serving::Serving;
 use crate::fork::{self, Member, gate};
 use crate::guest::{listed, program, threads};

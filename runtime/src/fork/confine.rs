@@ -28,7 +28,7 @@ use uruk_base::sandbox;
 
 use super::thread::{self, leaving, rest};
 use super::{LAST_COMPILES, futex, gate, members, unseen};
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::guest::threads;
 
 /// The progress of the confinement. Acquire and release, with itself.

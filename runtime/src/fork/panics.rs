@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use uruk_session::SessionError;
 
-use crate::api::error::Error;
+use crate::error::Error;
 
 /// Panics after which a thread that only improves code gives up.
 pub(crate) const LIMIT: u32 = 8;

@@ -24,7 +24,7 @@ use uruk_codegen::fatal;
 
 use uruk_session::Behalf;
 
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::fork::futex;
 use crate::fork::gate::{enter, leave_lost};
 use crate::fork::panics;

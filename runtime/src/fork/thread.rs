@@ -34,7 +34,7 @@ use uruk_base::sandbox;
 use uruk_heap::Room;
 use uruk_stubs::seat;
 
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::fork::shield;
 use crate::fork::{block_signals, gate, restore_signals};
 use crate::guest::threads;

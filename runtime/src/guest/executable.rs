@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use object::{Object as _, ObjectSymbol as _, SymbolKind};
 
-use crate::api::error::Error;
+use crate::error::Error;
 
 /// Addresses by name.
 pub(crate) struct Executable(HashMap<Box<str>, u64>);

@@ -29,7 +29,7 @@ use std::sync::OnceLock;
 use uruk_codegen::CodegenError;
 
 use super::preempt::loaded::{self, Loaded, closure};
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::fork::gate;
 
 /// Files loaded because of LLVM after the program began.

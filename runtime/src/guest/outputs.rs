@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use uruk_files::{Messages, OutputPath, say};
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::gate;
 use crate::guest::program::ProgramOptions;
 use crate::tiers::diary::PolicyText;

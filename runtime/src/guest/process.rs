@@ -11,7 +11,7 @@ use std::path::Path;
 
 use uruk_base::locks::Mutex;
 
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::guest::executable::Executable;
 use crate::guest::exports::{Export, Scope, Variable, ask_loader, dynamic_of};
 use crate::guest::tls::{offset_of, thread_pointer};

@@ -14,9 +14,9 @@ use uruk_base::sandbox;
 use uruk_files::say;
 use uruk_heap::Pool;
 
-use crate::api::error::Error;
 use crate::api::jit::Jit;
 use crate::core::{Core, static_name};
+use crate::error::Error;
 
 use crate::fork::gate;
 use crate::guest::outputs::Outputs;

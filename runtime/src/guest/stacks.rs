@@ -14,7 +14,7 @@ use object::{Object, ObjectSection, SectionFlags, elf};
 use tracing::warn;
 
 use super::preempt::stand_in;
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::load::image::Image;
 
 /// The section by which an object says whether code runs on its stack.

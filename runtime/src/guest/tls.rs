@@ -47,7 +47,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use crate::api::error::Error;
+use crate::error::Error;
 
 pub(crate) use libraries::offset_of;
 pub(crate) use reserve::thread_pointer;

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use uruk_codegen::{Access, Kind, ModulePlan, SymbolId};
 use uruk_session::Tracker;
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::load::bind::{Input, display_name};
 use crate::load::names::{Definition, Name};
 use crate::removal::bonds::Remaining;

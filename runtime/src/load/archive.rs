@@ -21,7 +21,7 @@ use object::read::archive::ArchiveFile;
 use uruk_codegen::Linkage;
 use uruk_link::{Graph, Object};
 
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::load::Source;
 use crate::load::image::Image;
 

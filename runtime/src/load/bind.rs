@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use uruk_codegen::{Access, Import, Linkage, ModulePlan, ModuleSummary, SymbolId};
 
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::load::apart::{self, Variable};
 use crate::load::choose::{Rank, Winner, choose, is_data};
 use crate::load::names::Definition;

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 
 use uruk_codegen::{Kind, Linkage, ModuleSummary, SymbolId};
 
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::load::bind::{Input, ObjectSymbol};
 use crate::load::names::Definition;
 use crate::load::weak::Surroundings;

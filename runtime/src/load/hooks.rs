@@ -17,10 +17,10 @@ use uruk_codegen::Structor;
 use uruk_link::{DEFAULT_PRIORITY, Init};
 use uruk_session::{Dylib, SessionError};
 
-use crate::api::error::Error;
 use crate::calls::guard;
 use crate::calls::passes::Limits;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::panics::caught;
 use crate::load::image::Image;

@@ -18,8 +18,8 @@ use uruk_heap::Sealed;
 use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Need, Placed, Resolved};
 use uruk_session::{Dylib, Tracker};
 
-use crate::api::error::Error;
 use crate::core::{Core, Module, static_name};
+use crate::error::Error;
 use crate::guest::listed::{self, Listed, Variables};
 use crate::guest::program::Mode;
 use crate::guest::tls;

@@ -8,8 +8,8 @@ use uruk_link::Need;
 use uruk_session::{Dylib, Lookup, Symbol};
 
 use super::image::Image;
-use crate::api::error::{Error, Missing};
 use crate::core::{Core, Module};
+use crate::error::{Error, Missing};
 
 /// Functions and variables of libraries that programs are known to replace.
 const INTERPOSERS: [&str; 12] = [

@@ -28,8 +28,8 @@ use uruk_link::{Graph, Kind as LinkKind, Object, Place};
 use uruk_session::{Dylib, DylibId, Tracker};
 use uruk_tiering::{EntryAddress, Publication, Purpose, VersionError};
 
-use crate::api::error::Error;
 use crate::core::{Body, Core, static_name};
+use crate::error::Error;
 use crate::load::image::Image;
 use crate::load::names::{Definition, Name};
 use crate::removal::Holding;

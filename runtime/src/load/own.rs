@@ -22,8 +22,8 @@ use uruk_heap::Pool;
 use uruk_link::Graph;
 use uruk_session::{Dylib, Tracker};
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::gate;
 use crate::guest::exit;
 use crate::load::image::Image;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uruk_link::{Kind as LinkKind, LinkError, Linked, Placed, Placement};
 
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::guest::listed::Variables;
 use crate::load::image::{Bodies, Image, Yielded};
 use crate::load::labels::{Assembled, Labelled};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use uruk_link::Object;
 
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::load::Source;
 use crate::load::archive::Archives;
 use crate::load::image::Image;

@@ -24,7 +24,7 @@ use uruk_files::OwnFile;
 use uruk_heap::Room;
 use uruk_link::Object;
 
-use crate::api::error::{Error, limits};
+use crate::error::{Error, limits};
 use crate::fork::thread::{self, SMALLEST_STACK, STACK};
 use crate::guest::llvm;
 

@@ -7,7 +7,7 @@ use uruk_codegen::Bitcode;
 
 use super::archive::{Archive, THIN};
 use super::image::Image;
-use crate::api::error::Error;
+use crate::error::Error;
 
 /// One input, by kind. LLVM has not read it yet: it does so on a thread that it may stop.
 #[derive(Clone)]

@@ -6,8 +6,8 @@ use uruk_codegen::CodegenError;
 use uruk_link::{Init, Linked};
 use uruk_session::Tracker;
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::sacrificial::{sacrificial, spared};
 use crate::guest::program::Mode;

@@ -17,7 +17,6 @@
 //! for tiers 2 and 3, whose failures cost a thread (`uruk_codegen::fatal`).
 
 use std::ffi::c_int;
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,8 +26,9 @@ use std::time::{Duration, Instant};
 use uruk_codegen::{Bitcode, CodegenError, fatal};
 use uruk_files::OwnFile;
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
+use crate::error::input::Rejection;
 use crate::fork;
 use crate::load::Source;
 
@@ -49,52 +49,6 @@ impl Default for InputLimits {
             processor_time: Duration::from_secs(20),
             time: Duration::from_secs(60),
             memory: 2 << 30,
-        }
-    }
-}
-
-/// Reason for which an untrusted input was rejected.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Rejection {
-    /// It is invalid; the message is LLVM's, or that of the check before it.
-    Invalid(String),
-    /// LLVM crashed while reading it.
-    Crashed {
-        /// The signal that ended the child.
-        signal: i32,
-    },
-    /// Reading it took more than this processor time.
-    ProcessorTime(Duration),
-    /// Reading it was not finished after this time.
-    Time(Duration),
-    /// Reading it took more than this number of bytes.
-    Memory(u64),
-    /// The child ended without an answer, and its status is unknown.
-    Silent,
-    /// No child could be made.
-    Unreadable(Arc<io::Error>),
-}
-
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Rejection::Invalid(message) => f.write_str(message),
-            Rejection::Crashed { signal } => {
-                write!(f, "LLVM crashed while reading it (signal {signal})")
-            }
-            Rejection::ProcessorTime(limit) => {
-                write!(
-                    f,
-                    "LLVM took more than {limit:?} of processor time to read it"
-                )
-            }
-            Rejection::Time(limit) => write!(f, "LLVM had not read it after {limit:?}"),
-            Rejection::Memory(limit) => {
-                write!(f, "LLVM took more than {limit} bytes of memory to read it")
-            }
-            Rejection::Silent => f.write_str("the process that read it ended without a word"),
-            Rejection::Unreadable(cause) => write!(f, "no process to read it in: {cause}"),
         }
     }
 }

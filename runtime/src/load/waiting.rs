@@ -23,8 +23,8 @@ use uruk_session::{
     Visibility,
 };
 
-use crate::api::error::{Error, Missing};
 use crate::core::Core;
+use crate::error::{Error, Missing};
 use crate::fork::gate;
 use crate::load::image::Image;
 use crate::load::placed::Stay;

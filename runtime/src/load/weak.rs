@@ -26,8 +26,8 @@ use std::sync::Arc;
 use uruk_codegen::{CodegenError, Kind, Linkage, SymbolId, SymbolInfo};
 use uruk_session::Dylib;
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::sacrificial;
 use crate::load::bind::ObjectSymbol;
 use crate::load::image::Image;

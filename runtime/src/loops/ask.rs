@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use uruk_base::{FunctionId, Tier};
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::gate;
 use crate::version::calls;
 

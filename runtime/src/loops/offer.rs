@@ -10,8 +10,8 @@ use uruk_codegen::{Compiled, Start};
 use super::Origin;
 use super::watch::Watched;
 use super::words::Loops;
-use crate::api::error::Error;
 use crate::core::{Core, Function, static_name};
+use crate::error::Error;
 use crate::version::BodyOf;
 
 impl Core {

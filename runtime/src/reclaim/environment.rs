@@ -16,8 +16,8 @@ use uruk_reclaim::{
 use uruk_roots::{How, Why};
 use uruk_tiering::{EntryAddress, FunctionVersions};
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::guest::threads;
 use crate::version::blocks::{Shape, Table, View};
 use crate::version::records::Place;

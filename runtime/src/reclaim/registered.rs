@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use uruk_roots::{Roots, RootsError, StackId};
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::gate;
 
 use super::PATIENCE;

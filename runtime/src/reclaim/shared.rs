@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use uruk_base::VersionId;
 use uruk_reclaim::{BlockId, Kind};
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 
 use super::FOR_MORE;
 

@@ -24,8 +24,8 @@ use std::time::Duration;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, Resource, Tracker, TrackerKey};
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::gate;
 use crate::load::bind::LOCAL_MARKER;
 use crate::load::image::Image;

@@ -13,8 +13,8 @@ use uruk_link::Resolved;
 use uruk_reclaim::Fixed;
 use uruk_session::Tracker;
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::gate;
 use crate::guest::listed::Listed;
 use crate::guest::tls;

@@ -23,8 +23,8 @@ use uruk_base::FunctionId;
 use uruk_session::{Dylib, Resource, Tracker};
 use uruk_tiering::Next;
 
-use crate::api::error::Error;
 use crate::core::{Body, Core, Function};
+use crate::error::Error;
 use crate::fork::gate;
 use crate::guest::program::Mode;
 use crate::load::Source;

@@ -26,8 +26,8 @@ use uruk_base::FunctionId;
 use uruk_base::locks::Mutex;
 use uruk_session::DylibId;
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::gate;
 
 /// Keeps the stub of a function for its handles.

@@ -22,8 +22,8 @@ use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, DylibId, SessionError};
 
-use crate::api::error::Error;
 use crate::core::{Core, Module};
+use crate::error::Error;
 use crate::fork::gate;
 
 use crate::removal::recycle::Waiting;

@@ -8,13 +8,13 @@ use uruk_base::FunctionId;
 use uruk_codegen::{Kind, Layout, Linkage, SymbolId};
 use uruk_session::Dylib;
 
-use crate::api::error::Error;
 use crate::core::{Core, Function, Module};
+use crate::error::Error;
 use crate::load::names::Definition;
 
-use super::error::ReplaceError;
 use super::plan::Planned;
 use super::prepare::Allowed;
+use crate::error::replace::ReplaceError;
 
 impl Core {
     /// Checks whether a bound module may replace the definitions of its names.

@@ -35,21 +35,21 @@ use std::time::{Duration, Instant};
 use uruk_base::FunctionId;
 use uruk_stubs::StubError;
 
-use crate::api::error::Error;
 use crate::api::tracker::Tracked;
 use crate::core::{Body, Core};
+use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::panics::caught;
 use crate::load::objects::ObjectCode;
 
 use super::Level;
 use super::dependents::Plans;
-use super::error::ReplaceError;
 use super::migrate::{Move, Moved};
 use super::prepare::Code;
 use super::publish::{Barrier, Garbage, Published, Staged};
 use super::quiet::{OldCode, Withdrawal};
 use super::state::{Committing, Manner, Old, Set};
+use crate::error::replace::ReplaceError;
 
 /// Rounds of compiling dependents while others publish.
 const ROUNDS: u32 = 8;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use uruk_base::{FunctionId, VersionId};
 use uruk_codegen::{Dependence, DependenceKind, Kind, Linkage, ModulePlan, SymbolId};
 
-use crate::api::error::Error;
 use crate::core::{Body, Core, Function, Module};
+use crate::error::Error;
 use crate::load::names::Definition;
 use crate::version::BodyOf;
 use crate::version::build::Built;

@@ -17,8 +17,8 @@ use super::commit::Way;
 use super::prepare::Prepared;
 use super::staged;
 use crate::api::dylib::Dylib;
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::gate;
 use crate::load::names::Definition;
 

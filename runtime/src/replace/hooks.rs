@@ -10,8 +10,8 @@ use std::sync::{Arc, Weak};
 
 use uruk_base::FunctionId;
 
-use crate::api::error::Error;
 use crate::core::{Core, Module};
+use crate::error::Error;
 use crate::guest::exit;
 use crate::load::function_base;
 use crate::load::hooks::{construct, priority_of};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uruk_codegen::Bitcode;
 
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::load::Source;
 
 #[derive(Clone)]

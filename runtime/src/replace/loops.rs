@@ -35,8 +35,8 @@ use uruk_codegen::{Described, Mismatch, Start, matching};
 
 use super::Replacement;
 use super::quiet::{OldCode, OnStacks, SCAN};
-use crate::api::error::Error;
 use crate::core::{Body, Core, Function, Module};
+use crate::error::Error;
 use crate::fork::gate;
 use crate::loops::words::Loops;
 use crate::version::calls;

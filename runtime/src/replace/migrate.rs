@@ -12,12 +12,12 @@ use std::sync::Arc;
 use uruk_codegen::{Kind, SymbolId};
 use uruk_session::Dylib;
 
-use crate::api::error::Error;
 use crate::core::{Core, Module};
+use crate::error::Error;
 use crate::load::names::Definition;
 
-use super::error::ReplaceError;
 use super::plan::Planned;
+use crate::error::replace::ReplaceError;
 
 /// Fills new storage from old: the old bytes and their number, the new ones and theirs.
 type Fill = dyn Fn(*const u8, usize, *mut u8, usize) + Send + Sync;

@@ -34,7 +34,6 @@
 mod check;
 mod commit;
 mod dependents;
-mod error;
 mod first;
 mod hooks;
 mod input;
@@ -59,9 +58,10 @@ use std::time::Duration;
 use uruk_base::FunctionId;
 
 use crate::api::dylib::Dylib;
-use crate::api::error::Error;
 use crate::api::jit::Jit;
 use crate::core::Core;
+use crate::error::Error;
+use crate::error::replace::Activation;
 use crate::fork::gate;
 use crate::fork::sacrificial::spared;
 use crate::fork::shield::Shield;
@@ -72,7 +72,6 @@ use self::migrate::Migration;
 use self::prepare::{Allowed, Prepared, Staging};
 use self::quiet::{OldCode, Withdrawal};
 
-pub use self::error::{Activation, ReplaceError};
 pub(crate) use self::first::{FirstBody, put_first_body};
 pub use self::loops::{LoopStays, OldLoop};
 pub(crate) use self::plan::Locals;

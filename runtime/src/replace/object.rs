@@ -21,8 +21,8 @@ use uruk_base::FunctionId;
 use uruk_link::{Graph, Init, Kind as LinkKind, Object, Place};
 use uruk_session::Dylib;
 
-use crate::api::error::Error;
 use crate::core::{Body, Core, static_name};
+use crate::error::Error;
 use crate::load::image::{Image, LinkedImage};
 use crate::load::names::{Definition, Name};
 use crate::load::objects::{Apart, ObjectBody, ObjectCode, ObjectFile, object_files};
@@ -30,9 +30,9 @@ use crate::load::placed::Stay;
 use crate::removal::life::Life;
 
 use super::commit::{Change, What};
-use super::error::ReplaceError;
 use super::hooks::Hooks;
 use super::prepare::{Allowed, Names, Prepared, Staging};
+use crate::error::replace::ReplaceError;
 
 /// How an object's names are bound.
 #[derive(Default)]

@@ -27,16 +27,16 @@ use uruk_base::FunctionId;
 use uruk_codegen::{Access, Import, Kind, Linkage, ModulePlan, ModuleSummary, Placement, SymbolId};
 use uruk_session::Dylib;
 
-use crate::api::error::Error;
 use crate::core::{Core, Function, Module};
+use crate::error::Error;
 use crate::load::bind::local_link_name;
 use crate::load::choose::is_data;
 use crate::load::function_base;
 use crate::load::labels::declared_labels;
 use crate::load::names::Definition;
 
-use super::error::ReplaceError;
 use super::migrate::{Migrating, Migration};
+use crate::error::replace::ReplaceError;
 
 /// Local names of functions and variables, and the link names each stands for.
 pub(crate) type Locals = Arc<BTreeMap<Box<str>, Vec<Box<str>>>>;

@@ -10,9 +10,9 @@ use uruk_codegen::{Bitcode, CodegenError, Kind, SymbolId};
 use uruk_session::{Dylib, Tracker};
 use uruk_tiering::Purpose;
 
-use crate::api::error::Error;
 use crate::api::tracker::Tracked;
 use crate::core::{Body, Core, Function, Module, static_name};
+use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::sacrificial;
 use crate::guest::program::Mode;

@@ -13,8 +13,8 @@ use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_stubs::{Gate, ReadyGate};
 use uruk_tiering::{CommitError, Committed, EntryAddress, FirstCode, Next, Stage};
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::tiers::counts::Count;
 use crate::tiers::nanos;
 use crate::told::event::Event;
@@ -22,9 +22,9 @@ use crate::version::Made;
 
 use super::commit::{Change, Way, What};
 use super::dependents::Plans;
-use super::error::ReplaceError;
 use super::prepare::Code;
 use super::state::{Before, Committing, Old};
+use crate::error::replace::ReplaceError;
 
 /// The barrier that holds back calls of a set.
 pub(super) enum Barrier {

@@ -45,13 +45,13 @@ use uruk_roots::{How, Report, Wanted};
 use uruk_stubs::Gate;
 use uruk_stubs::StubError;
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::panics::caught;
 use crate::guest::threads;
 
-use super::error::{Activation, ReplaceError, merged};
+use crate::error::replace::{Activation, ReplaceError, merged};
 
 /// Time for one scan, at least and at most: a running thread answers when it gets a
 /// processor.

@@ -18,15 +18,15 @@ use std::time::Duration;
 
 use uruk_base::FunctionId;
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::shield::Shield;
 
 use super::commit::{Change, Way, What};
-use super::error::ReplaceError;
 use super::quiet::Withdrawal;
 use super::{Level, Replaced, quiet, state};
+use crate::error::replace::ReplaceError;
 
 /// How a replacement is rolled back: [`Jit::rollback_at`](crate::Jit::rollback_at). A [`Level`] is
 /// one, too.

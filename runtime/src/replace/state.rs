@@ -34,9 +34,9 @@ use crate::core::{Body, Core, Module};
 use crate::fork::gate;
 
 use super::Level;
-use super::error::ReplaceError;
 use super::migrate::Moved;
 use super::turns::{Lent, Turn, Turns};
+use crate::error::replace::ReplaceError;
 
 /// Sets that can be rolled back, by default.
 const KEPT: usize = 8;

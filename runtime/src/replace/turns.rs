@@ -22,7 +22,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::error::ReplaceError;
+use crate::error::replace::ReplaceError;
 use crate::fork::futex;
 
 /// First bodies may borrow the turn.

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use uruk_base::sandbox;
 
-use crate::api::error::Error;
 use crate::api::jit::Jit;
+use crate::error::Error;
 use crate::fork::gate;
 
 use super::{Replaced, Replacement};

@@ -19,8 +19,8 @@ use uruk_codegen::{Cancellation, Counters, fatal};
 use uruk_reclaim::IdMap;
 use uruk_tiering::{Decision, Outcome, Publication, Purpose};
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::panics;
 use crate::fork::{self, gate, thread};
 use crate::load::room::REST;

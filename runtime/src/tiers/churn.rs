@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 #[cfg(doc)]
 use crate::tiers::Tiers;
 

@@ -25,8 +25,8 @@ use uruk_codegen::{Cancellation, Compile, Counters, Probes, Profile, Steady, Sym
 use uruk_heap::Sealed;
 use uruk_tiering::{Publication, Purpose};
 
-use crate::api::error::{Error, Refusal};
 use crate::core::Core;
+use crate::error::{Error, Refusal};
 use crate::fork::gate;
 use crate::tiers::nanos;
 use crate::version::Request;

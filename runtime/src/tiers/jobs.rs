@@ -37,8 +37,8 @@ use uruk_codegen::{Cancellation, CodegenError};
 use uruk_session::Tracker;
 use uruk_tiering::Outcome;
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::tiers::warmth::Warmth;
 use crate::version::Request;
 

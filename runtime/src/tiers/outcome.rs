@@ -5,8 +5,8 @@ use uruk_base::Nanos;
 use uruk_tiering::{Outcome, Publication};
 
 use super::background::Runs;
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::version::{Made, Request};
 
 impl Core {

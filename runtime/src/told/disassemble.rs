@@ -10,8 +10,8 @@ use uruk_base::{FunctionId, Tier};
 use uruk_link::Linked;
 use uruk_tiering::Purpose;
 
-use crate::api::error::Error;
 use crate::core::{Core, Function};
+use crate::error::Error;
 use crate::fork::sacrificial::sacrificial;
 use crate::version::Request;
 

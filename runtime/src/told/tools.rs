@@ -18,7 +18,7 @@ use uruk_tools::{
     Code, JitDump, Lines, OutputError, PERF_MAP_FOLDER, PerfMap, Places, gdb, symfile,
 };
 
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::version::blocks;
 
 /// The enabled tools; part of [`JitBuilder`](crate::JitBuilder).

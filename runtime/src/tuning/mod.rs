@@ -81,8 +81,8 @@ use uruk_codegen::{Cancellation, Compile};
 use uruk_tiering::tuning::{Account, Advice, Budget, Known, KnownNative, Progress, Rules};
 
 use self::region::Region;
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::{gate, panics, thread};
 
 /// Time between two checks for hot functions.

@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 use uruk_base::locks::Mutex;
 
 use crate::api::dylib::Dylib;
-use crate::api::error::Error;
 use crate::api::generator::{Generator, GeneratorId, GeneratorRequest, LookupKind};
+use crate::error::Error;
 use crate::fork::errands::Errand;
 use crate::fork::gate;
 use crate::load::archive::Archive;

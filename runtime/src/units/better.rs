@@ -19,8 +19,8 @@ use uruk_tiering::{Publication, Purpose};
 
 use super::bodies::UnitBody;
 use super::call;
-use crate::api::error::{Error, Refusal};
 use crate::core::{Body, Core};
+use crate::error::{Error, Refusal};
 use crate::fork::gate;
 use crate::tiers::jobs::Job;
 use crate::version::Request;

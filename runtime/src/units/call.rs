@@ -10,8 +10,8 @@ use uruk_session::{Lookup, Visibility};
 use uruk_tiering::{Facts, Late, Publication};
 
 use super::bodies::UnitBody;
-use crate::api::error::Error;
 use crate::core::{Body, Core};
+use crate::error::Error;
 use crate::fork::gate;
 use crate::told::event::Event;
 use crate::version::Made;

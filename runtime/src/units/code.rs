@@ -9,7 +9,7 @@ use object::{
     elf,
 };
 
-use crate::api::error::Error;
+use crate::error::Error;
 
 /// How bytes refer to a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,9 +16,9 @@ use uruk_session::{
     DependenceGroup, Flags, Lookup, LookupResult, Need, SessionError, Symbol, Tracker,
 };
 
-use crate::api::error::{Error, Missing};
 use crate::api::unit::Responsibility;
 use crate::core::Core;
+use crate::error::{Error, Missing};
 use crate::load::hooks::Hooks;
 use crate::load::image::Image;
 use crate::load::names::{Definition, Name};

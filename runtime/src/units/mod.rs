@@ -38,10 +38,10 @@ use std::sync::Arc;
 
 use uruk_session::{Dylib, Flags, Interface, SessionError, Symbol, Tracker};
 
-use crate::api::error::Error;
 use crate::api::jit::WeakJit;
 use crate::api::unit::{Given, Unit};
 use crate::core::{Body, Core, static_name};
+use crate::error::Error;
 use crate::fork::gate;
 use crate::removal::life::Life;
 

@@ -6,9 +6,9 @@ use uruk_link::{Binding, Graph, Kind as LinkKind, Object};
 use uruk_session::{Flags, Interface, Symbol};
 
 use crate::api::dylib::Dylib;
-use crate::api::error::Error;
 use crate::api::jit::Jit;
 use crate::api::unit::{Responsibility, Unit};
+use crate::error::Error;
 use crate::fork::errands::Errand;
 use crate::fork::gate;
 use crate::load::objects::is_function;

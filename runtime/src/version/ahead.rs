@@ -8,8 +8,8 @@ use uruk_base::FunctionId;
 use uruk_codegen::{Cancellation, fatal};
 use uruk_tiering::{Publication, Purpose};
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::gate::leave_lost;
 use crate::fork::panics;
 use crate::version::Request;

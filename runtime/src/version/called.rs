@@ -23,8 +23,8 @@ use uruk_codegen::fatal;
 use uruk_tiering::Purpose;
 
 use super::Request;
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 
 /// Samples in a function's native code from which it counts as hot.
 const SAMPLES: u32 = 2;

@@ -19,9 +19,9 @@ use uruk_codegen::{Cancellation, fatal};
 use uruk_stubs::seat;
 use uruk_tiering::{Late, Publication, Purpose};
 
-use crate::api::error::Error;
 use crate::api::layers::Partition;
 use crate::core::{Body, Core};
+use crate::error::Error;
 use crate::fork::gate::{self, leave_lost};
 use crate::fork::panics;
 use crate::fork::sacrificial::sacrificial;

@@ -31,8 +31,8 @@ use uruk_link::{Constant, Laid, Need, Referent, Resolved};
 use uruk_session::Tracker;
 use uruk_stubs::FunctionId;
 
-use crate::api::error::Error;
 use crate::core::{Core, Function};
+use crate::error::Error;
 use crate::load::image::Image;
 use crate::removal::Uses;
 

@@ -14,7 +14,7 @@ use uruk_codegen::{
 };
 
 use super::baseline::{UNREAD, features};
-use crate::api::error::Error;
+use crate::error::Error;
 use crate::guest::llvm;
 use crate::load::Source;
 

@@ -5,8 +5,8 @@ use std::ops::Range;
 use uruk_heap::{Draft, Pool, Sealed};
 use uruk_link::{Laid, Linked, Placement, Segment, TlsPlace};
 
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::guest::tls;
 
 /// One allocation per segment that has any bytes.

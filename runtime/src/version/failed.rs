@@ -11,9 +11,9 @@ use std::sync::{Arc, Weak};
 use uruk_base::FunctionId;
 use uruk_base::locks::Mutex;
 
-use crate::api::error::Error;
 use crate::calls::guard::leave_address;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::panics::caught;
 

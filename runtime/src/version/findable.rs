@@ -20,8 +20,8 @@ use uruk_link::{FdeRow, Linked};
 use uruk_unwind::Row;
 
 use super::blocks::{Shape, View};
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::told::tools::Body;
 
 /// New code in its place.

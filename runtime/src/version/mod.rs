@@ -62,8 +62,8 @@ use uruk_tiering::{
     EntryAddress, Facts, FunctionVersions, Publication, Purpose, Ticket, VersionError,
 };
 
-use crate::api::error::{Error, Refusal};
 use crate::core::{Body, Core};
+use crate::error::{Error, Refusal};
 use crate::fork::panics;
 use crate::tiers::guided::Words;
 use crate::units::UnitBody;

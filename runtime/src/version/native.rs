@@ -15,9 +15,9 @@ use uruk_tiering::{EntryAddress, Facts, Late, Publication, Purpose};
 use super::publish::Filed;
 use super::records::{Native, Version};
 use super::{Made, Request};
-use crate::api::error::{Error, Refusal};
 use crate::api::native::InlinedCopy;
 use crate::core::Core;
+use crate::error::{Error, Refusal};
 use crate::fork::gate;
 use crate::tiers::TierState;
 

@@ -37,8 +37,8 @@ use uruk_codegen::{Cancellation, Compile, ModulePlan, Offer, Parcel, SymbolId, T
 use uruk_session::Dylib;
 
 use super::plan::BodyOf;
-use crate::api::error::Error;
 use crate::core::{Core, Function, Module};
+use crate::error::Error;
 use crate::load::labels::Labels;
 use crate::load::names::Definition;
 

@@ -7,8 +7,8 @@ use uruk_codegen::{Compile, Knowledge, ModulePlan};
 use uruk_tiering::Purpose;
 
 use super::Request;
-use crate::api::error::{Error, Refusal};
 use crate::core::{Core, Function};
+use crate::error::{Error, Refusal};
 
 /// The input of a compile: a body, and how its module is bound.
 #[derive(Clone)]

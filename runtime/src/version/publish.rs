@@ -6,8 +6,8 @@ use uruk_base::FunctionId;
 use uruk_tiering::{FunctionVersions, Late, Publication, Ticket};
 
 use super::{Made, Request};
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 
 /// A recorded version.
 pub(super) struct Filed {

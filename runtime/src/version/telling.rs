@@ -7,8 +7,8 @@ use uruk_tiering::Publication;
 
 use super::Request;
 use super::build::Built;
-use crate::api::error::Error;
 use crate::core::Core;
+use crate::error::Error;
 use crate::fork::thread;
 use crate::told::event::Event;
 

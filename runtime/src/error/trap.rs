@@ -1,15 +1,11 @@
 //! Traps: the errors of guarded calls, with the event and its place.
 
 use std::borrow::Cow;
-use std::ffi::CStr;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::error::Error;
-use crate::core::sessions;
-use crate::fork::gate;
-use crate::loops::offer::continued;
+use super::Error;
 
 /// An error that a function of the host raised ([`HostFn`](crate::HostFn)).
 pub type HostError = Arc<dyn std::error::Error + Send + Sync>;
@@ -131,6 +127,26 @@ impl fmt::Debug for Kept {
 }
 
 impl Frame {
+    /// A frame of code of a session.
+    pub(crate) fn jitted(address: u64, function: Option<String>, source: Option<Source>) -> Frame {
+        Frame {
+            function,
+            jitted: true,
+            source,
+            address: Kept::of(address),
+        }
+    }
+
+    /// A frame of other code.
+    pub(crate) fn native(address: u64, function: Option<String>) -> Frame {
+        Frame {
+            function,
+            jitted: false,
+            source: None,
+            address: Kept::of(address),
+        }
+    }
+
     /// The instruction; for callers the one after the call.
     pub fn address(&self) -> u64 {
         !self.address.0
@@ -265,100 +281,6 @@ fn folded<'a>(names: &'a [Cow<'a, str>]) -> Vec<Folded<'a>> {
         rest = &rest[length * times..];
     }
     all
-}
-
-/// Return addresses of a stack, innermost first.
-#[derive(Clone, Copy)]
-pub(super) struct Addresses {
-    pcs: [u64; Trap::FRAMES],
-    count: usize,
-}
-
-impl Addresses {
-    pub(super) const NONE: Addresses = Addresses {
-        pcs: [0; Trap::FRAMES],
-        count: 0,
-    };
-
-    /// Adds one; false if it is full.
-    pub(super) fn add(&mut self, pc: u64) -> bool {
-        if let Some(place) = self.pcs.get_mut(self.count) {
-            *place = pc;
-            self.count += 1;
-        }
-        self.count < self.pcs.len()
-    }
-
-    /// Whether `is` holds for none of the callers.
-    pub(super) fn none(&self, is: impl Fn(u64) -> bool) -> bool {
-        let pcs = self.pcs.iter().take(self.count).skip(1);
-        pcs.copied().all(|pc| !is(pc))
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// The frames with names, up to the last one of a session: the guarded call is below it. The
-    /// first address is that of an instruction, the others are behind their calls. While the
-    /// addresses lie on a stack, their code stays.
-    pub(super) fn frames(&self) -> Vec<Frame> {
-        let mut frames: Vec<Frame> = Vec::with_capacity(self.count);
-        // The function whose continuation the previous frame is: it was called by a frame of the
-        // same call, unless that was optimized away.
-        let mut goes_on: Option<String> = None;
-        for (index, &pc) in self.pcs.iter().take(self.count).enumerate() {
-            let mut frame = frame(pc, pc.wrapping_sub(u64::from(index != 0)));
-            let name = frame.function.as_deref().filter(|_| frame.jitted);
-            let continued = name.and_then(continued).map(str::to_owned);
-            if continued.is_some() {
-                frame.function.clone_from(&continued);
-            }
-            let left = std::mem::replace(&mut goes_on, continued);
-            if left.is_none() || left != frame.function {
-                frames.push(frame);
-            }
-        }
-        while frames.len() > 1 && frames.last().is_some_and(|frame| !frame.jitted) {
-            frames.pop();
-        }
-        frames
-    }
-}
-
-/// The frame of `address`, whose code is found by the address `within`.
-fn frame(address: u64, within: u64) -> Frame {
-    if uruk_unwind::covers(within) {
-        let _pass = gate::enter();
-        let found = sessions().into_iter().find_map(|session| {
-            let name = session.name_at(within)?;
-            Some((name, session.source_at(within)))
-        });
-        let (function, source) = found.unzip();
-        let source = source.flatten();
-        return Frame {
-            function,
-            jitted: true,
-            source: source.map(|(file, line)| Source { file, line }),
-            address: Kept::of(address),
-        };
-    }
-    // SAFETY: an empty structure, filled by the call; names live as long as their library.
-    let function = unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        let found = libc::dladdr(within as *const libc::c_void, &mut info) != 0;
-        (found && !info.dli_sname.is_null()).then(|| {
-            CStr::from_ptr(info.dli_sname)
-                .to_string_lossy()
-                .into_owned()
-        })
-    };
-    Frame {
-        function,
-        jitted: false,
-        source: None,
-        address: Kept::of(address),
-    }
 }
 
 #[cfg(test)]

@@ -260,7 +260,7 @@ impl fmt::Display for Activation {
 
 impl Activation {
     /// An activation of unknown code, for this reason.
-    pub(super) fn unknown(why: &str) -> Activation {
+    pub(crate) fn unknown(why: &str) -> Activation {
         Activation {
             tid: 0,
             thread: why.to_owned(),
@@ -273,7 +273,7 @@ impl Activation {
 
 /// Merges the activations, so that each thread occurs once. Native and compiled code are searched
 /// for in two scans, and a thread may be found in both.
-pub(super) fn merged(found: Vec<Activation>) -> Vec<Activation> {
+pub(crate) fn merged(found: Vec<Activation>) -> Vec<Activation> {
     let mut all: Vec<Activation> = Vec::new();
     for one in found {
         let same = |it: &&mut Activation| it.tid == one.tid && it.thread == one.thread;
@@ -287,6 +287,7 @@ pub(super) fn merged(found: Vec<Activation>) -> Vec<Activation> {
             }
         }
         first.why = first.why.take().or(one.why);
+        first.lasting |= one.lasting;
     }
     all
 }

@@ -1,4 +1,11 @@
 //! The errors of the library. Each names the file and the symbols it is about.
+//!
+//! They contain data only, and lie below all rooms: an error of a generator or a unit passes through
+//! every layer.
+
+pub(crate) mod input;
+pub(crate) mod replace;
+pub(crate) mod trap;
 
 use std::sync::Arc;
 
@@ -12,9 +19,9 @@ use uruk_tiering::VersionError;
 use uruk_tools::OutputError;
 use uruk_unwind::UnwindError;
 
-use crate::calls::trap::Trap;
-use crate::load::untrusted::Rejection;
-use crate::replace::ReplaceError;
+use input::Rejection;
+use replace::ReplaceError;
+use trap::Trap;
 
 /// An error of the library; the session stays usable after any of them.
 #[derive(Debug, Clone, thiserror::Error)]
