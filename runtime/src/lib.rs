@@ -60,6 +60,7 @@ pub mod fuzz;
 mod guest;
 #[cfg(doctest)]
 mod guide;
+mod host;
 mod load;
 mod loops;
 mod reclaim;
@@ -104,7 +105,7 @@ pub use crate::calls::value::{Field, Signature, Value};
 pub use crate::error::input::Rejection;
 pub use crate::error::replace::{Activation, ReplaceError};
 pub use crate::error::trap::{Access, Frame, HostError, Source, Trap, TrapKind};
-pub use crate::error::{Error, Missing, Refusal};
+pub use crate::error::{EXIT_FAILURE, Error, Missing, Refusal};
 pub use crate::guest::exit::register_exit_handler;
 pub use crate::guest::preempt::gates::{GATE_COUNT, GATES};
 pub use crate::guest::program::{Mode, Program, ProgramOptions};
@@ -151,15 +152,11 @@ pub use uruk_unwind::{DwarfEhBases, find_fde};
 /// and no call made by `syscall` ends with `EINTR` for a signal of the library's. JIT'd code has them
 /// anyway.
 pub mod interposed {
-    pub use crate::guest::processes::guest_clone as clone;
-    pub use crate::guest::processes::guest_quiet_fork as fork_quietly;
-    pub use crate::guest::processes::guest_syscall as syscall;
-    pub use crate::guest::sandbox::guest_prctl as prctl;
+    pub use crate::host::processes::guest_clone as clone;
+    pub use crate::host::processes::guest_quiet_fork as fork_quietly;
+    pub use crate::host::processes::guest_syscall as syscall;
+    pub use crate::host::sandbox::guest_prctl as prctl;
 }
-
-/// Exit status of the command when a program could not be loaded, compiled or
-/// linked; a program's own status is passed on unchanged.
-pub const EXIT_FAILURE: i32 = 125;
 
 /// Support of `uruk live`, which lives in native programs. Not a part of the API: it changes with that.
 #[doc(hidden)]

@@ -17,10 +17,12 @@ use uruk_tiering::Config as PolicyConfig;
 use crate::api::jit::Jit;
 use crate::api::layers::Layers;
 use crate::calls::asked::{Asked, FaultHandler};
+use crate::calls::interrupt;
 use crate::core::Core;
 use crate::error::Error;
 use crate::fork::{self, gate};
-use crate::guest::{listed, llvm, stacks, unwinding};
+use crate::guest::{stacks, unwinding};
+use crate::host::{listed, llvm};
 use crate::load::room;
 use crate::tiers::background::thread_time;
 use crate::tiers::{TierSettings, Tiers, process_time};
@@ -407,7 +409,7 @@ impl JitBuilder {
         });
         attend_process(self.list_images, self.executable_stacks)?;
         // The pass lasts until the session is registered for forks.
-        let pass = fork::begin();
+        let pass = fork::begin(interrupt::after_fork_child);
         room::check()?;
         unwinding::attend();
         let core = Core::new(

@@ -47,7 +47,7 @@ pub trait Generator: Send + Sync + 'static {
 
 impl<F> Generator for F
 where
-    F: Fn(&GeneratorRequest) -> Result<(), crate::Error> + Send + Sync + 'static,
+    F: Fn(&GeneratorRequest) -> Result<(), crate::error::Error> + Send + Sync + 'static,
 {
     fn generate(&self, ask: GeneratorRequest) {
         let answer = self(&ask);

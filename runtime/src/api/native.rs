@@ -12,8 +12,9 @@ use uruk_codegen::native::{
 use crate::api::dylib::Dylib;
 use crate::api::jit::Jit;
 use crate::error::Error;
+use crate::fork::threads;
 use crate::fork::{self, gate};
-use crate::guest::{processes, threads};
+use crate::host::processes;
 
 /// Native machine code of a function of a dylib, made from the same source by another compiler and
 /// linker.

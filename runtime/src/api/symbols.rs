@@ -19,7 +19,7 @@ use crate::core::Core;
 use crate::error::{Error, Missing};
 use crate::fork::gate;
 use crate::guest::exit;
-use crate::guest::process::Library;
+use crate::host::process::Library;
 use crate::replace::scrubbed;
 
 impl Jit {

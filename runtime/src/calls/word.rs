@@ -25,7 +25,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use crate::fork::{block_signals, restore_signals};
-use crate::guest::tls::thread_pointer;
+use crate::host::tls::thread_pointer;
 
 thread_local! {
     static LEFT: Cell<i64> = const { Cell::new(0) };

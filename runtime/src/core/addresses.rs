@@ -9,8 +9,8 @@ use uruk_session::Dylib;
 
 use super::Core;
 use crate::fork::gate;
-use crate::guest::process::is_code;
-use crate::guest::tls;
+use crate::host::process::is_code;
+use crate::host::tls;
 use crate::load::names::Definition;
 use crate::version::bodies::Extent;
 

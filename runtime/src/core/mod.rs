@@ -39,7 +39,7 @@ use crate::fork::sacrificial::sacrificial;
 use crate::fork::thread::rest;
 use crate::fork::thread::serving::Serving;
 use crate::fork::{self, gate};
-use crate::guest::process::Process;
+use crate::host::process::Process;
 use crate::load::hooks::{Destructors, Schedule};
 use crate::load::labels::Labels;
 use crate::load::names::{Definition, Name, Names};

@@ -23,6 +23,10 @@ use input::Rejection;
 use replace::ReplaceError;
 use trap::Trap;
 
+/// Exit status of the command when a program could not be loaded, compiled or linked; a program's own
+/// status is passed on unchanged.
+pub const EXIT_FAILURE: i32 = 125;
+
 /// An error of the library; the session stays usable after any of them.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]

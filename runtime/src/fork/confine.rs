@@ -29,7 +29,7 @@ use uruk_base::sandbox;
 use super::thread::{self, leaving, rest};
 use super::{LAST_COMPILES, futex, gate, members, unseen};
 use crate::error::Error;
-use crate::guest::threads;
+use crate::fork::threads;
 
 /// The progress of the confinement. Acquire and release, with itself.
 static STATE: AtomicU32 = AtomicU32::new(OPEN);

@@ -40,7 +40,7 @@ use uruk_base::locks::Cover;
 
 use super::shield::{self, Shield};
 use super::{thread, unseen};
-use crate::guest::threads;
+use crate::fork::threads;
 
 /// How long a fork waits for compiles under way before it interrupts them.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(20);

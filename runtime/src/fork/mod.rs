@@ -24,7 +24,9 @@ pub(crate) mod gate;
 pub(crate) mod panics;
 pub(crate) mod sacrificial;
 pub(crate) mod shield;
+pub(crate) mod signals;
 pub(crate) mod thread;
+pub(crate) mod threads;
 pub(crate) mod unseen;
 
 use std::cell::{Cell, RefCell};
@@ -36,7 +38,6 @@ use uruk_base::locks::Cover;
 use uruk_base::sandbox;
 use uruk_codegen::fatal;
 
-use crate::guest::threads;
 use gate::{GateState, Pass, enter, settle};
 use shield::Shield;
 
@@ -164,8 +165,14 @@ struct ForkState {
 /// Members that were looked at while the gate's lock was held.
 type HeldMembers = Vec<Arc<dyn Member>>;
 
-/// The pass under which a session is made and started.
-pub(crate) fn begin() -> Pass {
+/// Repairs the guarded calls of the thread that forked, in the child.
+static REPAIR_CALLS: OnceLock<fn()> = OnceLock::new();
+
+/// The pass under which a session is made and started. In children of forks `repair_calls` is called
+/// before anything else is repaired.
+pub(crate) fn begin(repair_calls: fn()) -> Pass {
+    // Each session gives the same one.
+    let _ = REPAIR_CALLS.set(repair_calls);
     register_fork_handlers();
     uruk_roots::learn_contexts();
     let pass = enter();
@@ -268,7 +275,9 @@ unsafe extern "C" fn in_child() {
     }
     if let Some(state) = FORK.take().map(ManuallyDrop::into_inner) {
         unseen::mark();
-        crate::calls::interrupt::after_fork_child();
+        if let Some(repair) = REPAIR_CALLS.get() {
+            repair();
+        }
         made_in_child(state);
     }
 }

@@ -29,7 +29,7 @@
 //! there is one shield around each, and none while code of the embedder runs in its middle. A
 //! shield without system calls would have each handler look at `RAISED`, block all signals in
 //! the frame that it returns to, and send itself the signal once more. That takes a wrapper
-//! around every handler. Those of JIT'd code are set through `guest::signals`; a handler of
+//! around every handler. Those of JIT'd code are set through `fork::signals`; a handler of
 //! the embedder, or of a library, is not, and calls JIT'd code by its address. At a function
 //! without code it would be too late: it cannot wait, for the worker may need what the thread
 //! holds below it; it cannot go back, for what it did stays done; and what is below cannot be

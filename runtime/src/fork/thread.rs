@@ -36,8 +36,8 @@ use uruk_stubs::seat;
 
 use crate::error::Error;
 use crate::fork::shield;
+use crate::fork::threads;
 use crate::fork::{block_signals, gate, restore_signals};
-use crate::guest::threads;
 use rest::Bed;
 
 /// Stack of a thread. LLVM's passes recurse over expressions, blocks and phis: 16,000 phis of a

@@ -191,6 +191,6 @@ fn give_up() -> ! {
     // SAFETY: a constant text; then the end, without handlers: the process is not whole.
     unsafe {
         libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len());
-        libc::_exit(crate::EXIT_FAILURE)
+        libc::_exit(crate::error::EXIT_FAILURE)
     }
 }

@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 
 use crate::fork::gate;
 use crate::fork::shield::Shield;
-use crate::guest::listed::place_of;
 use crate::guest::preempt;
+use crate::host::listed::place_of;
 
 /// The session's symbols, for the guest's view of the dynamic loader.
 pub(crate) trait Symbols: Send + Sync {

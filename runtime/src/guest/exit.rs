@@ -28,8 +28,8 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::library::Library;
 use crate::fork::gate;
+use crate::host::library::Library;
 use crate::removal::life::{Gone, Hold};
 
 pub(crate) use record::{run_and_close, run_ends};

@@ -10,28 +10,18 @@
 
 mod context;
 pub(crate) mod dl;
-mod elf;
-mod executable;
 pub(crate) mod exit;
-mod exports;
-mod filter;
 mod keys;
-mod library;
-pub(crate) mod listed;
-pub(crate) mod llvm;
 mod locked;
 pub(crate) mod outputs;
 mod phdr;
 pub(crate) mod preempt;
-pub(crate) mod process;
-pub(crate) mod processes;
 pub(crate) mod program;
-pub(crate) mod sandbox;
-mod signals;
 pub(crate) mod stacks;
-pub(crate) mod threads;
-pub(crate) mod tls;
 pub(crate) mod unwinding;
+
+use crate::fork::signals;
+use crate::host::{processes, sandbox, tls};
 
 unsafe extern "C" {
     static __cpu_model: u8;

@@ -17,9 +17,10 @@ use object::write::{Object, Symbol, SymbolSection};
 use object::{Architecture, BinaryFormat, Endianness, SymbolFlags, SymbolKind, SymbolScope};
 use uruk_files::OwnFile;
 
-use super::listed::{self, Callback};
-use super::{dl, llvm};
+use super::dl;
 use crate::fork::gate;
+use crate::host::listed::{self, Callback};
+use crate::host::llvm;
 
 /// The file shown for JIT'd code, and the one segment it claims.
 struct Shown {

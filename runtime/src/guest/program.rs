@@ -19,9 +19,11 @@ use crate::core::{Core, static_name};
 use crate::error::Error;
 
 use crate::fork::gate;
+use crate::fork::threads;
 use crate::guest::outputs::Outputs;
 use crate::guest::preempt::Exported;
-use crate::guest::{dl, exit, preempt, stacks, threads, tls};
+use crate::guest::{dl, exit, preempt, stacks};
+use crate::host::tls;
 use crate::load::Source;
 use crate::load::hooks::Hooks;
 use crate::load::image::Image;
@@ -299,7 +301,7 @@ extern "C" fn end_with_failure(_: uruk_stubs::FunctionId, _: u64) -> u64 {
         unsafe { libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len()) };
     }
     // SAFETY: ends the process at once: no handler could run in a defined state.
-    unsafe { libc::_exit(crate::EXIT_FAILURE) }
+    unsafe { libc::_exit(crate::error::EXIT_FAILURE) }
 }
 
 /// Makes the process look as if the program had been started directly.

@@ -13,8 +13,8 @@
 use object::{Object, ObjectSection, SectionFlags, elf};
 use tracing::warn;
 
-use super::preempt::stand_in;
 use crate::error::Error;
+use crate::host::stand_in;
 use crate::load::image::Image;
 
 /// The section by which an object says whether code runs on its stack.

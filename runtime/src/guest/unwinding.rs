@@ -13,7 +13,7 @@ use std::sync::Once;
 
 use tracing::{debug, warn};
 
-use super::preempt::loaded;
+use crate::host::loaded;
 
 /// The function that libgcc calls.
 const ASKED: &CStr = c"_Unwind_Find_FDE";

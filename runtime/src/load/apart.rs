@@ -7,10 +7,6 @@
 //! their addresses from words.
 
 use std::collections::HashSet;
-use std::ffi::c_void;
-use std::io;
-use std::ops::Range;
-use std::ptr::null_mut;
 use std::sync::Arc;
 
 use uruk_codegen::{Access, Kind, ModulePlan, SymbolId};
@@ -18,6 +14,7 @@ use uruk_session::Tracker;
 
 use crate::core::Core;
 use crate::error::Error;
+use crate::host::mapping::Mapping;
 use crate::load::bind::{Input, display_name};
 use crate::load::names::{Definition, Name};
 use crate::removal::bonds::Remaining;
@@ -93,7 +90,15 @@ impl Core {
         remaining: Option<&Remaining>,
         variables: Vec<Variable>,
     ) -> Result<Arc<[Mapping]>, Error> {
-        let mapped = variables.iter().map(Mapping::new);
+        let map = |variable: &Variable| {
+            let mapping = Mapping::new(variable.size as usize);
+            mapping.map_err(|cause| Error::Variable {
+                name: display_name(&variable.name).to_owned(),
+                size: variable.size,
+                cause: Arc::new(cause),
+            })
+        };
+        let mapped = variables.iter().map(map);
         let mapped = mapped.collect::<Result<Arc<[Mapping]>, Error>>()?;
         let named = variables.into_iter().zip(&*mapped);
         let names = named.map(|(variable, mapping)| {
@@ -105,50 +110,5 @@ impl Core {
             self.owners.expect_apart();
         }
         Ok(mapped)
-    }
-}
-
-/// Memory of a variable, unmapped on drop.
-#[derive(Debug)]
-pub(crate) struct Mapping {
-    start: *mut c_void,
-    size: usize,
-}
-
-// SAFETY: a range of addresses that is owned; nothing is read or written through it here.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(variable: &Variable) -> Result<Mapping, Error> {
-        let refused = |cause| Error::Variable {
-            name: display_name(&variable.name).to_owned(),
-            size: variable.size,
-            cause: Arc::new(cause),
-        };
-        let size = variable.size as usize;
-        // Memory is counted once it is touched.
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping, at any free address.
-        let start = unsafe { libc::mmap(null_mut(), size, protection, flags, -1, 0) };
-        match start {
-            libc::MAP_FAILED => Err(refused(io::Error::last_os_error())),
-            _ => Ok(Mapping { start, size }),
-        }
-    }
-
-    /// Its addresses.
-    pub(crate) fn range(&self) -> Range<u64> {
-        let start = self.start as u64;
-        start..start + self.size as u64
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping that `new` made; it is held by what was linked against it.
-        unsafe { libc::munmap(self.start, self.size) };
     }
 }

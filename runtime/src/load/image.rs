@@ -20,10 +20,10 @@ use uruk_session::{Dylib, Tracker};
 
 use crate::core::{Core, Module, static_name};
 use crate::error::Error;
-use crate::guest::listed::{self, Listed, Variables};
 use crate::guest::program::Mode;
-use crate::guest::tls;
-use crate::load::apart::Mapping;
+use crate::host::listed::{self, Listed, Variables};
+use crate::host::mapping::Mapping;
+use crate::host::tls;
 use crate::load::function_base;
 use crate::load::hooks::{Hook, Target};
 use crate::load::labels::{Assembled, Labelled};

@@ -22,7 +22,7 @@ use uruk_stubs::StubTable;
 
 use crate::api::builder::Reporter;
 use crate::fork::{self, gate};
-use crate::guest::process::Process;
+use crate::host::process::Process;
 use crate::removal::known::Known;
 use crate::removal::life::Lives;
 use crate::units;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uruk_link::{Kind as LinkKind, LinkError, Linked, Placed, Placement};
 
 use crate::error::Error;
-use crate::guest::listed::Variables;
+use crate::host::listed::Variables;
 use crate::load::image::{Bodies, Image, Yielded};
 use crate::load::labels::{Assembled, Labelled};
 use crate::load::names::{Definition, Name};

@@ -26,7 +26,7 @@ use uruk_link::Object;
 
 use crate::error::{Error, limits};
 use crate::fork::thread::{self, SMALLEST_STACK, STACK};
-use crate::guest::llvm;
+use crate::host::llvm;
 
 /// The command's advice for code that [needs low addresses](Error::wants_low_addresses).
 pub(crate) const LOW_ADDRESSES: &str = "`--low-addresses` places the program below 2 GiB";

@@ -18,7 +18,7 @@ use uruk_tiering::{EntryAddress, FunctionVersions};
 
 use crate::core::Core;
 use crate::error::Error;
-use crate::guest::threads;
+use crate::fork::threads;
 use crate::version::blocks::{Shape, Table, View};
 use crate::version::records::Place;
 

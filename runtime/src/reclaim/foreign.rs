@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::library::{self, Links};
-use crate::guest::tls::__tls_get_addr;
+use crate::host::tls::__tls_get_addr;
 
 /// A file with executable mappings.
 pub(super) struct Mapped {

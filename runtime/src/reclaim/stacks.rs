@@ -16,7 +16,7 @@
 //! | a process on this memory that is no thread | by a scan, which proves nothing while there is one |
 //!
 //! A program that uses `clone` may make such processes, of which not all are found (see
-//! `uruk_roots`), and reclaim ends when it makes one (`guest::processes`).
+//! `uruk_roots`), and reclaim ends when it makes one (`host::processes`).
 //!
 //! # Why nothing is freed before it is seen Code rests on an unregistered stack only after a thread
 //! went to that stack, by an instruction or by a function of the C library. The switching code was

@@ -8,7 +8,8 @@ use uruk_base::FunctionId;
 use super::life::Life;
 use crate::core::{Body, Core};
 use crate::fork::gate;
-use crate::guest::{exit, threads};
+use crate::fork::threads;
+use crate::guest::exit;
 use crate::version::calls;
 
 impl Core {

@@ -49,7 +49,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::panics::caught;
-use crate::guest::threads;
+use crate::fork::threads;
 
 use crate::error::replace::{Activation, ReplaceError, merged};
 

@@ -10,14 +10,14 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tracing::info;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Nanos, VersionId};
-use uruk_profiler::{Choice, Excluded, Found, Sampler, Settings, Sizes, Summary};
+use uruk_profiler::{Choice, Found, Sampler, Settings, Sizes, Summary};
 use uruk_reclaim::Edge;
 
 mod clock;
@@ -33,7 +33,7 @@ use maps::{Maps, untag};
 use shared::Shared;
 
 use crate::core::Core;
-use crate::fork::{gate, thread};
+use crate::fork::{gate, thread, threads};
 use crate::tiers::background::thread_time;
 use crate::tiers::{TierSettings, Tiers, nanos, process_time};
 use crate::told::event::{Event, Events, Hit};
@@ -49,9 +49,6 @@ const TELL_EVERY: Duration = Duration::from_millis(100);
 
 /// Samples in the same code that were taken within such a time are reported together.
 const TOGETHER_NS: u64 = 1_000_000;
-
-/// Threads of the runtime, which are not sampled.
-pub(crate) static EXCLUDED: LazyLock<Arc<Excluded>> = LazyLock::new(Arc::default);
 
 /// The sampling state of a session.
 pub(crate) struct Sampling {
@@ -427,7 +424,7 @@ impl Core {
 
     fn open_sampler(&self) -> Source {
         let sampling = &self.tiers.sampling;
-        let opened = uruk_profiler::open(sampling.choice, sampling.sizes, &EXCLUDED);
+        let opened = uruk_profiler::open(sampling.choice, sampling.sizes, &threads::EXCLUDED);
         let mut rejected: Vec<_> = opened
             .rejected
             .iter()

@@ -27,7 +27,7 @@ use uruk_codegen::{fatal, warm};
 use crate::core::{Body, Core};
 use crate::fork::gate;
 use crate::fork::panics;
-use crate::guest::llvm;
+use crate::host::llvm;
 use crate::tiers::background::thread_time;
 use crate::tiers::jobs::{Job, Jobs};
 

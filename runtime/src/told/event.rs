@@ -15,7 +15,7 @@ use uruk_base::{FunctionId, Variant};
 use uruk_report::Recorder;
 use uruk_tiering::tuning::{Interval, Verdict};
 
-use crate::guest::threads;
+use crate::fork::threads;
 use crate::replace::Level;
 use crate::told::recording;
 use crate::version::build::CompiledBy;

@@ -8,7 +8,7 @@
 
 use uruk_base::Nanos;
 
-use crate::guest::threads;
+use crate::fork::threads;
 use crate::tiers::{clock, nanos, process_time};
 
 /// Maximal number of threads that are read one by one.

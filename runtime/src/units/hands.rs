@@ -18,8 +18,8 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_session::Behalf;
 
 use crate::fork::errands::Errand;
+use crate::fork::threads;
 use crate::fork::{futex, gate, thread};
-use crate::guest::threads;
 
 type Task = Box<dyn FnOnce() + Send>;
 

@@ -21,9 +21,9 @@ use uruk_reclaim::{BlockId, Fixed, IdMap, Slots};
 use uruk_unwind::Row;
 
 use crate::calls::bound::State;
-use crate::guest::listed::Listed;
-use crate::guest::tls;
-use crate::load::apart::Mapping;
+use crate::host::listed::Listed;
+use crate::host::mapping::Mapping;
+use crate::host::tls;
 use crate::loops::words::Loops;
 use crate::removal::Uses;
 use crate::tiers::guided::Words;

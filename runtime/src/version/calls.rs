@@ -26,7 +26,7 @@ use crate::fork::gate::{self, leave_lost};
 use crate::fork::panics;
 use crate::fork::sacrificial::sacrificial;
 use crate::fork::thread::{self, rest};
-use crate::guest::threads;
+use crate::fork::threads;
 use crate::load::room;
 use crate::speculation::work::PATIENCE;
 use crate::told::event::Event;

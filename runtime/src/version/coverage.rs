@@ -15,7 +15,7 @@ use uruk_codegen::{
 
 use super::baseline::{UNREAD, features};
 use crate::error::Error;
-use crate::guest::llvm;
+use crate::host::llvm;
 use crate::load::Source;
 
 /// Coverage of a file by the baseline compiler; see [`baseline_coverage`].

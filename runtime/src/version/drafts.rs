@@ -7,7 +7,7 @@ use uruk_link::{Laid, Linked, Placement, Segment, TlsPlace};
 
 use crate::core::Core;
 use crate::error::Error;
-use crate::guest::tls;
+use crate::host::tls;
 
 /// One allocation per segment that has any bytes.
 pub(crate) struct Drafts {

@@ -4,7 +4,7 @@
 //! pointer. The runtime has 3 KiB at such places, on the stack of each thread. A program with more is
 //! detected when it is linked. The process then executes itself again with a library for which the
 //! loader reserves enough. The library is made here and preloaded from memory, and defines
-//! `uruk_thread_local_room`, by which the runtime finds it (`guest::tls::room`).
+//! `uruk_thread_local_room`, by which the runtime finds it (`host::tls::room`).
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;

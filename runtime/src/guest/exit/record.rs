@@ -21,7 +21,7 @@ use super::{Handler, register_at_exit, thread_end};
 use crate::core::Core;
 use crate::fork::gate::{self, Pass};
 use crate::fork::shield;
-use crate::guest::threads;
+use crate::fork::threads;
 use crate::load::own;
 use crate::removal::life::{Gone, Hold, Life};
 

@@ -14,7 +14,7 @@ use super::Handler;
 use super::record::{Record, hold_all, images};
 use crate::fork::gate;
 use crate::fork::shield::{self, Shield};
-use crate::guest::threads;
+use crate::fork::threads;
 
 /// A destructor as the C library calls it at the end of the thread. It is on the thread's list
 /// until it has run.

@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use super::blocks::Blocks;
 use crate::fork::shield;
-use crate::guest::llvm;
+use crate::host::llvm;
 
 /// The effect of a function on blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -42,9 +42,7 @@
 
 mod blocks;
 pub(crate) mod gates;
-pub(in crate::guest) mod loaded;
 mod opened;
-pub(in crate::guest) mod stand_in;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{CStr, CString};
@@ -57,11 +55,11 @@ use uruk_codegen::{Kind, Linkage, SymbolId};
 
 pub(crate) use self::opened::{guest_dlmopen, guest_dlopen};
 
-use self::loaded::{Loaded, Word, closure};
-use self::stand_in::{Marks, NameKind, StandIn, Thunk};
 use crate::core::Core;
 use crate::fork::{LAST_COMPILES, gate, shield};
-use crate::guest::{listed, llvm};
+use crate::host::loaded::{self, Loaded, Word, closure};
+use crate::host::stand_in::{self, Marks, NameKind, StandIn, Thunk};
+use crate::host::{listed, llvm};
 use crate::load::copies::{Content, Copied};
 use crate::load::function_base;
 use crate::load::image::Image;

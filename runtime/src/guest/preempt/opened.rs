@@ -17,11 +17,11 @@ use std::sync::OnceLock;
 
 use uruk_base::locks::Mutex;
 
-use super::loaded::{self, Loaded};
 use super::{Export, Wanted, Writes, stand_in_for};
 use crate::fork::gate;
 use crate::fork::shield::Shield;
-use crate::guest::llvm;
+use crate::host::llvm;
+use crate::host::loaded::{self, Loaded};
 
 /// The name whose resolver is [`bind_opened`].
 pub(super) const BIND: &CStr = c"uruk.bind.opened";

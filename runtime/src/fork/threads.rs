@@ -11,22 +11,25 @@
 //! | main thread | noticed by |
 //! |---|---|
 //! | `pthread_exit` | the destructor of a key, in the last round |
-//! | `syscall(SYS_exit)` in the program's code | `guest::processes`, before it |
+//! | `syscall(SYS_exit)` in the program's code | `host::processes`, before it |
 //! | the same in a library, or an instruction | a worker's check of its state, each [`LOOK_INTERVAL`] |
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::sandbox;
+use uruk_profiler::Excluded;
 
 use crate::fork::gate::{self, Pass};
 use crate::fork::thread::leaving;
 use crate::fork::unseen;
-use crate::tiers::sampling::EXCLUDED;
+
+/// Threads of the runtime, which are not sampled.
+pub(crate) static EXCLUDED: LazyLock<Arc<Excluded>> = LazyLock::new(Arc::default);
 
 /// Interval of the watcher's checks.
 const WATCH_INTERVAL: Duration = Duration::from_millis(1);

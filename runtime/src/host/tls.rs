@@ -36,7 +36,7 @@
 //!   executable (local-exec) work and no thread needs a hook. Where objects need more, the command
 //!   restarts itself with a library that has enough (`room`).
 //! - A slot of thread-locals has a generation: a removed module frees its slot, and a thread's
-//!   block records its module (`guest::tls`).
+//!   block records its module (`host::tls`).
 
 mod libraries;
 mod reserve;

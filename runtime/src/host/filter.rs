@@ -9,15 +9,15 @@
 /// An instruction, as the kernel takes it (`struct sock_filter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub(super) struct Instruction {
-    pub(super) code: u16,
-    pub(super) on_true: u8,
-    pub(super) on_false: u8,
-    pub(super) k: u32,
+pub(crate) struct Instruction {
+    pub(crate) code: u16,
+    pub(crate) on_true: u8,
+    pub(crate) on_false: u8,
+    pub(crate) k: u32,
 }
 
 /// The longest program that the kernel takes.
-pub(super) const LONGEST: usize = 4096;
+pub(crate) const LONGEST: usize = 4096;
 
 /// `AUDIT_ARCH_X86_64`.
 const ARCHITECTURE: u32 = 0xc000_003e;
@@ -93,7 +93,7 @@ const ESSENTIAL: [i64; 5] = [
 /// Whether a call that the runtime's threads make could be answered by the end of the thread or of
 /// the process, by a signal or by another process. Also true if an essential call is always
 /// refused. False for a program that the kernel refuses as a filter.
-pub(super) fn is_deadly(program: &[Instruction]) -> bool {
+pub(crate) fn is_deadly(program: &[Instruction]) -> bool {
     let kills = |&call: &i64| answers(program, call as u32).kills;
     let refuses = |&call: &i64| answers(program, call as u32).refuses();
     CALLS.iter().any(kills) || ESSENTIAL.iter().any(refuses)

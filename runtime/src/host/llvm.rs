@@ -15,7 +15,7 @@
 //!
 //! It is opened after the C++ library ([`process`](super::process)), which is searched by the
 //! allocation functions that an executable exports and that constructors of LLVM call. It is opened
-//! before the loader can find the program's stand-in ([`preempt`](super::preempt)): else LLVM's
+//! before the loader can find the program's stand-in ([`preempt`](crate::guest::preempt)): else LLVM's
 //! library, and its dependences, might be bound to the program's functions. They belong to the
 //! runtime, whenever they are loaded: their words are not overwritten, and their allocations are
 //! the runtime's ([`came`]).
@@ -28,9 +28,9 @@ use std::sync::OnceLock;
 
 use uruk_codegen::CodegenError;
 
-use super::preempt::loaded::{self, Loaded, closure};
 use crate::error::Error;
 use crate::fork::gate;
+use crate::host::loaded::{self, Loaded, closure};
 
 /// Files loaded because of LLVM after the program began.
 struct Came {
@@ -65,20 +65,20 @@ pub(crate) fn before_loader() {
 
 /// Notes the dynamic sections that are loaded when the program begins. Files that LLVM loads later
 /// are then recognized.
-pub(super) fn expect(loaded: impl Iterator<Item = u64>) {
+pub(crate) fn expect(loaded: impl Iterator<Item = u64>) {
     if !uruk_late::is_open() && BEFORE.set(loaded.collect()).is_ok() {
         uruk_late::when_open(came);
     }
 }
 
 /// The index of LLVM's library among the loaded files, if it is open.
-pub(super) fn place(loaded: &[Loaded]) -> Option<usize> {
+pub(crate) fn place(loaded: &[Loaded]) -> Option<usize> {
     let function = uruk_late::function()? as u64;
     loaded.iter().position(|one| one.holds(function))
 }
 
 /// LLVM's library, if it is open, else the loaded files that it will need: indexes.
-pub(super) fn needed(loaded: &[Loaded]) -> impl Iterator<Item = usize> {
+pub(crate) fn needed(loaded: &[Loaded]) -> impl Iterator<Item = usize> {
     let place = place(loaded);
     let to_come = move |one: &Loaded| place.is_none() && uruk_late::needs(one.name());
     let needed = (0..loaded.len()).filter(move |&index| to_come(&loaded[index]));
@@ -109,18 +109,18 @@ fn came() {
 }
 
 /// Whether the library with that dynamic section was loaded with LLVM.
-pub(super) fn brought(dynamic: u64) -> bool {
+pub(crate) fn brought(dynamic: u64) -> bool {
     CAME.get()
         .is_some_and(|came| came.dynamics.contains(&dynamic))
 }
 
 /// Whether LLVM's library was loaded late, at that address.
-pub(super) fn is_at(base: u64) -> bool {
+pub(crate) fn is_at(base: u64) -> bool {
     CAME.get().is_some_and(|came| came.base == Some(base))
 }
 
 /// Whether `address` is in code that was loaded with LLVM.
-pub(super) fn holds(address: u64) -> bool {
+pub(crate) fn holds(address: u64) -> bool {
     let text = CAME.get().map_or(&[][..], |came| &came.text);
     let behind = text.partition_point(|range| range.start <= address);
     behind != 0 && address < text[behind - 1].end

@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::guest::elf::{
+use crate::host::elf::{
     DF_SYMBOLIC, DT_FLAGS, DT_JMPREL, DT_NEEDED, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_SONAME,
     DT_STRTAB, DT_SYMBOLIC, DT_SYMTAB, R_64, R_GLOB_DAT, R_JUMP_SLOT, SHN_UNDEF, STB_GNU_UNIQUE,
     STB_LOCAL, STT_TLS, STV_PROTECTED,
@@ -41,13 +41,13 @@ struct Symbol {
 const _: () = assert!(size_of::<Relocation>() == 24 && size_of::<Symbol>() == 24);
 
 /// An executable or a library, as of the time of the search.
-pub(in crate::guest) struct Loaded {
+pub(crate) struct Loaded {
     /// Address of its dynamic section, which identifies it.
-    pub(in crate::guest) dynamic: u64,
+    pub(crate) dynamic: u64,
     /// Its own name, else that of its file.
-    pub(super) name: String,
-    pub(super) needed: Vec<String>,
-    pub(in crate::guest) executable: Vec<Range<u64>>,
+    pub(crate) name: String,
+    pub(crate) needed: Vec<String>,
+    pub(crate) executable: Vec<Range<u64>>,
     writable: Vec<Range<u64>>,
     /// Whole pages that are made read-only once it is relocated.
     closed: Range<u64>,
@@ -60,26 +60,26 @@ pub(in crate::guest) struct Loaded {
 
 /// A word that holds the address of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::guest) struct Word<'a> {
-    pub(in crate::guest) address: u64,
+pub(crate) struct Word<'a> {
+    pub(crate) address: u64,
     /// Its value, without the addend.
-    pub(super) holds: u64,
-    pub(super) addend: i64,
-    pub(in crate::guest) name: &'a CStr,
+    pub(crate) holds: u64,
+    pub(crate) addend: i64,
+    pub(crate) name: &'a CStr,
     /// Whether it may hold the address of code that will look the name up.
-    pub(super) lazy: bool,
+    pub(crate) lazy: bool,
     /// Whether the library defines the name itself.
-    pub(super) own: bool,
+    pub(crate) own: bool,
     /// Whether only calls go through it.
-    pub(super) calls: bool,
+    pub(crate) calls: bool,
     /// Whether the process has one definition of the name, in whichever library.
-    pub(super) unique: bool,
+    pub(crate) unique: bool,
 }
 
 const PAGE: u64 = 4096;
 
 /// All loaded files, the executable first, and the loader's count of unloads.
-pub(in crate::guest) fn all() -> (Vec<Loaded>, u64) {
+pub(crate) fn all() -> (Vec<Loaded>, u64) {
     unsafe extern "C" fn add(
         info: *mut libc::dl_phdr_info,
         _size: usize,
@@ -99,10 +99,7 @@ pub(in crate::guest) fn all() -> (Vec<Loaded>, u64) {
 }
 
 /// The files loaded because of `roots`, themselves included: indexes into `loaded`.
-pub(in crate::guest) fn closure(
-    loaded: &[Loaded],
-    roots: impl IntoIterator<Item = usize>,
-) -> HashSet<usize> {
+pub(crate) fn closure(loaded: &[Loaded], roots: impl IntoIterator<Item = usize>) -> HashSet<usize> {
     let by_name: HashMap<&str, usize> = loaded
         .iter()
         .enumerate()
@@ -205,17 +202,17 @@ impl Loaded {
     }
 
     /// Its load address.
-    pub(in crate::guest) fn base(&self) -> u64 {
+    pub(crate) fn base(&self) -> u64 {
         self.base
     }
 
     /// Its own name, else that of its file.
-    pub(in crate::guest) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Whether `address` is in its code.
-    pub(in crate::guest) fn holds(&self, address: u64) -> bool {
+    pub(crate) fn holds(&self, address: u64) -> bool {
         self.executable.iter().any(|range| range.contains(&address))
     }
 
@@ -223,7 +220,7 @@ impl Loaded {
     ///
     /// # Safety
     /// 1. It is still loaded.
-    pub(in crate::guest) unsafe fn each_word(&self, mut each: impl FnMut(Word<'_>)) {
+    pub(crate) unsafe fn each_word(&self, mut each: impl FnMut(Word<'_>)) {
         if self.symbols == 0 || self.strings == 0 {
             return;
         }
@@ -281,7 +278,7 @@ impl Loaded {
     ///
     /// # Safety
     /// 1. It is still loaded.
-    pub(in crate::guest) unsafe fn move_pointers(&self, moved: &[(Range<u64>, u64)]) {
+    pub(crate) unsafe fn move_pointers(&self, moved: &[(Range<u64>, u64)]) {
         for range in &self.writable {
             // Read-only words were filled in by name, or by the library itself.
             let inside = self.closed.start >= range.start && self.closed.start < range.end;
@@ -297,7 +294,7 @@ impl Loaded {
     /// # Safety
     /// 1. It is still loaded.
     /// 2. Each address is that of one of [`Loaded::each_word`], and its value is valid there.
-    pub(in crate::guest) unsafe fn write(&self, values: &[(u64, u64)]) -> bool {
+    pub(crate) unsafe fn write(&self, values: &[(u64, u64)]) -> bool {
         let closed = values.iter().any(|(at, _)| self.closed.contains(at));
         let protect = |protection: c_int| {
             let length = (self.closed.end - self.closed.start) as usize;
@@ -324,7 +321,7 @@ impl Loaded {
 ///
 /// # Safety
 /// 1. The range is writable memory, and begins at a multiple of 8.
-pub(super) unsafe fn move_pointers(range: Range<u64>, moved: &[(Range<u64>, u64)]) {
+pub(crate) unsafe fn move_pointers(range: Range<u64>, moved: &[(Range<u64>, u64)]) {
     let end = range.end;
     for address in range.step_by(8).filter(|at| at + 8 <= end) {
         // SAFETY: duty 1: an aligned word; other threads see the old value or the new.

@@ -13,7 +13,8 @@ use std::ffi::{c_int, c_long, c_void};
 use std::mem::{ManuallyDrop, size_of_val};
 
 use super::library::Library;
-use super::{sandbox, threads};
+use super::sandbox;
+use crate::fork::threads;
 use crate::fork::unseen::{self, Held};
 
 static FORK: Library = Library::new(c"_Fork");

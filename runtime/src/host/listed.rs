@@ -7,7 +7,7 @@
 //! has no name. The process's own executable, which is the runtime, is not listed.
 //!
 //! These functions replace the C library's: guest code is linked to them, and the words of
-//! libraries are overwritten ([`attend`], [`preempt`](super::preempt)). Unwinders keep the C
+//! libraries are overwritten ([`attend`], [`preempt`](crate::guest::preempt)). Unwinders keep the C
 //! library's function: they search frames of the runtime, too.
 //!
 //! # Readers
@@ -33,10 +33,10 @@ use uruk_base::locks::Mutex;
 use uruk_heap::{Pool, Sealed};
 
 use super::library::Library;
-use super::preempt::loaded::{self, Loaded};
 use super::tls;
 use crate::fork::gate;
-use crate::load::apart::Mapping;
+use crate::host::loaded::{self, Loaded};
+use crate::host::mapping::Mapping;
 
 mod variables;
 
@@ -45,7 +45,7 @@ pub(crate) use variables::{Variables, place_of};
 const NAME: &CStr = c"dl_iterate_phdr";
 
 /// All names whose words are overwritten.
-pub(super) const NAMES: [&CStr; 2] = [NAME, c"__tls_get_addr"];
+pub(crate) const NAMES: [&CStr; 2] = [NAME, c"__tls_get_addr"];
 
 /// A callback, which may throw.
 pub(crate) type Callback =
@@ -398,14 +398,14 @@ impl Round {
 }
 
 /// Sets the load addresses of the runtime's files, which are not listed from now on.
-pub(super) fn hide(bases: Vec<u64>) {
+pub(crate) fn hide(bases: Vec<u64>) {
     // A process has one program.
     let _ = HIDDEN.set(bases);
 }
 
 /// The words of a library to overwrite: those of the list, and if there are any, its words for
 /// `__tls_get_addr`, for thread-locals that the list shows.
-pub(super) struct Words {
+pub(crate) struct Words {
     /// An unwinder, which searches frames of the runtime, too, or LLVM, which is the runtime's.
     left: bool,
     /// Its words for thread-locals are used by this code to call the C library.
@@ -415,7 +415,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    pub(super) fn of(library: &Loaded) -> Words {
+    pub(crate) fn of(library: &Loaded) -> Words {
         let left = ["libgcc_s.", "libunwind", "libLLVM"];
         Words {
             left: left.iter().any(|start| library.name().starts_with(start)),
@@ -426,7 +426,7 @@ impl Words {
     }
 
     /// Notes a word if it has one of the names.
-    pub(super) fn note(&mut self, word: &loaded::Word<'_>) {
+    pub(crate) fn note(&mut self, word: &loaded::Word<'_>) {
         if let Some(name) = NAMES.into_iter().find(|name| *name == word.name) {
             self.lists |= name == NAME && !self.left;
             if name == NAME || !self.own {
@@ -436,7 +436,7 @@ impl Words {
     }
 
     /// Names, addresses and values.
-    pub(super) fn values(self) -> impl Iterator<Item = (&'static CStr, u64, u64)> {
+    pub(crate) fn values(self) -> impl Iterator<Item = (&'static CStr, u64, u64)> {
         let found = self.found.into_iter().filter(move |_| self.lists);
         found.map(|(name, address)| match name == NAME {
             true => (name, address, iterate as Function as usize as u64),

@@ -16,13 +16,13 @@ use super::reserve::thread_pointer;
 const NAME: &CStr = c"uruk_thread_local_room";
 
 /// The library's block.
-pub(super) struct Room {
+pub(crate) struct Room {
     /// Its offset from the thread pointer, in any thread.
-    pub(super) offset: i64,
+    pub(crate) offset: i64,
     /// Address of the image from which new threads are initialized.
-    pub(super) image: usize,
+    pub(crate) image: usize,
     /// Bytes of the image and of a thread's block, and their alignment.
-    pub(super) sizes: [u64; 3],
+    pub(crate) sizes: [u64; 3],
     /// Bytes in use; only the thread that loads programs changes it.
     used: AtomicUsize,
 }
@@ -31,14 +31,14 @@ static ROOM: OnceLock<Option<Room>> = OnceLock::new();
 
 /// The room, if a template was placed in it. Takes no lock of the loader: threads that prepare for
 /// guest code call this, and handlers may wait for them.
-pub(super) fn in_use() -> Option<&'static Room> {
+pub(crate) fn in_use() -> Option<&'static Room> {
     let room = ROOM.get()?.as_ref();
     room.filter(|room| room.used.load(Ordering::Relaxed) != 0)
 }
 
 /// The room, if this process was started with one; calls the loader. For the thread that loads a
 /// program.
-pub(super) fn search() -> Option<&'static Room> {
+pub(crate) fn search() -> Option<&'static Room> {
     ROOM.get_or_init(find).as_ref()
 }
 
@@ -93,7 +93,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut 
 
 impl Room {
     /// Takes the whole block for a template; returns its offset from the thread pointer.
-    pub(super) fn take(&self, size: usize, align: usize) -> Option<i64> {
+    pub(crate) fn take(&self, size: usize, align: usize) -> Option<i64> {
         let [file, _, most] = self.sizes;
         let fits = size as u64 <= file && align as u64 <= most;
         if !fits || self.used.load(Ordering::Relaxed) != 0 {
@@ -104,7 +104,7 @@ impl Room {
     }
 
     /// Writes a template into the calling thread's block and into the image of new threads.
-    pub(super) fn fill(&self, image: &[u8]) {
+    pub(crate) fn fill(&self, image: &[u8]) {
         let used = self.used.load(Ordering::Relaxed);
         let mine = (thread_pointer() + self.offset) as *mut u8;
         for target in [mine, self.image as *mut u8] {
@@ -118,7 +118,7 @@ impl Room {
     }
 
     /// Copies the template into the calling thread if it was filled in after it started.
-    pub(super) fn refresh(&self) {
+    pub(crate) fn refresh(&self) {
         let used = self.used.load(Ordering::Relaxed);
         let mine = (thread_pointer() + self.offset) as *mut u8;
         // SAFETY: the first `used` bytes of both; this thread's copy is not in use yet.

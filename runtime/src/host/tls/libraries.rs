@@ -12,10 +12,8 @@ use std::ffi::{CStr, CString};
 
 use uruk_base::locks::{Mutex, MutexGuard};
 
-use crate::guest::exports::base_of;
-use crate::guest::preempt::stand_in::{
-    HEADER, PROGRAM_HEADER, elf_header, open_bytes, program_header,
-};
+use crate::host::exports::base_of;
+use crate::host::stand_in::{HEADER, PROGRAM_HEADER, elf_header, open_bytes, program_header};
 
 const HEADERS: usize = 3;
 const HASHES: usize = HEADER + HEADERS * PROGRAM_HEADER;

@@ -3,7 +3,7 @@
 //! Lookups go library by library, never through the global scope: that would also offer the symbols
 //! of this executable and of LLVM. Thread-locals of libraries are answered with libc's own (module,
 //! offset) pair. A lookup takes no lock of the dynamic loader, except for thread-locals and unique
-//! symbols ([`exports`](crate::guest::exports)).
+//! symbols ([`exports`](crate::host::exports)).
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -12,9 +12,9 @@ use std::path::Path;
 use uruk_base::locks::Mutex;
 
 use crate::error::Error;
-use crate::guest::executable::Executable;
-use crate::guest::exports::{Export, Scope, Variable, ask_loader, dynamic_of};
-use crate::guest::tls::{offset_of, thread_pointer};
+use crate::host::executable::Executable;
+use crate::host::exports::{Export, Scope, Variable, ask_loader, dynamic_of};
+use crate::host::tls::{offset_of, thread_pointer};
 
 /// Libraries a compiler driver links by default for C, C++ and Rust programs.
 const DEFAULT_LIBRARIES: [&str; 5] = [

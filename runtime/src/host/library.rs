@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Looked up once: `dlsym` takes the dynamic loader's lock, under which constructors of libraries
 /// call this, and must not be called in a signal handler. Relaxed: all callers find the same
 /// address.
-pub(super) struct Library(&'static CStr, AtomicUsize);
+pub(crate) struct Library(&'static CStr, AtomicUsize);
 
 impl Library {
-    pub(super) const fn new(name: &'static CStr) -> Self {
+    pub(crate) const fn new(name: &'static CStr) -> Self {
         Self(name, AtomicUsize::new(0))
     }
 
     /// Its address, 0 if there is none.
-    pub(super) fn address(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         let mut found = self.1.load(Ordering::Relaxed);
         if found == 0 {
             // SAFETY: a C string.

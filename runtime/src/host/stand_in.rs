@@ -34,15 +34,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use uruk_files::OwnFile;
 
 /// A name and its address.
-pub(super) struct Name<'a> {
-    pub(super) name: &'a CStr,
-    pub(super) address: u64,
-    pub(super) kind: NameKind,
+pub(crate) struct Name<'a> {
+    pub(crate) name: &'a CStr,
+    pub(crate) address: u64,
+    pub(crate) kind: NameKind,
 }
 
 /// The kind of a name's definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NameKind {
+pub(crate) enum NameKind {
     Variable,
     Function,
     /// The result of the function at its address when the loader calls it (`STT_GNU_IFUNC`).
@@ -61,27 +61,27 @@ impl NameKind {
 }
 
 /// The library, opened.
-pub(super) struct StandIn {
+pub(crate) struct StandIn {
     /// The loader's handle, never closed.
-    pub(super) handle: usize,
+    pub(crate) handle: usize,
     /// Addresses of its thunks.
-    pub(super) thunks: Vec<u64>,
+    pub(crate) thunks: Vec<u64>,
 }
 
 /// Calls of one function by threads of the program and of the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Thunk {
+pub(crate) struct Thunk {
     /// Target of the program's threads.
-    pub(super) new: u64,
+    pub(crate) new: u64,
     /// Target of the runtime's threads.
-    pub(super) old: u64,
+    pub(crate) old: u64,
 }
 
 /// Offsets of the marks of [`shield`](crate::fork::shield) from a thread's `fs`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Marks {
-    pub(super) raised: i32,
-    pub(super) never: i32,
+pub(crate) struct Marks {
+    pub(crate) raised: i32,
+    pub(crate) never: i32,
 }
 
 /// Bytes of a thunk.
@@ -89,8 +89,8 @@ const THUNK: usize = 64;
 const PAGE: usize = 4096;
 /// Number of libraries opened from memory.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
-pub(in crate::guest) const HEADER: usize = 64;
-pub(in crate::guest) const PROGRAM_HEADER: usize = 56;
+pub(crate) const HEADER: usize = 64;
+pub(crate) const PROGRAM_HEADER: usize = 56;
 
 /// The library's bytes, and the offset of its thunks.
 struct Image {
@@ -219,7 +219,7 @@ fn symbol_table(names: &[Name<'_>]) -> (Vec<u8>, Vec<u8>) {
     (table, strings)
 }
 
-pub(in crate::guest) fn elf_header(headers: u16) -> [u8; HEADER] {
+pub(crate) fn elf_header(headers: u16) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     // 64 bits, little-endian, version 1; ET_DYN for EM_X86_64.
     header[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1]);
@@ -234,7 +234,7 @@ pub(in crate::guest) fn elf_header(headers: u16) -> [u8; HEADER] {
 }
 
 /// Kind, flags, offset and address, size, alignment.
-pub(in crate::guest) fn program_header(
+pub(crate) fn program_header(
     (kind, flags, at, size, align): (u32, u32, usize, usize, usize),
 ) -> [u8; PROGRAM_HEADER] {
     let mut header = [0; PROGRAM_HEADER];
@@ -249,11 +249,11 @@ pub(in crate::guest) fn program_header(
 
 /// Makes and opens the library, which stays. `None` if neither memory nor the folder for temporary
 /// files may be mapped for execution.
-pub(super) fn open(names: &[Name<'_>], thunks: &[Thunk], marks: Marks) -> Option<StandIn> {
+pub(crate) fn open(names: &[Name<'_>], thunks: &[Thunk], marks: Marks) -> Option<StandIn> {
     let image = Image::new(names, thunks, marks, libc::PF_R | libc::PF_W);
     let handle = open_bytes(&image.bytes).ok()?;
     // SAFETY: an open handle.
-    let base = unsafe { crate::guest::exports::base_of(handle) }?;
+    let base = unsafe { crate::host::exports::base_of(handle) }?;
     let first = base + image.thunks as u64;
     let places = (0..thunks.len()).map(|index| first + (index * THUNK) as u64);
     Some(StandIn {
@@ -268,7 +268,7 @@ pub(super) fn open(names: &[Name<'_>], thunks: &[Thunk], marks: Marks) -> Option
 ///
 /// # Errors
 /// The loader's message.
-pub(in crate::guest) fn open_for_stacks() -> Result<(), String> {
+pub(crate) fn open_for_stacks() -> Result<(), String> {
     let marks = Marks {
         raised: 0,
         never: 0,
@@ -278,7 +278,7 @@ pub(in crate::guest) fn open_for_stacks() -> Result<(), String> {
 }
 
 /// Opens a library from memory, or if memory may not be mapped for execution, from a file.
-pub(in crate::guest) fn open_bytes(bytes: &[u8]) -> Result<*mut c_void, String> {
+pub(crate) fn open_bytes(bytes: &[u8]) -> Result<*mut c_void, String> {
     open_in_memory(bytes).or_else(|_| open_in_folder(bytes))
 }
 

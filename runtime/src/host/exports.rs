@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::MaybeUninit;
 
-use crate::guest::elf::{
+use crate::host::elf::{
     DT_GNU_HASH, DT_NEEDED, DT_STRTAB, DT_SYMTAB, DT_VERSYM, SHN_ABS, SHN_UNDEF, STB_GLOBAL,
     STB_GNU_UNIQUE, STB_WEAK, STT_COMMON, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT, STT_TLS,
 };
