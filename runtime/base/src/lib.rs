@@ -25,6 +25,7 @@ compile_error!(
 
 pub mod address;
 pub mod allocated;
+pub mod choices;
 pub mod ids;
 pub mod locks;
 pub mod nanos;
@@ -35,6 +36,7 @@ pub mod thread_stack;
 pub mod variant;
 
 pub use address::{EntryAddress, SlotAddress, StubAddress};
+pub use choices::{CompiledBy, Level, Tiers};
 pub use ids::{FunctionId, Tier, VersionId};
 pub use nanos::Nanos;
 pub use parts::Part;

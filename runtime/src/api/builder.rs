@@ -20,17 +20,18 @@ use crate::calls::asked::{Asked, FaultHandler};
 use crate::calls::interrupt;
 use crate::core::Core;
 use crate::error::Error;
+use crate::events::{Event, Listener};
 use crate::fork::{self, gate};
 use crate::guest::{stacks, unwinding};
 use crate::host::{listed, llvm};
 use crate::load::room;
 use crate::tiers::background::thread_time;
-use crate::tiers::{TierSettings, Tiers, process_time};
-use crate::told::event::{Event, Listener};
+use crate::tiers::{TierSettings, process_time};
 use crate::told::recording::recorder;
 use crate::told::tools::{ToolSettings, Tools};
 use crate::version::baseline::Baseline;
 use crate::version::failed::{FailedCallHandler, FailureHandler, OnFailure};
+use uruk_base::Tiers;
 
 /// Callback for session errors that no caller waits for.
 pub(crate) type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;

@@ -19,9 +19,9 @@ use crate::calls::value::Signature;
 use crate::core::Core;
 use crate::core::SessionEnd;
 use crate::error::Error;
+use crate::events::memory::MemoryReport;
 use crate::fork::gate;
 use crate::reclaim::RegisteredStack;
-use crate::told::memory::MemoryReport;
 #[cfg(doc)]
 use crate::told::stats::MemoryStats;
 use crate::told::stats::Stats;

@@ -35,6 +35,7 @@ use crate::api::layers::Layers;
 use crate::calls::asked::Asked;
 use crate::calls::bound::{HostFunctions, State};
 use crate::error::Error;
+use crate::events::Events;
 use crate::fork::sacrificial::sacrificial;
 use crate::fork::thread::rest;
 use crate::fork::thread::serving::Serving;
@@ -54,8 +55,7 @@ use crate::removal::removed::Removed;
 use crate::replace::{Locals, Replacing};
 use crate::speculation::Speculation;
 use crate::tiers::eviction::Eviction;
-use crate::tiers::{TierSettings, TierState, Tiers};
-use crate::told::event::Events;
+use crate::tiers::{TierSettings, TierState};
 use crate::told::holdings::Modules;
 use crate::told::stats::Counters;
 use crate::told::tools::Tools;
@@ -66,6 +66,7 @@ use crate::version::baseline::Compilers;
 use crate::version::bodies::Bodies;
 use crate::version::constants::Shared;
 use crate::version::failed::{Causes, Context};
+use uruk_base::Tiers;
 
 /// One module of the program.
 pub(crate) struct Module {

@@ -59,8 +59,8 @@ use uruk_roots::{Report, Roots, Wanted};
 use super::foreign::{Foreign, foreign_code};
 use super::library::{self, ALTERNATE, FIBERS, JUMP, Signs, goes_elsewhere, part_of_pair};
 use crate::core::Core;
+use crate::events::Event;
 use crate::reclaim::switches;
-use crate::told::event::Event;
 
 /// The program requested, by name, a function that goes to another stack without registering it.
 /// Relaxed: set before the program has its address, and read by a scan that comes later, or whose

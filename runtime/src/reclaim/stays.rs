@@ -10,7 +10,7 @@ use tracing::warn;
 use uruk_base::locks::Mutex;
 
 use crate::core::Core;
-use crate::told::event::Event;
+use crate::events::Event;
 
 /// Reasons, of one session.
 #[derive(Default)]

@@ -42,7 +42,6 @@ use crate::fork::gate;
 use crate::fork::panics::caught;
 use crate::load::objects::ObjectCode;
 
-use super::Level;
 use super::dependents::Plans;
 use super::migrate::{Move, Moved};
 use super::prepare::Code;
@@ -50,6 +49,7 @@ use super::publish::{Barrier, Garbage, Published, Staged};
 use super::quiet::{OldCode, Withdrawal};
 use super::state::{Committing, Manner, Old, Set};
 use crate::error::replace::ReplaceError;
+use uruk_base::Level;
 
 /// Rounds of compiling dependents while others publish.
 const ROUNDS: u32 = 8;
@@ -137,10 +137,7 @@ impl Core {
                 recompiled: HashMap::new(),
             }
         };
-        let deadline = match level {
-            Level::Immediate => None,
-            Level::Quiescent { wait } => Some(Instant::now() + wait),
-        };
+        let deadline = level.wait().map(|wait| Instant::now() + wait);
         let mut round = 0;
         while round <= ROUNDS {
             // Publications are excluded in the last round, so it finds all dependents.

@@ -55,6 +55,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use uruk_base::Level;
+
 use uruk_base::FunctionId;
 
 use crate::api::dylib::Dylib;
@@ -79,24 +81,6 @@ pub(crate) use self::plan::Locals;
 pub(crate) use self::quiet::scrubbed;
 pub use self::rollback::{Rollback, RolledBack};
 pub(crate) use self::state::Replacing;
-
-/// When a set of functions is exchanged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Level {
-    /// At one instant: calls that begin before it run old code to its end, calls that
-    /// begin after it run new code.
-    #[default]
-    Immediate,
-    /// At an instant at which no thread runs, or will return into, code of a member or code that
-    /// depends on one. Until then calls of members wait, except calls by threads that must go on to
-    /// leave such code. If that takes longer than `wait`, nothing changes. A `fork` during the wait
-    /// goes first, and the wait begins anew after it.
-    Quiescent {
-        /// Longest time for which calls wait.
-        wait: Duration,
-    },
-}
 
 /// New code for functions that exist.
 #[derive(Debug, Clone)]
@@ -367,9 +351,9 @@ fn replace_in_turn(
     let osr = replacement.osr && level == Level::Immediate;
     let members: Vec<FunctionId> = changes.iter().map(|change| change.id).collect();
     let looping = core.looping(osr, &members);
-    let done = match level {
-        Level::Immediate => core.commit_set(changes, way, level),
-        Level::Quiescent { .. } => {
+    let done = match level.wait() {
+        None => core.commit_set(changes, way, level),
+        Some(_) => {
             // Addresses of old and new code must not be found on this stack. Nor may handlers leave
             // any in the frames of the wait: handlers run from then on, below these frames.
             let _shield = Shield::raise();

@@ -15,9 +15,9 @@ use uruk_tiering::{CommitError, Committed, EntryAddress, FirstCode, Next, Stage}
 
 use crate::core::Core;
 use crate::error::Error;
+use crate::events::Event;
 use crate::tiers::counts::Count;
 use crate::tiers::nanos;
-use crate::told::event::Event;
 use crate::version::Made;
 
 use super::commit::{Change, Way, What};

@@ -25,7 +25,9 @@ use crate::fork::shield::Shield;
 
 use super::commit::{Change, Way, What};
 use super::quiet::Withdrawal;
-use super::{Level, Replaced, quiet, state};
+use uruk_base::Level;
+
+use super::{Replaced, quiet, state};
 use crate::error::replace::ReplaceError;
 
 /// How a replacement is rolled back: [`Jit::rollback_at`](crate::Jit::rollback_at). A [`Level`] is

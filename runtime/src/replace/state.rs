@@ -33,10 +33,10 @@ use crate::api::tracker::Tracked;
 use crate::core::{Body, Core, Module};
 use crate::fork::gate;
 
-use super::Level;
 use super::migrate::Moved;
 use super::turns::{Lent, Turn, Turns};
 use crate::error::replace::ReplaceError;
+use uruk_base::Level;
 
 /// Sets that can be rolled back, by default.
 const KEPT: usize = 8;

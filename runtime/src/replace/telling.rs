@@ -6,14 +6,16 @@ use uruk_base::FunctionId;
 
 use crate::api::dylib::Dylib;
 use crate::core::Core;
+use crate::events::Event;
 use crate::fork::gate;
-use crate::told::event::Event;
 
 use super::commit::Done;
 use super::prepare::Names;
 use super::quiet::OldCode;
 use super::state::Manner;
-use super::{Level, OldLoop, Replaced, Replacement, RolledBack};
+use uruk_base::Level;
+
+use super::{OldLoop, Replaced, Replacement, RolledBack};
 
 impl Done {
     /// Files the set, and reports it. `begun` is the time when its turn came.
@@ -58,9 +60,9 @@ impl Done {
             closed: self.closed,
             number,
             // A quiescent set waited until no thread was in it.
-            old: match replacement.level {
-                Level::Immediate => self.old,
-                Level::Quiescent { .. } => OldCode::default(),
+            old: match replacement.level.wait() {
+                None => self.old,
+                Some(_) => OldCode::default(),
             },
             jit: dylib.jit().clone(),
         }

@@ -25,10 +25,10 @@ use uruk_tiering::foresight::{Course, Sketch};
 use super::processor::{Pace, Watch};
 use super::{Flight, Front, Mail, Sketched, Speculation};
 use crate::core::{Body, Core, Module};
+use crate::events::Event;
 use crate::fork::thread::{self, rest};
 use crate::fork::{self, gate, panics};
 use crate::load::names::Definition;
-use crate::told::event::Event;
 use crate::version::ahead::Ahead;
 use crate::version::calls;
 

@@ -21,6 +21,7 @@ use uruk_tiering::{Decision, Outcome, Publication, Purpose};
 
 use crate::core::Core;
 use crate::error::Error;
+use crate::events::Event;
 use crate::fork::panics;
 use crate::fork::{self, gate, thread};
 use crate::load::room::REST;
@@ -28,7 +29,6 @@ use crate::tiers::guided::Step;
 use crate::tiers::jobs::{Job, Jobs};
 use crate::tiers::warmth::{self, Turn};
 use crate::tiers::{Control, clock, nanos, process_time};
-use crate::told::event::Event;
 use crate::version::calls;
 use crate::version::{Made, Request};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::core::Core;
 use crate::error::Error;
 #[cfg(doc)]
-use crate::tiers::Tiers;
+use uruk_base::Tiers;
 
 /// Functions that change their tier before a first call, where they are churned.
 const CHURNED_EACH: usize = 4;

@@ -45,10 +45,10 @@ use uruk_base::{FunctionId, VersionId};
 use uruk_tiering::{Cold, Resident};
 
 use crate::core::Core;
+use crate::events::Event;
+use crate::events::evictions::EvictionStats;
 use crate::tiers::Control;
 use crate::tiers::counts::Count;
-use crate::told::event::Event;
-use crate::told::evictions::EvictionStats;
 
 /// Largest number of notes of new code that are left for the next look.
 const ARRIVALS: usize = 256;

@@ -31,7 +31,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use uruk_base::locks::{Mutex, MutexGuard};
-use uruk_base::{FunctionId, Nanos, Tier, Variant, VersionId};
+use uruk_base::{FunctionId, Nanos, Tier, Tiers, Variant, VersionId};
 use uruk_codegen::{Compile, Counters, warm};
 use uruk_profiler::{Choice, Settings, Sizes};
 use uruk_tiering::{Config, Controller, FirstCode};
@@ -44,25 +44,6 @@ use crate::tiers::watched::Watched;
 use crate::tuning::TuneSettings;
 use crate::version::Made;
 use crate::version::records::Versions;
-
-/// How functions are compiled over their life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Tiers {
-    /// At tier 1 when first called; hot functions move up in the background.
-    #[default]
-    Auto,
-    /// All at one tier, when first called; none moves.
-    Fixed(Tier),
-    /// For tests, of programs and of this library: at tier 1 when first called; before
-    /// the first call of any other function is answered, some that run already are
-    /// compiled at tier 2, then 3, then 1 again. Slow, and the same every time in a
-    /// program of one thread.
-    Churn,
-    /// For tests likewise: at tier 1 when first called; each loop is left for a continuation at
-    /// tier 2 after so many passes of its head. A number above 50 seeds one from 1 to 50
-    /// for each loop, of which half are 1 or 2.
-    Leave(u32),
-}
 
 /// Settings of [`TierState`].
 #[derive(Debug, Clone, Default)]

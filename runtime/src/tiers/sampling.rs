@@ -33,10 +33,11 @@ use maps::{Maps, untag};
 use shared::Shared;
 
 use crate::core::Core;
+use crate::events::{Event, Events, Hit};
 use crate::fork::{gate, thread, threads};
 use crate::tiers::background::thread_time;
-use crate::tiers::{TierSettings, Tiers, nanos, process_time};
-use crate::told::event::{Event, Events, Hit};
+use crate::tiers::{TierSettings, nanos, process_time};
+use uruk_base::Tiers;
 
 /// Processor time of the process after which sampling starts.
 const START_AFTER: Duration = Duration::from_millis(60);

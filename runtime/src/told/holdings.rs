@@ -26,8 +26,8 @@ use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_heap::{PAGE, Pool, Sealed};
 
 use crate::core::{Body, Core, Module, static_bytes};
+use crate::events::memory::{Ledger, MemoryOwner, MemoryPurpose, MemoryReport};
 use crate::removal::life::Life;
-use crate::told::memory::{Ledger, MemoryOwner, MemoryPurpose, MemoryReport};
 use crate::version::constants::Constants;
 
 /// Bytes of a stub and its slot.

@@ -2,23 +2,18 @@
 //!
 //! | file | reports |
 //! |---|---|
-//! | [`event`] | events as values: listeners, `tracing` |
 //! | [`stats`] | counters of a run, as a table or JSON |
-//! | [`baseline`], [`ahead`], [`evictions`] | compiles without LLVM, compiles ahead of calls, evicted code |
+//! | [`ahead`] | compiles ahead of calls |
 //! | [`staying`] | functions that stay at a version, and why |
 //! | [`parts`] | where time went |
-//! | [`memory`], [`holdings`] | uses of memory, and their owners |
+//! | [`holdings`] | owners of memory |
 //! | [`recording`] | a run as data for `uruk_report` |
 //! | [`tools`] | code for gdb, perf and jitdump |
 //! | [`disassemble`] | a compiled body, for people |
 
 mod ahead;
-pub(crate) mod baseline;
 mod disassemble;
-pub(crate) mod event;
-pub(crate) mod evictions;
 pub(crate) mod holdings;
-pub(crate) mod memory;
 pub(crate) mod parts;
 pub(crate) mod recording;
 pub(crate) mod stats;

@@ -9,12 +9,12 @@ use uruk_base::parts::Parts;
 use uruk_report::Recording;
 
 use crate::core::Core;
+use crate::events::baseline::BaselineStats;
+use crate::events::evictions::EvictionStats;
+use crate::events::memory::MemoryReport;
 use crate::loops::ContinuationStats;
 use crate::speculation::SpeculationStats;
 use crate::tiers::background::thread_time;
-use crate::told::baseline::BaselineStats;
-use crate::told::evictions::EvictionStats;
-use crate::told::memory::MemoryReport;
 use crate::told::parts::PartStats;
 use crate::told::staying::StayingStats;
 use crate::tuning::TuningStats;

@@ -12,8 +12,8 @@ use super::clock::{GuestClock, Reading};
 use super::region::{Phase, Region};
 use super::short::Shorts;
 use crate::core::Core;
+use crate::events::Event;
 use crate::fork::gate;
-use crate::told::event::Event;
 
 /// Minimal share of the samples since the last checks for a root.
 pub(super) const HOT: f64 = 0.05;

@@ -10,8 +10,8 @@ use super::choose::Root;
 use super::region::{Lost, Tried};
 use super::trial::Ended;
 use crate::core::Core;
+use crate::events::Event;
 use crate::tiers::nanos;
-use crate::told::event::Event;
 use crate::version::Made;
 
 impl Core {

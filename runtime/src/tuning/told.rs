@@ -205,7 +205,7 @@ impl State {
 
 /// The processor's name from the kernel: asking LLVM would open its library.
 fn cpu() -> String {
-    crate::told::recording::kernels_processor()
+    crate::events::recording::kernels_processor()
 }
 
 impl fmt::Display for TuningView {

@@ -12,8 +12,8 @@ use uruk_tiering::{Facts, Late, Publication};
 use super::bodies::UnitBody;
 use crate::core::{Body, Core};
 use crate::error::Error;
+use crate::events::Event;
 use crate::fork::gate;
-use crate::told::event::Event;
 use crate::version::Made;
 use crate::version::records::Version;
 

@@ -18,7 +18,7 @@ use uruk_link::{Assembly, Form, LinkError, Part as LinkPart, Target};
 
 use super::plan::BodyOf;
 use crate::core::Core;
-use crate::told::baseline::BaselineStats;
+use crate::events::baseline::BaselineStats;
 
 /// The functions that the baseline compiler compiles at tier 1, of those that it covers; LLVM
 /// compiles the others there, and all at higher tiers.

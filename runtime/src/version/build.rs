@@ -12,9 +12,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uruk_base::FunctionId;
 use uruk_base::locks::Mutex;
 use uruk_base::parts::{self, Part};
+use uruk_base::{CompiledBy, FunctionId};
 use uruk_codegen::{BODY_PREFIX, Compile, Compiled, Labels};
 use uruk_heap::Sealed;
 use uruk_link::Linked;
@@ -50,18 +50,6 @@ pub(super) type Outcome = Arc<Mutex<Option<Result<Built, Error>>>>;
 pub(crate) struct BodyTracker {
     tracker: Tracker,
     number: usize,
-}
-
-/// The maker of a version's machine code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CompiledBy {
-    /// LLVM.
-    Llvm,
-    /// The baseline compiler.
-    Baseline,
-    /// An embedder's unit.
-    Unit,
 }
 
 /// A version that is ready to run; it is not reachable yet.

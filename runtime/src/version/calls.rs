@@ -22,6 +22,7 @@ use uruk_tiering::{Late, Publication, Purpose};
 use crate::api::layers::Partition;
 use crate::core::{Body, Core};
 use crate::error::Error;
+use crate::events::Event;
 use crate::fork::gate::{self, leave_lost};
 use crate::fork::panics;
 use crate::fork::sacrificial::sacrificial;
@@ -29,7 +30,6 @@ use crate::fork::thread::{self, rest};
 use crate::fork::threads;
 use crate::load::room;
 use crate::speculation::work::PATIENCE;
-use crate::told::event::Event;
 use crate::units;
 use crate::version::Request;
 

@@ -17,7 +17,7 @@ use uruk_link::{Graph, Laid, LayoutOptions, Linked, Object, Resolved};
 
 use super::baseline::Assembled;
 use super::blocks::{Rest, split};
-use super::build::{Built, CompiledBy};
+use super::build::Built;
 use super::drafts::Drafts;
 use super::findable::NewCode;
 use super::offers::Crossing;
@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::loops::words::Loops;
 use crate::removal::Uses;
 use crate::tiers::guided::Words;
+use uruk_base::CompiledBy;
 
 /// The words in which a version counts.
 struct Counting {

@@ -9,8 +9,8 @@ use super::Request;
 use super::build::Built;
 use crate::core::Core;
 use crate::error::Error;
+use crate::events::Event;
 use crate::fork::thread;
-use crate::told::event::Event;
 
 impl Core {
     pub(crate) fn tell_compiled(

@@ -407,11 +407,16 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> A
         // SAFETY: nothing uses it any more.
         unsafe { LLVMEraseGlobalIFunc(ifunc) };
     }
-    let found = Aliases { names, weakly };
+    bury(context, module, aliases);
+    Aliases { names, weakly }
+}
+
+/// Makes aliases that nothing uses local names of a constant, as they cannot be deleted.
+fn bury(context: &LlvmContext, module: LLVMModuleRef, aliases: Vec<LLVMValueRef>) {
     if aliases.is_empty() {
-        return found;
+        return;
     }
-    // SAFETY: a fresh constant as a target of aliases, as they cannot be deleted.
+    // SAFETY: a fresh constant in a live module; live aliases of it.
     unsafe {
         let byte = LLVMInt8TypeInContext(context.raw());
         let nothing = LLVMAddGlobal(module, byte, c_name(NOTHING).as_ptr());
@@ -425,5 +430,4 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> A
             set_name(alias, "uruk.alias");
         }
     }
-    found
 }

@@ -393,10 +393,7 @@ fn function(
         optional: linkage == LLVMLinkage::LLVMExternalWeakLinkage,
         local: is_local(linkage),
         weak: is_weak(linkage),
-        same: matches!(
-            linkage,
-            LLVMLinkage::LLVMWeakODRLinkage | LLVMLinkage::LLVMLinkOnceODRLinkage
-        ),
+        same: is_same_everywhere(linkage),
         address_taken: false,
         aliased: false,
         plain: plain(function),
@@ -409,6 +406,14 @@ fn function(
         given: numbers(given.difference(&used).copied().collect()),
         kept: numbers(kept),
     }
+}
+
+/// Whether all definitions of a global of that linkage are equal.
+fn is_same_everywhere(linkage: LLVMLinkage) -> bool {
+    matches!(
+        linkage,
+        LLVMLinkage::LLVMWeakODRLinkage | LLVMLinkage::LLVMLinkOnceODRLinkage
+    )
 }
 
 /// Whether it compares a pointer with one that is not null.

@@ -8,9 +8,9 @@ use uruk_codegen::Compiled;
 use super::{Assembled, Baseline, Compilers};
 use crate::Jit;
 use crate::fork::gate;
-use crate::version::build::CompiledBy;
 use crate::version::offers::Crossing;
 use crate::version::plan::BodyOf;
+use uruk_base::CompiledBy;
 
 #[test]
 fn a_half_is_half_of_them_and_another_with_another_seed() {

@@ -183,7 +183,7 @@ impl MemoryReport {
         sums.into_iter().collect()
     }
 
-    pub(super) fn json(&self) -> String {
+    pub(crate) fn json(&self) -> String {
         let mut text = format!("{{\"total\":{}", self.total());
         for purpose in MemoryPurpose::ALL {
             // Writing to a `String` cannot fail.
@@ -195,7 +195,7 @@ impl MemoryReport {
     }
 
     /// Lines of the table, each with its newline.
-    pub(super) fn table(&self) -> String {
+    pub(crate) fn table(&self) -> String {
         let mut text = format!("memory, in all           {:>10} bytes\n", self.total());
         let mut line = |name: &dyn fmt::Display, bytes: u64| {
             let _ = writeln!(text, "  {name:<22} {bytes:>10} bytes");
@@ -228,12 +228,12 @@ type Key = (Option<MemoryOwner>, Option<Tier>, MemoryPurpose);
 
 /// Rows that are being added up.
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     sums: BTreeMap<Key, u64>,
 }
 
 impl Ledger {
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         owner: Option<&MemoryOwner>,
         tier: Option<Tier>,
@@ -246,7 +246,7 @@ impl Ledger {
         }
     }
 
-    pub(super) fn rows(self) -> Vec<MemoryRow> {
+    pub(crate) fn rows(self) -> Vec<MemoryRow> {
         let sums = self.sums.into_iter();
         sums.map(|((owner, tier, purpose), bytes)| MemoryRow {
             owner,

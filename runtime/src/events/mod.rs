@@ -4,6 +4,11 @@
 //! thread that called into the library; never a thread in the middle of a first call. A session
 //! without listeners pays one relaxed load per event.
 
+pub(crate) mod baseline;
+pub(crate) mod evictions;
+pub(crate) mod memory;
+pub(crate) mod recording;
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,9 +21,8 @@ use uruk_report::Recorder;
 use uruk_tiering::tuning::{Interval, Verdict};
 
 use crate::fork::threads;
-use crate::replace::Level;
-use crate::told::recording;
-use crate::version::build::CompiledBy;
+use uruk_base::CompiledBy;
+use uruk_base::Level;
 
 /// An event of a session. Times count from the start of the session.
 #[derive(Debug, Clone)]
