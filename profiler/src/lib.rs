@@ -17,15 +17,17 @@
 //! - Unsafe code is in `perf`, `timers` and `threads`.
 //!
 //! # Map, in reading order
-//! `sample`; `source`: the trait and the choice; `rate`: how often; `sampler`: both
-//! together. Sources: `perf`, `timers` (with `queue`, `calibrate`, `threads`,
-//! `exclude`), `fake`. Attribution: `map` over `entries`.
+//! `sample`; `source`: the trait; `rate`: how often; `sampler`: both together. Sources:
+//! `perf`, `timers` (with `queue`, `calibrate`, `threads`, `exclude`), `fake`; `choice`:
+//! the first that works. Attribution: `map` over `entries`.
 
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
 #[cfg(not(loom))]
 mod calibrate;
+#[cfg(not(loom))]
+mod choice;
 mod entries;
 #[cfg(not(loom))]
 mod exclude;
@@ -54,6 +56,8 @@ mod threads;
 mod timers;
 
 #[cfg(not(loom))]
+pub use choice::{Choice, Opened, open};
+#[cfg(not(loom))]
 pub use exclude::{Excluded, MAX_EXCLUDED};
 #[cfg(not(loom))]
 pub use fake::{Fake, Feed};
@@ -67,6 +71,6 @@ pub use sample::{Kind, Sample};
 #[cfg(not(loom))]
 pub use sampler::{Sampler, Summary};
 #[cfg(not(loom))]
-pub use source::{Choice, Coverage, Drained, Opened, Rates, Sizes, Source, SourceError, open};
+pub use source::{Coverage, Drained, Rates, Sizes, Source, SourceError};
 #[cfg(not(loom))]
 pub use threads::{current_tid, now};
