@@ -1,12 +1,12 @@
 //! Constants apart from the image: sections that it refers to and that lie outside of it.
 //!
-//! A section whose name begins with [`LayoutOptions::apart`] is in no segment. It becomes a
+//! A section whose name begins with [`crate::LayoutOptions::apart`] is in no segment. It becomes a
 //! [`Constant`], which the caller places: at an address of its own, or at that of an equal constant
 //! of another image. It may stay there when the image is freed.
 //!
 //! # Invariants
 //! - A constant refers to symbols from outside, to itself, and to constants before it in
-//!   [`Laid::constants`], by address or by distance. Anything else is
+//!   [`crate::Laid::constants`], by address or by distance. Anything else is
 //!   [`Problem::IntoImage`]: it would point to code or data that may be freed first.
 //! - Its bytes are a function of its own address, of the fields of its [`Constant`], and of the
 //!   addresses of its referents. Constants for which these are equal may share a place.
@@ -16,7 +16,6 @@ use object::LittleEndian;
 use crate::error::{LinkError, Problem};
 use crate::got::Plan;
 use crate::graph::Graph;
-use crate::layout::{Laid, LayoutOptions, Region};
 use crate::relocation::{self, Expression};
 use crate::section::{Class, Rela, Section, SectionId};
 use crate::symbol::{Bind, Need, Origin};
@@ -65,15 +64,13 @@ pub enum Referent<'d> {
     Itself,
 }
 
-/// The sections of `graph` that lie apart from the image, each after those it refers to.
+/// The sections of `graph` that lie apart from the image because their names begin with `prefix`,
+/// each after those it refers to.
 pub(crate) fn find<'d>(
     graph: &Graph<'d>,
-    options: &LayoutOptions,
+    prefix: &str,
     plan: &Plan,
 ) -> Result<Vec<Constant<'d>>, LinkError> {
-    let Some(prefix) = options.apart else {
-        return Ok(Vec::new());
-    };
     let sections = graph.sections.iter().enumerate();
     let mut left: Vec<SectionId> = sections
         .filter(|(_, section)| is_apart(section, prefix))
@@ -160,67 +157,28 @@ fn constant<'d>(
     })
 }
 
-impl<'d> Laid<'d> {
-    /// The constants that lie apart from the image, each after those it refers to.
-    pub fn constants(&self) -> &[Constant<'d>] {
-        &self.apart
+impl Constant<'_> {
+    /// Whether the constant was made from section `id`.
+    pub(crate) fn is_of(&self, id: SectionId) -> bool {
+        self.section == id
     }
 
-    /// The constants in the code segment: the names of their sections. The flag tells whether a
-    /// section holds only addresses in the segment's text, or distances to it.
-    pub fn constants_inside(&self) -> impl Iterator<Item = (&'d str, bool)> + '_ {
-        let sections = self.graph.sections.iter().zip(&self.homes.sections);
-        sections.filter_map(|(section, home)| {
-            let constant = matches!(section.class, Class::ReadOnly | Class::RelRo);
-            let inside = home.is_some_and(|home| home.region == Region::Code);
-            (constant && inside).then(|| (section.name, self.is_table(section)))
-        })
-    }
-
-    fn is_table(&self, section: &Section<'_>) -> bool {
-        let mut covered = 0;
-        for relocation in section.relocations {
-            let kind = relocation.r_type(LittleEndian, false).0;
-            let width = relocation::rule(kind).map_or(0, |rule| rule.width as u64);
-            let target = self.graph.target(section.object, relocation);
-            let origin = target.map(|id| self.graph.symbols[id.index()].origin);
-            match origin {
-                Ok(Origin::Section(id)) if self.graph.sections[id.index()].class == Class::Text => {
-                    covered += width;
-                }
-                _ => return false,
-            }
-        }
-        covered == section.size
-    }
-
-    /// The number of the constant made from a section.
-    pub(crate) fn number_of(&self, id: SectionId) -> Option<usize> {
-        self.apart.iter().position(|other| other.section == id)
-    }
-
-    /// The bytes of `constant` at the address `at`, with its references going to `targets`: the
-    /// addresses of its referents, in order. The entry of a reference to the constant itself is
-    /// ignored.
-    ///
-    /// # Errors
-    ///
-    /// A value that does not fit into its field.
-    pub fn fill(
+    /// The bytes at the address `at`, with the references going to `targets`. `graph` names the
+    /// relocation of a value that does not fit.
+    pub(crate) fn fill(
         &self,
-        constant: &Constant<'d>,
+        graph: &Graph<'_>,
         at: u64,
         targets: &[u64],
     ) -> Result<Vec<u8>, LinkError> {
-        let mut bytes = constant.bytes.to_vec();
-        for (reference, &target) in constant.references.iter().zip(targets) {
+        let mut bytes = self.bytes.to_vec();
+        for (reference, &target) in self.references.iter().zip(targets) {
             let target = match reference.to {
                 Referent::Itself => at,
                 _ => target,
             };
             fill_one(&mut bytes, reference, at, target).map_err(|problem| {
-                let (section, relocation) = (constant.section, &reference.relocation);
-                self.graph.relocation_error(section, relocation, problem)
+                graph.relocation_error(self.section, &reference.relocation, problem)
             })?;
         }
         Ok(bytes)

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::layout::Segment;
+use crate::segment::Segment;
 
 /// The reason why objects could not be linked.
 #[derive(Debug, thiserror::Error)]

@@ -3,13 +3,14 @@
 use object::LittleEndian;
 
 use crate::error::Problem;
-use crate::fixup::Fixer;
-use crate::layout::Region;
+use crate::graph::Graph;
 use crate::linear::Linear;
+use crate::placed::Placed;
 use crate::record::{Effect, Leak};
 use crate::relax::{self, Form};
 use crate::relocation::{self, Expression, Rule};
 use crate::section::{Class, Rela, Section};
+use crate::segment::Region;
 use crate::symbol::{Bind, Kind, Origin, Resolved, Symbol, SymbolId};
 
 /// The field of one relocation.
@@ -52,6 +53,14 @@ impl Field<'_> {
 pub(crate) struct ThreadLocal {
     pub(crate) pair: Result<(u64, u64), Problem>,
     pub(crate) thread_offset: Result<i64, Problem>,
+}
+
+/// A placed image and the addresses of its externals: everything that a field's value depends on.
+pub(crate) struct Fixer<'p, 'd> {
+    pub(crate) placed: &'p Placed<'d>,
+    pub(crate) graph: &'p Graph<'d>,
+    /// By plan entry.
+    pub(crate) externals: Vec<Option<Resolved>>,
 }
 
 impl Fixer<'_, '_> {

@@ -6,10 +6,8 @@
 use object::LittleEndian;
 
 use crate::error::{LinkError, Missing};
-use crate::evaluate::Field;
+use crate::evaluate::{Field, Fixer};
 use crate::frames::{FUNCTION_OFFSET, ID_OFFSET};
-use crate::graph::Graph;
-use crate::layout::{Home, Region};
 use crate::linear::Linear;
 use crate::linked::{EhFrame, Ifunc, Init, Linked, MappedSection, TlsTemplate};
 use crate::moves::Immovable;
@@ -17,6 +15,7 @@ use crate::placed::Placed;
 use crate::record::{Effect, Recorder};
 use crate::relocation::{DISTANCE, Rule, WORD};
 use crate::section::{ArrayKind, Class, Rela, Section, SectionId};
+use crate::segment::{Home, Region};
 use crate::symbol::{Need, Origin, Resolved};
 use crate::unwind;
 
@@ -129,14 +128,6 @@ impl Bytes {
         let effect = Effect::plain(0, rule, slope);
         self.recorder.note(home.region, home.offset, &effect);
     }
-}
-
-/// A placed image and the addresses of its externals: everything that a field's value depends on.
-pub(crate) struct Fixer<'p, 'd> {
-    pub(crate) placed: &'p Placed<'d>,
-    pub(crate) graph: &'p Graph<'d>,
-    /// By plan entry.
-    pub(crate) externals: Vec<Option<Resolved>>,
 }
 
 impl Fixer<'_, '_> {

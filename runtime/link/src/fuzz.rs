@@ -5,11 +5,12 @@ use object::LittleEndian;
 
 use crate::error::LinkError;
 use crate::graph::Graph;
-use crate::layout::{Laid, LayoutOptions, Segment};
+use crate::layout::{Laid, LayoutOptions};
 use crate::linked::Linked;
 use crate::moves::relocate;
 use crate::object::Object;
 use crate::placed::{Placement, TlsPlace};
+use crate::segment::Segment;
 use crate::symbol::Resolved;
 
 /// Links `bytes` as one object, and then as two in one image with merged constants, at two places,

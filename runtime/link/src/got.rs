@@ -27,11 +27,20 @@ use object::LittleEndian;
 
 use crate::error::{LinkError, Problem};
 use crate::graph::Graph;
-use crate::layout::{Hint, LayoutOptions};
 use crate::relax::{self, Form};
 use crate::relocation::{self, Expression};
 use crate::section::{Class, Rela, Section, SectionId};
 use crate::symbol::{Bind, Kind, Need, Origin, SymbolId};
+
+/// The caller's knowledge of an external symbol before it has an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hint {
+    /// None: the symbol gets a GOT word and, for direct calls, a PLT entry.
+    Unknown,
+    /// The symbol, or its slot, will be within 2 GiB of the image's segments. If it is not, the
+    /// fix-up fails. Ignored for weak references.
+    Near,
+}
 
 /// Bytes of a PLT entry.
 pub(crate) const PLT_ENTRY: u64 = 8;
@@ -76,11 +85,12 @@ impl Plan {
     }
 }
 
-/// Makes the plan of all live relocations of `graph`; `live` tells the live records.
+/// Makes the plan of all live relocations of `graph`; `live` tells the live records, and
+/// `segments_near` is that of [`crate::LayoutOptions`].
 pub(crate) fn plan(
     graph: &Graph<'_>,
     live: &[bool],
-    options: &LayoutOptions,
+    segments_near: bool,
     hint: &mut dyn FnMut(&str) -> Hint,
 ) -> Result<Plan, LinkError> {
     let plan = Plan {
@@ -95,7 +105,7 @@ pub(crate) fn plan(
         graph,
         plan,
         hint,
-        segments_near: options.segments_near,
+        segments_near,
     };
     for (index, symbol) in graph.symbols.iter().enumerate() {
         if symbol.kind == Kind::Ifunc

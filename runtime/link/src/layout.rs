@@ -13,13 +13,15 @@
 //! `__start_` and `__stop_` symbols come last, side by side. The zero-filled tails exist as numbers
 //! only, never as bytes.
 
-use std::fmt;
+use object::LittleEndian;
 
 use crate::apart::{self, Constant};
 use crate::error::LinkError;
-use crate::got::{self, PLT_ENTRY, Plan};
+use crate::got::{self, Hint, PLT_ENTRY, Plan};
 use crate::graph::Graph;
-use crate::section::Class;
+use crate::relocation;
+use crate::section::{Class, Section, SectionId};
+use crate::segment::{Home, Region, Segment, SegmentShape, TlsShape};
 use crate::symbol::{Kind, Origin, SymbolId};
 
 /// Options of the layout.
@@ -52,75 +54,6 @@ impl Default for LayoutOptions {
             apart: None,
         }
     }
-}
-
-/// The caller's knowledge of an external symbol before it has an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hint {
-    /// None: the symbol gets a GOT word and, for direct calls, a PLT entry.
-    Unknown,
-    /// The symbol, or its slot, will be within 2 GiB of the image's segments. If it is not, the
-    /// fix-up fails. Ignored for weak references.
-    Near,
-}
-
-/// A part of the image that is placed as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Segment {
-    /// Executable.
-    Code,
-    /// Constant once it is linked.
-    ReadOnly,
-    /// Writable data of the image.
-    ReadWrite,
-}
-
-impl fmt::Display for Segment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Segment::Code => "the code segment",
-            Segment::ReadOnly => "the read-only segment",
-            Segment::ReadWrite => "the read-write segment",
-        })
-    }
-}
-
-/// The room that a segment needs: `size + zero_fill` bytes in all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SegmentShape {
-    /// Bytes with content.
-    pub size: usize,
-    /// Bytes after them that must read as zero and are never written here.
-    pub zero_fill: usize,
-    /// Alignment in bytes, a power of two.
-    pub align: usize,
-}
-
-/// The room that each thread's copy of the thread-locals needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TlsShape {
-    /// Bytes in all.
-    pub size: usize,
-    /// Alignment in bytes, a power of two.
-    pub align: usize,
-    /// Bytes with content, from the start; the rest is zero.
-    pub file_size: usize,
-}
-
-/// A segment, or the template of thread-locals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Region {
-    Code,
-    ReadOnly,
-    ReadWrite,
-    Tls,
-}
-
-/// A place in the image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Home {
-    pub(crate) region: Region,
-    pub(crate) offset: u64,
 }
 
 /// The homes of everything that is placed.
@@ -181,8 +114,11 @@ impl<'d> Graph<'d> {
         mut hint: impl FnMut(&str) -> Hint,
     ) -> Result<Laid<'d>, LinkError> {
         let live = self.live_records();
-        let plan = got::plan(&self, &live, options, &mut hint)?;
-        let apart = apart::find(&self, options, &plan)?;
+        let plan = got::plan(&self, &live, options.segments_near, &mut hint)?;
+        let apart = match options.apart {
+            Some(prefix) => apart::find(&self, prefix, &plan)?,
+            None => Vec::new(),
+        };
         Layouter::new(&self, options).run(&plan, &live).map(
             |(homes, [code, read_only, read_write, template])| Laid {
                 graph: self,
@@ -199,7 +135,7 @@ impl<'d> Graph<'d> {
     }
 }
 
-impl Laid<'_> {
+impl<'d> Laid<'d> {
     /// The room that a segment needs.
     pub fn segment(&self, segment: Segment) -> SegmentShape {
         match segment {
@@ -218,6 +154,60 @@ impl Laid<'_> {
             align: shape.align,
             file_size: shape.size,
         })
+    }
+
+    /// The constants that lie apart from the image, each after those it refers to.
+    pub fn constants(&self) -> &[Constant<'d>] {
+        &self.apart
+    }
+
+    /// The constants in the code segment: the names of their sections. The flag tells whether a
+    /// section holds only addresses in the segment's text, or distances to it.
+    pub fn constants_inside(&self) -> impl Iterator<Item = (&'d str, bool)> + '_ {
+        let sections = self.graph.sections.iter().zip(&self.homes.sections);
+        sections.filter_map(|(section, home)| {
+            let constant = matches!(section.class, Class::ReadOnly | Class::RelRo);
+            let inside = home.is_some_and(|home| home.region == Region::Code);
+            (constant && inside).then(|| (section.name, self.is_table(section)))
+        })
+    }
+
+    fn is_table(&self, section: &Section<'_>) -> bool {
+        let mut covered = 0;
+        for relocation in section.relocations {
+            let kind = relocation.r_type(LittleEndian, false).0;
+            let width = relocation::rule(kind).map_or(0, |rule| rule.width as u64);
+            let target = self.graph.target(section.object, relocation);
+            let origin = target.map(|id| self.graph.symbols[id.index()].origin);
+            match origin {
+                Ok(Origin::Section(id)) if self.graph.sections[id.index()].class == Class::Text => {
+                    covered += width;
+                }
+                _ => return false,
+            }
+        }
+        covered == section.size
+    }
+
+    /// The number of the constant made from a section.
+    pub(crate) fn number_of(&self, id: SectionId) -> Option<usize> {
+        self.apart.iter().position(|other| other.is_of(id))
+    }
+
+    /// The bytes of `constant` at the address `at`, with its references going to `targets`: the
+    /// addresses of its referents, in order. The entry of a reference to the constant itself is
+    /// ignored.
+    ///
+    /// # Errors
+    ///
+    /// A value that does not fit into its field.
+    pub fn fill(
+        &self,
+        constant: &Constant<'d>,
+        at: u64,
+        targets: &[u64],
+    ) -> Result<Vec<u8>, LinkError> {
+        constant.fill(&self.graph, at, targets)
     }
 }
 

@@ -15,7 +15,7 @@
 //! | parse | bytes | [`Object`] | `object.rs`, `section.rs`, `symbol.rs` |
 //! | or take over | code or data in memory | [`Object`] | `assembled.rs`, `variables.rs` |
 //! | join | objects | [`Graph`] | `graph.rs`, `frames.rs`, `preempt.rs`, `prune.rs`, `reach.rs` |
-//! | lay out | graph | [`Laid`] | `layout.rs`, `got.rs`, `apart.rs` |
+//! | lay out | graph | [`Laid`] | `layout.rs`, `segment.rs`, `got.rs`, `apart.rs` |
 //! | place | addresses | [`Placed`] | `placed.rs` |
 //! | fix up | addresses of externals | [`Linked`] | `fixup.rs`, `evaluate.rs`, `relocation.rs`, `relax.rs`, `unwind.rs` |
 //! | move | another address | the same bytes, [`relocate`]d | `linear.rs`, `record.rs`, `moves.rs` |
@@ -48,6 +48,7 @@
 // In reading order; blank lines keep rustfmt from sorting them.
 mod error;
 mod section;
+mod segment;
 mod symbol;
 
 mod object;
@@ -89,15 +90,16 @@ pub mod fuzz;
 pub use apart::{Constant, Reference, Referent};
 pub use assembled::{Assembly, Form, Part, Target};
 pub use error::{LinkError, Missing, Needer, Problem, Site};
+pub use got::Hint;
 pub use graph::{Graph, Undefined};
-pub use layout::{Hint, Laid, LayoutOptions, Segment, SegmentShape, TlsShape};
-pub use linked::{
-    DEFAULT_PRIORITY, EhFrame, FdeRow, Ifunc, Init, Linked, MappedSection, TlsTemplate,
-};
+pub use layout::{Laid, LayoutOptions};
+pub use linked::{EhFrame, FdeRow, Ifunc, Init, Linked, MappedSection, TlsTemplate};
 pub use moves::{Immovable, Moves, relocate};
 pub use object::{MAX_ALIGN, Object};
 pub use placed::{Edges, Placed, Placement, TlsPlace};
 pub use preempt::Place;
 pub use reach::{Shortness, short_references, undefined_names};
+pub use section::DEFAULT_PRIORITY;
+pub use segment::{Segment, SegmentShape, TlsShape};
 pub use symbol::{Binding, Definition, Kind, Need, Resolved};
 pub use variables::{Access, Content, Variables, Width};

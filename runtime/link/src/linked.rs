@@ -80,14 +80,11 @@ pub struct EhFrame {
     pub size: usize,
 }
 
-/// The priority number of arrays without one, the highest: they start last and stop first.
-pub const DEFAULT_PRIORITY: u32 = u32::MAX;
-
 /// A function that runs before or after `main`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Init {
-    /// The number behind the section's name, [`DEFAULT_PRIORITY`] without one. Constructors run in
-    /// rising order, destructors in falling.
+    /// The number behind the section's name, [`crate::DEFAULT_PRIORITY`] without one. Constructors
+    /// run in rising order, destructors in falling.
     pub priority: u32,
     /// The function.
     pub address: u64,

@@ -22,8 +22,8 @@
 //! so a record is mostly one byte.
 
 use crate::error::LinkError;
-use crate::layout::Segment;
 use crate::relocation::Range;
+use crate::segment::Segment;
 use uruk_base::allocated::of_slice;
 
 /// The fields of a code segment that depend on its address.

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use crate::error::LinkError;
 use crate::got::PLT_ENTRY;
-use crate::layout::{Cursor, Home, Laid, Region, Segment};
+use crate::layout::{Cursor, Laid};
 use crate::linear::Linear;
 use crate::section::SectionId;
+use crate::segment::{Home, Region, Segment};
 use crate::symbol::{Bind, Definition, Kind, Origin, SymbolId};
 
 /// Addresses for the segments of an image, as the running code sees them. An empty segment may have

@@ -3,9 +3,9 @@
 //! A field belongs to one relocation, or is a word of the GOT, or the distance in a PLT entry. The
 //! first reason against moving ends the records.
 
-use crate::layout::{Region, Segment};
 use crate::moves::{FieldKind, Immovable, KINDS, Moves, encode};
 use crate::relocation::{Range, Rule};
+use crate::segment::{Region, Segment};
 
 /// A field that was filled, with the change that a move makes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,9 +117,9 @@ fn in_segment(segment: Segment, offset: u64) -> Immovable {
 #[cfg(test)]
 mod tests {
     use super::{Effect, Leak, Recorder};
-    use crate::layout::{Region, Segment};
     use crate::moves::Immovable;
     use crate::relocation::{DISTANCE, WORD};
+    use crate::segment::{Region, Segment};
 
     #[test]
     fn the_first_reason_counts_and_takes_the_records() {

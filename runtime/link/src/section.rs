@@ -7,10 +7,11 @@
 use object::LittleEndian;
 use object::elf;
 
-use crate::linked::DEFAULT_PRIORITY;
-
 /// A relocation with addend, as in the file.
 pub(crate) type Rela = elf::Rela64<LittleEndian>;
+
+/// The priority number of arrays without one, the highest: they start last and stop first.
+pub const DEFAULT_PRIORITY: u32 = u32::MAX;
 
 /// Index of a section in the image's table: the object's first section plus
 /// the section's index in the file.
