@@ -12,16 +12,18 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::dylib::{Dylib, DylibId, DylibShared, Visibility};
+use crate::dylib::Dylib;
 use crate::error::SessionError;
-use crate::flags::{Flags, SymbolState};
+use crate::flags::Flags;
 use crate::generator::{Generator, GeneratorRequest};
-use crate::lookup::{Lookup, LookupResult, Need, Required};
+use crate::lookup::query::Lookup;
+use crate::lookup::{LookupResult, Need, Required};
+use crate::number::{DylibId, NumberMap, NumberSet, TrackerKey};
 use crate::responsibility::{DependenceGroup, Responsibility};
 use crate::session::{Session, WeakSession};
-use crate::state::{NumberMap, NumberSet, Owner, Place, State};
+use crate::shared::{DylibShared, Visibility};
+use crate::state::entry::Owner;
 use crate::symbol::Symbol;
-use crate::tracker::TrackerKey;
 use crate::unit::{Interface, Unit};
 
 /// One alias.
@@ -69,35 +71,6 @@ struct AliasUnit {
     discarded: NumberSet<Symbol>,
 }
 
-/// The target of each alias, to find cycles.
-#[derive(Debug, Default)]
-pub(crate) struct Aliases {
-    targets: NumberMap<Place, Place>,
-    /// Aliases that are on no cycle, as long as no alias is added. Removing one closes no cycle.
-    free: NumberSet<Place>,
-}
-
-impl Aliases {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.targets.is_empty()
-    }
-
-    pub(crate) fn get(&self, place: &Place) -> Option<&Place> {
-        self.targets.get(place)
-    }
-
-    pub(crate) fn insert(&mut self, place: Place, target: Place) {
-        self.targets.insert(place, target);
-        if !self.free.is_empty() {
-            self.free = NumberSet::default();
-        }
-    }
-
-    pub(crate) fn remove(&mut self, place: &Place) {
-        self.targets.remove(place);
-    }
-}
-
 pub(crate) fn define(
     session: &Session,
     shared: &Arc<DylibShared>,
@@ -126,34 +99,6 @@ pub(crate) fn define(
         }
         Ok(())
     })
-}
-
-impl State {
-    /// The chain from `start` on, if it contains a cycle.
-    fn alias_cycle(&mut self, start: Place) -> Option<Vec<Place>> {
-        let mut way = vec![start];
-        let mut seen = NumberSet::from_iter([start]);
-        let mut at = start;
-        while !self.aliases.free.contains(&at) {
-            let Some(next) = self.aliases.get(&at).copied() else {
-                break;
-            };
-            let known = self.entry(next).is_some_and(|e| {
-                use SymbolState::{Emitted, Ready, Resolved};
-                matches!(e.state, Resolved | Emitted | Ready)
-            });
-            if known {
-                break;
-            }
-            if !seen.insert(next) {
-                return Some(way);
-            }
-            way.push(next);
-            at = next;
-        }
-        self.aliases.free.extend(way);
-        None
-    }
 }
 
 impl AliasUnit {

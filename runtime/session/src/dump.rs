@@ -4,12 +4,11 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::dylib::{DylibId, Visibility};
 use crate::error::SessionError;
 use crate::flags::{Flags, SymbolState};
-use crate::session::Session;
+use crate::number::{DylibId, TrackerKey};
+use crate::shared::Visibility;
 use crate::state::{DylibState, State};
-use crate::tracker::TrackerKey;
 
 /// The contents of a session's dylibs at one moment; its text has a line for each symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,22 +54,24 @@ pub struct SymbolDump {
     pub error: Option<String>,
 }
 
-impl Session {
-    /// The contents of all dylibs.
-    pub fn dump(&self) -> Dump {
-        let state = self.lock();
-        let dylibs = state.dylibs.values();
-        let mut dylibs: Vec<_> = dylibs.map(|dylib| state.dump_of(dylib)).collect();
-        drop(state);
+impl Dump {
+    /// Sorts copies of dylibs.
+    pub(crate) fn new(mut dylibs: Vec<DylibDump>) -> Self {
         dylibs.sort_unstable_by_key(|dylib| dylib.number);
         for dylib in &mut dylibs {
             dylib.symbols.sort_by(|a, b| a.name.cmp(&b.name));
         }
-        Dump { dylibs }
+        Self { dylibs }
     }
 }
 
 impl State {
+    /// Copies of all dylibs, unsorted.
+    pub(crate) fn dump(&self) -> Vec<DylibDump> {
+        let dylibs = self.dylibs.values();
+        dylibs.map(|dylib| self.dump_of(dylib)).collect()
+    }
+
     fn dump_of(&self, dylib: &DylibState) -> DylibDump {
         let symbols = dylib.symbols.iter().map(|(symbol, entry)| {
             let placed = !matches!(

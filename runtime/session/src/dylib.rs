@@ -1,82 +1,17 @@
-//! Dylibs: named symbol tables with a link order, like dynamic libraries.
+//! Dylibs: named symbol tables with a link order, like dynamic libraries. Operations that change
+//! definitions are in `dylib/definitions.rs`.
 
-use std::collections::VecDeque;
+mod definitions;
+
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::alias::{Alias, Source};
-use crate::error::SessionError;
-use crate::flags::Flags;
-use crate::generator::{Generator, GeneratorCell, GeneratorId};
-pub use crate::number::DylibId;
-use crate::order::Order;
-use crate::ready::{Ready, ReadyTable};
+use crate::error::{Names, SessionError};
+use crate::number::DylibId;
+use crate::ready::Ready;
 use crate::session::Session;
+use crate::shared::{DylibShared, Visibility};
 use crate::symbol::Symbol;
-use crate::tracker::{Tracker, TrackerKey};
-use crate::unit::Unit;
-
-/// The symbols of a dylib that a search sees.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Visibility {
-    /// The exported symbols.
-    #[default]
-    Exported,
-    /// All, as the dylib itself does.
-    All,
-}
-
-impl Visibility {
-    #[inline]
-    pub(crate) fn sees(self, flags: Flags) -> bool {
-        self == Visibility::All || flags.is_exported()
-    }
-}
-
-/// The part that all handles of a dylib share, and that is read without the lock.
-///
-/// `generators` is written under the session's lock, with release, and read with acquire by ready
-/// lookups: if it is 0, an undefined symbol is not in this dylib.
-#[derive(Debug)]
-pub(crate) struct DylibShared {
-    pub id: DylibId,
-    pub name: Arc<str>,
-    pub ready: ReadyTable,
-    pub order: Order,
-    generators: AtomicUsize,
-}
-
-impl DylibShared {
-    pub(crate) fn new(id: DylibId, name: &str) -> Self {
-        Self {
-            id,
-            name: name.into(),
-            ready: ReadyTable::new(),
-            order: Order::default(),
-            generators: AtomicUsize::new(0),
-        }
-    }
-
-    pub(crate) fn set_generators(&self, count: usize) {
-        self.generators.store(count, Ordering::Release);
-    }
-
-    #[inline]
-    pub(crate) fn has_generators(&self) -> bool {
-        self.generators.load(Ordering::Acquire) != 0
-    }
-
-    /// Adds the dylib's name to an error that was made without it.
-    pub(crate) fn named(&self, error: SessionError) -> SessionError {
-        match error {
-            SessionError::TrackerDefunct { .. } => SessionError::TrackerDefunct {
-                dylib: Arc::clone(&self.name),
-            },
-            other => other,
-        }
-    }
-}
 
 /// A handle to a dylib; the clones are one dylib.
 #[derive(Clone)]
@@ -131,28 +66,6 @@ impl Dylib {
         self.session.lock().dylib(self.shared.id).is_none()
     }
 
-    /// Defines a unit's symbols under the default tracker; see
-    /// [`Tracker::define`].
-    ///
-    /// # Errors
-    /// Those of [`Tracker::define`].
-    pub fn define(&self, unit: impl Unit + 'static) -> Result<(), SessionError> {
-        self.session.define(&self.shared, None, Box::new(unit))
-    }
-
-    /// Would replace definitions by a unit's in place, with no instant at which a lookup finds
-    /// none. Not implemented yet.
-    ///
-    /// # Errors
-    /// `Unsupported`, always. Until then: remove the tracker and define again,
-    /// or keep the address and change the code behind it.
-    pub fn redefine(&self, unit: impl Unit + 'static) -> Result<(), SessionError> {
-        drop(unit);
-        Err(SessionError::Unsupported {
-            what: "redefinition in place",
-        })
-    }
-
     /// The address of a symbol if it is ready; hidden ones too. Takes no lock,
     /// starts nothing and asks no generator.
     #[inline]
@@ -201,124 +114,6 @@ impl Dylib {
             Some(address) => Ok(address),
             None => self.lookup_slowly(self.session.intern(name)),
         }
-    }
-
-    /// The tracker of symbols that are defined without one.
-    ///
-    /// # Errors
-    /// `DylibDefunct`, `Ended`.
-    pub fn default_tracker(&self) -> Result<Tracker, SessionError> {
-        let key = self.session.lock().open(&self.shared)?.default_tracker;
-        Ok(Tracker::new(&self.session, &self.shared, key, true))
-    }
-
-    /// A new tracker.
-    ///
-    /// # Errors
-    /// `DylibDefunct`, `Ended`.
-    pub fn create_tracker(&self) -> Result<Tracker, SessionError> {
-        let key = {
-            let mut state = self.session.lock();
-            state.open(&self.shared)?;
-            state.add_tracker(self.shared.id)
-        };
-        Ok(Tracker::new(&self.session, &self.shared, key, false))
-    }
-
-    /// A new tracker that no handle keeps: its definitions stay until it is removed.
-    /// [`Session::tracker`] makes handles to it.
-    ///
-    /// # Errors
-    /// `DylibDefunct`, `Ended`.
-    pub fn create_kept_tracker(&self) -> Result<TrackerKey, SessionError> {
-        let mut state = self.session.lock();
-        state.open(&self.shared)?;
-        Ok(state.add_tracker(self.shared.id))
-    }
-
-    /// A new tracker whose definitions are undone unless they are transferred to another one. When
-    /// it is removed or its last handle is dropped, the weak definitions that they displaced are
-    /// restored.
-    ///
-    /// # Errors
-    /// `DylibDefunct`, `Ended`.
-    pub fn create_tentative_tracker(&self) -> Result<Tracker, SessionError> {
-        let key = {
-            let mut state = self.session.lock();
-            state.open(&self.shared)?;
-            state.new_tracker(self.shared.id, Some(Vec::new()))
-        };
-        Ok(Tracker::new(&self.session, &self.shared, key, false))
-    }
-
-    /// Removes symbols that are not in production: never searched, ready or failed ones. All or
-    /// nothing.
-    ///
-    /// # Errors
-    /// `NotFound` or `InFlight` with all such symbols.
-    pub fn remove(&self, symbols: &[Symbol]) -> Result<(), SessionError> {
-        self.session
-            .change(|state, effects| state.remove_symbols(&self.shared, symbols, effects))
-    }
-
-    /// Removes all definitions, as if each tracker were removed.
-    ///
-    /// # Errors
-    /// `DylibDefunct`, `Ended`.
-    pub fn clear(&self) -> Result<(), SessionError> {
-        self.session.change(|state, effects| {
-            state.open(&self.shared)?;
-            state.clear(self.shared.id, effects);
-            Ok(())
-        })
-    }
-
-    /// The init symbols of units defined so far, oldest first.
-    pub fn init_symbols(&self) -> Vec<Symbol> {
-        let state = self.session.lock();
-        state
-            .dylib(self.shared.id)
-            .map_or_else(Vec::new, |dylib| dylib.inits.clone())
-    }
-
-    /// Adds a generator behind the existing ones.
-    ///
-    /// # Errors
-    /// `DylibDefunct`, `Ended`.
-    pub fn add_generator(
-        &self,
-        generator: impl Generator + 'static,
-    ) -> Result<GeneratorId, SessionError> {
-        let mut state = self.session.lock();
-        let id = GeneratorId(state.next_generator);
-        state.next_generator += 1;
-        let dylib = state.open(&self.shared)?;
-        dylib.generators.push(GeneratorCell {
-            id,
-            generator: Arc::new(generator),
-            busy: false,
-            inside: None,
-            line: VecDeque::new(),
-        });
-        self.shared.set_generators(dylib.generators.len());
-        Ok(id)
-    }
-
-    /// Removes a generator. Lookups that are inside it or in its queue fail. False if it was not
-    /// found.
-    pub fn remove_generator(&self, id: GeneratorId) -> bool {
-        self.session.change(|state, effects| {
-            let Some(dylib) = state.dylib_mut(self.shared.id) else {
-                return false;
-            };
-            let Some(at) = dylib.generators.iter().position(|cell| cell.id == id) else {
-                return false;
-            };
-            let cell = dylib.generators.remove(at);
-            self.shared.set_generators(dylib.generators.len());
-            effects.drop_generator(cell, &self.shared.name);
-            true
-        })
     }
 
     /// The search order for symbols that this dylib uses: itself with all symbols, then its link
@@ -452,26 +247,42 @@ impl Dylib {
             .collect()
     }
 
-    /// Defines other names for symbols of this dylib.
-    ///
-    /// # Errors
-    /// Those of [`Tracker::define`], `AliasCycle`.
-    pub fn alias(&self, aliases: impl IntoIterator<Item = Alias>) -> Result<(), SessionError> {
-        self.reexport(self, Visibility::All, aliases)
+    /// The dylibs in whose link order this one is, itself not counted.
+    pub fn searchers(&self) -> Vec<Dylib> {
+        let state = self.session.lock();
+        let searchers = state.dylib(self.id()).map(|dylib| &dylib.searchers);
+        let mut ids: Vec<DylibId> = searchers.into_iter().flatten().copied().collect();
+        ids.sort_unstable();
+        let others = ids.iter().filter(|id| **id != self.id());
+        others
+            .filter_map(|id| Some(Dylib::new(&self.session, &state.dylib(*id)?.shared)))
+            .collect()
     }
 
-    /// Defines names for symbols of `source`. Only the requested ones are materialized there.
-    ///
-    /// # Errors
-    /// Those of [`Tracker::define`], `AliasCycle`, `ForeignDylib`.
-    pub fn reexport(
-        &self,
-        source: &Dylib,
-        seen: Visibility,
-        aliases: impl IntoIterator<Item = Alias>,
-    ) -> Result<(), SessionError> {
-        self.session.own(source)?;
-        let source = Source::new(&source.shared, seen);
-        crate::alias::define(&self.session, &self.shared, None, source, aliases)
+    /// Whether a symbol that is defined here is exported. Takes no lock, starts nothing and asks no
+    /// generator.
+    pub fn exports(&self, symbol: Symbol) -> bool {
+        match self.peek(symbol) {
+            Ready::At(_, flags) | Ready::Defined(flags) => flags.is_exported(),
+            Ready::Undefined => false,
+        }
+    }
+
+    /// An exported symbol that is ready here at an address. Examines all symbols.
+    pub fn exported_at(&self, address: u64) -> Option<Symbol> {
+        let state = self.session.lock();
+        let symbols = state.dylib(self.id())?.symbols.keys();
+        let mut symbols = symbols.copied();
+        symbols.find(|symbol| {
+            matches!(self.peek(*symbol), Ready::At(at, flags) if at == address && flags.is_exported())
+        })
+    }
+}
+
+impl SessionError {
+    /// Makes the error that no dylib in the search order of `dylib` defines `symbols`.
+    pub fn not_found(dylib: &Dylib, symbols: Vec<Symbol>) -> Self {
+        let set = (Arc::from(dylib.name()), symbols);
+        SessionError::NotFound(Names::new(dylib.session.symbols(), vec![set]))
     }
 }

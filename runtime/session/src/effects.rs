@@ -1,8 +1,7 @@
 //! Effects outside of the lock of a change made under it.
 //!
-//! Functions on `State` only add to an `Effects`; `run` performs them after the lock was released.
-//! They do not depend on the order of the lists. A panic in a callback of the embedder is reported,
-//! and the other callbacks still run.
+//! Functions on `State` only add to an `Effects`; `Effects::run` (`session/perform.rs`) performs
+//! them after the lock was released. They do not depend on the order of the lists.
 
 use std::sync::Arc;
 
@@ -13,11 +12,10 @@ use crate::flags::Flags;
 use crate::generator::GeneratorCell;
 use crate::job::{FlagsCompletion, FlagsResult, Job, Outcome};
 use crate::lookup::{Completion, LookupResult};
-use crate::session::Session;
+use crate::resource::{Resource, TrackerEvent};
 use crate::slab::Key;
 use crate::state::Launch;
 use crate::symbol::Symbol;
-use crate::tracker::{Resource, TrackerEvent};
 use crate::unit::Unit;
 
 /// A unit that is to be materialized, with discards that it has not been told yet.
@@ -52,6 +50,11 @@ impl Effects {
         self.rare.get_or_insert_default()
     }
 
+    /// Takes the rare effects out, if there are any.
+    pub(crate) fn take_rare(&mut self) -> Option<Box<Rare>> {
+        self.rare.take()
+    }
+
     /// Ends a lookup.
     pub(crate) fn finish(&mut self, job: Job, result: Result<LookupResult, SessionError>) {
         match job.outcome {
@@ -82,61 +85,5 @@ impl Effects {
             self.finish(job, Err(SessionError::GeneratorRemoved { dylib }));
         }
         self.rare().generators.push(cell);
-    }
-
-    /// Performs all effects; units go to the pool.
-    pub(crate) fn run(self, session: &Session) {
-        self.run_but_one(session, false);
-    }
-
-    /// Performs all effects; with `keep`, returns one unit for the caller to run.
-    pub(crate) fn run_but_one(mut self, session: &Session, keep: bool) -> Option<Launching> {
-        let mut rare = self.rare.take();
-        for unit in rare.iter_mut().flat_map(|rare| rare.discards.drain(..)) {
-            session.tell_discards(unit);
-        }
-        for (completion, result) in self.completions.drain(..) {
-            session.guarded(|| completion.tell(result));
-        }
-        if let Some(rare) = &mut rare {
-            rare.run(session);
-        }
-        // The last one: a pool without workers runs the others here and now, so all run in the
-        // order of the lookup.
-        let kept = if keep { self.launches.pop() } else { None };
-        for launching in self.launches.drain(..) {
-            let shared = session.clone();
-            session.spawn(move || shared.materialize(launching));
-        }
-        kept
-    }
-}
-
-impl Rare {
-    fn run(&mut self, session: &Session) {
-        for (completion, result) in self.flags.drain(..) {
-            session.guarded(|| completion(result));
-        }
-        for error in &self.reports {
-            session.report(error);
-        }
-        for event in &self.events {
-            session.tracker_event(event);
-        }
-        // The resource attached last is released first, as with destructors.
-        for resource in self.resources.drain(..).rev() {
-            session.guarded(|| resource.release());
-        }
-        for job in self.jobs.drain(..) {
-            let shared = session.clone();
-            let waiter = job.waiter().filter(|_| job.past);
-            let work = move || {
-                shared.run_job(job, false);
-            };
-            match waiter {
-                Some(waiter) => session.pool().spawn_for(&waiter, work),
-                None => session.spawn(work),
-            }
-        }
     }
 }

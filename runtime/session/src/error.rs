@@ -192,12 +192,6 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// Makes the error that no dylib in the search order of `dylib` defines `symbols`.
-    pub fn not_found(dylib: &crate::Dylib, symbols: Vec<Symbol>) -> Self {
-        let set = (Arc::from(dylib.name()), symbols);
-        SessionError::NotFound(Names::new(dylib.session().symbols(), vec![set]))
-    }
-
     /// An error of the embedder; `context` is e.g. the unit's name.
     pub fn unit(context: &str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         SessionError::Unit {

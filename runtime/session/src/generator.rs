@@ -17,13 +17,10 @@ use crate::error::SessionError;
 use crate::inside::{self, Answering, Question};
 use crate::job::Job;
 use crate::lookup::{LookupKind, Need};
+use crate::number::GeneratorId;
 use crate::session::Session;
 use crate::symbol::Symbol;
 use crate::sync::Mutex;
-
-/// Identifies a generator of a session.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct GeneratorId(pub(crate) u64);
 
 /// A callback that can define symbols which a lookup does not find.
 ///

@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use uruk_base::locks::thread_mark;
 
-use crate::dylib::DylibShared;
-use crate::generator::GeneratorId;
+use crate::number::GeneratorId;
+use crate::shared::DylibShared;
 use crate::symbol::Symbol;
 
 /// A lookup's question to a generator.

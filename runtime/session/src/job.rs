@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::dylib::{DylibId, Visibility};
 use crate::error::SessionError;
 use crate::flags::Flags;
-use crate::generator::GeneratorId;
 use crate::inside::Question;
-use crate::lookup::{
-    Completion, Lookup, LookupKind, LookupResult, Missing, Need, Promise, Required,
-};
+use crate::lookup::{Completion, LookupKind, LookupResult, Missing, Need, Promise, Required};
+use crate::number::{DylibId, GeneratorId};
 use crate::pool::Waiter;
+use crate::shared::Visibility;
 use crate::symbol::Symbol;
 
 /// The answer to a flags lookup.
@@ -44,25 +42,6 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new(lookup: Lookup, outcome: Outcome, inside: Option<Arc<Question>>) -> Self {
-        Self {
-            kind: lookup.kind,
-            order: lookup
-                .order
-                .iter()
-                .map(|(dylib, visibility)| (dylib.id(), *visibility))
-                .collect(),
-            symbols: lookup.symbols,
-            required: lookup.required,
-            missing: lookup.missing,
-            asked: Vec::new(),
-            granted: None,
-            past: false,
-            inside,
-            outcome,
-        }
-    }
-
     /// The lookup's half of a future.
     pub(crate) fn promise(&self) -> Option<&Promise<LookupResult>> {
         match &self.outcome {

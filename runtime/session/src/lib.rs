@@ -13,13 +13,18 @@
 //!   they cause is collected in `effects.rs` and done after it.
 //! - Nothing here knows memory, machine code or LLVM. Addresses are `u64`.
 //!
-//! The modules in reading order: `symbol` and `flags` name things; `error` has the errors; `unit`,
-//! `responsibility`, `tracker`, `generator`, `alias` and `lookup` are the embedder's interface,
-//! through the handles `session` and `dylib`; `state` is the symbol tables under the one lock, with
-//! a file per kind of change; `graph` (on `forest`) decides readiness; `ready` is the lock-free
-//! table, `order` the link order beside it; `pool` runs tasks; `inside` tracks the question that a
-//! lookup is made for; `gate` keeps a fork out of the locks; `chunked`, `slab` and `sync` are the
-//! data structures below.
+//! The modules in reading order: `symbol`, `number` and `flags` name things; `error` has the errors;
+//! `unit`, `responsibility`, `tracker`, `resource`, `generator`, `alias` and `lookup` are the
+//! embedder's interface, through the handles `session` and `dylib`; `state` is the symbol tables
+//! under the one lock, with a file per kind of change, and `effects` what a change causes; `graph`
+//! (on `forest`) decides readiness; `shared` is the part of a dylib that is read without the lock:
+//! `ready` the table of addresses, `order` the link order; `pool` runs tasks; `job` is a lookup in
+//! progress, `inside` the question that it is made for; `gate` keeps a fork out of the locks;
+//! `chunked`, `slab` and `sync` are the data structures below.
+//!
+//! Six files import each other, since their types do: `session` holds `state`, which holds units and
+//! generators (`unit`, `generator`), whose obligations and requests (`responsibility`, `generator`)
+//! hold `session` and give out `dylib`.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -47,8 +52,10 @@ mod number;
 mod order;
 mod pool;
 mod ready;
+mod resource;
 mod responsibility;
 mod session;
+mod shared;
 mod slab;
 mod state;
 mod symbol;
@@ -58,17 +65,21 @@ mod unit;
 
 pub use alias::{Alias, ReexportGenerator};
 pub use dump::{Dump, DylibDump, SymbolDump};
-pub use dylib::{Dylib, DylibId, Visibility};
+pub use dylib::Dylib;
 pub use error::{Names, SessionError};
 pub use flags::{Flags, SymbolState};
-pub use generator::{Generator, GeneratorId, GeneratorRequest};
+pub use generator::{Generator, GeneratorRequest};
 pub use inside::{Answering, Behalf};
-pub use lookup::{Found, Lookup, LookupFuture, LookupKind, LookupResult, Missing, Need, Required};
+pub use lookup::query::Lookup;
+pub use lookup::{Found, LookupFuture, LookupKind, LookupResult, Missing, Need, Required};
+pub use number::{DylibId, GeneratorId, TrackerKey};
 pub use pool::{Pool, PoolConfig, prepare_thread};
+pub use resource::{Resource, TrackerEvent};
 pub use responsibility::{DependenceGroup, Making, Responsibility};
 pub use session::{Session, SessionConfig, StillMissing, WeakSession};
+pub use shared::Visibility;
 pub use symbol::{Symbol, SymbolPool};
-pub use tracker::{Resource, Tracker, TrackerEvent, TrackerKey};
+pub use tracker::Tracker;
 pub use unit::{AbsoluteSymbols, Interface, Unit};
 
 #[cfg(loom)]

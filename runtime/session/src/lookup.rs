@@ -1,17 +1,18 @@
-//! Lookups and their results.
+//! The terms of lookups, and their results. The query itself is in `lookup/query.rs`.
+
+pub(crate) mod query;
 
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 
 use smallvec::SmallVec;
 
-use crate::dylib::{Dylib, DylibId, Visibility};
 use crate::error::SessionError;
 use crate::flags::Flags;
+use crate::number::DylibId;
 use crate::pool::{Pool, Waiter};
-use crate::session::{Session, WeakSession};
 use crate::slab::Key;
 use crate::symbol::Symbol;
 use crate::sync::{AtomicU64, Mutex};
@@ -55,75 +56,6 @@ pub enum Missing {
     /// The lookup waits until they are defined; meanwhile
     /// [`Session::still_missing`](crate::Session::still_missing) lists them.
     Wait,
-}
-
-/// A query of symbols.
-#[derive(Clone, Debug, Default)]
-pub struct Lookup {
-    /// The reason.
-    pub kind: LookupKind,
-    /// The dylibs to search, in this order; the first match wins.
-    pub order: Vec<(Dylib, Visibility)>,
-    /// The symbols.
-    pub symbols: Vec<(Symbol, Need)>,
-    /// The required state.
-    pub required: Required,
-    /// The treatment of symbols that are defined nowhere.
-    pub missing: Missing,
-}
-
-impl Lookup {
-    /// A static lookup of ready symbols in `order`.
-    pub fn new<D: Into<Dylib>>(order: impl IntoIterator<Item = (D, Visibility)>) -> Self {
-        let order = order.into_iter();
-        Self {
-            order: order.map(|(dylib, seen)| (dylib.into(), seen)).collect(),
-            ..Self::default()
-        }
-    }
-
-    /// Adds a required symbol.
-    #[must_use]
-    pub fn symbol(mut self, symbol: Symbol) -> Self {
-        self.symbols.push((symbol, Need::Required));
-        self
-    }
-
-    /// Adds required symbols.
-    #[must_use]
-    pub fn symbols(mut self, symbols: impl IntoIterator<Item = Symbol>) -> Self {
-        self.symbols
-            .extend(symbols.into_iter().map(|symbol| (symbol, Need::Required)));
-        self
-    }
-
-    /// Adds a weakly referenced symbol.
-    #[must_use]
-    pub fn weak(mut self, symbol: Symbol) -> Self {
-        self.symbols.push((symbol, Need::Weak));
-        self
-    }
-
-    /// Sets the required state.
-    #[must_use]
-    pub fn at(mut self, required: Required) -> Self {
-        self.required = required;
-        self
-    }
-
-    /// Sets the kind.
-    #[must_use]
-    pub fn kind(mut self, kind: LookupKind) -> Self {
-        self.kind = kind;
-        self
-    }
-
-    /// Waits for symbols that are defined nowhere.
-    #[must_use]
-    pub fn wait_for_missing(mut self) -> Self {
-        self.missing = Missing::Wait;
-        self
-    }
 }
 
 /// One symbol that was found.
@@ -215,10 +147,16 @@ impl Completion {
     }
 }
 
+/// The lookups of a session that wait for definitions.
+pub(crate) trait WaitList: Send + Sync {
+    /// Ends the lookup with that key, if it is still waiting.
+    fn end_wait(self: Arc<Self>, at: &Mutex<Option<Key>>);
+}
+
 /// The shared result of a future, and the tasks to be woken when it arrives. Such a task has
 /// checked the result under the lock of `wakers` and found none.
 struct Slot<T> {
-    session: WeakSession,
+    waiting: Weak<dyn WaitList>,
     pool: Pool,
     waiter: Arc<Waiter>,
     result: OnceLock<Result<T, SessionError>>,
@@ -285,9 +223,9 @@ impl<T> Drop for LookupFuture<T> {
         let last = self.0.futures.fetch_sub(1, Ordering::SeqCst) == 1;
         if last
             && !self.0.waiter.is_done()
-            && let Some(session) = self.0.session.upgrade()
+            && let Some(waiting) = self.0.waiting.upgrade()
         {
-            session.end_wait(&self.0.waits);
+            waiting.end_wait(&self.0.waits);
         }
     }
 }
@@ -301,10 +239,12 @@ impl<T> std::fmt::Debug for LookupFuture<T> {
 }
 
 impl<T: Clone> LookupFuture<T> {
-    pub(crate) fn new(session: &Session) -> Self {
+    /// The future of a lookup that the threads of `pool` answer, and that may come to be one of
+    /// `waiting`.
+    pub(crate) fn new(waiting: Weak<dyn WaitList>, pool: Pool) -> Self {
         Self(Arc::new(Slot {
-            session: session.downgrade(),
-            pool: session.pool().clone(),
+            waiting,
+            pool,
             waiter: Arc::new(Waiter::new()),
             result: OnceLock::new(),
             wakers: Mutex::new(Vec::new()),

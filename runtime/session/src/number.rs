@@ -1,5 +1,7 @@
-//! Numbers of dylibs, each unique to one session.
+//! Numbers of dylibs, generators and trackers, each unique to one session; maps by such numbers.
 
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Number of a dylib in a session; never reused there. The sessions of a process number theirs from
@@ -40,6 +42,59 @@ impl DylibNumbers {
         (place < self.taken).then_some(place)
     }
 }
+
+/// Identifies a generator of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct GeneratorId(u64);
+
+impl GeneratorId {
+    pub(crate) const fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// Identifies a tracker of a session; never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TrackerKey(u64);
+
+impl TrackerKey {
+    /// No tracker.
+    pub(crate) const NONE: TrackerKey = TrackerKey(u64::MAX);
+
+    pub(crate) const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number, for display.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// Hashes dense numbers by one multiplication.
+#[derive(Default)]
+pub(crate) struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
+
+pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+pub(crate) type NumberSet<K> = HashSet<K, BuildHasherDefault<NumberHasher>>;
 
 #[cfg(all(test, not(loom)))]
 mod tests {

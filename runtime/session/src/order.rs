@@ -12,9 +12,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::dylib::{Dylib, DylibId, DylibShared, Visibility};
 use crate::ready::{Ready, ReadyTable};
-use crate::state::State;
+use crate::shared::{DylibShared, Visibility};
 use crate::symbol::Symbol;
 
 /// See the module text.
@@ -29,6 +28,11 @@ impl fmt::Debug for Order {
 }
 
 impl Order {
+    /// Replaces the copy.
+    pub(crate) fn set(&self, order: Vec<(Arc<DylibShared>, Visibility)>) {
+        self.0.store(Arc::new(order));
+    }
+
     /// Drops the references to the dylibs.
     pub(crate) fn clear(&self) {
         self.0.store(Arc::default());
@@ -54,75 +58,5 @@ impl DylibShared {
         order
             .iter()
             .find_map(|(shared, seen)| step(shared, *seen))?
-    }
-}
-
-impl Dylib {
-    /// The dylibs in whose link order this one is, itself not counted.
-    pub fn searchers(&self) -> Vec<Dylib> {
-        let state = self.session().lock();
-        let searchers = state.dylib(self.id()).map(|dylib| &dylib.searchers);
-        let mut ids: Vec<DylibId> = searchers.into_iter().flatten().copied().collect();
-        ids.sort_unstable();
-        let others = ids.iter().filter(|id| **id != self.id());
-        others
-            .filter_map(|id| Some(Dylib::new(self.session(), &state.dylib(*id)?.shared)))
-            .collect()
-    }
-}
-
-impl Dylib {
-    /// Whether a symbol that is defined here is exported. Takes no lock, starts nothing and asks no
-    /// generator.
-    pub fn exports(&self, symbol: Symbol) -> bool {
-        match self.peek(symbol) {
-            Ready::At(_, flags) | Ready::Defined(flags) => flags.is_exported(),
-            Ready::Undefined => false,
-        }
-    }
-
-    /// An exported symbol that is ready here at an address. Examines all symbols.
-    pub fn exported_at(&self, address: u64) -> Option<Symbol> {
-        let state = self.session().lock();
-        let symbols = state.dylib(self.id())?.symbols.keys();
-        let mut symbols = symbols.copied();
-        symbols.find(|symbol| {
-            matches!(self.peek(*symbol), Ready::At(at, flags) if at == address && flags.is_exported())
-        })
-    }
-}
-
-impl State {
-    /// Sets the link order of a dylib.
-    pub(crate) fn set_order(&mut self, id: DylibId, order: Vec<(DylibId, Visibility)>) {
-        let Some(state) = self.dylib_mut(id) else {
-            return;
-        };
-        let added: Vec<DylibId> = order.iter().map(|(other, _)| *other).collect();
-        let before = std::mem::replace(&mut state.link_order, order);
-        for (other, _) in before {
-            if let Some(other) = self.dylib_mut(other) {
-                other.searchers.remove(&id);
-            }
-        }
-        for other in added {
-            if let Some(other) = self.dylib_mut(other) {
-                other.searchers.insert(id);
-            }
-        }
-        self.show_order(id);
-    }
-
-    /// Updates the copy of a dylib's link order that ready lookups see.
-    pub(crate) fn show_order(&self, id: DylibId) {
-        let Some(state) = self.dylib(id) else {
-            return;
-        };
-        let others = state.link_order.iter().filter(|(other, _)| *other != id);
-        let order = others.filter_map(|(other, seen)| {
-            let shared = &self.dylib(*other)?.shared;
-            Some((Arc::clone(shared), *seen))
-        });
-        state.shared.order.0.store(Arc::new(order.collect()));
     }
 }

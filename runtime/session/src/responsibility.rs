@@ -10,15 +10,17 @@ use std::sync::atomic::Ordering;
 
 use uruk_base::locks::thread_mark;
 
-use crate::dylib::{Dylib, DylibId, DylibShared};
-use crate::effects::Effects;
+use crate::dylib::Dylib;
 use crate::error::SessionError;
 use crate::flags::Flags;
+use crate::number::{DylibId, TrackerKey};
+use crate::resource::Resource;
 use crate::session::Session;
+use crate::shared::DylibShared;
 use crate::slab::Key;
+use crate::state::entry::Place;
 use crate::state::{Launch, Maker, State};
 use crate::symbol::Symbol;
-use crate::tracker::{Resource, TrackerKey};
 use crate::unit::{Interface, Unit};
 
 /// Symbols that become ready only when all of `dependences` are.
@@ -114,18 +116,12 @@ impl Responsibility {
     /// `TrackerDefunct`.
     pub fn tracker(&self) -> Result<TrackerKey, SessionError> {
         let at_work = self.session.lock().at_work(self.key);
-        at_work
-            .map(|(_, tracker)| tracker)
-            .map_err(|error| self.shared.named(error))
+        self.named(at_work.map(|(_, tracker)| tracker))
     }
 
-    fn change<R>(
-        &self,
-        change: impl FnOnce(&mut State, &mut Effects) -> Result<R, SessionError>,
-    ) -> Result<R, SessionError> {
-        self.session
-            .change(change)
-            .map_err(|error| self.shared.named(error))
+    /// Adds the dylib's name to an error that was made without it.
+    fn named<R>(&self, result: Result<R, SessionError>) -> Result<R, SessionError> {
+        result.map_err(|error| self.shared.named(error))
     }
 
     /// Gives symbols their addresses; lookups that require no more are answered. Addresses of
@@ -135,7 +131,8 @@ impl Responsibility {
     /// `NotResponsible`, `SeveralAddresses`, `NullCallable`, `TrackerDefunct`; nothing is changed
     /// then.
     pub fn resolve(&self, addresses: &[(Symbol, u64)]) -> Result<(), SessionError> {
-        self.change(|state, effects| state.resolve(self.key, addresses, effects))
+        let session = &self.session;
+        self.named(session.change(|state, effects| state.resolve(self.key, addresses, effects)))
     }
 
     /// All symbols are in memory. Each becomes ready as soon as the dependences
@@ -148,13 +145,14 @@ impl Responsibility {
     pub fn emit(mut self, groups: &[DependenceGroup]) -> Result<(), SessionError> {
         self.done = true;
         let (key, symbols) = (self.key, std::mem::take(&mut self.symbols));
-        self.change(|state, effects| {
+        let emitted = self.session.change(|state, effects| {
             let emitted = state.emit(key, &symbols, groups, effects);
             if let Err(error) = &emitted {
                 state.fail(key, &symbols, |_, _| error.clone(), effects);
             }
             emitted
-        })
+        });
+        self.named(emitted)
     }
 
     /// Resolves and emits in one step: the intermediate state, resolved and not emitted, is never
@@ -169,14 +167,15 @@ impl Responsibility {
     ) -> Result<(), SessionError> {
         self.done = true;
         let (key, symbols) = (self.key, std::mem::take(&mut self.symbols));
-        self.change(|state, effects| {
+        let emitted = self.session.change(|state, effects| {
             let resolved = state.resolve(key, addresses, effects);
             let emitted = resolved.and_then(|()| state.emit(key, &symbols, groups, effects));
             if let Err(error) = &emitted {
                 state.fail(key, &symbols, |_, _| error.clone(), effects);
             }
             emitted
-        })
+        });
+        self.named(emitted)
     }
 
     /// Adds symbols found during materialization. Weak ones that are defined elsewhere are skipped;
@@ -185,7 +184,10 @@ impl Responsibility {
     /// # Errors
     /// `Duplicate`, `TrackerDefunct`; nothing is changed then.
     pub fn claim(&mut self, symbols: &[(Symbol, Flags)]) -> Result<Vec<Symbol>, SessionError> {
-        let claimed = self.change(|state, effects| state.claim(self.key, symbols, effects))?;
+        let claimed = self
+            .session
+            .change(|state, effects| state.claim(self.key, symbols, effects));
+        let claimed = self.named(claimed)?;
         self.symbols.extend_from_slice(&claimed);
         Ok(claimed.into_iter().map(|(symbol, _)| symbol).collect())
     }
@@ -204,9 +206,10 @@ impl Responsibility {
         let interface = unit.interface();
         let symbols = interface.symbols.clone();
         let key = self.key;
-        self.change(|state, effects| {
-            state.replace(key, Box::new(unit), interface, false, effects)
-        })?;
+        let replaced = self
+            .session
+            .change(|state, effects| state.replace(key, Box::new(unit), interface, false, effects));
+        self.named(replaced)?;
         self.without(symbols.into_iter().map(|(symbol, _)| symbol));
         Ok(())
     }
@@ -218,7 +221,8 @@ impl Responsibility {
     pub fn delegate(&mut self, symbols: &[Symbol]) -> Result<Responsibility, SessionError> {
         let key = self.key;
         let maker = Maker::default();
-        let new = self.change(|state, _| state.delegate(key, symbols, &maker))?;
+        let session = &self.session;
+        let new = self.named(session.change(|state, _| state.delegate(key, symbols, &maker)))?;
         let taken: std::collections::HashSet<Symbol> = symbols.iter().copied().collect();
         let split = self.symbols.iter().copied();
         let split: Vec<_> = split.filter(|(symbol, _)| taken.contains(symbol)).collect();
@@ -265,24 +269,22 @@ impl Responsibility {
         let interface: Interface = unit.interface();
         let symbols: Vec<Symbol> = interface.symbols.iter().map(|(s, _)| *s).collect();
         let key = self.key;
-        self.change(|state, effects| {
+        let replaced = self.session.change(|state, effects| {
             let dylib = state.at_work(key)?.0;
             state.check_own(key, dylib, symbols.iter().copied())?;
             state.disappoint(key, &symbols, error, effects)?;
             state.replace(key, Box::new(unit), interface, true, effects)
-        })?;
+        });
+        self.named(replaced)?;
         self.without(symbols.into_iter());
         Ok(())
     }
 
-    fn give_up(&mut self, cause: impl FnOnce(&State, &[crate::state::Place]) -> SessionError) {
+    fn give_up(&mut self, cause: impl FnOnce(&State, &[Place]) -> SessionError) {
         self.done = true;
         let (key, symbols) = (self.key, std::mem::take(&mut self.symbols));
-        let told = self.change(|state, effects| {
-            state.fail(key, &symbols, cause, effects);
-            Ok(())
-        });
-        debug_assert!(told.is_ok());
+        self.session
+            .change(|state, effects| state.fail(key, &symbols, cause, effects));
     }
 }
 

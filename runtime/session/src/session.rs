@@ -1,7 +1,11 @@
-//! The session handle. Lookups are in `session/lookups.rs`.
+//! The session handle, and the lock of its state.
+//!
+//! Changes of the state are made by `session/perform.rs`; the operations of the embedder are in
+//! `session/tables.rs` and `session/lookups.rs`.
 
 mod lookups;
-mod lost;
+mod perform;
+mod tables;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,20 +13,16 @@ use std::sync::{Arc, Weak};
 
 use uruk_base::locks::Covered;
 
-use crate::dylib::{Dylib, DylibId, DylibShared, Visibility};
-use crate::effects::{Effects, Launching};
 use crate::error::SessionError;
 use crate::gate::Inside;
 use crate::inside;
-use crate::lookup::{Lookup, Need, Required};
+use crate::number::DylibId;
 use crate::pool::{Pool, PoolConfig};
-use crate::responsibility::Responsibility;
-use crate::slab::Key;
-use crate::state::{DylibState, NumberMap, NumberSet, State};
+use crate::resource::TrackerEvent;
+use crate::shared::Visibility;
+use crate::state::State;
 use crate::symbol::{Symbol, SymbolPool};
 use crate::sync::{Mutex, MutexGuard};
-use crate::tracker::{Resource, Tracker, TrackerEvent, TrackerKey};
-use crate::unit::Unit;
 
 type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
 type TrackerHook = Arc<dyn Fn(&TrackerEvent) + Send + Sync>;
@@ -205,12 +205,6 @@ impl Session {
         });
     }
 
-    pub(crate) fn tracker_event(&self, event: &TrackerEvent) {
-        if let Some(hook) = &self.0.on_tracker_event {
-            self.guarded(|| hook(event));
-        }
-    }
-
     pub(crate) fn lock(&self) -> Guard<'_> {
         let covered = Covered::ensure();
         let inside = self.0.pool.gate().enter();
@@ -218,24 +212,6 @@ impl Session {
             state: self.0.state.lock(),
             _inside: inside,
             _covered: covered,
-        }
-    }
-
-    /// Changes the state, then performs the effects.
-    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut State, &mut Effects) -> R) -> R {
-        let mut effects = Effects::default();
-        let result = change(&mut self.lock(), &mut effects);
-        effects.run(self);
-        result
-    }
-
-    /// The number of a dylib, which must be one of this session.
-    pub(crate) fn own(&self, dylib: &Dylib) -> Result<DylibId, SessionError> {
-        match self.is(dylib.session()) {
-            true => Ok(dylib.id()),
-            false => Err(SessionError::ForeignDylib {
-                dylib: Arc::clone(&dylib.shared().name),
-            }),
         }
     }
 
@@ -253,244 +229,5 @@ impl Session {
             let text = text.unwrap_or_default().into();
             self.report(&SessionError::Panicked { text });
         }
-    }
-
-    /// A new dylib.
-    ///
-    /// # Errors
-    /// `DylibExists`, `Ended`.
-    pub fn create_dylib(&self, name: &str) -> Result<Dylib, SessionError> {
-        let mut state = self.lock();
-        if state.ended {
-            return Err(SessionError::Ended);
-        }
-        if let Some((dylib, _)) = state.names.get_key_value(name) {
-            let dylib = Arc::clone(dylib);
-            return Err(SessionError::DylibExists { dylib });
-        }
-        let id = state.numbers.next().ok_or(SessionError::Unsupported {
-            what: "more than 2^32 dylibs",
-        })?;
-        let shared = Arc::new(DylibShared::new(id, name));
-        let dylib = DylibState {
-            shared: shared.clone(),
-            symbols: NumberMap::default(),
-            default_tracker: TrackerKey::NONE,
-            trackers: NumberSet::default(),
-            link_order: Vec::new(),
-            searchers: NumberSet::default(),
-            generators: Vec::new(),
-            inits: Vec::new(),
-        };
-        state.dylibs.insert(id, dylib);
-        let tracker = state.add_tracker(shared.id);
-        if let Some(dylib) = state.dylib_mut(shared.id) {
-            dylib.default_tracker = tracker;
-        }
-        state.names.insert(Arc::clone(&shared.name), shared.id);
-        Ok(Dylib::new(self, &shared))
-    }
-
-    /// The dylib of that name.
-    pub fn dylib(&self, name: &str) -> Option<Dylib> {
-        let state = self.lock();
-        let shared = &state.dylib(*state.names.get(name)?)?.shared;
-        Some(Dylib::new(self, shared))
-    }
-
-    /// The dylib of that number.
-    pub fn dylib_by_id(&self, id: DylibId) -> Option<Dylib> {
-        let state = self.lock();
-        Some(Dylib::new(self, &state.dylib(id)?.shared))
-    }
-
-    /// Removes dylibs and all their definitions, in this order. Later definitions and work in
-    /// flight get an error.
-    ///
-    /// # Errors
-    /// `DylibDefunct`, `ForeignDylib`; nothing is changed then.
-    pub fn remove_dylibs(&self, dylibs: &[Dylib]) -> Result<(), SessionError> {
-        for dylib in dylibs {
-            self.own(dylib)?;
-        }
-        let shared: Vec<_> = dylibs.iter().map(|d| Arc::clone(d.shared())).collect();
-        self.change(|state, effects| state.remove_dylibs(&shared, effects))
-    }
-
-    /// Removes everything, the youngest dylib first, and ends the workers. All later operations
-    /// return `Ended`. Existing errors stay valid.
-    ///
-    /// # Errors
-    /// `Ended`, the second time.
-    pub fn end(&self) -> Result<(), SessionError> {
-        let result = self.change(|state, effects| {
-            if state.ended {
-                return Err(SessionError::Ended);
-            }
-            let dylibs = state.dylibs.values().map(|dylib| &dylib.shared);
-            let mut all: Vec<_> = dylibs.cloned().collect();
-            all.sort_unstable_by_key(|dylib| std::cmp::Reverse(state.numbers.place(dylib.id)));
-            state.remove_dylibs(&all, effects)?;
-            state.end_waits(effects);
-            state.ended = true;
-            Ok(())
-        });
-        self.0.pool.quit();
-        result
-    }
-
-    pub(crate) fn define(
-        &self,
-        shared: &Arc<DylibShared>,
-        tracker: Option<TrackerKey>,
-        unit: Box<dyn Unit>,
-    ) -> Result<(), SessionError> {
-        let interface = unit.interface();
-        self.change(|state, effects| state.define(shared, tracker, unit, interface, effects))
-            .map(|_| ())
-    }
-
-    pub(crate) fn drop_tracker(&self, shared: &Arc<DylibShared>, key: TrackerKey) {
-        self.change(|state, effects| {
-            if state.tentative.contains(&key) {
-                // The tracker exists.
-                let _ = state.remove_tracker(key, effects);
-                return;
-            }
-            let default = state.dylib(shared.id).map(|dylib| dylib.default_tracker);
-            if let Some(default) = default
-                && state.trackers.contains_key(&key)
-            {
-                // Both exist and belong to this dylib.
-                let _ = state.transfer(key, default, effects);
-            }
-        });
-    }
-
-    pub(crate) fn attach(
-        &self,
-        shared: &Arc<DylibShared>,
-        resource: Box<dyn Resource>,
-        find: impl FnOnce(&State) -> Option<TrackerKey>,
-    ) -> Result<(), SessionError> {
-        self.change(|state, effects| {
-            let key = find(state);
-            match key.and_then(|key| state.trackers.get_mut(&key)) {
-                Some(tracker) => {
-                    tracker.resources.push(resource);
-                    Ok(())
-                }
-                None => {
-                    effects.rare().resources.push(resource);
-                    let dylib = Arc::clone(&shared.name);
-                    Err(SessionError::TrackerDefunct { dylib })
-                }
-            }
-        })
-    }
-
-    /// Ends a responsibility without symbols.
-    pub(crate) fn forget(&self, key: Key) {
-        let mut state = self.lock();
-        if let Some(gone) = state.responsibilities.remove(key)
-            && let Some(tracker) = state.trackers.get_mut(&gone.tracker)
-        {
-            tracker.responsibilities.remove(&key);
-        }
-    }
-
-    /// Tells a unit which of its symbols were discarded. Drops it if none is left, starts it if it
-    /// was looked up meanwhile.
-    pub(crate) fn tell_discards(&self, key: Key) {
-        loop {
-            let (mut unit, discards, dylib) = {
-                let mut state = self.lock();
-                let Some(cell) = state.units.get_mut(key) else {
-                    return;
-                };
-                let Some(unit) = cell.unit.take() else { return };
-                let discards = std::mem::take(&mut cell.discards);
-                let id = cell.dylib;
-                let dylib = state.dylib(id).map(|d| Dylib::new(self, &d.shared));
-                (unit, discards, dylib)
-            };
-            if let Some(dylib) = dylib {
-                self.guarded(|| discards.iter().for_each(|s| unit.discard(&dylib, *s)));
-            }
-            let mut state = self.lock();
-            let Some(cell) = state.units.get_mut(key) else {
-                drop(state);
-                return;
-            };
-            if let Some(launch) = cell.launch.take() {
-                let discards = std::mem::take(&mut cell.discards);
-                state.units.remove(key);
-                drop(state);
-                let session = self.clone();
-                let launching = (unit, discards, launch);
-                return self.spawn(move || session.materialize(launching));
-            }
-            if cell.live == 0 && cell.discards.is_empty() {
-                state.units.remove(key);
-                drop(state);
-                return;
-            }
-            cell.unit = Some(unit);
-            if cell.discards.is_empty() {
-                return;
-            }
-        }
-    }
-
-    /// Materializes a unit on this thread.
-    pub(crate) fn materialize(&self, (mut unit, discards, launch): Launching) {
-        let responsibility = Responsibility::new(self, launch);
-        self.guarded(move || {
-            if !discards.is_empty() {
-                let dylib = responsibility.dylib();
-                for symbol in discards {
-                    unit.discard(&dylib, symbol);
-                }
-            }
-            let _making = responsibility.making();
-            unit.materialize(responsibility);
-        });
-    }
-
-    /// Looks init symbols up, dylib by dylib: all effects have happened when this returns.
-    ///
-    /// # Errors
-    /// Those of [`Session::lookup`].
-    pub fn run_init_symbols(&self, dylibs: &[Dylib]) -> Result<(), SessionError> {
-        for dylib in dylibs {
-            let mut lookup = Lookup::new([(dylib.clone(), Visibility::All)]).at(Required::Ready);
-            let inits = dylib.init_symbols().into_iter();
-            lookup.symbols = inits.map(|symbol| (symbol, Need::Weak)).collect();
-            self.lookup(lookup)?;
-        }
-        Ok(())
-    }
-
-    /// The state of a symbol of a dylib; `None` if it is not defined there.
-    pub fn symbol_state(&self, dylib: &Dylib, symbol: Symbol) -> Option<crate::SymbolState> {
-        let dylib = self.own(dylib).ok()?;
-        Some(self.lock().entry((dylib, symbol))?.state)
-    }
-
-    /// The tracker that a symbol of a dylib is under; `None` if it is not defined there.
-    pub fn tracker_of(&self, dylib: &Dylib, symbol: Symbol) -> Option<TrackerKey> {
-        let dylib = self.own(dylib).ok()?;
-        Some(self.lock().entry((dylib, symbol))?.tracker)
-    }
-
-    /// A handle to a tracker by its key, if it is not defunct. Dropping it never transfers the
-    /// tracker's definitions.
-    pub fn tracker(&self, key: TrackerKey) -> Option<Tracker> {
-        let shared = {
-            let state = self.lock();
-            let dylib = state.trackers.get(&key)?.dylib;
-            Arc::clone(&state.dylib(dylib)?.shared)
-        };
-        Some(Tracker::new(self, &shared, key, true))
     }
 }

@@ -15,111 +15,40 @@
 //! - Changes are made by the functions of `state/*.rs`, which check first and then change, so that
 //!   an error leaves everything as it was.
 
+mod alias_cycle;
+pub(crate) mod aliases;
 mod bytes;
 mod circles;
 pub(crate) mod define;
 pub(crate) mod displaced;
+pub(crate) mod entry;
+mod lost;
+mod order;
 pub(crate) mod publish;
 pub(crate) mod remove;
 pub(crate) mod search;
 pub(crate) mod short;
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use smallvec::SmallVec;
 
-use self::displaced::Displaced;
-use crate::alias::Aliases;
-use crate::dylib::{DylibId, DylibShared, Visibility};
+use self::aliases::Aliases;
+use self::entry::{Displaced, Entry, Place};
 use crate::error::{Names, SessionError};
-use crate::flags::{Flags, SymbolState};
+use crate::flags::Flags;
 use crate::generator::GeneratorCell;
 use crate::graph::{Graph, NodeId};
 use crate::job::Job;
 use crate::lookup::{Completion, Found, Required};
-use crate::number::DylibNumbers;
+use crate::number::{DylibId, DylibNumbers, NumberMap, NumberSet, TrackerKey};
+use crate::resource::Resource;
+use crate::shared::{DylibShared, Visibility};
 use crate::slab::{Key, Slab};
 use crate::symbol::{Symbol, SymbolPool};
-use crate::tracker::{Resource, TrackerKey};
 use crate::unit::Unit;
-
-/// Hashes dense numbers by one multiplication.
-#[derive(Default)]
-pub(crate) struct NumberHasher(u64);
-
-impl Hasher for NumberHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(u64::from(number));
-    }
-    fn write_u64(&mut self, number: u64) {
-        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 32;
-    }
-}
-
-pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
-pub(crate) type NumberSet<K> = HashSet<K, BuildHasherDefault<NumberHasher>>;
-
-/// A symbol of a dylib.
-pub(crate) type Place = (DylibId, Symbol);
-
-/// The owner that has to produce an entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Owner {
-    Nobody,
-    Unit(Key),
-    Responsibility(Key),
-}
-
-/// One symbol of a dylib.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub flags: Flags,
-    pub state: SymbolState,
-    pub address: u64,
-    pub tracker: TrackerKey,
-    pub owner: Owner,
-    pub node: Option<NodeId>,
-    /// The waiting queries, each with the slot of the symbol in it.
-    pub queries: SmallVec<[(Key, u32); 1]>,
-    /// The error of a failed entry.
-    pub error: Option<Box<SessionError>>,
-}
-
-impl Entry {
-    pub(crate) fn found(&self, (dylib, symbol): Place) -> Found {
-        Found {
-            symbol,
-            address: self.address,
-            flags: self.flags,
-            dylib,
-            ready: self.state == SymbolState::Ready,
-        }
-    }
-
-    /// Whether a lookup with this requirement need not wait.
-    pub(crate) fn satisfies(&self, required: Required) -> bool {
-        match required {
-            _ if self.state == SymbolState::Failed => false,
-            Required::Resolved => {
-                self.state >= SymbolState::Resolved
-                    && !self.flags.contains(Flags::SIDE_EFFECTS_ONLY)
-            }
-            Required::Ready => self.state == SymbolState::Ready,
-        }
-    }
-}
 
 pub(crate) struct DylibState {
     pub shared: Arc<DylibShared>,

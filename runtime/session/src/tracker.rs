@@ -8,63 +8,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::alias::{self, Alias};
-use crate::dylib::{Dylib, DylibId, DylibShared, Visibility};
+use crate::dylib::Dylib;
 use crate::error::SessionError;
+use crate::number::TrackerKey;
+use crate::resource::Resource;
 use crate::session::Session;
+use crate::shared::{DylibShared, Visibility};
 use crate::symbol::Symbol;
 use crate::unit::Unit;
-
-/// Identifies a tracker of a session; never reused.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct TrackerKey(u64);
-
-impl TrackerKey {
-    /// No tracker.
-    pub(crate) const NONE: TrackerKey = TrackerKey(u64::MAX);
-
-    pub(crate) const fn new(number: u64) -> Self {
-        Self(number)
-    }
-
-    /// The number, for display.
-    pub const fn number(self) -> u64 {
-        self.0
-    }
-}
-
-/// A resource of definitions that is released with them.
-pub trait Resource: Send {
-    /// The definitions were removed. Those attached last are released first.
-    fn release(self: Box<Self>);
-}
-
-impl<F: FnOnce() + Send> Resource for F {
-    fn release(self: Box<Self>) {
-        self();
-    }
-}
-
-/// A change of a tracker; passed to `SessionConfig::on_tracker_event`, for embedders that keep
-/// their own tables by key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TrackerEvent {
-    /// Its definitions were removed, and so was the key.
-    Removed {
-        /// The dylib.
-        dylib: DylibId,
-        /// The tracker.
-        tracker: TrackerKey,
-    },
-    /// The definitions of `from` were moved to `to`; `from` is defunct.
-    Transferred {
-        /// The dylib.
-        dylib: DylibId,
-        /// The defunct one.
-        from: TrackerKey,
-        /// The tracker that has them now.
-        to: TrackerKey,
-    },
-}
 
 struct Handle {
     session: Session,

@@ -2,21 +2,24 @@
 //! generators when something is not ready.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
 use uruk_base::locks::Covered;
 
-use super::{Session, StillMissing};
-use crate::dylib::{Dylib, DylibId, Visibility};
+use super::{Inner, Session, StillMissing};
+use crate::dylib::Dylib;
 use crate::effects::{Effects, Launching};
 use crate::error::SessionError;
 use crate::flags::Flags;
 use crate::generator::{GeneratorRequest, Progress};
 use crate::inside::{self, Question};
 use crate::job::{Job, Outcome};
-use crate::lookup::{Completion, Found, Lookup, LookupFuture, LookupResult, Need};
+use crate::lookup::query::Lookup;
+use crate::lookup::{Completion, Found, LookupFuture, LookupResult, Need, Required, WaitList};
+use crate::number::DylibId;
 use crate::ready::Ready;
+use crate::shared::Visibility;
 use crate::slab::Key;
 use crate::state::State;
 use crate::state::search::Step;
@@ -25,10 +28,16 @@ use crate::symbol::Symbol;
 use crate::sync::Mutex;
 
 impl Session {
+    /// The future of a lookup.
+    fn future<T: Clone>(&self) -> LookupFuture<T> {
+        let waiting: Weak<Inner> = Arc::downgrade(&self.0);
+        LookupFuture::new(waiting, self.0.pool.clone())
+    }
+
     /// Begins a lookup, unless it names a dylib of another session; see [`Session::run_job`].
     fn begin(&self, lookup: Lookup, outcome: Outcome, keep: bool) -> Option<Launching> {
         let foreign = lookup.order.iter().find_map(|(d, _)| self.own(d).err());
-        let job = Job::new(lookup, outcome, inside::now());
+        let job = lookup.into_job(outcome, inside::now());
         match foreign {
             None => self.run_job(job, keep),
             Some(error) => {
@@ -134,7 +143,7 @@ impl Session {
         if let Some(result) = self.lookup_ready(&lookup) {
             return Ok(result);
         }
-        let future = LookupFuture::new(self);
+        let future = self.future();
         let outcome = Outcome::Addresses(Completion::Future(future.promise()));
         let pool = &self.0.pool;
         let keep = pool.may_help();
@@ -160,7 +169,7 @@ impl Session {
         if pool.may_help() {
             let mut future = None;
             let asked = || {
-                let made = future.insert(LookupFuture::new(self));
+                let made = future.insert(self.future());
                 Completion::Future(made.promise())
             };
             let id = dylib.id();
@@ -205,7 +214,7 @@ impl Session {
 
     /// Looks symbols up; the answer can be waited for.
     pub fn lookup_future(&self, lookup: Lookup) -> LookupFuture {
-        let future = LookupFuture::new(self);
+        let future = self.future();
         match self.lookup_ready(&lookup) {
             Some(result) => future.finish(Ok(result)),
             None => {
@@ -221,7 +230,7 @@ impl Session {
     /// # Errors
     /// `NotFound` with all required names that are missing, the error of a generator, `Ended`.
     pub fn lookup_flags(&self, lookup: Lookup) -> Result<Vec<(Symbol, Flags)>, SessionError> {
-        let future = LookupFuture::new(self);
+        let future = self.future();
         let told = future.clone();
         self.lookup_flags_async(lookup, move |result| told.finish(result));
         future.wait()
@@ -236,12 +245,18 @@ impl Session {
         self.begin(lookup, Outcome::Flags(Box::new(done)), false);
     }
 
-    /// Ends the lookup with that key among those that wait for definitions, if it is still waiting.
-    pub(crate) fn end_wait(&self, at: &Mutex<Option<Key>>) {
-        self.change(|state, effects| {
-            let key = at.lock().take();
-            key.into_iter().for_each(|key| state.end_wait(key, effects));
-        });
+    /// Looks init symbols up, dylib by dylib: all effects have happened when this returns.
+    ///
+    /// # Errors
+    /// Those of [`Session::lookup`].
+    pub fn run_init_symbols(&self, dylibs: &[Dylib]) -> Result<(), SessionError> {
+        for dylib in dylibs {
+            let mut lookup = Lookup::new([(dylib.clone(), Visibility::All)]).at(Required::Ready);
+            let inits = dylib.init_symbols().into_iter();
+            lookup.symbols = inits.map(|symbol| (symbol, Need::Weak)).collect();
+            self.lookup(lookup)?;
+        }
+        Ok(())
     }
 
     /// Ends the lookups that wait for definitions, when no more will come.
@@ -261,6 +276,15 @@ impl Session {
         let mut all: Vec<StillMissing> = waiting.collect();
         all.extend(state.in_production());
         all
+    }
+}
+
+impl WaitList for Inner {
+    fn end_wait(self: Arc<Self>, at: &Mutex<Option<Key>>) {
+        Session(self).change(|state, effects| {
+            let key = at.lock().take();
+            key.into_iter().for_each(|key| state.end_wait(key, effects));
+        });
     }
 }
 

@@ -6,7 +6,7 @@
 use uruk_base::allocated::{of_block, of_map, of_set, of_slice};
 
 use super::{DylibState, State, TrackerState, UnitCell};
-use crate::dylib::DylibShared;
+use crate::shared::DylibShared;
 
 impl UnitCell {
     fn bytes(&self) -> usize {

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use super::State;
-use crate::dylib::DylibId;
 use crate::effects::Effects;
-use crate::generator::{GeneratorCell, GeneratorId};
+use crate::generator::GeneratorCell;
 use crate::inside::Question;
 use crate::job::Job;
+use crate::number::{DylibId, GeneratorId};
 
 impl State {
     pub(super) fn generator_mut(

@@ -1,13 +1,14 @@
 //! Defining symbols in a dylib.
 
-use super::{Entry, Owner, Place, State, UnitCell};
-use crate::dylib::{DylibId, DylibShared};
+use super::entry::{Entry, Owner, Place};
+use super::{State, UnitCell};
 use crate::effects::Effects;
 use crate::error::SessionError;
 use crate::flags::{Flags, SymbolState};
+use crate::number::{DylibId, TrackerKey};
+use crate::shared::DylibShared;
 use crate::slab::Key;
 use crate::symbol::Symbol;
-use crate::tracker::TrackerKey;
 use crate::unit::{Interface, Unit};
 
 use std::collections::HashSet;

@@ -11,24 +11,12 @@
 //! - Each end of a displacement takes it out of the list: confirming, undoing, removal of the older
 //!   definition, or the start of its unit.
 
-use super::{Owner, Place, State};
-use crate::dylib::DylibId;
+use super::State;
+use super::entry::{Displaced, Owner, Place};
 use crate::effects::Effects;
-use crate::flags::{Flags, SymbolState};
+use crate::flags::SymbolState;
+use crate::number::{DylibId, TrackerKey};
 use crate::slab::Key;
-use crate::symbol::Symbol;
-use crate::tracker::TrackerKey;
-
-/// A definition that was displaced.
-#[derive(Debug)]
-pub(crate) struct Displaced {
-    symbol: Symbol,
-    flags: Flags,
-    unit: Key,
-    tracker: TrackerKey,
-    /// Its target, if it is an alias.
-    alias: Option<Place>,
-}
 
 impl State {
     /// Displaces the entry of a unit by a definition under `tracker`.

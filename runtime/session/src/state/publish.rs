@@ -1,16 +1,17 @@
 //! The end of a materialization: resolved, emitted, ready, failed.
 
-use super::{Maker, NumberMap, Owner, Place, ResponsibilityState, State};
-use crate::dylib::DylibId;
+use super::entry::{Entry, Owner, Place};
+use super::{Maker, ResponsibilityState, State};
 use crate::effects::Effects;
 use crate::error::SessionError;
 use crate::flags::{Flags, SymbolState};
 use crate::graph::NodeId;
 use crate::lookup::{LookupResult, Required};
+use crate::number::{DylibId, NumberMap, TrackerKey};
 use crate::responsibility::DependenceGroup;
 use crate::slab::Key;
 use crate::symbol::Symbol;
-use crate::tracker::TrackerKey;
+use std::collections::HashSet;
 
 use std::sync::Arc;
 
@@ -177,7 +178,7 @@ impl State {
     }
 
     /// Takes an entry out of its dylib.
-    pub(crate) fn delete(&mut self, place: Place) -> Option<super::Entry> {
+    pub(crate) fn delete(&mut self, place: Place) -> Option<Entry> {
         let dylib = self.dylib_mut(place.0)?;
         let entry = dylib.symbols.remove(&place.1)?;
         dylib.shared.ready.clear(place.1);
@@ -359,7 +360,7 @@ impl State {
             .filter_map(|place| self.entry(*place)?.node)
             .collect();
         let own = places.len();
-        let known: super::HashSet<Place> = match nodes.is_empty() {
+        let known: HashSet<Place> = match nodes.is_empty() {
             true => Default::default(),
             false => places.iter().copied().collect(),
         };

@@ -1,13 +1,15 @@
 //! Removal of definitions: symbols, trackers, dylibs.
 
-use super::displaced::Displaced;
-use super::{Owner, Place, State, TrackerState};
-use crate::dylib::{DylibId, DylibShared};
+use super::entry::Displaced;
+use super::entry::{Owner, Place};
+use super::{State, TrackerState};
 use crate::effects::Effects;
 use crate::error::SessionError;
 use crate::flags::SymbolState;
+use crate::number::{DylibId, NumberSet, TrackerKey};
+use crate::resource::TrackerEvent;
+use crate::shared::DylibShared;
 use crate::symbol::Symbol;
-use crate::tracker::{TrackerEvent, TrackerKey};
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -37,7 +39,7 @@ impl State {
                 dylib,
                 symbols: Vec::new(),
                 stale: 0,
-                responsibilities: super::NumberSet::default(),
+                responsibilities: NumberSet::default(),
                 resources: Vec::new(),
                 displaced,
             },

@@ -1,15 +1,16 @@
 //! Matching a lookup against the dylibs, and starting what it needs.
 
-use super::{Launch, Maker, Owner, Place, Query, ResponsibilityState, State};
-use crate::dylib::DylibId;
+use super::entry::{Owner, Place};
+use super::{Launch, Maker, Query, ResponsibilityState, State};
 use crate::effects::{Effects, Launching};
-use crate::error::SessionError;
+use crate::error::{Names, SessionError};
 use crate::flags::{Flags, SymbolState};
-use crate::generator::{Asking, GeneratorCell, GeneratorId};
+use crate::generator::{Asking, GeneratorCell};
 use crate::graph::NodeId;
 use crate::inside::Question;
 use crate::job::{Job, Outcome};
 use crate::lookup::{LookupResult, Missing, Need};
+use crate::number::{DylibId, GeneratorId, TrackerKey};
 use crate::slab::Key;
 use crate::symbol::Symbol;
 
@@ -239,7 +240,7 @@ impl State {
         let first = job.order.first().map(|(dylib, _)| *dylib);
         let names = match first {
             Some(dylib) => self.name_set(missing.into_iter().map(|s| (dylib, s))),
-            None => crate::error::Names::new(&self.pool, vec![("(no dylib)".into(), missing)]),
+            None => Names::new(&self.pool, vec![("(no dylib)".into(), missing)]),
         };
         SessionError::NotFound(names)
     }
@@ -348,9 +349,9 @@ impl State {
         let responsibility = self.responsibilities.insert(ResponsibilityState {
             maker: Arc::clone(&maker),
             dylib,
-            tracker: crate::tracker::TrackerKey::NONE,
+            tracker: TrackerKey::NONE,
         });
-        let mut tracker = crate::tracker::TrackerKey::NONE;
+        let mut tracker = TrackerKey::NONE;
         let state = self.dylibs.get_mut(&dylib)?;
         let shared = Arc::clone(&state.shared);
         symbols.retain(|(symbol, _)| {

@@ -4,11 +4,12 @@
 //! suspended: a generator's queue, a wait for definitions, several symbols. Where one of those may
 //! be needed, it changes nothing, and the lookup takes the long path.
 
-use super::{Owner, Place, Query, State};
-use crate::dylib::DylibId;
+use super::entry::{Owner, Place};
+use super::{Query, State};
 use crate::effects::Launching;
 use crate::flags::{Flags, SymbolState};
 use crate::lookup::{Completion, Required};
+use crate::number::DylibId;
 use crate::symbol::Symbol;
 
 use smallvec::smallvec;
