@@ -448,6 +448,42 @@ F(52) { return (brought += x) * (IS(57) ? 10 : 1); }
 F(52) { return x; }
 #endif
 
+extern "C" {
+static __attribute__((noinline)) long behind_two(int x) { return x + (IS(58) ? 80 : 8); }
+long in_front_two(int x) __attribute__((alias("_ZL10behind_twoi")));
+}
+F(53) { return behind_two(x); }
+
+#if IS(59)
+extern "C" long becomes(int x) __attribute__((alias("f1")));
+#else
+extern "C" __attribute__((noinline)) long becomes(int x) { return x + 9; }
+#endif
+F(54) { return becomes(x); }
+
+#if IS(60)
+alignas(256)
+#endif
+thread_local long own_aligned = 4;
+F(55) { return x + own_aligned + (IS(60) ? 100 : 0); }
+
+#if !IS(61)
+thread_local
+#endif
+long own_or_not = 5;
+F(56) { return x + own_or_not + (IS(61) ? 100 : 0); }
+
+extern "C" long by_alias(int x) __attribute__((alias("weak_one")));
+F(57) { return by_alias(x) + (IS(62) ? 1 : 0); }
+
+#if IS(63) || IS(64)
+static __attribute__((noinline)) long helps() { return IS(64) ? 2 : 1; }
+extern "C" __attribute__((noinline)) long folded() { return helps(); }
+#else
+extern "C" __attribute__((noinline)) long folded() { return 1; }
+#endif
+F(58) { return x + folded(); }
+
 #if IS(51)
 __attribute__((destructor)) static void ends() { chosen = 0; }
 #endif
@@ -455,6 +491,7 @@ __attribute__((destructor)) static void ends() { chosen = 0; }
 long (*const functions[])(int) = {
     f1,  f2,  f3,  f4,  f5,  f6,  f7,  f8,  f9,  f10, f11, f12, f13, f14, f15, f16, f17, f18,
     f19, f20, f21, f22, f23, f24, f25, f26, f1,  f28, f29, f30, f31, f32, f33, f34, f35, f36,
-    f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47, f48, f49, f50, f51, f52};
+    f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47, f48, f49, f50, f51, f52, f53, f54,
+    f55, f56, f57, f58};
 
 extern "C" long answer(int number, int x) { return functions[number - 1](x); }

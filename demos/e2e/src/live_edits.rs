@@ -43,7 +43,7 @@ const fn of(asked: u32, edit: Edit) -> Edit {
     Edit { asked, ..edit }
 }
 
-const EDITS: [Edit; 53] = [
+const EDITS: [Edit; 58] = [
     // A number in a function.
     made(1, [13, 23, 13], &["exchanged: f1"]),
     // A macro.
@@ -235,6 +235,33 @@ const EDITS: [Edit; 53] = [
             &["uses the variable `aligned_at`, which is aligned to 4096 bytes here"],
         ),
     ),
+    // A local function that has a global name by an alias.
+    of(53, made(58, [11, 83, 11], &["exchanged: in_front_two"])),
+    // A function becomes a name for another one.
+    of(
+        54,
+        refused(59, [12, 12], &["`becomes` stands for something else"]),
+    ),
+    // A thread-local gets another alignment.
+    of(
+        55,
+        refused(
+            60,
+            [7, 7],
+            &["uses the variable `own_aligned`, which is aligned to 256 bytes here"],
+        ),
+    ),
+    // A thread-local becomes a variable of all threads.
+    of(
+        56,
+        refused(
+            61,
+            [8, 8],
+            &["uses the variable `own_or_not`, which is a thread-local in the program"],
+        ),
+    ),
+    // A caller of this file's definition of a function whose place another file's has.
+    of(57, made(62, [503, 504, 503], &["exchanged: f57"])),
     // A destructor.
     of(1, refused(51, [13, 13], &["`ends", "is to run at the end"])),
 ];
@@ -296,6 +323,17 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
         let name = format!("late{number}.o");
         object(name, "edits.cc", &format!("-DEDIT={number}"))
     })?;
+    // A native caller that was right for one body of a function is not for the next of its callee.
+    for (number, answer) in [(63, "4"), (64, "5")] {
+        let name = format!("folds{number}.o");
+        let file = object(name, "edits.cc", &format!("-DEDIT={number}"))?;
+        talk.swapped([&file], &["exchanged: "])?;
+        talk.asked("58", answer)?;
+    }
+    for _ in 0..2 {
+        talk.swapped(["--rollback"], &["back: "])?;
+    }
+    talk.asked("58", "4")?;
     // A new variable is used by another file's new version, and by the next of its own.
     let brings = |number: u32| {
         let name = format!("brings{number}.o");

@@ -200,11 +200,13 @@ impl Live {
     }
 
     /// Redirects the entries of native callers that do not fit, and adds these callers, and the
-    /// functions that hold them, to the exchange. Returns all redirected and all outdated functions.
+    /// functions that hold them, to the exchange of the `changed` functions. Returns all redirected and
+    /// all outdated functions.
     pub(crate) fn lead_from_callers(
         &self,
         led: Led,
         unfit: &Unfit,
+        changed: &[String],
     ) -> Result<(Led, Led), SwapError> {
         let names: HashSet<&str> = unfit.functions.iter().map(|f| &*f.chosen.name).collect();
         if names.is_empty() {
@@ -229,7 +231,7 @@ impl Live {
         let led = led.and(more.functions());
         let outdated = Led::outdated(outdated);
         for function in outdated.functions() {
-            self.set_relies(function, true);
+            self.set_relies(function, Some(changed));
         }
         Ok((led, outdated))
     }

@@ -91,6 +91,19 @@ impl Exchanges {
         }
     }
 
+    /// Variables of all files that have been exchanged which other files find.
+    pub(crate) fn brought(&self) -> HashMap<String, Shape> {
+        let settled = self.settled.values().map(|it| &it.variables);
+        let all = settled.chain(self.kept.iter().map(|it| &it.variables));
+        let mut brought = HashMap::new();
+        for (name, shape) in all.flatten().filter(|(_, shape)| !shape.local) {
+            // The memory is that of the first.
+            let place = brought.entry(name.clone());
+            place.or_insert_with(|| shape.clone());
+        }
+        brought
+    }
+
     /// Functions that have bodies of exchanges that cannot be rolled back.
     pub(crate) fn settled(&self) -> Vec<String> {
         let bodies = self.settled.values().flat_map(|it| it.bodies.keys());

@@ -66,11 +66,18 @@ pub(crate) struct Versions {
     pub(crate) changed: HashSet<String>,
     /// Variables of the old version that came with exchanges.
     pub(crate) added: HashSet<String>,
+    /// Variables that all files find, and that came with exchanges of any.
+    pub(crate) brought: HashMap<String, Shape>,
 }
 
 impl Versions {
     /// Compares two versions; variables in `added` came with exchanges.
-    pub(crate) fn of(old: Contents, added: HashSet<String>, new: Contents) -> Versions {
+    pub(crate) fn of(
+        old: Contents,
+        added: HashSet<String>,
+        brought: HashMap<String, Shape>,
+        new: Contents,
+    ) -> Versions {
         let bodies = new.functions.iter();
         let changed = bodies.filter(|(name, body)| old.functions.get(*name) != Some(body));
         Versions {
@@ -78,7 +85,21 @@ impl Versions {
             old,
             new,
             added,
+            brought,
         }
+    }
+
+    /// The shape of a variable before: in this file, or as an exchange of another file brought it.
+    fn before(&self, info: &VariableInfo, is_native: bool) -> Option<&Shape> {
+        let own = self.old.variables.get(stem(&info.name));
+        let brought = || self.brought.get(&info.name);
+        own.or_else(|| brought().filter(|_| !is_native && !info.local))
+    }
+
+    /// Whether the program began with the variable.
+    fn is_native(&self, info: &VariableInfo) -> bool {
+        let name = stem(&info.name);
+        self.old.variables.contains_key(name) && !self.added.contains(name)
     }
 
     /// The bodies of functions that are new.
@@ -91,6 +112,13 @@ impl Versions {
 }
 
 impl Meant {
+    /// The session's names of functions whose bodies in the file are used.
+    pub(crate) fn changed(&self) -> Vec<String> {
+        let functions = self.choices.functions.iter();
+        let used = functions.filter(|choice| choice.keep == Keep::Body);
+        used.map(|choice| choice.name.clone()).collect()
+    }
+
     fn refuse(&mut self, error: SwapError) {
         self.refused.get_or_insert(error);
     }
@@ -181,11 +209,14 @@ pub(crate) fn mean(
     meant.notes.extend(notes);
     mention(survey, &mut used);
     variables(survey, &used, known, versions, &mut meant);
-    constructors(survey, versions, &mut meant);
+    if let Err(refused) = misfits::constructors(survey, versions) {
+        meant.refuse(refused);
+    }
     if let Err(refused) = misfits::entries(survey, versions) {
         meant.refuse(refused);
     }
     meant.notes.append(&mut misfits::layouts(versions));
+    meant.notes.append(&mut misfits::constants(versions));
     meant.notes.append(&mut misfits::initializers(versions));
     let written = survey
         .variables
@@ -271,7 +302,7 @@ fn counting(
         // The linker took another file's definition instead of a weak one.
         let is_taken = info.weak && !info.same && own.is_none_or(|own| own.module != known.number);
         let is_taken = is_taken && (own.is_some() || known.has_function(&info.name));
-        info.defined && !is_taken && (own.is_none() || changed.contains(stem(&info.name)))
+        info.defined && !is_taken && (own.is_none() || changed.contains(stem(info.source_name())))
     };
     let mut counting: Vec<bool> = functions.map(first).collect();
     let mut left: Vec<usize> = (0..counting.len()).filter(|&it| counting[it]).collect();
@@ -339,7 +370,10 @@ fn variable(
         return VariableChoice::Own;
     }
     let place = known.place(&info.name, info.local);
-    let before = versions.old.variables.get(stem(&info.name));
+    let before = versions.before(info, place.is_some());
+    if let Some(why) = before.and_then(|before| misfits::kind(info, before, versions)) {
+        return meant.refuse_variable(info, why);
+    }
     if let Some(size) = misfit(info, before, place) {
         if let Some(class) = info.name.strip_prefix("_ZTV") {
             let class = format!("_Z{class}");
@@ -359,7 +393,7 @@ fn variable(
     }
     if info.thread_local {
         // The session keeps each thread's copy of a thread-local that files of new code brought.
-        let is_new = before.is_none() || versions.added.contains(stem(&info.name));
+        let is_new = !versions.is_native(info);
         if info.defined && place.is_none() && is_new {
             return VariableChoice::Own;
         }
@@ -378,7 +412,7 @@ fn variable(
         let why = format!("which is aligned to {} bytes here", info.align);
         return meant.refuse_variable(info, why + ", and to fewer in the program");
     }
-    let is_shared = !info.local && (before.is_none() || versions.added.contains(stem(&info.name)));
+    let is_shared = !info.local && !versions.is_native(info);
     match place.filter(|place| !info.local || place.size == info.size) {
         Some(place) => existing(info, place, known, versions, meant),
         None if !info.defined => {
@@ -391,8 +425,13 @@ fn variable(
         None if known.program.is_missing(known.number, &info.name) => {
             meant.refuse_variable(info, "which the optimizer removed or renamed natively")
         }
-        None if is_shared => VariableChoice::Shared(known.name(&info.name, false)),
-        None => VariableChoice::Own,
+        None => {
+            meant.notes.extend(misfits::kept(info, before, versions));
+            match is_shared {
+                true => VariableChoice::Shared(known.name(&info.name, false)),
+                false => VariableChoice::Own,
+            }
+        }
     }
 }
 
@@ -438,51 +477,9 @@ fn existing(
         return meant.refuse_variable(info, why);
     }
     if info.defined && before.is_some() && !is_same {
-        meant.notes.push(format!(
-            "the variable `{stem}` keeps its contents: its initial value is another one"
-        ));
+        meant.notes.push(misfits::other_value(stem));
     }
     let name = known.name(&info.name, info.local);
     meant.addresses.push((name.clone(), place.address));
     VariableChoice::Named(name)
-}
-
-/// Prefix of functions with which C++ compilers initialize one variable.
-pub(crate) const INITIALIZER: &str = "__cxx_global_var_init";
-
-/// The function with which a thread initializes the thread-locals of a file.
-const THREAD_INITIALIZER: &str = "__tls_init";
-
-/// Refuses functions that would have to run before `main`: new ones, and those that initialize variables
-/// which the program does not have.
-fn constructors(survey: &Survey, versions: &Versions, meant: &mut Meant) {
-    let Versions {
-        old, new, changed, ..
-    } = versions;
-    let is_constructor =
-        |name: &str| new.constructors.iter().any(|it| it == name) || name.starts_with(INITIALIZER);
-    for info in survey.functions.iter().filter(|info| info.defined) {
-        let name = stem(&info.name);
-        if !is_constructor(name) || !changed.contains(name) {
-            continue;
-        }
-        let made = info
-            .variables
-            .iter()
-            .map(|&it| &survey.variables[it as usize]);
-        let made = made.filter(|it| it.defined && !it.constant && !it.of_compiler);
-        // Each thread initializes all thread-locals of a file at once: a thread that has initialized the
-        // old ones does not initialize new ones.
-        let is_late = !old.functions.contains_key(THREAD_INITIALIZER);
-        let mut made = made.filter(|it| !(it.thread_local && is_late));
-        let made = made.find(|it| !old.variables.contains_key(stem(&it.name)));
-        let function = name.to_owned();
-        if let Some(made) = made {
-            let what = format!("the new variable `{}`", stem(&made.name));
-            meant.refuse(SwapError::Constructor { function, what });
-        } else if !old.functions.contains_key(name) && new.constructors.contains(&function) {
-            let what = "what the program has not".to_owned();
-            meant.refuse(SwapError::Constructor { function, what });
-        }
-    }
 }

@@ -3,7 +3,7 @@
 //! | of the source | another | is |
 //! |---|---|---|
 //! | order of lambdas, blocks or static variables that compilers number | order | refused: kept addresses and contents are by number |
-//! | alias, ifunc | definition | refused: native code reached what it stood for |
+//! | alias, ifunc | definition, or a function of that name in one version | refused: native code reached what it stood for |
 //! | table of virtual functions | order or number of functions | refused: objects keep their tables |
 //! | function that runs at the end | one more | refused: it would not run |
 //! | class | bases | refused: objects keep their layout |
@@ -13,11 +13,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use uruk::live::rebound::{Body, Contents, Survey, is_numbered, without_ordinals};
+use uruk::live::rebound::{
+    Body, Contents, Shape, Survey, VariableInfo, is_numbered, without_ordinals,
+};
 
 use crate::choose::{Known, stem};
 use crate::known::Module;
-use crate::meaning::{INITIALIZER, Versions};
+use crate::meaning::Versions;
 use crate::refused::SwapError;
 
 /// The first difference, in the order of names.
@@ -54,6 +56,59 @@ pub(crate) fn layouts(versions: &Versions) -> Vec<String> {
         ))
     });
     let mut notes: Vec<String> = differing.collect();
+    notes.sort();
+    notes
+}
+
+/// The reason why a variable's kind, storage or alignment does not fit what was there before.
+pub(crate) fn kind(info: &VariableInfo, before: &Shape, versions: &Versions) -> Option<String> {
+    let name = stem(&info.name);
+    let came = versions.added.contains(name) || versions.brought.contains_key(&info.name);
+    if info.thread_local != before.thread_local {
+        let is = if before.thread_local { "a" } else { "no" };
+        return Some(format!("which is {is} thread-local in the program"));
+    }
+    if came && info.defined && info.local != before.local {
+        let (now, was) = match info.local {
+            true => ("static", "found by other files"),
+            false => ("found by other files", "static"),
+        };
+        return Some(format!("which is {now} here and {was} in the program"));
+    }
+    let by_type = info.thread_local || came;
+    (by_type && info.align > before.align).then(|| {
+        let (now, was) = (info.align, before.align);
+        format!("which is aligned to {now} bytes here and to {was} in the program")
+    })
+}
+
+/// The note on a variable that goes on with its contents.
+pub(crate) fn other_value(name: &str) -> String {
+    format!("the variable `{name}` keeps its contents: its initial value is another one")
+}
+
+/// A note on a variable that came with an exchange, if its initial value is another one now.
+pub(crate) fn kept(
+    info: &VariableInfo,
+    before: Option<&Shape>,
+    versions: &Versions,
+) -> Option<String> {
+    let name = stem(&info.name);
+    let now = versions.new.variables.get(name).filter(|_| info.defined)?;
+    (before?.value != now.value).then(|| other_value(name))
+}
+
+/// Notes on variables that are constants in the new version: compilers use their values.
+pub(crate) fn constants(versions: &Versions) -> Vec<String> {
+    let became = versions.new.variables.iter().filter(|(name, now)| {
+        let before = versions.old.variables.get(*name);
+        now.constant && before.is_some_and(|before| !before.constant)
+    });
+    let mut notes: Vec<String> = became
+        .map(|(name, _)| {
+            format!("`{name}` is a constant now: new code uses its value, other code its contents")
+        })
+        .collect();
     notes.sort();
     notes
 }
@@ -142,9 +197,18 @@ fn numbered(old: &Contents, new: &Contents) -> Result<(), SwapError> {
 
 fn aliases(old: &Contents, new: &Contents) -> Result<(), SwapError> {
     let names: BTreeMap<_, _> = new.aliases.iter().collect();
+    let mut ended = new.functions.keys();
+    let ended = ended.find(|name| old.aliases.contains_key(*name));
+    if let Some(name) = ended.cloned() {
+        return Err(SwapError::Alias { name });
+    }
     for (name, now) in names {
         let Some(before) = old.aliases.get(name) else {
-            continue;
+            // A function before.
+            match old.functions.contains_key(name) {
+                true => return Err(SwapError::Alias { name: name.clone() }),
+                false => continue,
+            }
         };
         let body = |contents: &Contents, name: &Option<String>| -> Option<Body> {
             contents.functions.get(stem(name.as_deref()?)).copied()
@@ -169,7 +233,7 @@ pub(crate) fn weak(
     let mut overridden = Vec::new();
     for info in &survey.functions {
         let is_open = info.defined && info.weak && !info.same && !info.local;
-        let function = stem(&info.name).to_owned();
+        let function = stem(info.source_name()).to_owned();
         if !is_open || !changed.contains(&function) {
             continue;
         }
@@ -292,6 +356,47 @@ pub(crate) fn entries(survey: &Survey, versions: &Versions) -> Result<(), SwapEr
             section: info.section.clone(),
         }),
     }
+}
+
+/// Prefix of functions with which C++ compilers initialize one variable.
+const INITIALIZER: &str = "__cxx_global_var_init";
+
+/// The function with which a thread initializes the thread-locals of a file.
+const THREAD_INITIALIZER: &str = "__tls_init";
+
+/// Refuses functions that would have to run before `main`: new ones, and those that initialize variables
+/// which the program does not have.
+pub(crate) fn constructors(survey: &Survey, versions: &Versions) -> Result<(), SwapError> {
+    let Versions {
+        old, new, changed, ..
+    } = versions;
+    let is_constructor =
+        |name: &str| new.constructors.iter().any(|it| it == name) || name.starts_with(INITIALIZER);
+    for info in survey.functions.iter().filter(|info| info.defined) {
+        let name = stem(info.source_name());
+        if !is_constructor(name) || !changed.contains(name) {
+            continue;
+        }
+        let made = info
+            .variables
+            .iter()
+            .map(|&it| &survey.variables[it as usize]);
+        let made = made.filter(|it| it.defined && !it.constant && !it.of_compiler);
+        // Each thread initializes all thread-locals of a file at once: a thread that has initialized the
+        // old ones does not initialize new ones.
+        let is_late = !old.functions.contains_key(THREAD_INITIALIZER);
+        let mut made = made.filter(|it| !(it.thread_local && is_late));
+        let made = made.find(|it| !old.variables.contains_key(stem(&it.name)));
+        let function = name.to_owned();
+        if let Some(made) = made {
+            let what = format!("the new variable `{}`", stem(&made.name));
+            return Err(SwapError::Constructor { function, what });
+        } else if !old.functions.contains_key(name) && new.constructors.contains(&function) {
+            let what = "what the program has not".to_owned();
+            return Err(SwapError::Constructor { function, what });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

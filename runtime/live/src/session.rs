@@ -392,7 +392,7 @@ impl Live {
     /// depend on the bodies they hold only, unless a new body outdates them.
     pub(crate) fn rest(&self, functions: &[Arc<Function>]) {
         for function in functions.iter().filter(|it| !it.is_outdated()) {
-            self.set_relies(function, false);
+            self.set_relies(function, None);
         }
         for function in functions.iter().filter(|it| it.rests()) {
             // A function without a version is listed in the table.
@@ -400,13 +400,15 @@ impl Live {
         }
     }
 
-    /// Makes a function's native code depend on all that it relies on, or only on the bodies it holds.
-    pub(crate) fn set_relies(&self, function: &Function, relies: bool) {
-        if function.relies.swap(relies, Ordering::AcqRel) != relies {
-            // A function without a version is adopted with these.
-            let _ = self
-                .dylib
-                .set_holds(&function.chosen.name, &function.depends());
+    /// Makes a function's native code depend on all that it relies on, and on the `changed` functions
+    /// that it does not fit; or, with none, only on the bodies it holds.
+    pub(crate) fn set_relies(&self, function: &Function, changed: Option<&[String]>) {
+        let relied = function.relies.swap(changed.is_some(), Ordering::AcqRel);
+        if relied || changed.is_some() {
+            let mut depends = function.depends();
+            depends.extend(changed.into_iter().flatten().cloned());
+            // A function without a version is adopted without the changed ones.
+            let _ = self.dylib.set_holds(&function.chosen.name, &depends);
         }
     }
 

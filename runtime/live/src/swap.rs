@@ -171,7 +171,7 @@ impl Live {
         let functions = led.functions().to_vec();
         let unfit = self.unfit(&name, number, bytes, &versions, &meant.members, exchange);
         let fit = unfit.map_err(SwapError::from).and_then(|unfit| {
-            let (led, outdated) = self.lead_from_callers(led, &unfit)?;
+            let (led, outdated) = self.lead_from_callers(led, &unfit, &meant.changed())?;
             Ok((unfit, led, outdated))
         });
         let (unfit, led, outdated) = fit.inspect_err(|_| self.rest(&functions))?;
@@ -264,6 +264,7 @@ impl Live {
     ) -> Result<Option<Renewed>, SwapError> {
         let name = file.display().to_string();
         let (old, added) = self.contents_of(number, method)?;
+        let brought = self.exchanges.with(|all| all.brought());
         let told: Arc<Mutex<Renewed>> = Arc::default();
         let (compared, tell) = (Arc::clone(&told), Arc::clone(&told));
         let (known, functions) = (self.known[number].clone(), self.functions());
@@ -272,7 +273,7 @@ impl Live {
                 return false;
             }
             lock(&compared).is_comparable = true;
-            let versions = Versions::of(old, added, by_stem(new));
+            let versions = Versions::of(old, added, brought, by_stem(new));
             let differ = !versions.changed.is_empty();
             lock(&compared).versions = versions;
             differ

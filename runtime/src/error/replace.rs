@@ -259,6 +259,11 @@ impl fmt::Display for Activation {
 }
 
 impl Activation {
+    /// Whether the thread did not answer, so that its functions are not known.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.functions.is_empty() && self.tid != 0
+    }
+
     /// An activation of unknown code, for this reason.
     pub(crate) fn unknown(why: &str) -> Activation {
         Activation {

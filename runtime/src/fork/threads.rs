@@ -98,7 +98,16 @@ pub(crate) fn idle() -> Vec<i32> {
     let idle = ours.list.iter();
     idle.filter(|(_, guest)| !guest.load(Ordering::SeqCst))
         .map(|&(id, _)| id)
+        // Those that leave are no longer in the list.
+        .chain(leaving::recent())
         .collect()
+}
+
+/// Whether a thread of the runtime starts that is not listed yet. It blocks all signals, and answers no
+/// scan.
+pub(crate) fn is_any_starting() -> bool {
+    // Acquire, as in `alive`.
+    STARTING.load(Ordering::Acquire) != 0
 }
 
 /// Notes that the calling thread, one of the runtime's, will sleep forever.

@@ -215,7 +215,7 @@ impl InputLimits {
     }
 }
 
-/// Makes a child process read, verify and compile a file for
+/// Makes a child process read and verify a file for
 /// [`rebound`](crate::live::rebound): what LLVM crashes on is an error here.
 ///
 /// # Errors

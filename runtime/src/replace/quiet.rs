@@ -58,6 +58,8 @@ use crate::error::replace::{Activation, ReplaceError, merged};
 pub(super) const SCAN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// Time between two scans: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(5));
+/// Time that a set waits longer for threads of the runtime that start.
+const STARTS: Duration = Duration::from_secs(1);
 /// Time between two looks at the gate meanwhile.
 const LOOK: Duration = Duration::from_micros(100);
 
@@ -449,6 +451,14 @@ impl Core {
                 return Err(ReplaceError::Withdrawn.into());
             }
             let now = Instant::now();
+            // A thread of the runtime that starts runs no code of the program. On a busy machine it may
+            // take long until it is known as one.
+            let is_known = !threads::is_any_starting() || held.iter().any(|it| !it.is_silent());
+            let deadline = if is_known {
+                deadline
+            } else {
+                deadline + STARTS
+            };
             if now >= deadline || held.iter().any(|it| it.lasting) {
                 return Err(Error::from(ReplaceError::StillRunning {
                     activations: held,

@@ -25,7 +25,7 @@ pub(super) struct GlobalRecord {
 
 impl Tables {
     /// Writes the record of a global without its name, and collects the values that it mentions. A
-    /// variable's alignment, visibility and preemption are left out: they are no part of its contents.
+    /// variable's linkage, alignment, visibility and preemption are left out: they are no part of its contents.
     pub(super) fn header(
         &self,
         source: &Source,
@@ -133,7 +133,7 @@ impl GlobalFields {
         match code {
             code::VARIABLE => GlobalFields {
                 values: &[4],
-                placement: &[6, 8, 15],
+                placement: &[5, 6, 8, 15],
                 attributes: Some(14),
                 section: Some(7),
                 comdat: Some(13),

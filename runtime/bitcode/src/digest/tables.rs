@@ -284,6 +284,10 @@ impl Tables {
             let mut writer = Writer::default();
             if !(is_private && value.is_some()) {
                 writer.entry(self.names[at]);
+                // A file's own variable and another file's of the same name are two.
+                let is_own = details.linkage == Linkage::Internal;
+                let is_variable = source.module.globals[at].kind == GlobalKind::Variable;
+                writer.number(u64::from(is_own && is_variable));
             }
             let mut children = Vec::new();
             if value.is_some() {

@@ -22,7 +22,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use inkwell::llvm_sys::core::LLVMGlobalGetValueType;
+use inkwell::llvm_sys::core::{LLVMGlobalGetValueType, LLVMIsThreadLocal};
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 
 use rustc_hash::FxHashMap;
@@ -30,6 +30,7 @@ use rustc_hash::FxHashMap;
 use super::digests;
 use super::layouts::{self, Layout, Layouts};
 use super::ordinals::is_numbered;
+use super::survey;
 use super::uses::{self, Uses};
 use crate::context::{LlvmContext, OwnedModule};
 use crate::error::CodegenError;
@@ -94,6 +95,12 @@ pub struct Shape {
     pub size: u64,
     /// Nothing may write to it.
     pub constant: bool,
+    /// Other files do not see it.
+    pub local: bool,
+    /// Each thread has one.
+    pub thread_local: bool,
+    /// Bytes that its address is a multiple of.
+    pub align: u32,
     /// Nothing in its module writes to it, or keeps its address; false if the module's bodies were
     /// not read.
     pub only_read: bool,
@@ -176,6 +183,10 @@ pub(super) fn contents_of(
             // SAFETY: the live module's layout; the type is sized, as a variable has it.
             size: unsafe { LLVMABISizeOfType(layout, LLVMGlobalGetValueType(variable.raw())) },
             constant: variable.is_constant(),
+            local: survey::is_local(survey::linkage(*variable)),
+            // SAFETY: a live variable.
+            thread_local: unsafe { LLVMIsThreadLocal(variable.raw()) != 0 },
+            align: survey::alignment(variable, layout),
             only_read: bodies == Bodies::Read && uses::uses(variable, layout) == Uses::Read,
             value: *values.get(&name)?,
             told: told.variables.get(&name).cloned(),

@@ -349,6 +349,8 @@ pub(super) struct Aliases {
     pub(super) names: Vec<String>,
     /// Targets of weak ones.
     pub(super) weakly: HashSet<String>,
+    /// Names of local functions in the file, by the global alias whose name they have now.
+    pub(super) renamed: HashMap<String, String>,
 }
 
 /// Replaces aliases by their targets, and turns other aliases, weak ones, and ifuncs into
@@ -357,6 +359,7 @@ pub(super) struct Aliases {
 pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> Aliases {
     let mut aliases = Vec::new();
     let mut weakly = HashSet::new();
+    let mut renamed = HashMap::new();
     let mut ifuncs = Vec::new();
     // SAFETY: walks lists of a live module to their null ends.
     unsafe {
@@ -378,11 +381,14 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> A
         // SAFETY: a live alias or ifunc, whose uses go to a declaration of the same name.
         unsafe {
             let meant = plain_aliasee(ValueRef::of(alias));
-            if let Some(meant) = meant.filter(|_| !is_replaceable(LLVMGetLinkage(alias))) {
+            // The linker may have taken another definition instead of a weak one, but its alias stays.
+            let is_plain = |global| !is_replaceable(LLVMGetLinkage(global));
+            if let Some(meant) = meant.filter(|&meant| is_plain(alias) && is_plain(meant)) {
                 LLVMReplaceAllUsesWith(alias, meant);
                 if is_local(meant) && !is_local(alias) {
                     // The symbol table may have only the alias's name, as files see that one.
                     let name = ValueRef::of(alias).name();
+                    renamed.insert(name.clone(), ValueRef::of(meant).name());
                     set_name(alias, "");
                     set_name(meant, &name);
                     LLVMSetLinkage(meant, LLVMLinkage::LLVMExternalLinkage);
@@ -408,7 +414,11 @@ pub(super) fn replace_aliases(context: &LlvmContext, module: LLVMModuleRef) -> A
         unsafe { LLVMEraseGlobalIFunc(ifunc) };
     }
     bury(context, module, aliases);
-    Aliases { names, weakly }
+    Aliases {
+        names,
+        weakly,
+        renamed,
+    }
 }
 
 /// Makes aliases that nothing uses local names of a constant, as they cannot be deleted.

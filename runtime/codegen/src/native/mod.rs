@@ -45,7 +45,6 @@ use inkwell::llvm_sys::core::{
 };
 use inkwell::llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
 
-use crate::bitcode::Bitcode;
 use crate::context::{Buffer, LlvmContext, OwnedModule};
 use crate::error::CodegenError;
 use crate::handles::{ValueRef, c_name};
@@ -203,6 +202,7 @@ fn rebound(
         let mut survey = survey::survey(module);
         for info in &mut survey.functions {
             info.aliased = aliases.weakly.contains(&info.name);
+            info.renamed = aliases.renamed.get(&info.name).cloned();
         }
         survey.aliases = aliases.names.clone();
         mention_resolvers(&mut survey, &resolvers);
@@ -307,8 +307,8 @@ pub fn source(name: &str, bytes: &[u8]) -> Result<String, CodegenError> {
     }
 }
 
-/// Reads, verifies and compiles a module, as [`inspect`](crate::inspect()) does, and reads what
-/// exchanges read of it besides: its debug information. For a process of its own.
+/// Reads and verifies a whole module, and reads what exchanges read of it besides: its debug
+/// information. For a process of its own.
 ///
 /// # Errors
 /// Bitcode that is damaged, or that LLVM does not read; invalid IR.
@@ -319,7 +319,7 @@ pub fn inspect(name: &str, bytes: &[u8]) -> Result<(), CodegenError> {
         return Err(unreadable(name, message));
     }
     layouts::of_debug_information(&context, &module);
-    crate::inspect(&Bitcode::new(name, bytes))
+    Ok(())
 }
 
 /// Reads a module without bodies. The bytes outlive it.

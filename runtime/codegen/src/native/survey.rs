@@ -10,7 +10,9 @@ use inkwell::llvm_sys::core::{
     LLVMIsConstantString, LLVMIsNull, LLVMIsThreadLocal, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
-use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout, LLVMTargetDataRef};
+use inkwell::llvm_sys::target::{
+    LLVMABIAlignmentOfType, LLVMABISizeOfType, LLVMGetModuleDataLayout, LLVMTargetDataRef,
+};
 use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMTypeKind, LLVMUnnamedAddr, LLVMValueKind};
 
 use super::plain::{Plain, plain};
@@ -21,8 +23,10 @@ use crate::handles::{FunctionRef, InstructionRef, ValueRef, VariableRef};
 /// A function of a module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FunctionInfo {
-    /// Its name.
+    /// Its name: that of a global alias, if the file has one for a local function.
     pub name: String,
+    /// Its name in the file, if that is another one.
+    pub renamed: Option<String>,
     /// It has a body here that is not only a copy.
     pub defined: bool,
     /// It has a body that is only a copy, for the optimizer.
@@ -65,6 +69,13 @@ pub struct FunctionInfo {
     pub kept: Vec<u32>,
 }
 
+impl FunctionInfo {
+    /// Its name in the file, by which bodies are compared.
+    pub fn source_name(&self) -> &str {
+        self.renamed.as_deref().unwrap_or(&self.name)
+    }
+}
+
 /// A variable of a module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VariableInfo {
@@ -92,7 +103,7 @@ pub struct VariableInfo {
     pub of_compiler: bool,
     /// Bytes that it takes.
     pub size: u64,
-    /// Its explicit alignment in bytes; 0 stands for the alignment of its type.
+    /// Bytes that its address is a multiple of.
     pub align: u32,
     /// A byte that the optimizer may have made a flag, with another encoding.
     pub flag: bool,
@@ -230,12 +241,12 @@ pub(super) fn survey(module: &OwnedModule) -> Survey {
     survey
 }
 
-fn linkage(value: ValueRef<'_>) -> LLVMLinkage {
+pub(super) fn linkage(value: ValueRef<'_>) -> LLVMLinkage {
     // SAFETY: a live global.
     unsafe { LLVMGetLinkage(value.raw()) }
 }
 
-fn is_local(linkage: LLVMLinkage) -> bool {
+pub(super) fn is_local(linkage: LLVMLinkage) -> bool {
     matches!(
         linkage,
         LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage
@@ -276,8 +287,7 @@ fn variable(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> VariableInf
         unnamed,
         // SAFETY: the type is sized, as a variable has it.
         size: unsafe { LLVMABISizeOfType(layout, LLVMGlobalGetValueType(variable.raw())) },
-        // SAFETY: a live variable.
-        align: unsafe { LLVMGetAlignment(variable.raw()) },
+        align: alignment(variable, layout),
         flag: own && uses::is_flag(variable, layout),
         uses: match own {
             true => uses::uses(variable, layout),
@@ -288,6 +298,17 @@ fn variable(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> VariableInf
         bytes: initializer.and_then(string),
         name,
         ..VariableInfo::default()
+    }
+}
+
+/// Bytes that a variable's address is a multiple of: its explicit alignment, or that of its type.
+pub(super) fn alignment(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> u32 {
+    // SAFETY: a live variable and its module's layout; the type is sized, as a variable has it.
+    unsafe {
+        match LLVMGetAlignment(variable.raw()) {
+            0 => LLVMABIAlignmentOfType(layout, LLVMGlobalGetValueType(variable.raw())),
+            align => align,
+        }
     }
 }
 
@@ -386,6 +407,7 @@ fn function(
     }
     FunctionInfo {
         name: function.name(),
+        renamed: None,
         defined: !function.is_declaration() && !copy,
         copy: !function.is_declaration() && copy,
         always_inlined: has(function, "alwaysinline"),

@@ -8,11 +8,18 @@
 //! A list of fixed size, since the waiting thread may have interrupted the allocator. Relaxed: a
 //! thread enters itself under a pass, and passes are given and taken under a lock.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Kernel ids; 0 in a free place.
 static LEAVING: [AtomicI32; 32] = [const { AtomicI32::new(0) }; 32];
+
+/// When the thread in the same place of [`LEAVING`] was noted, in milliseconds.
+static NOTED: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
+
+/// Time for which an id surely is that of the thread that was noted: the kernel gives an id again once
+/// it has given all others, of which there are 32,768 or more.
+const SURE: u64 = 200;
 
 /// The longest wait: the rest of a thread's life takes microseconds of a processor.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -31,7 +38,7 @@ pub(super) fn note() {
     // SAFETY: takes nothing, cannot fail.
     let me = unsafe { libc::gettid() };
     loop {
-        for slot in &LEAVING {
+        for (slot, noted) in LEAVING.iter().zip(&NOTED) {
             let held = slot.load(Ordering::Relaxed);
             let free = held == 0 || is_gone(held);
             if free
@@ -39,11 +46,28 @@ pub(super) fn note() {
                     .compare_exchange(held, me, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok()
             {
+                noted.store(now(), Ordering::Relaxed);
                 return;
             }
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+/// Milliseconds of the monotonic clock.
+fn now() -> u64 {
+    uruk_profiler::now() / 1_000_000
+}
+
+/// Ids of threads that were noted a moment ago.
+pub(crate) fn recent() -> impl Iterator<Item = i32> {
+    let now = now();
+    let slots = LEAVING.iter().zip(&NOTED);
+    let recent =
+        slots.filter(move |(_, noted)| now.saturating_sub(noted.load(Ordering::Relaxed)) < SURE);
+    recent
+        .map(|(slot, _)| slot.load(Ordering::Relaxed))
+        .filter(|&id| id != 0)
 }
 
 /// Whether the list has a thread, by its kernel id.
