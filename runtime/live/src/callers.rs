@@ -29,10 +29,10 @@ use uruk::{Activation, Error, Level, ReplaceError};
 use crate::acting::Acting;
 use crate::choose::{Fate, stem};
 use crate::function::{Function, Led};
-use crate::meaning::Versions;
 use crate::program::loaded;
 use crate::session::Live;
 use crate::swap::{Exchange, SwapError};
+use crate::versions::Versions;
 
 /// Longest time that an exchange asked for as immediate may delay calls.
 const WAIT: Duration = Duration::from_millis(100);

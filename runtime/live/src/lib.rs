@@ -56,3 +56,4 @@ pub mod start;
 pub mod swap;
 pub mod tunables;
 mod variables;
+mod versions;

@@ -23,8 +23,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use uruk::live::rebound::{
-    Body, Choices, Contents, FunctionChoice, FunctionInfo, Keep, Shape, Survey, Uses,
-    VariableChoice, VariableInfo,
+    Choices, FunctionChoice, FunctionInfo, Keep, Shape, Survey, Uses, VariableChoice, VariableInfo,
 };
 
 use crate::choose::{ADDRESS, Fate, Known, stem};
@@ -34,6 +33,7 @@ use crate::misfits;
 use crate::program::symbols::{Place, PlaceKind};
 use crate::swap::SwapError;
 use crate::variables::text;
+use crate::versions::Versions;
 
 /// Prefix of the names of strings.
 const TEXT: &str = "uruk.text.";
@@ -55,60 +55,6 @@ pub(crate) struct Meant {
     pub(crate) written: HashSet<String>,
     /// A function that uses the current variable.
     user: String,
-}
-
-/// A module as it runs, and as the file has it; names are without the suffixes that make them unique.
-#[derive(Default)]
-pub(crate) struct Versions {
-    pub(crate) old: Contents,
-    pub(crate) new: Contents,
-    /// The file's functions whose bodies are new.
-    pub(crate) changed: HashSet<String>,
-    /// Variables of the old version that came with exchanges.
-    pub(crate) added: HashSet<String>,
-    /// Variables that all files find, and that came with exchanges of any.
-    pub(crate) brought: HashMap<String, Shape>,
-}
-
-impl Versions {
-    /// Compares two versions; variables in `added` came with exchanges.
-    pub(crate) fn of(
-        old: Contents,
-        added: HashSet<String>,
-        brought: HashMap<String, Shape>,
-        new: Contents,
-    ) -> Versions {
-        let bodies = new.functions.iter();
-        let changed = bodies.filter(|(name, body)| old.functions.get(*name) != Some(body));
-        Versions {
-            changed: changed.map(|(name, _)| name.clone()).collect(),
-            old,
-            new,
-            added,
-            brought,
-        }
-    }
-
-    /// The shape of a variable before: in this file, or as an exchange of another file brought it.
-    fn before(&self, info: &VariableInfo, is_native: bool) -> Option<&Shape> {
-        let own = self.old.variables.get(stem(&info.name));
-        let brought = || self.brought.get(&info.name);
-        own.or_else(|| brought().filter(|_| !is_native && !info.local))
-    }
-
-    /// Whether the program began with the variable.
-    fn is_native(&self, info: &VariableInfo) -> bool {
-        let name = stem(&info.name);
-        self.old.variables.contains_key(name) && !self.added.contains(name)
-    }
-
-    /// The bodies of functions that are new.
-    pub(crate) fn changed_bodies(&self) -> HashMap<String, Body> {
-        let changed = self.changed.iter();
-        let bodies =
-            changed.filter_map(|name| Some((name.clone(), *self.new.functions.get(name)?)));
-        bodies.collect()
-    }
 }
 
 impl Meant {
@@ -392,17 +338,7 @@ fn variable(
         return meant.refuse_variable(info, why);
     }
     if info.thread_local {
-        // The session keeps each thread's copy of a thread-local that files of new code brought.
-        let is_new = !versions.is_native(info);
-        if info.defined && place.is_none() && is_new {
-            return VariableChoice::Own;
-        }
-        let place = place.filter(|place| place.size == info.size || !info.defined);
-        let distance = place.and_then(|place| known.distance(place));
-        return match distance {
-            Some(distance) if !info.odd_thread_local => VariableChoice::ThreadLocal(distance),
-            _ => meant.refuse_variable(info, "a thread-local whose place is not known"),
-        };
+        return thread_local(info, place, known, versions, meant);
     }
     let place = place.filter(|place| place.kind == PlaceKind::Data);
     if let Some(at) = place
@@ -432,6 +368,27 @@ fn variable(
                 false => VariableChoice::Own,
             }
         }
+    }
+}
+
+/// A thread-local whose shape fits.
+fn thread_local(
+    info: &VariableInfo,
+    place: Option<Place>,
+    known: &Module,
+    versions: &Versions,
+    meant: &mut Meant,
+) -> VariableChoice {
+    // The session keeps each thread's copy of a thread-local that files of new code brought.
+    let is_new = !versions.is_native(info);
+    if info.defined && place.is_none() && is_new {
+        return VariableChoice::Own;
+    }
+    let place = place.filter(|place| place.size == info.size || !info.defined);
+    let distance = place.and_then(|place| known.distance(place));
+    match distance {
+        Some(distance) if !info.odd_thread_local => VariableChoice::ThreadLocal(distance),
+        _ => meant.refuse_variable(info, "a thread-local whose place is not known"),
     }
 }
 

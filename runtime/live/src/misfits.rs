@@ -19,8 +19,8 @@ use uruk::live::rebound::{
 
 use crate::choose::{Known, stem};
 use crate::known::Module;
-use crate::meaning::Versions;
 use crate::refused::SwapError;
+use crate::versions::Versions;
 
 /// The first difference, in the order of names.
 ///

@@ -36,11 +36,12 @@ use uruk::{
 use crate::choose::{Fate, stem};
 use crate::exchanges::{Exchanged, Exchanges, by_stem};
 use crate::function::{Function, Led};
-use crate::meaning::{Meant, Versions, homes, mean};
+use crate::meaning::{Meant, homes, mean};
 use crate::misfits;
 pub use crate::refused::SwapError;
 pub use crate::sent::{NewVersion, seal};
 use crate::session::Live;
+use crate::versions::Versions;
 
 /// How functions are exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
