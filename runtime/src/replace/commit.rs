@@ -46,8 +46,9 @@ use super::dependents::Plans;
 use super::migrate::{Move, Moved};
 use super::prepare::Code;
 use super::publish::{Barrier, Garbage, Published, Staged};
-use super::quiet::{OldCode, Withdrawal};
+use super::quiet::OldCode;
 use super::state::{Committing, Manner, Old, Set};
+use super::withdrawal::Withdrawal;
 use crate::error::replace::ReplaceError;
 use uruk_base::Level;
 

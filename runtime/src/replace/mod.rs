@@ -49,6 +49,7 @@ mod state;
 mod telling;
 mod turns;
 pub(crate) mod watch;
+mod withdrawal;
 
 use std::fmt;
 use std::path::Path;
@@ -72,7 +73,8 @@ use self::commit::Way;
 use self::input::Input;
 use self::migrate::Migration;
 use self::prepare::{Allowed, Prepared, Staging};
-use self::quiet::{OldCode, Withdrawal};
+use self::quiet::OldCode;
+use self::withdrawal::Withdrawal;
 
 pub(crate) use self::first::{FirstBody, put_first_body};
 pub use self::loops::{LoopStays, OldLoop};

@@ -34,7 +34,6 @@
 
 use std::arch::asm;
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,6 +50,7 @@ use crate::fork::gate;
 use crate::fork::panics::caught;
 use crate::fork::threads;
 
+use super::withdrawal::Withdrawal;
 use crate::error::replace::{Activation, ReplaceError, merged};
 
 /// Time for one scan, at least and at most: a running thread answers when it gets a
@@ -483,20 +483,4 @@ impl Core {
 fn is_held(held: &[Activation], tid: i32) -> bool {
     let mut held = held.iter().filter(|held| !held.functions.is_empty());
     held.any(|held| held.tid == tid)
-}
-
-/// The caller's function that withdraws a replacement.
-#[derive(Clone)]
-pub(super) struct Withdrawal(pub(super) Arc<dyn Fn() -> bool + Send + Sync>);
-
-impl Withdrawal {
-    pub(super) fn is_given(&self) -> bool {
-        (self.0)()
-    }
-}
-
-impl fmt::Debug for Withdrawal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Withdrawal")
-    }
 }

@@ -24,7 +24,7 @@ use crate::fork::gate;
 use crate::fork::shield::Shield;
 
 use super::commit::{Change, Way, What};
-use super::quiet::Withdrawal;
+use super::withdrawal::Withdrawal;
 use uruk_base::Level;
 
 use super::{Replaced, quiet, state};
