@@ -1,10 +1,11 @@
 //! A fuzz body: any sequence of adding, calling, compiling, replacing, going back, removing,
 //! moving and waiting inside code, against a model that says what each step must give.
 //!
-//! Two bytes are a step: what, and to which of `PLACES` modules. A module has three
-//! functions: one that calls another and adds a variable, one that recurses, and one in
-//! which a thread waits until it is told to go on. The model is two constants for each module
-//! that is there, of its code and of its data: replacing changes the first. Freed code is closed: whoever executes it dies of it.
+//! Two bytes are a step: the operation, and the module of `PLACES` that it is for. A module has
+//! three functions: one that calls another and adds a variable, one that recurses, and one in which
+//! a thread waits until it is told to continue. The model is two constants for each module that
+//! exists, of its code and of its data: replacing changes the first. Freed code is closed: a thread
+//! that executes it ends the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -32,7 +33,7 @@ const KEPT: usize = 8;
 /// Long enough for a cycle on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What a call of a removed function gives.
+/// The result of a call of a removed function.
 const GONE: u64 = u64::MAX;
 
 extern "C" fn gone() -> u64 {

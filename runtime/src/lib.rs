@@ -81,8 +81,7 @@ pub use crate::api::generator::{Generator, GeneratorId, GeneratorRequest, Lookup
 pub use crate::api::improve::{ReoptimizeRequest, Reoptimizer};
 pub use crate::api::jit::{Jit, WeakJit};
 pub use crate::api::layers::{
-    ChoosePart, DirectoryCache, IrUnit, LinkGraph, LinkPass, ObjectCache, ObjectTransform,
-    Partition, Transform,
+    DirectoryCache, IrUnit, LinkGraph, LinkPass, ObjectCache, ObjectTransform, Transform,
 };
 pub use crate::api::lookup::{
     DylibId, Found, Lookup, LookupFuture, LookupResult, Required, StillMissing, SymbolState,
@@ -110,10 +109,12 @@ pub use crate::error::{EXIT_FAILURE, Error, Missing, Refusal};
 pub use crate::events::baseline::BaselineStats;
 pub use crate::events::evictions::EvictionStats;
 pub use crate::events::memory::{MemoryOwner, MemoryPurpose, MemoryReport, MemoryRow};
+pub use crate::events::staying::{Staying, StayingStats};
+pub use crate::events::tier_stats::TierStats;
 pub use crate::events::{Event, Hit, Tier};
 pub use crate::guest::exit::register_exit_handler;
 pub use crate::guest::preempt::gates::{GATE_COUNT, GATES};
-pub use crate::guest::program::{Mode, Program, ProgramOptions};
+pub use crate::guest::program::{Program, ProgramOptions};
 pub use crate::load::room::{needs_low_addresses, needs_near_libraries};
 pub use crate::load::untrusted::InputLimits;
 pub use crate::loops::ContinuationStats;
@@ -121,18 +122,18 @@ pub use crate::reclaim::{RegisteredStack, note_copied_text};
 pub use crate::replace::{LoopStays, OldLoop, Replaced, Replacement, Rollback, RolledBack};
 pub use crate::speculation::SpeculationStats;
 pub use crate::told::parts::PartStats;
-pub use crate::told::stats::{MemoryStats, Stats, StatsFormat, TierStats};
-pub use crate::told::staying::{Staying, StayingStats};
+pub use crate::told::stats::{MemoryStats, Stats, StatsFormat};
 pub use crate::told::tools::ToolSettings;
 pub use crate::tuning::{TrialView, TuningStats, TuningUnit, TuningView};
 pub use crate::units::{LazyObject, Members, ObjectBuilder, Reference};
 pub use crate::version::baseline::Baseline;
 pub use crate::version::coverage::{BaselineCoverage, baseline_coverage};
 pub use crate::version::failed::{FailedCall, FailedCallHandler, FailureHandler};
+pub use crate::version::partition::{ChoosePart, Partition};
 pub use inkwell;
 pub use uruk_base::parts::Spent;
 pub use uruk_base::{Change, FunctionId, Inlining, Part, Start, Variant, Vectors, VersionId};
-pub use uruk_base::{CompiledBy, Level, Tiers};
+pub use uruk_base::{CompiledBy, Level, Mode, Tiers};
 pub use uruk_codegen::Reason as LoopReason;
 pub use uruk_codegen::{CodegenError, host_cpu, llvm_version};
 pub use uruk_heap::{BackingChoice, Freed, HeapConfig, HeapError, Place, Room};
@@ -147,10 +148,10 @@ pub use uruk_tiering::Config as PolicyConfig;
 pub use uruk_tiering::tuning::{Interval as TuningInterval, Verdict as TuningVerdict};
 pub use uruk_unwind::{DwarfEhBases, find_fde};
 
-/// What a library exports under the C library's names that is loaded before that one into a native
-/// program: children of such calls find no lock of the allocator's held by a thread of the library's,
-/// and no call made by `syscall` ends with `EINTR` for a signal of the library's. JIT'd code has them
-/// anyway.
+/// Functions that a library which is loaded into a native program exports under names of the C
+/// library, before that one. Children of these calls find no lock of the allocator held by a thread of
+/// the runtime, and no call made by `syscall` ends with `EINTR` for a signal of the runtime. JIT'd code
+/// gets them in any case.
 pub mod interposed {
     pub use crate::host::processes::guest_clone as clone;
     pub use crate::host::processes::guest_quiet_fork as fork_quietly;

@@ -62,3 +62,13 @@ pub enum CompiledBy {
     /// An embedder's unit.
     Unit,
 }
+
+/// When functions are compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Each function at its first call.
+    #[default]
+    Lazy,
+    /// Everything before the program starts, module by module.
+    Eager,
+}

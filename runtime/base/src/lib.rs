@@ -36,7 +36,7 @@ pub mod thread_stack;
 pub mod variant;
 
 pub use address::{EntryAddress, SlotAddress, StubAddress};
-pub use choices::{CompiledBy, Level, Tiers};
+pub use choices::{CompiledBy, Level, Mode, Tiers};
 pub use ids::{FunctionId, Tier, VersionId};
 pub use nanos::Nanos;
 pub use parts::Part;

@@ -63,7 +63,7 @@ pub const URUK_TRAP_NOT_COUNTED: c_int = 13;
 /// The call was not made: the system refuses a timer for its limit, or memory.
 pub const URUK_TRAP_REFUSED: c_int = 14;
 
-/// What a value is made of.
+/// The components of a value.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union uruk_bits {

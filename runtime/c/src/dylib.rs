@@ -485,7 +485,7 @@ pub unsafe extern "C" fn uruk_dylib_deinitialize(dylib: *const uruk_dylib) -> *m
     })
 }
 
-/// Removes all definitions of the dylib; nobody uses its data any more.
+/// Removes all definitions of the dylib. Its data must not be used any more.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_clear(dylib: *const uruk_dylib) -> *mut uruk_error {

@@ -47,7 +47,7 @@ pub const URUK_ERROR_OTHER: c_int = 17;
 /// backtrace.
 pub const URUK_ERROR_TRAP: c_int = 18;
 
-/// What went wrong: a code, a text, and the names it is about.
+/// An error: a code, a text, and the names it is about.
 #[derive(Debug)]
 pub struct uruk_error {
     code: c_int,

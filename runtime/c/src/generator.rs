@@ -69,7 +69,7 @@ pub unsafe extern "C" fn uruk_generator_request_dylib(
     })
 }
 
-/// The names that nobody defined so far, to be freed; `required` is 1 for those only that the
+/// The names without a definition so far, to be freed; `required` is 1 for those only that the
 /// lookup fails without, 0 for all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_generator_request_missing(

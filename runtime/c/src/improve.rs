@@ -66,7 +66,7 @@ pub unsafe extern "C" fn uruk_reoptimize_request_tier(
     })
 }
 
-/// Whether nobody wants the code any more: 1 or 0.
+/// Whether the code is no longer wanted: 1 or 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_reoptimize_request_is_cancelled(
     improvement: *const uruk_reoptimize_request,

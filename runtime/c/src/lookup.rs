@@ -15,7 +15,8 @@ pub const URUK_LOOKUP_STATIC: c_int = 0;
 /// As `dlsym` does.
 pub const URUK_LOOKUP_DLSYM: c_int = 1;
 
-/// What to look up, and where. A field of zero is as by default; `size` is that of this struct.
+/// The names to look up, and where to search. A field of zero has its default; `size` is that of
+/// this struct.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct uruk_lookup {
@@ -29,7 +30,7 @@ pub struct uruk_lookup {
     pub names: *const *const c_char,
     /// How many.
     pub name_count: usize,
-    /// For each name, 1 if it is no error that nobody defines it; or null if none is so.
+    /// For each name, 1 if a missing definition is no error; null if it is one for all.
     pub weak: *const c_char,
     /// 1: an address is enough, what is there need not be ready.
     pub resolved: c_int,
@@ -111,8 +112,8 @@ fn addresses(found: &LookupResult, symbols: &[Option<Symbol>]) -> Vec<u64> {
         .collect()
 }
 
-/// Looks names up in one step, and waits for the answer: `addresses` has room for one of each;
-/// that of a weak name that nobody defines is 0.
+/// Looks names up in one step, and waits for the answer: `addresses` has room for one of each; that
+/// of a weak name without a definition is 0.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_lookup(
@@ -175,8 +176,8 @@ pub unsafe extern "C" fn uruk_jit_lookup_async(
     })
 }
 
-/// The flags of names: `found` has room for one of each; the name of one that nobody defines
-/// is null there. Nothing is made for it.
+/// The flags of names: `found` has room for one of each; the name of one without a definition is
+/// null there. Nothing is materialized.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_lookup_flags(

@@ -12,7 +12,7 @@ use crate::boundary::{
 use crate::dylib::{dylib_called, dylib_of, uruk_dylib};
 use crate::error::{c_text, uruk_error, uruk_names};
 
-/// Gives way to a strong definition until somebody searched for it.
+/// A strong definition replaces it until a lookup has found it.
 pub const URUK_FLAG_WEAK: c_int = 1;
 /// A tentative definition.
 pub const URUK_FLAG_COMMON: c_int = 2;
@@ -32,7 +32,7 @@ pub const URUK_SEES_ALL: c_int = 1;
 
 /// The dylib does not define the symbol.
 pub const URUK_STATE_NONE: c_int = 0;
-/// Nobody asked for it yet.
+/// No lookup has requested it yet.
 pub const URUK_STATE_NEVER_SEARCHED: c_int = 1;
 /// It is being made.
 pub const URUK_STATE_MATERIALIZING: c_int = 2;
@@ -61,7 +61,7 @@ pub struct uruk_definition {
 pub struct uruk_alias {
     /// The new name.
     pub name: *const c_char,
-    /// What it stands for.
+    /// The target of the alias.
     pub target: *const c_char,
     /// A sum of `URUK_FLAG_...`.
     pub flags: c_int,
@@ -425,7 +425,7 @@ pub unsafe extern "C" fn uruk_generator_free(generator: *mut uruk_generator) {
     unsafe { take(generator) };
 }
 
-/// Whether what is added may need symbols that nobody defines yet (1) or not (0, as at first).
+/// Whether additions may need symbols that are not defined yet (1) or not (0, the default).
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_allow_missing(
@@ -439,7 +439,7 @@ pub unsafe extern "C" fn uruk_dylib_allow_missing(
     })
 }
 
-/// The symbols that what was added needs and nobody defines; to be freed.
+/// The symbols that additions need and that are not defined; to be freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_unresolved(

@@ -22,8 +22,8 @@ pub const URUK_INPUT_OBJECT: c_int = 2;
 /// The input is a file, whose path `data` is: bitcode, IR text or an object.
 pub const URUK_INPUT_FILE: c_int = 3;
 
-/// A variable that changes its type: `fill` makes its new bytes of the old ones, while nobody
-/// runs code of the set that is replaced, and calls nothing of the session.
+/// A variable that changes its type: `fill` computes its new bytes from the old ones, while no
+/// thread runs code of the replaced set. It must not call the session.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct uruk_migration {
@@ -41,14 +41,14 @@ pub struct uruk_migration {
     >,
 }
 
-/// What is to be replaced, and how. A field of zero is as by default; `size` is that of this
+/// The functions to replace, and how. A field of zero has its default; `size` is that of this
 /// struct.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct uruk_replacement {
     /// `sizeof(uruk_replacement)`.
     pub size: usize,
-    /// What the input is called in messages; a file's path if null.
+    /// The name of the input in messages; a file's path if null.
     pub name: *const c_char,
     /// The input.
     pub data: *const c_void,
@@ -56,7 +56,7 @@ pub struct uruk_replacement {
     pub data_size: usize,
     /// One of `URUK_INPUT_...`.
     pub input: c_int,
-    /// 1: at an instant at which nobody runs old code; calls wait for it.
+    /// 1: at an instant at which no thread runs old code; calls wait for it.
     pub quiescent: c_int,
     /// How long they wait at most, in milliseconds; nothing changes if that is too short.
     pub wait_ms: u64,
@@ -77,7 +77,7 @@ pub struct uruk_replacement {
     pub osr: c_int,
 }
 
-/// What a replacement did.
+/// The result of a replacement.
 pub struct uruk_replaced(Replaced);
 
 /// Functions whose code was exchanged.
@@ -312,8 +312,8 @@ pub unsafe extern "C" fn uruk_replaced_activations(
     })
 }
 
-/// The loops that somebody was in, if they were to change (`osr`), and what became of each: a
-/// line for each; to be freed.
+/// The loops that threads were in, if they were to change (`osr`), and the result of each: a line
+/// for each; to be freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_replaced_loops(

@@ -145,7 +145,7 @@ pub unsafe extern "C" fn uruk_responsibility_symbols(
     })
 }
 
-/// The names of those that somebody waits for now; to be freed.
+/// The names for which lookups wait now; to be freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_requested(
     responsibility: *mut uruk_responsibility,

@@ -315,7 +315,7 @@ pub unsafe extern "C" fn uruk_jit_register_stack(
     })
 }
 
-/// Forgets a stack that nobody goes on to run on; nothing for null.
+/// Forgets a stack on which no thread continues; nothing for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_stack_free(stack: *mut uruk_stack) {
     // SAFETY: the caller's promise of the handle.
@@ -400,7 +400,8 @@ pub unsafe extern "C" fn uruk_jit_first_calls(jit: *const uruk_jit) -> *mut uruk
     })
 }
 
-/// What the dylibs hold at this moment, for people. To be freed by `uruk_string_free`.
+/// The contents of the dylibs at this moment, as text for people. To be freed by
+/// `uruk_string_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_dump(jit: *const uruk_jit) -> *mut c_char {
     value(std::ptr::null_mut(), || {

@@ -20,7 +20,7 @@ use crate::told::uruk_event;
 
 /// Functions begin at tier 1, and what is hot moves up: the default.
 pub const URUK_TIERS_AUTO: c_int = 0;
-/// What samples are taken by is found out: the default.
+/// The first source of samples that works: the default.
 pub const URUK_SAMPLING_AUTO: c_int = 0;
 /// Samples by events of perf.
 pub const URUK_SAMPLING_PERF: c_int = 1;
@@ -109,13 +109,13 @@ pub struct uruk_settings {
     /// after the call.
     pub on_event:
         Option<unsafe extern "C-unwind" fn(context: *mut c_void, event: *const uruk_event)>,
-    /// Told of errors that nobody waits for. The error is of no use after the call.
+    /// Called with errors for which no caller waits. The error must not be used after the call.
     pub on_error:
         Option<unsafe extern "C-unwind" fn(context: *mut c_void, error: *const uruk_error)>,
-    /// What a call does whose function cannot be compiled (`cause` says why) or was removed
-    /// (`cause` is null): it goes on in the function that is answered, with its own arguments.
-    /// Runs on the calling thread, maybe in a signal handler. Without this, and for a null
-    /// answer, a line is written to standard error and the process ends.
+    /// Called for a call whose function cannot be compiled (`cause` says why) or was removed
+    /// (`cause` is null): the call continues in the function that is returned, with its own
+    /// arguments. Runs on the calling thread, possibly in a signal handler. Without this, and for a
+    /// null result, a line is written to standard error and the process ends.
     pub on_failed_call: Option<
         unsafe extern "C-unwind" fn(
             context: *mut c_void,
@@ -153,11 +153,11 @@ pub struct uruk_settings {
     pub tune: usize,
     /// Percent of the program's processor time that trials may take which win nothing. Default: 2.
     pub tuning_percent: f64,
-    /// What they may take before any of that was earned, in milliseconds. Default: 250, or none if
-    /// `tuned_before` knows of functions and the percentage is not set.
+    /// Time that trials may take before any of it was earned, in milliseconds. Default: 250, or
+    /// none if `tuned_before` knows functions and the percentage is not set.
     pub tuning_credit_ms: u64,
-    /// What an earlier run on this machine had found out, by `uruk_jit_tuning_text`, or null. Text
-    /// that is of no use does no harm. Copied.
+    /// Results of an earlier run on this machine, by `uruk_jit_tuning_text`, or null. Text that is
+    /// of no use does no harm. Copied.
     pub tuned_before: *const c_char,
     /// 1: lines of the source are kept, where the bitcode has them, and stand in the texts of traps.
     /// First calls of functions that have them are slower.

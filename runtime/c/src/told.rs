@@ -56,7 +56,7 @@ pub struct uruk_event {
     pub took_ns: u64,
     /// The function.
     pub function: *const c_char,
-    /// What is said.
+    /// The kind of the event.
     pub message: *const c_char,
     /// One of `URUK_EVENT_...`.
     pub kind: c_int,
@@ -231,8 +231,8 @@ fn translated(event: &Event) -> Option<Told> {
     })
 }
 
-/// What a session has done so far. Times are in nanoseconds; those of several threads add up.
-/// Arrays by tier hold tier 1 first; tier 0 is native code, which nobody compiled here.
+/// Counters of a session. Times are in nanoseconds; those of several threads add up. Arrays by tier
+/// hold tier 1 first; tier 0 is native code, which the session did not compile.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct uruk_stats {
@@ -306,7 +306,7 @@ pub struct uruk_stats {
     pub tuning_ran_ns: u64,
 }
 
-/// What a session has done so far: `uruk_jit_stats(jit, &stats, sizeof stats)`.
+/// Reads the counters of a session: `uruk_jit_stats(jit, &stats, sizeof stats)`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_stats(

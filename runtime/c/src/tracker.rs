@@ -178,8 +178,8 @@ pub unsafe extern "C" fn uruk_tracker_attach(
     })
 }
 
-/// Removes what is under the tracker: names at once, code when no thread can return into it.
-/// Destructors run on this thread. Nobody uses addresses of its data any more. The handle is
+/// Removes the definitions of the tracker: names at once, code when no thread can return into it.
+/// Destructors run on this thread. Addresses of its data must not be used any more. The handle is
 /// still to be freed.
 #[must_use]
 #[unsafe(no_mangle)]

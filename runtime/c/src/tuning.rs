@@ -20,8 +20,8 @@ pub unsafe extern "C" fn uruk_jit_work_done(jit: *const uruk_jit, units: u64) {
     });
 }
 
-/// What the tuner found out so far, for people: a line for each function, and one for each trial of
-/// it, those with the most trials first. Empty where the settings do not say `tune`. To be freed by
+/// Results of the tuner so far, for people: a line for each function, and one for each trial of it,
+/// those with the most trials first. Empty where the settings do not say `tune`. To be freed by
 /// `uruk_string_free`.
 #[must_use]
 #[unsafe(no_mangle)]

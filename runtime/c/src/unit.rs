@@ -17,8 +17,8 @@ use crate::tracker::uruk_tracker;
 /// Something that defines symbols when they are asked for. A field of zero is as by default;
 /// `size` is that of this struct.
 ///
-/// What is flagged callable gets a stub: its name is ready at once, and `materialize` is called
-/// by its first call; the rest is made when it is looked up.
+/// A symbol that is flagged callable gets a stub: its name is ready at once, and its first call
+/// calls `materialize`; others are materialized by their first lookup.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct uruk_unit {

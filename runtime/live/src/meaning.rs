@@ -419,8 +419,12 @@ fn existing(
         .is_some_and(|(before, now)| before.is_same(now));
     let is_aligned = place.address.is_multiple_of(info.align.max(1).into());
     if info.defined && info.constant && !(is_same && is_aligned) {
+        let others = match info.local {
+            true => "",
+            false => ", and other files read that one",
+        };
         meant.notes.push(format!(
-            "the constant `{stem}` has another value, at another address: pointers that are kept lead to the old one"
+            "the constant `{stem}` has another value, at another address: pointers that are kept lead to the old one{others}"
         ));
         return VariableChoice::Own;
     }

@@ -39,7 +39,7 @@
 //! | threads made meanwhile | one listing | `threads_made_meanwhile` |
 //! | registered stacks | no `registered` | `registered_fiber` |
 //! | stacks of `makecontext` | no `contexts` | case `contexts.c` |
-//! | unregistered stacks | no `memory` in `run` | `a_stack_nobody_told_of_is_found_in_memory`, cases `own_stacks*.c` |
+//! | unregistered stacks | no `memory` in `run` | `an_unregistered_stack_is_found_in_memory`, cases `own_stacks*.c` |
 //! | processes that share the memory | no `sharers` in `run` | `a_process_on_this_memory`, case `library_process.c` |
 //! | own stack of a thread that left it | no `own` in `walk` | `left_its_own_stack`, case `contexts.c` |
 //! | stack that overflowed | no `own` in `walk` | case `stack_overflow_caught.c` |

@@ -75,7 +75,7 @@ fn search_for(roots: &Roots, ranges: Vec<Range<u64>>) -> Report {
 }
 
 #[test]
-fn a_stack_nobody_told_of_is_found_in_memory() {
+fn an_unregistered_stack_is_found_in_memory() {
     let _alone = alone();
     let code = Hidden::new(code());
     let region = code.at() - 0x1000..code.at() + 0x10000;

@@ -23,18 +23,17 @@ use crate::error::Error;
 use crate::events::{Event, Listener};
 use crate::fork::{self, gate};
 use crate::guest::{stacks, unwinding};
+use crate::host::clock::process_time;
+use crate::host::clock::thread_time;
 use crate::host::{listed, llvm};
+use crate::load::names::Reporter;
 use crate::load::room;
-use crate::tiers::background::thread_time;
-use crate::tiers::{TierSettings, process_time};
+use crate::tiers::TierSettings;
 use crate::told::recording::recorder;
 use crate::told::tools::{ToolSettings, Tools};
 use crate::version::baseline::Baseline;
 use crate::version::failed::{FailedCallHandler, FailureHandler, OnFailure};
 use uruk_base::Tiers;
-
-/// Callback for session errors that no caller waits for.
-pub(crate) type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
 
 /// Settings of a session; made by [`Jit::builder`].
 #[derive(Clone, Default)]

@@ -22,6 +22,7 @@ pub use uruk_link::Graph as LinkGraph;
 
 use crate::api::builder::JitBuilder;
 use crate::error::Error;
+use crate::version::partition::Partition;
 
 /// Changes an object, given its name and bytes, or returns an error message.
 pub type ObjectTransform = Arc<dyn Fn(&str, Vec<u8>) -> Result<Vec<u8>, String> + Send + Sync>;
@@ -82,34 +83,6 @@ impl ObjectCache for DirectoryCache {
         // A failed write only leaves the cache without this entry. Other processes see the whole
         // entry.
         let _ = uruk_files::write(self.file(key), entry);
-    }
-}
-
-/// Returns the functions that belong to one function, given the names of the module and of the
-/// function.
-pub type ChoosePart = Arc<dyn Fn(&str, &str) -> Vec<String> + Send + Sync>;
-
-/// The functions of a module that are compiled together, at the first call of one of them. Each
-/// stays a version of its own: it is promoted, replaced and freed alone.
-#[derive(Clone, Default)]
-#[non_exhaustive]
-pub enum Partition {
-    /// Each function at its own first call.
-    #[default]
-    Function,
-    /// All functions of a module.
-    Module,
-    /// Those that the embedder names.
-    Own(ChoosePart),
-}
-
-impl fmt::Debug for Partition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Partition::Function => "Function",
-            Partition::Module => "Module",
-            Partition::Own(_) => "Own",
-        })
     }
 }
 

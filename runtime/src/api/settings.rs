@@ -12,8 +12,8 @@ use super::builder::JitBuilder;
 use crate::calls::asked::FaultHandler;
 use crate::calls::passes::look;
 use crate::error::Error;
+use crate::host::clock::nanos;
 use crate::load::untrusted::InputLimits;
-use crate::tiers::nanos;
 
 impl JitBuilder {
     /// Compiles hot functions in several variants above tier 1, and keeps the fastest: see

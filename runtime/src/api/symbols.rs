@@ -13,13 +13,14 @@ use crate::api::dylib::Dylib;
 use crate::api::generator::{Adapter, Generator, GeneratorId, GeneratorRequest};
 use crate::api::jit::Jit;
 use crate::api::lookup::{SymbolState, Visibility};
-use crate::api::tracker::{Tracked, Tracker};
+use crate::api::tracker::Tracker;
 use crate::api::unit::{Flags, Symbol, Unit};
 use crate::core::Core;
 use crate::error::{Error, Missing};
 use crate::fork::gate;
 use crate::guest::exit;
 use crate::host::process::Library;
+use crate::removal::tracked::Tracked;
 use crate::replace::scrubbed;
 
 impl Jit {

@@ -16,6 +16,7 @@ use crate::error::{Error, Missing};
 use crate::fork::gate;
 use crate::load::Source;
 use crate::removal::life::Life;
+use crate::removal::tracked::Tracked;
 use crate::replace::scrubbed;
 use crate::units::LazyObject;
 
@@ -36,36 +37,6 @@ use crate::units::LazyObject;
 pub struct Tracker {
     pub(crate) jit: Jit,
     pub(crate) tracker: Tracked,
-}
-
-/// The session's tracker handle, usable anywhere: dropping the last one takes the session's lock.
-#[derive(Clone)]
-pub(crate) struct Tracked {
-    tracker: uruk_session::Tracker,
-    end: gate::End,
-}
-
-impl From<uruk_session::Tracker> for Tracked {
-    fn from(tracker: uruk_session::Tracker) -> Tracked {
-        Tracked {
-            tracker,
-            end: gate::End::default(),
-        }
-    }
-}
-
-impl std::ops::Deref for Tracked {
-    type Target = uruk_session::Tracker;
-
-    fn deref(&self) -> &uruk_session::Tracker {
-        &self.tracker
-    }
-}
-
-impl Drop for Tracked {
-    fn drop(&mut self) {
-        self.end.begin();
-    }
 }
 
 impl std::fmt::Debug for Tracker {
@@ -368,7 +339,7 @@ impl Tracker {
         symbols: impl IntoIterator<Item = (Symbol, u64, Flags)>,
     ) -> Result<(), Error> {
         let symbols = AbsoluteSymbols::new(symbols);
-        let define = || self.tracker.tracker.define(symbols);
+        let define = || self.tracker.define(symbols);
         self.jit.core().change_names(define)
     }
 

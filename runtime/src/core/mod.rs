@@ -30,7 +30,6 @@ use uruk_session::Dylib;
 use uruk_stubs::StubTable;
 use uruk_unwind::{RegionHandle, Row};
 
-use crate::api::builder::Reporter;
 use crate::api::layers::Layers;
 use crate::calls::asked::Asked;
 use crate::calls::bound::{HostFunctions, State};
@@ -43,6 +42,7 @@ use crate::fork::{self, gate};
 use crate::host::process::Process;
 use crate::load::hooks::{Destructors, Schedule};
 use crate::load::labels::Labels;
+use crate::load::names::Reporter;
 use crate::load::names::{Definition, Name, Names};
 use crate::load::objects::{ObjectCode, Objects};
 use crate::load::untrusted::InputLimits;

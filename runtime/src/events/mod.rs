@@ -8,6 +8,8 @@ pub(crate) mod baseline;
 pub(crate) mod evictions;
 pub(crate) mod memory;
 pub(crate) mod recording;
+pub(crate) mod staying;
+pub(crate) mod tier_stats;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

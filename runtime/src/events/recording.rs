@@ -6,6 +6,7 @@ use uruk_base::{Level, Nanos, VersionId};
 use uruk_report::{self as report, Drain, Recorder};
 
 use super::{Event, Hit};
+use crate::host::clock::nanos;
 
 /// The kernel's name of the processor.
 pub(crate) fn kernels_processor() -> String {
@@ -312,7 +313,3 @@ fn place(thread: &str) -> report::Place {
 
 /// First track of the background workers.
 const BACKGROUND: u32 = 100;
-
-pub(crate) fn nanos(time: Duration) -> Nanos {
-    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
-}

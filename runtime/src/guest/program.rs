@@ -17,6 +17,7 @@ use uruk_heap::Pool;
 use crate::api::jit::Jit;
 use crate::core::{Core, static_name};
 use crate::error::Error;
+use uruk_base::Mode;
 
 use crate::fork::gate;
 use crate::fork::threads;
@@ -31,16 +32,6 @@ use crate::load::names::Definition;
 use crate::told::recording;
 use crate::told::stats::StatsFormat;
 use crate::units::{Settled, add_helpers};
-
-/// When functions are compiled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
-    /// Each function at its first call.
-    #[default]
-    Lazy,
-    /// Everything before the program starts, module by module.
-    Eager,
-}
 
 /// Settings for loading and running a program.
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows of a session.
 
+pub(crate) mod clock;
 pub(crate) mod elf;
 mod executable;
 pub(crate) mod exports;

@@ -20,7 +20,6 @@ use uruk_session::{Dylib, Tracker};
 
 use crate::core::{Core, Module, static_name};
 use crate::error::Error;
-use crate::guest::program::Mode;
 use crate::host::listed::{self, Listed, Variables};
 use crate::host::mapping::Mapping;
 use crate::host::tls;
@@ -40,6 +39,7 @@ use crate::removal::bonds::Remaining;
 use crate::removal::life::Life;
 use crate::removal::{Holding, Parts, ThreadLocals, Uses};
 use crate::told::stats::Counters;
+use uruk_base::Mode;
 
 /// Files that were bound together.
 #[derive(Default)]

@@ -40,13 +40,13 @@ use self::bind::{Input, ObjectSymbol};
 pub(crate) use self::source::Source;
 use crate::core::{Core, Function, Module, static_name};
 use crate::error::Error;
-use crate::guest::program::Mode;
 use crate::load::hooks::{Hook, Target, priority_of};
 use crate::load::image::Image;
 use crate::load::names::{Definition, Name};
 use crate::removal::bonds::Remaining;
 use crate::removal::life::Life;
 use crate::told::stats::Counters;
+use uruk_base::Mode;
 
 impl Core {
     /// Binds `sources` to one image. Functions that will be compiled one by one are

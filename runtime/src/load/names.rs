@@ -20,12 +20,14 @@ use uruk_session::{
 };
 use uruk_stubs::StubTable;
 
-use crate::api::builder::Reporter;
 use crate::fork::{self, gate};
 use crate::host::process::Process;
 use crate::removal::known::Known;
 use crate::removal::life::Lives;
 use crate::units;
+
+/// Callback for session errors that no caller waits for.
+pub(crate) type Reporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
 
 /// The definition of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,13 +10,13 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::sacrificial::{sacrificial, spared};
-use crate::guest::program::Mode;
 use crate::load::Source;
 use crate::load::archive::mentioned;
 use crate::load::copies::Copied;
 use crate::load::image::Image;
 use crate::removal::bonds::Remaining;
 use crate::units::Settled;
+use uruk_base::Mode;
 
 /// The actions that remain for the caller that starts an image.
 #[derive(Default)]

@@ -34,7 +34,7 @@ use uruk_tiering::{Controller, Facts};
 
 use super::words::Loops;
 use crate::core::Core;
-use crate::tiers::nanos;
+use crate::host::clock::nanos;
 
 /// A head that is passed less often is not worth the wait.
 const ROUND: Duration = Duration::from_millis(4);

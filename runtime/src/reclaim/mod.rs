@@ -40,7 +40,7 @@ use uruk_roots::Roots;
 
 use crate::core::Core;
 use crate::fork::{gate, panics};
-use crate::tiers::clock;
+use crate::host::clock::clock;
 use crate::version::blocks::{Piece, View};
 use crate::version::build::Built;
 use crate::version::records::Version;

@@ -15,6 +15,7 @@ pub(crate) mod life;
 pub(crate) mod recycle;
 pub(crate) mod removed;
 pub(crate) mod suffix;
+pub(crate) mod tracked;
 mod undefined;
 
 use std::sync::Arc;
@@ -26,11 +27,11 @@ use uruk_tiering::Next;
 use crate::core::{Body, Core, Function};
 use crate::error::Error;
 use crate::fork::gate;
-use crate::guest::program::Mode;
 use crate::load::Source;
 use crate::load::bind::LOCAL_MARKER;
 use crate::load::hooks::Hooks;
 use crate::removal::life::Life;
+use uruk_base::Mode;
 
 pub(crate) use self::holding::{Holding, Owners, Parts, ThreadLocals, Uses};
 

@@ -35,12 +35,12 @@ use std::time::{Duration, Instant};
 use uruk_base::FunctionId;
 use uruk_stubs::StubError;
 
-use crate::api::tracker::Tracked;
 use crate::core::{Body, Core};
 use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::panics::caught;
 use crate::load::objects::ObjectCode;
+use crate::removal::tracked::Tracked;
 
 use super::dependents::Plans;
 use super::migrate::{Move, Moved};

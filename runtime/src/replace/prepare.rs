@@ -10,21 +10,21 @@ use uruk_codegen::{Bitcode, CodegenError, Kind, SymbolId};
 use uruk_session::{Dylib, Tracker};
 use uruk_tiering::Purpose;
 
-use crate::api::tracker::Tracked;
 use crate::core::{Body, Core, Function, Module, static_name};
 use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::sacrificial;
-use crate::guest::program::Mode;
 use crate::load::Source;
 use crate::load::function_base;
 use crate::load::image::Image;
 use crate::load::labels;
 use crate::load::names::{Definition, Name};
 use crate::removal::life::Life;
+use crate::removal::tracked::Tracked;
 use crate::version::BodyOf;
 use crate::version::Request;
 use crate::version::build::Built;
+use uruk_base::Mode;
 
 use super::Replacement;
 use super::commit::{Change, What};

@@ -16,8 +16,8 @@ use uruk_tiering::{CommitError, Committed, EntryAddress, FirstCode, Next, Stage}
 use crate::core::Core;
 use crate::error::Error;
 use crate::events::Event;
+use crate::host::clock::nanos;
 use crate::tiers::counts::Count;
-use crate::tiers::nanos;
 use crate::version::Made;
 
 use super::commit::{Change, Way, What};

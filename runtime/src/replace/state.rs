@@ -29,9 +29,9 @@ use uruk_base::{FunctionId, VersionId};
 use uruk_session::{Dylib, DylibId, SessionError, Tracker};
 use uruk_tiering::{EntryAddress, Kept};
 
-use crate::api::tracker::Tracked;
 use crate::core::{Body, Core, Module};
 use crate::fork::gate;
+use crate::removal::tracked::Tracked;
 
 use super::migrate::Moved;
 use super::turns::{Lent, Turn, Turns};

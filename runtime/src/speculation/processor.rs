@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use crate::core::Core;
-use crate::tiers::background::thread_time;
+use crate::host::clock::thread_time;
 
 /// The share of the time of compiles for which a worker must have had a processor.
 const ENOUGH: f64 = 0.6;

@@ -24,11 +24,12 @@ use crate::error::Error;
 use crate::events::Event;
 use crate::fork::panics;
 use crate::fork::{self, gate, thread};
+use crate::host::clock::{nanos, process_time, thread_time};
 use crate::load::room::REST;
+use crate::tiers::Control;
 use crate::tiers::guided::Step;
 use crate::tiers::jobs::{Job, Jobs};
 use crate::tiers::warmth::{self, Turn};
-use crate::tiers::{Control, clock, nanos, process_time};
 use crate::version::calls;
 use crate::version::{Made, Request};
 
@@ -465,9 +466,4 @@ impl Core {
             Err(cause) => debug!(%cause, "nothing to go back to"),
         }
     }
-}
-
-/// Processor time of the calling thread.
-pub(crate) fn thread_time() -> Duration {
-    clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }

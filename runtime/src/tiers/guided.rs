@@ -15,21 +15,19 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tracing::debug;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_codegen::{Cancellation, Compile, Counters, Probes, Profile, Steady, SymbolId};
-use uruk_heap::Sealed;
 use uruk_tiering::{Publication, Purpose};
 
 use crate::core::Core;
 use crate::error::{Error, Refusal};
-use crate::fork::gate;
-use crate::tiers::nanos;
+use crate::host::clock::nanos;
 use crate::version::Request;
+use crate::version::words::Words;
 
 /// Shortest and longest time of counting.
 const COUNTING: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
@@ -43,54 +41,6 @@ const ENOUGH: u64 = 1000;
 
 /// Entries that are enough to tell which arguments are steady.
 const ENTRIES: u64 = 64;
-
-/// The words of a version's probes, in the heap's private data. They are freed with the last handle
-/// of the counting code and of readers.
-#[derive(Debug, Clone)]
-pub(crate) struct Words {
-    pub(crate) probes: Probes,
-    memory: Arc<Memory>,
-}
-
-#[derive(Debug)]
-struct Memory(Option<Sealed>);
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // The last holder may be a thread without a pass.
-        let _pass = gate::enter();
-        if let Some(memory) = self.0.take() {
-            // SAFETY: the code that counts in it holds a `Words` until it is freed, and
-            // it is freed when no thread can be in it.
-            unsafe { memory.release() };
-        }
-    }
-}
-
-impl Words {
-    pub(crate) fn new(probes: Probes, memory: Sealed) -> Words {
-        let memory = Arc::new(Memory(Some(memory)));
-        Words { probes, memory }
-    }
-
-    pub(crate) fn address(&self) -> u64 {
-        self.memory.0.as_ref().map_or(0, Sealed::address)
-    }
-
-    /// Bytes that they take.
-    pub(crate) fn bytes(&self) -> usize {
-        self.memory.0.as_ref().map_or(0, Sealed::held)
-    }
-
-    fn read(&self) -> Vec<u64> {
-        let words = self.address() as *const AtomicU64;
-        (0..self.probes.words() as usize)
-            // SAFETY: as many words as the probes have, allocated for this version and
-            // kept by `self`; guest code writes them with plain stores of the same size.
-            .map(|index| unsafe { (*words.add(index)).load(Ordering::Relaxed) })
-            .collect()
-    }
-}
 
 /// A version that counts.
 struct Counting {

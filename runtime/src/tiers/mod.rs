@@ -36,6 +36,7 @@ use uruk_codegen::{Compile, Counters, warm};
 use uruk_profiler::{Choice, Settings, Sizes};
 use uruk_tiering::{Config, Controller, FirstCode};
 
+use crate::host::clock::{nanos, process_time};
 use crate::tiers::counts::{Count, Counts};
 use crate::tiers::guided::Profiles;
 use crate::tiers::jobs::{Jobs, UnderWay};
@@ -457,23 +458,6 @@ impl TierState {
         self.sampling.after_fork_child();
         self.profiles.after_fork_child();
     }
-}
-
-pub(crate) fn nanos(time: Duration) -> Nanos {
-    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// Processor time of the process.
-pub(crate) fn process_time() -> Duration {
-    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
-}
-
-pub(crate) fn clock(id: libc::clockid_t) -> Duration {
-    let (tv_sec, tv_nsec) = (0, 0);
-    let mut time = libc::timespec { tv_sec, tv_nsec };
-    // SAFETY: a valid out pointer; the clock always exists.
-    unsafe { libc::clock_gettime(id, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[cfg(test)]

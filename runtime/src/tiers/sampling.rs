@@ -35,8 +35,9 @@ use shared::Shared;
 use crate::core::Core;
 use crate::events::{Event, Events, Hit};
 use crate::fork::{gate, thread, threads};
-use crate::tiers::background::thread_time;
-use crate::tiers::{TierSettings, nanos, process_time};
+use crate::host::clock::thread_time;
+use crate::host::clock::{nanos, process_time};
+use crate::tiers::TierSettings;
 use uruk_base::Tiers;
 
 /// Processor time of the process after which sampling starts.

@@ -27,8 +27,8 @@ use uruk_codegen::{fatal, warm};
 use crate::core::{Body, Core};
 use crate::fork::gate;
 use crate::fork::panics;
+use crate::host::clock::thread_time;
 use crate::host::llvm;
-use crate::tiers::background::thread_time;
 use crate::tiers::jobs::{Job, Jobs};
 
 /// Processor time of a warm-up after LLVM was just loaded.

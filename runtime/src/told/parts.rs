@@ -6,7 +6,7 @@ use uruk_base::Part;
 use uruk_base::parts::Spent;
 
 use crate::core::Core;
-use crate::tiers::process_time;
+use crate::host::clock::process_time;
 
 /// Where the processor time of a process went since it began, and wall-clock time with it: see
 /// [`JitBuilder::time_parts`](crate::JitBuilder::time_parts).

@@ -8,8 +8,9 @@ use uruk_base::{FunctionId, Nanos, VersionId};
 use uruk_report::{self as report, Ending, Limits, Recorder, Recording};
 
 use crate::core::Core;
-use crate::events::recording::{kernels_processor, nanos};
-use crate::tiers::process_time;
+use crate::events::recording::kernels_processor;
+use crate::host::clock::nanos;
+use crate::host::clock::process_time;
 use crate::told::disassemble;
 
 /// Functions whose disassembly goes into a report.

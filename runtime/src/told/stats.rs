@@ -12,11 +12,12 @@ use crate::core::Core;
 use crate::events::baseline::BaselineStats;
 use crate::events::evictions::EvictionStats;
 use crate::events::memory::MemoryReport;
+use crate::events::staying::StayingStats;
+use crate::events::tier_stats::TierStats;
+use crate::host::clock::thread_time;
 use crate::loops::ContinuationStats;
 use crate::speculation::SpeculationStats;
-use crate::tiers::background::thread_time;
 use crate::told::parts::PartStats;
-use crate::told::staying::StayingStats;
 use crate::tuning::TuningStats;
 use crate::version::build::Built;
 
@@ -214,20 +215,6 @@ pub struct MemoryStats {
     /// process, or has unregistered stacks. Or the last cycle was refused a system call or file
     /// (`process_vm_readv`, `/proc/self`).
     pub stays: Option<String>,
-}
-
-/// Statistics of one tier.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TierStats {
-    /// Versions that were compiled.
-    pub versions: u64,
-    /// Functions that run at this tier now.
-    pub functions: u64,
-    /// Time to compile and link them.
-    pub time: Duration,
-    /// Bytes of their code.
-    pub bytes: u64,
 }
 
 impl Stats {

@@ -17,8 +17,8 @@ pub(super) use super::told::TuningUnit as Unit;
 use crate::core::Core;
 use crate::error::Error;
 use crate::fork::{gate, panics};
-use crate::tiers::background::thread_time;
-use crate::tiers::nanos;
+use crate::host::clock::nanos;
+use crate::host::clock::thread_time;
 use crate::version::{Made, Request};
 
 /// Minimal expected cost of a compile.

@@ -9,7 +9,7 @@
 use uruk_base::Nanos;
 
 use crate::fork::threads;
-use crate::tiers::{clock, nanos, process_time};
+use crate::host::clock::{clock, nanos, process_time};
 
 /// Maximal number of threads that are read one by one.
 const MOST: usize = 64;

@@ -13,8 +13,8 @@ use uruk_tiering::{Publication, Purpose};
 use super::choose::Root;
 use crate::core::Core;
 use crate::fork::gate;
-use crate::tiers::background::thread_time;
-use crate::tiers::nanos;
+use crate::host::clock::nanos;
+use crate::host::clock::thread_time;
 use crate::version::{Made, Request};
 
 /// Time between two checks of the counts.

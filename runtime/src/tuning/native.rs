@@ -31,7 +31,7 @@ use super::choose::Root;
 use super::region::{Lost, Tried};
 use super::trial::Ended;
 use crate::core::Core;
-use crate::tiers::nanos;
+use crate::host::clock::nanos;
 use crate::version::Made;
 
 /// The error rate. One of two codes must run in any case, so a wrong choice between two that are

@@ -11,7 +11,7 @@ use super::region::{Lost, Tried};
 use super::trial::Ended;
 use crate::core::Core;
 use crate::events::Event;
-use crate::tiers::nanos;
+use crate::host::clock::nanos;
 use crate::version::Made;
 
 impl Core {

@@ -24,7 +24,7 @@ use super::choose::HOT;
 use super::native::WAY;
 use super::region::Phase;
 use crate::core::Core;
-use crate::tiers::{nanos, process_time};
+use crate::host::clock::{nanos, process_time};
 
 /// Below this time, an entry's possible gain is less than its way.
 const SHORT: f64 = 30.0;

@@ -25,7 +25,7 @@ use super::clock::{GuestClock, Reading};
 use super::short::Shorts;
 use crate::core::Core;
 use crate::fork::gate;
-use crate::tiers::nanos;
+use crate::host::clock::nanos;
 
 /// Minimal entries of the root in a slice.
 const ENTRIES: u64 = 16;

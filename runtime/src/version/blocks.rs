@@ -26,9 +26,9 @@ use crate::host::mapping::Mapping;
 use crate::host::tls;
 use crate::loops::words::Loops;
 use crate::removal::Uses;
-use crate::tiers::guided::Words;
 use crate::version::better::Kept;
 use crate::version::constants::Constants;
+use crate::version::words::Words;
 
 /// The linked code of one version.
 #[derive(Debug)]

@@ -28,9 +28,9 @@ use super::offers::Crossing;
 use super::plan::BodyOf;
 use crate::core::Core;
 use crate::error::{Error, Refusal};
+use crate::events::staying::Staying;
 use crate::fork::panics;
-use crate::tiers::guided::Words;
-use crate::told::staying::Staying;
+use crate::version::words::Words;
 
 /// The body of one function, compiled in one way, as a unit of the session.
 struct BodyUnit {

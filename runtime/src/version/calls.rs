@@ -19,7 +19,6 @@ use uruk_codegen::{Cancellation, fatal};
 use uruk_stubs::seat;
 use uruk_tiering::{Late, Publication, Purpose};
 
-use crate::api::layers::Partition;
 use crate::core::{Body, Core};
 use crate::error::Error;
 use crate::events::Event;
@@ -32,6 +31,7 @@ use crate::load::room;
 use crate::speculation::work::PATIENCE;
 use crate::units;
 use crate::version::Request;
+use crate::version::partition::Partition;
 
 /// Starts `count` workers, or fewer if not all threads can be started.
 pub(crate) fn spawn(core: &Arc<Core>, count: usize) -> Result<(), Error> {

@@ -28,7 +28,7 @@ use crate::core::{Core, Function};
 use crate::error::Error;
 use crate::loops::words::Loops;
 use crate::removal::Uses;
-use crate::tiers::guided::Words;
+use crate::version::words::Words;
 use uruk_base::CompiledBy;
 
 /// The words in which a version counts.

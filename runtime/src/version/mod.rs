@@ -45,12 +45,14 @@ mod finish;
 mod link;
 mod native;
 mod offers;
+pub(crate) mod partition;
 mod plan;
 mod publish;
 mod rare;
 pub(crate) mod records;
 mod telling;
 mod together;
+pub(crate) mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,8 +67,8 @@ use uruk_tiering::{
 use crate::core::{Body, Core};
 use crate::error::{Error, Refusal};
 use crate::fork::panics;
-use crate::tiers::guided::Words;
 use crate::units::UnitBody;
+use crate::version::words::Words;
 use build::Built;
 pub(crate) use offers::Parcels;
 pub(crate) use plan::BodyOf;

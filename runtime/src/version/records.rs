@@ -17,8 +17,8 @@ use uruk_reclaim::IdMap;
 use uruk_tiering::{FunctionVersions, VersionIds};
 
 use crate::core::Module;
-use crate::told::stats::TierStats;
-use crate::told::staying::Staying;
+use crate::events::staying::Staying;
+use crate::events::tier_stats::TierStats;
 use crate::version::Request;
 use crate::version::build::BodyTracker;
 

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use uruk_base::FunctionId;
 use uruk_codegen::Cancellation;
 
-use crate::api::layers::Partition;
 use crate::core::{Body, Core, Function};
 use crate::fork::gate;
+use crate::version::partition::Partition;
 
 impl Core {
     /// Compiles the functions of the part that `id` is in; returns the text of a panic. On a

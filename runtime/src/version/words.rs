@@ -1,0 +1,58 @@
+//! Words in which the probes of a version count.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use uruk_codegen::Probes;
+use uruk_heap::Sealed;
+
+use crate::fork::gate;
+
+/// The words of a version's probes, in the heap's private data. They are freed with the last handle
+/// of the counting code and of readers.
+#[derive(Debug, Clone)]
+pub(crate) struct Words {
+    pub(crate) probes: Probes,
+    memory: Arc<Memory>,
+}
+
+#[derive(Debug)]
+struct Memory(Option<Sealed>);
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // The last holder may be a thread without a pass.
+        let _pass = gate::enter();
+        if let Some(memory) = self.0.take() {
+            // SAFETY: the code that counts in it holds a `Words` until it is freed, and
+            // it is freed when no thread can be in it.
+            unsafe { memory.release() };
+        }
+    }
+}
+
+impl Words {
+    pub(crate) fn new(probes: Probes, memory: Sealed) -> Words {
+        let memory = Arc::new(Memory(Some(memory)));
+        Words { probes, memory }
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.memory.0.as_ref().map_or(0, Sealed::address)
+    }
+
+    /// Bytes that they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory.0.as_ref().map_or(0, Sealed::held)
+    }
+
+    /// The counts so far.
+    pub(crate) fn read(&self) -> Vec<u64> {
+        let words = self.address() as *const AtomicU64;
+        (0..self.probes.words() as usize)
+            // SAFETY: as many words as the probes have, allocated for this version and
+            // kept by `self`; guest code writes them with plain stores of the same size.
+            .map(|index| unsafe { (*words.add(index)).load(Ordering::Relaxed) })
+            .collect()
+    }
+}
