@@ -1,4 +1,4 @@
-//! What every experiment is given: tools, directories, how long to measure.
+//! The environment of every experiment: tools, directories, how long to measure.
 
 use std::env;
 use std::ffi::OsString;
@@ -68,14 +68,14 @@ impl Bench {
         }
     }
 
-    /// What is repeated within one process, as far as it was asked for.
+    /// The workloads that one process repeats, as far as they were asked for.
     pub fn workloads(&self) -> Vec<Workload> {
         let mut all = Workload::all();
         all.retain(|one| self.is_asked_for(&one.name()));
         all
     }
 
-    /// What native programs are tried on, as far as it was asked for.
+    /// The workloads for native programs, as far as they were asked for.
     pub fn native_workloads(&self) -> Vec<Workload> {
         let mut all = Workload::native();
         all.retain(|one| self.is_asked_for(&one.name()));

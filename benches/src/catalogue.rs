@@ -16,7 +16,7 @@ type Measure = dyn Fn(&Bench) -> Result<Findings>;
 
 /// Something that can be measured by itself.
 pub struct Experiment {
-    /// What `--only` compares with.
+    /// The text that `--only` compares with.
     pub name: String,
     measure: Box<Measure>,
 }

@@ -20,7 +20,7 @@ const FIRST_LIMIT: Duration = Duration::from_secs(90);
 const LEAST_LIMIT: Duration = Duration::from_secs(2);
 /// Repetitions of each, at most.
 const MOST_ROUNDS: usize = 25;
-/// Who takes less than this part of the budget is repeated, needed or not.
+/// A contender that takes less than this part of the budget is repeated, needed or not.
 const CHEAP: f64 = 0.1;
 
 /// Characters of what a failing process said that are shown.
@@ -33,7 +33,7 @@ pub enum Side {
     Reference,
     /// Ours.
     Ours,
-    /// What we are compared with.
+    /// The side we are compared with.
     Peer,
 }
 

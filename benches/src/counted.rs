@@ -1,4 +1,4 @@
-//! What code pays that counts its passes: the programs whose loops are entered once, with every
+//! The cost of code that counts its passes: the programs whose loops are entered once, with every
 //! function at one tier, beside the same with `--count-fuel`. Figures are processor time of whole
 //! runs, compiles among them; a ratio of 1.03 is 3 % more.
 
@@ -12,7 +12,7 @@ use crate::row::{Figure, Row, Target, Unit};
 
 /// The bitcode's level: annotated for optimization, no pass has run.
 const LEVEL: Level = Level::O1NoPasses;
-/// What counting may cost at tiers 2 and 3, as the geometric mean of all programs.
+/// The limit of the cost of counting at tiers 2 and 3, as the geometric mean of all programs.
 const MEAN: f64 = 1.03;
 
 /// Rows of each program, then means.

@@ -1,5 +1,5 @@
-//! What an experiment yields: rows of the table, and where it looked at single
-//! iterations, their times.
+//! The results of an experiment: rows of the table, and the times of single iterations if it
+//! measured them.
 
 use crate::row::Row;
 use crate::tiers::Curve;

@@ -32,14 +32,14 @@ use crate::{clock, stubs};
 /// Round trips that are timed together.
 const TRIPS: usize = 200;
 
-/// Who compiles at tier 1: what rows say, the session's setting, and what a call is to take at
-/// most.
+/// The compilers of tier 1: the words in rows, the session's setting, and the limit of a call in
+/// microseconds.
 const WAYS: [(&str, Baseline, f64); 2] = [
     ("", Baseline::Off, 450.0),
     (", baseline compiler", Baseline::On, 80.0),
 ];
 
-/// What functions look at.
+/// The variable that functions read first.
 const RETURNS: &str = "bench_returns_at_once";
 
 /// A median function of sqlite, by LLVM and by the baseline compiler.
@@ -103,7 +103,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
 
 /// A first call; microseconds.
 struct Call {
-    /// What the caller waits.
+    /// The time the caller waits.
     waited: f64,
     /// Processor time of all threads meanwhile.
     processor: f64,
@@ -143,8 +143,8 @@ fn call_each(bytes: &[u8], names: &[String], baseline: Baseline, parts: bool) ->
     Ok(calls)
 }
 
-/// Microseconds of processor time that a session spent on making code so far, from bodies that
-/// were read to code that is published; zero where nobody measures it.
+/// Microseconds of processor time that a session spent on making code so far, from reading bodies
+/// to publishing code. Zero if the session does not measure it.
 fn made(jit: &Jit) -> f64 {
     let steps = [
         Part::Planning,
@@ -208,7 +208,7 @@ fn return_at_once<'ctx>(
     let look = context.prepend_basic_block(body, "look");
     let leave = context.insert_basic_block_after(look, "leave");
     builder.position_at_end(look);
-    // What the frame holds is said in a function's first block.
+    // The first block of a function declares the contents of its frame.
     let allocas = body
         .get_instructions()
         .filter(|it| it.get_opcode() == InstructionOpcode::Alloca);

@@ -57,7 +57,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
     ])
 }
 
-/// Who links.
+/// The linker that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Way {
     /// The runtime's parts, put together as it does.
@@ -68,7 +68,7 @@ pub enum Way {
     Orc,
 }
 
-/// What linking many objects took, for each of them.
+/// The cost of linking many objects, for each of them.
 pub struct Measured {
     /// Processor time of each batch, in microseconds.
     pub us: Figure,
@@ -193,7 +193,7 @@ impl Parts {
                 draft.write(0, bytes)?;
             }
         }
-        // What is dropped sealed stays allocated.
+        // Sealed memory stays allocated when its handle is dropped.
         code.map(Draft::seal).transpose()?;
         words.map(Draft::seal).transpose()?;
         let rows = linked.fdes.iter();
@@ -245,7 +245,7 @@ fn alone(rounds: usize) -> Result<Figure> {
     Ok(measured?.us)
 }
 
-/// What an embedder does; each object defines a name of its own.
+/// The way of an embedder; each object defines a name of its own.
 fn by_facade(rounds: usize) -> Result<Measured> {
     let jit = Jit::builder().jobs(1).build()?;
     for name in [DATA, CALLEE] {

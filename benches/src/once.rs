@@ -24,7 +24,7 @@ const NATIVE: &str = "native -O3 -march=native";
 const AS_WRITTEN: &str = "native, nothing fused";
 /// Ours: name and tiers.
 const OURS: [(&str, &str); 3] = [("auto", "auto"), ("tier 1", "1"), ("tier 2", "2")];
-/// What `auto` has to reach of the native speed, as the geometric mean of all programs.
+/// The part of the native speed that `auto` has to reach, as the geometric mean of all programs.
 const MEAN_OF_AUTO: f64 = 0.95;
 /// And of that of each.
 const LEAST_OF_AUTO: f64 = 0.85;

@@ -41,7 +41,7 @@ unsafe impl Sync for Orc {}
 #[derive(Clone, Copy)]
 pub struct Name(LLVMOrcSymbolStringPoolEntryRef);
 
-/// What was added together; valid as long as its [`Orc`].
+/// An object or a module with its tracker; valid as long as its [`Orc`].
 pub struct Tracked(LLVMOrcResourceTrackerRef);
 
 impl Orc {
@@ -152,7 +152,7 @@ impl Tracked {
     /// # Errors
     /// LLVM's.
     pub fn remove(self) -> Result<()> {
-        // SAFETY: a tracker of a live session; nobody calls its code any more.
+        // SAFETY: a tracker of a live session; its code is not called any more.
         check(unsafe { LLVMOrcResourceTrackerRemove(self.0) })
     }
 }
@@ -166,7 +166,7 @@ impl Drop for Tracked {
 
 impl Drop for Orc {
     fn drop(&mut self) {
-        // SAFETY: the instance is used no more. An error at its end concerns nobody.
+        // SAFETY: the instance is used no more. An error at its end has no receiver.
         let _ = check(unsafe { LLVMOrcDisposeLLJIT(self.jit) });
     }
 }
@@ -204,7 +204,7 @@ fn check(error: *mut LLVMOpaqueError) -> Result<()> {
     if error.is_null() {
         return Ok(());
     }
-    // SAFETY: an error that nobody has consumed.
+    // SAFETY: an error that has not been consumed.
     let text = unsafe { LLVMGetErrorMessage(error) };
     // SAFETY: a C string of LLVM's, live until disposed of.
     let message = unsafe { CStr::from_ptr(text) }

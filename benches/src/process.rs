@@ -1,8 +1,8 @@
 //! Runs one process and says what it used: processor time of all its threads and
 //! of the children it waited for (`wait4`), and wall-clock time.
 //!
-//! Output goes to files, not pipes, so that reading it costs nobody time. Each
-//! process leads a group of its own, which is killed at the limit.
+//! Output goes to files, not pipes, so that no process spends time on reading it. Each process
+//! leads a group of its own, which is killed at the limit.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -32,9 +32,9 @@ pub struct Run {
     pub cpu_ms: f64,
     /// From start to end, in milliseconds.
     pub wall_ms: f64,
-    /// What it wrote to standard output.
+    /// The bytes it wrote to standard output.
     pub stdout: Vec<u8>,
-    /// What it wrote to standard error.
+    /// The bytes it wrote to standard error.
     pub stderr: Vec<u8>,
 }
 
@@ -157,12 +157,12 @@ impl Runner {
     }
 }
 
-/// What [`Runner::run_in_turns`] did.
+/// The results of [`Runner::run_in_turns`].
 #[derive(Debug)]
 pub struct InTurns {
     /// How each ended.
     pub runs: Vec<Run>,
-    /// Who ran when.
+    /// The turns, each with its process and times.
     pub turns: Vec<Turn>,
 }
 
@@ -177,7 +177,7 @@ pub struct Turn {
     pub ended: f64,
 }
 
-/// A process that runs; killed if nobody waits for it.
+/// A running process; `drop` kills it if it was not waited for.
 struct Started {
     pid: libc::pid_t,
     start: Instant,
@@ -248,7 +248,7 @@ fn ends_within(pid: libc::pid_t, limit: Duration) -> io::Result<bool> {
     let limit_ms = libc::c_int::try_from(limit.as_millis()).unwrap_or(libc::c_int::MAX);
     // SAFETY: one live structure.
     let ready = unsafe { libc::poll(&mut poll, 1, limit_ms) };
-    // SAFETY: the descriptor opened above, used by nobody else.
+    // SAFETY: the descriptor opened above, which no other code uses.
     unsafe { libc::close(poll.fd) };
     match ready {
         -1 => Err(io::Error::last_os_error()),

@@ -1,6 +1,6 @@
-//! What a line costs in a loop that reads, evaluates and prints: a function is defined again, and a
-//! line that calls it is added, run and removed, from IR in memory to the value. IR is modules of
-//! LLVM, which have to be written as bitcode first, or bitcode.
+//! The cost of a line in a loop that reads, evaluates and prints: a function is defined again, and
+//! a line that calls it is added, run and removed. The cost is taken from IR in memory to the
+//! value. IR is modules of LLVM, which have to be written as bitcode first, or bitcode.
 //!
 //! The time is wall-clock time of the thread that waits; what others of the session do for it
 //! meanwhile is in the row of processor time.
@@ -74,7 +74,7 @@ struct Times {
     processor: Vec<f64>,
 }
 
-/// What a line is given as.
+/// The form of a line's input.
 enum Input<'ctx> {
     Module(Module<'ctx>),
     Bitcode(Vec<u8>),
@@ -100,7 +100,7 @@ fn evaluate(jit: &Jit, line: usize, defined: Input<'_>, used: Input<'_>) -> Resu
     // SAFETY: the function above, which computes.
     let function = unsafe { jit.function::<extern "C" fn() -> f64>("value")? };
     let value = function.call();
-    // SAFETY: nobody keeps its address.
+    // SAFETY: its address is not kept.
     unsafe { tracker.remove()? };
     Ok(value)
 }

@@ -8,7 +8,7 @@ const HEADINGS: [&str; 10] = [
     "what", "level", "unit", "ours", "peer", "peer's", "ratio", "wall", "target", "",
 ];
 
-/// What holds for the table as a whole.
+/// Notes that hold for the table as a whole.
 pub const NOTES: [&str; 4] = [
     "ours, peer's: median [middle half; all of fewer than 4 runs]. ratio: ours over peer's, \
      with its standard error; `wall`: the same of wall-clock time",

@@ -1,8 +1,8 @@
-//! What measuring hands to reporting: rows. Pure; decides `ok` or `short`.
+//! The interface from measuring to reporting: rows. Pure; decides `ok` or `short`.
 
 use crate::sample::Sample;
 
-/// What the figures of a row are in. Of all but rates and ratios, less is better.
+/// The unit of a row's figures. Less is better for all units but rates and ratios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Milliseconds of processor time, all threads and children together.
@@ -51,7 +51,7 @@ impl Unit {
     }
 }
 
-/// What came of measuring one side of a row.
+/// The result of measuring one side of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Figure {
     /// It ran.
@@ -85,7 +85,7 @@ impl Figure {
     }
 }
 
-/// What we are compared with.
+/// The contender we are compared with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
     /// Its name, with the mode.
@@ -94,7 +94,7 @@ pub struct Peer {
     pub figure: Figure,
 }
 
-/// What a row is to reach. `r` is our median over the peer's.
+/// The target of a row. `r` is our median over the peer's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
     /// `r <=` this.
@@ -139,7 +139,7 @@ impl Verdict {
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What was measured.
+    /// The name of the measurement.
     pub name: String,
     /// Optimization level of the bitcode; empty where there is none.
     pub level: String,
@@ -155,9 +155,9 @@ pub struct Row {
     /// Ratios of what was taken in one stretch of time, one of each round, which say more than the
     /// ratio of medians.
     pub paired: Option<Sample>,
-    /// What is to be reached.
+    /// The target to reach.
     pub target: Target,
-    /// What a reader should know about this row.
+    /// A remark on this row for the reader.
     pub note: String,
 }
 

@@ -12,9 +12,9 @@ pub const DATA: &str = "bench_data";
 /// A function that the object calls.
 pub const CALLEE: &str = "bench_callee";
 
-/// What a compiler makes of `int NAME(void) { bench_callee(&bench_data, "text");
-/// return 0; }`: a call through a slot, an address load, a string constant, an
-/// unwind record, and the sections and symbols that nothing refers to.
+/// The object that a compiler makes of `int NAME(void) { bench_callee(&bench_data, "text"); return
+/// 0; }`: a call through a slot, an address load, a string constant, an unwind record, and the
+/// sections and symbols that nothing refers to.
 ///
 /// # Errors
 /// None is expected; what the writer reports.
@@ -97,8 +97,8 @@ pub const VALUE_NAME: &str = "f0000000";
 /// See [`VALUE_NAME`].
 pub const VALUE: u32 = 0x1122_3344;
 
-/// What a compiler makes of `int datum = VALUE; int f0000000(void) { return datum; }`. Name and
-/// datum are to be replaced in the bytes: each is there once.
+/// The object that a compiler makes of `int datum = VALUE; int f0000000(void) { return datum; }`.
+/// Name and datum are to be replaced in the bytes: each occurs once.
 ///
 /// # Errors
 /// None is expected; what the writer reports.

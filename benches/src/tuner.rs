@@ -39,7 +39,7 @@ const USUAL: (&str, i64) = ("digits", 60);
 /// That argument.
 const BASE: i64 = 10;
 
-/// What the grid is made of; a word from each line.
+/// The parts of the grid's variants; a word from each line.
 const GRID: [&[&str]; 5] = [
     &["", "inline=none"],
     &["", "vectors=none", "vectors=128"],

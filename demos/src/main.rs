@@ -41,7 +41,7 @@ struct Arguments {
     repeat: usize,
 }
 
-/// What is shown instead.
+/// The demos that are shown instead.
 #[derive(clap::Subcommand)]
 enum Other {
     /// A native server under load gets faster, then gets a fix, then has it taken back
@@ -50,7 +50,7 @@ enum Other {
     LiveSoak(soak::Arguments),
 }
 
-/// What the demo runs.
+/// The programs that the demo runs.
 const PROGRAMS: [(Guest, &[&str]); 2] = [
     (Guest::Lua, &["hello", "strings", "fib", "binary-trees"]),
     (Guest::Rust, &["hello", "collections", "threads", "unwind"]),
@@ -142,7 +142,7 @@ fn build(guest: Guest, tools: &Toolchain, cache: &Cache, flavor: Flavor) -> anyh
     Ok(built)
 }
 
-/// Who runs the program: uruk first, then those it is compared with.
+/// The ways to run the program: uruk first, then those it is compared with.
 fn peers(uruk: &Path, tools: &Toolchain, built: &Built) -> Vec<Peer> {
     let bitcode = built.bitcode.as_os_str().to_owned();
     let mut peers = vec![
@@ -158,15 +158,15 @@ fn peers(uruk: &Path, tools: &Toolchain, built: &Built) -> Vec<Peer> {
     peers
 }
 
-/// What is going on: a line that the next one overwrites, where somebody looks.
+/// Shows the current work on a terminal: a line that the next one overwrites.
 fn progress(line: &str) {
     if stderr().is_terminal() {
-        // That nobody can be told is no reason to stop.
+        // A failure to write progress is no reason to stop.
         let _ = write!(stderr(), "\r\x1b[K{line}");
     }
 }
 
-/// What begins now: shown also where the output goes to a file.
+/// Announces the next stage, also where the output goes to a file.
 fn stage(line: &str) {
     if stderr().is_terminal() {
         progress(line);

@@ -11,7 +11,7 @@ use uruk_guests::{Guest, Run};
 /// How long anybody may take; `lli` is known to hang on threads.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// Somebody who can run the program.
+/// A way to run the program.
 pub struct Peer {
     /// The column's title.
     pub name: &'static str,
@@ -20,17 +20,17 @@ pub struct Peer {
     separator: bool,
 }
 
-/// What one program did under everybody.
+/// The results of one program under all peers.
 pub struct Row {
     /// The program.
     pub guest: Guest,
-    /// What it was asked to do.
+    /// The run it was asked for.
     pub run: &'static str,
-    /// What uruk says of the run.
+    /// The statistics that uruk reports of the run.
     pub stats: Stats,
     /// Best times, in the order of the peers; `None` where it failed.
     pub times: Vec<(&'static str, Option<Duration>)>,
-    /// What the program printed under uruk.
+    /// The output of the program under uruk.
     pub output: String,
     /// How uruk's run differs from the native one, if it does.
     pub problem: Option<String>,
@@ -98,7 +98,7 @@ impl Peer {
         };
         let mut best = start()?;
         for _ in 1..repeat {
-            // What takes seconds is not worth repeating.
+            // A run of several seconds is not worth repeating.
             if best.wall > Duration::from_secs(2) {
                 break;
             }
@@ -145,7 +145,7 @@ impl Row {
     }
 }
 
-/// What is wrong with uruk's run, with what it said last.
+/// The fault of uruk's run, with the last line that it printed.
 fn problem(native: &Outcome, ours: &Outcome) -> Option<String> {
     if ours.ending == native.ending && ours.stdout == native.stdout {
         return None;

@@ -33,7 +33,7 @@ pub fn render(rows: &[Row]) -> String {
     align(&lines)
 }
 
-/// What the numbers mean, in a few words.
+/// The meaning of the numbers, in a few words.
 pub fn explain(rows: &[Row]) -> String {
     let functions: u64 = rows.iter().map(|row| row.stats.functions).sum();
     let compiled: u64 = rows.iter().map(|row| row.stats.compiled).sum();

@@ -9,7 +9,7 @@ use crate::cargo::check;
 use crate::llvm::{Llvm, MAJOR};
 use crate::system::{self, Recipe};
 
-/// What the packages are for.
+/// The purpose of the packages that the system installs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Building and running.

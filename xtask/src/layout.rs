@@ -1,5 +1,5 @@
-//! What is installed where: the command, the libraries for C, their headers, what `pkg-config`
-//! reads, the binding for Python, licences.
+//! The layout of an installation: the command, the C libraries with their headers, the files for
+//! `pkg-config`, the Python binding and the licences.
 //!
 //! Plain calls of `std`, as a test of the C interface compiles this file, too, and installs what
 //! it was built with.
@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// What was built.
+/// The artifacts of the build.
 pub struct Built {
     /// `liburuk_c.so`.
     pub shared: PathBuf,

@@ -9,7 +9,7 @@ pub const MAJOR: &str = "22";
 
 /// An LLVM with headers and library, and a clang beside it.
 pub struct Llvm {
-    /// What `llvm-config --prefix` says.
+    /// The answer of `llvm-config --prefix`.
     pub prefix: PathBuf,
 }
 
@@ -59,7 +59,8 @@ fn major(version: &str) -> &str {
     version.split('.').next().unwrap_or_default()
 }
 
-/// What a program prints when asked; `None` if it is not there or fails.
+/// The output of a program that is run with one argument. `None` if the program is missing or
+/// fails.
 fn ask(program: &Path, question: &str) -> Option<String> {
     let output = Command::new(program).arg(question).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();

@@ -278,7 +278,7 @@ fn test(cargo: &Cargo, full: bool, args: &[String]) -> anyhow::Result<()> {
     targets.push("--all-targets");
     cargo.run("build", &targets)?;
     let mut words = vec!["--no-fail-fast"];
-    // Whoever names a package wants only that one.
+    // A package named on the command line replaces the whole workspace.
     let named = |arg: &String| arg.starts_with("-p") || arg.starts_with("--package");
     if !args.iter().any(named) {
         words.extend(packages);

@@ -38,7 +38,7 @@ const PATIENCE: u32 = 5;
 /// No model is cut off before this.
 const LIMIT_LEAST: Duration = Duration::from_secs(60);
 
-/// What came of one mutation.
+/// The outcome of one mutation.
 enum Verdict {
     /// A model failed, or was cut off; with its first words.
     Killed(String),

@@ -15,7 +15,7 @@ mod unwind;
 
 use anyhow::bail;
 
-/// What becomes of a mutation.
+/// The expected result of a mutation.
 #[derive(Clone, Copy, Debug)]
 pub enum Fate {
     /// This test fails.
@@ -33,11 +33,11 @@ pub struct Mutation {
     pub name: &'static str,
     /// From the root of the workspace.
     pub file: &'static str,
-    /// What is there, once.
+    /// The text to replace; it occurs once in the file.
     pub find: &'static str,
-    /// What is put there.
+    /// The replacement text.
     pub put: &'static str,
-    /// What becomes of it.
+    /// The expected result of the mutation.
     pub fate: Fate,
 }
 

@@ -1,4 +1,4 @@
-//! What embedders need: the packages that can be published, in dependency order.
+//! The packages that embedders need: all that can be published, in dependency order.
 
 /// Folder and name of each; what a package uses stands before it.
 pub const PACKAGES: [(&str, &str); 21] = [

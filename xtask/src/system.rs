@@ -12,7 +12,7 @@ pub enum Recipe {
     Apt,
     /// By commands for the user to run.
     Commands {
-        /// What the system calls itself.
+        /// The name that the system gives itself.
         system: &'static str,
         /// The commands, one a line.
         commands: &'static str,

@@ -12,8 +12,8 @@ use anyhow::Context;
 
 use crate::cargo::{Cargo, check};
 
-/// How long the output may be silent after cargo's end before whoever still holds it, a process
-/// that a test left behind, is not waited for.
+/// The longest silence of the output after cargo's end. A process that a test left behind may hold
+/// the output open; the reader gives up on it after this time.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 
 /// Sums over the `test result:` lines of several test binaries.
@@ -29,8 +29,8 @@ struct Totals {
 /// How many lines of a test binary's failures are repeated, at most: the last ones.
 const REPEATED: usize = 120;
 
-/// What the test binaries say between `failures:` and their result, and all that one says which
-/// ends without a result, as by a signal.
+/// The lines of the test binaries between `failures:` and their result. A binary that ends without
+/// a result, for example by a signal, contributes all its lines.
 #[derive(Debug, Default)]
 struct Failures {
     /// The lines of each binary that failed.
@@ -41,7 +41,7 @@ struct Failures {
     failing: bool,
 }
 
-/// What cargo's errors say.
+/// The contents of cargo's error output.
 #[derive(Debug, Default)]
 struct Errors {
     /// How test binaries ended that did so without a result.
@@ -87,8 +87,8 @@ struct Ended {
 fn run(cargo: &Cargo, args: &[&str]) -> anyhow::Result<Ended> {
     let mut command = cargo.command("test");
     command.args(args).stdout(Stdio::piped());
-    // A person sees cargo's progress; whoever has the last lines only wants to learn by which
-    // signal a binary ended.
+    // A terminal receives cargo's progress directly. Otherwise cargo's errors are read for the
+    // signal that ended a binary.
     if !stderr().is_terminal() {
         command.stderr(Stdio::piped());
     }
@@ -109,7 +109,7 @@ fn run(cargo: &Cargo, args: &[&str]) -> anyhow::Result<Ended> {
     let mut out = stdout();
     let (lines, arriving) = mpsc::channel();
     std::thread::spawn(move || {
-        // Ends with the output, or when nobody wants its lines any more.
+        // The thread ends with the output, or when the receiver of the lines is gone.
         for line in BufReader::new(output).split(b'\n') {
             if lines.send(line).is_err() {
                 break;
@@ -141,7 +141,7 @@ fn run(cargo: &Cargo, args: &[&str]) -> anyhow::Result<Ended> {
     }
     let status = child.wait().context("cannot wait for cargo")?;
     if let Some(passed) = passed {
-        // Disconnected, or somebody else still holds it.
+        // The channel is disconnected, or another process still holds the stream.
         let _ = passed.recv_timeout(AFTERWARDS);
     }
     // A test binary that could not even start has no result line.
@@ -200,7 +200,7 @@ impl Failures {
     /// Adds a line of output, if a binary says it.
     fn add(&mut self, line: &str) {
         if is_begin(line) {
-            // Whoever ran before has no result.
+            // The previous binary ended without a result.
             self.ended.extend(self.told.take());
             self.told = Some(VecDeque::new());
             self.failing = false;

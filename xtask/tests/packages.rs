@@ -1,5 +1,5 @@
-//! What is packaged is whole: licences are in each package, dependencies have versions and come
-//! before those that use them, and nothing that is packaged needs what is not.
+//! Packages are complete. Each package contains the licences. Dependencies have versions, and come
+//! before the packages that use them. No published package needs an unpublished one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

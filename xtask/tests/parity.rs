@@ -49,7 +49,7 @@ fn identifier(text: &str) -> &str {
 /// Public members of types, by the type's name.
 type Members = BTreeMap<String, BTreeSet<String>>;
 
-/// What follows `pub`, a qualifier and one of `kinds` in a line, if it is such an item.
+/// The name after `pub`, a qualifier and one of `kinds`, if the line declares such an item.
 fn item<'a>(line: &'a str, public: bool, kinds: &[&str]) -> Option<&'a str> {
     let rest = match public {
         true => line.strip_prefix("pub ")?,
@@ -99,8 +99,8 @@ fn members_in(text: &str, members: &mut Members) {
     }
 }
 
-/// What the library exports: names with their members. Its own types come before those of the
-/// packages below, where a name is one of both.
+/// The exports of the library: names with their members. Where the library and a package below
+/// define the same name, the library's own type comes first.
 struct Public {
     exported: BTreeSet<String>,
     own: Members,

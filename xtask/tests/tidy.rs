@@ -1,5 +1,5 @@
-//! What nobody should have to remember: layering, module docs, file sizes, no paths of
-//! a machine in tracked files.
+//! Rules that a test checks instead of a reviewer: layering, module docs, file sizes, no paths of a
+//! machine in tracked files.
 
 use std::path::{Path, PathBuf};
 

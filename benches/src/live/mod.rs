@@ -37,7 +37,7 @@ use crate::tiers::trial::Side;
 /// The geometric mean to reach, and the least of any program.
 const MEAN: f64 = 1.05;
 const LEAST: f64 = 0.98;
-/// What the additions may cost, and watching where nothing is to be gained, as a part.
+/// The least ratio to the plain speed: with the additions, and when watched with nothing to gain.
 const NOTHING: f64 = 0.99;
 /// Iterations, and in a quick run; each takes about 20 ms. The steady state is taken to be the later
 /// half: of kernels all is compiled and compared after some five seconds; large functions of zstd and
@@ -219,7 +219,7 @@ impl Built {
         Ok(Held { sides, turns })
     }
 
-    /// What the additions take in the file.
+    /// The size of the additions in the file.
     fn sizes(&self) -> Result<String> {
         let size = |file: &PathBuf| -> Result<f64> { Ok(file.metadata()?.len() as f64 / 1024.0) };
         let (plain, live) = (size(&self.plain)?, size(&self.live)?);
@@ -230,7 +230,7 @@ impl Built {
     }
 }
 
-/// What was run.
+/// The results of the runs.
 struct Held {
     sides: Vec<Side>,
     /// Of each round.

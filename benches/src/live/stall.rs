@@ -1,9 +1,10 @@
 //! How long a caller is held up when the entry it calls is written to.
 //!
 //! A thread calls a native function without a pause and keeps every call that took long, with its
-//! moment; another one redirects the entry and restores it, and keeps when. The stall of a write is
-//! the longest call that overlaps it or the moment after. The same is asked of moments at which
-//! nothing was written: what the machine does besides, which on a busy one is to run somebody else.
+//! moment. Another thread redirects the entry and restores it, and keeps the times. The stall of a
+//! write is the longest call that overlaps it or the moment after. Moments without a write are
+//! measured the same way: they show the other work of the machine. On a busy machine, the kernel
+//! runs other processes then.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

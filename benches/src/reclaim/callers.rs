@@ -33,7 +33,7 @@ const WINDOW: Duration = Duration::from_millis(60);
 /// Per cent.
 const LIMIT: f64 = 5.0;
 
-/// What callers say. Statistics only: every access is relaxed.
+/// The counters that callers write. Statistics only: every access is relaxed.
 #[derive(Default)]
 pub struct Callers {
     stop: AtomicBool,
@@ -52,7 +52,7 @@ struct Line {
     tid: AtomicI32,
 }
 
-/// What all callers did so far.
+/// The work of all callers so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
     /// Calls of each.
@@ -64,7 +64,7 @@ pub struct Done {
     at: Instant,
 }
 
-/// What counts of a call's time.
+/// The part of a call's time that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     /// Of the processor.

@@ -28,8 +28,8 @@ const LIMIT: f64 = 50.0;
 const SETTLE: Duration = Duration::from_micros(500);
 const WITHIN: Duration = Duration::from_millis(100);
 
-/// The longest gap of a thread since somebody asked, in nanoseconds. Statistics only:
-/// every access is relaxed.
+/// The longest gap of a thread since the last reading, in nanoseconds. Statistics only: every
+/// access is relaxed.
 #[derive(Default)]
 #[repr(align(128))]
 struct Gap(AtomicU64);

@@ -15,9 +15,9 @@ use crate::row::{Figure, Row, Target, Unit};
 
 /// Functions of about a mebibyte.
 const FUNCTIONS: usize = 2_000;
-/// What the issue asks for.
+/// The limit that the issue asks for.
 const LIMIT_MS: f64 = 5.0;
-/// Nobody waits longer for a cycle.
+/// The longest wait for a cycle.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Functions of the large program, and how many of them are hot.

@@ -1,4 +1,4 @@
-//! What a process holds, and whether it grows. The fit is pure.
+//! The memory that a process holds, and whether it grows. The fit is pure.
 
 /// Bytes of memory of this process, each page counted once however often it is mapped:
 /// code is mapped twice. Pages shared with other processes count in part. What the

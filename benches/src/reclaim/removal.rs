@@ -28,10 +28,10 @@ const DROPPED: usize = 200;
 const SAME: f64 = 1.5;
 /// An address for what the objects refer to; nothing is ever called.
 const ELSEWHERE: u64 = 0x1000;
-/// Nobody waits longer for a cycle.
+/// The longest wait for a cycle.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Who adds and removes.
+/// The library that adds and removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Who {
     /// `Tracker::add_object` and `Tracker::remove`.
@@ -40,7 +40,7 @@ pub enum Who {
     Orc,
 }
 
-/// What adding and removing is done with.
+/// The operations of a library that adds and removes objects.
 trait Remover {
     type Added;
     fn add(&self, object: &[u8]) -> Result<Self::Added>;
@@ -132,7 +132,7 @@ fn cycles<R: Remover>(remover: &R) -> Result<String> {
     let names: Vec<String> = (0..OBJECTS).map(|n| format!("f{n}")).collect();
     let objects: Result<Vec<_>, _> = names.iter().map(|name| tiny_object(name)).collect();
     let objects = objects?;
-    // What is set up once, and the first touch of the allocator, is not a cycle's.
+    // One-time setup and the first touch of the allocator do not count as part of a cycle.
     remover.remove(remover.add(&objects[0])?)?;
     remover.settle()?;
     let mut added: Vec<R::Added> = Vec::with_capacity(OBJECTS);
@@ -204,7 +204,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
         Row::new(name, unit, Figure::of(ours.iter().map(at)))
             .peer("ORC (JITLink)", Figure::of(peer.iter().map(at)))
     };
-    // What stays after the first cycle is set up once; after the last, it shows growth.
+    // The first cycle's remainder is one-time setup; the last cycle's shows growth.
     let stays = |cycles: &[Vec<f64>], last: bool| {
         let at = if last { CYCLES - 1 } else { 0 };
         let each = cycles.chunks(CYCLES).map(|process| process[at][4]);

@@ -36,8 +36,8 @@ const LOOK_EVERY: usize = 50;
 const SLEEP: Duration = Duration::from_micros(200);
 /// Growth over a whole run that is none: a window of the heap.
 const STEP_BYTES: f64 = 65_536.0;
-/// What is left over for one small function: twice `sweep_floor`, `evacuate_floor`, and the
-/// window code is put into.
+/// The memory left over for one small function: twice `sweep_floor`, `evacuate_floor`, and the
+/// window that receives code.
 const FLOOR_BYTES: f64 = 4.0 * 65_536.0;
 
 /// Linked code, then a compile each; among others and alone.
@@ -68,7 +68,7 @@ impl Held {
     }
 }
 
-/// What came of a run.
+/// The results of a run.
 struct Run {
     count: usize,
     /// Of all threads but the callers', in nanoseconds.

@@ -1,9 +1,9 @@
 //! The runtime's parts for code that needs no compiler: heap, stubs, versions, the engine
 //! of reclaim and the scanner, put together as the session does it.
 //!
-//! Blocks are machine code that runs anywhere, so a copy is the same bytes elsewhere.
-//! Whoever replaces leaves notes; one thread, the [`Reclaimer`], applies them, steps the
-//! engine and does what that asks for.
+//! Blocks are machine code that runs anywhere, so a copy is the same bytes elsewhere. A thread that
+//! replaces code leaves notes. One thread, the [`Reclaimer`], applies them, steps the engine and
+//! does the work it asks for.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub struct World {
     began: Instant,
 }
 
-/// What the reclaimer is told.
+/// A note for the reclaimer.
 enum Told {
     Live(usize, VersionId, Sealed),
     Retired(VersionId),
@@ -217,7 +217,7 @@ impl<'a> Reclaimer<'a> {
         bail!("a cycle did not end")
     }
 
-    /// What the engine counted.
+    /// The counters of the engine.
     pub fn stats(&self) -> uruk_reclaim::Stats {
         self.engine.stats(self.hands.world.now())
     }

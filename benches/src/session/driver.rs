@@ -10,7 +10,7 @@ use uruk_guests::toolchain;
 
 use crate::bench::{Bench, progress};
 
-/// What it is made of.
+/// The source files of the program.
 const SOURCES: [&str; 4] = ["driver.cpp", "meter.h", "symbols.h", "code.h"];
 
 /// The path of the program; compiles it if its sources are younger.

@@ -10,7 +10,7 @@ use uruk_codegen::Bitcode;
 use crate::bench::Bench;
 use crate::tiny_object::{VALUE, VALUE_NAME, chain_object, value_object};
 
-/// What input `n` defines: a function that returns `n`.
+/// The name that input `n` defines: a function that returns `n`.
 pub fn numbered(n: usize) -> String {
     format!("f{n:07}")
 }

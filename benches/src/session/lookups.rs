@@ -17,7 +17,7 @@ const ORC_COUNT: &str = "2000";
 const PROCESSES: usize = 4;
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// What is looked up, and its prefix in the readings.
+/// The kinds of lookups, each with its prefix in the readings.
 const KINDS: [(&str, &str); 4] = [
     ("ready lookup by name", "name"),
     ("  by interned symbol", "symbol"),

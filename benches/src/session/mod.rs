@@ -1,5 +1,5 @@
-//! What a session does, beside LLVM's ORC in the same run: names, units, trackers, and modules
-//! that come and go.
+//! The operations of a session, beside LLVM's ORC in the same run: names, units, trackers, and
+//! modules that come and go.
 //!
 //! A *scenario* is a command line that both sides understand: ours is carried out by this
 //! executable in a process of its own, ORC's by a C++ program of ours (`benches/orc`), which is

@@ -66,7 +66,7 @@ impl Pair {
         }
     }
 
-    /// What was not all done, for a note.
+    /// The sides that were stopped early, for a note.
     fn note(&self) -> String {
         let sides = [("ours", &self.ours), (ORC, &self.orc)];
         let stopped = sides.into_iter().filter_map(|(who, outcome)| {

@@ -59,7 +59,7 @@ impl Meter {
 /// Some operations and what they took.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
-    /// What they are.
+    /// The name of the operations.
     pub name: String,
     /// How many.
     pub count: f64,
@@ -72,7 +72,7 @@ pub struct Phase {
 /// Threads that started together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Race {
-    /// What they did.
+    /// The name of the threads' operations.
     pub name: String,
     /// How often, all together.
     pub count: f64,
@@ -91,7 +91,7 @@ pub struct Readings {
     pub races: Vec<Race>,
     /// Names and values.
     pub values: Vec<(String, f64)>,
-    /// What was stopped, where, and why.
+    /// The phases that were stopped: each with its name, the count it reached, and the reason.
     pub reached: Vec<(String, f64, String)>,
 }
 

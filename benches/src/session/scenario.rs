@@ -12,7 +12,7 @@ use crate::bench::{Bench, progress};
 use crate::process::Ending;
 use crate::row::Figure;
 
-/// Who is to do it.
+/// The library that carries out the scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// This library.
@@ -29,7 +29,7 @@ pub struct Sides<'a> {
     orc: Result<PathBuf, String>,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// It ran to the end, and its phases are the run.
@@ -93,7 +93,7 @@ impl<'a> Sides<'a> {
 }
 
 impl Outcome {
-    /// What was read, if it ran to the end.
+    /// The readings, if the run reached its end.
     pub fn readings(&self) -> Option<&Readings> {
         match self {
             Outcome::Read(readings) => Some(readings),

@@ -2,12 +2,13 @@
 //! and what one costs against another right then.
 //!
 //! # Why
-//! One executable took 17.0 ms an iteration and 18.4 a minute later, as whoever else is on the
-//! machine came and went; processes one after the other differ by that, whatever they are. So a turn
-//! is compared with those of the other side before and after it, and the median of many turns is
-//! taken: for half a second at a time everything takes a quarter longer. What differs from process to
-//! process, as where stack and heap lie, is only told by rounds: six runs of Lua's spectral-norm, one
-//! executable without us, took 16.1 to 20.5 ms an iteration, an interpreter's loop 43 to 56.
+//! One executable took 17.0 ms an iteration and 18.4 a minute later, as other processes on the
+//! machine came and went. Processes one after the other differ by that, whatever they run. So a
+//! turn is compared with those of the other side before and after it, and the median of many turns
+//! is taken: for half a second at a time everything takes a quarter longer. Some differences stay
+//! with a process, such as the addresses of stack and heap; only rounds show them. Six runs of
+//! Lua's spectral-norm, one executable without us, took 16.1 to 20.5 ms an iteration, an
+//! interpreter's loop 43 to 56.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::process::{Run, Turn};
 /// How long one runs.
 const TURN: Duration = Duration::from_millis(250);
 
-/// What all of them may take together.
+/// The time limit of all of them together.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// The turns of a round, by number of the side, in order of time.
@@ -45,7 +46,7 @@ pub fn hold(
         let path = |index: usize| bench.directory.join(format!("iterations-{index}"));
         let paths: Vec<_> = (0..sides.len()).map(path).collect();
         let commands = sides.iter().zip(&paths).map(|(side, path)| {
-            // What an earlier process left must not pass for this one's.
+            // An earlier process's file must not pass for this one's.
             let _ = std::fs::remove_file(path);
             (side.line(), vec![(TIMES, path.as_os_str())])
         });
@@ -71,7 +72,7 @@ pub fn hold(
     Ok(all)
 }
 
-/// What a side costs against another in one of its turns.
+/// The cost of a side against another in one of its turns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compared {
     /// Processor time of the peer's iterations over that of ours.

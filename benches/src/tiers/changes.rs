@@ -39,7 +39,7 @@ pub struct Segment {
     pub median: f64,
 }
 
-/// What a series did, by its segments.
+/// The course of a series, by its segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One level.
@@ -53,7 +53,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// What the segments say.
+    /// The shape that the segments show.
     pub fn of(segments: &[Segment]) -> Shape {
         let (Some(first), Some(last)) = (segments.first(), segments.last()) else {
             return Shape::Flat;

@@ -20,7 +20,7 @@ pub struct Iteration {
 /// The iterations of one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// What was run.
+    /// The workload that was run.
     pub workload: String,
     /// By whom.
     pub side: String,

@@ -9,7 +9,7 @@
 /// Part of the figures cut at each end.
 const CUT: f64 = 0.1;
 
-/// What comparisons say together.
+/// The combined result of comparisons.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     /// Trimmed mean.

@@ -1,5 +1,5 @@
-//! What sampling costs: short windows of one running program with and without it
-//! (`windows`), a process for each program and rate.
+//! The cost of sampling: short windows of one running program with and without it (`windows`), a
+//! process for each program and rate.
 //!
 //! The burst's rate is held for as long as that takes, and, to see that this measures
 //! anything, ten times that rate. A row whose standard error is too large to tell its
@@ -35,7 +35,7 @@ const STEADY_LIMIT: f64 = 0.5;
 const BURST_LIMIT: f64 = 2.0;
 /// A standard error above this tells nothing, in per cent.
 const WORST_ERROR: f64 = 0.2;
-/// What ten times the rate costs over the rate itself, at least.
+/// The least cost of ten times the rate, over that of the rate itself.
 const TENFOLD: f64 = 5.0;
 
 /// A program at a rate.

@@ -37,7 +37,7 @@ const SHARED_LIMIT_MS: f64 = 15.0;
 /// prints how many milliseconds that took.
 const LEFT: &str = include_str!("left.ll");
 const LEFT_ROUNDS: usize = 20;
-/// What a process may take.
+/// The time limit of a process.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Milliseconds from first calls to tier 2 code.
@@ -55,7 +55,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
         let command = bench.uruk_run_with(&["--tiers", "auto", "--trace", &shown], &bitcode, &args);
         let mut seen: Vec<Promotion> = Vec::new();
         for _ in 0..bench.rounds(ROUNDS) {
-            // What an earlier process left must not pass for this one's.
+            // An earlier process's file must not pass for this one's.
             let _ = std::fs::remove_file(&path);
             bench
                 .runner

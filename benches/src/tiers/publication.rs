@@ -19,12 +19,12 @@ use crate::{clock, stubs};
 
 /// Publications of one round.
 const PUBLICATIONS: usize = 2_000;
-/// What the issue asks for, in microseconds.
+/// The limit that the issue asks for, in microseconds.
 const LIMIT_US: f64 = 2.0;
 /// How long the caller is left alone between publications, so that it is deep in its
 /// loop and the branch predictor is sure of the old target.
 const PAUSE: Duration = Duration::from_micros(20);
-/// Nobody waits longer for a publication to be seen.
+/// The longest wait for a publication to be seen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// From before the publishing call to after the first call of the new code returned.
@@ -66,7 +66,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
     Ok(vec![row.target(Target::AtMost(LIMIT_US)).note(note)])
 }
 
-/// What the caller tells the publisher.
+/// The messages of the caller to the publisher.
 struct Seen {
     /// Looks and changes so far. Written with `Release` after `ticks`, read with `Acquire`.
     count: AtomicU64,

@@ -188,7 +188,7 @@ pub fn measure_fixed_tiers(bench: &Bench) -> Result<Findings> {
     Ok(found)
 }
 
-/// What is compared with what.
+/// A comparison: the ways to run ours, and their peers.
 struct Table {
     /// Told behind a workload's name.
     label: &'static str,
@@ -204,7 +204,7 @@ struct Table {
     rounds: usize,
     /// Times ours are run for twice as long if they have not settled.
     doublings: u32,
-    /// What the first of ours is to reach against the first peer.
+    /// The target of our first option against the first peer.
     least: Target,
     /// Whether ours begin with what `uruk tune` found out.
     tuned: bool,

@@ -1,8 +1,8 @@
 //! Reads what `uruk run --trace` writes: when a function was first called, when its
 //! compile at tier 2 ran, and when that code was published. Pure.
 //!
-//! What was compiled ahead has no first call in a trace: it could be called when it was
-//! published. What is at tier 2 first, the function or one of its loops, counts.
+//! A function that was compiled ahead has no first call in a trace: it could be called when it was
+//! published. The first code at tier 2 counts, of the function or of one of its loops.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -30,7 +30,7 @@ impl Promotion {
     }
 }
 
-/// What stands between the name of a function and the number of a loop that was left.
+/// The text between the name of a function and the number of a loop that was left.
 const LOOP: &str = "@loop";
 
 /// The functions, and loops, that reached tier 2, the soonest first.

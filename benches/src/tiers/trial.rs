@@ -15,7 +15,7 @@ use crate::contest;
 use crate::process::Run;
 use crate::row::Figure;
 
-/// What a process may take.
+/// The time limit of a process.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Makes the command line for a number of iterations.
@@ -149,7 +149,7 @@ impl Side {
 /// Whether sides with as many iterations must print the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// What the first of them prints is what all must print.
+    /// All sides must print the same output as the first one.
     Same,
     /// Each may round in its own way: which products are contracted is the compiler's
     /// choice.
@@ -168,7 +168,7 @@ pub fn hold(
     output: Output,
     sides: &mut [Side],
 ) -> Result<()> {
-    // What was printed, by the number of iterations: the checksum depends on it.
+    // The output, by the number of iterations: the checksum depends on it.
     let mut expected: HashMap<usize, Run> = HashMap::new();
     let mut order: Vec<usize> = (0..sides.len()).collect();
     for round in 1..=rounds {
@@ -203,7 +203,7 @@ fn run(
     expected: Option<&Run>,
 ) -> Result<Option<Run>> {
     let path = bench.directory.join("iterations");
-    // What an earlier process left must not pass for this one's.
+    // An earlier process's file must not pass for this one's.
     let _ = std::fs::remove_file(&path);
     let variables = [(TIMES, path.as_os_str())];
     let run = bench

@@ -1,10 +1,10 @@
-//! What callers notice of tier-ups: the longest call while a function is compiled again
-//! and again at other tiers, against the same without.
+//! The effect of tier-ups on callers: the longest call while a function is compiled again and again
+//! at other tiers, against the same without.
 //!
-//! A thread calls without end and keeps the longest time between two calls' ends, and how
-//! often it gave its processor away by itself (`ru_nvcsw`): whoever waits for a lock or a
-//! compile does, whoever is pushed aside by other threads does not. The second is the
-//! proof, the first is what it feels like.
+//! A thread calls without end and keeps the longest time between two calls' ends. It also keeps how
+//! often it gave its processor away by itself (`ru_nvcsw`). A thread that waits for a lock or a
+//! compile does that; a thread that the kernel preempts for others does not. The count is the
+//! proof, the time is the effect on the caller.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -40,7 +40,7 @@ const ROUNDS: usize = 3;
 /// mapped while it is first touched.
 const SWITCHES: f64 = 0.05;
 
-/// What a caller went through.
+/// The observations of a caller.
 struct Seen {
     longest: Duration,
     switches: i64,

@@ -14,7 +14,7 @@ use crate::contest::{self, Contender, Side};
 use crate::programs::{LLI_MODES, pair};
 use crate::row::{Row, Target};
 
-/// What is run if nothing is named.
+/// The workloads that run if none is named.
 const WORKLOADS: [Workload; 5] = [
     Workload::Kernel(Tongue::C, Kernel::NBody),
     Workload::Kernel(Tongue::Rust, Kernel::HashMix),

@@ -41,9 +41,9 @@ pub const ITERATIONS: usize = 1_000_000;
 /// How often is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// What a program has after the start.
+    /// The rate of a program after the start.
     Steady,
-    /// What it has at the start.
+    /// The rate of a program at the start.
     Burst,
     /// Ten times [`Rate::Burst`], to see that this measures.
     Tenfold,
@@ -85,7 +85,7 @@ impl Rate {
     }
 }
 
-/// What a process found.
+/// The results of a process.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Per cent that sampling adds, by four windows.
@@ -101,7 +101,7 @@ pub struct Found {
     pub told: f64,
     /// Samples that were lost.
     pub lost: u64,
-    /// What takes the samples.
+    /// The source of the samples.
     pub source: String,
 }
 
@@ -210,7 +210,7 @@ impl Used {
         self.thread += more.thread;
     }
 
-    /// What other threads than the program's use, over what it uses.
+    /// The processor time of other threads than the program's, over the program's.
     fn others(self) -> f64 {
         (self.process - self.thread) / self.thread.max(1.0)
     }
@@ -236,7 +236,7 @@ struct Windows {
 
 static WINDOWS: OnceLock<Mutex<Windows>> = OnceLock::new();
 
-/// What events said last: what takes the samples, and the overhead in per cent.
+/// The values of the last event: the source of the samples, and the overhead in per cent.
 static TOLD: Mutex<(String, f64)> = Mutex::new((String::new(), 0.0));
 
 fn told() -> MutexGuard<'static, (String, f64)> {
@@ -277,7 +277,7 @@ impl Windows {
                 return;
             }
             self.warm = true;
-            // Whatever samples say, the code stays.
+            // The code stays the same, independent of the samples.
             self.jit.pause_tiers();
             self.began = Instant::now();
             self.samples_before = self.jit.stats().samples.0;
@@ -360,7 +360,7 @@ impl Windows {
     }
 }
 
-/// What the guest calls in place of the C library's function of that name.
+/// The function that the guest calls in place of the C library's function of that name.
 extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> c_int {
     // A moment is three clocks, this one first.
     if clock == libc::CLOCK_MONOTONIC

@@ -13,7 +13,7 @@ use crate::{
     live_strings, live_suspended,
 };
 
-/// What went wrong, if anything did.
+/// A check; its error describes the failure.
 type Judge = fn(&Bench) -> Result<(), String>;
 
 /// The test binary's `main`.

@@ -1,9 +1,8 @@
 //! Bad input: files that are missing, damaged, contradictory or of another machine,
 //! and command lines that make no sense.
 //!
-//! Whatever the input, the command ends by itself with a documented status, says
-//! what is wrong in a few lines that name the file and the symbol, and neither
-//! panics nor lets LLVM end the process.
+//! For every input, the command ends by itself with a documented status. It describes the fault in
+//! a few lines that name the file and the symbol. It neither panics nor lets LLVM end the process.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;

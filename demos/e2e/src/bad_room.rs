@@ -19,7 +19,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// The longest message that still counts as one clear message.
 const MESSAGE_LINES: usize = 12;
 
-/// What must never be seen, whatever the input.
+/// Texts that no output may contain, for any input.
 const FORBIDDEN: [&str; 6] = [
     "panicked at",
     "RUST_BACKTRACE",

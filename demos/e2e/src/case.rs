@@ -67,7 +67,7 @@ pub struct Case {
     pub gate: Gate,
     /// Trials that must fail.
     pub known_failures: Vec<KnownFailure>,
-    /// What goes wrong in some runs only, if the case is about that.
+    /// The name of a fault that shows in some runs only, if the case is about one.
     pub hazard: Option<String>,
 }
 
@@ -80,7 +80,7 @@ pub struct KnownFailure {
     pub reason: String,
 }
 
-/// What is wrong with a case file.
+/// A fault of a case file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaseError {
@@ -99,7 +99,7 @@ pub enum CaseError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// A description of the fault.
         problem: &'static str,
         /// The directive.
         text: String,

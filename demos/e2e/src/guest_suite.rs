@@ -16,7 +16,7 @@ use crate::pairs::{Pair, Pairs};
 use crate::subject::Mode;
 use crate::trial::{self, Bench, Building, Plan, Reference};
 
-/// What a guest may take: SQLite's work at -O0 in an unoptimized runtime.
+/// The time limit of a guest: SQLite's work at -O0 in an unoptimized runtime needs that much.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// In which flavors and modes a guest is tried.

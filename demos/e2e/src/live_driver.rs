@@ -28,7 +28,7 @@ const ROOM: [&str; 2] = ["-falign-functions=16", "-fpatchable-function-entry=64,
 struct Folder<'b> {
     bench: &'b Bench,
     folder: PathBuf,
-    /// What the program prints.
+    /// The output of the program.
     printed: String,
 }
 
@@ -72,7 +72,7 @@ impl Folder<'_> {
         job
     }
 
-    /// What is printed, or written to a file, is clang's.
+    /// Text that the driver prints or writes to a file equals clang's.
     fn judge_texts(&self) -> Result<(), String> {
         let texts: [(&[&str], &[&str], &str); 5] = [
             (&["-E"], &[], "# 1 "),
@@ -145,7 +145,7 @@ impl Folder<'_> {
         let program = self.file("response");
         self.respond(&format!("{link}-o \"{}\"\n", program.display()))?;
         self.judge_program(&program)?;
-        // What it says counts as if it stood on the command line.
+        // The words of a response file count as words of the command line.
         let mut job = driver(self.bench);
         let foreign = self.file("foreign");
         let (from, to) = (self.file("part.c"), self.file("foreign.s"));

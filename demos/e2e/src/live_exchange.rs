@@ -10,7 +10,7 @@ use crate::live_talk::{LIMIT, Talk, driver, fresh, make, source};
 use crate::subject::STATUS_USAGE;
 use crate::trial::Bench;
 
-/// What the program answers to three letters as it is built.
+/// The program's answer to three letters, as it is built.
 const BEFORE: &str = "10 1003 10 21";
 
 /// The program, live, and where its files are.
@@ -43,7 +43,7 @@ impl<'b> Exchanged<'b> {
         make(driver(self.bench), &words, &[&source("exchanged.c")], to)
     }
 
-    /// What clang itself makes of a source.
+    /// The file that clang itself compiles from a source.
     fn clang(&self, name: &str, words: &[&str]) -> Result<PathBuf, String> {
         let words = [&["-O2", "-c"], words].concat();
         let clang = Job::new(&self.bench.tools.clang, LIMIT);
@@ -52,8 +52,9 @@ impl<'b> Exchanged<'b> {
     }
 }
 
-/// Whoever attaches is answered after the program has closed all files that it did not open, by which
-/// ours are meant, too; and none of those that it opens then under their numbers is taken for ours.
+/// The program closes all files that it did not open, the library's files among them; it still
+/// answers a client that attaches afterwards. The program then opens files under the same numbers.
+/// The library takes none of these for its own.
 ///
 /// # Errors
 /// What went wrong, in words.
@@ -85,7 +86,7 @@ pub fn judge_bitcode(bench: &Bench) -> Result<(), String> {
     check_maps(&it.talk, false)?;
     let optimized = it.clang("optimized.bc", &["-emit-llvm", "-DNUMBER=20"])?;
     it.talk.swapped([&optimized], &["exchanged: number\n"])?;
-    // Who is in the loop of `converse` finishes with the old one.
+    // The thread in the loop of `converse` finishes with the old body.
     it.talk.expect("10 2003 10 21", "after bitcode")?;
     it.talk.again()?;
     it.talk
@@ -132,7 +133,7 @@ fn check_maps(talk: &Talk<'_>, with_code: bool) -> Result<(), String> {
     }
 }
 
-/// What cannot be exchanged, and what is said.
+/// Exchanges that are refused, with the reason that is printed.
 const REFUSED: [(&str, &[&str], &str); 4] = [
     (
         "held.o",
@@ -148,7 +149,7 @@ const REFUSED: [(&str, &[&str], &str); 4] = [
     ("signature.o", &["-DWIDE"], "`scaled`"),
 ];
 
-/// What is refused is told by name, and nothing has changed.
+/// A refused exchange is reported by name, and changes nothing.
 ///
 /// # Errors
 /// As [`judge_bitcode`].
@@ -352,12 +353,12 @@ pub fn judge_back(bench: &Bench) -> Result<(), String> {
     it.talk.expect(BEFORE, "back")
 }
 
-/// What is said of who is in a loop that cannot be left, and in one that can.
+/// The reports about a thread in a loop that cannot be left, and about one in a loop that can.
 const STAYS: &str = "loop: converse: goes on in the old body: its code has no way out of a loop";
 const GOES_ON: [&str; 2] = ["loop: converse, loop ", ": goes on in the new body\n"];
 
-/// Who is in a loop of native code goes on there, and is told of; who is in one of code that came by such
-/// an exchange goes on in what comes by the next, and back.
+/// A thread in a loop of native code continues there, and the report names it. A thread in a loop
+/// of exchanged code continues in the code of the next exchange, and of a rollback.
 ///
 /// # Errors
 /// As [`judge_bitcode`].

@@ -1,5 +1,5 @@
-//! What `uruk live` does where something is in its way: the program computes what it computes without
-//! it, ends as it does, and what is wrong is said once.
+//! Obstacles of `uruk live`: the program computes the same results as without it, and ends the same
+//! way. The fault is reported once.
 //!
 //! | in the way | answer |
 //! |---|---|
@@ -171,7 +171,8 @@ pub fn judge_local(bench: &Bench) -> Result<(), String> {
     Ok(())
 }
 
-/// What is slower than native code goes back to it, and the run is told with its tiers.
+/// A function whose new code is slower than native code returns to native code. The report shows
+/// the run with its tiers.
 ///
 /// # Errors
 /// As [`judge`].
@@ -200,7 +201,7 @@ pub fn judge_slower(bench: &Bench) -> Result<(), String> {
     }
 }
 
-/// What cannot be helped is refused before it starts, with the reason.
+/// A program that `uruk live` cannot serve is refused before it starts, with the reason.
 ///
 /// # Errors
 /// As [`judge`].

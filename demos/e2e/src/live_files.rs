@@ -33,7 +33,8 @@ const BUILDS: [(&[&str], &[&str], bool); 4] = [
     (&["-Xclang", "-fembed-bitcode=off"], &[], false),
 ];
 
-/// What tables must tell, each in one line: the library's thread-local of that name is the program's.
+/// Lines that tables must contain, each with a name and a reason. The first: the library's
+/// thread-local of that name is the program's.
 const TOLD: [(&str, &str); 2] = [
     ("thread_value_of_both ", "thread-local"),
     ("opened.so", "opened while the program ran"),

@@ -1,5 +1,5 @@
-//! What the round of `uruk live --force` says that it did before a program began, and what it has to:
-//! that a program does as natively says nothing where nothing of it was exchanged.
+//! The report of a round of `uruk live --force` before the program began, and the values that it
+//! must have. Equal behaviour of a program proves nothing if no function of it was exchanged.
 //!
 //! The line is of numbers that were seen in entries and slots:
 //!
@@ -14,8 +14,9 @@
 //! | native again | as many as were compiled, if they were taken back |
 
 //!
-//! Before a program begins nobody comes to versions with probes. That what they count while it runs makes
-//! guided code of native functions is seen by `demos/live/guided.c`.
+//! Before a program begins, no thread runs versions with probes. Probes count while the program
+//! runs, and their counts produce guided code of native functions: `demos/live/guided.c` checks
+//! that.
 
 use std::fs;
 use std::path::Path;
@@ -140,7 +141,7 @@ pub fn judge_counted(bench: &Bench) -> Result<(), String> {
     }
     for (forced, seconds, status) in COUNTED {
         let mut job = bench.subject.job(LIMIT);
-        // What the tuner tries inlines more, too.
+        // Candidates of the tuner inline more, too.
         for word in ["live", forced.option(), "--no-tune", "--no-control", "--"] {
             job.arg(word);
         }
@@ -180,7 +181,7 @@ impl Round {
         })
     }
 
-    /// What is wrong with them, for a case of which functions can be compiled.
+    /// The fault of the numbers, for a case with functions that can be compiled.
     fn fault(&self, forced: Forced) -> Option<&'static str> {
         let back = match forced {
             Forced::Once => None,

@@ -1,8 +1,8 @@
 //! Libraries that carry bitcode under `uruk live`: of an executable with or without bitcode, hot
 //! functions are compiled again, and functions of a library are exchanged by hand.
 //!
-//! What names of a library mean, next to those of an executable, is told by the cases that have
-//! libraries ([`crate::live_suite`]).
+//! The cases that have libraries ([`crate::live_suite`]) check the meaning of a library's names
+//! beside those of an executable.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -22,7 +22,7 @@ use crate::verdict;
 /// Everything is compiled before the program starts, and told of at the end.
 const FORCED: &str = "force=all,explain";
 
-/// Somebody else's number, whoever runs the tests.
+/// The number of another user, for every user that runs the tests.
 const NOBODY: u32 = 65534;
 
 fn library(bench: &Bench) -> Result<PathBuf, String> {
@@ -47,7 +47,7 @@ fn told(mut job: Job, library: Option<&Path>, words: &str) -> Job {
     job
 }
 
-/// What was said, but for what came of forcing.
+/// The messages, without the lines about forced compiles.
 fn besides_forcing(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let lines = said.split_inclusive('\n');
@@ -56,8 +56,8 @@ fn besides_forcing(said: &[u8]) -> String {
         .collect()
 }
 
-/// What copies the process, and what makes any call, the process has from the library: so it knows
-/// of a child before it is there, and what call to make again.
+/// The process takes from the library the functions that copy it, and the function that makes any
+/// system call. So the library knows of a child before it exists, and knows which call to repeat.
 fn interposed(bench: &Bench, folder: &Path, library: &Path) -> Result<(), String> {
     let from = source("interposed.c");
     let program = make(driver(bench), &[], &[&from], folder.join("interposed"))?;
@@ -69,7 +69,8 @@ fn interposed(bench: &Bench, folder: &Path, library: &Path) -> Result<(), String
     }
 }
 
-/// Threads of a program of `uruk live` keep more blocks than usual, and nobody sees why.
+/// Threads of a program under `uruk live` cache more blocks than usual. The program still reads the
+/// original `GLIBC_TUNABLES`.
 fn caches(bench: &Bench, folder: &Path) -> Result<(), String> {
     let from = source("caches.c");
     let program = make(driver(bench), &[], &[&from], folder.join("caches"))?;
@@ -99,7 +100,7 @@ fn caches(bench: &Bench, folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// A signal that whoever starts the command ignores, the program ignores.
+/// A signal that is ignored when the command starts is ignored by the program, too.
 fn ignored(bench: &Bench, folder: &Path) -> Result<(), String> {
     let from = source("ignored.c");
     let program = make(driver(bench), &[], &[&from], folder.join("ignored"))?;
@@ -210,7 +211,7 @@ pub fn judge_linked(bench: &Bench) -> Result<(), String> {
     if ours.stdout != plain.stdout || published(&table, "work") == 0 {
         return Err(format!("not compiled again: {ours:?}\n{table}"));
     }
-    // Only who may give files away can have a program that is somebody else's.
+    // Only a process that may give files away can create a program of another user.
     let owned = chown(&program, Some(NOBODY), None)
         .and_then(|()| fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)));
     if owned.is_err() {

@@ -1,9 +1,10 @@
 //! A native server under load, in which functions are exchanged and put back while it answers.
 //!
-//! Clients ask without a pause, and look at each reply: it must be one that the old or the new source
-//! gives, whole. A request that is sent when an exchange is done must be answered by what came of it.
-//! Before the first exchange the server has got faster by itself: samples had it publish better code.
-//! How much faster it is nobody asks here; `cargo xtask demo live` prints it.
+//! Clients send requests without a pause, and check each reply: it must be a whole reply of the old
+//! or of the new source. A request that is sent after an exchange must be answered by the code that
+//! the exchange produced. Before the first exchange the server has become faster by itself: samples
+//! made the runtime publish better code. This test does not measure the gain;
+//! `cargo xtask demo live` prints it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -36,7 +37,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How often is looked whether the program answers.
 const ATTEMPTS: u32 = 600;
 
-/// Nobody can say which source answers.
+/// During an exchange the answering source is undetermined.
 const CHANGING: usize = 2;
 
 /// The sources.
@@ -45,7 +46,7 @@ const VERSIONS: [Version; 2] = [Version::Old, Version::New];
 /// The function that clients keep busy, and into which scoring is inlined.
 const HOT: &str = "answer";
 
-/// What clients and the one who exchanges tell each other.
+/// State shared between the clients and the thread that exchanges.
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
@@ -112,7 +113,7 @@ fn story(bench: &Bench, process: u32, page: &Path) -> Result<(), String> {
     }
 }
 
-/// What is asked badly is answered, or ends the connection, and the server goes on.
+/// The server answers a malformed request or closes the connection, and continues.
 fn refusals(socket: &Path) -> Result<(), String> {
     let connect = || Client::connect(socket, LIMIT).map_err(|error| error.to_string());
     let mut client = connect()?;
@@ -218,7 +219,7 @@ fn start(bench: &Bench, program: &Path, socket: &Path) -> Result<Server, String>
     Server::start(uruk, &words, socket).map_err(|error| format!("{error:#}"))
 }
 
-/// Asks until it is told to stop: for scores, and for values that nobody else sets.
+/// Sends requests until it is told to stop: for scores, and for values that no other client sets.
 fn client(shared: &Shared, socket: &Path, number: usize) -> Result<(), String> {
     let mut client = Client::connect(socket, LIMIT).map_err(|error| error.to_string())?;
     let key = format!("client{number}");
@@ -226,7 +227,7 @@ fn client(shared: &Shared, socket: &Path, number: usize) -> Result<(), String> {
         if shared.stop.load(Ordering::SeqCst) {
             break;
         }
-        // What was set by the code of one version is there for the other.
+        // A value set by the code of one version is visible to the other.
         let value = format!("round {}", round / 3);
         let before = shared.version.load(Ordering::SeqCst);
         let said = match round % 3 {
@@ -246,7 +247,8 @@ fn client(shared: &Shared, socket: &Path, number: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Until better code of what clients keep busy was published, which nobody asked for.
+/// Waits until the runtime has published better code of the function that clients keep busy,
+/// without a request for it.
 fn grown(bench: &Bench, process: &str) -> Result<(), String> {
     let mut table = String::new();
     for _ in 0..ATTEMPTS {
@@ -289,7 +291,7 @@ fn exchange(bench: &Bench, shared: &Shared, process: &str, fix: &Path) -> Result
     wait(shared)
 }
 
-/// Until the program answers whoever attaches: it first reads its bitcode.
+/// Waits until the program answers a client that attaches: it reads its bitcode first.
 fn attach(bench: &Bench, process: &str) -> Result<(), String> {
     let mut job = bench.subject.job(LIMIT);
     job.arg("swap").arg(process).arg("--stats");

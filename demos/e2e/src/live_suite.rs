@@ -257,7 +257,7 @@ fn compiler(sources: &[&PathBuf], case: &Case, bench: &Bench) -> Job {
     job
 }
 
-/// What a compiler makes.
+/// The file that a compiler makes.
 fn make(mut job: Job, folder: &Path, name: &str) -> Result<PathBuf, String> {
     let made = folder.join(name);
     job.arg("-o");

@@ -284,7 +284,8 @@ pub(crate) fn driver(bench: &Bench) -> Job {
     job
 }
 
-/// What a compiler makes of a source with more words, in a folder; it says nothing.
+/// The file that a compiler makes from sources, with additional words on its command line. The
+/// compiler must print nothing.
 pub(crate) fn make(
     mut job: Job,
     words: &[&str],

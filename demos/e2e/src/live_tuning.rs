@@ -20,7 +20,8 @@ const SHORT: &str = "3";
 /// Begins a file of what was learned.
 const HEAD: &str = "uruk tuning 1\ncpu ";
 
-/// What was found slower than native code stays native in the next run, and in those of `uruk tune`.
+/// A function that was found slower than native code stays native in the next run, and in runs of
+/// `uruk tune`.
 ///
 /// # Errors
 /// What went wrong, in words.

@@ -1,9 +1,9 @@
 //! Runs the programs whose loops are entered once, in their small sizes: one trial for each
 //! program, flavor and mode.
 //!
-//! They run for long enough that a better version of the function whose loop runs is ready
-//! before the loop ends. Whoever goes over to it in the middle has to bring along everything
-//! that the loop carries: each program prints a checksum of all that it computed, bit by bit.
+//! They run for long enough that a better version of the function whose loop runs is ready before
+//! the loop ends. A thread that changes to it in the middle must bring along all values that the
+//! loop carries. Each program prints a checksum of all its results, bit by bit.
 
 use std::process::ExitCode;
 

@@ -31,10 +31,10 @@ use crate::verdict;
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 20;
 
-/// What a random program may take natively to be of use.
+/// The longest native run of a useful random program.
 const NATIVE_LIMIT: Duration = Duration::from_secs(5);
 
-/// What it may take under test, beyond what it takes natively.
+/// The time a random program may take under test, beyond its native time.
 const EXTRA_LIMIT: Duration = Duration::from_secs(300);
 
 /// The gate at which random programs must pass.
@@ -112,7 +112,7 @@ fn one(bench: Arc<Bench>, csmith: &Path, include: PathBuf, seed: u64) -> Result<
                 reference.compare(&bench, mode)?;
             }
         }
-        // What the front end writes for optimization, which nobody has done.
+        // Output of the front end that is meant for optimization; no pass has run on it.
         let bare = Building::new(program, Flavor::plain(Level::O1NoPasses));
         let reference = Reference::new(plan, bare);
         for mode in [Mode::Baseline, Mode::Mixed] {

@@ -137,7 +137,7 @@ impl Subject {
             "--quiet",
             "--package",
             "uruk-command",
-            // What `uruk live` has loaded into programs.
+            // The library that `uruk live` loads into programs.
             "--package",
             "uruk-preload",
         ]);

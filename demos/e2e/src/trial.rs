@@ -16,13 +16,13 @@ use uruk_guests::{Built, Cache, Flavor, Program, Toolchain};
 use crate::subject::{Mode, Subject};
 use crate::verdict;
 
-/// What a program may take unless it says otherwise.
+/// The default time limit of a program.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// How many times longer it may take where functions are compiled again and again.
 const TIERED_FACTOR: u32 = 6;
 
-/// What all trials of a test binary share.
+/// The state that all trials of a test binary share.
 pub struct Bench {
     /// The compilers.
     pub tools: Toolchain,
@@ -53,7 +53,7 @@ pub struct Plan {
     pub options: Vec<String>,
     /// Further options, with each of which it runs once more.
     pub variations: Vec<Vec<String>>,
-    /// What the runtime says on standard error, or does not say.
+    /// The lines that the runtime must, or must not, write to standard error.
     pub log: Vec<LogLine>,
     /// How often it runs under test.
     pub repeat: usize,
@@ -64,7 +64,7 @@ pub struct Plan {
 /// A line of standard error that is looked for.
 #[derive(Clone, Debug)]
 pub struct LogLine {
-    /// What it holds, in this order.
+    /// The pieces that the line contains, in this order.
     pub pieces: Vec<String>,
     /// Whether it must be there, or must not.
     pub present: bool,
@@ -83,7 +83,7 @@ impl LogLine {
 
 /// A program in one flavor, compiled once.
 pub struct Building {
-    /// What is compiled.
+    /// The program that is compiled.
     pub program: Program,
     /// How.
     pub flavor: Flavor,
@@ -230,7 +230,7 @@ impl Reference {
         }
     }
 
-    /// What the program does natively, once it is known to do what its plan says.
+    /// The outcome of the native run, once it is known to match the plan.
     ///
     /// # Errors
     /// It does not compile, or does something else.

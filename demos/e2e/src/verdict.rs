@@ -7,8 +7,8 @@ use crate::trial::LogLine;
 /// How much of a text a report shows.
 const SHOWN_BYTES: usize = 2_000;
 
-/// What may go wrong under test, in words; `None` if both runs did the same.
-/// Standard error takes part only where `with_stderr`.
+/// The differences of the outcome under test from the native one, in words. `None` if both runs did
+/// the same. Standard error takes part only where `with_stderr`.
 pub fn difference(native: &Outcome, ours: &Outcome, with_stderr: bool) -> Option<String> {
     let mut text = String::new();
     if native.ending != ours.ending {

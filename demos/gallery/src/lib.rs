@@ -21,7 +21,7 @@ struct Compiler<'a, 'ctx> {
     module: &'a Module<'ctx>,
     builder: Builder<'ctx>,
     scope: HashMap<&'a str, FloatValue<'ctx>>,
-    /// What is still to be read, the next word last.
+    /// The words that are still to be read, the next one last.
     words: Vec<&'a str>,
 }
 

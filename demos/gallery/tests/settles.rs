@@ -14,10 +14,11 @@ const WORK: i64 = 48;
 /// It takes some seconds where nothing else runs, and a trial of what gains little up to 400 pairs of slices.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-/// What the trials are to be about. With all changes there are forty trials, or eighty.
+/// The changes that trials may propose. With all changes there are forty trials, or eighty.
 const CHANGES: [&str; 4] = ["inline=none", "apart=0", "inline=eager", "no-slp"];
 
-/// What a run would have learned in which no other change ever helped: they are not proposed.
+/// The lessons of an earlier run in which no other change ever helped: the tuner does not propose
+/// them.
 fn nothing_else_helps() -> String {
     let session = Jit::builder().tune(true).build().expect("a session");
     let changes = Change::ALL.into_iter().map(|change| change.to_string());
@@ -60,7 +61,7 @@ fn the_tuner_ends_with_the_region_at_nothing_that_was_found_slower() {
     let before = jit.stats().tuning.before;
     assert_eq!(before.as_deref(), Some("0 functions known"));
     extern "C" fn tick() {}
-    // SAFETY: it is declared with this type; nobody calls it here.
+    // SAFETY: it is declared with this type; this test does not call it.
     unsafe { jit.define_address("tick", tick as *const ()) }.expect("an address");
     jit.add_ir("kernels", IR).expect("a module");
     // SAFETY: it has this type, and computes.
@@ -80,7 +81,7 @@ fn the_tuner_ends_with_the_region_at_nothing_that_was_found_slower() {
     };
     println!("{view}in {:?}", begin.elapsed());
 
-    // What stays after each trial is the candidate where that was found faster, and only there.
+    // A candidate stays after its trial exactly if the trial found it faster.
     let told = told.lock().unwrap();
     assert!(told.len() >= view.trials.len(), "{view}");
     for &(candidate, verdict, stays) in told.iter() {

@@ -119,9 +119,8 @@ impl Cache {
         let private = format!("{name}-{}{suffix}{extension}", private_suffix());
         let private = self.directory.join(private);
         let result = produce(&private).and_then(|()| publish(&private, &path));
-        // What is left of an attempt that failed, or that another process was
-        // quicker with, must not pile up; that it could not be removed is no
-        // reason to hide the result.
+        // Remains of a failed attempt, or of one that another process overtook, must not pile up. A
+        // failure to remove them is no reason to hide the result.
         let _ = if private.is_dir() {
             fs::remove_dir_all(&private)
         } else {
@@ -131,8 +130,8 @@ impl Cache {
     }
 }
 
-/// Gives a finished artifact its name. Where somebody else was quicker with a
-/// directory, theirs is as good.
+/// Gives a finished artifact its name. If another process was quicker with a directory, its
+/// directory serves as well.
 fn publish(private: &Path, path: &Path) -> Result<(), GuestError> {
     match fs::rename(private, path) {
         Err(_) if path.is_dir() => Ok(()),

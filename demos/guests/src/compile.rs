@@ -24,7 +24,7 @@ use crate::flavor::Flavor;
 use crate::toolchain::{self, Toolchain};
 use parking_lot::Mutex;
 
-/// What a source file is written in, by its extension.
+/// The language of a source file, by its extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Language {
     /// `.c`
@@ -78,7 +78,7 @@ pub struct Program {
 /// A compiled program.
 #[derive(Clone, Debug)]
 pub struct Built {
-    /// What the runtime is given, one file per source, in order.
+    /// The input of the runtime, one file per source, in order.
     pub parts: Vec<PathBuf>,
     /// The bitcode parts linked into one file (the part itself, if only one).
     pub bitcode: PathBuf,

@@ -1,4 +1,4 @@
-//! What can go wrong between a source file and its bitcode.
+//! Errors between a source file and its bitcode.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub enum GuestError {
         tool: PathBuf,
         /// The release it must belong to.
         wanted: u32,
-        /// What it says of itself.
+        /// The version that the tool reports.
         found: String,
     },
     /// A command could not be started.
@@ -40,7 +40,7 @@ pub enum GuestError {
         command: String,
         /// Its exit status, as the system words it.
         status: String,
-        /// What it said.
+        /// Its standard error output.
         stderr: String,
     },
     /// A file could not be read or written.
@@ -64,7 +64,7 @@ pub enum GuestError {
     /// A crate does not have the files it is known for.
     #[error("no {what} in {}", directory.display())]
     SourceMissing {
-        /// What was looked for.
+        /// A description of the missing part.
         what: String,
         /// Where.
         directory: PathBuf,
@@ -72,7 +72,7 @@ pub enum GuestError {
     /// `cargo metadata` printed something unexpected.
     #[error("cargo metadata printed something unexpected: {what}")]
     Metadata {
-        /// What was missing or malformed.
+        /// A description of the missing or malformed part.
         what: String,
     },
     /// A flavor's name could not be read.
@@ -80,7 +80,7 @@ pub enum GuestError {
     Flavor {
         /// The text that was given.
         text: String,
-        /// What would have been accepted.
+        /// The forms that are accepted.
         expected: &'static str,
     },
     /// Two distinct guests or runs were confused: no such name.

@@ -29,14 +29,14 @@ pub enum Ending {
     Timeout,
 }
 
-/// What a process did.
+/// The outcome of a process.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// How it ended.
     pub ending: Ending,
-    /// What it wrote to standard output.
+    /// The bytes it wrote to standard output.
     pub stdout: Vec<u8>,
-    /// What it wrote to standard error.
+    /// The bytes it wrote to standard error.
     pub stderr: Vec<u8>,
     /// How long it took.
     pub wall: Duration,
@@ -51,7 +51,7 @@ pub struct Job {
     pub args: Vec<OsString>,
     /// Variables added to its environment.
     pub env: Vec<(String, String)>,
-    /// What it reads on standard input; nothing if absent.
+    /// The bytes it reads on standard input; nothing if absent.
     pub stdin: Option<Vec<u8>>,
     /// How long it may take.
     pub limit: Duration,

@@ -29,7 +29,7 @@ pub enum Level {
 /// Which relocation model the front end assumes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Pic {
-    /// What the compiler does by itself (position-independent executables).
+    /// The compiler's default (position-independent executables).
     #[default]
     Default,
     /// `-fPIC`: everything visible may be interposed.

@@ -94,7 +94,7 @@ fn build(
     Ok(())
 }
 
-/// Progress only where somebody looks: one line that overwrites itself.
+/// Shows progress on a terminal only: one line that overwrites itself.
 fn show(line: &str) {
     if stderr().is_terminal() {
         let _ = write!(stderr(), "\r\x1b[K{line}");

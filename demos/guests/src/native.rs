@@ -44,14 +44,14 @@ impl Native {
         rustc: Self::BEST.rustc,
     };
 
-    /// What most programs are built with.
+    /// The options that most programs are built with.
     pub const O2: Self = Self {
         name: "-O2",
         clang: &["-O2"],
         rustc: &["-C", "opt-level=2"],
     };
 
-    /// What most people type.
+    /// The options that most users type.
     pub const PLAIN: Self = Self {
         name: "-O3",
         clang: &["-O3"],
@@ -59,14 +59,15 @@ impl Native {
     };
 }
 
-/// Who compiles C.
+/// A compiler of C.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     /// In files' names.
     pub name: &'static str,
     /// The command and its first arguments; at least one word.
     pub command: Vec<OsString>,
-    /// What tells its results from others of the same clang: part of every cache key.
+    /// The text that distinguishes its results from others of the same clang: part of every cache
+    /// key.
     pub identity: String,
 }
 

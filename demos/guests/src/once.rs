@@ -1,5 +1,5 @@
 //! Small programs of our own whose time goes into loops that are entered once: one call of one
-//! function, or loops of `main` itself. Whoever compiles a function again for its next call
+//! function, or loops of `main` itself. A compile that serves only the next call of the function
 //! comes too late for them.
 //!
 //! They are in `programs/once`, with `programs/include/once.h`. Each exists in two sizes: the

@@ -36,7 +36,7 @@ pub struct Toolchain {
     pub lli: Option<PathBuf>,
     /// The Rust compiler.
     pub rustc: PathBuf,
-    /// What the compilers say of themselves: part of every cache key.
+    /// The versions that the compilers report: part of every cache key.
     pub identity: String,
 }
 

@@ -1,5 +1,5 @@
-//! What is repeated within one process to see it warm up: kernels, and iterations of
-//! larger programs.
+//! Workloads that one process repeats to show its warm-up: kernels, and iterations of larger
+//! programs.
 //!
 //! Each is a program that takes the number of iterations, prints a checksum, and
 //! writes a line for each iteration to the file that [`TIMES`] names.
@@ -54,7 +54,7 @@ impl Workload {
             .collect()
     }
 
-    /// What programs that are built natively are tried on: kernels in C and all larger programs.
+    /// The workloads for programs that are built natively: kernels in C and all larger programs.
     pub fn native() -> Vec<Self> {
         let all = Self::all().into_iter();
         let c = all.filter(|one| !matches!(one, Self::Kernel(Tongue::Rust, _)));

@@ -8,7 +8,7 @@ use std::process::Command;
 use uruk_guests::workload::TIMES;
 use uruk_guests::{Cache, Flavor, Kernel, Level, Native, Tongue, Toolchain};
 
-/// What an executable prints for two iterations of a small size.
+/// The output of an executable for two iterations of a small size.
 fn output(program: &Path, size: usize, times: Option<&Path>) -> String {
     let mut command = Command::new(program);
     command.args(["2", &size.to_string()]);

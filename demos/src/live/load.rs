@@ -25,7 +25,7 @@ const ANYBODY: u8 = 2;
 #[derive(Debug, Default)]
 pub struct Load {
     stop: AtomicBool,
-    /// Who has to answer: old code, new code, or [`ANYBODY`].
+    /// The version that has to answer: old code, new code, or [`ANYBODY`].
     expected: AtomicU8,
     answered: AtomicU64,
     failed: AtomicU64,
@@ -33,7 +33,7 @@ pub struct Load {
     stale: AtomicU64,
 }
 
-/// What was counted in a stretch of time.
+/// The counts of a stretch of time.
 #[derive(Debug, Clone)]
 pub struct Step {
     pub name: String,
@@ -62,7 +62,7 @@ impl Load {
         })
     }
 
-    /// Who has to answer from now on; anybody while that changes.
+    /// Sets the version that has to answer from now on; any version may while that changes.
     pub fn expect(&self, version: Option<Version>) {
         let expected = version.map_or(ANYBODY, |version| version as u8);
         self.expected.store(expected, Ordering::SeqCst);

@@ -64,7 +64,7 @@ pub fn run(uruk: &Path, arguments: &Arguments) -> anyhow::Result<()> {
     stage.compile(&["-DFIXED", "-c"], &fix)?;
     let mut steps = vec![stage.natively(&program)?];
     stage.live(&program, &fix, &mut steps)?;
-    // What else the machine does changes meanwhile.
+    // The other load of the machine changes meanwhile.
     steps.push(stage.natively(&program)?);
     println!("\n{}", load::table(&steps));
     println!("{EXPLAINED}");
@@ -83,7 +83,7 @@ const EXPLAINED: &str = "\
 us/request: processor time of the threads that serve, and of all others, which compile and compare.
 failed: no reply. torn: a reply that neither source makes. stale: by code that was to be gone.";
 
-/// What all steps need.
+/// The inputs that all steps need.
 struct Stage<'a> {
     uruk: &'a Path,
     folder: &'a Path,
@@ -183,7 +183,7 @@ impl Stage<'_> {
         let begun = Instant::now();
         let mut last = (Explained::default(), begun);
         while begun.elapsed().as_secs_f64() < self.arguments.patience {
-            // Nobody answers until the program's bitcode is read.
+            // The server does not answer until the program's bitcode is read.
             let table = self.swap(server, &["--explain"]).unwrap_or_default();
             let now = Explained::of(&table, HOT).unwrap_or_default();
             if now != last.0 {

@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// A test binary.
 pub struct Binary {
     path: PathBuf,
-    /// What a run says goes here: a pipe that nobody reads would stop it.
+    /// The file that receives the output of a run. A pipe without a reader would block the run.
     output: PathBuf,
 }
 

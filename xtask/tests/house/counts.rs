@@ -1,4 +1,4 @@
-//! What is counted in the sources, by guard and key.
+//! The counts of the source guards, by guard and key.
 //!
 //! | guard | key | number |
 //! |---|---|---|

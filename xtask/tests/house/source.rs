@@ -16,7 +16,7 @@ pub struct File {
     /// Path of its module in the package: `load::bind`; empty for the root.
     pub module: Vec<String>,
     pub text: String,
-    /// What is in it, without tests.
+    /// The items of the file, without tests.
     pub items: Vec<Item>,
 }
 

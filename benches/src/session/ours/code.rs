@@ -80,7 +80,7 @@ pub fn modules(meter: &mut Meter, objects: bool, path: &str, limits: &Limits) ->
         let all = (0..=live).map(|n| Ok(bitcode(&inputs::small_module(n))?.into()));
         Inputs::Modules(all.collect::<Result<_>>()?)
     };
-    // What is set up once is not one module's.
+    // One-time setup is not part of a module's cost.
     cycle(&jit, &mut inputs, live)?;
     jit.reclaim(ReclaimKind::Sweep, Duration::from_secs(10));
     meter.phase("setup", 1);
@@ -115,7 +115,7 @@ pub fn modules(meter: &mut Meter, objects: bool, path: &str, limits: &Limits) ->
             jit.reclaim(ReclaimKind::Sweep, Duration::from_secs(10)),
             "nothing is freed"
         );
-        // What was removed is freed together: a part of each.
+        // All removed modules are freed together; each counts for an equal part.
         meter.phase("free", cycles);
         meter.value("cycle_bytes", (held_bytes() - before) / cycles as f64);
     }
@@ -127,7 +127,7 @@ fn cycle(jit: &Jit, inputs: &mut Inputs, n: usize) -> Result<()> {
     let tracker = jit.main().create_tracker()?;
     inputs.add(n, &tracker)?;
     called(jit, n)?;
-    // SAFETY: nobody keeps an address of it.
+    // SAFETY: no address of it is kept.
     unsafe { tracker.remove()? };
     Ok(())
 }

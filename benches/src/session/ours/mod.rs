@@ -79,7 +79,7 @@ fn target(n: usize) -> u64 {
     TARGETS[n % 4] as usize as u64
 }
 
-/// What the function without arguments at `address` returns.
+/// The result of the function without arguments at `address`.
 ///
 /// # Safety
 /// There is such a function, and it may be called.

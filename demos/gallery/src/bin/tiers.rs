@@ -102,12 +102,12 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the one call tells of each part.
+/// The callback that the one call makes after each part.
 extern "C" fn tick() {
     TICKS.lock().push(Instant::now());
 }
 
-/// What the one call returns.
+/// The expected result of the one call.
 fn expected(parts: i64) -> i64 {
     let mut row = [0u32; 4096];
     let mut sum = 0;

@@ -21,7 +21,7 @@ use uruk::{
     Responsibility, Symbol, Tier, Tracker, Unit,
 };
 
-/// What a formula is made of.
+/// The parts of a formula.
 #[derive(Clone)]
 enum Formula {
     Number(i64),
@@ -266,7 +266,7 @@ impl Unit for Definition {
     }
 
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
-        // Who called is told what is missing.
+        // The caller receives the error that names the missing symbol.
         match Assembly::first(&self.formula).into_object(&self.name) {
             Ok(object) => drop(responsibility.link(&self.name, object)),
             Err(error) => responsibility.fail(error),
@@ -281,7 +281,7 @@ impl Unit for Definition {
                 _ => None,
             };
             match code.map(|code| code.into_object(&name)) {
-                // Who waits, or the session's reporter, is told why it did not work.
+                // The waiting thread, or the session's reporter, receives the reason of a failure.
                 Some(Ok(object)) => drop(better.link(&name, object)),
                 Some(Err(error)) => better.fail(error),
                 None => better.decline(),
@@ -341,7 +341,7 @@ fn enter(jit: &Jit, known: &mut Vec<(String, Tracker)>, line: &str) -> Result<St
     ensure!(reader.peek().is_none(), "what is `{}`?", reader.0);
     if let Some(at) = known.iter().position(|(known, _)| *known == name) {
         let (_, old) = known.swap_remove(at);
-        // SAFETY: nobody keeps an address of it.
+        // SAFETY: no address of it is kept.
         unsafe { old.remove()? };
     }
     let tracker = jit.main().create_tracker()?;

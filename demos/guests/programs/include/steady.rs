@@ -1,6 +1,6 @@
-//! What `steady.h` and `kernel.h` are to C, for Rust: runs a kernel again and again,
-//! prints the combined checksum, and writes the times of the iterations to the file
-//! that ITERATION_TIMES names, in the same form.
+//! The counterpart of `steady.h` and `kernel.h` for Rust. It runs a kernel again and again, and
+//! prints the combined checksum. It writes the times of the iterations to the file that
+//! ITERATION_TIMES names, in the same form.
 
 use std::env;
 use std::fs::File;

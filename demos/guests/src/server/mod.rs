@@ -25,7 +25,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// What it is called in replies.
+    /// Its name in replies.
     pub fn name(self) -> &'static str {
         match self {
             Version::Old => "old",
@@ -33,7 +33,7 @@ impl Version {
         }
     }
 
-    /// What a word is worth.
+    /// The score of a word.
     pub fn score(self, word: &str) -> u64 {
         let rounds: u64 = (0..400).map(|round| round % 7 + 1).sum();
         let letters = match self {
@@ -62,7 +62,7 @@ pub enum Wrong {
     Torn {
         /// The request.
         asked: String,
-        /// What came.
+        /// The reply that came.
         reply: String,
     },
 }
@@ -178,7 +178,7 @@ fn whole(reply: &str) -> Option<(Version, &str)> {
     .next()
 }
 
-/// What `uruk swap PID --explain` says of a function.
+/// A function's row of `uruk swap PID --explain`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Explained {
     /// The tier it runs at.
