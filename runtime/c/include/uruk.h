@@ -279,7 +279,7 @@ extern "C" {
 #define URUK_LOOKUP_DLSYM 1
 
 /**
- * Gives way to a strong definition until somebody searched for it.
+ * A strong definition replaces it until a lookup has found it.
  */
 #define URUK_FLAG_WEAK 1
 
@@ -324,7 +324,7 @@ extern "C" {
 #define URUK_STATE_NONE 0
 
 /**
- * Nobody asked for it yet.
+ * No lookup has requested it yet.
  */
 #define URUK_STATE_NEVER_SEARCHED 1
 
@@ -439,7 +439,7 @@ extern "C" {
 #define URUK_TIERS_AUTO 0
 
 /**
- * What samples are taken by is found out: the default.
+ * The first source of samples that works: the default.
  */
 #define URUK_SAMPLING_AUTO 0
 
@@ -551,7 +551,7 @@ typedef struct uruk_callable uruk_callable;
 typedef struct uruk_dylib uruk_dylib;
 
 /**
- * What went wrong: a code, a text, and the names it is about.
+ * An error: a code, a text, and the names it is about.
  */
 typedef struct uruk_error uruk_error;
 
@@ -587,7 +587,7 @@ typedef struct uruk_program uruk_program;
 typedef struct uruk_reoptimize_request uruk_reoptimize_request;
 
 /**
- * What a replacement did.
+ * The result of a replacement.
  */
 typedef struct uruk_replaced uruk_replaced;
 
@@ -613,7 +613,7 @@ typedef struct uruk_thread uruk_thread;
 typedef struct uruk_tracker uruk_tracker;
 
 /**
- * What a value is made of.
+ * The components of a value.
  */
 typedef union uruk_bits {
     /**
@@ -674,7 +674,8 @@ typedef struct uruk_place {
 } uruk_place;
 
 /**
- * What to look up, and where. A field of zero is as by default; `size` is that of this struct.
+ * The names to look up, and where to search. A field of zero has its default; `size` is that of
+ * this struct.
  */
 typedef struct uruk_lookup {
     /**
@@ -698,7 +699,7 @@ typedef struct uruk_lookup {
      */
     size_t name_count;
     /**
-     * For each name, 1 if it is no error that nobody defines it; or null if none is so.
+     * For each name, 1 if a missing definition is no error; null if it is one for all.
      */
     const char *weak;
     /**
@@ -746,7 +747,7 @@ typedef struct uruk_alias {
      */
     const char *name;
     /**
-     * What it stands for.
+     * The target of the alias.
      */
     const char *target;
     /**
@@ -804,8 +805,8 @@ typedef struct uruk_program_options {
 } uruk_program_options;
 
 /**
- * A variable that changes its type: `fill` makes its new bytes of the old ones, while nobody
- * runs code of the set that is replaced, and calls nothing of the session.
+ * A variable that changes its type: `fill` computes its new bytes from the old ones, while no
+ * thread runs code of the replaced set. It must not call the session.
  */
 typedef struct uruk_migration {
     /**
@@ -819,7 +820,7 @@ typedef struct uruk_migration {
 } uruk_migration;
 
 /**
- * What is to be replaced, and how. A field of zero is as by default; `size` is that of this
+ * The functions to replace, and how. A field of zero has its default; `size` is that of this
  * struct.
  */
 typedef struct uruk_replacement {
@@ -828,7 +829,7 @@ typedef struct uruk_replacement {
      */
     size_t size;
     /**
-     * What the input is called in messages; a file's path if null.
+     * The name of the input in messages; a file's path if null.
      */
     const char *name;
     /**
@@ -844,7 +845,7 @@ typedef struct uruk_replacement {
      */
     int input;
     /**
-     * 1: at an instant at which nobody runs old code; calls wait for it.
+     * 1: at an instant at which no thread runs old code; calls wait for it.
      */
     int quiescent;
     /**
@@ -912,8 +913,8 @@ typedef struct uruk_dependence_group {
  * Something that defines symbols when they are asked for. A field of zero is as by default;
  * `size` is that of this struct.
  *
- * What is flagged callable gets a stub: its name is ready at once, and `materialize` is called
- * by its first call; the rest is made when it is looked up.
+ * A symbol that is flagged callable gets a stub: its name is ready at once, and its first call
+ * calls `materialize`; others are materialized by their first lookup.
  */
 typedef struct uruk_unit {
     /**
@@ -990,7 +991,7 @@ typedef struct uruk_event {
      */
     const char *function;
     /**
-     * What is said.
+     * The kind of the event.
      */
     const char *message;
     /**
@@ -1141,14 +1142,14 @@ typedef struct uruk_settings {
      */
     void (*on_event)(void *context, const struct uruk_event *event);
     /**
-     * Told of errors that nobody waits for. The error is of no use after the call.
+     * Called with errors for which no caller waits. The error must not be used after the call.
      */
     void (*on_error)(void *context, const struct uruk_error *error);
     /**
-     * What a call does whose function cannot be compiled (`cause` says why) or was removed
-     * (`cause` is null): it goes on in the function that is answered, with its own arguments.
-     * Runs on the calling thread, maybe in a signal handler. Without this, and for a null
-     * answer, a line is written to standard error and the process ends.
+     * Called for a call whose function cannot be compiled (`cause` says why) or was removed
+     * (`cause` is null): the call continues in the function that is returned, with its own
+     * arguments. Runs on the calling thread, possibly in a signal handler. Without this, and for a
+     * null result, a line is written to standard error and the process ends.
      */
     uruk_function (*on_failed_call)(void *context,
                                     const char *function,
@@ -1188,13 +1189,13 @@ typedef struct uruk_settings {
      */
     double tuning_percent;
     /**
-     * What they may take before any of that was earned, in milliseconds. Default: 250, or none if
-     * `tuned_before` knows of functions and the percentage is not set.
+     * Time that trials may take before any of it was earned, in milliseconds. Default: 250, or
+     * none if `tuned_before` knows functions and the percentage is not set.
      */
     uint64_t tuning_credit_ms;
     /**
-     * What an earlier run on this machine had found out, by `uruk_jit_tuning_text`, or null. Text
-     * that is of no use does no harm. Copied.
+     * Results of an earlier run on this machine, by `uruk_jit_tuning_text`, or null. Text that is
+     * of no use does no harm. Copied.
      */
     const char *tuned_before;
     /**
@@ -1213,8 +1214,8 @@ typedef struct uruk_settings {
 } uruk_settings;
 
 /**
- * What a session has done so far. Times are in nanoseconds; those of several threads add up.
- * Arrays by tier hold tier 1 first; tier 0 is native code, which nobody compiled here.
+ * Counters of a session. Times are in nanoseconds; those of several threads add up. Arrays by tier
+ * hold tier 1 first; tier 0 is native code, which the session did not compile.
  */
 typedef struct uruk_stats {
     /**
@@ -1634,7 +1635,7 @@ URUK_MUST_USE struct uruk_error *uruk_dylib_initialize(const struct uruk_dylib *
 URUK_MUST_USE struct uruk_error *uruk_dylib_deinitialize(const struct uruk_dylib *dylib);
 
 /**
- * Removes all definitions of the dylib; nobody uses its data any more.
+ * Removes all definitions of the dylib. Its data must not be used any more.
  */
 URUK_MUST_USE struct uruk_error *uruk_dylib_clear(const struct uruk_dylib *dylib);
 
@@ -1721,7 +1722,7 @@ struct uruk_error *uruk_dylib_add_generator(const struct uruk_dylib *dylib,
 struct uruk_dylib *uruk_generator_request_dylib(const struct uruk_generator_request *ask);
 
 /**
- * The names that nobody defined so far, to be freed; `required` is 1 for those only that the
+ * The names without a definition so far, to be freed; `required` is 1 for those only that the
  * lookup fails without, 0 for all.
  */
 struct uruk_names *uruk_generator_request_missing(const struct uruk_generator_request *ask,
@@ -1791,7 +1792,7 @@ struct uruk_dylib *uruk_reoptimize_request_dylib(const struct uruk_reoptimize_re
 int uruk_reoptimize_request_tier(const struct uruk_reoptimize_request *improvement);
 
 /**
- * Whether nobody wants the code any more: 1 or 0.
+ * Whether the code is no longer wanted: 1 or 0.
  */
 int uruk_reoptimize_request_is_cancelled(const struct uruk_reoptimize_request *improvement);
 
@@ -1840,8 +1841,8 @@ void uruk_reoptimize_request_fail(struct uruk_reoptimize_request *improvement,
 void uruk_reoptimize_request_free(struct uruk_reoptimize_request *improvement);
 
 /**
- * Looks names up in one step, and waits for the answer: `addresses` has room for one of each;
- * that of a weak name that nobody defines is 0.
+ * Looks names up in one step, and waits for the answer: `addresses` has room for one of each; that
+ * of a weak name without a definition is 0.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_jit_lookup(const struct uruk_jit *jit,
@@ -1863,8 +1864,8 @@ struct uruk_error *uruk_jit_lookup_async(const struct uruk_jit *jit,
                                          void *context);
 
 /**
- * The flags of names: `found` has room for one of each; the name of one that nobody defines
- * is null there. Nothing is made for it.
+ * The flags of names: `found` has room for one of each; the name of one without a definition is
+ * null there. Nothing is materialized.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_jit_lookup_flags(const struct uruk_jit *jit,
@@ -1971,14 +1972,14 @@ int uruk_generator_remove(const struct uruk_generator *generator);
 void uruk_generator_free(struct uruk_generator *generator);
 
 /**
- * Whether what is added may need symbols that nobody defines yet (1) or not (0, as at first).
+ * Whether additions may need symbols that are not defined yet (1) or not (0, the default).
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_allow_missing(const struct uruk_dylib *dylib,
                                             int allowed);
 
 /**
- * The symbols that what was added needs and nobody defines; to be freed.
+ * The symbols that additions need and that are not defined; to be freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_unresolved(const struct uruk_dylib *dylib,
@@ -2066,8 +2067,8 @@ struct uruk_error *uruk_replaced_activations(const struct uruk_replaced *replace
                                              struct uruk_names **names);
 
 /**
- * The loops that somebody was in, if they were to change (`osr`), and what became of each: a
- * line for each; to be freed.
+ * The loops that threads were in, if they were to change (`osr`), and the result of each: a line
+ * for each; to be freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_replaced_loops(const struct uruk_replaced *replaced,
@@ -2089,7 +2090,7 @@ struct uruk_dylib *uruk_responsibility_dylib(struct uruk_responsibility *respons
 struct uruk_names *uruk_responsibility_symbols(struct uruk_responsibility *responsibility);
 
 /**
- * The names of those that somebody waits for now; to be freed.
+ * The names for which lookups wait now; to be freed.
  */
 struct uruk_names *uruk_responsibility_requested(struct uruk_responsibility *responsibility);
 
@@ -2360,7 +2361,7 @@ struct uruk_error *uruk_jit_register_stack(const struct uruk_jit *jit,
                                            struct uruk_stack **stack);
 
 /**
- * Forgets a stack that nobody goes on to run on; nothing for null.
+ * Forgets a stack on which no thread continues; nothing for null.
  */
 void uruk_stack_free(struct uruk_stack *stack);
 
@@ -2400,7 +2401,8 @@ struct uruk_error *uruk_jit_watch(const struct uruk_jit *jit,
 struct uruk_names *uruk_jit_first_calls(const struct uruk_jit *jit);
 
 /**
- * What the dylibs hold at this moment, for people. To be freed by `uruk_string_free`.
+ * The contents of the dylibs at this moment, as text for people. To be freed by
+ * `uruk_string_free`.
  */
 char *uruk_jit_dump(const struct uruk_jit *jit);
 
@@ -2410,7 +2412,7 @@ char *uruk_jit_dump(const struct uruk_jit *jit);
 void uruk_settings_init(struct uruk_settings *settings, size_t size);
 
 /**
- * What a session has done so far: `uruk_jit_stats(jit, &stats, sizeof stats)`.
+ * Reads the counters of a session: `uruk_jit_stats(jit, &stats, sizeof stats)`.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_jit_stats(const struct uruk_jit *jit,
@@ -2504,11 +2506,12 @@ struct uruk_error *uruk_tracker_attach(const struct uruk_tracker *tracker,
                                        void (*release)(void *context));
 
 /**
- * Removes what is under the tracker: names at once, code when no thread can return into it.
- * Destructors run on this thread. Nobody uses addresses of its data any more. The handle is
+ * Removes the definitions of the tracker: names at once, code when no thread can return into it.
+ * Destructors run on this thread. Addresses of its data must not be used any more. The handle is
  * still to be freed.
  */
-URUK_MUST_USE struct uruk_error *uruk_tracker_remove(const struct uruk_tracker *tracker);
+URUK_MUST_USE
+struct uruk_error *uruk_tracker_remove(const struct uruk_tracker *tracker);
 
 /**
  * Moves everything to another tracker of the same dylib.
@@ -2531,8 +2534,8 @@ void uruk_jit_work_done(const struct uruk_jit *jit,
                         uint64_t units);
 
 /**
- * What the tuner found out so far, for people: a line for each function, and one for each trial of
- * it, those with the most trials first. Empty where the settings do not say `tune`. To be freed by
+ * Results of the tuner so far, for people: a line for each function, and one for each trial of it,
+ * those with the most trials first. Empty where the settings do not say `tune`. To be freed by
  * `uruk_string_free`.
  */
 URUK_MUST_USE
