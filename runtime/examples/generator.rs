@@ -1,4 +1,4 @@
-//! Functions are made when somebody asks for their names.
+//! A generator makes functions when a lookup asks for their names.
 //!
 //! ```text
 //! making times7

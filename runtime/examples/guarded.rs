@@ -1,4 +1,4 @@
-//! What goes wrong in JIT'd code is a value, and the session goes on.
+//! A fault in JIT'd code is a value, and the session goes on.
 //!
 //! ```text
 //! 42 / 2 = 21

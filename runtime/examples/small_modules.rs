@@ -1,5 +1,5 @@
-//! What many small modules cost, one for each function, as a compiler of queries makes them:
-//! resident memory of one that is alive, and processor time to add, call and remove one. Each
+//! The costs of many small modules, one for each function, as a compiler of queries makes them:
+//! resident memory of a live module, and processor time to add, call and remove one. Each
 //! measurement is a process of its own.
 //!
 //! ```text
@@ -107,7 +107,7 @@ fn call(jit: &Jit, number: u64) {
 }
 
 fn remove(tracker: &Tracker) {
-    // SAFETY: nobody uses what is in it any more.
+    // SAFETY: no thread uses the module any more.
     unsafe { tracker.remove() }.expect("once");
 }
 

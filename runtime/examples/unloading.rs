@@ -1,4 +1,4 @@
-//! What was added under a tracker goes with it, destructors first.
+//! The modules of a tracker go with it, destructors first.
 //!
 //! ```text
 //! plugin says 7
@@ -23,7 +23,7 @@ pub fn main() -> Result<(), uruk::Error> {
     // SAFETY: the function above.
     let plugin = unsafe { jit.function::<extern "C" fn() -> i64>("plugin")? };
     println!("plugin says {}", plugin.call());
-    // SAFETY: nobody uses its data, of which there is none.
+    // SAFETY: no thread uses its data, of which there is none.
     unsafe { tracker.remove()? };
     println!("{}", jit.lookup("plugin").expect_err("it is gone"));
     Ok(())

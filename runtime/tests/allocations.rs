@@ -27,10 +27,10 @@ thread_local! {
     static ASKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Where somebody allocated without a pass.
+/// Places where a thread of ours allocated without a pass.
 static FOUND: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// What threads of ours asked of the allocator.
+/// The number of requests of our threads to the allocator.
 static SEEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether the calling thread is one of the library's. It never gets another name.
@@ -52,7 +52,8 @@ fn look() {
     SEEN.fetch_add(usize::from(ours), Ordering::Relaxed);
     if ours && uruk_base::locks::covers() == 0 {
         let trace = Backtrace::force_capture().to_string();
-        // What comes before and after is seen to by whoever copies the process.
+        // Allocations before and after the thread's work are the concern of the code that copies
+        // the process.
         if trace.contains("src/thread.rs:") {
             let lines = trace.lines().filter(|line| line.contains(": "));
             let text: Vec<_> = lines.take(40).collect();
@@ -151,7 +152,7 @@ fn session(tiers: Tiers) {
         "declare i32 @nowhere() define i32 @bad() { %r = call i32 @nowhere() ret i32 %r }",
     );
     assert!(missing.is_err());
-    // SAFETY: nobody calls it.
+    // SAFETY: no thread calls it.
     unsafe { tracker.remove() }.expect("there");
 }
 

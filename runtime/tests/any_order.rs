@@ -133,13 +133,14 @@ fn modules_refer_to_each_others_data_and_can_each_go_and_come_back() {
     assert_eq!(unresolved(&jit), [""; 0]);
     assert_eq!(call(&jit, "a_sees"), 2);
     assert_eq!(call(&jit, "b_sees"), 1);
-    // SAFETY: nobody uses its data.
+    // SAFETY: no thread uses its data.
     unsafe { b.remove().unwrap() };
     assert!(jit.lookup("b_sees").is_err());
     let b = main.create_tracker().unwrap();
     b.add_ir("b", &text("b", "a", 3)).unwrap();
     assert_eq!(call(&jit, "b_sees"), 1);
-    // What was linked against the old one stays so: data is not moved under a running program.
+    // Code that was linked against the old data stays so: data is not moved under a running
+    // program.
     // SAFETY: as above.
     unsafe { a.remove().unwrap() };
     main.add_ir("a", &text("a", "b", 4)).unwrap();
@@ -266,7 +267,7 @@ fn members_of_an_archive_come_when_they_are_needed() {
     .unwrap();
     assert_eq!(call(&jit, "all"), 4);
     assert!(main.state_of(jit.intern("two")).is_none());
-    // Nobody is pulled in by who asks as `dlsym` does.
+    // A lookup that asks as `dlsym` does pulls no member in.
     let two = jit.intern("two");
     let lookup = Lookup::new([(&main, Visibility::All)]).weak(two);
     let found = jit

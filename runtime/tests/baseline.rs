@@ -49,7 +49,7 @@ define i64 @read() {
   ret i64 %v
 }"#;
 
-/// What the baseline compiler never takes.
+/// A function that the baseline compiler never takes.
 const ASSEMBLY: &str = r#"define i64 @assembly(i64 %x) {
   %y = call i64 asm "leaq 1($1), $0", "=r,r"(i64 %x)
   ret i64 %y
@@ -92,7 +92,7 @@ fn read(jit: &Jit) -> i64 {
     function.expect("a function").call()
 }
 
-/// Who compiled a function at tier 1.
+/// The compilers that compiled a function at tier 1.
 fn compiled_by(log: &Log, name: &str) -> Vec<CompiledBy> {
     let log = log.lock().expect("no panic");
     let of = log.iter();

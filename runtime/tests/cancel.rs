@@ -1,4 +1,4 @@
-//! Compiles that nobody wants end early, and take nothing with them.
+//! Compiles that are no longer wanted end early, and take nothing with them.
 //!
 //! A compile of one function at tier 2 is held where an embedder may change its IR, until it is
 //! cancelled, in each way there is. That it ends there shows in what does not come any more: an
@@ -82,7 +82,7 @@ fn text(seed: u64) -> String {
     ir + &end + &format!(" ret i64 %p{i} }}")
 }
 
-/// What the function returns.
+/// The value that the function must return.
 fn model(seed: u64, mut value: u64) -> u64 {
     for i in 0..STATEMENTS {
         let product = value.wrapping_mul(seed + 2 * i + 1);
@@ -271,7 +271,7 @@ fn a_removal_ends_the_compile_of_what_it_removes() {
     tracker.add_ir("m", &text(11)).expect("valid IR");
     assert_eq!(session.call(3), model(11, 3));
     session.begin(1);
-    // SAFETY: nobody calls what is removed.
+    // SAFETY: no thread calls the removed code.
     unsafe { tracker.remove() }.expect("once");
     session.check_cancelled();
     session
@@ -314,7 +314,7 @@ fn fork() {
         unsafe { libc::_exit(0) };
     }
     assert!(child > 0, "fork");
-    // SAFETY: our child; nobody wants to know how it ended.
+    // SAFETY: our child; the test does not need its status.
     unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
 }
 
@@ -322,7 +322,8 @@ fn fork() {
 fn a_fork_interrupts_a_compile_once_and_it_begins_again() {
     let _alone = alone();
     let session = Session::with_big();
-    // What is registered last runs first before a fork: the session's waits for compiles.
+    // The handler that is registered last runs first before a fork: the session's handler waits for
+    // compiles.
     // SAFETY: a function that lives as long as the process.
     unsafe { libc::pthread_atfork(Some(about_to_fork), None, None) };
     session.begin(2);

@@ -1,5 +1,5 @@
-//! Constants that LLVM makes while it compiles a version, and that a callee reads after
-//! the version is gone: freed code is closed, so that whoever reads it dies of it.
+//! Constants that LLVM makes while it compiles a version, and that a callee reads after the version
+//! is gone: freed code is closed, so that a thread that reads it dies of it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -42,8 +42,8 @@ static WOKEN: AtomicU32 = AtomicU32::new(0);
 /// The first eight bytes of what it was given.
 static READ: AtomicU64 = AtomicU64::new(0);
 
-// Stands for `puts` that waits for the lock of its stream: while it sleeps in the kernel,
-// its argument is in rbx only, which nobody can read.
+// Stands for `puts` that waits for the lock of its stream. While it sleeps in the kernel, its
+// argument is in rbx only, which no other thread can read.
 std::arch::global_asm!(
     ".globl uruk_test_puts",
     ".type uruk_test_puts, @function",
@@ -108,7 +108,7 @@ fn a_string_made_by_llvm_is_read_by_a_callee_that_slept() {
     }
     churn(&jit, "say");
     WOKEN.store(1, Ordering::SeqCst);
-    // SAFETY: wakes whoever waits for the word.
+    // SAFETY: wakes every thread that waits for the word.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -125,7 +125,7 @@ fn a_string_made_by_llvm_is_read_by_a_callee_that_slept() {
     assert_eq!(&read, b"one stri", "{read:x?}");
 }
 
-/// What the callee below was given last.
+/// The argument that the callee below got last.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
 
 /// One test at a time looks at it.
@@ -149,7 +149,7 @@ fn sayer(name: &str, size: usize) -> String {
     )
 }
 
-/// What `name` gives to `puts` at its tier.
+/// The argument that `name` gives to `puts` at its tier.
 fn given(jit: &Jit, name: &str) -> u64 {
     // SAFETY: functions of these tests take and give nothing.
     let say = unsafe { jit.function::<extern "C" fn()>(name) }.expect("typed");
@@ -208,7 +208,7 @@ fn equal_constants_are_one_and_go_with_their_module() {
         (before + SIZE..before + 2 * SIZE).contains(&with),
         "{before} and with one constant {with}"
     );
-    // SAFETY: nobody keeps an address of it.
+    // SAFETY: no thread keeps an address of it.
     unsafe { tracker.remove() }.expect("once");
     let after = held(&jit);
     assert!(after + SIZE <= with, "{with}, and removed {after}");

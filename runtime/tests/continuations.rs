@@ -21,7 +21,7 @@ fn a_loop_is_left_when_somebody_asks() {
     let stats = jit.stats().continuations;
     assert_eq!((stats.offered, stats.left), (2, 1));
     assert!(stats.refused.is_empty(), "{:?}", stats.refused);
-    // What is offered stays offered: the next one leaves, too.
+    // The offer stays in force: the next activation leaves, too.
     let (result, passes) = Spinning::start(function(&jit), 6).end();
     assert_eq!(result, expected(3, 6, passes));
     assert_eq!(left(&jit), 2);
@@ -34,7 +34,7 @@ fn the_policy_has_a_loop_left_that_is_entered_once() {
     let stays = (0..10).any(|_| {
         let jit = session(Tiers::Auto, 3);
         let spinning = Spinning::start(function(&jit), 5);
-        // It may have left the continuation, too, before somebody looks.
+        // The thread may have left the continuation, too, before the test looks.
         wait(|| left(&jit) >= 1);
         let (result, passes) = spinning.end();
         assert_eq!(result, expected(3, 5, passes));
@@ -65,7 +65,7 @@ fn what_is_forbidden_is_not_left() {
     jit.main().forbid_osr("spin", false).expect("known");
     assert_eq!(jit.main().osr_loops("spin").expect("compiled"), 2);
     wait(|| left(&jit) == 1);
-    // Who left does not come back; who comes later finds nothing.
+    // The thread that left does not come back. A thread that comes later finds no offer.
     jit.main().forbid_osr("spin", true).expect("known");
     let (result, passes) = spinning.end();
     assert_eq!(result, expected(3, 5, passes));
@@ -92,7 +92,7 @@ fn what_was_forbidden_to_a_function_is_allowed_to_the_next_of_its_name() {
         assert_eq!(jit.main().osr_loops("spin").expect("nothing"), 0);
         let (result, passes) = spinning.end();
         assert_eq!(result, expected(3, 5, passes));
-        // SAFETY: nobody is inside, and nothing keeps an address.
+        // SAFETY: no thread is inside, and nothing keeps an address.
         unsafe { tracker.remove() }.expect("removed");
     }
 }
@@ -145,7 +145,7 @@ fn continuations_go_with_their_function() {
         let spinning = Spinning::start(function(&jit), round);
         let (result, passes) = spinning.end();
         assert_eq!(result, expected(3, round, passes));
-        // SAFETY: nobody is inside, and nothing keeps an address.
+        // SAFETY: no thread is inside, and nothing keeps an address.
         unsafe { tracker.remove() }.expect("removed");
         // The version of tier 1 goes, then what was offered to it.
         wait(|| {
@@ -155,7 +155,8 @@ fn continuations_go_with_their_function() {
         held.push(jit.stats().memory.held);
     }
     assert_eq!(left(&jit), 40);
-    // What goes with a name is given back by and by: a saw, that does not rise.
+    // Memory that goes with a name is given back by and by: the amount rises and falls, but its
+    // maximum does not rise.
     let most = |rounds: std::ops::Range<usize>| held[rounds].iter().max().copied();
     assert!(
         most(28..40) < most(4..16).map(|most| most + 500),

@@ -115,7 +115,7 @@ fn what_a_continuation_inlined_can_be_replaced() {
     let new = "define i64 @step(i64 %s) { %m = mul i64 %s, 11 ret i64 %m }";
     let replaced = jit.main().replace(Replacement::ir("new", new));
     let replaced = replaced.expect("replaced");
-    // Who runs goes on in what it inlined, and is named.
+    // The running continuation goes on in the body that it inlined, and the scan names it.
     let activations = replaced.activations().expect("a scan");
     let mut named = activations.iter().flat_map(|it| &it.functions);
     assert!(
@@ -133,8 +133,8 @@ fn what_a_continuation_inlined_can_be_replaced() {
     assert_eq!(result, power(3, 7, passes));
 }
 
-/// What was taken back is offered again by the policy, though it is compiled already: there is no
-/// other loop to be left.
+/// The policy offers a withdrawn continuation again, although it is compiled already: the function
+/// has no other loop to leave.
 #[test]
 fn what_is_allowed_again_is_left_again() {
     let jit = Jit::builder()

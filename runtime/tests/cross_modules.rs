@@ -247,7 +247,7 @@ fn names_that_mean_something_else_in_the_callers_dylib_stay_apart() {
         jit.compile_at("f", tier).expect("compiles");
         assert_eq!(call(&jit, "f", 0), 521, "{tier:?}");
     }
-    // What has no such name is inlined all the same.
+    // A function without such a name is inlined all the same.
     let new = Replacement::ir("new", "define i32 @plain(i32 %x) { ret i32 6 }");
     let replaced = b.replace(new).expect("replaceable");
     assert_eq!(replaced.dependents, ["f"]);

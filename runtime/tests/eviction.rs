@@ -103,7 +103,7 @@ fn a_budget_holds_over_thousands_of_functions() {
         }
         stop.store(true, Ordering::Relaxed);
         assert!(hot.into_iter().all(|thread| thread.join().unwrap() > 0));
-        // What was published during a look comes on top; and code of tier 2 is larger.
+        // Code that was published during a look comes on top; and code of tier 2 is larger.
         assert!(most <= budget + 40 * one, "{most} bytes of {budget}");
     });
     let stats = jit.stats();
@@ -216,7 +216,7 @@ fn all_is_evicted_again_and_again_under_callers() {
         evictions.evicted > 0 && evictions.returned > 0,
         "{evictions:?}"
     );
-    // SAFETY: a variable of the module; nobody writes it any more.
+    // SAFETY: a variable of the module; no thread writes it any more.
     let counted = unsafe { *(jit.lookup("calls").unwrap() as *const i64) };
     assert_eq!(counted as u64, calls.load(Ordering::Relaxed));
 }
@@ -243,7 +243,7 @@ fn what_was_evicted_goes_up_again() {
         assert_eq!(f.call(7), expected(0, 7));
         assert!(std::time::Instant::now() < deadline, "it stays at tier 1");
     }
-    // What is pinned stays, and so does what has no code.
+    // A pinned function stays, and so does a function without code.
     jit.pin("f_1", Some(Tier::Baseline)).unwrap();
     assert!(!jit.evict("f_1").unwrap());
     function(&jit, 1).call(1);

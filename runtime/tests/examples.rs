@@ -10,7 +10,7 @@ const RUN: &str = "URUK_TEST_EXAMPLE";
 /// Stands before and after what an example prints: the test's own lines are around it.
 const MARK: &str = "\n-- example --\n";
 
-/// What an example is to print: the first block of text in its comment.
+/// The output that an example must print: the first block of text in its comment.
 fn expected(source: &str) -> String {
     let comment = source.lines().take_while(|line| line.starts_with("//!"));
     let lines = comment.map(|line| line.trim_start_matches("//!").trim_start_matches(' '));

@@ -21,7 +21,7 @@ __attribute__((destructor)) static void unmakes() { say("unmakes"); }
 __attribute__((destructor(200))) static void unmakes_later() { say("unmakes later"); }
 extern "C" int go() { return atexit(two); }"#;
 
-/// What the constructors of a session's modules do not.
+/// Runs the constructors of the session's modules.
 fn initialize(jit: &Jit) {
     // SAFETY: constructors of the cases.
     unsafe { jit.initialize() }.expect("initialized");
@@ -224,10 +224,11 @@ fn throws_early(form: Form, _: Way) {
     end(0)
 }
 
-/// What `host_search` has search the other one.
+/// Two dylibs: `host_search` makes the first one search the second.
 static SEARCH: Mutex<Option<(Dylib, Dylib)>> = Mutex::new(None);
 
-/// A handler has somebody search the dylib that goes, so it does not: it works on.
+/// A handler makes another dylib search the dylib that goes. So the removal is refused, and the
+/// dylib works on.
 fn not_removed(form: Form, _: Way) {
     extern "C" fn search() {
         let both = SEARCH.lock().expect("whole").clone();
@@ -248,7 +249,7 @@ fn not_removed(form: Form, _: Way) {
     );
     goes.call("searches");
     *SEARCH.lock().expect("whole") = Some((user, goes.dylib.clone()));
-    // SAFETY: nobody uses what goes.
+    // SAFETY: no thread uses the dylib that goes.
     let refused = unsafe { goes.dylib.remove(Removal::Refused) };
     assert!(matches!(refused, Err(Error::DylibInUse { .. })));
     assert_eq!(goes.call("go"), 0);

@@ -1,4 +1,5 @@
-//! What code registers to be called at the end of the process, and is removed before that.
+//! Functions that code registers to be called at the end of the process; the code is removed before
+//! that.
 
 use std::sync::Mutex;
 use std::thread::JoinHandle;
@@ -51,7 +52,7 @@ fn at_exit(form: Form, way: Way) {
 const AT_EXIT: &str = "removing|second|native with our data|host tick|with argument|first|removed|\
                        native second|stays|native first";
 
-/// Two inputs under one tracker: in the order of registration, whoever it was.
+/// Two inputs under one tracker: the order of registration counts, not the input.
 fn together(form: Form, _: Way) {
     let jit = session();
     let both = added(&jit, "both", Way::Tracker);
@@ -98,7 +99,7 @@ fn busy(form: Form, _: Way) {
         .lock()
         .expect("whole")
         .extend([goes.tracker.clone(), other.tracker.clone()]);
-    // SAFETY: nobody uses what goes.
+    // SAFETY: no thread uses the code that goes.
     let twice = unsafe { goes.tracker.remove() };
     say(if twice.is_err() { "twice" } else { "once" });
     end(0)
@@ -219,7 +220,7 @@ fn of_another(form: Form, _: Way) {
     end(0)
 }
 
-/// What the handle's own function runs is not run again.
+/// Handlers that the handle's own function ran are not run again.
 fn finalized(form: Form, _: Way) {
     let jit = session();
     let goes = added(&jit, "goes", Way::Tracker);
@@ -323,7 +324,7 @@ fn session_ends(form: Form, _: Way) {
     end(0)
 }
 
-/// By the C library's own function, which nobody sees being called.
+/// Code registers by the C library's own function; the runtime does not see the call.
 fn unseen(form: Form, _: Way) {
     let jit = session();
     let goes = added(&jit, "goes", Way::Tracker);

@@ -1,4 +1,5 @@
-//! What code registers to be called at the end of threads, and is removed before that.
+//! Functions that code registers to be called at the end of threads; the code is removed before
+//! that.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -58,7 +59,7 @@ fn thread_locals(form: Form, way: Way) {
     to_there.send(()).expect("waits");
     thread.join().expect("ends");
     say("joined");
-    // What was kept is gone now.
+    // The code that was kept is gone now.
     touch();
     end(0)
 }
@@ -161,7 +162,7 @@ fn again(form: Form, _: Way) {
     end(0)
 }
 
-/// Forks come at any point of a removal: children find no lock that nobody opens.
+/// Forks come at any point of a removal: children find no lock that stays locked.
 fn forking(form: Form, _: Way) {
     static STOP: AtomicBool = AtomicBool::new(false);
     let jit = session();
@@ -203,7 +204,7 @@ fn forking(form: Form, _: Way) {
     end(0)
 }
 
-/// What was registered, and what ran: handlers of exit, destructors of threads.
+/// Counts of registered functions, and of those that ran: handlers of exit, destructors of threads.
 static COUNTS: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
 
 /// Has what is removed end with -1.

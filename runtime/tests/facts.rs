@@ -1,4 +1,4 @@
-//! What is known of callees out of sight changes which functions a program needs.
+//! Facts about callees out of sight change the set of functions that a program needs.
 
 use std::sync::{Arc, Mutex};
 

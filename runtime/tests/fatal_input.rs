@@ -1,4 +1,4 @@
-//! IR that LLVM ends the process for while it reads is an error of whoever adds it, and the
+//! IR that makes LLVM end the process while it reads is an error of the call that adds it, and the
 //! session goes on.
 
 use uruk::{CodegenError, Error, Jit, Replacement};

@@ -31,7 +31,7 @@ fn barrier(fault: &MemoryFault) -> FaultAnswer {
         Access::Read => libc::PROT_READ,
         _ => libc::PROT_READ | libc::PROT_WRITE,
     };
-    // What a handler does to `errno` is not seen.
+    // The faulting code does not see a handler's change of `errno`.
     // SAFETY: the thread's own.
     unsafe { *libc::__errno_location() = 99 };
     match protect(fault.address & !(PAGE - 1), kind) {
@@ -120,7 +120,7 @@ fn pages_of_a_collector_are_opened_wherever_they_are_used() {
                 });
             }
         });
-        // What is not the handler's is the guard's.
+        // Faults that are not the handler's are the guard's.
         let trap = load
             .call_guarded(0x70 as *const i64)
             .expect_err("nothing is there");

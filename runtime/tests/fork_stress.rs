@@ -90,7 +90,7 @@ const ALL: [(&str, Act); 13] = [
     ("tier", |jit, random, _| {
         let name = format!("moving{}", random.below(MOVING));
         let tiers = [Tier::Baseline, Tier::Optimized, Tier::Guided];
-        // Somebody else may be faster.
+        // Another thread may be faster.
         let _ = jit.compile_at(&name, tiers[random.below(3) as usize]);
         assert!(jit.tier(&name).is_ok());
     }),
@@ -106,7 +106,7 @@ const ALL: [(&str, Act); 13] = [
         let replaced = jit.main().replace(new).expect("replaceable");
         let _ = replaced.activations();
         if random.below(2) == 0 {
-            // Somebody else may have replaced them since.
+            // Another thread may have replaced them since.
             let _ = replaced.rollback();
         }
         // Both, or none, of a set; a call may see one before and one after a commit.
@@ -122,7 +122,7 @@ const ALL: [(&str, Act); 13] = [
         // SAFETY: nothing that needs more than it has.
         unsafe { jit.initialize() }.expect("initialized");
         assert_eq!(function(jit, &name).call(6), 42);
-        // SAFETY: nobody else knows the function.
+        // SAFETY: no other thread knows the function.
         unsafe { tracker.remove() }.expect("there");
         assert!(jit.lookup(&name).is_err());
     }),
@@ -133,7 +133,7 @@ const ALL: [(&str, Act); 13] = [
         // SAFETY: a word that stays.
         unsafe { dylib.define_address("word", std::ptr::from_ref(word).cast()) }.expect("new");
         assert!(dylib.lookup("word").is_ok() && dylib.lookup("left").is_ok());
-        // SAFETY: nobody else knows it.
+        // SAFETY: no other thread knows it.
         unsafe { dylib.remove(Removal::Forced) }.expect("there");
     }),
     ("reclaim", |jit, random, _| {

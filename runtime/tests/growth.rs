@@ -19,7 +19,7 @@ const TABLES: usize = 40 << 10;
 fn allowed(cycle: Cycle) -> usize {
     match cycle {
         Cycle::Replace | Cycle::Lazy | Cycle::Alias | Cycle::Dylib | Cycle::EmptyDylib => 30,
-        // What its tracker knows of the image stays: some closures and numbers.
+        // The tracker's data about the image stays: some closures and numbers.
         Cycle::Undefine => 1500,
         // A name that was not there before stays, in the session and for the tools.
         Cycle::Module | Cycle::Error | Cycle::Panic => 110,

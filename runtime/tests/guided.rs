@@ -35,7 +35,7 @@ out:
   ret i64 %t
 }";
 
-/// What `apply` answers.
+/// The value that `apply` must return.
 fn expected(rare: bool, n: i64, way: i64) -> i64 {
     let add = [0, 10, 20][way as usize];
     (0..n).fold(1, |s: i64, _| {

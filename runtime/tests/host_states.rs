@@ -1,5 +1,5 @@
-//! What functions of the host need is dropped once no code can call them any more: after their tracker
-//! was removed, with the session, and not while they run.
+//! State that functions of the host need is dropped once no code can call them any more: after the
+//! removal of their tracker, with the session, and not while they run.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;

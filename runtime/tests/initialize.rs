@@ -80,7 +80,7 @@ fn a_dylib_runs_its_own_twice() {
     // SAFETY: as above.
     unsafe { b.initialize() }.expect("initialized");
     assert_eq!(said(), [21, 22]);
-    // SAFETY: nobody uses it. It was not initialized again, and b is not its business.
+    // SAFETY: no thread uses it. It was not initialized again, and its removal does not concern b.
     unsafe { a.remove(uruk::Removal::Refused).unwrap() };
     assert_eq!(said(), [0; 0]);
     drop((a, b, jit));

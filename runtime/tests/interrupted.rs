@@ -12,7 +12,7 @@ type Answer = extern "C" fn() -> i32;
 /// How long a test may take before it is said to hang.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What the handler calls next, and where it ends; one test at a time.
+/// The functions that the handler calls next, and the number at which it ends; one test at a time.
 static FUNCTIONS: AtomicPtr<u64> = AtomicPtr::new(std::ptr::null_mut());
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(0);
@@ -152,7 +152,7 @@ fn alone(test: impl FnOnce()) {
     drop(done);
 }
 
-/// A session with functions that nobody called yet, and their addresses.
+/// A session with functions that were not called yet, and their addresses.
 fn fresh(count: usize) -> (Jit, Vec<u64>) {
     let jit = Jit::builder().jobs(2).build().expect("a session");
     let ir: String = (0..count)
@@ -188,7 +188,7 @@ fn first_calls_where_the_library_was_interrupted() {
             let tracker = main.create_tracker().expect("there");
             let ir = format!("define i32 @g{round}() {{ ret i32 1 }} @h{round} = global i32 1");
             tracker.add_ir("g", &ir).expect("valid IR");
-            // SAFETY: nobody has addresses of it.
+            // SAFETY: no thread has addresses of it.
             unsafe { tracker.remove() }.expect("there");
         });
         storm(&mut |round| {
@@ -295,7 +295,7 @@ fn children_that_return_to_a_wait() {
                     // SAFETY: a child ends without the harness.
                     unsafe { libc::_exit(i32::from(!(right && again && found))) };
                 }
-                // SAFETY: nobody has addresses of it.
+                // SAFETY: no thread has addresses of it.
                 unsafe { tracker.remove() }.expect("there");
                 if CHILDREN.load(Ordering::Relaxed) >= wanted {
                     LIMIT.store(0, Ordering::Relaxed);
@@ -337,7 +337,7 @@ fn calls_of_members_where_a_replacement_was_interrupted() {
                 2 => Level::Quiescent { wait: PATIENCE },
                 _ => Level::Immediate,
             };
-            // All of them, so that nobody meets two versions.
+            // All of them are replaced, so that no call meets two versions.
             let new = Replacement::ir("new", &halves(version)).level(level);
             let replaced = main.replace(new).expect("replaced");
             assert_eq!(replaced.functions.len(), 3);
@@ -350,7 +350,7 @@ fn calls_of_members_where_a_replacement_was_interrupted() {
     });
 }
 
-/// What the host function below found.
+/// The results of the host function below.
 static ASKED: Mutex<Vec<(u64, Option<ReplaceError>)>> = Mutex::new(Vec::new());
 static SESSION: Mutex<Option<Jit>> = Mutex::new(None);
 

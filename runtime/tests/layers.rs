@@ -1,4 +1,5 @@
-//! What embedders do to code on its way: transforms of IR and of objects, link passes, a cache.
+//! Changes that embedders make to code on its way: transforms of IR and of objects, link passes, a
+//! cache.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -195,7 +196,7 @@ fn compiled_functions_are_kept_over_sessions() {
     // Another module is another matter.
     run(Arc::clone(&cache), 6);
     assert_eq!(memory.hits.load(Ordering::Relaxed), kept);
-    // What was damaged is as if it were not there.
+    // A damaged entry counts as missing.
     for entry in memory.entries.lock().unwrap().values_mut() {
         let middle = entry.len() / 2;
         entry[middle] ^= 0x40;

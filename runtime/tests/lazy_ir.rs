@@ -148,7 +148,7 @@ fn what_a_closure_captured_goes_with_its_use_its_successor_or_its_function() {
         })
         .expect("defined");
     assert_eq!(Arc::strong_count(&there), 2);
-    // SAFETY: nobody has an address of it.
+    // SAFETY: no thread has an address of it.
     unsafe { other.clear() }.expect("it goes");
     assert_eq!(Arc::strong_count(&there), 1);
 }

@@ -61,8 +61,8 @@ fn call(dylib: &uruk::Dylib, name: &str) -> i64 {
     function.expect("a function").call()
 }
 
-/// What the kernel holds of a range: also pages that it has taken out of the tables of this
-/// process, as it does with idle memory.
+/// Bytes of a range that the kernel holds. They include pages that it has taken out of the tables
+/// of this process, as it does with idle memory.
 fn resident(range: &std::ops::Range<u64>) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("there is /proc");
     let mut sum = 0;
@@ -153,7 +153,7 @@ fn rows_are_whose_memory_it_is() {
         .filter_map(|(n, _)| n)
         .collect();
     assert_eq!(names.len(), 2, "{names:?}");
-    // What is new of the runtime itself: the counters of baseline code.
+    // The runtime itself has one new part: the counters of baseline code.
     let counters = 4096 * 8;
     assert_eq!(memory.of(MemoryPurpose::Runtime), own + counters);
 
@@ -168,7 +168,7 @@ fn rows_are_whose_memory_it_is() {
     );
     assert!(of_better[&(1, MemoryPurpose::Waiting)] >= 6);
 
-    // What is transferred is the other tracker's.
+    // The transferred memory is the other tracker's.
     let whole = jit.memory();
     two.transfer_to(&one).unwrap();
     let moved = jit.memory();
@@ -231,7 +231,8 @@ fn the_kernel_holds_what_is_told() {
     let tracker = jit.main().create_tracker().unwrap();
     tracker.add_ir("many", &text).unwrap();
     let beside = |step: &str| {
-        // What has become free is given back beside this: the two looks are at one state at last.
+        // Memory that became free is given back beside this: the two looks are at one state at
+        // last.
         let begin = std::time::Instant::now();
         let (memory, held) = loop {
             let memory = jit.memory();

@@ -64,7 +64,7 @@ fn the_report_tells_what_a_process_grows_by() {
         println!("grown {grown} told {told}");
         return;
     }
-    // What LLVM keeps, and places of tables that are not used, are not told.
+    // The report leaves out memory that LLVM keeps, and unused places of tables.
     let kinds = [
         ("names", 0.95),
         ("modules", 0.88),

@@ -101,7 +101,7 @@ fn thread_locals_are_found_through_the_link_order_and_are_defined_once() {
     again.expect_err("a second definition of another kind");
     assert_eq!(value(&app, "next"), 7);
     // With its module the name is free.
-    // SAFETY: nobody uses it any more.
+    // SAFETY: no thread uses it any more.
     unsafe { tracker.remove() }.expect("once");
     library
         .add_ir(

@@ -1,4 +1,4 @@
-//! What a function was never seen to call is not inlined into it.
+//! A callee that a function was never seen to call is not inlined into it.
 
 use uruk::{Jit, Tier};
 

@@ -1,6 +1,6 @@
-//! Fibers of a host that makes them itself: it registers their stacks and is trusted, or it
-//! says nothing, and what its executable names is why memory is searched.
-//! Freed code is closed, so that whoever executes it dies of it.
+//! Fibers of a host that makes them itself. Either it registers their stacks and is trusted, or it
+//! says nothing. Then the names in its executable are the reason why memory is searched. Freed code
+//! is closed, so that a thread that executes it dies of it.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -88,7 +88,7 @@ impl Library {
 
 impl Drop for Library {
     fn drop(&mut self) {
-        // SAFETY: nobody is in it any more.
+        // SAFETY: no thread is in it any more.
         unsafe { libc::dlclose(self.0) };
     }
 }
@@ -148,7 +148,7 @@ fn check(path: &Path, prefix: &str, before: bool, cause: &str) {
     // SAFETY: as above.
     let go: extern "C" fn(i32) = unsafe { std::mem::transmute(name("go")) };
     let rest = jit.lookup("rest").expect("defined") as *mut *const ();
-    // SAFETY: a pointer of the module above, which nobody reads now.
+    // SAFETY: a pointer of the module above, which no thread reads now.
     unsafe { rest.write(name("rest")) };
     START.store(jit.lookup("away").expect("defined"), Ordering::Relaxed);
     RESULT.store(0, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Code that does not answer, forks, and removal at bad
-//! moments; freed code is closed, so that whoever executes it dies of it.
+//! Code that does not answer, forks, and removal at bad moments; freed code is closed, so that a
+//! thread that executes it dies of it.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ fn a_function_removed_while_it_is_compiled() {
             std::hint::spin_loop();
         }
         std::thread::sleep(Duration::from_micros(100 * round));
-        // SAFETY: whoever calls it gets the handler's answer.
+        // SAFETY: a thread that calls it gets the handler's answer.
         unsafe { tracker.remove() }.expect("once");
         match caller.join().expect("an answer") {
             401 => answers[0] += 1,

@@ -1,4 +1,5 @@
-//! Threads that promise to come in through `Func` only, and stacks that nobody told of.
+//! Threads that promise to come in through `Func` only, and stacks that the library was not told
+//! of.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -210,7 +211,7 @@ fn code_that_switches_stacks_is_noticed() {
     }
 }
 
-/// Processes that share the memory are no threads: nobody can ask them.
+/// Processes that share the memory are no threads: the library cannot ask them.
 #[test]
 fn a_program_that_uses_clone_keeps_its_code() {
     let _alone = ALONE.lock();

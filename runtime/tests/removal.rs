@@ -204,7 +204,7 @@ fn memory_of_removed_modules_and_objects_comes_back() {
         // SAFETY: the function above, inside of its array.
         let f = unsafe { jit.function::<extern "C" fn(i32) -> i32>("f") }.expect("typed");
         assert_eq!(f.call(i), i);
-        // SAFETY: nobody calls it or has its addresses.
+        // SAFETY: no thread calls it or has its addresses.
         unsafe { tracker.remove() }.expect("once");
         if i % 10 == 9 {
             assert!(jit.reclaim(ReclaimKind::Sweep, SOON));
@@ -244,7 +244,7 @@ fn a_dylib_that_others_search_is_removed_only_by_force() {
         other => panic!("{other:?}"),
     }
     assert!(user.lookup("one").is_ok(), "refused, and yet changed");
-    // SAFETY: nobody calls `one`.
+    // SAFETY: no thread calls `one`.
     unsafe { library.remove(Removal::Forced) }.expect("by force");
     assert!(user.lookup("one").is_err());
     assert!(
@@ -427,7 +427,7 @@ fn functions_whose_resolvers_go_in_a_circle_are_removed() {
     tracker.add_ir("m", text).expect("valid IR");
     // SAFETY: the resolvers above.
     unsafe { jit.initialize() }.expect("initialized");
-    // SAFETY: nobody calls them.
+    // SAFETY: no thread calls them.
     unsafe { tracker.remove() }.expect("once");
     assert!(jit.lookup("f").is_err());
 }

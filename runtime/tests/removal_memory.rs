@@ -10,7 +10,7 @@ use uruk::{Jit, Tier};
 /// Set in the child: how many modules come and go.
 const CYCLES: &str = "URUK_CYCLES";
 
-/// What the process may grow by between the second and the last quarter of the cycles. A
+/// Bytes that the process may grow by between the second and the last quarter of the cycles. A
 /// module that stays costs about a megabyte.
 const ALLOWED: u64 = 6 << 20;
 
@@ -49,7 +49,7 @@ fn cycle(jit: &Jit, number: u64) {
         jit.compile_at("next", Tier::Optimized).expect("compiled");
         assert_eq!(next.call(), number as i64 + 2);
     }
-    // SAFETY: nobody uses it any more.
+    // SAFETY: no thread uses it any more.
     unsafe { tracker.remove() }.expect("once");
 }
 

@@ -260,7 +260,7 @@ fn what_does_not_fit_is_refused_with_both_sides() {
     assert_eq!(f.call(1), 55);
 }
 
-/// What LLVM dies of, see `tier_faults`.
+/// Code that LLVM dies of, see `tier_faults`.
 const FATAL: &str = "declare void @llvm.aarch64.hint(i32)
     define i32 @g() { call void @llvm.aarch64.hint(i32 1) ret i32 2 }";
 

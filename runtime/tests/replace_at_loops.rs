@@ -1,4 +1,4 @@
-//! Who is in a loop of what is replaced goes on in the new body, where that has all it needs.
+//! A thread in a loop of a replaced function goes on in the new body, where that has all it needs.
 
 #[path = "support/spinning.rs"]
 mod spinning;
@@ -66,7 +66,7 @@ fn body(n: usize) -> String {
     )
 }
 
-/// What `spin` returns after its inner loops came round so often.
+/// The value that `spin` returns after its inner loops came round so often.
 fn sum(x: i64, counts: [i64; 4]) -> i64 {
     let each = (0..).zip(counts).map(|(n, count)| 100_i64.pow(n) * count);
     x + each.sum::<i64>()
@@ -94,7 +94,7 @@ fn replace(jit: &Jit, text: &str) -> Replaced {
     jit.main().replace(new).expect("replaced")
 }
 
-/// What became of each loop, as text.
+/// The outcome of each loop, as text.
 fn told(loops: &[OldLoop]) -> Vec<String> {
     let mut told: Vec<String> = loops.iter().map(ToString::to_string).collect();
     told.sort();
@@ -130,7 +130,7 @@ fn a_running_loop_goes_on_in_the_new_body() {
     let (result, counts) = spinning.end_counted();
     assert_eq!(result, sum(5, counts));
     assert!(counts[0] > 0 && counts[1] > 0, "{counts:?}");
-    // Who is called anew is all new.
+    // A new call runs the new body only.
     let (result, counts) = Spinning::start(function(&jit), 6).end_counted();
     assert_eq!((result, counts[0]), (sum(6, counts), 0));
 }

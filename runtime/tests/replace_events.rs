@@ -1,4 +1,4 @@
-//! What is told of replacements and of their rollbacks: events, the page and the trace.
+//! Reports of replacements and of their rollbacks: events, the page and the trace.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn call(jit: &Jit, argument: i32) -> i32 {
     function.expect("typed").call(argument)
 }
 
-/// What was told: the number of the replacement, whether it went back, and the functions that were
+/// The reports: the number of the replacement, whether it went back, and the functions that were
 /// exchanged, added and compiled again. Times are in order, each within its exchange.
 fn told(log: &Log) -> Vec<(u64, bool, [String; 3])> {
     let mut last = Duration::ZERO;

@@ -114,7 +114,7 @@ fn a_child_of_a_fork_during_a_replacement_goes_on() {
     assert!(sets.load(Ordering::Relaxed) > 2);
 }
 
-/// What is published between forks is packed as if there had been none.
+/// Code that is published between forks is packed as if there had been none.
 #[test]
 fn a_small_heap_lasts_for_many_forks() {
     let mut heap = HeapConfig::default();

@@ -1,5 +1,5 @@
-//! What replacing and removing leave behind: code that is kept for a rollback moves with the
-//! rest, and thread-locals of modules that are gone make room.
+//! Memory after replacing and removing: code that is kept for a rollback moves with the rest, and
+//! thread-locals of modules that are gone make room.
 
 #[path = "support/clang.rs"]
 mod clang;
@@ -95,7 +95,7 @@ fn thread_locals_of_modules_that_are_gone_make_room() {
             there.send(address).expect("the other thread is there");
             call(address);
             answers.recv().expect("the other thread is there");
-            // SAFETY: nobody calls it any more.
+            // SAFETY: no thread calls it any more.
             unsafe { tracker.remove() }.expect("there");
         }
         drop(there);

@@ -68,7 +68,7 @@ fn an_object_takes_the_place_of_compiled_functions() {
     assert_eq!(call(&jit, "f"), 120);
     assert_eq!(call(&jit, "h"), 220 * 10);
     assert_eq!(call(&jit, "through"), 320);
-    // What the object calls can be replaced, too, and what it brought.
+    // Functions that the object calls can be replaced, too, and so can functions that it brought.
     let ir = "define i32 @g() { ret i32 20 } define i32 @added() { ret i32 0 }";
     jit.main()
         .replace(Replacement::ir("again", ir).allow_parts(true))
@@ -93,7 +93,7 @@ fn what_depends_on_a_function_that_an_object_replaces_is_compiled_again() {
     let replaced = by_object(&jit, "int g(void) { return 7; }");
     assert_eq!(replaced.dependents, ["h"]);
     assert_eq!(call(&jit, "h"), 49);
-    // What is compiled from now on takes nothing from the old body.
+    // Code that is compiled from now on takes nothing from the old body.
     jit.compile_at("h", Tier::Optimized).expect("compiles");
     assert_eq!(call(&jit, "h"), 56);
     jit.rollback().expect("kept");

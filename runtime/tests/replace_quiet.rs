@@ -1,4 +1,4 @@
-//! Replacing when nobody runs old code, and who is said to run it.
+//! Replacing at a moment when no thread runs old code, and the threads that are said to run it.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -214,7 +214,7 @@ impl Watched {
         work()
     }
 
-    /// Whether it sleeps until somebody wakes it.
+    /// Whether it sleeps until another thread wakes it.
     fn waits(&self) -> bool {
         let thread = self.0.load(Ordering::SeqCst);
         let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));

@@ -191,7 +191,7 @@ fn a_compile_fails_and_traps_are_caught() {
     });
 }
 
-/// What the thread in strict mode found: 0 before it has.
+/// The result of the thread in strict mode: 0 before it has one.
 static FOUND: AtomicI64 = AtomicI64::new(0);
 static THREAD: AtomicI32 = AtomicI32::new(0);
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use uruk::{Func, Jit, Replacement, Tier};
 
-/// What the kernel counts of this process.
+/// The kernel's counts of this process.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     /// Addresses and memory, in MiB.

@@ -69,7 +69,7 @@ fn a_live_module_takes_little_memory() {
         return;
     };
     let jit = Jit::builder().jobs(1).build().expect("a session");
-    // What the first ones need is there from now on.
+    // Memory that only the first modules need is there from now on.
     let mut trackers: Vec<Tracker> = (0..alive / 4).map(|number| add(&jit, number)).collect();
     (0..alive / 4).for_each(|number| assert_eq!(call(&jit, number, 1), number as i64 + 1));
     let before = resident();
@@ -100,7 +100,7 @@ impl Random {
     }
 }
 
-/// What a live module is to answer.
+/// A live module, and the numbers in its expected answers.
 struct Live {
     tracker: Tracker,
     sum: i64,
@@ -172,7 +172,7 @@ fn modules_of_mixed_lifetimes_are_called_replaced_and_removed_at_random() {
                     continue;
                 };
                 let module = live.remove(&number).expect("live");
-                // SAFETY: nobody uses it any more.
+                // SAFETY: no thread uses it any more.
                 unsafe { module.tracker.remove() }.expect("once");
             }
         }

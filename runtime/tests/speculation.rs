@@ -1,8 +1,8 @@
-//! Functions are compiled before they are called, and nobody but who waits for them can tell.
+//! Functions are compiled before they are called, and only a caller that waits for them can tell.
 //!
-//! What is seen is events and counts, never times. A transform holds compiles ahead up where a
-//! test wants something to happen beside one. On a single processor nothing is compiled ahead,
-//! and there is nothing to see.
+//! The tests look at events and counts, never at times. A transform holds compiles ahead up where a
+//! test wants something to happen beside one. On a single processor nothing is compiled ahead, and
+//! there is nothing to see.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -28,7 +28,7 @@ extern "C" fn pause() {
     }
 }
 
-/// What a function does when it calls `pause` on this thread.
+/// Sets the work of a function that calls `pause` on this thread.
 fn at_pause(work: impl Fn() + 'static) {
     PAUSE.set(Some(Box::new(work)));
 }
@@ -247,7 +247,7 @@ fn a_first_call_does_not_wait_for_who_does_not_get_on() {
     let session = Session::new(speculating().transform_ir(hold.transform()), STEPS);
     let begun = hold.clone();
     at_pause(move || until("compile ahead", || begun.is_begun()));
-    // Nobody lets the compile ahead go on before the call returns.
+    // The compile ahead is held up until the call has returned.
     assert_eq!(session.call("start"), 42);
     assert!(session.ahead().joined >= 1);
     until("word of the first call", || session.answered("late") == 1);

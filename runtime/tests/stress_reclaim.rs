@@ -47,7 +47,7 @@ fn nothing_is_wrong_while_code_comes_moves_and_goes() {
     );
     assert!(replaced.all() >= 100_000, "{outcome:#?}");
     assert!(replaced.quiescent + replaced.given_up > 2, "{outcome:#?}");
-    // What lives is the same throughout; what is held must not grow with time.
+    // Live memory is the same throughout; held memory must not grow with time.
     let most = start.held.max(middle.held) + (256 << 10);
     assert!(end.held <= most, "memory grows: {outcome:#?}");
 }

@@ -1,6 +1,6 @@
-//! What goes wrong while functions move between tiers, and the session that goes on:
-//! LLVM dies in a compile that was asked for, memory runs out in the middle of a
-//! tier-up, better code is slower, samples find no room.
+//! Faults while functions move between tiers; the session goes on. LLVM dies in a compile that was
+//! asked for. Memory runs out in the middle of a tier-up. Better code is slower. Samples find no
+//! room.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -152,7 +152,7 @@ fn memory_that_runs_out_in_a_tier_up_costs_only_the_better_version() {
     let right = |x: u32, i: u32| x.wrapping_mul(2 * i + 1) ^ i;
     let check = |x| (0..COUNT).for_each(|i| assert_eq!(all[i as usize].call(x), right(x, i)));
     check(5);
-    // What is replaced makes room for what comes.
+    // Replaced code makes room for new code.
     for round in 0..1000 {
         let index = round % COUNT;
         let tier = Tier::ALL[round as usize % 3];
@@ -160,7 +160,7 @@ fn memory_that_runs_out_in_a_tier_up_costs_only_the_better_version() {
             .expect("memory comes back");
     }
     assert!(jit.reclaim(ReclaimKind::Sweep, PATIENCE));
-    // What is live does not.
+    // Live memory makes no room.
     let mut number = 0;
     let mut fill = || {
         for size in [4096, 256, 16] {
@@ -172,7 +172,7 @@ fn memory_that_runs_out_in_a_tier_up_costs_only_the_better_version() {
             }
         }
     };
-    // What a thread without a processor held back is freed later, and makes room once more.
+    // Code that a thread without a processor held back is freed later, and makes room once more.
     let full = (0..100).find_map(|_| {
         fill();
         jit.compile_at("f0", Tier::Optimized).err()
@@ -180,7 +180,7 @@ fn memory_that_runs_out_in_a_tier_up_costs_only_the_better_version() {
     let full = full.expect("the limit is reached");
     assert!(matches!(full, Error::Heap(_)), "{full:?}");
     assert!(full.to_string().contains(&limit.to_string()), "{full}");
-    // The policy finds the same, says so, waits, and harms nobody.
+    // The policy meets the same error, reports it and waits. The functions go on.
     let told = |event: &Event| matches!(event, Event::Failed { message, .. } if message.contains("memory limit"));
     log.lock().expect("not poisoned").clear();
     for i in 0..COUNT {

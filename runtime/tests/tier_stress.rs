@@ -112,7 +112,7 @@ fn text() -> String {
     text
 }
 
-/// What the events said.
+/// The counts of the events.
 #[derive(Default)]
 struct Told {
     calls: AtomicU64,
@@ -177,7 +177,7 @@ fn call(
     }
 }
 
-/// What the thread that changes things came to.
+/// The results of the thread that changes things, counted.
 #[derive(Default, Debug)]
 struct Changes {
     compiled: u64,
@@ -232,7 +232,7 @@ fn functions_change_their_tier_while_they_are_called() {
     let time = Duration::from_secs(seconds);
     let told = Arc::new(Told::default());
     let listener = Arc::clone(&told);
-    // Whatever is called is worth a compile, as far as the policy can be told so.
+    // Every called function is worth a compile, as far as the policy's settings allow.
     let mut policy = PolicyConfig::default();
     for (name, value) in [("outlook", "1s"), ("lindy", "20")] {
         policy.set(name, value).expect("in range");

@@ -1,6 +1,7 @@
-//! What trials cost that do not win, with the budget that a session has unless told otherwise: by the
-//! tuner's account, charge by charge, and by the system's clocks. A program of its own: the process's
-//! processor time is that of one session, and one thread that calls.
+//! The cost of trials that do not win, with the budget that a session has unless told otherwise.
+//! The tuner's account gives the cost charge by charge; the system's clocks give it, too. The test
+//! is a program of its own: the process's processor time is that of one session, and one thread
+//! that calls.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -14,7 +15,7 @@ use uruk::{Jit, TuningVerdict};
 const SHARE: f64 = 0.02;
 const CREDIT: Duration = Duration::from_millis(250);
 
-/// What the tuner's looks may take, 20 a second at most, as a part of the time.
+/// The part of the time that the tuner's looks may take, at 20 a second at most.
 const LOOKS: f64 = 0.003;
 
 const PATIENCE: Duration = Duration::from_secs(400);
@@ -122,7 +123,8 @@ fn keeps_to_its_budget(same: bool, calls: u32, earned: Duration) {
         }
         let stats = jit.stats().tuning;
         if stats.lost > before {
-            // What was begun could be afforded then, and so it can now: there is one trial at a time.
+            // The budget covered the trial when it began, and so it does now: there is one trial at
+            // a time.
             let earned = CREDIT + stats.ran.mul_f64(SHARE);
             assert!(
                 before <= earned,

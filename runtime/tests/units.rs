@@ -294,7 +294,7 @@ fn a_removed_unit_comes_back_under_the_same_stub() {
     };
     jit.main().alias([alias]).unwrap();
     assert_eq!(call(&jit, "h"), 7);
-    // SAFETY: nobody calls it.
+    // SAFETY: no thread calls it.
     unsafe { tracker.remove().unwrap() };
     jit.main()
         .define(TestUnit::at(&jit, &[("f()", address(eight))]))
@@ -306,7 +306,8 @@ extern "C" fn lost() -> i64 {
     -1
 }
 
-/// What callers that were compiled before, and linked, find when a linked function is undefined.
+/// Callers that were compiled and linked before go to the failure handler once a linked function is
+/// undefined.
 #[test]
 fn an_undefined_function_that_was_linked_is_not_called_again() {
     let builder = Jit::builder().on_failed_call(Arc::new(|_| lost as *const ()));
@@ -331,7 +332,7 @@ fn an_undefined_function_that_was_linked_is_not_called_again() {
     .unwrap();
     let symbol = [jit.intern("times")];
     let undefine = || {
-        // SAFETY: nobody is inside, and there is no data.
+        // SAFETY: no thread is inside, and there is no data.
         unsafe { main.undefine(&symbol) }.unwrap();
     };
     for called in [true, false] {

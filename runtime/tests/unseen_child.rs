@@ -63,7 +63,7 @@ fn a_child_that_nobody_was_told_of_catches_up() {
             // A child of the child runs what its parent compiled.
             late && f.call() == 2 && unseen_child(|| f.call() == 2) == Some(0)
         };
-        // Made while somebody compiled, it says so and ends with that status.
+        // A child that is made while a thread compiles says so and ends with that status.
         let spoilt = |end: &Option<i32>| end.is_none_or(|end| end == uruk::EXIT_FAILURE << 8);
         let mut ends = std::iter::repeat_with(|| unseen_child(work)).take(20);
         assert_eq!(ends.find(|end| !spoilt(end)), Some(Some(0)), "{by_call}");

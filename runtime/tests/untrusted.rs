@@ -1,4 +1,4 @@
-//! What strangers wrote is read by a process apart, and ends there if it ends anything.
+//! A separate process reads the input of strangers. Input that ends a process ends that one only.
 //!
 //! `URUK_FLIPS` is how many single bits of a good module are flipped, one at a time (40),
 //! `URUK_SEED` the seed (1).
@@ -49,7 +49,7 @@ fn session(limits: InputLimits) -> Jit {
     builder.build().expect("a session")
 }
 
-/// What became of it, in a word.
+/// The outcome of an added module, in a word.
 fn word(result: &Result<(), Error>) -> &'static str {
     match result {
         Ok(()) => "let in",
@@ -90,7 +90,7 @@ fn no_flipped_bit_ends_or_hangs_the_process() {
         let dylib = jit.create_dylib(&format!("{round}")).expect("a new name");
         let result = dylib.add_bitcode("flipped", bytes.as_slice());
         *seen.entry(word(&result)).or_default() += 1;
-        // SAFETY: nobody has seen an address of it.
+        // SAFETY: no thread has seen an address of it.
         unsafe { dylib.remove(Removal::Refused) }.expect("nobody searches it");
     }
     println!("{seen:?}");

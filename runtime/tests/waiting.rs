@@ -1,4 +1,4 @@
-//! Nobody who calls a function waits for a better version of it.
+//! No caller of a function waits for a better version of it.
 //!
 //! A thread that waits, for a lock, a compile or another thread, gives its processor away by
 //! itself and is counted for it (`ru_nvcsw`); one that others push aside is not. So the

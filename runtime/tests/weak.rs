@@ -1,5 +1,5 @@
-//! Weak definitions that modules share: one instance, whoever came first, in whatever form, at
-//! every tier.
+//! Weak definitions that modules share: there is one instance, for every order and form of the
+//! modules, at every tier.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -232,8 +232,8 @@ fn a_failed_add_leaves_everything_as_it_was() {
         assert!(main.lookup("z").is_err(), "{first:?} {second:?}");
         assert!(main.lookup("two").is_err(), "{first:?} {second:?}");
         assert_eq!(main.lookup("x").expect("there"), one);
-        // Nobody is bound to it: it goes.
-        // SAFETY: nobody uses it any more.
+        // No module is bound to it: it goes.
+        // SAFETY: no thread uses it any more.
         unsafe { tracker.remove() }.expect("once");
         assert!(main.lookup("x").is_err(), "{first:?} {second:?}");
         c(&main, second, "int x = 5;").expect("free");

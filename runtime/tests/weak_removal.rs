@@ -1,5 +1,5 @@
-//! Modules that share weak definitions, and are removed in any order: what was chosen stays as
-//! long as somebody is bound to it, and goes with the last.
+//! Modules that share weak definitions, and are removed in any order. The chosen definition stays
+//! as long as a module is bound to it, and goes with the last.
 
 use std::process::Command;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ mod clang;
 /// Long enough for a cycle on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// What two modules share; names that end in `N` are a module's own.
+/// The source that two modules share; names that end in `N` are a module's own.
 const SHARED: &str = r#"
 #define PASTE(a, b) a##b
 #define NAME2(a, b) PASTE(a, b)
@@ -121,7 +121,7 @@ fn initialize(jit: &Jit) {
 }
 
 fn remove(tracker: &Tracker) {
-    // SAFETY: nobody uses its data but who is bound to it.
+    // SAFETY: only code that is bound to its data uses that data.
     unsafe { tracker.remove() }.expect("once");
 }
 
@@ -176,7 +176,7 @@ fn first_goes(forms: [Form; 2], initialized: bool) {
     assert_eq!(int(&main, "here_2"), 7, "{at}");
     assert_eq!(text(&main, "name_2", 0), "base of the module", "{at}");
     assert_eq!(text(&main, "cold_2", 3), "three", "{at}");
-    // Whoever comes now shares it, too.
+    // A module that comes now shares it, too.
     let three = main.create_tracker().expect("a tracker");
     add(&three, forms[0], 1).expect("added");
     initialize(&jit);
@@ -254,7 +254,7 @@ fn a_strong_definition_stays_for_who_yielded_to_it() {
     jit.compile_at("g", Tier::Optimized).expect("compiles");
     assert_eq!(int(&main, "g"), 42);
     assert_eq!(call(&main, "at"), main.lookup("x").expect("there"));
-    // What lives cannot be defined anew.
+    // A live definition cannot be defined anew.
     assert!(main.add_ir("again", "@x = global i32 0").is_err());
     remove(&two);
     assert!(main.lookup("x").is_err());
@@ -362,7 +362,7 @@ fn dylibs_go_and_what_others_are_bound_to_stays() {
         remove(&one);
         assert_eq!(int(&above, "bump_2"), 2, "{forms:?}");
         assert_eq!(text(&above, "cold_2", 3), "three", "{forms:?}");
-        // SAFETY: nobody uses it any more.
+        // SAFETY: no thread uses it any more.
         unsafe { above.remove(Removal::Refused) }.expect("nobody searches it");
         assert_eq!(notes(), "made gone", "{forms:?}");
         // SAFETY: as above.
@@ -373,9 +373,9 @@ fn dylibs_go_and_what_others_are_bound_to_stays() {
 /// Set in the child: how many pairs of modules come and go.
 const CYCLES: &str = "URUK_CYCLES";
 
-/// What the process may grow by after the first quarter of the cycles: 1 to 4 MB of LLVM's heap
-/// by itself, once 7 on a busy machine, and hardly more in four times the cycles. A module that
-/// stays costs 7 KB: of 3,000 cycles, 20 MB.
+/// Bytes that the process may grow by after the first quarter of the cycles. LLVM's heap alone
+/// grows by 1 to 4 MB, once by 7 on a busy machine, and hardly by more in four times the cycles. A
+/// module that stays costs 7 KB: of 3,000 cycles, 20 MB.
 const ALLOWED: u64 = 14 << 20;
 
 fn resident() -> u64 {

@@ -127,7 +127,7 @@ fn a_reexport_that_nobody_used_can_be_removed() {
     let same = alias(&jit, "a", "a");
     let seen = Visibility::Exported;
     jit.main().reexport(&library, seen, [same]).unwrap();
-    // SAFETY: nobody uses it.
+    // SAFETY: no thread uses it.
     unsafe { jit.main().undefine(&[same.name]).unwrap() };
     assert!(jit.lookup("a").is_err());
     jit.main().reexport(&library, seen, [same]).unwrap();
@@ -169,7 +169,7 @@ fn everything_of_a_dylib_can_be_reexported_with_a_filter() {
     assert_eq!(log.all(), NOTHING);
     assert_eq!(jit.lookup("a").unwrap(), place(a));
     assert_eq!(names(&failure(&jit, &["b"])), ["b"]);
-    // What comes later is there, too, as long as the generator is.
+    // A later definition is there, too, as long as the generator is.
     library.define(TestUnit::plain(&jit, &["c", "d"])).unwrap();
     assert!(jit.lookup("c").is_ok());
     assert!(jit.main().remove_generator(generator));
@@ -222,7 +222,7 @@ fn an_alias_of_a_function_means_its_stub_and_has_nothing_materialized() {
     // Called again, it is not materialized again.
     assert_eq!(call(&jit, "f"), 7);
     assert_eq!(log.until_dropped(), ["materialize", "drop"]);
-    // SAFETY: nobody calls it before it is there again.
+    // SAFETY: no thread calls it before it is there again.
     unsafe { tracker.remove().unwrap() };
     library
         .define(TestUnit::at(&jit, &[("seven()", address(eight))]))

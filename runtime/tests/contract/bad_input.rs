@@ -20,11 +20,11 @@ fn goes_on(jit: &Jit) {
         (jit.lookup("well").unwrap(), call(jit, "well_done")),
         (0x10, 7)
     );
-    // SAFETY: nobody uses them.
+    // SAFETY: no thread uses them.
     unsafe { tracker.remove().unwrap() };
 }
 
-/// What a lookup of `a` fails for, by the unit that does `work` for `a` and `b`, and the cause.
+/// The cause of a failed lookup of `a`, whose unit does `work` for `a` and `b`.
 fn cause(jit: &Jit, work: impl FnOnce(Responsibility) + Send + 'static) -> SessionError {
     let unit = TestUnit::new(jit, &["a", "b"], work);
     jit.main().define(unit).unwrap();
@@ -93,7 +93,7 @@ fn a_symbol_is_given_one_address() {
         "{again}"
     );
     let part = work.delegate(&[a]).unwrap();
-    // What was passed on is not to be had again.
+    // A symbol that was passed on can be neither resolved nor delegated again.
     assert!(work.resolve(&[(a, 3)]).is_err());
     assert!(work.delegate(&[a]).is_err());
     part.emit(&[]).unwrap();
@@ -238,7 +238,7 @@ fn a_generator_that_never_answers_makes_nobody_wait_longer_than_he_wants() {
     for future in [&inside, &waiting] {
         assert!(future.wait_for(Duration::from_millis(1)).is_none());
     }
-    // What is there is found meanwhile, without the generator.
+    // A defined symbol is found meanwhile, without the generator.
     assert!(jit.lookup("there").is_ok());
     // And it can be given up.
     assert!(jit.main().remove_generator(id));
@@ -273,7 +273,7 @@ fn every_use_of_a_dylib_that_is_gone_is_an_error_with_its_name() {
         (removed, gone.clear(), gone.undefine(&[a]))
     };
     let host = failed as *const ();
-    // SAFETY: nobody goes there.
+    // SAFETY: no thread uses the addresses.
     let addresses = unsafe {
         let many = gone.define_addresses([(a, 1, flags)]);
         [many, gone.define_address("a", host)]

@@ -1,4 +1,4 @@
-//! What becomes of a definition where there is one already, and of definitions that are removed.
+//! Definitions of names that have a definition already, and definitions that are removed.
 
 use uruk::{Flags, Jit, Required, SessionError, SymbolState};
 
@@ -186,7 +186,7 @@ fn removing_what_is_missing_or_in_flight_is_an_error_that_changes_nothing() {
     main.define(TestUnit::plain(&jit, &["a"]).log(&log))
         .unwrap();
     let (responsibility, future) = at_work(&jit, &["b"]);
-    // SAFETY: nobody uses them.
+    // SAFETY: no thread uses them.
     let remove = |symbols: &[uruk::Symbol]| unsafe { main.undefine(symbols) };
     let error = session(remove(&[a, c]));
     assert!(matches!(error, SessionError::NotFound(_)), "{error}");
@@ -208,7 +208,7 @@ fn removing_what_was_not_materialized_discards_it() {
     let log = Log::default();
     let unit = TestUnit::plain(&jit, &["a", "b"]).log(&log);
     jit.main().define(unit).unwrap();
-    // SAFETY: nobody uses it.
+    // SAFETY: no thread uses it.
     unsafe { jit.main().undefine(&[jit.intern("a")]).unwrap() };
     assert_eq!(log.all(), ["discard a"]);
     assert!(jit.lookup("b").is_ok());
@@ -281,7 +281,7 @@ fn symbols_can_be_removed_and_their_tracker_afterwards() {
         let tracker = jit.main().create_tracker().unwrap();
         tracker.define(TestUnit::plain(&jit, &["a", "b"])).unwrap();
         jit.lookup("a").unwrap();
-        // SAFETY: nobody uses them.
+        // SAFETY: no thread uses them.
         unsafe {
             jit.main().undefine(&[jit.intern("b")]).unwrap();
             tracker.remove().unwrap();

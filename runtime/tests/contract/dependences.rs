@@ -100,7 +100,7 @@ fn dependences_reach_across_dylibs() {
         symbols: vec![jit.intern("a")],
         dependences: vec![(other.id(), b)],
     };
-    // What nobody asked for yet is waited for until somebody does.
+    // A symbol that no lookup asked for yet is waited for until a lookup asks.
     a.emit(&[on_b]).unwrap();
     assert!(!future.is_done());
     let lookup = uruk::Lookup::new([(&other, uruk::Visibility::All)]).symbol(b);
@@ -145,7 +145,7 @@ fn a_failure_fails_all_that_wait_and_symbols_nobody_asked_for() {
     let (c, fc) = at_work(&jit, &["c", "d"]);
     a.emit(&[depends(&jit, &["b"], &["a"])]).unwrap();
     b.emit(&[depends(&jit, &["c"], &["b"])]).unwrap();
-    // `a` and `b` are emitted, and fail late; nobody asked for `d`.
+    // `a` and `b` are emitted, and fail late; no lookup asked for `d`.
     c.fail(oops());
     for future in [fa, fb, fc] {
         let error = session(future.wait().map(drop));

@@ -1,4 +1,4 @@
-//! What errors carry, whom they reach, and what fails with what.
+//! Errors: their contents, the callers they reach, and the symbols that fail together.
 
 use std::error::Error as _;
 use std::sync::{Arc, Mutex, mpsc};
@@ -188,7 +188,7 @@ fn a_callback_that_panics_is_reported_and_keeps_no_other_from_being_called() {
     let told = Arc::clone(&reports);
     let reporter = move |error: &SessionError| {
         told.lock().unwrap().push(error.to_string());
-        // What it does itself costs nothing.
+        // A panic of the reporter itself does no harm.
         std::panic::resume_unwind(Box::new("a reporter"));
     };
     let jit = Jit::builder().on_error(reporter).build().unwrap();

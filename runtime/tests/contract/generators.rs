@@ -1,4 +1,4 @@
-//! What a dylib asks for symbols that it does not have.
+//! Generators: a dylib asks them for symbols that it does not have.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -33,7 +33,7 @@ impl Keeping {
 fn define_missing(ask: &GeneratorRequest) -> Result<(), Error> {
     let missing = ask.missing().iter();
     let missing = missing.map(|(symbol, _)| (*symbol, place(*symbol), Flags::EXPORTED));
-    // SAFETY: nobody goes there.
+    // SAFETY: no thread uses the addresses.
     unsafe { ask.dylib().define_addresses(missing) }
 }
 
@@ -59,7 +59,8 @@ fn a_generator_is_asked_for_what_is_still_missing() {
     let found = jit.lookup_all(ask(&jit).symbols([a, b])).unwrap();
     assert_eq!(found.len(), 2);
     assert_eq!(log.all(), ["b Required Static"]);
-    // What it made is there from then on; what it does not make is missing.
+    // A symbol that the generator made is there from then on. A symbol that it does not make is
+    // missing.
     jit.lookup_all(ask(&jit).symbols([a, b])).unwrap();
     let lookup = ask(&jit).symbol(b).weak(c).kind(LookupKind::Dlsym);
     assert_eq!(jit.lookup_all(lookup).unwrap().len(), 1);

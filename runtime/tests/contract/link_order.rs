@@ -60,7 +60,7 @@ fn a_dylib_in_a_link_order_can_be_replaced_and_removed() {
     p.replace_in_link_order(&q, &s, SEEN).unwrap();
     assert_eq!(p.link_order(), [(s.clone(), SEEN), (r.clone(), SEEN)]);
     assert_eq!(p.lookup("a").unwrap(), 3);
-    // What is not there is neither replaced nor removed.
+    // A dylib that is not in the link order is neither replaced nor removed.
     p.replace_in_link_order(&q, &p, SEEN).unwrap();
     p.remove_from_link_order(&q).unwrap();
     p.remove_from_link_order(&s).unwrap();
@@ -125,7 +125,7 @@ fn the_process_is_searched_last_or_where_it_is_put_or_not_at_all() {
     bare.set_link_order(&[(own, SEEN), (jit.process(), SEEN)])
         .unwrap();
     assert_eq!(bare.lookup("strlen").unwrap(), 1);
-    // What was linked explicitly is in front of the process.
+    // The dylib that was linked explicitly is in front of the process.
     assert_eq!(behind, 1);
 }
 

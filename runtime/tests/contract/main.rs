@@ -1,7 +1,8 @@
 //! ORC's contract, behaviour by behaviour, through the library alone: a module per chapter, a
 //! test per behaviour, named after it.
 //!
-//! What has its test elsewhere (`demos/cases` are programs that run as they do natively):
+//! These behaviours have their tests elsewhere (`demos/cases` are programs that run as they do
+//! natively):
 //!
 //! | behaviour | tests |
 //! |---|---|

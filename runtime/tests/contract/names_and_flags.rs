@@ -31,7 +31,7 @@ fn a_lookup_tells_the_flags_that_were_promised() {
     ];
     let symbols = each.map(|(name, flags)| (jit.intern(name), flags));
     let addresses = symbols.map(|(symbol, flags)| (symbol, place(symbol), flags));
-    // SAFETY: nobody goes there.
+    // SAFETY: no thread uses the addresses.
     unsafe { jit.main().define_addresses(addresses).unwrap() };
     let found = jit.lookup_flags(ask(&jit).symbols(symbols.map(|(s, _)| s)));
     assert_eq!(found.unwrap(), symbols);

@@ -1,4 +1,4 @@
-//! What the obligation to define something can do.
+//! The operations of a responsibility, the obligation to define something.
 
 use uruk::{
     Flags, Interface, Jit, Required, Responsibility, SessionError, Symbol, SymbolState, Unit,
@@ -255,7 +255,7 @@ impl Unit for Needy {
 fn what_failed_for_something_missing_is_tried_again_by_the_next_lookup() {
     let (jit, _) = reporting();
     jit.main().define(Needy(jit.intern("a"), "b")).unwrap();
-    // What depends on it keeps waiting.
+    // The symbol `c`, which depends on `a`, keeps waiting.
     let (c, future) = at_work(&jit, &["c"]);
     let on_a = uruk::DependenceGroup {
         symbols: vec![jit.intern("c")],
@@ -289,7 +289,7 @@ fn what_it_keeps_is_released_when_its_definitions_are_removed() {
     finish(work);
     future.wait().unwrap();
     assert_eq!(log.all(), NOTHING);
-    // SAFETY: nobody uses it.
+    // SAFETY: no thread uses it.
     unsafe { tracker.remove().unwrap() };
     assert_eq!(log.all(), ["second", "first"]);
 }

@@ -6,7 +6,7 @@ use uruk::{Alias, Error, Flags, Jit, Removal, SessionError, SymbolState, Tracker
 use crate::unit::*;
 
 fn remove(tracker: &Tracker) {
-    // SAFETY: nobody uses what is under it.
+    // SAFETY: no thread uses the definitions under it.
     unsafe { tracker.remove() }.unwrap();
 }
 
@@ -18,7 +18,7 @@ fn alias(jit: &Jit, name: &str, target: &str) -> Alias {
     }
 }
 
-/// Removes several, where nobody uses what is in them.
+/// Removes several dylibs whose contents no thread uses.
 fn remove_all(jit: &Jit, dylibs: &[uruk::Dylib], removal: Removal) -> Result<(), Error> {
     // SAFETY: as said.
     unsafe { jit.remove_dylibs(dylibs, removal) }

@@ -1,4 +1,4 @@
-//! What is removed together, and by whom.
+//! Trackers: the definitions that are removed together, and the calls that remove them.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +22,7 @@ fn tracker(jit: &Jit) -> Tracker {
 }
 
 fn remove(tracker: &Tracker) -> Result<(), SessionError> {
-    // SAFETY: nobody uses what is under it.
+    // SAFETY: no thread uses the definitions under it.
     match unsafe { tracker.remove() } {
         Ok(()) => Ok(()),
         error => Err(session(error)),
@@ -95,7 +95,7 @@ fn removal_while_materializing_fails_who_waits_and_tells_who_is_at_work() {
     assert!(is_defunct(&claimed.unwrap_err()));
     assert!(is_defunct(&work.delegate(&[a]).map(drop).unwrap_err()));
     assert!(is_defunct(&work.tracker().map(drop).unwrap_err()));
-    // What it wants to keep is let go at once.
+    // A resource that it attaches now is released at once.
     assert!(is_defunct(&work.attach(note("late")).unwrap_err()));
     assert_eq!(log.all(), ["second", "first", "late"]);
     // The names are free for others meanwhile.
@@ -246,7 +246,7 @@ fn clearing_a_dylib_removes_what_is_under_all_its_trackers() {
         .unwrap();
     let (_work, future) = at_work(&jit, &["b"]);
     assert_eq!(call(&jit, "f"), 7);
-    // SAFETY: nobody uses any of it.
+    // SAFETY: no thread uses any of it.
     unsafe { jit.main().clear().unwrap() };
     assert_eq!(log.all(), ["drop"]);
     let error = session(future.wait().map(drop));
@@ -267,7 +267,7 @@ fn a_dylib_can_be_removed_with_work_in_flight() {
     let order = || [(&module, uruk::Visibility::All)];
     let future = jit.lookup_future(uruk::Lookup::new(order()).symbol(a));
     let work = kept.take();
-    // SAFETY: nobody uses it.
+    // SAFETY: no thread uses it.
     unsafe { module.remove(Removal::Refused).unwrap() };
     let error = session(future.wait().map(drop));
     assert!(matches!(error, SessionError::Removed(_)), "{error}");
@@ -292,7 +292,7 @@ fn who_is_told_of_a_removal_can_define_nothing_there_any_more() {
         }
     })
     .unwrap();
-    // SAFETY: nobody uses it.
+    // SAFETY: no thread uses it.
     unsafe { module.remove(Removal::Refused).unwrap() };
     let error = tried.lock().unwrap().take().unwrap();
     assert_eq!(error.to_string(), "dylib module is defunct");

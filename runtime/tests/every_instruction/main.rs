@@ -1,8 +1,8 @@
 //! Every instruction at every width, one function each, by the baseline compiler and by LLVM: the
 //! same bits for values at the edges and some by chance.
 //!
-//! What is undefined is not asked for: a case says which operands it is for. What is not covered
-//! is listed, so that nothing falls back unseen.
+//! Undefined results are not asked for: a case says which operands it is for. A list names the
+//! instructions that are not covered, so that nothing falls back unseen.
 
 mod cases;
 mod more;
@@ -29,7 +29,7 @@ struct Operands([[u8; APART]; OPERANDS]);
 
 type Call = extern "C" fn(*const Operands, *mut u8);
 
-/// What one session makes of cases.
+/// A session that has the cases, with the baseline compiler on or off.
 fn session(baseline: Baseline, cases: &[Case]) -> Jit {
     let jit = Jit::builder()
         .baseline(baseline)

@@ -17,7 +17,7 @@ pub enum Ty {
     Vector(u32, Part),
 }
 
-/// What a vector is made of.
+/// The type of a vector's elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     Int(u32),

@@ -173,7 +173,7 @@ fn function<F: Signature>(jit: &Jit, name: &str) -> Func<F> {
 /// Passes of `seen`, which is a variable of the session; it begins anew.
 fn seen(jit: &Jit) -> i64 {
     let place = jit.lookup("seen").expect("it is there") as *mut i64;
-    // SAFETY: a number, which nobody uses now.
+    // SAFETY: a number, which no thread uses now.
     unsafe { place.replace(0) }
 }
 

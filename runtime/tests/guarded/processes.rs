@@ -75,7 +75,7 @@ fn fork() {
             .within(SHORT)
             .call_guarded(0)
             .is_err();
-        // SAFETY: a timer that nobody waits for.
+        // SAFETY: a timer that no thread waits for.
         let kept = unsafe {
             let mut event: libc::sigevent = std::mem::zeroed();
             event.sigev_notify = libc::SIGEV_NONE;

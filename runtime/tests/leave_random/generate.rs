@@ -13,7 +13,7 @@ use std::fmt::Write;
 
 use crate::random::Random;
 
-/// What all functions of a module share.
+/// The declarations that all functions of a module share.
 pub const PRELUDE: &str = "
 declare i64 @touch(ptr, i64)
 declare i64 @again(i64)

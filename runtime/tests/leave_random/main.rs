@@ -61,7 +61,8 @@ fn module(seed: u64) -> String {
     format!("{}{}", generate::PRELUDE, functions.join("\n"))
 }
 
-/// What all functions return and leave in memory, and how many loops were left.
+/// The results of all functions, the memory that they leave, and the number of loops that were
+/// left.
 fn run(ir: &str, tiers: Tiers) -> (Vec<(i64, [i64; 32])>, u64) {
     let jit = Jit::builder().tiers(tiers).build().expect("a session");
     // SAFETY: the functions have the types they are declared with.

@@ -185,7 +185,8 @@ impl Generator<'_> {
             ));
         }
         self.born = true;
-        // What was filled by its name, by the address from before, and the other way round.
+        // Memory that was filled by its name is accessed by the address from before, and the other
+        // way round.
         self.read("%early");
         self.write("%early");
         let again = self.step("getelementptr [8 x i64], ptr %born, i64 0, i64 %low");

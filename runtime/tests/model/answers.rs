@@ -73,7 +73,7 @@ impl Rules {
         }
     }
 
-    /// Aliases go to work: on those that somebody waits for.
+    /// A work of aliases starts, for the aliases that are waited for.
     pub fn follow(
         &mut self,
         work: usize,

@@ -80,7 +80,7 @@ impl Rules {
             open: places.clone(),
             found: BTreeMap::new(),
         });
-        // What is far enough is not asked for.
+        // Places that are far enough are not asked for.
         self.settle();
         for place in places {
             if !self.is_enough(place, ready) {
@@ -99,7 +99,8 @@ impl Rules {
         }
     }
 
-    /// Has whoever owns a place go to work, and who owns what it lacks for want of something.
+    /// Launches the unit that owns a place. A place without one has the units launched that stalled
+    /// below it.
     pub fn ask_for(&mut self, place: Place) {
         if let Some(Owner::Unit(unit)) = self.entries.get(&place).map(|entry| entry.owner) {
             return self.launch(unit);
@@ -112,7 +113,7 @@ impl Rules {
         }
     }
 
-    /// What a place waits for, and what that waits for.
+    /// The places that a place waits for, and all places that those wait for.
     fn below(&self, place: Place) -> BTreeSet<Place> {
         let (mut all, mut left) = (BTreeSet::new(), vec![place]);
         while let Some(place) = left.pop() {

@@ -63,7 +63,8 @@ impl Rules {
             }
         }
         self.settle();
-        // What was given back is asked for once more on behalf of who waits already.
+        // Symbols that were given back are asked for once more on behalf of lookups that wait
+        // already.
         for symbol in symbols {
             let above = self.with_dependents(BTreeSet::from([(dylib, symbol)]));
             if above.into_iter().any(|place| self.is_asked(place)) {
@@ -73,7 +74,7 @@ impl Rules {
         Ok(())
     }
 
-    /// What is left of a work fails.
+    /// The rest of a work fails.
     pub fn fail(&mut self, work: usize) {
         self.works[work].over = true;
         let (dylib, symbols) = (self.works[work].dylib, self.works[work].symbols.clone());
@@ -114,7 +115,7 @@ impl Rules {
         }
     }
 
-    /// What waits for one of the places is told.
+    /// Every lookup that waits for one of the places is told.
     pub fn fail_queries(&mut self, places: &BTreeSet<Place>, fault: &Fault) {
         for then in self.take_queries(|open| open.iter().any(|place| places.contains(place))) {
             self.finish(then, Err(fault.clone()));
@@ -161,7 +162,7 @@ impl Rules {
                 entry.needs.clear();
             }
         }
-        // What is ready is no longer needed.
+        // Places that are ready are no longer needed.
         for entry in self.entries.values_mut() {
             entry
                 .needs
@@ -169,7 +170,7 @@ impl Rules {
         }
     }
 
-    /// Removes symbols that nobody is at work on: all, or none.
+    /// Removes symbols that no unit is at work on: all, or none.
     pub fn undefine(&mut self, dylib: usize, symbols: &[usize]) -> Result<(), Fault> {
         if !self.dylibs[dylib].alive {
             return Err(Fault::DylibDefunct);
@@ -331,7 +332,7 @@ impl Rules {
         Ok(taken)
     }
 
-    /// Gives symbols of a work back to a unit, which is asked at once if somebody waits.
+    /// Gives symbols of a work back to a unit, which is asked at once if a lookup waits.
     pub fn give_back(&mut self, work: usize, unit: usize, stalls: bool) -> Result<(), Fault> {
         if !self.works[work].alive {
             self.units[unit].told.push("drop".into());
@@ -394,7 +395,7 @@ impl Rules {
         let told = self.with_dependents(own);
         self.fail_queries(&told, &Fault::Failed);
         let given = self.give_back(work, unit, true);
-        // What was not given back has failed.
+        // Symbols that were not given back have failed.
         self.fail(work);
         given
     }

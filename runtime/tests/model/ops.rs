@@ -1,4 +1,4 @@
-//! What may be done to a session, drawn at random from what it has.
+//! The operations on a session, drawn at random from those that its state allows.
 
 use std::collections::BTreeSet;
 
@@ -280,8 +280,9 @@ impl Random {
     }
 }
 
-/// Whether it is certain what a lookup starts. It is not if several units are asked of which one
-/// fails at once while another one has aliases, which follow those that somebody still waits for.
+/// Whether it is certain which units a lookup starts. It is not if several units are asked, one
+/// fails at once, and another one has aliases. Aliases follow only those names that a lookup still
+/// waits for.
 fn is_certain(rules: &Rules, lookup: &Lookup) -> bool {
     let is_alias = |(symbol, _): &(usize, bool)| {
         let place = rules.find(&lookup.order, *symbol);

@@ -1,8 +1,8 @@
 //! The rules of a session, as simply as they can be said: every definition in one table, what
 //! follows from a change found by going through all of it.
 //!
-//! What the rules know nothing of: threads, locks, addresses in use, graphs. Names are numbers,
-//! and so are dylibs, trackers, units and what they are at work on.
+//! The rules know nothing of threads, locks, addresses in use and graphs. Names are numbers, and so
+//! are dylibs, trackers, units and their works.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,13 +34,13 @@ pub struct Entry {
     pub owner: Owner,
     pub state: State,
     pub address: u64,
-    /// What it waits for, once emitted.
+    /// The places that it waits for, once emitted.
     pub needs: BTreeSet<Place>,
     /// Given back for want of something: to be asked again by who waits for what needs it.
     pub stalled: bool,
 }
 
-/// What a unit does when it is asked.
+/// The reaction of a unit that is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
     Finish,
@@ -61,7 +61,7 @@ pub struct Unit {
     pub dylib: usize,
     pub symbols: Vec<(usize, bool, bool)>,
     pub plan: Plan,
-    /// What it is told, in order.
+    /// The calls that it got, in order.
     pub told: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ pub struct Generator {
     pub fails: bool,
 }
 
-/// What went wrong, with the symbols it is about where they are told.
+/// An error, with the symbols it is about where they are told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
     NotFound(BTreeSet<usize>),
@@ -138,7 +138,7 @@ pub struct Lookup {
     pub asked: BTreeSet<usize>,
 }
 
-/// What becomes of a lookup that is answered.
+/// The next step once a lookup is answered.
 #[derive(Clone, Debug)]
 pub enum Then {
     Tell(usize),

@@ -336,7 +336,7 @@ impl System {
         )
     }
 
-    /// What the rules call these.
+    /// The numbers of these symbols in the rules.
     pub fn numbers(&self, symbols: &[uruk::Symbol]) -> Vec<usize> {
         let position = |symbol| self.names.iter().position(|name| name == symbol);
         symbols.iter().filter_map(position).collect()

@@ -11,10 +11,10 @@ use uruk::{
 use crate::ops::SYMBOLS;
 use crate::rules::{self, Answer, Fault, Plan, Rules, address};
 
-/// What the units of a run share.
+/// State that the units of a run share.
 #[derive(Default)]
 pub struct Shared {
-    /// What each unit was told.
+    /// The calls that each unit got.
     pub told: BTreeMap<usize, Vec<String>>,
     /// The responsibilities that units keep, by unit.
     pub kept: BTreeMap<usize, Responsibility>,
@@ -118,7 +118,7 @@ pub fn seen(all: bool) -> Visibility {
     }
 }
 
-/// What the session says of an error that the rules know.
+/// The fault in the rules that stands for an error of the session.
 pub fn fault(error: &Error, number: impl Fn(&str) -> Option<usize>) -> Fault {
     let named = |names: &uruk::Names| -> BTreeSet<usize> {
         names.names().into_iter().filter_map(&number).collect()

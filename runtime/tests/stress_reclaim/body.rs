@@ -3,11 +3,11 @@
 //! checked.
 //!
 //! Functions that stay recurse, sort through the C library's `qsort`, throw and catch C++
-//! exceptions, and sleep. Those that go sleep inside code that is removed meanwhile, then
-//! read data of the same module. Those that are replaced come in sets, at one instant or
-//! when nobody is inside, and go back: a call of the first sees one set only, and its
-//! generation is one that was there while the call ran. A wide set is linked code, of which
-//! hundreds of functions are exchanged at a time. All is chosen by one seed.
+//! exceptions, and sleep. Functions that go sleep inside code that is removed meanwhile, then read
+//! data of the same module. Functions that are replaced come in sets, at one instant or when no
+//! thread is inside, and go back. A call of the first sees one set only, and its generation is one
+//! that was there while the call ran. A wide set is linked code, of which hundreds of functions are
+//! exchanged at a time. One seed chooses everything.
 
 #[path = "random.rs"]
 mod random;
@@ -40,7 +40,7 @@ const THREADS: u64 = 8;
 /// Sets that the library keeps to roll back.
 const KEPT: usize = 8;
 
-/// What is asked for.
+/// The parameters of a run.
 pub struct Plan {
     /// Versions to publish, those that move counted.
     pub publications: u64,
@@ -64,7 +64,7 @@ pub struct Memory {
     pub held: u64,
 }
 
-/// What happened.
+/// The counts of a run.
 #[derive(Debug)]
 #[allow(dead_code, reason = "printed")]
 pub struct Outcome {
@@ -320,7 +320,7 @@ impl Scene {
             while old.entering.load(Ordering::SeqCst) != 0 {
                 std::thread::sleep(Duration::from_micros(50));
             }
-            // SAFETY: nobody will call it; those inside use its data through its code.
+            // SAFETY: no thread will call it; the threads inside use its data through its code.
             unsafe { old.tracker.remove()? };
         }
         let tracker = self.jit.main().create_tracker()?;
@@ -482,7 +482,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Error> {
     })
 }
 
-/// Whoever ends, or panics, ends all.
+/// A thread that ends, or panics, ends all.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {

@@ -1,9 +1,9 @@
-//! What the stress runs: functions that stay, modules that go, sets that are replaced.
+//! The code that the stress runs: functions that stay, modules that go, sets that are replaced.
 
 /// Functions that stay.
 pub const STAYING: u64 = 32;
 
-/// What function `i` of `x` is, as [`staying`] has it.
+/// The value of function `i` for `x`, as [`staying`] has it.
 pub fn right(i: u64, x: u64) -> u64 {
     match i % 4 {
         0 => (1..=x & 31).fold(i, |sum, depth| sum.wrapping_mul(31) ^ depth),

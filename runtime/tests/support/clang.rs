@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What clang makes of `source` with `flags` (`-c` is given); `name` is the file's, with
-/// the extension of its language.
+/// The output of clang for `source` with `flags` (`-c` is given). `name` is the file's, with the
+/// extension of its language.
 pub fn compile(folder: &str, name: &str, source: &str, flags: &[&str]) -> Vec<u8> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);

@@ -66,7 +66,7 @@ pub enum Way {
     Remove,
 }
 
-/// What was added, and how it goes.
+/// The dylib and tracker of added modules, and the way they go.
 pub struct Added {
     pub dylib: Dylib,
     pub tracker: Tracker,
@@ -94,7 +94,7 @@ impl Added {
     }
 
     pub fn remove(&self) {
-        // SAFETY: nobody uses what goes.
+        // SAFETY: no thread uses the modules that go.
         unsafe {
             match self.way {
                 Way::Tracker => self.tracker.remove(),
@@ -152,12 +152,12 @@ extern "C" fn host_where() {
     say(&format!("{} {blocked:?}", name.unwrap_or_default()));
 }
 
-/// What `host_remove` removes.
+/// The trackers that `host_remove` removes.
 pub static TO_REMOVE: Mutex<Vec<Tracker>> = Mutex::new(Vec::new());
 
 extern "C" fn host_remove() {
     let tracker = TO_REMOVE.lock().expect("whole").pop();
-    // SAFETY: nobody uses what goes.
+    // SAFETY: no thread uses the modules that go.
     let removed = tracker.map(|tracker| unsafe { tracker.remove() });
     say(if matches!(removed, Some(Ok(()))) {
         "removed"
@@ -256,7 +256,7 @@ pub enum Ended {
     Signal(i32),
 }
 
-/// What a case writes, line by line, and how it ends.
+/// The lines that a case writes, and how it ends.
 #[track_caller]
 pub fn outcome(case: &str) -> (Vec<String>, Ended) {
     let mut child = Command::new(std::env::current_exe().expect("this test"))

@@ -1,4 +1,4 @@
-//! What modules of C and C++ share that have the same inline definitions.
+//! The parts that modules of C and C++ share if they have the same inline definitions.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -10,8 +10,8 @@ use uruk::{Dylib, Error, Jit};
 #[path = "clang.rs"]
 pub mod clang;
 
-/// What a C++ module has, with `N` as its number: names that end in it are its own, all others
-/// are in each of them.
+/// The source of a C++ module, with `N` as its number. Names that end in it are the module's own;
+/// all others are in each module.
 pub const SHARED: &str = r#"
 #include <typeinfo>
 #define PASTE(a, b) a##b

@@ -12,7 +12,7 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 
 pub type Spin = extern "C" fn(*const Shared, i64) -> i64;
 
-/// What a thread in a loop and its test share.
+/// The memory that a thread in a loop and its test share.
 #[repr(C)]
 pub struct Shared {
     /// The loop ends when this is not zero.
@@ -70,7 +70,7 @@ pub fn spin(factor: i64) -> String {
     )
 }
 
-/// What `spin` returns after so many passes.
+/// The value that `spin` returns after so many passes.
 pub fn expected(factor: i64, x: i64, passes: i64) -> i64 {
     let pass = |s: i64, _| (s.wrapping_mul(factor).wrapping_add(7) ^ x).wrapping_add(9);
     (0..3 * passes).fold(x, pass) ^ passes

@@ -14,7 +14,7 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 
 type Work = Box<dyn FnOnce(Responsibility) + Send>;
 
-/// What happened to a unit.
+/// The events of a unit.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -95,7 +95,7 @@ impl TestUnit {
     pub fn kept(jit: &Jit, names: &[&str]) -> (TestUnit, Kept) {
         let (sender, receiver) = mpsc::channel();
         let unit = TestUnit::new(jit, names, move |responsibility| {
-            // Whoever no longer takes it lets it go.
+            // If the receiver is gone, the responsibility is dropped here.
             let _ = sender.send(responsibility);
         });
         (unit, Kept(receiver))
@@ -210,7 +210,7 @@ pub fn start(jit: &Jit, names: &[&str], at: Required) -> LookupFuture {
     jit.lookup_future(ask(jit).symbols(symbols).at(at))
 }
 
-/// What a lookup of these names fails for.
+/// The error of a lookup of these names.
 pub fn failure(jit: &Jit, names: &[&str]) -> SessionError {
     let symbols = names.iter().map(|name| jit.intern(name));
     let found = jit.lookup_all(ask(jit).symbols(symbols));
@@ -243,10 +243,10 @@ pub fn at_work(jit: &Jit, names: &[&str]) -> (Responsibility, LookupFuture) {
     (responsibility, future)
 }
 
-/// Errors that nobody waited for.
+/// Errors that no caller waited for.
 pub type Reports = Arc<Mutex<Vec<SessionError>>>;
 
-/// A session that writes down what nobody waits for.
+/// A session that writes down the errors that no caller waits for.
 pub fn reporting() -> (Jit, Reports) {
     let reports = Reports::default();
     let sink = Arc::clone(&reports);
@@ -255,7 +255,7 @@ pub fn reporting() -> (Jit, Reports) {
     (jit.build().unwrap(), reports)
 }
 
-/// What calls return that fail.
+/// Calls that fail go to this function.
 pub extern "C" fn failed() -> i64 {
     -1
 }

@@ -11,8 +11,8 @@ use super::{Log, logged, wait_until};
 /// Operations in a pass of the callee's loop: too many to be inlined, but eagerly.
 const OPERATIONS: u32 = 60;
 
-/// Returns 7. What `@part` computes is masked by a word that is zero, which whoever inlines it sees,
-/// and nobody who estimates what that would gain.
+/// Returns 7. A word that is zero masks the result of `@part`. A compiler that inlines `@part` sees
+/// the zero. An estimate of the gain does not see it.
 fn work() -> String {
     let mut passes = String::from("  %x0 = add i64 %before, %left\n");
     for number in 0..OPERATIONS / 2 {

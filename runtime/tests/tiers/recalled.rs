@@ -1,5 +1,6 @@
-//! What a run found of native code, in the next one: native code that was faster stays without being
-//! compared again, and what was faster than it comes before the policy would have it.
+//! A run uses the results of the run before about native code. Native code that was faster stays
+//! without being compared again. Compiled code that was faster comes before the policy would have
+//! it.
 
 use std::arch::global_asm;
 use std::time::Duration;
@@ -112,7 +113,7 @@ fn compiled(log: &Log) -> bool {
         .any(|(tier, _)| *tier == Tier::Optimized)
 }
 
-/// What a run has learned that compared the two.
+/// The text of a run that compared the two.
 fn learned(native: &NativeCode, word: &str) -> String {
     let (jit, log, call) = adopted(builder(None, 1000.0), native);
     wait_until("a comparison with native code", || {
@@ -173,7 +174,7 @@ fn code_that_was_faster_than_native_code_comes_before_the_policy_would_have_it()
     assert_ne!(jit.tier("work").unwrap(), Some(Tier::Native));
 }
 
-/// Neither somebody who asks for it nor the tuner puts native code of another body back.
+/// Neither a request nor the tuner puts native code of another body back.
 #[test]
 fn native_code_goes_with_its_body() {
     let (jit, log, call) = adopted(builder(None, 1000.0), &quick(0));

@@ -181,7 +181,7 @@ done:
   ret i64 %sum.next
 }";
 
-/// What a run would have learned that found a change to help everywhere: it is tried first.
+/// The text of a run that found a change to help everywhere: the change is tried first.
 fn with_lesson(change: &str) -> String {
     let nothing = Jit::builder().tune(true).build().unwrap().tuning_text();
     nothing + &checksummed(&format!("lesson 1 0 0 1 1000 500.00000 {change}"))
@@ -232,7 +232,8 @@ fn values_that_arguments_nearly_always_have_are_tried() {
     assert_eq!(digits.call(500, 16), digit_sums(500, 16));
 }
 
-/// What the policy leaves at tier 2 is compared with code of tier 3: what was counted in it is known.
+/// A function that the policy leaves at tier 2 is compared with code of tier 3: its counts are
+/// known.
 #[test]
 fn code_of_tier_3_is_tried_where_tier_2_runs() {
     let policy = PolicyConfig {
@@ -309,13 +310,14 @@ fn the_next_run_goes_on_where_one_ended() {
             .any(|line| line.contains(&format!(" {variant} #")));
         assert!(!again, "{variant} was tried:\n{text}");
     }
-    // What was known before is known after.
+    // Results that were known before are known after.
     let after = jit.tuning_text();
     let kept = |line: &String| lines(&after, "tried ").contains(line) || settled();
     assert!(before.iter().all(kept), "{text}\n{after}");
 }
 
-/// What is entered every few nanoseconds cannot be timed: it does not count either.
+/// A function that is entered every few nanoseconds cannot be timed. Its entries are not counted,
+/// either.
 #[test]
 fn what_is_entered_too_often_counts_nothing() {
     let policy = PolicyConfig {

@@ -1,4 +1,4 @@
-//! Who asks for better code, and how it is answered.
+//! Requests for better code, and the answers to them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;

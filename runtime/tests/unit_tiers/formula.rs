@@ -46,7 +46,7 @@ pub fn waiting(name: &str, number: u8) -> Vec<u8> {
     code.finish().unwrap()
 }
 
-/// What code that waits looks at.
+/// The words that waiting code looks at.
 #[derive(Default)]
 #[repr(C)]
 pub struct Words {

@@ -1,4 +1,4 @@
-//! What happens to a function, or fails, while it gets better code.
+//! Changes and failures of a function while it gets better code.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,7 +15,7 @@ use crate::unit::{self, PATIENCE, TestUnit, ask, session};
 /// A question that is under way, and the word to go on.
 struct Paused {
     begun: Receiver<ReoptimizeRequest>,
-    /// What the improver's link came to.
+    /// The result of the improver's link.
     linked: Receiver<Result<(), Error>>,
     go: Sender<ReoptimizeRequest>,
 }
@@ -48,7 +48,7 @@ fn a_function_is_removed_while_it_gets_better() {
     jit.pin("f", Some(Tier::Optimized)).unwrap();
     let better = paused.begun.recv_timeout(PATIENCE).unwrap();
     assert!(!better.is_cancelled());
-    // SAFETY: nobody calls it.
+    // SAFETY: no thread calls it.
     unsafe { tracker.remove().unwrap() };
     assert!(better.is_cancelled());
     paused.go.send(better).unwrap();
@@ -94,7 +94,7 @@ fn a_function_is_replaced_while_it_gets_better() {
         let tier = better.tier();
         paused.go.send(better).unwrap();
         let linked = paused.linked.recv_timeout(PATIENCE).unwrap();
-        // What was wanted of the body in between may be asked of this one.
+        // This request may still be for the tier that was wanted of the body in between.
         if tier == Tier::Guided {
             break linked.unwrap();
         }
@@ -103,7 +103,7 @@ fn a_function_is_replaced_while_it_gets_better() {
     assert_eq!(all(&reports), Vec::<String>::new());
 }
 
-/// Who never answers holds up nobody but those who want the answer.
+/// An improver that never answers holds up only the threads that want the answer.
 #[test]
 fn a_question_that_nobody_wants_answered_is_over() {
     let (jit, events, reports) = told(Jit::builder());
@@ -121,7 +121,7 @@ fn a_question_that_nobody_wants_answered_is_over() {
     jit.pin("f", Some(Tier::Guided)).unwrap();
     let second = receiver.recv_timeout(PATIENCE).unwrap();
     assert!(first.is_cancelled() && !second.is_cancelled());
-    // SAFETY: nobody calls it.
+    // SAFETY: no thread calls it.
     unsafe { tracker.remove().unwrap() };
     let cancelled = || all(&events).iter().filter(|it| *it == "cancelled").count();
     until("the end of both", || cancelled() == 2);
@@ -130,7 +130,7 @@ fn a_question_that_nobody_wants_answered_is_over() {
         .unwrap();
     jit.pin("f", Some(Tier::Optimized)).unwrap();
     until("better code", || function(&jit).call(0) == 2);
-    // Late answers find nobody.
+    // Late answers are refused.
     for better in [first, second] {
         assert!(better.link("late.o", counting("f", 9)).is_err());
     }
@@ -165,7 +165,7 @@ fn a_panic_is_a_failure_with_its_text() {
     assert_eq!(f.call(0), 1);
     let error = jit.compile_at("f", Tier::Guided).unwrap_err();
     assert!(error.to_string().contains("tier 3 is too much"), "{error}");
-    // Nobody waits for this one.
+    // No thread waits for this compile.
     jit.pin("f", Some(Tier::Optimized)).unwrap();
     until("a report", || !all(&reports).is_empty());
     let reports = all(&reports);
@@ -308,7 +308,7 @@ fn child(work: impl FnOnce() -> bool) -> bool {
     status == 0
 }
 
-/// The questions that were under way have nobody who answers them in a child.
+/// In a child, no thread answers the questions that were under way.
 #[test]
 fn a_child_of_a_fork_asks_anew() {
     let jit = Jit::new().unwrap();

@@ -1,4 +1,4 @@
-//! What better code is made of, and where it goes.
+//! The parts that better code is made of, and the places it goes to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -187,7 +187,7 @@ fn better_code_goes_with_its_function() {
             jit.compile_at("f", Tier::Optimized).unwrap();
             assert_eq!(function(&jit).call(0), 2, "round {round}");
             let before = jit.stats().memory.freed;
-            // SAFETY: nobody calls it.
+            // SAFETY: no thread calls it.
             unsafe { tracker.remove().unwrap() };
             assert!(jit.lookup("f").is_err());
             before
