@@ -58,8 +58,13 @@ pub struct Count {
 /// All numbers, by guard and key.
 pub type Counts = BTreeMap<(&'static str, String), Count>;
 
-pub fn of(packages: &[Package]) -> Counts {
+/// Counts in packages of the product; in `others`, name and text of files of tests, tools and demos,
+/// only comments.
+pub fn of(packages: &[Package], others: &[(String, String)]) -> Counts {
     let mut counts = Counts::new();
+    for (file, text) in others {
+        words(file, text, &mut counts);
+    }
     for package in packages {
         long_functions(package, &mut counts);
         circles(package, &mut counts);
