@@ -67,7 +67,14 @@ pub(crate) fn recent() -> impl Iterator<Item = i32> {
         slots.filter(move |(_, noted)| now.saturating_sub(noted.load(Ordering::Relaxed)) < SURE);
     recent
         .map(|(slot, _)| slot.load(Ordering::Relaxed))
-        .filter(|&id| id != 0)
+        .filter(|&id| id != 0 && has_name_of_ours(id))
+}
+
+/// Whether the kernel knows a thread of this id by a name that the runtime gives: threads of the program
+/// have the program's.
+fn has_name_of_ours(id: i32) -> bool {
+    let name = uruk_files::read_to_string(format!("/proc/self/task/{id}/comm"));
+    name.is_ok_and(|name| name.starts_with("uruk-"))
 }
 
 /// Whether the list has a thread, by its kernel id.
