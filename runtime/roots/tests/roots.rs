@@ -31,11 +31,9 @@ fn asleep_for_long() {
     let how = of(&report, holder.tid).how;
     assert!(matches!(how, How::Blocked { .. }), "{how:?}");
     holder.wake_and_stop();
+    // Threads of other tests may hold remains of other addresses.
     let after = scan();
-    assert!(
-        after.complete && !after.kept[1..9].contains(&true),
-        "{after:#?}"
-    );
+    assert!(after.complete && !after.kept[8], "{after:#?}");
 }
 
 #[test]
