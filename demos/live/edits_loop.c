@@ -16,9 +16,14 @@ static __attribute__((noinline)) long once(long x) { return x; }
 
 #ifdef BROUGHT
 extern long brought;
+/* Local now: it is the same variable. */
+static
 #endif
+long asked_often;
+long *volatile kept_asked_often = &asked_often;
 
 __attribute__((noinline)) long asked(int number) {
+  if (number == 97) return asked_often++;
 #ifdef BROUGHT
   brought += 1000;
 #endif

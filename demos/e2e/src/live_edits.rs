@@ -342,7 +342,9 @@ pub fn judge(bench: &Bench) -> Result<(), String> {
     talk.swapped([&brings(56)?], &["exchanged: f52"])?;
     talk.asked("52", "103")?;
     let uses = object("uses.o".to_owned(), "edits_loop.c", "-DBROUGHT")?;
+    talk.asked("97", "0")?;
     talk.swapped([&uses], &["exchanged: asked"])?;
+    talk.asked("97", "1")?;
     talk.asked("52", "1106")?;
     talk.swapped([&brings(57)?], &["exchanged: f52"])?;
     talk.asked("52", "21090")?;

@@ -315,7 +315,9 @@ fn variable(
     if info.of_compiler || info.labels || info.private {
         return VariableChoice::Own;
     }
-    let place = known.place(&info.name, info.local);
+    // A variable that is local now may have been found by other files before.
+    let was_global = info.local && versions.is_global_natively(info);
+    let place = known.place(&info.name, info.local && !was_global);
     let before = versions.before(info, place.is_some());
     if let Some(why) = before.and_then(|before| misfits::kind(info, before, versions)) {
         return meant.refuse_variable(info, why);

@@ -60,10 +60,10 @@ pub(crate) fn layouts(versions: &Versions) -> Vec<String> {
     notes
 }
 
-/// The reason why a variable's kind, storage or alignment does not fit what was there before.
+/// The reason why a variable's kind, storage or alignment does not fit its shape before. Variables of the
+/// program may become local or global, and are aligned as their addresses are.
 pub(crate) fn kind(info: &VariableInfo, before: &Shape, versions: &Versions) -> Option<String> {
-    let name = stem(&info.name);
-    let came = versions.added.contains(name) || versions.brought.contains_key(&info.name);
+    let came = !versions.is_native(info);
     if info.thread_local != before.thread_local {
         let is = if before.thread_local { "a" } else { "no" };
         return Some(format!("which is {is} thread-local in the program"));

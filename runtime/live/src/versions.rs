@@ -51,6 +51,12 @@ impl Versions {
         self.old.variables.contains_key(name) && !self.added.contains(name)
     }
 
+    /// Whether the program began with the variable, and other files find it.
+    pub(crate) fn is_global_natively(&self, info: &VariableInfo) -> bool {
+        let old = self.old.variables.get(stem(&info.name));
+        self.is_native(info) && old.is_some_and(|old| !old.local)
+    }
+
     /// The bodies of functions that are new.
     pub(crate) fn changed_bodies(&self) -> HashMap<String, Body> {
         let changed = self.changed.iter();
