@@ -25,10 +25,10 @@ use inkwell::llvm_sys::{LLVMLinkage, LLVMUnnamedAddr, LLVMValueKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::context::OwnedModule;
-use crate::copying::Unit;
 use crate::emit::Emitter;
 use crate::gate::Gate;
 use crate::handles::{ValueRef, VariableRef, c_name};
+use crate::unit::Unit;
 
 /// Prefix of the names of sections that hold one constant each, which must outlive the code of the
 /// unit. Data in a section of another name lives as long as the code.

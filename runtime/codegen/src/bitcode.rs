@@ -11,8 +11,6 @@ use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
 use crate::error::CodegenError;
 use crate::handles::c_name;
 use crate::mentions::Mentions;
-#[cfg(doc)]
-use crate::reader::Reader;
 use crate::structure::Structure;
 use crate::summary::SymbolId;
 use uruk_bitcode::stream::Malformed;
@@ -49,7 +47,7 @@ pub struct Bitcode {
 }
 
 impl Bitcode {
-    /// Takes bitcode as it is. It is checked when a [`Reader`] is made of it.
+    /// Takes bitcode as it is. It is checked when a [`Reader`](crate::Reader) is made of it.
     pub fn new(name: &str, bytes: impl Into<Arc<[u8]>>) -> Bitcode {
         Bitcode::of(name, Bytes::Shared(bytes.into()))
     }

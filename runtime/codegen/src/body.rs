@@ -20,78 +20,103 @@ use inkwell::llvm_sys::{LLVMFastMathAllowContract, LLVMLinkage, LLVMOpcode};
 
 use crate::copying::Copying;
 use crate::error::CodegenError;
-use crate::globals::mark_dso_local;
 use crate::handles::{BlockRef, FunctionRef, InstructionRef, ValueRef};
+use crate::instrument;
 use crate::jumps;
+use crate::properties::mark_dso_local;
+use crate::rewrite;
 
 /// Phis of a body, or jumps, old and new.
 type Phis<'r> = Vec<(InstructionRef<'r>, InstructionRef<'r>)>;
 
-impl<'r> Copying<'r> {
-    pub(crate) fn copy_pending(&mut self) -> Result<(), CodegenError> {
-        while let Some((old, new)) = self.pending.pop_front() {
-            // Between two bodies: a half-copied body has operands in two modules.
-            self.source.reader.proceed(self.unit_name())?;
-            self.copy_body(old, new)?;
-        }
-        Ok(())
+/// Copies the bodies of all functions that were defined and wait for theirs.
+pub(crate) fn copy_pending(copying: &mut Copying<'_>) -> Result<(), CodegenError> {
+    while let Some((old, new)) = copying.pending.pop_front() {
+        // Between two bodies: a half-copied body has operands in two modules.
+        copying.source.reader.proceed(copying.unit_name())?;
+        let body = BodyCopy {
+            copying: &mut *copying,
+            old,
+            new,
+            copies: Vec::new(),
+            phis: Vec::new(),
+            jumps: Vec::new(),
+        };
+        body.fill()?;
     }
+    Ok(())
+}
 
-    pub(crate) fn create_blocks(&mut self, old: FunctionRef<'r>, new: FunctionRef<'r>) {
-        let context = self.source.reader.context().raw();
-        for block in old.blocks() {
-            // SAFETY: live context, function of ours, an empty C string.
-            let copy = unsafe {
-                let copy = LLVMAppendBasicBlockInContext(context, new.raw(), c"".as_ptr());
-                BlockRef::of(copy)
-            };
-            self.values.insert(block.value(), copy.value());
-        }
+/// Gives `new` an empty block for each block of `old`.
+pub(crate) fn create_blocks<'r>(
+    copying: &mut Copying<'r>,
+    old: FunctionRef<'r>,
+    new: FunctionRef<'r>,
+) {
+    let context = copying.source.reader.context().raw();
+    for block in old.blocks() {
+        // SAFETY: live context, function of ours, an empty C string.
+        let copy = unsafe {
+            let copy = LLVMAppendBasicBlockInContext(context, new.raw(), c"".as_ptr());
+            BlockRef::of(copy)
+        };
+        copying.values.insert(block.value(), copy.value());
     }
+}
 
-    fn copy_body(
-        &mut self,
-        old: FunctionRef<'r>,
-        new: FunctionRef<'r>,
-    ) -> Result<(), CodegenError> {
+/// The copy of one body in progress.
+struct BodyCopy<'c, 'r> {
+    copying: &'c mut Copying<'r>,
+    old: FunctionRef<'r>,
+    new: FunctionRef<'r>,
+    /// Instructions whose operands are still those of the old body.
+    copies: Vec<InstructionRef<'r>>,
+    phis: Phis<'r>,
+    jumps: Phis<'r>,
+}
+
+impl<'r> BodyCopy<'_, 'r> {
+    fn fill(mut self) -> Result<(), CodegenError> {
+        let (old, new) = (self.old, self.new);
         // SAFETY: a live function of ours.
         if unsafe { LLVMGetFirstBasicBlock(new.raw()) }.is_null() {
-            self.create_blocks(old, new);
+            create_blocks(self.copying, old, new);
         }
         // SAFETY: both functions have the same type, so the same parameters.
         unsafe {
             let (mut from, mut to) = (LLVMGetFirstParam(old.raw()), LLVMGetFirstParam(new.raw()));
             while !from.is_null() && !to.is_null() {
-                self.values.insert(ValueRef::of(from), ValueRef::of(to));
+                let (old, new) = (ValueRef::of(from), ValueRef::of(to));
+                self.copying.values.insert(old, new);
                 (from, to) = (LLVMGetNextParam(from), LLVMGetNextParam(to));
             }
         }
-        let (copies, phis, jumps) = self.clone_instructions(old);
-        for copy in copies {
+        self.clone_instructions();
+        for copy in std::mem::take(&mut self.copies) {
             self.remap_operands(copy)?;
         }
-        for (old_phi, new_phi) in phis {
+        for (old_phi, new_phi) in std::mem::take(&mut self.phis) {
             self.fill_phi(old_phi, new_phi)?;
         }
-        for (old_jump, new_jump) in jumps {
-            self.note_jump(old, old_jump, new_jump)?;
+        for (old_jump, new_jump) in std::mem::take(&mut self.jumps) {
+            self.note_jump(old_jump, new_jump)?;
         }
-        self.copy_function_constants(old, new)?;
-        self.instrument(old, new)
+        self.copy_function_constants()?;
+        instrument::insert(self.copying, old, new)
     }
 
     /// Notes where a jump by the address of a label of `function` leads, unless it jumps to the
     /// plain address.
     fn note_jump(
         &mut self,
-        function: FunctionRef<'r>,
         old: InstructionRef<'r>,
         new: InstructionRef<'r>,
     ) -> Result<(), CodegenError> {
-        if self.plain_labels.covers(function) {
+        let function = self.old;
+        if self.copying.plain_labels.covers(function) {
             return Ok(());
         }
-        let space = self.label_space(function)?;
+        let space = self.copying.label_space(function)?;
         // SAFETY: a live terminator and its successors.
         let to: Vec<ValueRef<'r>> = unsafe {
             let count = LLVMGetNumSuccessors(old.raw());
@@ -101,53 +126,57 @@ impl<'r> Copying<'r> {
         };
         let mut labels = Vec::with_capacity(to.len());
         for block in to {
-            labels.push(self.label(function, block)?);
+            labels.push(self.copying.label(function, block)?);
         }
-        jumps::note(self.source.reader.context(), new, space, labels.into_iter());
+        jumps::note(
+            self.copying.source.reader.context(),
+            new,
+            space,
+            labels.into_iter(),
+        );
         Ok(())
     }
 
-    fn clone_instructions(
-        &mut self,
-        old: FunctionRef<'r>,
-    ) -> (Vec<InstructionRef<'r>>, Phis<'r>, Phis<'r>) {
-        let (mut copies, mut phis, mut jumps) = (Vec::new(), Vec::new(), Vec::new());
-        for block in old.blocks() {
-            let target = self.values[&block.value()];
+    /// Clones all instructions, with their old operands.
+    fn clone_instructions(&mut self) {
+        for block in self.old.blocks() {
+            let target = self.copying.values[&block.value()];
             // SAFETY: the copy of the block, which `create_blocks` recorded.
             unsafe {
                 let target = LLVMValueAsBasicBlock(target.raw());
-                LLVMPositionBuilderAtEnd(self.builder.0, target);
+                LLVMPositionBuilderAtEnd(self.copying.builder.0, target);
             }
             for instruction in block.instructions() {
                 let copy = if instruction.opcode() == LLVMOpcode::LLVMPHI {
                     let phi = self.empty_phi(instruction);
-                    phis.push((instruction, phi));
+                    self.phis.push((instruction, phi));
                     *phi
-                } else if let Some(rewritten) = self.rewritten(instruction) {
+                } else if let Some(rewritten) = rewrite::rewritten(self.copying, instruction) {
                     // SAFETY: a call of the intrinsic, and the builder is in the copy.
-                    unsafe { self.rewrite(rewritten, instruction, &mut copies) }
+                    unsafe {
+                        rewrite::rewrite(self.copying, rewritten, instruction, &mut self.copies)
+                    }
                 } else {
                     // SAFETY: the builder is at the end of the copy of the block.
                     let copy = unsafe { self.clone_instruction(instruction) };
                     if instruction.opcode() == LLVMOpcode::LLVMIndirectBr {
-                        jumps.extend(copy.as_instruction().map(|it| (instruction, it)));
+                        self.jumps
+                            .extend(copy.as_instruction().map(|it| (instruction, it)));
                     }
                     // Building without the flag may have folded a constant.
-                    copies.extend(copy.as_instruction());
+                    self.copies.extend(copy.as_instruction());
                     copy
                 };
-                self.values.insert(*instruction, copy);
+                self.copying.values.insert(*instruction, copy);
             }
         }
-        (copies, phis, jumps)
     }
 
     /// A phi like `old`, a phi, where the builder is.
     fn empty_phi(&self, old: InstructionRef<'r>) -> InstructionRef<'r> {
         // SAFETY: a live phi and its type; the builder is in the copy of its block.
         unsafe {
-            let phi = LLVMBuildPhi(self.builder.0, LLVMTypeOf(old.raw()), c"".as_ptr());
+            let phi = LLVMBuildPhi(self.copying.builder.0, LLVMTypeOf(old.raw()), c"".as_ptr());
             if LLVMCanValueUseFastMathFlags(old.raw()) != 0 {
                 LLVMSetFastMathFlags(phi, LLVMGetFastMathFlags(old.raw()));
             }
@@ -172,17 +201,17 @@ impl<'r> Copying<'r> {
         // two operands.
         unsafe {
             if fusible
-                && !self.how.contract
+                && !self.copying.how.contract
                 && LLVMGetFastMathFlags(instruction) == LLVMFastMathAllowContract
             {
                 // LLVM-C can add flags, not take them away.
                 let [a, b] = [0, 1].map(|i| LLVMGetOperand(instruction, i));
-                let plain = LLVMBuildBinOp(self.builder.0, opcode, a, b, c"".as_ptr());
+                let plain = LLVMBuildBinOp(self.copying.builder.0, opcode, a, b, c"".as_ptr());
                 return ValueRef::of(plain);
             }
             let copy = LLVMInstructionClone(instruction);
-            LLVMInsertIntoBuilder(self.builder.0, copy);
-            if fusible && self.how.contract {
+            LLVMInsertIntoBuilder(self.copying.builder.0, copy);
+            if fusible && self.copying.how.contract {
                 LLVMSetFastMathFlags(copy, LLVMFastMathAllowContract);
             }
             ValueRef::of(copy)
@@ -193,7 +222,7 @@ impl<'r> Copying<'r> {
         let callee = copy.callee();
         // SAFETY: a live value.
         let is_asm = callee.is_some_and(|it| unsafe { !LLVMIsAInlineAsm(it.raw()).is_null() });
-        self.contents.has_asm |= is_asm;
+        self.copying.contents.has_asm |= is_asm;
         let last = copy.operands().len().wrapping_sub(1);
         for (index, operand) in copy.operands().enumerate() {
             let Some(operand) = operand else {
@@ -202,7 +231,7 @@ impl<'r> Copying<'r> {
             // The callee is a call's last operand.
             let mapped = match index == last && callee == Some(operand) {
                 true => self.map_callee(operand)?,
-                false => self.map_value(operand)?,
+                false => self.copying.map_value(operand)?,
             };
             if is_asm && mapped.as_function().is_some() {
                 // An immediate of assembly must be a plain address, not a GOT load.
@@ -234,33 +263,35 @@ impl<'r> Copying<'r> {
                     ValueRef::of(LLVMBasicBlockAsValue(block)),
                 )
             };
-            incoming.push(self.map_value(value)?.raw());
+            incoming.push(self.copying.map_value(value)?.raw());
             // SAFETY: the copy of a block is one.
-            blocks.push(unsafe { LLVMValueAsBasicBlock(self.values[&block].raw()) });
+            blocks.push(unsafe { LLVMValueAsBasicBlock(self.copying.values[&block].raw()) });
         }
         // SAFETY: both arrays have `count` entries of this function.
         unsafe { LLVMAddIncoming(new.raw(), incoming.as_mut_ptr(), blocks.as_mut_ptr(), count) };
         Ok(())
     }
 
-    fn copy_function_constants(
-        &mut self,
-        old: FunctionRef<'r>,
-        new: FunctionRef<'r>,
-    ) -> Result<(), CodegenError> {
-        let (old, new) = (old.raw(), new.raw());
+    fn copy_function_constants(&mut self) -> Result<(), CodegenError> {
+        let (old, new) = (self.old.raw(), self.new.raw());
         // SAFETY: live functions; each getter is guarded by its predicate.
         unsafe {
             if LLVMHasPersonalityFn(old) != 0 {
-                let personality = self.map_constant(ValueRef::of(LLVMGetPersonalityFn(old)))?;
+                let personality = self
+                    .copying
+                    .map_constant(ValueRef::of(LLVMGetPersonalityFn(old)))?;
                 LLVMSetPersonalityFn(new, personality.raw());
             }
             if LLVMHasPrefixData(old) != 0 {
-                let data = self.map_constant(ValueRef::of(LLVMGetPrefixData(old)))?;
+                let data = self
+                    .copying
+                    .map_constant(ValueRef::of(LLVMGetPrefixData(old)))?;
                 LLVMSetPrefixData(new, data.raw());
             }
             if LLVMHasPrologueData(old) != 0 {
-                let data = self.map_constant(ValueRef::of(LLVMGetPrologueData(old)))?;
+                let data = self
+                    .copying
+                    .map_constant(ValueRef::of(LLVMGetPrologueData(old)))?;
                 LLVMSetPrologueData(new, data.raw());
             }
         }
@@ -269,38 +300,47 @@ impl<'r> Copying<'r> {
 
     /// A direct callee: `alwaysinline` functions with a body here are copied along.
     fn map_callee(&mut self, old: ValueRef<'r>) -> Result<ValueRef<'r>, CodegenError> {
-        let old = self.source.reader.home(old).unwrap_or(old);
-        if self.optimizes()
-            && let Some(id) = self.source.resolve(old)
+        let old = self.copying.source.reader.home(old).unwrap_or(old);
+        if self.copying.optimizes()
+            && let Some(id) = self.copying.source.resolve(old)
         {
-            let target = self.source.value(id);
-            if let Some((root, new)) = self.root
+            let target = self.copying.source.value(id);
+            if let Some((root, new)) = self.copying.root
                 && target == *root
             {
                 return Ok(*new);
             }
             // Through an alias, if the function it names is a candidate.
-            if let Some(&candidate) = self.with_labels.get(&target) {
+            if let Some(&candidate) = self.copying.with_labels.get(&target) {
                 return Ok(*candidate);
             }
         }
         let Some(inline) = old
             .as_function()
-            .filter(|_| self.source.is_inline_body(old))
+            .filter(|_| self.copying.source.is_inline_body(old))
         else {
-            return self.map_value(old);
+            return self.copying.map_value(old);
         };
-        let known = self.inline_copies.get(&old).or(self.with_labels.get(&old));
+        let known = self
+            .copying
+            .inline_copies
+            .get(&old)
+            .or(self.copying.with_labels.get(&old));
         if let Some(&new) = known {
             return Ok(*new);
         }
         let name = format!("uruk.inline.{}", old.name());
-        let new = self.define_function(inline, &name, LLVMLinkage::LLVMInternalLinkage)?;
+        let new = self
+            .copying
+            .define_function(inline, &name, LLVMLinkage::LLVMInternalLinkage)?;
         mark_dso_local(*new);
-        self.inline_copies.insert(old, new);
-        self.contents.inlined.extend(self.source.id(old));
-        self.pending.push_back((inline, new));
-        self.contents.needs_passes = true;
+        self.copying.inline_copies.insert(old, new);
+        self.copying
+            .contents
+            .inlined
+            .extend(self.copying.source.id(old));
+        self.copying.pending.push_back((inline, new));
+        self.copying.contents.needs_passes = true;
         Ok(*new)
     }
 }

@@ -392,14 +392,14 @@ impl<'r> Planning<'r> {
                 continue;
             };
             let taken = |&id: &SymbolId| bound.contains(&id) || defined.contains(&source.value(id));
-            if parcel.instructions > self.most_kept()
+            if parcel.instructions() > self.most_kept()
                 || offer.symbols.iter().any(taken)
                 || names.contains(parcel.name())
             {
                 continue;
             }
-            if parcel.instructions > TINY_KEPT {
-                match budget.checked_sub(parcel.instructions) {
+            if parcel.instructions() > TINY_KEPT {
+                match budget.checked_sub(parcel.instructions()) {
                     Some(left) => *budget = left,
                     None => continue,
                 }

@@ -14,13 +14,14 @@ use std::sync::{Arc, OnceLock};
 
 use uruk_base::Inlining;
 pub use uruk_base::{Tier, Variant};
+use uruk_leaving::Heads;
 
 use crate::cancel::Cancellation;
-use crate::continuation::build::Start;
-use crate::continuation::offer::Heads;
+use crate::continuation::start::Start;
+use crate::dependence::Dependence;
 use crate::facts::FactStore;
-use crate::foreign::Offer;
 use crate::labels::Labels;
+use crate::parcel::Offer;
 use crate::profile::{Probes, Profile, Refused, Steady};
 use crate::summary::SymbolId;
 use crate::transform::Transform;
@@ -274,25 +275,6 @@ impl Compile {
         self.targets = Arc::new(targets);
         self
     }
-}
-
-/// The kind of use that a version makes of another function or variable of its module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum DependenceKind {
-    /// Its body was in sight: it may have been inlined, and facts may have been
-    /// inferred from it.
-    Body,
-    /// A fact about it was used: attributes, or the value of a constant.
-    Fact,
-}
-
-/// A symbol for which a version must be recompiled when it is replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Dependence {
-    /// The symbol it depends on.
-    pub symbol: SymbolId,
-    /// The kind of the dependence.
-    pub kind: DependenceKind,
 }
 
 /// A compiled function. The default has no properties: the function was compiled elsewhere.

@@ -18,7 +18,6 @@ use inkwell::llvm_sys::{LLVMOpcode, LLVMValueKind};
 
 use crate::copying::Copying;
 use crate::error::CodegenError;
-use crate::foreign::named;
 use crate::handles::{FunctionRef, ValueRef};
 use crate::labels::space_name;
 use crate::reader::Verify;
@@ -124,7 +123,7 @@ impl<'r> Copying<'r> {
             return Err(self.unsupported("a label of another module"));
         };
         let name = space_name(&self.source.plan.import(id).name);
-        Ok(match named(self.module, &name) {
+        Ok(match self.module.global(&name) {
             Some(known) => known,
             None => *self.declare_byte(&name),
         })
@@ -262,16 +261,4 @@ fn label_of(address: ValueRef<'_>) -> (FunctionRef<'_>, ValueRef<'_>) {
             ValueRef::of(LLVMBasicBlockAsValue(block)),
         )
     }
-}
-
-/// True if a constant has no more than `left` operands that would have to be rebuilt;
-/// strings and tables of numbers have none.
-pub(crate) fn is_small(constant: ValueRef<'_>, left: &mut u32) -> bool {
-    let count = constant.parts().len() as u32;
-    if count > *left {
-        return false;
-    }
-    *left -= count;
-    constant.kind() != LLVMValueKind::LLVMBlockAddressValueKind
-        && constant.parts().all(|part| is_small(part, left))
 }

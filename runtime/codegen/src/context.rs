@@ -28,7 +28,7 @@ use uruk_base::parts::{self, Part};
 use crate::error::CodegenError;
 use crate::fatal;
 use crate::gate::Gate;
-use crate::handles::{FunctionRef, VariableRef, c_name};
+use crate::handles::{FunctionRef, ValueRef, VariableRef, c_name};
 
 /// Opens LLVM's library, unless it is open.
 fn load() -> Result<(), CodegenError> {
@@ -223,6 +223,18 @@ impl OwnedModule {
                 Some(variable)
             }
         })
+    }
+
+    /// The functions and variables of the module.
+    pub(crate) fn globals(&self) -> impl Iterator<Item = ValueRef<'_>> {
+        let functions = self.functions().map(|function| *function);
+        functions.chain(self.variables().map(|variable| *variable))
+    }
+
+    /// The function or variable of that name.
+    pub(crate) fn global(&self, name: &str) -> Option<ValueRef<'_>> {
+        let function = self.function(name).map(|function| *function);
+        function.or_else(|| Some(*self.variable(name)?))
     }
 
     /// The function of that name.

@@ -1,14 +1,6 @@
 //! Plans the data unit of a module by reading, before anything is copied.
 
-use inkwell::llvm_sys::LLVMThreadLocalMode;
-use inkwell::llvm_sys::core::{
-    LLVMGetAlignment, LLVMGetSection, LLVMGetThreadLocalMode, LLVMGlobalGetValueType,
-    LLVMIsGlobalConstant, LLVMSetAlignment,
-};
-use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
-
 use crate::compile::Compile;
-use crate::context::OwnedModule;
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, ValueRef, VariableRef};
 use crate::planning::Planning;
@@ -55,30 +47,5 @@ impl<'r> DataPlan<'r> {
             }
         }
         Ok(plan)
-    }
-}
-
-/// Bytes of a line of the cache.
-const LINE: u32 = 64;
-
-/// Aligns a variable of a cache line or more to a line, as GCC places aggregates on this target.
-/// Loads of 32 bytes then touch one line each; with the ABI's 16 bytes half of them touch two. The
-/// static compiler raises the alignment of variables defined beside the code it vectorizes; here
-/// code and data are compiled apart. A variable with a section of its own may be part of a table
-/// without gaps, so it is left alone.
-pub(crate) fn align_for_vectors(module: &OwnedModule, variable: VariableRef<'_>) {
-    let raw = variable.raw();
-    // SAFETY: a live module, and a variable of it that is being defined, so of a type with a size.
-    unsafe {
-        let section = LLVMGetSection(raw);
-        let is_plain = (section.is_null() || *section == 0)
-            && LLVMIsGlobalConstant(raw) == 0
-            && LLVMGetThreadLocalMode(raw) == LLVMThreadLocalMode::LLVMNotThreadLocal;
-        let layout = LLVMGetModuleDataLayout(module.raw());
-        let is_large =
-            is_plain && LLVMABISizeOfType(layout, LLVMGlobalGetValueType(raw)) >= u64::from(LINE);
-        if is_large && LLVMGetAlignment(raw) < LINE {
-            LLVMSetAlignment(raw, LINE);
-        }
     }
 }

@@ -19,12 +19,12 @@ use std::cell::OnceCell;
 
 use uruk_base::Tier;
 
+use crate::attributes::AttributeKinds;
 use crate::bitcode::Bitcode;
 use crate::context::{LlvmContext, OwnedModule};
 use crate::emit::Emitter;
 use crate::error::CodegenError;
-use crate::opened::Opened;
-use crate::source::AttributeKinds;
+use crate::opened::{Opened, ReadingContext};
 use crate::warm;
 
 /// Bytes of bitcode up to which a module is read at shared desks: reading it again takes no longer
@@ -92,6 +92,15 @@ impl Desk {
             units: 0,
             sound: true,
         })
+    }
+
+    /// The parts that reading a module takes.
+    pub(crate) fn reading(&self) -> ReadingContext<'_> {
+        ReadingContext {
+            llvm: &self.context,
+            kinds: &self.kinds,
+            is_shared: self.shared,
+        }
     }
 
     pub(crate) fn is_shared(&self) -> bool {

@@ -16,7 +16,7 @@
 //! # How
 //! A [`FactStore`] belongs to one module under one plan. Summaries are plain data, so that they
 //! outlive contexts and are shared by readers. `infer` fills the store before a function is
-//! compiled; declarations get the facts in the store ([`Copying::know`]).
+//! compiled; declarations get the facts in the store (`declare`).
 //!
 //! An argument that no instruction of the callee mentions is *dead*: callers pass
 //! poison, and need not compute it.
@@ -26,25 +26,17 @@
 //! divisions whose results are unused. Attributes of callees that are not copied are therefore
 //! inferred from bodies that only went through `mem2reg` (`codegen::facts`).
 
-mod infer;
+pub(crate) mod declare;
+pub(crate) mod infer;
 
 use std::sync::{Arc, OnceLock};
 
-use inkwell::llvm_sys::core::{
-    LLVMAddAttributeAtIndex, LLVMCreateEnumAttribute, LLVMGetCalledFunctionType,
-    LLVMGetEnumAttributeKindForName, LLVMGetNumArgOperands, LLVMGetOperand, LLVMGetPoison,
-    LLVMGlobalGetValueType, LLVMRemoveCallSiteEnumAttribute, LLVMRemoveEnumAttributeAtIndex,
-    LLVMSetOperand, LLVMTypeOf,
-};
+use inkwell::llvm_sys::core::LLVMGetEnumAttributeKindForName;
 use rustc_hash::{FxHashMap, FxHashSet};
 use uruk_base::allocated::{of_arc, of_map, of_vec};
 use uruk_base::locks::{Mutex, MutexGuard};
 
-use crate::copying::Copying;
-use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 use crate::summary::SymbolId;
-
-pub(crate) use infer::infer;
 
 /// Attributes taken from bodies: of functions, return values and parameters. None says
 /// how a call is made, and none that it does not return.
@@ -267,80 +259,4 @@ impl FactStore {
         depends.extend(seen);
         Some(found)
     }
-}
-
-impl<'r> Copying<'r> {
-    /// Adds the known facts about the bound function `id` to its declaration `new`.
-    pub(crate) fn know(&mut self, id: SymbolId, new: FunctionRef<'r>) {
-        let Some(store) = self.how.facts.store() else {
-            return;
-        };
-        let Some(summary) = store.look_up(id, &mut self.contents.facts) else {
-            return;
-        };
-        let kinds = kinds();
-        let context = self.source.reader.context().raw();
-        for fact in &summary.facts {
-            if kinds.read_write.contains(&fact.kind) {
-                remove(new, fact.place, &kinds.read_write);
-            }
-            // SAFETY: a live function and context; kind and value are of an attribute
-            // that LLVM made for this place. One of the same kind is replaced.
-            unsafe {
-                let attribute = LLVMCreateEnumAttribute(context, fact.kind, fact.value);
-                LLVMAddAttributeAtIndex(new.raw(), fact.place, attribute);
-            }
-        }
-        if !summary.dead.is_empty() {
-            for parameter in &summary.dead {
-                remove(new, parameter + 1, &kinds.want_a_value);
-            }
-            self.with_dead.push((new, summary));
-        }
-    }
-
-    /// Makes calls pass poison for parameters that are known to be dead.
-    pub(crate) fn drop_dead_arguments(&mut self) {
-        for (callee, summary) in std::mem::take(&mut self.with_dead) {
-            for call in calls_of(callee) {
-                for &parameter in &summary.dead {
-                    // SAFETY: a live call; the parameter is below the count of its
-                    // arguments, and poison is of the argument's type.
-                    unsafe {
-                        let call = call.raw();
-                        if parameter >= LLVMGetNumArgOperands(call) {
-                            continue;
-                        }
-                        for &kind in &kinds().want_a_value {
-                            LLVMRemoveCallSiteEnumAttribute(call, parameter + 1, kind);
-                        }
-                        let ty = LLVMTypeOf(LLVMGetOperand(call, parameter));
-                        LLVMSetOperand(call, parameter, LLVMGetPoison(ty));
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn remove(function: FunctionRef<'_>, place: u32, kinds: &[u32]) {
-    for &kind in kinds {
-        // SAFETY: a live function; removing an absent attribute does nothing.
-        unsafe { LLVMRemoveEnumAttributeAtIndex(function.raw(), place, kind) };
-    }
-}
-
-/// The direct calls of `function` with its own type.
-fn calls_of(function: FunctionRef<'_>) -> Vec<InstructionRef<'_>> {
-    let mut calls = Vec::new();
-    for call in function.users().filter_map(ValueRef::as_instruction) {
-        // SAFETY: a live function; calls are asked as such.
-        let fits = || unsafe {
-            LLVMGetCalledFunctionType(call.raw()) == LLVMGlobalGetValueType(function.raw())
-        };
-        if call.callee() == Some(*function) && fits() && !calls.contains(&call) {
-            calls.push(call);
-        }
-    }
-    calls
 }

@@ -2,28 +2,24 @@
 
 use inkwell::llvm_sys::comdat::LLVMSetComdat;
 use inkwell::llvm_sys::core::{
-    LLVMAddAlias2, LLVMAddAttributeAtIndex, LLVMAddFunction, LLVMAddGlobal, LLVMConstArray2,
-    LLVMCountParams, LLVMGetAlignment, LLVMGetAttributeCountAtIndex, LLVMGetAttributesAtIndex,
-    LLVMGetEnumAttributeKind, LLVMGetFunctionCallConv, LLVMGetGC, LLVMGetLinkage,
-    LLVMGetModuleInlineAsm, LLVMGetSection, LLVMGetThreadLocalMode, LLVMGetUnnamedAddress,
-    LLVMGlobalGetValueType, LLVMInt8TypeInContext, LLVMIsExternallyInitialized,
-    LLVMIsGlobalConstant, LLVMIsStringAttribute, LLVMSetAlignment, LLVMSetExternallyInitialized,
+    LLVMAddAlias2, LLVMAddFunction, LLVMAddGlobal, LLVMConstArray2, LLVMGetFunctionCallConv,
+    LLVMGetGC, LLVMGetLinkage, LLVMGetModuleInlineAsm, LLVMGetThreadLocalMode,
+    LLVMGetUnnamedAddress, LLVMGlobalGetValueType, LLVMInt8TypeInContext,
+    LLVMIsExternallyInitialized, LLVMIsGlobalConstant, LLVMSetExternallyInitialized,
     LLVMSetFunctionCallConv, LLVMSetGC, LLVMSetGlobalConstant, LLVMSetInitializer, LLVMSetLinkage,
-    LLVMSetModuleInlineAsm2, LLVMSetSection, LLVMSetThreadLocalMode, LLVMSetUnnamedAddress,
-    LLVMSetVisibility, LLVMTypeOf,
+    LLVMSetModuleInlineAsm2, LLVMSetThreadLocalMode, LLVMSetUnnamedAddress, LLVMTypeOf,
 };
-use inkwell::llvm_sys::prelude::LLVMAttributeRef;
-use inkwell::llvm_sys::{
-    LLVMAttributeFunctionIndex, LLVMLinkage, LLVMThreadLocalMode, LLVMVisibility,
-};
+use inkwell::llvm_sys::{LLVMLinkage, LLVMThreadLocalMode, LLVMValueKind};
 
-use crate::constant::is_small;
 use crate::copying::{Copying, PlainLabels};
-use crate::data::align_for_vectors;
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, ValueRef, VariableRef, c_name};
 use crate::instrument::remove_patchable;
+use crate::offered;
 use crate::plan::Access;
+use crate::properties::{
+    align_for_vectors, copy_alignment, copy_attributes, copy_placement, mark_dso_local,
+};
 use crate::reader::Verify;
 use crate::summary::{Kind, Linkage, SymbolId};
 
@@ -42,7 +38,7 @@ impl<'r> Copying<'r> {
             (None, Some(home)) => self.map_global(home)?,
             // Of another module; or an intrinsic: reading a body can add some to the
             // module (upgrades of old ones), and so can passes.
-            (None, None) => self.map_foreign(old),
+            (None, None) => offered::map_global(self, old),
         };
         self.values.insert(old, new);
         Ok(new)
@@ -88,13 +84,22 @@ impl<'r> Copying<'r> {
         }
         let new = self.declare_function(old, &import.name, promises);
         if self.optimizes() && import.defined {
-            self.know(id, new);
+            self.declare_facts(id, new);
         }
         if info.linkage == Linkage::DeclaredWeak {
             // SAFETY: a declaration of ours.
             unsafe { LLVMSetLinkage(new.raw(), LLVMLinkage::LLVMExternalWeakLinkage) };
         }
         *new
+    }
+
+    /// Adds the known facts about the bound function `id` to its declaration `new`.
+    fn declare_facts(&mut self, id: SymbolId, new: FunctionRef<'r>) {
+        if let Some(store) = self.how.facts.store() {
+            let context = self.source.reader.context();
+            let depends = &mut self.contents.facts;
+            self.facts.add(store, context, id, new, depends);
+        }
     }
 
     /// Declares a symbol that is not called.
@@ -399,70 +404,14 @@ fn unmangled(called: ValueRef<'_>, name: &str) -> String {
     }
 }
 
-/// `hidden` implies `dso_local`, and the flag stays when the visibility goes back:
-/// LLVM-C has no setter for it.
-pub(crate) fn mark_dso_local(global: ValueRef<'_>) {
-    debug_assert!(global.is_global());
-    // SAFETY: a live global with external or internal linkage.
-    unsafe {
-        if LLVMGetLinkage(global.raw()) == LLVMLinkage::LLVMInternalLinkage {
-            return;
-        }
-        LLVMSetVisibility(global.raw(), LLVMVisibility::LLVMHiddenVisibility);
-        LLVMSetVisibility(global.raw(), LLVMVisibility::LLVMDefaultVisibility);
+/// True if a constant has no more than `left` operands that would have to be rebuilt;
+/// strings and tables of numbers have none.
+fn is_small(constant: ValueRef<'_>, left: &mut u32) -> bool {
+    let count = constant.parts().len() as u32;
+    if count > *left {
+        return false;
     }
-}
-
-/// Copies the alignment of a function or variable, if it has one.
-pub(crate) fn copy_alignment(old: ValueRef<'_>, new: ValueRef<'_>) {
-    // SAFETY: live functions or variables.
-    unsafe {
-        let align = LLVMGetAlignment(old.raw());
-        if align != 0 {
-            LLVMSetAlignment(new.raw(), align);
-        }
-    }
-}
-
-/// Copies alignment and section of a function or variable.
-fn copy_placement(old: ValueRef<'_>, new: ValueRef<'_>) {
-    copy_alignment(old, new);
-    // SAFETY: live functions or variables; a section name is null or a C string.
-    unsafe {
-        let section = LLVMGetSection(old.raw());
-        if !section.is_null() && *section != 0 {
-            LLVMSetSection(new.raw(), section);
-        }
-    }
-}
-
-/// Copies attributes: those of the kinds in `only`, or all.
-fn copy_attributes(old: FunctionRef<'_>, new: FunctionRef<'_>, only: Option<&[u32]>) {
-    let (old, new) = (old.raw(), new.raw());
-    let wanted = |attribute: LLVMAttributeRef| {
-        // SAFETY: a live attribute; its kind is asked for where it has one.
-        only.is_none_or(|kinds| unsafe {
-            LLVMIsStringAttribute(attribute) == 0
-                && kinds.contains(&LLVMGetEnumAttributeKind(attribute))
-        })
-    };
-    // SAFETY: a live function.
-    let parameters = unsafe { LLVMCountParams(old) };
-    let mut buffer: Vec<LLVMAttributeRef> = Vec::new();
-    // The function itself, the return value (0), and the parameters (1..).
-    for index in std::iter::once(LLVMAttributeFunctionIndex).chain(0..=parameters) {
-        // SAFETY: live functions of one context; the buffer has room for the count.
-        unsafe {
-            let count = LLVMGetAttributeCountAtIndex(old, index) as usize;
-            if count == 0 {
-                continue;
-            }
-            buffer.clear();
-            buffer.resize(count, std::ptr::null_mut());
-            LLVMGetAttributesAtIndex(old, index, buffer.as_mut_ptr());
-            for &attribute in buffer.iter().filter(|a| wanted(**a)) {
-                LLVMAddAttributeAtIndex(new, index, attribute);
-            }
-        }
-    }
+    *left -= count;
+    constant.kind() != LLVMValueKind::LLVMBlockAddressValueKind
+        && constant.parts().all(|part| is_small(part, left))
 }

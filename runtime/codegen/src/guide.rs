@@ -13,29 +13,28 @@
 
 mod hot;
 
+use std::sync::Arc;
+
 use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{
-    LLVMConstInt, LLVMCountParams, LLVMGetCallSiteEnumAttribute, LLVMGetCalledFunctionType,
+    LLVMCountParams, LLVMGetCallSiteEnumAttribute, LLVMGetCalledFunctionType,
     LLVMGetEnumAttributeAtIndex, LLVMGetFunctionCallConv, LLVMGetInstructionCallConv,
-    LLVMGetMDKindIDInContext, LLVMGetNumOperands, LLVMGetNumSuccessors, LLVMGetOperand,
-    LLVMGetSuccessor, LLVMGlobalGetValueType, LLVMGlobalSetMetadata,
-    LLVMInstructionEraseFromParent, LLVMInt32TypeInContext, LLVMInt64TypeInContext,
-    LLVMLookupIntrinsicID, LLVMMDNodeInContext2, LLVMMDStringInContext2, LLVMMetadataAsValue,
-    LLVMReplaceAllUsesWith, LLVMSetMetadata, LLVMSetOperand, LLVMValueAsMetadata,
+    LLVMGetNumOperands, LLVMGetNumSuccessors, LLVMGetOperand, LLVMGetSuccessor,
+    LLVMGlobalGetValueType, LLVMInstructionEraseFromParent, LLVMLookupIntrinsicID,
+    LLVMReplaceAllUsesWith, LLVMSetOperand,
 };
-use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMMetadataRef, LLVMValueRef};
 
+use crate::attributes::AttributeKinds;
 use crate::compile::Compile;
-use crate::context::LlvmContext;
 use crate::copying::Copying;
 use crate::cplusplus::{is_legal_to_promote, promote_call};
 use crate::error::CodegenError;
-use crate::foreign::offered;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 use crate::planning::Planning;
 use crate::probe;
-use crate::profile::{Count, Refused, Site, Target, weights};
+use crate::profile::{Count, Profile, Refused, Site, Target};
 use crate::source::Source;
+use crate::weights::ProfileNotes;
 
 impl<'r> Planning<'r> {
     /// Takes up the profile given for `old`, whose body was read, if it fits; returns the dominant
@@ -66,6 +65,15 @@ impl<'r> Planning<'r> {
     }
 }
 
+/// The offered function at an address seen at run time.
+fn offered<'r>(source: Source<'r>, how: &Compile, address: u64) -> Option<FunctionRef<'r>> {
+    let &index = how.offered_targets.get(&address)?;
+    source
+        .reader
+        .foreign()
+        .function(&how.offers.get(index)?.parcel)
+}
+
 /// The function at an address seen at run time, in the reader's module or a parcel.
 fn target<'r>(source: Source<'r>, how: &Compile, address: u64) -> Option<ValueRef<'r>> {
     match how.targets.get(&address) {
@@ -74,121 +82,131 @@ fn target<'r>(source: Source<'r>, how: &Compile, address: u64) -> Option<ValueRe
     }
 }
 
-impl<'r> Copying<'r> {
-    /// Applies the profiles taken up; after the bodies were copied.
-    pub(crate) fn apply_profiles(&mut self) -> Result<(), CodegenError> {
-        for (old, profile) in std::mem::take(&mut self.guided) {
-            let Some(&new) = self.with_labels.get(&*old) else {
-                continue;
-            };
-            let notes = Notes::new(self.source.reader.context());
-            notes.set_entries(new, profile.entries());
-            // The copy keeps blocks and instructions in order, and probes add no sites: these
-            // are those of the original.
-            let found = probe::sites(new).into_iter();
-            let found = found.map(|(_, instruction)| instruction);
-            let counted: Vec<_> = found.zip(profile.counts()).collect();
-            // SAFETY: a complete copy. The erased calls are no sites, and later look-ups of the
-            // copy's values are for globals and constants only.
-            unsafe {
-                drop_expectations(new);
-                hot::mark(notes.context, new, &profile, &counted);
-            }
-            let mut calls = Vec::new();
-            for (instruction, count) in counted {
-                match count {
-                    Count::Branch { executed, taken } => {
-                        let counts = [taken, executed - taken];
-                        // SAFETY: a terminator with two successors.
-                        unsafe { notes.set_weights(instruction, &counts) };
-                    }
-                    Count::Switch(counts) if counts.len() <= MOST_WAYS => {
-                        // SAFETY: a terminator whose distinct successors were counted.
-                        unsafe {
-                            let counts = per_edge(instruction, counts);
-                            notes.set_weights(instruction, &counts);
-                        }
-                    }
-                    Count::Switch(_) => {}
-                    Count::Call(target) => calls.push((instruction, target)),
+/// Applies the profiles taken up, by functions of the reader's module; after the bodies were copied.
+pub(crate) fn apply<'r>(
+    copying: &mut Copying<'r>,
+    guided: Vec<(FunctionRef<'r>, Arc<Profile>)>,
+) -> Result<(), CodegenError> {
+    for (old, profile) in guided {
+        let Some(&new) = copying.with_labels.get(&*old) else {
+            continue;
+        };
+        let notes = ProfileNotes::new(copying.source.reader.context());
+        notes.set_entries(new, profile.entries());
+        // The copy keeps blocks and instructions in order, and probes add no sites: these
+        // are those of the original.
+        let found = probe::sites(new).into_iter();
+        let found = found.map(|(_, instruction)| instruction);
+        let counted: Vec<_> = found.zip(profile.counts()).collect();
+        // SAFETY: a complete copy. The erased calls are no sites, and later look-ups of the
+        // copy's values are for globals and constants only.
+        unsafe {
+            drop_expectations(new);
+            hot::mark(
+                copying.source.reader.context().raw(),
+                new,
+                &profile,
+                &counted,
+            );
+        }
+        let mut calls = Vec::new();
+        for (instruction, count) in counted {
+            match count {
+                Count::Branch { executed, taken } => {
+                    let counts = [taken, executed - taken];
+                    // SAFETY: a terminator with two successors.
+                    unsafe { notes.set_weights(instruction, &counts) };
                 }
+                Count::Switch(counts) if counts.len() <= MOST_WAYS => {
+                    // SAFETY: a terminator whose distinct successors were counted.
+                    unsafe {
+                        let counts = per_edge(instruction, counts);
+                        notes.set_weights(instruction, &counts);
+                    }
+                }
+                Count::Switch(_) => {}
+                Count::Call(target) => calls.push((instruction, target)),
             }
-            for (call, target) in calls {
-                // SAFETY: an indirect call of the copy, one site each.
-                unsafe { self.promote(&notes, call, target)? };
-            }
-            self.contents.guided_functions += 1;
         }
-        Ok(())
+        for (call, target) in calls {
+            // SAFETY: an indirect call of the copy, one site each.
+            unsafe { promote(copying, &notes, call, target)? };
+        }
+        copying.contents.guided_functions += 1;
     }
+    Ok(())
+}
 
-    /// # Safety
-    /// An indirect call of a copy, which is not used afterwards.
-    unsafe fn promote(
-        &mut self,
-        notes: &Notes,
-        call: InstructionRef<'r>,
-        seen: Target,
-    ) -> Result<(), CodegenError> {
-        let Some(known) = target(self.source, self.how, seen.address) else {
-            return Ok(());
-        };
-        // Functions of parcels are no symbols of the module.
-        let old = match self.source.resolve(known) {
-            Some(id) => self.source.value(id),
-            None => known,
-        };
-        let Some(&body) = self.with_labels.get(&old) else {
-            return Ok(());
-        };
-        if !seen.is_dominant() {
-            return Ok(());
-        }
-        // The root's body has another name than its canonical address.
-        let Some(named) = self.map_global(old)?.as_function() else {
-            return Ok(());
-        };
-        // SAFETY: by the caller's promise; both are functions of this module, and the
-        // callee is a call's last operand.
-        unsafe {
-            if !self.calls_alike(call, body)
-                || !is_legal_to_promote(call.raw(), named.raw(), std::ptr::null_mut())
-            {
-                return Ok(());
-            }
-            let rest = seen.calls - seen.same;
-            let Some(weights) = notes.weights(&[seen.same, rest]) else {
-                return Ok(());
-            };
-            let direct = promote_call(call.raw(), named.raw(), weights);
-            LLVMSetOperand(direct, LLVMGetNumOperands(direct) as u32 - 1, body.raw());
-        }
-        self.contents.promoted += 1;
-        Ok(())
+/// # Safety
+/// An indirect call of a copy, which is not used afterwards.
+unsafe fn promote<'r>(
+    copying: &mut Copying<'r>,
+    notes: &ProfileNotes,
+    call: InstructionRef<'r>,
+    seen: Target,
+) -> Result<(), CodegenError> {
+    let Some(known) = target(copying.source, copying.how, seen.address) else {
+        return Ok(());
+    };
+    // Functions of parcels are no symbols of the module.
+    let old = match copying.source.resolve(known) {
+        Some(id) => copying.source.value(id),
+        None => known,
+    };
+    let Some(&body) = copying.with_labels.get(&old) else {
+        return Ok(());
+    };
+    if !seen.is_dominant() {
+        return Ok(());
     }
+    // The root's body has another name than its canonical address.
+    let Some(named) = copying.map_global(old)?.as_function() else {
+        return Ok(());
+    };
+    // SAFETY: by the caller's promise; both are functions of this module, and the
+    // callee is a call's last operand.
+    unsafe {
+        if !calls_alike(copying.source.reader.kinds(), call, body)
+            || !is_legal_to_promote(call.raw(), named.raw(), std::ptr::null_mut())
+        {
+            return Ok(());
+        }
+        let rest = seen.calls - seen.same;
+        let Some(weights) = notes.weights(&[seen.same, rest]) else {
+            return Ok(());
+        };
+        let direct = promote_call(call.raw(), named.raw(), weights);
+        LLVMSetOperand(direct, LLVMGetNumOperands(direct) as u32 - 1, body.raw());
+    }
+    copying.contents.promoted += 1;
+    Ok(())
+}
 
-    /// True if `call` passes and returns values exactly as `callee` does.
-    ///
-    /// # Safety
-    /// A call.
-    unsafe fn calls_alike(&self, call: InstructionRef<'r>, callee: FunctionRef<'r>) -> bool {
-        let (call, callee) = (call.raw(), callee.raw());
-        // SAFETY: by the caller's promise; with equal types both have the same
-        // parameters. Types and attributes are unique in their context.
-        unsafe {
-            if LLVMGetCalledFunctionType(call) != LLVMGlobalGetValueType(callee)
-                || LLVMGetInstructionCallConv(call) != LLVMGetFunctionCallConv(callee)
-            {
-                return false;
-            }
-            let kinds = &self.source.reader.kinds().of_calls;
-            (0..=LLVMCountParams(callee)).all(|index| {
-                kinds.iter().all(|&kind| {
-                    LLVMGetCallSiteEnumAttribute(call, index, kind)
-                        == LLVMGetEnumAttributeAtIndex(callee, index, kind)
-                })
+/// True if `call` passes and returns values exactly as `callee` does.
+///
+/// # Safety
+/// A call.
+unsafe fn calls_alike(
+    kinds: &AttributeKinds,
+    call: InstructionRef<'_>,
+    callee: FunctionRef<'_>,
+) -> bool {
+    let (call, callee) = (call.raw(), callee.raw());
+    // SAFETY: by the caller's promise; with equal types both have the same
+    // parameters. Types and attributes are unique in their context.
+    unsafe {
+        if LLVMGetCalledFunctionType(call) != LLVMGlobalGetValueType(callee)
+            || LLVMGetInstructionCallConv(call) != LLVMGetFunctionCallConv(callee)
+        {
+            return false;
+        }
+        let kinds = &kinds.of_calls;
+        (0..=LLVMCountParams(callee)).all(|index| {
+            kinds.iter().all(|&kind| {
+                LLVMGetCallSiteEnumAttribute(call, index, kind)
+                    == LLVMGetEnumAttributeAtIndex(callee, index, kind)
             })
-        }
+        })
     }
 }
 
@@ -238,72 +256,6 @@ unsafe fn drop_expectations(function: FunctionRef<'_>) {
         unsafe {
             LLVMReplaceAllUsesWith(call.raw(), LLVMGetOperand(call.raw(), 0));
             LLVMInstructionEraseFromParent(call.raw());
-        }
-    }
-}
-
-/// Writes `!prof` metadata of one context.
-pub(crate) struct Notes {
-    context: LLVMContextRef,
-    kind: u32,
-}
-
-impl Notes {
-    pub(crate) fn new(context: &LlvmContext) -> Notes {
-        let context = context.raw();
-        let name = "prof";
-        // SAFETY: a live context; pointer and length describe the name.
-        let kind =
-            unsafe { LLVMGetMDKindIDInContext(context, name.as_ptr().cast(), name.len() as u32) };
-        Notes { context, kind }
-    }
-
-    /// # Safety
-    /// The context is live, and the numbers are constants of it.
-    unsafe fn node(&self, name: &str, numbers: &[LLVMValueRef]) -> LLVMMetadataRef {
-        // SAFETY: by the caller's promise; pointers and lengths fit.
-        unsafe {
-            let name = LLVMMDStringInContext2(self.context, name.as_ptr().cast(), name.len());
-            let numbers = numbers.iter().map(|&number| LLVMValueAsMetadata(number));
-            let mut all: Vec<LLVMMetadataRef> = std::iter::once(name).chain(numbers).collect();
-            LLVMMDNodeInContext2(self.context, all.as_mut_ptr(), all.len())
-        }
-    }
-
-    /// `None` if nothing was counted.
-    ///
-    /// # Safety
-    /// The context is live.
-    unsafe fn weights(&self, counts: &[u64]) -> Option<LLVMMetadataRef> {
-        let weights = weights(counts)?.into_iter();
-        // SAFETY: by the caller's promise; the constants are of the context.
-        unsafe {
-            let ty = LLVMInt32TypeInContext(self.context);
-            let weights = weights.map(|weight| LLVMConstInt(ty, u64::from(weight), 0));
-            Some(self.node("branch_weights", &weights.collect::<Vec<_>>()))
-        }
-    }
-
-    /// # Safety
-    /// A terminator of the context with as many successors as counts.
-    pub(crate) unsafe fn set_weights(&self, terminator: InstructionRef<'_>, counts: &[u64]) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            if let Some(weights) = self.weights(counts) {
-                let value = LLVMMetadataAsValue(self.context, weights);
-                LLVMSetMetadata(terminator.raw(), self.kind, value);
-            }
-        }
-    }
-
-    /// Notes how often a function of the context was entered.
-    fn set_entries(&self, function: FunctionRef<'_>, entries: u64) {
-        // SAFETY: a live function, so the context is live. A function that runs was entered,
-        // even if that was before it counted.
-        unsafe {
-            let count = LLVMConstInt(LLVMInt64TypeInContext(self.context), entries.max(1), 0);
-            let node = self.node("function_entry_count", &[count]);
-            LLVMGlobalSetMetadata(function.raw(), self.kind, node);
         }
     }
 }

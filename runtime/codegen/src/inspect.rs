@@ -1,13 +1,11 @@
-//! Checks of an input before it is relied on. One checks the bits of a body before LLVM reads it,
-//! the other tests whether LLVM can read all of an input.
+//! Tests whether LLVM can read all of an input, before it is relied on.
 //!
-//! For untrusted input the second check runs in a process of its own: LLVM's reader crashes on some
-//! damaged input, and no check before it finds all of that.
+//! For untrusted input the test runs in a process of its own: LLVM's reader crashes on some damaged
+//! input, and no check before it finds all of that. A [`Reader`] checks the bits of each body, too.
 
 use crate::bitcode::Bitcode;
 use crate::error::CodegenError;
 use crate::fuzz::plan_alone;
-use crate::handles::FunctionRef;
 use crate::reader::{Reader, Verify};
 use crate::summary::{Placement, SymbolId};
 
@@ -40,28 +38,4 @@ fn inspect_module(bitcode: &Bitcode) -> Result<(), CodegenError> {
         }
     }
     Ok(())
-}
-
-impl Reader {
-    /// Checks the bits of a body before LLVM reads them. Bodies are in the order of
-    /// definitions, as are functions.
-    pub(crate) fn check_structure(
-        &self,
-        id: SymbolId,
-        function: FunctionRef<'_>,
-    ) -> Result<(), CodegenError> {
-        let Some(structure) = self.structure() else {
-            return Ok(());
-        };
-        let Some(index) = self.table().body(id) else {
-            return Ok(());
-        };
-        let checked = structure.check_body(self.bitcode().bytes(), index as usize);
-        checked.map_err(|cause| CodegenError::Malformed {
-            module: self.name().to_owned(),
-            bit: cause.bit,
-            block: cause.block,
-            message: format!("in the body of `{}`, {}", function.name(), cause.what),
-        })
-    }
 }

@@ -35,9 +35,10 @@ use inkwell::llvm_sys::core::{
 use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMTailCallKind};
 
 use crate::context::{Builder, LlvmContext, OwnedModule};
-use crate::copying::{Copying, Unit};
+use crate::copying::Copying;
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef, c_name};
+use crate::unit::Unit;
 
 /// Hooks without arguments. They look at their caller's frame.
 const BARE: [&str; 8] = [
@@ -95,65 +96,73 @@ pub(crate) fn is_hook(name: &str) -> bool {
     is_addressed(name).is_some()
 }
 
-impl<'r> Copying<'r> {
-    /// Inserts hooks into `new`, a copy of `old`, or notes those to insert once passes are done.
-    ///
-    /// # Errors
-    /// A hook that LLVM does not know.
-    pub(crate) fn instrument(
-        &mut self,
-        old: FunctionRef<'r>,
-        new: FunctionRef<'r>,
-    ) -> Result<(), CodegenError> {
-        let elsewhere = is_elsewhere(old) || old.has(self.source.reader.kinds().naked);
-        for (attribute, place) in EARLY {
-            if let Some(hook) = take_text(new, attribute)
-                && !elsewhere
-            {
-                let call = self.hook(&hook, old)?;
-                put(self.source.reader.context(), self.module, new, call, place);
-            }
+/// Inserts hooks into `new`, a copy of `old`, or notes those to insert once passes are done.
+///
+/// # Errors
+/// A hook that LLVM does not know.
+pub(crate) fn insert<'r>(
+    copying: &mut Copying<'r>,
+    old: FunctionRef<'r>,
+    new: FunctionRef<'r>,
+) -> Result<(), CodegenError> {
+    let elsewhere = is_elsewhere(old) || old.has(copying.source.reader.kinds().naked);
+    for (attribute, place) in EARLY {
+        if let Some(hook) = take_text(new, attribute)
+            && !elsewhere
+        {
+            let call = hook_of(copying, &hook, old)?;
+            put(
+                copying.source.reader.context(),
+                copying.module,
+                new,
+                call,
+                place,
+            );
         }
-        for (attribute, [note, note_of], _) in LATE {
-            if let Some(hook) = take_text(new, attribute)
-                && !elsewhere
-            {
-                let Hook { hook, function } = self.hook(&hook, old)?;
-                new.set_text(note, &hook.name());
-                if let Some(function) = function {
-                    new.set_text(note_of, &function.name());
-                }
-                self.contents.has_late_hooks = true;
-            }
-        }
-        Ok(())
     }
+    for (attribute, [note, note_of], _) in LATE {
+        if let Some(hook) = take_text(new, attribute)
+            && !elsewhere
+        {
+            let Hook { hook, function } = hook_of(copying, &hook, old)?;
+            new.set_text(note, &hook.name());
+            if let Some(function) = function {
+                new.set_text(note_of, &function.name());
+            }
+            copying.contents.has_late_hooks = true;
+        }
+    }
+    Ok(())
+}
 
-    /// The function of that name in the reader's module, or else outside, as a hook to be called
-    /// for `old`.
-    fn hook(&mut self, name: &str, old: FunctionRef<'r>) -> Result<Hook<'r>, CodegenError> {
-        let Some(addressed) = is_addressed(name) else {
-            return Err(self.unsupported(&format!("calls of `{name}` at entries or returns")));
-        };
-        let reader = self.source.reader;
-        let hook = match reader.module().function(name) {
-            Some(known) => self.map_global(*known)?,
-            None => {
-                let name = name.trim_start_matches('\u{1}');
-                *declared(
-                    reader.context(),
-                    self.module,
-                    name,
-                    reader.kinds().nonlazybind,
-                )
-            }
-        };
-        let function = match addressed {
-            true => Some(self.map_global(*old)?),
-            false => None,
-        };
-        Ok(Hook { hook, function })
-    }
+/// The function of that name in the reader's module, or else outside, as a hook to be called
+/// for `old`.
+fn hook_of<'r>(
+    copying: &mut Copying<'r>,
+    name: &str,
+    old: FunctionRef<'r>,
+) -> Result<Hook<'r>, CodegenError> {
+    let Some(addressed) = is_addressed(name) else {
+        return Err(copying.unsupported(&format!("calls of `{name}` at entries or returns")));
+    };
+    let reader = copying.source.reader;
+    let hook = match reader.module().function(name) {
+        Some(known) => copying.map_global(*known)?,
+        None => {
+            let name = name.trim_start_matches('\u{1}');
+            *declared(
+                reader.context(),
+                copying.module,
+                name,
+                reader.kinds().nonlazybind,
+            )
+        }
+    };
+    let function = match addressed {
+        true => Some(copying.map_global(*old)?),
+        false => None,
+    };
+    Ok(Hook { hook, function })
 }
 
 /// True for a copy of a definition that is in another module.

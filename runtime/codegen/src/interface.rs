@@ -23,11 +23,11 @@ use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 use inkwell::llvm_sys::{LLVMLinkage, LLVMTypeKind, LLVMUnnamedAddr, LLVMValueKind};
 use rustc_hash::FxHashSet;
 
+use crate::attributes::OF_CALLS;
 use crate::context::{OwnedModule, take_message};
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, TypeRef, ValueRef, VariableRef};
-use crate::reader::Reader;
-use crate::source::OF_CALLS;
+use crate::reader::{Reader, read_all};
 use crate::summary::{Kind, SymbolId};
 
 /// The type of a variable, and its size in bytes.
@@ -45,179 +45,174 @@ pub(crate) const DEPTH: u32 = 32;
 /// Constants that are written out for one; the following ones are written by name.
 const CONSTANTS: u32 = 1 << 18;
 
-impl Reader {
-    /// The calling signature of a function: its type, and attributes that change how values are
-    /// passed.
-    pub fn signature(&self, function: SymbolId) -> String {
-        debug_assert!(self.names_as_in_file());
-        let value = self.table().value(function);
-        let (Some(function), Some(ty)) = (value.as_function(), value.content_type()) else {
-            return String::new();
-        };
-        // SAFETY: a live function and its own type; parameters fit the vector, and types live
-        // as the context does.
-        let (parameters, result, open, convention) = unsafe {
-            let ty = ty.raw();
-            let mut parameters = vec![std::ptr::null_mut(); LLVMCountParamTypes(ty) as usize];
-            LLVMGetParamTypes(ty, parameters.as_mut_ptr());
-            let parameters: Vec<_> = parameters.into_iter().map(|ty| TypeRef::of(ty)).collect();
-            (
-                parameters,
-                TypeRef::of(LLVMGetReturnType(ty)),
-                LLVMIsFunctionVarArg(ty) != 0,
-                LLVMGetFunctionCallConv(function.raw()),
-            )
-        };
-        let mut words: Vec<String> = (1..)
-            .zip(parameters)
-            .map(|(index, ty)| type_text(ty, 0) + &self.passing(function, index))
-            .collect();
-        words.extend(open.then(|| String::from("...")));
-        let convention = match convention {
-            0 => String::new(),
-            number => format!(" cc{number}"),
-        };
-        let result = type_text(result, 0) + &self.passing(function, 0);
-        format!("{result} ({}){convention}", words.join(", "))
-    }
+/// The calling signature of a function: its type, and attributes that change how values are
+/// passed.
+pub(crate) fn signature(reader: &Reader, function: SymbolId) -> String {
+    debug_assert!(reader.names_as_in_file());
+    let value = reader.table().value(function);
+    let (Some(function), Some(ty)) = (value.as_function(), value.content_type()) else {
+        return String::new();
+    };
+    // SAFETY: a live function and its own type; parameters fit the vector, and types live
+    // as the context does.
+    let (parameters, result, open, convention) = unsafe {
+        let ty = ty.raw();
+        let mut parameters = vec![std::ptr::null_mut(); LLVMCountParamTypes(ty) as usize];
+        LLVMGetParamTypes(ty, parameters.as_mut_ptr());
+        let parameters: Vec<_> = parameters.into_iter().map(|ty| TypeRef::of(ty)).collect();
+        (
+            parameters,
+            TypeRef::of(LLVMGetReturnType(ty)),
+            LLVMIsFunctionVarArg(ty) != 0,
+            LLVMGetFunctionCallConv(function.raw()),
+        )
+    };
+    let mut words: Vec<String> = (1..)
+        .zip(parameters)
+        .map(|(index, ty)| type_text(ty, 0) + &passing(reader, function, index))
+        .collect();
+    words.extend(open.then(|| String::from("...")));
+    let convention = match convention {
+        0 => String::new(),
+        number => format!(" cc{number}"),
+    };
+    let result = type_text(result, 0) + &passing(reader, function, 0);
+    format!("{result} ({}){convention}", words.join(", "))
+}
 
-    /// The attributes at `index` that change how the value is passed.
-    fn passing(&self, function: FunctionRef<'_>, index: c_uint) -> String {
-        let kinds = &self.kinds().of_calls;
-        let mut text = String::new();
-        // SAFETY: a live function; the buffer has room for the count; values are asked
-        // for of attributes that have them.
-        unsafe {
-            let count = LLVMGetAttributeCountAtIndex(function.raw(), index) as usize;
-            let mut attributes: Vec<LLVMAttributeRef> = vec![std::ptr::null_mut(); count];
-            if count != 0 {
-                LLVMGetAttributesAtIndex(function.raw(), index, attributes.as_mut_ptr());
-            }
-            for attribute in attributes {
-                if LLVMIsStringAttribute(attribute) != 0 {
-                    continue;
-                }
-                let kind = LLVMGetEnumAttributeKind(attribute);
-                let Some(at) = kinds.iter().position(|&known| known == kind) else {
-                    continue;
-                };
-                text += &format!(" {}", OF_CALLS[at]);
-                if LLVMIsTypeAttribute(attribute) != 0 {
-                    let ty = TypeRef::of(LLVMGetTypeAttributeValue(attribute));
-                    text += &format!("({})", type_text(ty, 0));
-                } else if LLVMGetEnumAttributeValue(attribute) != 0 {
-                    text += &format!("({})", LLVMGetEnumAttributeValue(attribute));
-                }
-            }
+/// The attributes at `index` that change how the value is passed.
+fn passing(reader: &Reader, function: FunctionRef<'_>, index: c_uint) -> String {
+    let kinds = &reader.kinds().of_calls;
+    let mut text = String::new();
+    // SAFETY: a live function; the buffer has room for the count; values are asked
+    // for of attributes that have them.
+    unsafe {
+        let count = LLVMGetAttributeCountAtIndex(function.raw(), index) as usize;
+        let mut attributes: Vec<LLVMAttributeRef> = vec![std::ptr::null_mut(); count];
+        if count != 0 {
+            LLVMGetAttributesAtIndex(function.raw(), index, attributes.as_mut_ptr());
         }
-        text
-    }
-
-    /// Type and size of a variable.
-    pub fn layout(&self, variable: SymbolId) -> Layout {
-        debug_assert!(self.names_as_in_file());
-        let Some(ty) = self.table().value(variable).content_type() else {
-            return Layout::default();
-        };
-        // The target's layout, as the module a unit is compiled in has it: the reader's may
-        // have none.
-        let unit = OwnedModule::empty(self.context(), "layout");
-        self.prepare(&unit);
-        // SAFETY: a live module with a layout, and a live type; only one with a size is asked.
-        let size = unsafe {
-            match LLVMTypeIsSized(ty.raw()) {
-                0 => 0,
-                _ => LLVMABISizeOfType(LLVMGetModuleDataLayout(unit.raw()), ty.raw()),
-            }
-        };
-        Layout {
-            ty: type_text(ty, 0),
-            size,
-        }
-    }
-
-    /// The value of a variable's initializer, local constants written out; `None` for a
-    /// declaration.
-    pub fn initializer(&self, variable: SymbolId) -> Option<String> {
-        debug_assert!(self.names_as_in_file());
-        let variable = self.table().value(variable).as_variable()?;
-        let initializer = variable.initializer()?;
-        Some(constant_text(initializer, 0, &mut CONSTANTS.clone()))
-    }
-
-    /// Functions and variables that mention `symbol`, each once, aliases of it included.
-    /// Reads every body.
-    ///
-    /// # Errors
-    /// An unreadable body.
-    pub fn mentions(&self, symbol: SymbolId) -> Result<Vec<SymbolId>, CodegenError> {
-        self.read_all()?;
-        let mut found = FxHashSet::default();
-        self.collect(self.table().value(symbol), &mut found, 0);
-        let mut found: Vec<SymbolId> = found.into_iter().collect();
-        found.sort_unstable();
-        Ok(found)
-    }
-
-    fn collect(&self, value: ValueRef<'_>, found: &mut FxHashSet<SymbolId>, depth: u32) {
-        if depth > DEPTH {
-            return;
-        }
-        for user in value.users() {
-            let owner = match user.as_instruction() {
-                Some(instruction) => instruction.function().map(|function| *function),
-                None => Some(user),
-            };
-            match owner.map(|owner| (owner, self.table().id(owner))) {
-                Some((_, Some(id))) => {
-                    found.insert(id);
-                }
-                Some((constant, None)) => self.collect(constant, found, depth + 1),
-                None => {}
-            }
-        }
-    }
-
-    /// A sign that passes which look at several functions at once have seen this module. Some
-    /// function may then hold the body of another, or rely on it, without a record of it. `None`
-    /// for the output of a front end at `-O0`, or at `-O1` and up with `-Xclang
-    /// -disable-llvm-passes`.
-    ///
-    /// The evidence is attributes that only such passes write: `local_unnamed_addr` (GlobalOpt),
-    /// and `nofree`, `nosync` or `norecurse` on a definition (FunctionAttrs; a front end itself
-    /// writes `norecurse` at `main` and at `optnone` functions).
-    pub fn interprocedural(&self) -> Option<String> {
-        let kind = |name: &str| {
-            // SAFETY: pointer and length describe `name`.
-            unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
-        };
-        let inferred = ["nofree", "nosync", "norecurse"].map(|name| (name, kind(name)));
-        for (index, info) in self.summary().symbols.iter().enumerate() {
-            if !info.linkage.is_definition() || !matches!(info.kind, Kind::Function | Kind::Data) {
+        for attribute in attributes {
+            if LLVMIsStringAttribute(attribute) != 0 {
                 continue;
             }
-            let value = self.table().value(SymbolId(index as u32));
-            // SAFETY: a live function or variable.
-            let address = unsafe { LLVMGetUnnamedAddress(value.raw()) };
-            if address == LLVMUnnamedAddr::LLVMLocalUnnamedAddr {
-                return Some(format!("`{}` is local_unnamed_addr", info.name));
-            }
-            let Some(function) = value.as_function() else {
+            let kind = LLVMGetEnumAttributeKind(attribute);
+            let Some(at) = kinds.iter().position(|&known| known == kind) else {
                 continue;
             };
-            let has = |kind| function.has(kind);
-            if has(self.kinds().optnone) {
-                continue;
-            }
-            let found = inferred
-                .iter()
-                .find(|(name, kind)| has(*kind) && !(*name == "norecurse" && info.name == "main"));
-            if let Some((name, _)) = found {
-                return Some(format!("`{}` is {name}", info.name));
+            text += &format!(" {}", OF_CALLS[at]);
+            if LLVMIsTypeAttribute(attribute) != 0 {
+                let ty = TypeRef::of(LLVMGetTypeAttributeValue(attribute));
+                text += &format!("({})", type_text(ty, 0));
+            } else if LLVMGetEnumAttributeValue(attribute) != 0 {
+                text += &format!("({})", LLVMGetEnumAttributeValue(attribute));
             }
         }
-        None
     }
+    text
+}
+
+/// Type and size of a variable.
+pub(crate) fn layout(reader: &Reader, variable: SymbolId) -> Layout {
+    debug_assert!(reader.names_as_in_file());
+    let Some(ty) = reader.table().value(variable).content_type() else {
+        return Layout::default();
+    };
+    // The target's layout, as the module a unit is compiled in has it: the reader's may
+    // have none.
+    let unit = OwnedModule::empty(reader.context(), "layout");
+    reader.prepare(&unit);
+    // SAFETY: a live module with a layout, and a live type; only one with a size is asked.
+    let size = unsafe {
+        match LLVMTypeIsSized(ty.raw()) {
+            0 => 0,
+            _ => LLVMABISizeOfType(LLVMGetModuleDataLayout(unit.raw()), ty.raw()),
+        }
+    };
+    Layout {
+        ty: type_text(ty, 0),
+        size,
+    }
+}
+
+/// The value of a variable's initializer, local constants written out; `None` for a
+/// declaration.
+pub(crate) fn initializer(reader: &Reader, variable: SymbolId) -> Option<String> {
+    debug_assert!(reader.names_as_in_file());
+    let variable = reader.table().value(variable).as_variable()?;
+    let initializer = variable.initializer()?;
+    Some(constant_text(initializer, 0, &mut CONSTANTS.clone()))
+}
+
+/// Functions and variables that mention `symbol`, each once, aliases of it included.
+/// Reads every body.
+pub(crate) fn mentions(reader: &Reader, symbol: SymbolId) -> Result<Vec<SymbolId>, CodegenError> {
+    read_all(reader)?;
+    let mut found = FxHashSet::default();
+    collect(reader, reader.table().value(symbol), &mut found, 0);
+    let mut found: Vec<SymbolId> = found.into_iter().collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn collect(reader: &Reader, value: ValueRef<'_>, found: &mut FxHashSet<SymbolId>, depth: u32) {
+    if depth > DEPTH {
+        return;
+    }
+    for user in value.users() {
+        let owner = match user.as_instruction() {
+            Some(instruction) => instruction.function().map(|function| *function),
+            None => Some(user),
+        };
+        match owner.map(|owner| (owner, reader.table().id(owner))) {
+            Some((_, Some(id))) => {
+                found.insert(id);
+            }
+            Some((constant, None)) => collect(reader, constant, found, depth + 1),
+            None => {}
+        }
+    }
+}
+
+/// A sign that passes which look at several functions at once have seen this module. Some
+/// function may then hold the body of another, or rely on it, without a record of it. `None`
+/// for the output of a front end at `-O0`, or at `-O1` and up with `-Xclang
+/// -disable-llvm-passes`.
+///
+/// The evidence is attributes that only such passes write: `local_unnamed_addr` (GlobalOpt),
+/// and `nofree`, `nosync` or `norecurse` on a definition (FunctionAttrs; a front end itself
+/// writes `norecurse` at `main` and at `optnone` functions).
+pub(crate) fn interprocedural(reader: &Reader) -> Option<String> {
+    let kind = |name: &str| {
+        // SAFETY: pointer and length describe `name`.
+        unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
+    };
+    let inferred = ["nofree", "nosync", "norecurse"].map(|name| (name, kind(name)));
+    for (index, info) in reader.summary().symbols.iter().enumerate() {
+        if !info.linkage.is_definition() || !matches!(info.kind, Kind::Function | Kind::Data) {
+            continue;
+        }
+        let value = reader.table().value(SymbolId(index as u32));
+        // SAFETY: a live function or variable.
+        let address = unsafe { LLVMGetUnnamedAddress(value.raw()) };
+        if address == LLVMUnnamedAddr::LLVMLocalUnnamedAddr {
+            return Some(format!("`{}` is local_unnamed_addr", info.name));
+        }
+        let Some(function) = value.as_function() else {
+            continue;
+        };
+        let has = |kind| function.has(kind);
+        if has(reader.kinds().optnone) {
+            continue;
+        }
+        let found = inferred
+            .iter()
+            .find(|(name, kind)| has(*kind) && !(*name == "norecurse" && info.name == "main"));
+        if let Some((name, _)) = found {
+            return Some(format!("`{}` is {name}", info.name));
+        }
+    }
+    None
 }
 
 /// A type as LLVM writes it, named structs written out.

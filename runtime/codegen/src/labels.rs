@@ -16,10 +16,12 @@
 //!
 //! # Why
 //! A table need not be `const`: interpreters with computed `goto` seldom declare it so. LLVM sees
-//! only uses in bodies that were read, so [`Mentions`] says whether other bodies use the table.
+//! only uses in bodies that were read, so `mentions` says whether other bodies use the table.
 //!
 //! The frame of a coroutine that is split here holds addresses of its parts, which are code: such a
 //! function keeps its first version.
+
+pub(crate) mod places;
 
 use inkwell::llvm_sys::core::{
     LLVMGetLinkage, LLVMIntrinsicGetName, LLVMIsExternallyInitialized, LLVMIsThreadLocal,
@@ -28,8 +30,6 @@ use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMValueKind};
 use rustc_hash::FxHashSet;
 
 use crate::handles::{FunctionRef, InstructionRef, ValueRef, VariableRef};
-#[cfg(doc)]
-use crate::mentions::Mentions;
 
 /// Prefix of the names of label spaces; the link name of the function follows.
 const SPACE: &str = "uruk.labels.";

@@ -14,19 +14,24 @@
 //! - No input ends the process: LLVM's diagnostics are collected per context
 //!   and become [`CodegenError`]s.
 //!
-//! Reading order: [`summary`] (a module's symbols, as plain data), `structure` (checked before LLVM
-//! reads), `origin` (target machine), `inspect` (reads an input whole), [`plan`] (how each symbol
-//! is reached), [`compile`] (request and result), [`reader`], `opened`, `desk`, `handles` (safe
-//! references to LLVM's objects), `table` and `source`, `planning`, `candidates`, `survey` and
-//! `data` (plans of copies), `copying`, `globals`, `body` and `constant` (the copy), `compiling`
-//! (one compile), `library`, `parcel` and `foreign` (bodies for other modules, and from them),
-//! [`facts`], `optimize`, `passes` and `hints` (tiers 2 and 3), `apart` (constants), `flow` and
-//! `shape` (loops and counters), `continuation` (versions that start in the middle), `baseline`
-//! (functions for the compiler of tier 1), `labels`, `jumps` and `mentions` (addresses of labels),
-//! `stacks`, [`profile`], `probe`, `guide` and `values` (counters of code, and their use at tier
-//! 3), `lines` (for debuggers), [`emit`], `pipeline` and [`warm`], [`pool`], `ledger` and `room`,
-//! `query`, `sketch` and `interface` (questions about a module), [`native`] (modules of a program
-//! that runs natively), `looks` (fuel checks), [`cancel`] and `gate`, [`fatal`].
+//! Reading order, from the floor up:
+//!
+//! | files | hold |
+//! |---|---|
+//! | [`summary`], [`plan`], [`compile`], `dependence`, [`profile`], `parcel`, [`facts`], `unit` | plain data: the symbols of a module and how each is reached, requests and results |
+//! | `context`, `handles`, `cplusplus`, `attributes`, `properties`, `verifying`, `flags` | safe references to LLVM's objects, and their properties |
+//! | `structure` (checked before LLVM reads), `origin` (target machine), `scan`, `table` | a module as LLVM has read it |
+//! | [`reader`] with `opened`, `desk`, `library`, `foreign`; [`pool`], `ledger`, `room` | reading: modules and bodies, on demand |
+//! | `requests` | all operations of a reader |
+//! | `inspect`, `query`, `sketch`, `interface`, `signature`, `shape`, `flow`, `labels`, `mentions` | questions about a module and its bodies |
+//! | `source`, `planning`, `candidates`, `survey`, `data` | plans of copies |
+//! | `copy` with `copying`, `globals`, `body`, `constant`, `rewrite`, `instrument`, `offered` | from a plan to a unit |
+//! | `guide`, `weights`, `probe`, `values`, `variant`, `continuation`, `lines` | additions to a unit: counters, profiles, versions that start in the middle, debug information |
+//! | `emission` with `host`, `optimize`, `passes`, `hints`, `apart` (constants), `jumps`, `stacks`, [`emit`], `pipeline`, [`warm`] | from a unit to an object |
+//! | `compiler`, `whole`, `library::stock`, `parcel::pack`, `wanted` | one compile, of a function or of all; simplified bodies, and those for other modules |
+//! | `numbered`, `numbering`, `stored` | a module read without LLVM; results as bytes |
+//! | [`native`], `looks` | modules of a program that runs natively; fuel checks |
+//! | [`cancel`], `gate`, [`fatal`] | ends of compiles before their time |
 //!
 //! # Why
 //! The package uses a few C++ symbols of LLVM, but no C++ compiler. LLVM-C cannot read one body of
@@ -54,17 +59,21 @@ pub mod summary;
 pub mod warm;
 
 mod apart;
+mod attributes;
 mod bitcode;
 mod body;
 mod candidates;
-mod compiling;
+mod compiler;
 mod constant;
 mod context;
 mod continuation;
+mod copy;
 mod copying;
 mod cplusplus;
 mod data;
+mod dependence;
 mod desk;
+mod emission;
 mod flags;
 mod flow;
 mod foreign;
@@ -73,6 +82,7 @@ mod globals;
 mod guide;
 mod handles;
 mod hints;
+mod host;
 mod inspect;
 mod instrument;
 mod interface;
@@ -84,6 +94,8 @@ mod lines;
 mod looks;
 mod mentions;
 mod numbered;
+mod numbering;
+mod offered;
 mod opened;
 mod optimize;
 mod origin;
@@ -92,7 +104,9 @@ mod passes;
 mod pipeline;
 mod planning;
 mod probe;
+mod properties;
 mod query;
+mod requests;
 mod rewrite;
 mod room;
 mod scan;
@@ -107,34 +121,36 @@ mod survey;
 mod table;
 mod tags;
 mod transform;
+mod unit;
 mod unreached;
 mod values;
 mod variant;
+mod verifying;
+mod wanted;
+mod weights;
+mod whole;
 
 pub use apart::{APART, is_shared, stays_with_code};
 pub use bitcode::Bitcode;
 pub use cancel::Cancellation;
-pub use compile::{
-    COUNTERS, Compile, Compiled, Counters, Dependence, DependenceKind, Knowledge, LOOPS, Rare,
-    Tier, Variant,
-};
-pub use continuation::build::Start;
+pub use compile::{COUNTERS, Compile, Compiled, Counters, Knowledge, LOOPS, Rare, Tier, Variant};
+pub use continuation::start::Start;
+pub use dependence::{Dependence, DependenceKind};
 pub use emit::{host_cpu, llvm_version};
 pub use error::CodegenError;
 pub use facts::{FactStats, FactStore};
-pub use foreign::Offer;
 pub use inspect::inspect;
 pub use interface::Layout;
 pub use labels::{Labels, labelled, space_name};
 pub use looks::Look;
 pub use numbered::{Numbered, Plain, Read};
-pub use parcel::Parcel;
+pub use parcel::{Offer, Parcel};
 pub use plan::{Access, Import, ModulePlan};
 pub use pool::ReaderPool;
 pub use profile::{Count, PROBES, Probes, Profile, ProfileError, Refused, Site, Steady, Target};
-pub use query::Measure;
 pub use reader::Reader;
 pub use room::ReadingRoom;
+pub use shape::Measure;
 pub use sketch::Sketch;
 pub use stored::Key;
 pub use summary::{

@@ -87,81 +87,79 @@ pub(crate) struct Lines<'r> {
     functions: Vec<Function<'r>>,
 }
 
-impl<'r> Copying<'r> {
-    /// Reads the places of all copied instructions, if lines are requested.
-    pub(crate) fn take_lines(&self) -> Lines<'r> {
-        let read = |&(old, new): &(FunctionRef<'r>, FunctionRef<'r>)| {
-            let mut function = read_function(old, new)?;
-            if self.how.variables {
-                function.records = variables::read(self, old, new);
-            }
-            Some(function)
-        };
-        Lines {
-            functions: self.defined.iter().filter_map(read).collect(),
+/// Reads the places of all copied instructions, if lines are requested.
+pub(crate) fn read<'r>(copying: &Copying<'r>) -> Lines<'r> {
+    let read = |&(old, new): &(FunctionRef<'r>, FunctionRef<'r>)| {
+        let mut function = read_function(old, new)?;
+        if copying.how.variables {
+            function.records = variables::read(copying, old, new);
         }
+        Some(function)
+    };
+    Lines {
+        functions: copying.defined.iter().filter_map(read).collect(),
     }
+}
 
-    /// Writes the lines into the unit, whose own debug information was dropped.
-    pub(crate) fn put_lines(&self, lines: Lines<'r>) {
-        let Some(first) = lines.functions.first() else {
-            return;
+/// Writes the lines into the unit, whose own debug information was dropped.
+pub(crate) fn write<'r>(copying: &Copying<'r>, lines: Lines<'r>) {
+    let Some(first) = lines.functions.first() else {
+        return;
+    };
+    let context = copying.source.reader.context();
+    // SAFETY: only a number.
+    let version = unsafe { LLVMDebugMetadataVersion() };
+    let module = copying.module;
+    module.set_flag(context, "Debug Info Version", u64::from(version));
+    module.set_flag(context, "Dwarf Version", DWARF_VERSION);
+    // SAFETY: a live module without a compile unit; pointers and lengths describe
+    // strings, empty ones are null. The builder is finished before it is disposed,
+    // and before the module is used.
+    unsafe {
+        let is_cpp = is_cpp(context.raw(), first.subprogram);
+        let builder = LLVMCreateDIBuilder(module.raw());
+        LLVMDIBuilderCreateCompileUnit(
+            builder,
+            match is_cpp {
+                true => LLVMDWARFSourceLanguage::LLVMDWARFSourceLanguageC_plus_plus_14,
+                false => LLVMDWARFSourceLanguage::LLVMDWARFSourceLanguageC99,
+            },
+            first.file,
+            PRODUCER.as_ptr().cast(),
+            PRODUCER.len(),
+            i32::from(copying.optimizes()),
+            null(),
+            0,
+            0,
+            null(),
+            0,
+            // Names of functions, too: those of symbols are not the program's.
+            LLVMDWARFEmissionKind::LLVMDWARFEmissionKindFull,
+            0,
+            1,
+            0,
+            null(),
+            0,
+            null(),
+            0,
+        );
+        let mut writer = Writer {
+            context: context.raw(),
+            builder,
+            optimized: i32::from(copying.optimizes()),
+            inlined: FxHashMap::default(),
+            scopes: FxHashMap::default(),
+            variables: FxHashMap::default(),
+            types: Types::new(context.raw(), builder, first.file),
+            describes: copying.how.variables,
+            is_cpp,
         };
-        let context = self.source.reader.context();
-        // SAFETY: only a number.
-        let version = unsafe { LLVMDebugMetadataVersion() };
-        let module = self.module;
-        module.set_flag(context, "Debug Info Version", u64::from(version));
-        module.set_flag(context, "Dwarf Version", DWARF_VERSION);
-        // SAFETY: a live module without a compile unit; pointers and lengths describe
-        // strings, empty ones are null. The builder is finished before it is disposed,
-        // and before the module is used.
-        unsafe {
-            let is_cpp = is_cpp(context.raw(), first.subprogram);
-            let builder = LLVMCreateDIBuilder(module.raw());
-            LLVMDIBuilderCreateCompileUnit(
-                builder,
-                match is_cpp {
-                    true => LLVMDWARFSourceLanguage::LLVMDWARFSourceLanguageC_plus_plus_14,
-                    false => LLVMDWARFSourceLanguage::LLVMDWARFSourceLanguageC99,
-                },
-                first.file,
-                PRODUCER.as_ptr().cast(),
-                PRODUCER.len(),
-                i32::from(self.optimizes()),
-                null(),
-                0,
-                0,
-                null(),
-                0,
-                // Names of functions, too: those of symbols are not the program's.
-                LLVMDWARFEmissionKind::LLVMDWARFEmissionKindFull,
-                0,
-                1,
-                0,
-                null(),
-                0,
-                null(),
-                0,
-            );
-            let mut writer = Writer {
-                context: context.raw(),
-                builder,
-                optimized: i32::from(self.optimizes()),
-                inlined: FxHashMap::default(),
-                scopes: FxHashMap::default(),
-                variables: FxHashMap::default(),
-                types: Types::new(context.raw(), builder, first.file),
-                describes: self.how.variables,
-                is_cpp,
-            };
-            for function in &lines.functions {
-                writer.function(function);
-            }
-            writer.types.fill();
-            LLVMDIBuilderFinalize(builder);
-            LLVMDisposeDIBuilder(builder);
+        for function in &lines.functions {
+            writer.function(function);
         }
+        writer.types.fill();
+        LLVMDIBuilderFinalize(builder);
+        LLVMDisposeDIBuilder(builder);
     }
 }
 

@@ -14,7 +14,7 @@ use uruk_base::allocated::{of_map, of_set};
 use uruk_bitcode::Source;
 use uruk_bitcode::ir::{Body, Constant, GlobalKind, Module, ValueId};
 
-use crate::numbered;
+use crate::numbering::order;
 use crate::summary::SymbolId;
 
 /// Longest chain of variables from a table to its labels.
@@ -39,7 +39,7 @@ impl Mentions {
     pub(crate) fn read(bytes: &[u8]) -> Option<Mentions> {
         let source = Source::read(bytes).ok()?;
         let module = &*source.module;
-        let symbols = numbered::order(module);
+        let symbols = order(module);
         let leads = Leads::of(module)?;
         let mut mentions = Mentions {
             tables: FxHashMap::default(),

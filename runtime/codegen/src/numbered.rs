@@ -1,12 +1,10 @@
 //! A module read by our reader of bitcode, beside LLVM's reading of the same bytes: maps the
 //! reader's numbers to symbols.
 //!
-//! Bitcode numbers variables, functions, aliases and ifuncs in the order of their lists; a
-//! [`ModuleSummary`] has functions first. If LLVM has read the module before, it may have changed
+//! `numbering` gives each global its symbol. If LLVM has read the module before, it may have changed
 //! declarations of intrinsics. So names are compared, and a module with a difference is left to
 //! LLVM. Otherwise the summary is made here (`summarize`), and LLVM is compared with it if it reads
 //! the module later.
-//! reads the module after all.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,6 +13,7 @@ use uruk_bitcode::ir::{Global, GlobalKind, Module};
 use uruk_lower::Lowering;
 
 use crate::bitcode::Bitcode;
+use crate::numbering::order;
 use crate::summary::{Kind, ModuleSummary, SymbolId};
 
 mod constants;
@@ -113,26 +112,6 @@ impl Numbered {
     pub fn body(&self, symbol: SymbolId) -> Option<usize> {
         self.source.body_of(self.global(symbol))
     }
-}
-
-/// The symbol of each global: functions come first, then variables, aliases and ifuncs.
-pub(crate) fn order(module: &Module) -> Box<[SymbolId]> {
-    const ORDER: [GlobalKind; 4] = [
-        GlobalKind::Function,
-        GlobalKind::Variable,
-        GlobalKind::Alias,
-        GlobalKind::Ifunc,
-    ];
-    let mut symbols = vec![SymbolId(0); module.globals.len()];
-    let mut place = 0;
-    for kind in ORDER {
-        let all = module.globals.iter().zip(&mut symbols);
-        for (_, symbol) in all.filter(|(global, _)| global.kind == kind) {
-            *symbol = SymbolId(place);
-            place += 1;
-        }
-    }
-    symbols.into()
 }
 
 fn is_kind(theirs: Kind, ours: GlobalKind) -> bool {

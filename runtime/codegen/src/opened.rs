@@ -4,16 +4,15 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
 use inkwell::llvm_sys::bit_reader::LLVMGetBitcodeModuleInContext2;
 use inkwell::llvm_sys::core::{LLVMGetDataLayoutStr, LLVMGetModuleInlineAsm, LLVMGetTarget};
 use inkwell::llvm_sys::prelude::LLVMModuleRef;
 use rustc_hash::FxHashSet;
 use uruk_base::allocated::of_arc;
 
+use crate::attributes::AttributeKinds;
 use crate::bitcode::Bitcode;
-use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
-use crate::desk::Desk;
+use crate::context::{Buffer, LlvmContext, OwnedModule};
 use crate::error::CodegenError;
 use crate::foreign::Foreign;
 use crate::handles::c_name;
@@ -23,6 +22,7 @@ use crate::scan;
 use crate::structure::Structure;
 use crate::summary::{ModuleSummary, SymbolId, versions};
 use crate::table::SymbolTable;
+use crate::verifying::verify_module;
 
 /// Knowledge about a module that one reader leaves for the next.
 pub(crate) struct Known {
@@ -67,6 +67,15 @@ impl Known {
     }
 }
 
+/// The parts of a desk that reading a module takes.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadingContext<'d> {
+    pub(crate) llvm: &'d LlvmContext,
+    pub(crate) kinds: &'d AttributeKinds,
+    /// True if the context is shared by many modules.
+    pub(crate) is_shared: bool,
+}
+
 /// A module read at a desk, with the data derived from it there.
 pub(crate) struct Opened {
     // Field order is drop order: modules go before the bytes a lazy one still points into.
@@ -85,11 +94,11 @@ pub(crate) struct Opened {
 impl Opened {
     /// Reads the symbol table of `bitcode`, and computes all properties that `known` lacks.
     pub(crate) fn read(
-        desk: &Desk,
+        context: ReadingContext<'_>,
         bitcode: &Bitcode,
         known: Option<&Known>,
     ) -> Result<Opened, CodegenError> {
-        let (module, structure) = read_lazily(desk.context(), bitcode, known)?;
+        let (module, structure) = read_lazily(context.llvm, bitcode, known)?;
         check_target(&module, bitcode.name())?;
         let verified = known.is_some_and(Known::is_verified);
         // Bodies are verified one by one, when they are read.
@@ -97,16 +106,16 @@ impl Opened {
             true => None,
             false => verify_module(&module),
         };
-        match broken.or_else(|| desk.context().take_errors()) {
+        match broken.or_else(|| context.llvm.take_errors()) {
             Some(message) => Err(CodegenError::Load {
                 module: bitcode.name().to_owned(),
                 message,
             }),
             None => {
-                let mut opened = Opened::of(desk, module, bitcode, known)?;
+                let mut opened = Opened::of(context, module, bitcode, known)?;
                 if let (Some(known), false) = (known, verified) {
-                    opened.compare(desk)?;
-                    if !desk.is_shared() {
+                    opened.compare(context)?;
+                    if !context.is_shared {
                         let _ = known.structure.set(Arc::clone(&structure));
                     }
                     known.verified.store(true, Ordering::Relaxed);
@@ -120,14 +129,14 @@ impl Opened {
     /// Compares LLVM's reading with a summary made without it: both must have the same symbol
     /// numbers. LLVM renames intrinsics whose names do not fit their types, which happens in no
     /// module that LLVM wrote. A debug build compares all properties.
-    fn compare(&self, desk: &Desk) -> Result<(), CodegenError> {
+    fn compare(&self, context: ReadingContext<'_>) -> Result<(), CodegenError> {
         let (theirs, ours) = (self.table.values(), &self.summary.symbols);
         let mut same = theirs.len() == ours.len()
             && theirs
                 .zip(ours)
                 .all(|(value, info)| value.name() == info.name);
         if cfg!(debug_assertions) {
-            let mut theirs = scan::summarize(&self.table, desk.kinds());
+            let mut theirs = scan::summarize(&self.table, context.kinds);
             theirs.has_inline_asm = self.summary.has_inline_asm;
             theirs.versions.clone_from(&self.summary.versions);
             same &= theirs == *self.summary;
@@ -143,17 +152,17 @@ impl Opened {
 
     /// A module with its derived data.
     pub(crate) fn of(
-        desk: &Desk,
+        context: ReadingContext<'_>,
         module: OwnedModule,
         bitcode: &Bitcode,
         known: Option<&Known>,
     ) -> Result<Opened, CodegenError> {
-        let always_inline = desk.kinds().always_inline;
+        let always_inline = context.kinds.always_inline;
         // SAFETY: both become fields of one `Opened`, which gives neither out.
         let table = unsafe { SymbolTable::new(&module, always_inline) };
         let summary = known.map(|known| Arc::clone(&known.summary));
         let summary = summary.unwrap_or_else(|| {
-            let mut summary = scan::summarize(&table, desk.kinds());
+            let mut summary = scan::summarize(&table, context.kinds);
             let mut length = 0;
             // SAFETY: a live module.
             let text = unsafe { LLVMGetModuleInlineAsm(module.raw(), &mut length) };
@@ -165,7 +174,7 @@ impl Opened {
             }
             Arc::new(summary)
         });
-        if let Some(message) = desk.context().take_errors() {
+        if let Some(message) = context.llvm.take_errors() {
             return Err(CodegenError::Load {
                 module: bitcode.name().to_owned(),
                 message,
@@ -181,18 +190,6 @@ impl Opened {
             verified: RefCell::default(),
             structure: None,
         })
-    }
-}
-
-/// Verifies all of a module except unread bodies; returns the verifier's message if it is broken.
-pub(crate) fn verify_module(module: &OwnedModule) -> Option<String> {
-    let mut message = std::ptr::null_mut();
-    let action = LLVMVerifierFailureAction::LLVMReturnStatusAction;
-    // SAFETY: a live module and an out pointer; the message is ours either way.
-    unsafe {
-        let broken = LLVMVerifyModule(module.raw(), action, &mut message) != 0;
-        let message = take_message(message);
-        broken.then_some(message)
     }
 }
 

@@ -26,99 +26,18 @@
 //! Cold paths are not split off: with counted weights `hotcoldsplit` has no measurable effect
 //! (`codegen::optimize`); LLVM's machine function splitter is an option of the process.
 
-use std::ffi::{CStr, c_char};
-use std::sync::OnceLock;
-
 use inkwell::llvm_sys::LLVMLinkage;
-use inkwell::llvm_sys::core::{LLVMDisposeMessage, LLVMSetLinkage};
-use inkwell::llvm_sys::target_machine::{LLVMGetHostCPUFeatures, LLVMGetHostCPUName};
+use inkwell::llvm_sys::core::LLVMSetLinkage;
 
 use uruk_base::Tier;
 
 use crate::context::{LlvmContext, OwnedModule};
-use crate::copying::{Contents, Copying, Unit};
 use crate::emit::Emitter;
 use crate::error::Stop;
-use crate::handles::{FunctionRef, ValueRef};
+use crate::handles::ValueRef;
 use crate::hints;
 use crate::passes;
-use crate::summary::{Linkage, SymbolId};
-
-/// The CPU this process runs on.
-struct Host {
-    cpu: String,
-    features: String,
-}
-
-/// Features of every CPU for this target, even if the host's list does not name them.
-const ABI: [&str; 6] = ["+cx8", "+fxsr", "+mmx", "+sse", "+sse2", "+x87"];
-
-impl Host {
-    /// True if features that a function asks for add nothing to the host's.
-    fn has(&self, own: &str) -> bool {
-        let there = |one| self.features.split(',').any(|other| other == one);
-        own.is_empty()
-            || own
-                .split(',')
-                .all(|one| ABI.contains(&one) || (one.starts_with('+') && there(one)))
-    }
-}
-
-fn host() -> &'static Host {
-    static HOST: OnceLock<Host> = OnceLock::new();
-    HOST.get_or_init(|| {
-        let text = |raw: *mut c_char| {
-            // SAFETY: LLVM returns a C string that is ours to dispose.
-            unsafe {
-                let text = CStr::from_ptr(raw).to_string_lossy().into_owned();
-                LLVMDisposeMessage(raw);
-                text
-            }
-        };
-        // SAFETY: both only look at the CPU.
-        unsafe {
-            Host {
-                cpu: text(LLVMGetHostCPUName()),
-                features: text(LLVMGetHostCPUFeatures()),
-            }
-        }
-    })
-}
-
-impl<'r> Copying<'r> {
-    /// Sets the attributes of `new`, a definition copied from function `id`, for optimizing.
-    pub(crate) fn prepare_for_optimizing(&self, id: SymbolId, new: FunctionRef<'r>, wide: bool) {
-        let kinds = self.source.reader.kinds();
-        if new.has(kinds.optnone) {
-            new.remove(kinds.optnone);
-            new.remove(kinds.noinline);
-        }
-        if !wide {
-            for_host(new);
-        }
-        // LLVM turns a copying loop into a call of `memcpy`, unless the function is named so. The
-        // body of the program's own `memcpy` has another name here.
-        let info = self.source.info(id);
-        if info.linkage != Linkage::Local {
-            new.set_text(&format!("no-builtin-{}", info.name), "");
-        }
-    }
-}
-
-/// Lets a function use all features of the host's CPU.
-pub(crate) fn for_host(function: FunctionRef<'_>) {
-    let host = host();
-    let own = function.text("target-features");
-    let features = match host.has(&own) {
-        // Each text gets tables of its own in the target machine.
-        true => host.features.clone(),
-        // The later of two mentions counts: what the function asks for or forbids, it gets.
-        false => format!("{},{own}", host.features),
-    };
-    function.set_text("target-cpu", &host.cpu);
-    function.set_text("target-features", &features);
-    function.remove_text("tune-cpu");
-}
+use crate::unit::{Contents, Unit};
 
 /// Runs the passes of `tier` on a unit.
 pub(crate) fn run(
@@ -222,33 +141,5 @@ fn shield(unit: &Unit, optnone: u32) {
     let Contents { kept, .. } = &unit.contents;
     for function in kept.iter().filter_map(|name| unit.module.function(name)) {
         function.add(optnone);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Host;
-
-    #[test]
-    fn what_the_host_has_needs_no_mention() {
-        let host = Host {
-            cpu: String::from("made-up"),
-            features: String::from("+sse3,-avx,+popcnt"),
-        };
-        let check = |own: &str| host.has(own);
-        assert!(check(""));
-        assert!(check("+cx8,+sse2,+x87"));
-        assert!(check("+popcnt,+sse3"));
-        for own in [
-            "+avx",
-            "-avx",
-            "-sse3",
-            "+sse2,-sse3",
-            "+sse",
-            "popcnt",
-            "+sse3,",
-        ] {
-            assert_eq!(check(own), own == "+sse", "{own}");
-        }
     }
 }

@@ -15,6 +15,7 @@ use crate::bitcode::Bitcode;
 use crate::desk::{Desk, SMALL};
 use crate::error::CodegenError;
 use crate::fatal;
+use crate::labels::places;
 use crate::ledger::Ledger;
 use crate::numbered::Numbered;
 use crate::opened::Known;
@@ -162,7 +163,7 @@ impl ReaderPool {
     /// The number of blocks in the body of a function; `None` if it cannot be read.
     pub fn blocks(&self, function: SymbolId) -> Option<usize> {
         let known = self.numbered().and_then(|it| it.blocks(function));
-        known.or_else(|| self.reader().ok()?.blocks(function).ok())
+        known.or_else(|| places::blocks(&*self.reader().ok()?, function).ok())
     }
 
     /// Whether a function whose code may be running cannot get another body. Addresses of its
@@ -174,7 +175,7 @@ impl ReaderPool {
         let plain = self.numbered().is_some_and(|it| it.has_no_labels(function));
         match plain {
             true => Ok(false),
-            false => self.reader()?.keeps_labels(function),
+            false => places::keeps(&*self.reader()?, function),
         }
     }
 

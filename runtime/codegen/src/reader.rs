@@ -6,7 +6,7 @@
 //! [`ReaderPool`](crate::ReaderPool), and desks, bounds the types and constants that compiles add
 //! to the context.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use inkwell::llvm_sys::error::LLVMErrorRef;
@@ -14,29 +14,24 @@ use inkwell::llvm_sys::error::LLVMErrorRef;
 use uruk_base::Tier;
 use uruk_base::parts::{self, Part};
 
-use crate::apart;
+use crate::attributes::AttributeKinds;
 use crate::bitcode::{self, Bitcode};
 use crate::compile::Compile;
 use crate::context::{LlvmContext, OwnedModule, take_error};
-use crate::copying::{Copying, PlainLabels, Unit};
 use crate::cplusplus;
-use crate::data::DataPlan;
 use crate::desk::Desk;
 use crate::emit::Emitter;
 use crate::error::{CodegenError, Stop};
 use crate::foreign::Foreign;
 use crate::handles::{FunctionRef, ValueRef};
-use crate::instrument;
-use crate::jumps;
 use crate::library::Library;
-use crate::opened::{Known, Opened, check_target, verify_module};
-use crate::optimize;
-use crate::plan::ModulePlan;
-use crate::source::{AttributeKinds, Source};
+use crate::opened::{Known, Opened, check_target};
+use crate::parcel::Offer;
 use crate::structure::Structure;
 use crate::summary::{ModuleSummary, SymbolId};
 use crate::table::SymbolTable;
-use crate::transform::Transform;
+use crate::unit::Unit;
+use crate::verifying::verify_module;
 
 /// Reads one body of a lazily read module that belongs to no reader. Its bits were checked before.
 pub(crate) fn read_body(function: FunctionRef<'_>) -> Result<(), String> {
@@ -88,7 +83,7 @@ impl Reader {
             Some(opened) => opened,
             None => {
                 desk.note_read(bitcode);
-                let opened = Opened::read(&desk, bitcode, known);
+                let opened = Opened::read(desk.reading(), bitcode, known);
                 opened.inspect_err(|_| desk.note_sound(false))?
             }
         };
@@ -115,7 +110,7 @@ impl Reader {
         }
         let bitcode = Bitcode::write(name, &module);
         desk.note_read(&bitcode);
-        let opened = Opened::of(&desk, module, &bitcode, None)?;
+        let opened = Opened::of(desk.reading(), module, &bitcode, None)?;
         Ok(Some(Reader { opened, desk }))
     }
 
@@ -156,115 +151,9 @@ impl Reader {
         self.desk.units()
     }
 
-    /// Like [`Reader::compile`] with [`Compile::baseline`]; returns the object.
-    ///
-    /// # Errors
-    /// As [`Reader::compile`].
-    pub fn compile_function(
-        &mut self,
-        plan: &ModulePlan,
-        function: SymbolId,
-    ) -> Result<Vec<u8>, CodegenError> {
-        let compiled = self.compile(plan, function, &Compile::baseline())?;
-        Ok(compiled.object)
-    }
-
-    /// Compiles the module's data: every variable the plan says is defined here,
-    /// aliases into data, module-level assembly, and the functions that cannot be
-    /// split from them. `None` if there is nothing to compile.
-    ///
-    /// # Errors
-    /// As [`Reader::compile_function`].
-    pub fn compile_data(&mut self, plan: &ModulePlan) -> Result<Option<Vec<u8>>, CodegenError> {
-        self.compile_together(plan, "the module's data", false)
-    }
-
-    /// Compiles all that the plan says is defined here to one object, functions under their plain
-    /// names: the result of a static compiler for the module.
-    ///
-    /// # Errors
-    /// As [`Reader::compile_function`].
-    pub fn compile_everything(
-        &mut self,
-        plan: &ModulePlan,
-    ) -> Result<Option<Vec<u8>>, CodegenError> {
-        self.compile_together(plan, "the whole module", true)
-    }
-
-    fn compile_together(
-        &mut self,
-        plan: &ModulePlan,
-        name: &str,
-        everything: bool,
-    ) -> Result<Option<Vec<u8>>, CodegenError> {
-        let how = Compile::baseline();
-        let source = Source { reader: self, plan };
-        let chosen = DataPlan::of(source, everything)?;
-        let module = source.fresh(name);
-        let mut copying = Copying::new(source, &how, name, &module);
-        if everything {
-            copying.plain_labels = PlainLabels::All;
-        }
-        if !copying.data(&chosen)? {
-            return Ok(None);
-        }
-        let contents = copying.finish()?;
-        jumps::complete(self.context(), &module);
-        let mut unit = Unit { module, contents };
-        self.emit(&mut unit, name, Tier::Baseline, None).map(Some)
-    }
-
-    /// Runs the passes of `tier` on a unit, and emits it; `listing` gets the IR that is emitted.
-    pub(crate) fn emit(
-        &mut self,
-        unit: &mut Unit,
-        name: &str,
-        tier: Tier,
-        listing: Option<&OnceLock<String>>,
-    ) -> Result<Vec<u8>, CodegenError> {
+    /// Notes that one more unit is emitted.
+    pub(crate) fn note_unit(&mut self) {
         self.desk.note_unit();
-        let (nonlazybind, optnone) = (self.kinds().nonlazybind, self.kinds().optnone);
-        let (nounwind, uwtable) = (self.kinds().nounwind, self.kinds().uwtable);
-        let extensions = self.kinds().extensions;
-        self.run(unit, name, tier, |context, emitter, unit| {
-            let gate = context.gate();
-            if unit.contents.needs_passes || tier > Tier::Baseline {
-                let _optimizing = parts::enter(Part::Optimizing);
-                optimize::run(context, emitter, unit, tier, optnone)?;
-            }
-            instrument::put_late(context, unit, nonlazybind);
-            unit.describe_frames(nounwind, uwtable);
-            unit.clear_above_flags(extensions);
-            if let Some(listing) = listing {
-                listing.get_or_init(|| unit.module.text());
-            }
-            if gate.look() {
-                return Err(Stop::Cancelled);
-            }
-            let _emitting = parts::enter(Part::Emitting);
-            Ok(apart::emit(gate, emitter, unit))
-        })
-    }
-
-    /// Runs an embedder's transform on a unit, and checks that it is still a module.
-    pub(crate) fn transform(
-        &mut self,
-        transform: &Transform,
-        unit: &mut Unit,
-        name: &str,
-        how: &Compile,
-    ) -> Result<(), CodegenError> {
-        let cancel = how.cancel.as_ref();
-        let done = transform.apply(&mut unit.module, name, how.tier, cancel);
-        self.proceed(name)?;
-        let broken = done.err().or_else(|| verify_module(&unit.module));
-        broken.map_or(Ok(()), |message| {
-            Err(CodegenError::Transform {
-                module: self.name().to_owned(),
-                unit: name.to_owned(),
-                message,
-            })
-        })
     }
 
     /// Runs `work`, which the token of `how` can cancel.
@@ -403,6 +292,24 @@ impl Reader {
         }
     }
 
+    /// Checks the bits of a body before LLVM reads them. Bodies are in the order of
+    /// definitions, as are functions.
+    fn check_structure(&self, id: SymbolId, function: FunctionRef<'_>) -> Result<(), CodegenError> {
+        let Some(structure) = self.structure() else {
+            return Ok(());
+        };
+        let Some(index) = self.table().body(id) else {
+            return Ok(());
+        };
+        let checked = structure.check_body(self.bitcode().bytes(), index as usize);
+        checked.map_err(|cause| CodegenError::Malformed {
+            module: self.name().to_owned(),
+            bit: cause.bit,
+            block: cause.block,
+            message: format!("in the body of `{}`, {}", function.name(), cause.what),
+        })
+    }
+
     /// The verifier's message on the bodies read so far.
     fn verifier_message(&self) -> String {
         verify_module(self.module()).unwrap_or_else(|| String::from("no message"))
@@ -420,8 +327,10 @@ impl Reader {
         &self.opened.foreign
     }
 
-    pub(crate) fn foreign_mut(&mut self) -> &mut Foreign {
-        &mut self.opened.foreign
+    /// Parses bodies that other modules offer.
+    pub(crate) fn unpack(&mut self, offers: &[Offer]) {
+        let context = self.desk.context();
+        self.opened.foreign.unpack(context, offers);
     }
 
     pub(crate) fn module(&self) -> &OwnedModule {
@@ -463,4 +372,17 @@ impl Reader {
     pub(crate) fn name(&self) -> &str {
         self.opened.bitcode.name()
     }
+}
+
+/// Reads every body, also invalid ones.
+pub(crate) fn read_all(reader: &Reader) -> Result<(), CodegenError> {
+    for (index, info) in reader.summary().symbols.iter().enumerate() {
+        let function = reader.table().function(SymbolId(index as u32));
+        if let Some(function) = function
+            && info.linkage.is_definition()
+        {
+            reader.materialize(function, Verify::No)?;
+        }
+    }
+    Ok(())
 }

@@ -21,8 +21,8 @@ use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 use inkwell::llvm_sys::{LLVMLinkage, LLVMThreadLocalMode, LLVMValueKind, LLVMVisibility};
 use rustc_hash::FxHashMap;
 
+use crate::attributes::AttributeKinds;
 use crate::handles::{FunctionRef, ValueRef, VariableRef};
-use crate::source::AttributeKinds;
 use crate::summary::{
     Kind, LARGE, Linkage, ModuleSummary, PAGE, Placement, SAFE_STACK, Structor, SymbolId,
     SymbolInfo,

@@ -11,12 +11,24 @@ use inkwell::llvm_sys::core::{
 };
 use inkwell::llvm_sys::prelude::LLVMTypeRef;
 
+use crate::attributes::AttributeKinds;
 use crate::compile::COUNTERS;
 use crate::context::{Builder, LlvmContext, OwnedModule};
 use crate::flow::{Flow, Loop};
 use crate::handles::{FunctionRef, InstructionRef, ValueRef, VariableRef, c_name};
-use crate::query::Measure;
-use crate::reader::Reader;
+
+/// The size of a function before optimization.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measure {
+    /// IR instructions.
+    pub instructions: u32,
+    /// Loops: targets of back edges.
+    pub loops: u32,
+    /// True if one of them lies inside another.
+    pub nested: bool,
+    /// Calls of named functions, intrinsics left out.
+    pub calls: u32,
+}
 
 /// The measured control flow of a body.
 pub(crate) struct Shape<'m> {
@@ -69,8 +81,7 @@ impl<'m> Shape<'m> {
 
 /// True if counters may be put into `body`: not into a naked function, which is assembly only, nor
 /// into a coroutine that has not been split.
-pub(crate) fn is_countable(reader: &Reader, body: FunctionRef<'_>) -> bool {
-    let kinds = reader.kinds();
+pub(crate) fn is_countable(kinds: &AttributeKinds, body: FunctionRef<'_>) -> bool {
     !body.has(kinds.naked) && !body.has(kinds.presplit_coroutine)
 }
 

@@ -58,60 +58,55 @@ pub struct Sketch {
     pub ends: Vec<u32>,
 }
 
-impl Reader {
-    /// The sketch of a function the module defines; an empty one if it has no calls, or is huge.
-    ///
-    /// # Errors
-    /// An unreadable or invalid body.
-    pub fn sketch(&mut self, function: SymbolId) -> Result<Sketch, CodegenError> {
-        let Some(value) = self.table().function(function) else {
-            return Ok(Sketch::default());
-        };
-        self.materialize(value, Verify::Yes)?;
-        let blocks: Vec<BlockRef<'_>> = value.blocks().collect();
-        let mut sketch = Sketch::default();
-        if blocks.len() > MOST_BLOCKS {
-            return Ok(sketch);
-        }
-        for (number, block) in (0..).zip(&blocks) {
-            self.note_calls(number, *block, &mut sketch);
-        }
-        if sketch.calls.is_empty() {
-            return Ok(Sketch::default());
-        }
-        let numbers = blocks.iter().map(|block| block.raw()).zip(0..);
-        let numbers: FxHashMap<LLVMBasicBlockRef, u32> = numbers.collect();
-        // SAFETY: the live context, and pointer and length of the name.
-        let prof = unsafe { LLVMGetMDKindIDInContext(self.context().raw(), c"prof".as_ptr(), 4) };
-        sketch.starts.push(0);
-        for (number, block) in (0..).zip(&blocks) {
-            if let Some(end) = block.terminator() {
-                let opcode = end.opcode();
-                if matches!(opcode, LLVMOpcode::LLVMUnreachable | LLVMOpcode::LLVMResume) {
-                    sketch.ends.push(number);
-                }
-                // SAFETY: a live terminator, asked for its own ways.
-                unsafe {
-                    for way in 0..LLVMGetNumSuccessors(end.raw()) {
-                        let to = numbers[&LLVMGetSuccessor(end.raw(), way)];
-                        let chance = chance(end.raw(), opcode, way, prof);
-                        sketch.edges.push((to, chance));
-                    }
-                }
-            }
-            sketch.starts.push(sketch.edges.len() as u32);
-        }
-        Ok(sketch)
+/// The sketch of a function the module defines; an empty one if it has no calls, or is huge.
+pub(crate) fn sketch(reader: &Reader, function: SymbolId) -> Result<Sketch, CodegenError> {
+    let Some(value) = reader.table().function(function) else {
+        return Ok(Sketch::default());
+    };
+    reader.materialize(value, Verify::Yes)?;
+    let blocks: Vec<BlockRef<'_>> = value.blocks().collect();
+    let mut sketch = Sketch::default();
+    if blocks.len() > MOST_BLOCKS {
+        return Ok(sketch);
     }
-
-    fn note_calls(&self, number: u32, block: BlockRef<'_>, sketch: &mut Sketch) {
-        for instruction in block.instructions().filter(|it| is_call(it.opcode())) {
-            let called = instruction.callee().and_then(ValueRef::as_function);
-            if let Some(called) = called.filter(|called| !called.is_intrinsic())
-                && let Some(symbol) = self.table().id(*called)
-            {
-                sketch.calls.push((number, symbol));
+    for (number, block) in (0..).zip(&blocks) {
+        note_calls(reader, number, *block, &mut sketch);
+    }
+    if sketch.calls.is_empty() {
+        return Ok(Sketch::default());
+    }
+    let numbers = blocks.iter().map(|block| block.raw()).zip(0..);
+    let numbers: FxHashMap<LLVMBasicBlockRef, u32> = numbers.collect();
+    // SAFETY: the live context, and pointer and length of the name.
+    let prof = unsafe { LLVMGetMDKindIDInContext(reader.context().raw(), c"prof".as_ptr(), 4) };
+    sketch.starts.push(0);
+    for (number, block) in (0..).zip(&blocks) {
+        if let Some(end) = block.terminator() {
+            let opcode = end.opcode();
+            if matches!(opcode, LLVMOpcode::LLVMUnreachable | LLVMOpcode::LLVMResume) {
+                sketch.ends.push(number);
             }
+            // SAFETY: a live terminator, asked for its own ways.
+            unsafe {
+                for way in 0..LLVMGetNumSuccessors(end.raw()) {
+                    let to = numbers[&LLVMGetSuccessor(end.raw(), way)];
+                    let chance = chance(end.raw(), opcode, way, prof);
+                    sketch.edges.push((to, chance));
+                }
+            }
+        }
+        sketch.starts.push(sketch.edges.len() as u32);
+    }
+    Ok(sketch)
+}
+
+fn note_calls(reader: &Reader, number: u32, block: BlockRef<'_>, sketch: &mut Sketch) {
+    for instruction in block.instructions().filter(|it| is_call(it.opcode())) {
+        let called = instruction.callee().and_then(ValueRef::as_function);
+        if let Some(called) = called.filter(|called| !called.is_intrinsic())
+            && let Some(symbol) = reader.table().id(*called)
+        {
+            sketch.calls.push((number, symbol));
         }
     }
 }

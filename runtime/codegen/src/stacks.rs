@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 
 use inkwell::llvm_sys::core::{LLVMHasPrologueData, LLVMLookupIntrinsicID};
 
-use crate::copying::Unit;
+use crate::unit::Unit;
 
 /// Intrinsics that switch stacks, by name without types.
 const LEADING: [&str; 5] = [

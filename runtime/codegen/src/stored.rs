@@ -5,10 +5,11 @@
 
 use uruk_base::Tier;
 
-use crate::compile::{Compile, Compiled, Counters, Dependence, DependenceKind};
+use crate::bitcode::Bitcode;
+use crate::compile::{Compile, Compiled, Counters};
+use crate::dependence::{Dependence, DependenceKind};
 use crate::labels::Labels;
 use crate::plan::ModulePlan;
-use crate::reader::Reader;
 use crate::summary::SymbolId;
 use uruk_leaving::{Head, Heads, Reason};
 
@@ -32,40 +33,43 @@ impl Compile {
     }
 }
 
-impl Reader {
-    /// The key of the result of compiling `function` with `how` under `plan`.
-    pub fn key(&self, plan: &ModulePlan, function: SymbolId, how: &Compile) -> Key {
-        let mut hash = blake3::Hasher::new();
-        let mut text = |bytes: &[u8]| {
-            hash.update(&(bytes.len() as u64).to_le_bytes());
-            hash.update(bytes);
-        };
-        text(&FORMAT.to_le_bytes());
-        text(env!("CARGO_PKG_VERSION").as_bytes());
-        // First: the caller has LLVM open, whose version this then is.
-        let cpu = crate::host_cpu();
-        text(crate::llvm_version().as_bytes());
-        text(cpu.as_bytes());
-        text(self.bitcode().digest());
-        text(&function.0.to_le_bytes());
-        let flags = [
-            how.tier as u8,
-            how.counters as u8,
-            u8::from(how.contract),
-            u8::from(how.alone),
-            u8::from(how.lines),
-            u8::from(how.variables),
-            u8::from(how.leaves),
-        ];
-        text(&flags);
-        text(&how.variant.bits().to_le_bytes());
-        if let Some(start) = &how.start {
-            text(&start.block.to_le_bytes());
-            text(&start.fingerprint.to_le_bytes());
-        }
-        text(plan.digest());
-        *hash.finalize().as_bytes()
+/// The key of the result of compiling `function` with `how` under `plan`.
+pub(crate) fn key_of(
+    bitcode: &Bitcode,
+    plan: &ModulePlan,
+    function: SymbolId,
+    how: &Compile,
+) -> Key {
+    let mut hash = blake3::Hasher::new();
+    let mut text = |bytes: &[u8]| {
+        hash.update(&(bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    text(&FORMAT.to_le_bytes());
+    text(env!("CARGO_PKG_VERSION").as_bytes());
+    // First: the caller has LLVM open, whose version this then is.
+    let cpu = crate::host_cpu();
+    text(crate::llvm_version().as_bytes());
+    text(cpu.as_bytes());
+    text(bitcode.digest());
+    text(&function.0.to_le_bytes());
+    let flags = [
+        how.tier as u8,
+        how.counters as u8,
+        u8::from(how.contract),
+        u8::from(how.alone),
+        u8::from(how.lines),
+        u8::from(how.variables),
+        u8::from(how.leaves),
+    ];
+    text(&flags);
+    text(&how.variant.bits().to_le_bytes());
+    if let Some(start) = &how.start {
+        text(&start.block.to_le_bytes());
+        text(&start.fingerprint.to_le_bytes());
     }
+    text(plan.digest());
+    *hash.finalize().as_bytes()
 }
 
 fn write_heads(heads: &Heads, bytes: &mut Vec<u8>) {

@@ -40,13 +40,13 @@ use inkwell::llvm_sys::{
     LLVMTypeKind,
 };
 
+use crate::attributes::AttributeKinds;
 use crate::context::{Builder, LlvmContext, OwnedModule};
-use crate::continuation::build::is_valid;
-use crate::guide::Notes;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 use crate::labels;
 use crate::profile::Steady;
-use crate::source::AttributeKinds;
+use crate::verifying::is_valid;
+use crate::weights::ProfileNotes;
 
 /// Most instructions of a body that is duplicated.
 const MOST: usize = 4_000;
@@ -261,7 +261,7 @@ impl Arms<'_> {
             let branch = LLVMBuildCondBr(builder, all, usual, other);
             let branch = ValueRef::from_raw(branch).and_then(ValueRef::as_instruction);
             if let Some(branch) = branch {
-                Notes::new(self.context).set_weights(branch, &WEIGHTS);
+                ProfileNotes::new(self.context).set_weights(branch, &WEIGHTS);
             }
             LLVMPositionBuilderAtEnd(builder, usual);
             self.call(&mut arguments);

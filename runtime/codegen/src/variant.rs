@@ -14,9 +14,9 @@ use uruk_base::{Inlining, Tier, Vectors};
 
 use crate::compile::Compile;
 use crate::context::OwnedModule;
-use crate::copying::Contents;
 use crate::handles::FunctionRef;
 use crate::survey::scan;
+use crate::unit::Contents;
 
 /// The cost up to which callees are inlined eagerly; LLVM's own is 225.
 const EAGER: &str = "1000";

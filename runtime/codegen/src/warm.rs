@@ -24,7 +24,7 @@ use crate::bitcode;
 use crate::context::{LlvmContext, OwnedModule};
 use crate::emit::{Emitter, Machine};
 use crate::error::CodegenError;
-use crate::optimize;
+use crate::host;
 use crate::passes;
 
 /// IR of the function that is compiled.
@@ -83,7 +83,7 @@ fn compile(
     let mut module: OwnedModule = bitcode::parse(context, NAME, TEXT)?;
     emitter.prepare(&module);
     if let Some(function) = module.function(NAME) {
-        optimize::for_host(function);
+        host::for_host(function);
     }
     if let Err(message) = emitter.run_passes(
         &mut module,

@@ -17,12 +17,12 @@ use inkwell::llvm_sys::{LLVMAtomicOrdering, LLVMOpcode, LLVMTailCallKind, LLVMTy
 use rustc_hash::FxHashMap;
 use uruk_leaving::{Anatomy, Carried, Code, Facts, Meaning, NONE, Reason, Simple};
 
-use super::frame::{incoming, parameters};
 use super::intrinsics::meaning_of;
+use super::parts::{incoming, parameters};
+use crate::attributes::AttributeKinds;
 use crate::context::OwnedModule;
 use crate::flow::Flow;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
-use crate::source::AttributeKinds;
 
 /// A body to describe: a copy, or the original in its module, described as its copy would be.
 #[derive(Clone, Copy)]

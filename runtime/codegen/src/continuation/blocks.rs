@@ -14,9 +14,9 @@ use inkwell::llvm_sys::core::{
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use rustc_hash::FxHashSet;
 
-use super::frame::{incoming, is_static};
 use super::intrinsics::{Meaning, is_intrinsic};
 use super::making::{Local, Making, NO_NAME};
+use super::parts::{incoming, is_static};
 use crate::handles::{BlockRef, InstructionRef, ValueRef};
 
 impl<'m> Making<'_, 'm> {

@@ -5,14 +5,11 @@
 //! value used beyond its block goes through an `alloca`, which the first pass makes a register
 //! again. So an entry in the middle of a loop needs no care about dominance here.
 
-use std::sync::Arc;
-
 use inkwell::llvm_sys::LLVMValueKind;
-use inkwell::llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use inkwell::llvm_sys::core::{LLVMDeleteFunction, LLVMReplaceAllUsesWith, LLVMSetValueName2};
 use inkwell::llvm_sys::debuginfo::{LLVMGetSubprogram, LLVMSetSubprogram};
 use inkwell::llvm_sys::prelude::LLVMTypeRef;
-use uruk_leaving::{Forbidden, Passed, Reason};
+use uruk_leaving::{Forbidden, Reason};
 
 use super::anatomy::{Body, Told};
 use super::frame::{Crossing, Frame};
@@ -20,23 +17,13 @@ use super::making::{Given, Making};
 use super::offer::continuation_type;
 use super::plain::OwnLabels;
 use super::regions::Regions;
+use super::start::Start;
+use crate::attributes::AttributeKinds;
 use crate::context::{LlvmContext, OwnedModule};
 use crate::flow::{Flow, Loop, around};
 use crate::handles::{FunctionRef, ValueRef};
 use crate::shape::Shape;
-use crate::source::AttributeKinds;
-
-/// Where a continuation starts.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Start {
-    /// The number of the head's block.
-    pub block: u32,
-    /// Fingerprint of the head, computed where the continuation is offered.
-    pub fingerprint: u64,
-    /// The passed values, if a frame of another body continues here; else the values that live
-    /// across the head.
-    pub passed: Option<Arc<[Passed]>>,
-}
+use crate::verifying::is_valid;
 
 /// Instructions that peeling may add; beyond that the loops around are entered in the middle.
 const MOST_PEELED: usize = 30_000;
@@ -185,16 +172,6 @@ fn nest_of(flow: &Flow<'_>, loops: &[Loop], index: usize) -> Vec<usize> {
         nest.extend(all.filter(|&it| !loops[it].irreducible));
     }
     nest
-}
-
-/// True if LLVM's verifier accepts a function that was made here.
-pub(crate) fn is_valid(made: FunctionRef<'_>) -> bool {
-    let action = match cfg!(debug_assertions) {
-        true => LLVMVerifierFailureAction::LLVMPrintMessageAction,
-        false => LLVMVerifierFailureAction::LLVMReturnStatusAction,
-    };
-    // SAFETY: a live function.
-    unsafe { LLVMVerifyFunction(made.raw(), action) == 0 }
 }
 
 /// Deletes the body, and gives its name to the function made of it.

@@ -24,7 +24,8 @@ use rustc_hash::FxHashMap;
 use uruk_leaving::{Described, Forbidden, Kind, Living, Loop, around};
 
 use super::anatomy::{Body, Told, simple};
-use super::frame::{Frame, Variable, parameters};
+use super::frame::{Frame, Variable};
+use super::parts::parameters;
 use crate::context::LlvmContext;
 use crate::error::CodegenError;
 use crate::flow::Flow;
@@ -39,63 +40,58 @@ use crate::table::Rewritten;
 /// The name among the operands of a debugger's variable.
 const VARIABLE_NAME: usize = 1;
 
-impl Reader {
-    /// The heads of a function's loops where a continuation could start, and the values that live
-    /// across each.
-    ///
-    /// # Errors
-    /// An unreadable or invalid body.
-    pub fn heads_of(
-        &mut self,
-        plan: &ModulePlan,
-        function: SymbolId,
-    ) -> Result<Vec<Described>, CodegenError> {
-        let root = self.function(function)?;
-        self.materialize(root, Verify::Yes)?;
-        let shape = shape::measure(root);
-        let Some(loops) = &shape.loops else {
-            return Ok(Vec::new());
-        };
-        let source = Source { reader: self, plan };
-        let sized = source.fresh("heads");
-        let is_fused = |it: InstructionRef<'_>| {
-            let callee = it.callee();
-            callee.and_then(|it| self.table().rewritten(it)) == Some(Rewritten::MulAdd)
-        };
-        // SAFETY: the module owns the layout, and lives to the end.
-        let body = unsafe { Body::in_place(root, LLVMGetModuleDataLayout(sized.raw()), &is_fused) };
-        let told = Told::of(body, self.kinds(), &shape.flow);
-        let Ok(forbidden) = Forbidden::of(&told.anatomy) else {
-            return Ok(Vec::new());
-        };
-        let may = |it: &Loop| {
-            let reason = forbidden.at(&told.anatomy, &shape.flow.graph, it);
-            reason.is_none()
-        };
-        let may: Vec<bool> = loops.iter().map(may).collect();
-        let Ok(frame) = Frame::of(told, &shape.flow.graph) else {
-            return Ok(Vec::new());
-        };
-        let names = Names::of(self.context(), root, &shape.flow);
-        let heads = loops.iter().enumerate().filter(|(at, _)| may[*at]);
-        let heads = heads.filter_map(|(at, it)| {
-            let crossing = frame.crossing(it.head).ok()?;
-            let block = shape.flow.blocks[it.head as usize];
-            // SAFETY: a live block, whose name is a C string.
-            let name = unsafe { std::ffi::CStr::from_ptr(LLVMGetBasicBlockName(block.raw())) };
-            let name = name.to_string_lossy();
-            let living = crossing.variables.iter();
-            Some(Described {
-                block: it.head,
-                name: (!name.is_empty()).then(|| name.as_ref().into()),
-                depth: around(loops, at).len() as u32,
-                fingerprint: crossing.fingerprint,
-                result: result_of(root),
-                living: living.map(|&at| names.living(&frame, at)).collect(),
-            })
-        });
-        Ok(heads.collect())
-    }
+/// The heads of a function's loops where a continuation could start, and the values that live
+/// across each.
+pub(crate) fn heads_of(
+    reader: &Reader,
+    plan: &ModulePlan,
+    function: SymbolId,
+) -> Result<Vec<Described>, CodegenError> {
+    let root = reader.function(function)?;
+    reader.materialize(root, Verify::Yes)?;
+    let shape = shape::measure(root);
+    let Some(loops) = &shape.loops else {
+        return Ok(Vec::new());
+    };
+    let source = Source { reader, plan };
+    let sized = source.fresh("heads");
+    let is_fused = |it: InstructionRef<'_>| {
+        let callee = it.callee();
+        callee.and_then(|it| reader.table().rewritten(it)) == Some(Rewritten::MulAdd)
+    };
+    // SAFETY: the module owns the layout, and lives to the end.
+    let body = unsafe { Body::in_place(root, LLVMGetModuleDataLayout(sized.raw()), &is_fused) };
+    let told = Told::of(body, reader.kinds(), &shape.flow);
+    let Ok(forbidden) = Forbidden::of(&told.anatomy) else {
+        return Ok(Vec::new());
+    };
+    let may = |it: &Loop| {
+        let reason = forbidden.at(&told.anatomy, &shape.flow.graph, it);
+        reason.is_none()
+    };
+    let may: Vec<bool> = loops.iter().map(may).collect();
+    let Ok(frame) = Frame::of(told, &shape.flow.graph) else {
+        return Ok(Vec::new());
+    };
+    let names = Names::of(reader.context(), root, &shape.flow);
+    let heads = loops.iter().enumerate().filter(|(at, _)| may[*at]);
+    let heads = heads.filter_map(|(at, it)| {
+        let crossing = frame.crossing(it.head).ok()?;
+        let block = shape.flow.blocks[it.head as usize];
+        // SAFETY: a live block, whose name is a C string.
+        let name = unsafe { std::ffi::CStr::from_ptr(LLVMGetBasicBlockName(block.raw())) };
+        let name = name.to_string_lossy();
+        let living = crossing.variables.iter();
+        Some(Described {
+            block: it.head,
+            name: (!name.is_empty()).then(|| name.as_ref().into()),
+            depth: around(loops, at).len() as u32,
+            fingerprint: crossing.fingerprint,
+            result: result_of(root),
+            living: living.map(|&at| names.living(&frame, at)).collect(),
+        })
+    });
+    Ok(heads.collect())
 }
 
 /// The names of a body's values.

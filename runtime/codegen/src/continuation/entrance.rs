@@ -25,14 +25,15 @@ use inkwell::llvm_sys::prelude::LLVMTypeRef;
 use uruk_leaving::{Form, Kind, Passed, Reason, Simple};
 
 use super::anatomy::{Body, Told};
-use super::build::{Place, Start, finish, place_of};
+use super::build::{Place, finish, place_of};
 use super::frame::Frame;
 use super::making::Given;
 use super::offer::Counting;
+use super::start::Start;
+use crate::attributes::AttributeKinds;
 use crate::context::{LlvmContext, OwnedModule};
 use crate::handles::{BlockRef, FunctionRef, ValueRef};
 use crate::shape::Shape;
-use crate::source::AttributeKinds;
 
 /// Where a continuation of another body's loop starts, by LLVM's values.
 pub(crate) struct Entrance<'m> {

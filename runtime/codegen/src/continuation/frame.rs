@@ -1,17 +1,13 @@
 //! Values that live across the heads of a body's loops, as LLVM's values. [`uruk_leaving`] finds
 //! them.
 
-use inkwell::llvm_sys::LLVMOpcode;
-use inkwell::llvm_sys::core::{
-    LLVMCountIncoming, LLVMGetAllocatedType, LLVMGetIncomingBlock, LLVMGetIncomingValue,
-    LLVMIsAConstantInt, LLVMTypeOf,
-};
+use inkwell::llvm_sys::core::{LLVMGetAllocatedType, LLVMTypeOf};
 use rustc_hash::FxHashMap;
 pub(crate) use uruk_leaving::{Crossing, Kind};
 use uruk_leaving::{Graph, Reason};
 
 use super::anatomy::Told;
-use crate::handles::{FunctionRef, InstructionRef, TypeRef, ValueRef};
+use crate::handles::{TypeRef, ValueRef};
 
 /// A value or `alloca` that may live across heads.
 #[derive(Clone, Copy, Debug)]
@@ -101,38 +97,4 @@ impl<'m> Frame<'m> {
     pub(crate) fn is_value(&self, variable: u32) -> bool {
         self.found.is_value(variable)
     }
-}
-
-/// The parameters of a function.
-pub(crate) fn parameters(function: FunctionRef<'_>) -> Vec<ValueRef<'_>> {
-    use inkwell::llvm_sys::core::{LLVMCountParams, LLVMGetParam};
-    // SAFETY: a live function, and indices below the count.
-    unsafe {
-        let count = LLVMCountParams(function.raw());
-        (0..count)
-            .map(|index| ValueRef::of(LLVMGetParam(function.raw(), index)))
-            .collect()
-    }
-}
-
-/// The values of a phi, and the blocks they come from, as numbers.
-pub(crate) fn incoming<'m>(phi: InstructionRef<'m>) -> impl Iterator<Item = (ValueRef<'m>, usize)> {
-    // SAFETY: a live phi, and indices below its count.
-    let count = unsafe { LLVMCountIncoming(phi.raw()) };
-    (0..count).map(move |index| {
-        // SAFETY: as above.
-        unsafe {
-            let value = ValueRef::of(LLVMGetIncomingValue(phi.raw(), index));
-            (value, LLVMGetIncomingBlock(phi.raw(), index) as usize)
-        }
-    })
-}
-
-/// True for an `alloca` of a known count, if it is in the entry block.
-pub(crate) fn is_static(instruction: InstructionRef<'_>) -> bool {
-    instruction.opcode() == LLVMOpcode::LLVMAlloca
-        && instruction.operands().next().flatten().is_some_and(|it| {
-            // SAFETY: a live value.
-            unsafe { !LLVMIsAConstantInt(it.raw()).is_null() }
-        })
 }

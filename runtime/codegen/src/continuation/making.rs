@@ -106,7 +106,7 @@ impl<'a, 'm> Making<'a, 'm> {
             let raw = LLVMAddFunction(module.raw(), name.as_ptr(), ty);
             let function: FunctionRef<'m> = FunctionRef::of(raw);
             LLVMSetLinkage(raw, LLVMLinkage::LLVMExternalLinkage);
-            crate::globals::mark_dso_local(*function);
+            crate::properties::mark_dso_local(*function);
             copy_promises(body.raw(), raw);
             if LLVMHasPersonalityFn(body.raw()) != 0 {
                 LLVMSetPersonalityFn(raw, LLVMGetPersonalityFn(body.raw()));

@@ -9,8 +9,10 @@
 //! | file | does |
 //! |---|---|
 //! | [`anatomy`], [`intrinsics`] | describe a body for [`uruk_leaving`], which decides which loops can be left, and which values cross |
+//! | [`parts`] | parameters, phis and static `alloca`s of a body |
 //! | [`frame`] | the variables that live across each head, as LLVM's values |
 //! | [`offer`] | the count, and the call, in code of tier 1 |
+//! | [`start`] | where a continuation starts |
 //! | [`build`] | the version that starts at a head |
 //! | [`regions`] | which blocks are copied, so that a nest of loops stays whole |
 //! | [`making`], [`blocks`] | its entry, and its blocks |
@@ -41,7 +43,7 @@
 pub(crate) mod anatomy;
 mod blocks;
 pub(crate) mod build;
-mod describe;
+pub(crate) mod describe;
 pub(crate) mod entrance;
 pub(crate) mod frame;
 pub(crate) mod intrinsics;
@@ -49,6 +51,8 @@ mod making;
 pub(crate) mod offer;
 #[cfg(test)]
 mod oracle;
+pub(crate) mod parts;
 pub(crate) mod plain;
 mod promises;
 mod regions;
+pub(crate) mod start;

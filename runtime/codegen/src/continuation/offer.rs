@@ -31,11 +31,11 @@ pub(crate) use uruk_leaving::{Heads, Places};
 
 use super::anatomy::{Body, Told};
 use super::frame::{Crossing, Frame, Kind};
+use crate::attributes::AttributeKinds;
 use crate::compile::LOOPS;
 use crate::context::{Builder, LlvmContext, OwnedModule};
 use crate::handles::{BlockRef, FunctionRef, c_name};
 use crate::shape::Shape;
-use crate::source::AttributeKinds;
 
 /// The loops of a body that are counted at their heads and can be left, and the values that cross
 /// there.

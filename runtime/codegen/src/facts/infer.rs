@@ -19,14 +19,14 @@ use inkwell::llvm_sys::core::{
     LLVMGetEnumAttributeAtIndex, LLVMGetEnumAttributeKind, LLVMGetEnumAttributeValue,
     LLVMGetFirstUse, LLVMGetParam, LLVMIsStringAttribute,
 };
-use inkwell::llvm_sys::{LLVMAttributeFunctionIndex, LLVMLinkage, LLVMOpcode};
+use inkwell::llvm_sys::{LLVMAttributeFunctionIndex, LLVMOpcode};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use uruk_base::Tier;
 
 use super::{Fact, FactStore, Summary, kinds};
 use crate::compile::{Compile, Knowledge};
-use crate::copying::{Copying, Unit};
+use crate::copy::UnitCopy;
 use crate::error::CodegenError;
 use crate::handles::{FunctionRef, ValueRef};
 use crate::plan::ModulePlan;
@@ -34,6 +34,7 @@ use crate::planning::Planning;
 use crate::reader::Reader;
 use crate::source::Source;
 use crate::summary::{Kind, Placement, SymbolId};
+use crate::unit::Unit;
 
 const PASSES: &str = "inferattrs,function(mem2reg),cgscc(function-attrs)";
 
@@ -78,12 +79,17 @@ pub(crate) fn infer(reader: &Reader, plan: &ModulePlan, root: SymbolId, how: &Co
     if planning.read_bodies(old).is_err() {
         return;
     }
-    let (instructions, callees) = planning.survey(old);
-    let budget = instructions.saturating_mul(FACTOR).clamp(LEAST, MOST);
-    let mut graph = Graph::default();
+    let (instructions, callees) = survey(source, old);
+    let mut walk = CallGraphWalk {
+        planning,
+        budget: instructions.saturating_mul(FACTOR).clamp(LEAST, MOST),
+        store,
+        graph: Graph::default(),
+    };
     for callee in callees {
-        planning.walk(callee, budget, store, &mut graph);
+        walk.from(callee);
     }
+    let graph = walk.graph;
     let chosen = graph.complete();
     if chosen.is_empty() {
         return;
@@ -126,18 +132,26 @@ impl Graph<'_> {
     }
 }
 
-impl<'r> Planning<'r> {
+/// A walk over the call graph that reads bodies within a budget.
+struct CallGraphWalk<'w, 'r> {
+    planning: Planning<'r>,
+    budget: u32,
+    store: &'w FactStore,
+    graph: Graph<'r>,
+}
+
+impl CallGraphWalk<'_, '_> {
     /// Reads the bodies that `start` reaches, depth first.
-    fn walk(&mut self, start: SymbolId, budget: u32, store: &FactStore, graph: &mut Graph<'r>) {
+    fn from(&mut self, start: SymbolId) {
         let mut path = Vec::new();
-        path.extend(self.enter(start, budget, store, graph));
+        path.extend(self.enter(start));
         while let Some((id, next)) = path.last_mut() {
-            let callee = graph.nodes[id].callees.get(*next).copied();
+            let callee = self.graph.nodes[id].callees.get(*next).copied();
             *next += 1;
             match callee {
-                Some(callee) => path.extend(self.enter(callee, budget, store, graph)),
+                Some(callee) => path.extend(self.enter(callee)),
                 None => {
-                    graph.order.push(*id);
+                    self.graph.order.push(*id);
                     path.pop();
                 }
             }
@@ -145,27 +159,22 @@ impl<'r> Planning<'r> {
     }
 
     /// Reads a body to analyse, if there is budget for it.
-    fn enter(
-        &mut self,
-        id: SymbolId,
-        budget: u32,
-        store: &FactStore,
-        graph: &mut Graph<'r>,
-    ) -> Option<(SymbolId, usize)> {
+    fn enter(&mut self, id: SymbolId) -> Option<(SymbolId, usize)> {
+        let (source, graph) = (self.planning.source, &mut self.graph);
         if graph.nodes.contains_key(&id)
             || graph.cut.contains(&id)
-            || !self.has_exact_body(id)
-            || store.is_known(id)
+            || !has_exact_body(source, id)
+            || self.store.is_known(id)
         {
             return None;
         }
-        if graph.used >= budget {
+        if graph.used >= self.budget {
             graph.cut.insert(id);
             return None;
         }
-        let old = self.source.reader.table().function(id)?;
-        self.read_bodies(old).ok()?;
-        let (instructions, callees) = self.survey(old);
+        let old = source.reader.table().function(id)?;
+        self.planning.read_bodies(old).ok()?;
+        let (instructions, callees) = survey(source, old);
         graph.used = graph.used.saturating_add(instructions.min(LARGE));
         if instructions > LARGE {
             return None;
@@ -173,75 +182,67 @@ impl<'r> Planning<'r> {
         graph.nodes.insert(id, Node { old, callees });
         Some((id, 0))
     }
+}
 
-    /// True if calls of `id` reach the body that this module has, and LLVM may infer
-    /// from it.
-    fn has_exact_body(&self, id: SymbolId) -> bool {
-        let info = self.source.info(id);
-        let kinds = self.source.reader.kinds();
-        let is_plain = |old: FunctionRef<'r>| {
-            !old.has(kinds.naked)
-                && !old.has(kinds.returns_twice)
-                && !old.has(kinds.presplit_coroutine)
-        };
-        info.kind == Kind::Function
-            && info.placement == Placement::Own
-            && self.source.plan.import(id).defined
-            && self
-                .source
-                .reader
-                .table()
-                .function(id)
-                .is_some_and(is_plain)
-    }
+/// True if calls of `id` reach the body that this module has, and LLVM may infer
+/// from it.
+fn has_exact_body(source: Source<'_>, id: SymbolId) -> bool {
+    let info = source.info(id);
+    let kinds = source.reader.kinds();
+    let is_plain = |old: FunctionRef<'_>| {
+        !old.has(kinds.naked) && !old.has(kinds.returns_twice) && !old.has(kinds.presplit_coroutine)
+    };
+    info.kind == Kind::Function
+        && info.placement == Placement::Own
+        && source.plan.import(id).defined
+        && source.reader.table().function(id).is_some_and(is_plain)
+}
 
-    /// Counts instructions of a body that was read, and lists the functions it calls by name, each
-    /// once. Aliases are followed. Copies of `alwaysinline` bodies that are not bound are counted
-    /// too, with their callees.
-    fn survey(&self, function: FunctionRef<'r>) -> (u32, Vec<SymbolId>) {
-        let mut instructions = 0u32;
-        let mut callees = Vec::new();
-        let mut bodies = vec![function];
-        let mut seen = FxHashSet::default();
-        while let Some(body) = bodies.pop() {
-            if !seen.insert(body) {
-                continue;
+/// Counts instructions of a body that was read, and lists the functions it calls by name, each
+/// once. Aliases are followed. Copies of `alwaysinline` bodies that are not bound are counted
+/// too, with their callees.
+fn survey<'r>(source: Source<'r>, function: FunctionRef<'r>) -> (u32, Vec<SymbolId>) {
+    let mut instructions = 0u32;
+    let mut callees = Vec::new();
+    let mut bodies = vec![function];
+    let mut seen = FxHashSet::default();
+    while let Some(body) = bodies.pop() {
+        if !seen.insert(body) {
+            continue;
+        }
+        for instruction in body.instructions() {
+            instructions = instructions.saturating_add(1);
+            let opcode = instruction.opcode();
+            if opcode == LLVMOpcode::LLVMIndirectBr || opcode == LLVMOpcode::LLVMCallBr {
+                instructions = instructions.saturating_add(LARGE);
             }
-            for instruction in body.instructions() {
-                instructions = instructions.saturating_add(1);
-                let opcode = instruction.opcode();
-                if opcode == LLVMOpcode::LLVMIndirectBr || opcode == LLVMOpcode::LLVMCallBr {
-                    instructions = instructions.saturating_add(LARGE);
-                }
-                if let Some(callee) = instruction.callee() {
-                    bodies.extend(self.note_callee(callee, &mut callees));
-                }
+            if let Some(callee) = instruction.callee() {
+                bodies.extend(note_callee(source, callee, &mut callees));
             }
         }
-        (instructions, callees)
     }
+    (instructions, callees)
+}
 
-    /// Notes the function that a call names; returns its body if the call copies it along.
-    fn note_callee(
-        &self,
-        callee: ValueRef<'r>,
-        callees: &mut Vec<SymbolId>,
-    ) -> Option<FunctionRef<'r>> {
-        let source = self.source;
-        let (named, id) = (source.id(callee)?, source.resolve(callee)?);
-        for id in [named, id] {
-            if source.plan.import(id).defined && !callees.contains(&id) {
-                callees.push(id);
-            }
+/// Notes the function that a call names; returns its body if the call copies it along.
+fn note_callee<'r>(
+    source: Source<'r>,
+    callee: ValueRef<'r>,
+    callees: &mut Vec<SymbolId>,
+) -> Option<FunctionRef<'r>> {
+    let (named, id) = (source.id(callee)?, source.resolve(callee)?);
+    for id in [named, id] {
+        if source.plan.import(id).defined && !callees.contains(&id) {
+            callees.push(id);
         }
-        let comes_along = source.info(id).always_inline && !source.plan.import(id).defined;
-        let target = source.reader.table().function(id).filter(|_| comes_along)?;
-        if target.is_declaration() {
-            return None;
-        }
-        callees.push(id);
-        Some(target)
     }
+    let comes_along = source.info(id).always_inline && !source.plan.import(id).defined;
+    let target = source.reader.table().function(id).filter(|_| comes_along)?;
+    if target.is_declaration() {
+        return None;
+    }
+    callees.push(id);
+    Some(target)
 }
 
 /// Copies the chosen bodies, runs LLVM's inference, and reads the results.
@@ -251,22 +252,14 @@ fn infer_chosen(
     graph: &Graph<'_>,
     chosen: &[SymbolId],
 ) -> Result<Vec<(SymbolId, Summary)>, CodegenError> {
-    let kinds = source.reader.kinds();
     let module = source.fresh("facts");
-    let mut copying = Copying::new(source, how, "facts", &module);
-    for id in chosen {
-        let old = graph.nodes[id].old;
+    let mut copy = UnitCopy::new(source, how, "facts", &module);
+    let functions = chosen.iter().map(|id| {
         let name = &*source.plan.import(*id).name;
-        let new = copying.define_function(old, name, LLVMLinkage::LLVMExternalLinkage)?;
-        new.remove(kinds.optnone);
-        new.remove(kinds.noinline);
-        copying.stands_for(*old, new);
-        copying.pending.push_back((old, new));
-    }
-    copying.copy_pending()?;
-    // Values of constants are no matter here.
-    copying.constants.clear();
-    let contents = copying.finish()?;
+        (graph.nodes[id].old, name)
+    });
+    copy.for_analysis(&functions.collect::<Vec<_>>())?;
+    let contents = copy.finish()?;
     let mut unit = Unit { module, contents };
     source.reader.run_passes(&mut unit, PASSES)?;
     let summarize = |id: &SymbolId| {

@@ -12,14 +12,16 @@ use crate::bitcode::Bitcode;
 use crate::candidates::Wanted;
 use crate::compile::{Compile, Counters};
 use crate::context::take_message;
-use crate::copying::{Copying, Unit};
+use crate::copy::UnitCopy;
 use crate::fuzz::plan_alone;
+use crate::library::stock::stock;
 use crate::planning::Planning;
 use crate::probe;
 use crate::profile::{Probes, Profile, ProfileError, Site};
 use crate::reader::Reader;
 use crate::source::Source;
 use crate::summary::SymbolId;
+use crate::unit::Unit;
 
 const IR: &str = "
     declare i64 @llvm.expect.i64(i64, i64)
@@ -59,7 +61,7 @@ fn id(reader: &Reader, name: &str) -> SymbolId {
 fn unit(reader: &mut Reader, how: &Compile, function: &str) -> (String, Option<Probes>, String) {
     let plan = plan_alone(reader.summary());
     let function = id(reader, function);
-    reader.stock(&plan, Wanted::CalleesOf(function), how);
+    stock(reader, &plan, Wanted::CalleesOf(function), how);
     let reader = &*reader;
     let source = Source {
         reader,
@@ -69,15 +71,15 @@ fn unit(reader: &mut Reader, how: &Compile, function: &str) -> (String, Option<P
         .function(function)
         .expect("planned");
     let module = source.fresh("unit");
-    let mut copying = Copying::new(source, how, "unit", &module);
-    let body = copying.function(planned).expect("copied");
+    let mut copy = UnitCopy::new(source, how, "unit", &module);
+    let body = copy.function(planned).expect("copied");
     let probes = match how.counters {
         // SAFETY: a live copy of an ordinary function.
         Counters::Full => unsafe { probe::insert(reader.context(), &module, body) },
         _ => None,
     };
-    copying.apply_profiles().expect("applied");
-    let contents = copying.finish().expect("finished");
+    copy.apply_profiles().expect("applied");
+    let contents = copy.finish().expect("finished");
     let unit = Unit { module, contents };
     let action = LLVMVerifierFailureAction::LLVMReturnStatusAction;
     // SAFETY: a live module; no message is requested.

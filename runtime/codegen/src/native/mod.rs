@@ -48,9 +48,9 @@ use inkwell::llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
 use crate::context::{Buffer, LlvmContext, OwnedModule};
 use crate::error::CodegenError;
 use crate::handles::{ValueRef, c_name};
-use crate::opened::verify_module;
 use crate::reader::read_body;
 use crate::structure::Structure;
+use crate::verifying::verify_module;
 use uruk_bitcode::stream::Malformed;
 
 pub use added::{Additions, only_added};

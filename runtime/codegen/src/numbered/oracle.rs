@@ -15,7 +15,7 @@ use uruk_bitcode::ir::{BinaryOp, Body, CastOp, Constant, Definition, Op, Type, T
 use super::Numbered;
 use super::damage::damaged;
 use crate::bitcode::Bitcode;
-use crate::continuation::frame::{incoming, parameters};
+use crate::continuation::parts::{incoming, parameters};
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 use crate::reader::{Reader, Verify};
 use crate::summary::SymbolId;

@@ -12,8 +12,8 @@ use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 use inkwell::llvm_sys::{LLVMAtomicOrdering, LLVMTypeKind};
 
-use super::super::frame::{incoming, parameters};
 use super::super::intrinsics::{Meaning, is_intrinsic};
+use super::super::parts::{incoming, parameters};
 use crate::context::OwnedModule;
 use crate::flow::Flow;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
