@@ -103,81 +103,6 @@ extern "C" {
 #define URUK_VALUE_PTR 8
 
 /**
- * It was no guarded call that failed.
- */
-#define URUK_TRAP_NONE 0
-
-/**
- * A division by zero, or one whose result does not fit.
- */
-#define URUK_TRAP_DIVISION 1
-
-/**
- * A floating-point operation, where these trap.
- */
-#define URUK_TRAP_FLOATING_POINT 2
-
-/**
- * An instruction that the processor refuses: `llvm.trap`, `abort`-like code.
- */
-#define URUK_TRAP_ILLEGAL 3
-
-/**
- * `llvm.debugtrap`.
- */
-#define URUK_TRAP_BREAKPOINT 4
-
-/**
- * Memory that is not there.
- */
-#define URUK_TRAP_MEMORY 5
-
-/**
- * The stack is used up.
- */
-#define URUK_TRAP_STACK_OVERFLOW 6
-
-/**
- * A function of the host raised an error.
- */
-#define URUK_TRAP_HOST 7
-
-/**
- * A function that was called has no code.
- */
-#define URUK_TRAP_NOT_COMPILED 8
-
-/**
- * `uruk_jit_interrupt`.
- */
-#define URUK_TRAP_INTERRUPTED 9
-
-/**
- * The call took longer than its limit.
- */
-#define URUK_TRAP_DEADLINE 10
-
-/**
- * Something that this interface has no number for.
- */
-#define URUK_TRAP_OTHER 11
-
-/**
- * The call made more passes than its fuel.
- */
-#define URUK_TRAP_OUT_OF_FUEL 12
-
-/**
- * The call was not made: it was to have fuel, and its session does not count passes.
- */
-#define URUK_TRAP_NOT_COUNTED 13
-
-/**
- * The call was not made: the system refuses a timer for its limit, or memory.
- */
-#define URUK_TRAP_REFUSED 14
-
-/**
  * An argument cannot be used: null, not UTF-8, an unknown number, a struct of a wrong size.
  */
 #define URUK_ERROR_ARGUMENT 1
@@ -267,6 +192,78 @@ extern "C" {
  * backtrace.
  */
 #define URUK_ERROR_TRAP 18
+
+/**
+ * A version was compiled and linked.
+ */
+#define URUK_EVENT_COMPILED 1
+
+/**
+ * A first call was answered.
+ */
+#define URUK_EVENT_ANSWERED 2
+
+/**
+ * Calls run this version from now on.
+ */
+#define URUK_EVENT_PUBLISHED 3
+
+/**
+ * A version could not be compiled; `message` says why.
+ */
+#define URUK_EVENT_FAILED 4
+
+/**
+ * A version was ready too late.
+ */
+#define URUK_EVENT_DROPPED 5
+
+/**
+ * A compile was ended early.
+ */
+#define URUK_EVENT_CANCELLED 6
+
+/**
+ * A version turned out worse than the one before, which runs again.
+ */
+#define URUK_EVENT_REVERTED 7
+
+/**
+ * Code went because it was not used.
+ */
+#define URUK_EVENT_EVICTED 8
+
+/**
+ * Sampling began, or could not; `message` is the source.
+ */
+#define URUK_EVENT_SAMPLING 9
+
+/**
+ * A worker was given up; `message` says why.
+ */
+#define URUK_EVENT_WORKER_LOST 10
+
+/**
+ * All memory is searched for stacks from now on; `message` says why.
+ */
+#define URUK_EVENT_STACKS_SEARCHED 11
+
+/**
+ * Two codes of a function were compared: `version` stays, and `message` says what was tried and what
+ * came out.
+ */
+#define URUK_EVENT_TUNED 12
+
+/**
+ * The time that a tuned function takes has changed: its codes are compared again.
+ */
+#define URUK_EVENT_DRIFTED 13
+
+/**
+ * Code of no more use is not freed, from now on or as long as a call of the system is refused;
+ * `message` says why.
+ */
+#define URUK_EVENT_CODE_STAYS 14
 
 /**
  * As one symbol of linked code needs another.
@@ -464,76 +461,79 @@ extern "C" {
 #define URUK_SAMPLING_OFF 4
 
 /**
- * A version was compiled and linked.
+ * It was no guarded call that failed.
  */
-#define URUK_EVENT_COMPILED 1
+#define URUK_TRAP_NONE 0
 
 /**
- * A first call was answered.
+ * A division by zero, or one whose result does not fit.
  */
-#define URUK_EVENT_ANSWERED 2
+#define URUK_TRAP_DIVISION 1
 
 /**
- * Calls run this version from now on.
+ * A floating-point operation, where these trap.
  */
-#define URUK_EVENT_PUBLISHED 3
+#define URUK_TRAP_FLOATING_POINT 2
 
 /**
- * A version could not be compiled; `message` says why.
+ * An instruction that the processor refuses: `llvm.trap`, `abort`-like code.
  */
-#define URUK_EVENT_FAILED 4
+#define URUK_TRAP_ILLEGAL 3
 
 /**
- * A version was ready too late.
+ * `llvm.debugtrap`.
  */
-#define URUK_EVENT_DROPPED 5
+#define URUK_TRAP_BREAKPOINT 4
 
 /**
- * A compile was ended early.
+ * Memory that is not there.
  */
-#define URUK_EVENT_CANCELLED 6
+#define URUK_TRAP_MEMORY 5
 
 /**
- * A version turned out worse than the one before, which runs again.
+ * The stack is used up.
  */
-#define URUK_EVENT_REVERTED 7
+#define URUK_TRAP_STACK_OVERFLOW 6
 
 /**
- * Code went because it was not used.
+ * A function of the host raised an error.
  */
-#define URUK_EVENT_EVICTED 8
+#define URUK_TRAP_HOST 7
 
 /**
- * Sampling began, or could not; `message` is the source.
+ * A function that was called has no code.
  */
-#define URUK_EVENT_SAMPLING 9
+#define URUK_TRAP_NOT_COMPILED 8
 
 /**
- * A worker was given up; `message` says why.
+ * `uruk_jit_interrupt`.
  */
-#define URUK_EVENT_WORKER_LOST 10
+#define URUK_TRAP_INTERRUPTED 9
 
 /**
- * All memory is searched for stacks from now on; `message` says why.
+ * The call took longer than its limit.
  */
-#define URUK_EVENT_STACKS_SEARCHED 11
+#define URUK_TRAP_DEADLINE 10
 
 /**
- * Two codes of a function were compared: `version` stays, and `message` says what was tried and what
- * came out.
+ * Something that this interface has no number for.
  */
-#define URUK_EVENT_TUNED 12
+#define URUK_TRAP_OTHER 11
 
 /**
- * The time that a tuned function takes has changed: its codes are compared again.
+ * The call made more passes than its fuel.
  */
-#define URUK_EVENT_DRIFTED 13
+#define URUK_TRAP_OUT_OF_FUEL 12
 
 /**
- * Code of no more use is not freed, from now on or as long as a call of the system is refused;
- * `message` says why.
+ * The call was not made: it was to have fuel, and its session does not count passes.
  */
-#define URUK_EVENT_CODE_STAYS 14
+#define URUK_TRAP_NOT_COUNTED 13
+
+/**
+ * The call was not made: the system refuses a timer for its limit, or memory.
+ */
+#define URUK_TRAP_REFUSED 14
 
 /**
  * A module of LLVM's C interface: `LLVMModuleRef` leads to one.

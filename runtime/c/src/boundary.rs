@@ -5,6 +5,7 @@ use std::any::Any;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
+use std::time::Duration;
 
 use uruk::Tier;
 
@@ -212,6 +213,11 @@ pub(crate) fn tier_or_none(number: c_int) -> Result<Option<Tier>, Fault> {
 /// The number of a tier; 0 for none.
 pub(crate) fn number(tier: Option<Tier>) -> c_int {
     tier.map_or(0, |tier| c_int::from(tier.number()))
+}
+
+/// A time in nanoseconds, as results have it.
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Reads a struct that begins with its size, as the caller's header knows it. Fields that the

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use uruk::{Error, HostError, ReplaceError, SessionError, TrapKind};
 
 use crate::boundary::{Fault, take, value};
-use crate::calls::{URUK_TRAP_NONE, trap_of};
+use crate::traps::{URUK_TRAP_NONE, trap_of};
 
 /// An argument cannot be used: null, not UTF-8, an unknown number, a struct of a wrong size.
 pub const URUK_ERROR_ARGUMENT: c_int = 1;

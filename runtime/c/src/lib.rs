@@ -8,13 +8,13 @@
 //! | [`session`] | sessions |
 //! | [`dylib`] | adding code, lookups of one name, functions and their tiers |
 //! | [`names`] | link orders, aliases, libraries, missing symbols |
-//! | [`calls`] | calls with checked values, whose faults are errors; interrupts |
+//! | [`calls`], [`traps`] | calls with checked values, whose faults are errors; interrupts |
 //! | [`host`] | functions of the host that fail |
 //! | [`tracker`] | code that is removed together |
 //! | [`replace`] | new code for running functions |
 //! | [`lookup`] | lookups of many names, synchronous or not |
 //! | [`unit`], [`responsibility`], [`improve`], [`generator`] | definitions that the host makes on demand |
-//! | [`told`] | statistics, memory, events |
+//! | [`events`], [`statistics`] | events; statistics and memory |
 //! | [`tuning`] | the tuner: units of work, results |
 //! | [`seeing`] | the page of a run, its timeline, hot functions; IR and machine code as text |
 //! | [`program`] | whole programs |
@@ -58,6 +58,7 @@ pub mod boundary;
 pub mod calls;
 pub mod dylib;
 pub mod error;
+pub mod events;
 mod faults;
 pub mod generator;
 pub mod host;
@@ -70,8 +71,9 @@ pub mod responsibility;
 pub mod seeing;
 pub mod session;
 pub mod settings;
-pub mod told;
+pub mod statistics;
 pub mod tracker;
+pub mod traps;
 pub mod tuning;
 pub mod unit;
 

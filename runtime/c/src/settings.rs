@@ -16,7 +16,7 @@ use uruk::{
 
 use crate::boundary::{Fault, Owned, owned_by, sized, text, tier, unusable, uruk_function, value};
 use crate::error::{c_text, uruk_error};
-use crate::told::uruk_event;
+use crate::events::uruk_event;
 
 /// Functions begin at tier 1, and what is hot moves up: the default.
 pub const URUK_TIERS_AUTO: c_int = 0;
@@ -379,7 +379,7 @@ fn with_listeners(
     if let Some(told) = settings.on_event {
         let owned = Arc::clone(owned);
         builder = builder.on_event(move |event| {
-            crate::told::with_event(event, |event| {
+            crate::events::with_event(event, |event| {
                 // SAFETY: the host's own callback.
                 unsafe { told(owned.get(), event) };
             });
